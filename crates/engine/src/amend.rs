@@ -1,10 +1,10 @@
-//! Looking at a record and changing it in one go.
+//! Reading a record and changing it in one step.
 //!
-//! Whoever reads a record to decide what becomes of it looks it up once instead of twice. That is possible
-//! where a write could be made [in place](crate::in_place); elsewhere the caller is told, and does both by
-//! itself.
+//! A caller that reads a record to decide what becomes of it finds the leaf once instead of twice. That is
+//! possible where a write could be made [in place](crate::in_place). Elsewhere the caller is told so, and
+//! reads and writes by itself.
 //!
-//! Invariant: between what is shown and what is done, nobody changes the record.
+//! Invariant: between what is shown and the change that follows, nothing else changes the record.
 
 use crate::batch::{Action, Given};
 use crate::commit::Commit;
@@ -14,14 +14,14 @@ use crate::room::Need;
 use crate::value::Front;
 use crate::{Durability, EngineError};
 
-/// What becomes of a record.
+/// A change to one record.
 #[derive(Clone, Copy, Debug)]
 pub enum Amendment<'c> {
-    /// It has this value.
+    /// Sets its value.
     Put(&'c [u8]),
-    /// These bytes come at the end of its value; an absent one counts as empty.
+    /// Adds these bytes at the end of its value; an absent value counts as empty.
     Append(&'c [u8]),
-    /// It is removed; an absent one is no error.
+    /// Removes it; an absent record is no error.
     Delete,
 }
 
@@ -35,20 +35,20 @@ impl<'c> Amendment<'c> {
     }
 }
 
-/// What came of looking at a record and changing it.
+/// Outcome of [`Tree::amend`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Amended {
     /// Nothing was shown: the record is not in memory, or a checkpoint has its leaf.
     Unseen,
-    /// It was shown, and is as it was: no change was wanted, or it is one that cannot be made where the
+    /// The record was shown and is unchanged: no change was wanted, or the change cannot be made where the
     /// record lies.
     Seen,
-    /// It was shown and changed.
+    /// The record was shown and changed.
     Committed(Commit),
 }
 
-/// The same, before the locks are given back.
+/// As [`Amended`], while the locks are still held.
 pub(crate) enum Amending {
     Unseen,
     Seen,
@@ -56,9 +56,9 @@ pub(crate) enum Amending {
 }
 
 impl Tree {
-    /// Shows what the value of `key` begins with, or that there is none, to `decide`, and makes the change
-    /// that it wants. Nobody changes the record in between. `decide` must not call this store: locks are held
-    /// meanwhile.
+    /// Shows the beginning of the value of `key`, or that there is none, to `decide`, and makes the change
+    /// that `decide` returns. Nothing else changes the record in between. `decide` must not call this store:
+    /// locks are held while it runs.
     ///
     /// # Errors
     /// As [`Engine::write`](crate::Engine::write).

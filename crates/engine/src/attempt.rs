@@ -1,7 +1,7 @@
-//! Lookups that never wait: an answer from memory, or a ticket for the read that it takes.
+//! Lookups that never wait: an answer from memory, or a ticket for the read that is needed first.
 //!
-//! Whoever holds a ticket decides where the read happens: here, on another thread, or not at all. After it
-//! ran, the lookup is tried again.
+//! The holder of a ticket decides where the read happens: here, on another thread, or not at all. After the
+//! read the caller tries the lookup again.
 
 use crate::EngineError;
 use crate::beside::Beside;
@@ -11,7 +11,7 @@ use crate::pins::Pin;
 use crate::search::{self, Missing};
 use crate::value::{Stored, Value};
 
-/// An answer at once, or what must be read first.
+/// An immediate answer, or what must be read first.
 pub enum Attempt<T> {
     /// The answer.
     Ready(T),
@@ -19,7 +19,7 @@ pub enum Attempt<T> {
     NeedsRead(ReadTicket),
 }
 
-/// A read of one page that a lookup needs. Its space stays in place for as long as the ticket lives.
+/// A read of one page that a lookup needs. The page's space stays in place for as long as the ticket lives.
 pub struct ReadTicket {
     tree: Tree,
     missing: Missing,
@@ -31,7 +31,7 @@ impl ReadTicket {
         Self { tree, missing, pin }
     }
 
-    /// Reads the page; blocks until the disk answered.
+    /// Reads the page; blocks until the disk has answered.
     ///
     /// # Errors
     /// [`EngineError`] when the page cannot be read, or is damaged.
@@ -42,7 +42,7 @@ impl ReadTicket {
 }
 
 impl Tree {
-    /// As [`Tree::get`], without ever waiting for the disk. The value itself may still lie there; see
+    /// As [`Tree::get`], but never waits for the disk. The bytes of the value may still lie there; see
     /// [`Value::is_resident`].
     ///
     /// # Errors
@@ -61,7 +61,7 @@ impl Tree {
         match search::leaf_of(&tree.root, key) {
             Ok(leaf) => {
                 let _latch = shared.latch(leaf);
-                // Who had it may have left a half of a change there.
+                // The previous holder of the latch may have left half of a change there.
                 shared.check_open()?;
                 let stored = search::get_in(leaf, key);
                 shared.hot.note_found(&hot, stored);
@@ -79,7 +79,7 @@ impl Tree {
         }
     }
 
-    /// The read that a write to `key` would wait for; none where it can go on at once.
+    /// The read that a write to `key` would wait for; none where the write can go on at once.
     #[must_use]
     pub fn read_before_write(&self, key: &[u8]) -> Option<ReadTicket> {
         let shared = &*self.engine.shared;
@@ -88,11 +88,11 @@ impl Tree {
         Some(ReadTicket::new(self.clone(), missing, shared.pins.pin(forest.epoch)))
     }
 
-    /// As [`Tree::read_before_write`], of a put of a value of `value_len` bytes that comes with no condition
-    /// on its key: none also where its record will go beside a leaf that stays unread. `beside` has the puts
-    /// that come before it in the same batch.
+    /// As [`Tree::read_before_write`], for an unconditional put of a value of `value_len` bytes: none also
+    /// where its record will go beside a leaf that stays unread. `beside` holds the earlier puts of the same
+    /// batch.
     ///
-    /// Should that change until the put is made, the put itself reads the leaf, and waits for the disk.
+    /// If that changes before the put is made, the put itself reads the leaf and waits for the disk.
     #[must_use]
     pub fn read_before_put(&self, key: &[u8], value_len: usize, beside: &mut Beside) -> Option<ReadTicket> {
         let shared = &*self.engine.shared;

@@ -1,4 +1,4 @@
-//! What lies behind the nodes in memory: the disk, the store's identity, and the memory budget.
+//! What backs the nodes in memory: the disk, the store's identity, and the memory budget.
 
 use crate::meter::{Kind, Meter, Weight};
 use crate::pinned::Pinned;
@@ -10,64 +10,64 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Of the budget, buffers of writing and reading have this share.
+/// Buffers for writing and reading have this share of the budget.
 const BUFFERS_SHARE: u64 = 8;
 
-/// Of the budget, values keep this share even where leaves want more.
+/// Values keep this share of the budget even where leaves want more.
 const VALUES_SHARE: u64 = 8;
 
-/// Of what may be held, inner nodes have at most this share for long.
+/// Inner nodes stay above this share of the room for a short time only.
 const INNER_SHARE: u64 = 2;
 
-/// What a checkpoint writes beyond this goes past the cache of the system: what it writes is in memory here
-/// as well, so the cache would hold it twice, and to copy it there takes a sixth of a load. Less than that
-/// may be read by others soon.
+/// What a checkpoint writes beyond this bypasses the system's page cache. The pages it writes are in memory
+/// here as well, so the cache would hold them twice, and copying them there takes a sixth of the time of a
+/// load. A smaller checkpoint goes through the cache, since other processes may read it soon.
 const CACHED_MOST: u64 = 64 << 20;
 
-/// Of the memory, long buffers that are kept to be used again have at most this share.
+/// Long buffers that are kept for reuse take at most this share of the memory.
 const SPARE_SHARE: u64 = 32;
 
-/// About what a value in memory takes beside its bytes: its piece, for the leaf that counts that may be gone,
-/// what the allocator adds, and its place in the queue.
+/// About what a value in memory takes beside its bytes: its piece, since the leaf that counts the piece may
+/// be gone, the allocator's overhead, and its place in the queue.
 const VALUE_BYTES: u64 = PIECE_BYTES as u64;
 
-/// How far ahead the pieces that are let go of at the end are asked for.
+/// How many pieces ahead the end of the store prefetches those that it drops.
 const ENDING_AHEAD: usize = 12;
 
-/// What a page is read for.
+/// Why a page is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reading {
-    /// For itself: past the cache of the system where memory is short, for nobody wants what is around it.
+    /// On its own: past the system's page cache where memory is short, since nothing around it is wanted.
     One,
-    /// With others that lie near it, perhaps asked for before: through the cache, which reads ahead.
+    /// With others that lie near it, perhaps prefetched: through the page cache, which reads ahead.
     Along,
 }
 
-/// The disk under an engine, or none for a store in memory, and what it takes to read it back.
+/// The disk under an engine, or none for a store in memory, and what reading from it takes.
 pub struct Backing {
     disk: Option<Arc<dyn Disk>>,
     name: String,
     store_id: u64,
-    /// Values that came into memory and could be read back, oldest first.
+    /// Values in memory that could be read back from disk, oldest first.
     values: Mutex<VecDeque<Piece>>,
     meter: Arc<Meter>,
-    /// Where there is a disk, without which nothing can go.
+    /// Only where there is a disk; without one nothing can be evicted.
     pinned: Option<Pinned>,
     /// Whether a node of the current trees may lie on disk alone.
     has_absent_nodes: AtomicBool,
     /// How often the current trees were told what a delta replaced.
     tells: AtomicU64,
-    /// Checks that run.
+    /// Number of checks that run.
     checks: AtomicUsize,
     memory_bytes: u64,
-    /// Whether it is as if memory were short for puts.
+    /// Whether puts behave as if memory were short.
     blind_puts: bool,
 }
 
 impl Backing {
     pub(crate) fn new(disk: Option<Arc<dyn Disk>>, store_id: u64, memory_bytes: u64) -> Self {
         if disk.is_some() {
-            // Buffers of long values that are used again are memory as well.
+            // Long-value buffers that are kept for reuse are memory as well.
             atoll_buffer::keep_at_most(usize::try_from(memory_bytes / SPARE_SHARE).unwrap_or(usize::MAX));
         }
         let name = disk.as_ref().map_or_else(|| "memory".to_owned(), |disk| disk.name().to_owned());
@@ -87,7 +87,7 @@ impl Backing {
         }
     }
 
-    /// The same, as such options want it.
+    /// Sets [`Options::blind_puts`](crate::Options::blind_puts).
     pub(crate) fn with_blind_puts(mut self, blind_puts: bool) -> Self {
         self.blind_puts = blind_puts;
         self
@@ -97,25 +97,26 @@ impl Backing {
         self.disk.as_ref()
     }
 
-    /// A number, greater than all before, for the current trees to be told what a delta replaced.
+    /// The next number, greater than all before, under which the current trees are told what a delta
+    /// replaced.
     pub(crate) fn next_tell(&self) -> u64 {
         self.tells.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// The greatest of those numbers; for whoever holds the writer's lock and that of checkpoints, nobody is
-    /// about to tell.
+    /// The greatest number given out by [`Backing::next_tell`]. For a caller that holds the writer's lock and
+    /// the checkpoint lock, no use of a number is pending.
     pub(crate) fn tells(&self) -> u64 {
         self.tells.load(Ordering::Relaxed)
     }
 
-    /// A check runs for as long as the answer is kept: who lets go of what it will ask for keeps that
-    /// meanwhile.
+    /// Marks a check as running until the returned guard is dropped. Meanwhile, code that releases something
+    /// the check will ask for keeps it.
     pub(crate) fn begin_check(&self) -> Checking<'_> {
         self.checks.fetch_add(1, Ordering::Relaxed);
         Checking(self)
     }
 
-    /// Whether a check runs. None begins while the lock of checkpoints is held.
+    /// Whether a check runs. No check begins while the checkpoint lock is held.
     pub(crate) fn is_checked(&self) -> bool {
         self.checks.load(Ordering::Relaxed) > 0
     }
@@ -128,7 +129,7 @@ impl Backing {
         self.store_id
     }
 
-    /// Checksum of bytes whose place is known from their referrer.
+    /// Checksum of bytes whose place their referrer knows.
     pub(crate) fn checksum(&self, bytes: &[u8]) -> u64 {
         crate::checksum::checksum(self.store_id, bytes)
     }
@@ -155,8 +156,9 @@ impl Backing {
         Ok(())
     }
 
-    /// Writes whole blocks, after `before` bytes of the same checkpoint: past the cache of the system where
-    /// those are many or memory is short, for what is written would wait there in memory that others need.
+    /// Writes whole blocks, after `before` bytes of the same checkpoint. They bypass the system's page cache
+    /// where those are many or memory is short, because the pages to be written would take memory there that
+    /// others need.
     pub(crate) fn write_blocks(&self, offset: u64, blocks: &[u8], before: u64) -> Result<(), DiskError> {
         let Some(disk) = &self.disk else { return Ok(()) };
         if self.is_short() || before >= CACHED_MOST {
@@ -166,7 +168,8 @@ impl Backing {
         }
     }
 
-    /// Counts a value that is now in memory and could be read back; lets go of the oldest beyond the budget.
+    /// Counts a value that is now in memory and could be read back, and evicts the oldest values beyond the
+    /// budget.
     pub(crate) fn admit(&self, piece: Piece, bytes: u64) {
         if self.disk.is_none() {
             return;
@@ -177,29 +180,30 @@ impl Backing {
         self.shed_values();
     }
 
-    /// Lets go of the bytes of a value that left the trees, if nobody else has it: the next value takes their
-    /// memory, which would else be fresh. Its pieces wait for their turn.
+    /// Evicts the bytes of a value that left the trees, unless it is shared: the next value takes over its
+    /// memory instead of fresh memory. Its pieces stay in the queue until their turn.
     pub(crate) fn has_left(&self, chain: &Chain) {
         for piece in chain.pieces().iter().filter(|piece| piece.is_alone()) {
             self.meter.take_off(Kind::Value, piece.evict());
         }
     }
 
-    /// Lets go of the oldest values while memory is short, down to what values may always have.
+    /// Evicts the oldest values while memory is short, down to the share that values always have.
     pub(crate) fn shed_values(&self) {
         self.shed_values_for(0);
     }
 
     /// As [`Backing::shed_values`], while memory is short of `need` bytes.
     pub(crate) fn shed_values_for(&self, need: u64) {
-        // What they pin is theirs: to let go of the last of them frees most.
+        // The gaps that values pin count as theirs: evicting the last value around a gap frees most.
         let theirs = || self.value_bytes() + self.pinned_bytes();
         let is_over = || self.excess_with(need) > 0 && theirs() > self.memory_bytes / VALUES_SHARE;
-        // No more than are too many now: those that lie among others free nothing yet, however many go.
+        // Evict no more than the present excess: values that lie among others free nothing yet, however many
+        // go.
         let mut excess = self.excess_with(need);
         while excess > 0 && is_over() {
             let Some(oldest) = self.values.lock().pop_front() else { break };
-            // What was counted, not what was let go of: two readers may have brought the same piece in.
+            // Take off what was counted, not what was evicted: two readers may have loaded the same piece.
             let bytes = oldest.evict() + VALUE_BYTES;
             self.meter.take_off(Kind::Value, bytes);
             excess = excess.saturating_sub(bytes);
@@ -210,17 +214,17 @@ impl Backing {
         &self.meter
     }
 
-    /// Counts a buffer for as long as the answer is kept.
+    /// Counts a buffer for as long as the returned weight lives.
     pub(crate) fn buffer(&self, bytes: u64) -> Weight {
         Weight::of(&self.meter, Kind::Buffer, bytes)
     }
 
-    /// Notes that a node was let go of, or was never read.
+    /// Notes that a node was evicted, or was never read.
     pub(crate) fn node_is_absent(&self) {
         self.has_absent_nodes.store(true, Ordering::Relaxed);
     }
 
-    /// Whether every node of the current trees has been in memory since the store was made.
+    /// Whether every node of the current trees has stayed in memory since the store was made.
     pub(crate) fn is_all_resident(&self) -> bool {
         !self.has_absent_nodes.load(Ordering::Relaxed)
     }
@@ -238,57 +242,58 @@ impl Backing {
         self.meter.bytes_of(Kind::Inner) > (self.room() - self.pinned_bytes()) / INNER_SHARE
     }
 
-    /// Bytes of nodes, values and buffers in memory, and of what the allocator and slabs keep between them.
+    /// Bytes of nodes, values and buffers in memory, plus the gaps that the allocator and slabs keep between
+    /// them.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.meter.held() + self.pinned_bytes()
     }
 
-    /// Bytes that are left free between values, as far as this store answers for them.
+    /// Bytes left free between values, as far as this store accounts for them.
     fn pinned_bytes(&self) -> u64 {
         self.pinned.as_ref().map_or(0, Pinned::bytes)
     }
 
-    /// Bytes that may be held: a little of the budget is left for small buffers.
+    /// Bytes that may be held: the budget less what is reserved for small buffers.
     pub(crate) fn room(&self) -> u64 {
         room_of(self.memory_bytes)
     }
 
-    /// Bytes beyond what may be held.
+    /// Bytes held beyond the room.
     pub(crate) fn excess(&self) -> u64 {
         self.held_bytes().saturating_sub(self.room())
     }
 
-    /// Whether so many bytes more may be held.
+    /// Whether `need` more bytes may be held.
     pub(crate) fn has_spare(&self, need: u64) -> bool {
         self.excess_with(need) == 0
     }
 
-    /// The same of what this store itself holds, whatever others do.
+    /// The same for what this store itself holds, regardless of what others do.
     pub(crate) fn has_spare_of_its_own(&self, need: u64) -> bool {
         self.meter.held() + need <= self.room()
     }
 
-    /// Bytes beyond what may be held, once `need` more are.
+    /// Bytes beyond the room, once `need` more are held.
     pub(crate) fn excess_with(&self, need: u64) -> u64 {
         (self.held_bytes() + need).saturating_sub(self.room())
     }
 
-    /// Whether there is so little room that what is in memory has to be worth it, or is to be treated so; not
-    /// where all of the store is in memory.
+    /// Whether memory is so short, or is to be treated as so short, that what stays in memory has to be worth
+    /// it. Never where the whole store is in memory.
     pub(crate) fn is_short(&self) -> bool {
         !self.is_all_resident() && (self.blind_puts || self.held_bytes() > self.room() / 2)
     }
 
-    /// Whether `need` more bytes may be held, and written to: opening again after a crash brings back in one
-    /// go what was changed since the last commit.
+    /// Whether `need` more bytes may be held and modified. Recovery after a crash brings back everything
+    /// changed since the last commit at once, so that has to fit too.
     pub(crate) fn has_room(&self, need: u64) -> bool {
         self.has_spare(need) && self.meter.replayed_bytes() <= self.room()
     }
 
-    /// Whether so much of the memory cannot be let go of that a checkpoint should write it. What the last one
-    /// could not write counts for nothing: the next one could not either.
+    /// Whether so much memory is unwritten that a checkpoint should write it. What the last checkpoint could
+    /// not write does not count: the next one could not write it either.
     pub(crate) fn wants_checkpoint(&self) -> bool {
-        // It takes nothing from what is pinned.
+        // A checkpoint frees nothing of what is pinned.
         let room = self.room() - self.pinned_bytes();
         self.meter.unwritten_bytes() > room / 2
             && self.meter.newly_unwritten_bytes() > room / 4
@@ -305,14 +310,14 @@ impl Drop for Backing {
         let _ending = atoll_buffer::ending();
         let values = self.values.get_mut();
         while let Some(piece) = values.pop_front() {
-            // Each counts its owners where it lies.
+            // The owners of each piece are counted in the piece itself.
             values.get(ENDING_AHEAD).into_iter().for_each(Piece::prefetch);
             drop(piece);
         }
     }
 }
 
-/// A check that runs.
+/// A check that runs; dropping it ends the check.
 pub(crate) struct Checking<'a>(&'a Backing);
 
 impl Drop for Checking<'_> {

@@ -6,7 +6,7 @@ use crate::value::{PART_LEN, VALUE_MAX};
 use atoll_buffer::Buffer;
 use std::ops::{Bound, Range};
 
-/// Most pieces that a value is made of when it is put at once.
+/// Most pieces into which a value that is put at once is divided.
 const PIECES_MAX: usize = 64;
 
 /// Changes to one or more trees, applied atomically and in order.
@@ -87,10 +87,10 @@ impl<'a> Given<'a> {
     }
 }
 
-/// Where the pieces of a value of this length end: all about as long as each other, so that each gets an
+/// Where the pieces of a value of this length end. The pieces are about equally long, so that each gets an
 /// extent of its own, one behind the other.
 fn part_ends(len: usize) -> impl Iterator<Item = usize> {
-    // One that is too long will be refused, as a whole.
+    // A value that is too long will be refused as a whole.
     let most = if len as u64 > VALUE_MAX { 1 } else { PIECES_MAX };
     let count = (len / PART_LEN).clamp(1, most);
     let blocks = len.div_ceil(BLOCK as usize);
@@ -110,9 +110,10 @@ impl WriteBatch {
         self.add(tree, Planned::Put { key, value });
     }
 
-    /// Sets `key` to `value`, whose bytes are kept without copying where that pays.
+    /// Sets `key` to `value`, keeping the buffer instead of a copy where that pays.
     ///
-    /// A long one becomes several pieces, so that a range of it can be read, and verified, without the rest.
+    /// A long value becomes several pieces, so that a range of it can be read, and verified, without the
+    /// rest.
     pub fn put_buffer(&mut self, tree: &Tree, key: &[u8], value: Buffer) {
         let key = self.copy(key);
         if part_ends(value.len()).count() == 1 {
@@ -135,7 +136,7 @@ impl WriteBatch {
         self.add(tree, Planned::Append { key, value });
     }
 
-    /// As [`WriteBatch::append`], keeping the buffer without copying where that pays.
+    /// As [`WriteBatch::append`], keeping the buffer instead of a copy where that pays.
     pub fn append_buffer(&mut self, tree: &Tree, key: &[u8], bytes: Buffer) {
         let key = self.copy(key);
         self.add(tree, Planned::Append { key, value: PlannedValue::Shared(bytes) });
@@ -154,7 +155,7 @@ impl WriteBatch {
         self.add(tree, Planned::DeleteRange { from, to });
     }
 
-    /// Forgets all changes; keeps the memory.
+    /// Removes all changes and keeps the allocated memory.
     pub fn clear(&mut self) {
         self.arena.clear();
         self.changes.clear();

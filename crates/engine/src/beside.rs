@@ -1,26 +1,26 @@
-//! Which puts of a batch go beside their leaves ([`crate::delta`]): asked by the commit, and before it by
-//! whoever may not wait for the disk.
+//! Which puts of a batch go beside their leaves ([`crate::delta`]). The commit asks this, and before it a
+//! caller that may not wait for the disk.
 //!
-//! Invariant: for whoever holds the writer's lock the answer stays true until the commit; for anybody else it
-//! is what would be done now.
+//! Invariant: for a holder of the writer's lock the answer stays true until the commit. For any other caller
+//! it says what a put would do at this moment.
 
 use crate::delta::{MERGED_MORE, record_len};
 use crate::search::Missing;
 use crate::value::INLINE_BELOW;
 use std::collections::HashMap;
 
-/// The records that puts of one batch will have put beside leaves, for the puts of the same batch behind
-/// them.
+/// Counts the records that the puts of one batch will place beside leaves, so that later puts of the same
+/// batch take them into account.
 #[derive(Debug, Default)]
 pub struct Beside {
-    /// Their bytes, by the address of the leaf's slot. It stays there as long as the writer's lock is held;
-    /// who does not hold it takes two leaves for one at worst, or one for two.
+    /// Bytes of these records, by the address of the leaf's slot. The address is stable while the writer's
+    /// lock is held; without the lock, two leaves may at worst be taken for one, or one for two.
     bytes: HashMap<usize, usize>,
 }
 
 impl Beside {
-    /// Whether a record with a key and a value of such lengths goes beside the missing leaf; then it is
-    /// counted to it.
+    /// Whether a record with a key and a value of these lengths goes beside the missing leaf. If so, its
+    /// bytes are added to that leaf's count.
     pub(crate) fn takes(&mut self, missing: &Missing, key_len: usize, value_len: usize) -> bool {
         let Missing { parent: Some(parent), child } = missing else { return false };
         if value_len >= INLINE_BELOW || !parent.has_leaves() {

@@ -1,14 +1,14 @@
-//! What becomes of a store when a write fails behind the log, or panics there: the log has it, and memory has
-//! a half of it or none.
+//! What happens to a store when a write fails or panics after its group is in the log: the log has the write,
+//! and memory has half of it or none.
 //!
-//! Nobody can say then whether it happened, and nobody may see a half of it. So the store answers nothing
-//! more, to readers and writers alike, and whoever opens it again has what the log says.
+//! Whether the write took effect is then undecided, and no reader may see half of it. So the store refuses
+//! readers and writers alike, and the next opening has what the log says.
 //!
-//! Invariant: whoever asked to be told is told after it broke, never before: what they look up then is
+//! Invariant: a listener is called after the store broke, never before, so any lookup that it makes then is
 //! refused.
-//! Invariant: from when a group is in the log until the trees have it somebody holds an [`Unfinished`].
-//! Invariant: a store is broken before the lock of the trees, or the latch of the leaf, is given back that
-//! was changed by half.
+//! Invariant: from the moment a group is in the log until the trees have it, an [`Unfinished`] for it exists.
+//! Invariant: a store is marked as broken before the lock of the trees, or the latch of a half-changed leaf,
+//! is released.
 
 use crate::shared::{Shared, Writer};
 use crate::threads::{AtomicBool, AtomicUsize, Mutex};
@@ -19,10 +19,10 @@ const ON: usize = 0;
 const BROKEN: usize = 1;
 const CLOSED: usize = 2;
 
-/// Somebody who wants to know that a store broke.
+/// A listener that wants to know that a store broke.
 type Tell = Box<dyn FnOnce() + Send>;
 
-/// Whether a store answers. Everybody who looks something up asks.
+/// Whether a store answers. Every lookup checks it.
 #[derive(Default)]
 pub(crate) struct Answering {
     state: AtomicUsize,
@@ -48,13 +48,13 @@ impl Answering {
     }
 
     fn break_off(&self) {
-        // What was closed stays closed.
+        // A closed store stays closed.
         let _ = self.state.compare_exchange(ON, BROKEN, Ordering::AcqRel, Ordering::Acquire);
     }
 
     fn when_broken(&self, tell: Tell) {
         let mut to_tell = self.to_tell.lock();
-        // Who breaks it takes the list after that.
+        // The thread that breaks the store takes the list after it has set the state.
         if !self.is_broken() {
             return to_tell.push(tell);
         }
@@ -69,7 +69,7 @@ impl Answering {
         }
     }
 
-    /// What is told to whoever asks when it does not.
+    /// The error for a caller that asks while the store does not answer.
     #[cold]
     pub(crate) fn refusal(&self, store: String) -> EngineError {
         if self.is_closed() { EngineError::Closed { store } } else { EngineError::Broken { store } }
@@ -77,12 +77,12 @@ impl Answering {
 }
 
 /// A group that is in the log, or on its way there, and not yet in the trees. Dropped without
-/// [`Unfinished::done`] it breaks the store: by an error, or by a panic.
+/// [`Unfinished::done`], by an error or a panic, it breaks the store.
 #[must_use = "dropped at once, it breaks the store"]
 pub(crate) struct Unfinished<'s>(&'s Shared);
 
 impl Unfinished<'_> {
-    /// The trees have what the group says, or it was taken back.
+    /// The trees have the group, or it was taken back.
     #[inline]
     pub(crate) fn done(self) {
         std::mem::forget(self);
@@ -98,15 +98,16 @@ impl Drop for Unfinished<'_> {
     }
 }
 
-/// Whether a checkpoint panicked, after which there is none.
+/// Whether a checkpoint panicked; no checkpoint is made after that.
 #[derive(Default)]
 pub(crate) struct Spoiled {
     is_spoiled: AtomicBool,
-    /// Whether the log became as long since as it may.
+    /// Whether the log has since reached its limit.
     is_log_full: AtomicBool,
 }
 
-/// The log takes so many times what makes a checkpoint due before writes are refused where none will be made.
+/// Where no checkpoint will be made, writes are refused once the log is this many times as long as what makes
+/// a checkpoint due.
 const LOG_FULL: u64 = 4;
 
 impl Spoiled {
@@ -119,7 +120,7 @@ impl Spoiled {
         self.is_log_full.load(Ordering::Relaxed)
     }
 
-    /// So much waits for a checkpoint, where so much makes one due.
+    /// Notes that `waiting` bytes of log wait for a checkpoint, where `due` bytes make one due.
     pub(crate) fn note_waiting(&self, waiting: u64, due: u64) {
         if self.is_spoiled() && waiting >= due.saturating_mul(LOG_FULL) {
             self.is_log_full.store(true, Ordering::Relaxed);
@@ -127,7 +128,7 @@ impl Spoiled {
     }
 }
 
-/// A checkpoint that runs; dropped by a panic, it is the last one.
+/// A running checkpoint. If a panic drops it, it is the last one.
 struct Running<'s>(&'s Shared);
 
 impl Drop for Running<'_> {
@@ -139,7 +140,7 @@ impl Drop for Running<'_> {
 }
 
 impl Engine {
-    /// Refuses where this store answers nothing any more: it was closed, or something of it ended half-way.
+    /// Fails if this store answers nothing any more: it was closed, or one of its operations ended half-way.
     ///
     /// # Errors
     /// [`EngineError::Closed`], [`EngineError::Broken`].
@@ -147,23 +148,24 @@ impl Engine {
         self.shared.check_open()
     }
 
-    /// Has `tell` called, once, as soon as something ends half-way and this store answers nothing more; at
-    /// once where that happened before. It must not call this store, nor wait for anybody: locks are held
-    /// meanwhile.
+    /// Calls `tell` once, as soon as an operation ends half-way and this store answers nothing more;
+    /// immediately if that has happened already. `tell` must not call this store or wait for another thread:
+    /// locks are held while it runs.
     pub fn when_broken(&self, tell: impl FnOnce() + Send + 'static) {
         self.shared.answering.when_broken(Box::new(tell));
     }
 }
 
 impl Shared {
-    /// Begins what must not end half-way.
+    /// Begins a step that must not end half-way.
     #[inline]
     pub(crate) fn unfinished(&self) -> Unfinished<'_> {
         Unfinished(self)
     }
 
-    /// What is told of a write that failed behind the log. Its group is whole, and is handed to the disk with
-    /// those before it that were acknowledged and wait in memory: nobody does that later.
+    /// The error for a write that failed after its group was in the log. The group is whole. It is handed to
+    /// the disk here, together with the acknowledged groups before it that wait in memory, since nothing will
+    /// do so later.
     pub(crate) fn undecided(&self, writer: &mut Writer, error: EngineError) -> EngineError {
         let mut source = error;
         if let Some(log) = &mut writer.log {
@@ -178,9 +180,9 @@ impl Shared {
         EngineError::Undecided { store: self.backing.name(), source: Box::new(source) }
     }
 
-    /// Runs a checkpoint, for whoever has `checkpointing`. Should it panic, what left the trees is lost with
-    /// it: a later one would commit as if that had never been, and nobody would get its space again. So there
-    /// is none; the log goes on until there is no room.
+    /// Runs a checkpoint for the holder of `checkpointing`. If it panics, the list of what left the trees is
+    /// lost with it: a later checkpoint would commit as if nothing had left them, and that space would never
+    /// come back. So no later checkpoint is made, and the log goes on until there is no room.
     pub(crate) fn whole<R>(&self, run: impl FnOnce() -> Result<R, EngineError>) -> Result<R, EngineError> {
         if self.spoiled.is_spoiled() {
             return Err(EngineError::Broken { store: self.backing.name() });

@@ -1,4 +1,4 @@
-//! Bulk load: sorted records become leaves at once, without passing through the log.
+//! Bulk load: sorted records become leaves directly, without passing through the log.
 
 use crate::EngineError;
 use crate::backing::{Backing, Reading};
@@ -16,19 +16,19 @@ use crate::{Durability, KEY_MAX};
 use atoll_buffer::Buffer;
 use std::sync::Arc;
 
-/// Bytes of records to which a leaf is filled; a little is left for what comes later.
+/// Bytes of records to which a leaf is filled; the rest is left for later changes.
 const FILL_BYTES: usize = 7000;
 
-/// Records of a batch when the tree is not empty.
+/// Records of a batch, where the tree is not empty and the load writes through the log.
 const BATCH_RECORDS: usize = 1000;
 
 impl Tree {
-    /// Sets sorted, distinct keys; into an empty tree without logging them, with a checkpoint at the end that
-    /// makes all of them durable at once. How many there were.
+    /// Sets sorted, distinct keys, and returns their number. An empty tree is loaded past the log, and a
+    /// checkpoint at the end makes all records durable at once.
     ///
     /// # Errors
-    /// [`EngineError::NotSorted`], and those of a write; into an empty tree nothing was changed then, unless
-    /// it was the checkpoint that failed: the records are then there, and durable with the next one that
+    /// [`EngineError::NotSorted`], and those of a write. A tree that was empty is then unchanged, unless it
+    /// was the checkpoint that failed: its records are in place, and durable with the next checkpoint that
     /// succeeds.
     pub fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
@@ -48,7 +48,7 @@ impl Tree {
         Ok(count)
     }
 
-    /// Puts the built tree in place and makes it durable, unless somebody wrote to the tree meanwhile.
+    /// Puts the built tree in place and makes it durable, unless another writer changed the tree meanwhile.
     fn attach(&self, root: Slot, count: u64) -> Result<(), EngineError> {
         // The log does not have these records, so no commit may come between them and the checkpoint.
         let backing = &self.engine.shared.backing;
@@ -95,7 +95,7 @@ impl Tree {
     }
 }
 
-/// The pages of a tree without records, which has nothing else on the disk.
+/// Collects the pages of a tree without records, which has nothing else on the disk.
 fn pages_below(slot: &Slot, backing: &Backing, pages: &mut Vec<PageRef>) -> Result<(), EngineError> {
     pages.extend(slot.home().into_iter().flat_map(Home::pages));
     if let Node::Inner(inner) = slot.load(Reading::Along, backing)? {
@@ -106,7 +106,7 @@ fn pages_below(slot: &Slot, backing: &Backing, pages: &mut Vec<PageRef>) -> Resu
     Ok(())
 }
 
-/// Builds leaves from the left to the right, and then the nodes above them.
+/// Builds leaves from left to right, and then the inner nodes above them.
 struct Builder<'a> {
     tree: &'a Tree,
     epoch: u64,
@@ -160,7 +160,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Ends the leaf; `next` is the first key behind it.
+    /// Ends the leaf that is being filled; `next` is the first key behind it.
     fn end_leaf(&mut self, next: Option<&[u8]>) {
         let high: Option<Box<[u8]>> = match (self.pending.last(), next) {
             (Some((last, _)), Some(next)) => Some(next[..common_prefix(last, next) + 1].into()),

@@ -1,12 +1,12 @@
-//! What changed between two states of one store, at the cost of what changed.
+//! Compares two states of one store, at the cost of what changed between them.
 //!
-//! Both trees are walked side by side in the order of their keys. Where both walks come to the same node, all
-//! below it is passed over unread: nodes are shared, and one that is on disk is known by its home, so a
-//! subtree that nobody wrote to is one comparison, however large it is. Where the trees are cut differently,
-//! the walk whose subtree begins first or reaches further goes down, until both begin at the same key again.
+//! Both trees are walked side by side in key order. Where both walks come to the same node, its subtree is
+//! skipped unread: nodes are shared, and a node on disk is identified by its home, so a subtree that was not
+//! written to costs one comparison, however large it is. Where the trees are divided differently, the walk
+//! whose subtree begins first or reaches further descends, until both begin at the same key again.
 //!
 //! Invariant: a walk that stands at a node has passed all keys of its tree that lie before that node.
-//! Invariant: pages and pieces of both states stay where they are meanwhile, so equal homes mean equal bytes.
+//! Invariant: pages and pieces of both states stay in place during the walk, so equal homes mean equal bytes.
 
 use crate::EngineError;
 use crate::engine::Engine;
@@ -20,29 +20,29 @@ use std::cmp::Ordering;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-/// What became of a record.
+/// A change of one record.
 pub enum Change<'a> {
-    /// It is new, or has another value: this one.
+    /// The record is new or has another value: this one.
     Put(ValueRef<'a>),
-    /// It is gone.
+    /// The record was deleted.
     Deleted,
 }
 
-/// Trees that one of two states has and the other has not, by name.
+/// Names of trees that only one of two states has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TreeChanges {
-    /// Those that only the newer state has.
+    /// Trees that only the newer state has.
     pub created: Vec<String>,
-    /// Those that only the older state had.
+    /// Trees that only the older state has.
     pub dropped: Vec<String>,
 }
 
-/// Leaves that are looked into before the walk takes hold of the roots anew, and lets go of what it held
-/// until then: memory that it passed can be given back.
+/// Leaves that a walk enters before it starts anew from the roots. That releases everything it held until
+/// then, so that memory it has passed can be given back.
 const LEAVES_AT_ONCE: usize = 32;
 
 impl Engine {
-    /// The identity of the store, random when it was made, which a copy does not share.
+    /// The identity of the store: random, drawn when the store was made, and not shared by a copy.
     #[must_use]
     pub fn id(&self) -> u64 {
         self.shared.backing.store_id()
@@ -50,12 +50,12 @@ impl Engine {
 }
 
 impl Snapshot {
-    /// Tells in the order of keys what became of the records of `tree` since `older`, from a key on, until
-    /// the visitor stops; the key at which it stopped. A tree that one of the states does not have is empty
-    /// there.
+    /// Visits, in key order and from a key on, the changes to the records of `tree` since `older`, until the
+    /// visitor stops; returns the key at which it stopped. A tree that one of the states does not have counts
+    /// as empty there.
     ///
-    /// A record whose bytes are the same is not told, but for one of 256 bytes and more that was written anew
-    /// with the bytes it had. Values are not read to find that out.
+    /// A record whose bytes are the same is not visited, except a value of 256 bytes or more that was
+    /// rewritten with the bytes it had: values are not read to find that out.
     ///
     /// # Errors
     /// [`EngineError::OtherStore`] if the states are not of one open store; as [`Snapshot::get`].
@@ -70,7 +70,7 @@ impl Snapshot {
         let mut from = match from {
             Bound::Unbounded => Vec::new(),
             Bound::Included(key) => key.to_vec(),
-            // The key that comes next.
+            // The least key above it.
             Bound::Excluded(key) => [key, &[0]].concat(),
         };
         loop {
@@ -107,7 +107,7 @@ impl Snapshot {
         Ok(TreeChanges { created: without(self, older), dropped: without(older, self) })
     }
 
-    /// What both states are of.
+    /// The store of both states.
     fn shared_with(&self, older: &Self) -> Result<&Shared, EngineError> {
         let (ours, theirs) = (self.engine(), older.engine());
         ours.shared.check_open()?;
@@ -124,7 +124,7 @@ enum Ended {
     All,
     /// The visitor stopped at this key.
     Stopped(Vec<u8>),
-    /// What is left begins at this key.
+    /// The rest begins at this key.
     Paused(Vec<u8>),
 }
 
@@ -133,17 +133,17 @@ struct Walk<'w> {
     shared: &'w Shared,
     from: &'w [u8],
     root: Slot,
-    /// Inner nodes above the place, each with the child that the way takes.
+    /// Inner nodes above the position, each with the child on the path.
     above: Vec<(Arc<Inner>, usize)>,
     at: At,
-    /// The node of the place, once it was needed.
+    /// The node at the position, once it was needed.
     loaded: Option<Node>,
     leaves: usize,
 }
 
 /// Where a walk stands.
 enum At {
-    /// Before a node that was not gone into.
+    /// Before a node that was not entered.
     Node,
     /// At a record of a leaf.
     Record(SharedLeaf, usize),
@@ -165,14 +165,14 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// What is left of the node begins here at the earliest; the empty key is before all others.
+    /// The rest of the node begins at this key or later; the empty key is before all others.
     fn low(&self) -> &[u8] {
         let pivot =
             self.above.iter().rev().find_map(|(inner, child)| inner.pivots().get(child.checked_sub(1)?));
         pivot.map_or(self.from, |pivot| self.from.max(pivot))
     }
 
-    /// The node ends before this key; none if nothing comes behind it.
+    /// The node ends before this key; none if nothing comes after it.
     fn high(&self) -> Option<&[u8]> {
         self.above.iter().rev().find_map(|(inner, child)| inner.pivots().get(*child)).map(|pivot| &**pivot)
     }
@@ -187,7 +187,7 @@ impl<'w> Walk<'w> {
         Ok(is_inner)
     }
 
-    /// Goes into the node that it stands before: to its first child or record that is not before `from`.
+    /// Enters the node that the walk stands before, at its first child or record that is not before `from`.
     fn go_in(&mut self) -> Result<(), EngineError> {
         let node = match self.loaded.take() {
             Some(node) => node,
@@ -211,7 +211,7 @@ impl<'w> Walk<'w> {
         Ok(())
     }
 
-    /// Goes past the node that it stands before, or past the leaf that it is in.
+    /// Passes the node that the walk stands before, or the leaf that it is in.
     fn pass(&mut self) {
         (self.loaded, self.at) = (None, At::End);
         while let Some((inner, child)) = self.above.last_mut() {
@@ -232,7 +232,7 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// The key of the record that it stands at.
+    /// The key of the record that the walk stands at.
     fn key(&self) -> Vec<u8> {
         match &self.at {
             At::Record(leaf, slot) => [leaf.prefix(), leaf.suffix(*slot)].concat(),
@@ -247,7 +247,7 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// No record that is left lies before this key; none if no record is left.
+    /// A lower bound of all records that are left; none if no record is left.
     fn position(&self) -> Option<Vec<u8>> {
         match self.at {
             At::Node => Some(self.low().to_vec()),
@@ -272,7 +272,7 @@ enum Step {
 }
 
 impl Both<'_> {
-    /// Tells each change to `tell`, with the value that a record has now, until it stops.
+    /// Reports each change to `tell`, with the present value of the record, until `tell` stops.
     fn run(
         &mut self,
         mut tell: impl FnMut(&[u8], Option<Stored<'_>>) -> ControlFlow<()>,
@@ -328,8 +328,9 @@ impl Both<'_> {
         })
     }
 
-    /// Which of two different nodes to go into: the one that begins first, else the one that reaches further,
-    /// else both, but for a leaf beside an inner node, below which that very leaf may lie.
+    /// Which of two different nodes to enter: the one that begins first, else the one that reaches further,
+    /// else both. A leaf beside an inner node is the exception: that very leaf may lie below the inner node,
+    /// so only the inner node is entered.
     fn next_of_nodes(&mut self) -> Result<Step, EngineError> {
         let reach = |high: Option<&[u8]>, other: Option<&[u8]>| match (high, other) {
             (None, None) => Ordering::Equal,
@@ -350,8 +351,8 @@ impl Both<'_> {
         Ok(Step::GoInto { old, new })
     }
 
-    /// Tells the record that the named walks stand at, if it changed, and goes on behind it; the key, if that
-    /// is to be all.
+    /// Reports the record that the named walks stand at, if it changed, and moves on to the next record.
+    /// Returns the key if the visitor stopped.
     fn tell(
         &mut self,
         old: bool,
@@ -379,7 +380,7 @@ impl Both<'_> {
         stopped
     }
 
-    /// Where to go on, when much was held by now.
+    /// The key from which to start anew, once the walks have entered many leaves.
     fn pause(&self) -> Option<Vec<u8>> {
         if self.old.leaves + self.new.leaves < LEAVES_AT_ONCE {
             return None;
@@ -389,7 +390,7 @@ impl Both<'_> {
     }
 }
 
-/// Whether both are known to have the same bytes; long ones are not read for that.
+/// Whether both are known to have the same bytes; long values are not read to find out.
 fn is_same_value(a: Stored<'_>, b: Stored<'_>) -> bool {
     let is_same_piece = |(a, b): (&Piece, &Piece)| {
         let is_same_home = || a.home().is_some_and(|home| b.home() == Some(home));

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
 
-/// What a check found.
+/// Result of a check.
 #[derive(Debug, Default)]
 pub struct CheckReport {
     /// Pages read and verified.
@@ -29,25 +29,26 @@ pub struct CheckReport {
     pub bytes: u64,
     /// Everything that does not match.
     pub damage: Vec<EngineError>,
-    /// What of it the current trees need.
+    /// Which keys of the current trees the damage affects.
     pub hurt: Vec<Hurt>,
 }
 
-/// Keys of a current tree of which something cannot be read as it was written.
+/// Keys of a current tree that some damage affects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hurt {
-    /// The damage, by its place in the list.
+    /// Index of the damage in [`CheckReport::damage`].
     pub damage: usize,
     /// The name of the tree.
     pub tree: String,
-    /// The first and the last of these keys; one key alone where it is a value. Others between them may be
+    /// The first and the last of these keys; a single key where a value is damaged. Keys between them may be
     /// whole.
     pub keys: (Bound<Vec<u8>>, Bound<Vec<u8>>),
 }
 
 impl Engine {
-    /// Reads and verifies superblocks, log, pages and values, those of named snapshots too, that no space is
-    /// used twice, and that what was counted as alive in log segments is. Writers go on meanwhile.
+    /// Reads and verifies superblocks, log, pages and values, including those of named snapshots. Also checks
+    /// that no space is used twice, and that the bytes counted as alive in log segments are. Writers go on
+    /// meanwhile.
     ///
     /// # Errors
     /// Only when the check itself cannot run; damage is in the report.
@@ -84,24 +85,24 @@ impl Engine {
 
 struct Check<'a> {
     shared: &'a Shared,
-    /// While this is here, what deltas replaced is not forgotten.
+    /// While this exists, what deltas replaced is not forgotten.
     running: Option<Checking<'a>>,
     report: CheckReport,
-    /// Space of pages and values seen so far: start to end, with what uses it.
+    /// Space of pages and values seen so far: start to end, with the checksum of its user.
     used: BTreeMap<u64, (u64, u64)>,
-    /// Log segments, by offset, and what of each is needed, as far as was seen.
+    /// Log segments, by offset, and how many bytes of each were found to be needed so far.
     segments: Vec<SegmentUse>,
     found: Vec<u64>,
-    /// How often the current trees had been told by then what deltas replaced.
+    /// How often the current trees had been told what deltas replaced when the check began.
     tells: u64,
-    /// Records of the tree that is looked at, and how deep its leaves lie, as far as was seen.
+    /// Records of the present tree, and the depth of its leaves, as far as they were seen.
     tree_records: u64,
     depth: Option<usize>,
-    /// Its name, if it is a current one.
+    /// The name of the present tree, if it is a current one.
     current: Option<String>,
 }
 
-/// Where in a tree a node lies: between which separators, and below how many nodes.
+/// Where a node lies in its tree: between which separators, and below how many nodes.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     range: (Bound<&'a [u8]>, Bound<&'a [u8]>),
@@ -109,7 +110,7 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Whether a leaf has only keys that belong here, and could have any of them.
+    /// Whether a leaf has only keys that belong here, and could hold any key that does.
     fn suits(&self, leaf: &Leaf) -> bool {
         leaf.suits(bound_of(self.range.0), bound_of(self.range.1))
     }
@@ -127,10 +128,10 @@ impl Check<'_> {
         result.map_err(|error| self.report.damage.push(error)).ok()
     }
 
-    /// All trees, current ones first, how many those are, and a pin that keeps them in place; log segments as
-    /// they were at the same moment.
+    /// All trees, current ones first, the number of current ones, and a pin that keeps them in place. Also
+    /// records the log segments as of the same moment.
     fn everything(&mut self) -> Result<(Pin, usize, Vec<TreeState>), EngineError> {
-        // Between two checkpoints, so that all that left the trees is in one list.
+        // Between two checkpoints, when everything that left the trees is in one list.
         let _still = self.shared.checkpointing.lock();
         let mut writer = self.shared.writer.alone();
         self.flush(&mut writer)?;
@@ -145,15 +146,15 @@ impl Check<'_> {
         Ok((self.shared.pins.pin(forest.epoch), forest.trees.len(), trees))
     }
 
-    /// Notes bytes that are needed, if they lie in a segment.
+    /// Counts bytes as needed, if they lie in a segment.
     fn find(&mut self, offset: u64, len: u64) {
         if let Some(index) = space::segment_at(&self.segments, offset) {
             self.found[index] += len;
         }
     }
 
-    /// Compares what was counted with what the current trees have and what left them; snapshots have no more
-    /// than that. A damaged page hides what it refers to.
+    /// Compares the counted live bytes with what the current trees have and what left them; snapshots refer
+    /// to nothing beyond these. A damaged page hides what it refers to, so nothing is compared then.
     fn live_bytes(&mut self) {
         if !self.report.damage.is_empty() {
             return;
@@ -191,7 +192,7 @@ impl Check<'_> {
         let _still = self.shared.checkpointing.lock();
         let Some(end) = self.flushed_end()? else { return Ok(()) };
         let mut bytes = vec![0; 4096];
-        // What is wrong with it was told before.
+        // Damage to the superblock was reported before.
         if disk.read_at(COPIES[0], &mut bytes).is_err() {
             return Ok(());
         }
@@ -214,15 +215,15 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Where the log ends, once all of it was handed to the disk.
+    /// The end of the log, after all of it was handed to the disk.
     fn flushed_end(&self) -> Result<Option<LogPoint>, EngineError> {
         let mut writer = self.shared.writer.alone();
         self.flush(&mut writer)?;
         Ok(writer.log.as_ref().map(Log::point))
     }
 
-    /// Hands all of the log to the disk, unless the store was closed meanwhile: it may belong to somebody
-    /// else.
+    /// Hands all of the log to the disk, unless the store was closed meanwhile: the file may then belong to
+    /// another owner.
     fn flush(&self, writer: &mut Writer) -> Result<(), EngineError> {
         let Some(log) = &mut writer.log else { return Ok(()) };
         self.shared.check_open()?;
@@ -231,8 +232,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// What is in use must not count as free. Log segments are in use as a whole, but for those that a
-    /// checkpoint gave back since.
+    /// Checks that no space in use counts as free. Log segments are in use as a whole, except those that a
+    /// checkpoint has given back since.
     fn free_space(&mut self) {
         let mut segments = std::mem::take(&mut self.segments);
         let free: Vec<Extent> = {
@@ -255,8 +256,8 @@ impl Check<'_> {
         }
     }
 
-    /// Compares numbers of records with what was found; those of uncounted trees mean nothing. A damaged page
-    /// hides some.
+    /// Compares record counts with what was found, except in uncounted trees. A damaged page hides records,
+    /// so nothing is compared then.
     fn record_counts(&mut self, trees: &[TreeState], found: &[u64]) {
         if !self.report.damage.is_empty() {
             return;

@@ -1,8 +1,9 @@
 //! Checkpoints: one atomic step from the last committed state on disk to the present one.
 //!
-//! Clean what is mostly dead, freeze (clone the roots, note the log's end), write what has no home, sync,
-//! write the table and both superblocks with a sync behind each, and only then give back space (Tucana's
-//! commit, with the epoch as its number). Writers go on meanwhile and copy what the checkpoint still reads.
+//! Clean the segments that are mostly dead, freeze (clone the roots, note the log's end), write every node
+//! without a home, sync, write the table and both superblocks with a sync behind each, and only then free
+//! space (Tucana's commit, with the epoch as its number). Writers go on meanwhile and copy what the
+//! checkpoint still reads.
 //!
 //! Invariant: nothing that the superblocks on disk refer to is overwritten before both copies refer to
 //! something newer.
@@ -29,11 +30,11 @@ use atoll_disk::Disk;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// With more memory than this it would take the allocator too long to look for what it can give back: writers
-/// would wait.
+/// With more memory than this the allocator would look too long for what it can give back, and writers would
+/// wait for it.
 const GIVEN_BACK_MOST: u64 = 1 << 30;
 
-/// What a checkpoint did.
+/// Result of a checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checkpoint {
     /// Its number; 0 for a store in memory.
@@ -47,21 +48,22 @@ pub struct Checkpoint {
 /// The state that a checkpoint writes.
 struct Frozen {
     forest: Forest,
-    /// What readers hold and is to be written, so that memory need not.
+    /// States that readers hold. They are written too, so that they need not stay in memory.
     views: Vec<Arc<View>>,
     point: LogPoint,
     /// Offset of the log's signpost.
     signpost: u64,
     /// Epoch that the checkpoint commits.
     epoch: u64,
-    /// What left the trees since it was looked at last.
+    /// What left the trees since the list was last taken.
     retired: RetiredList,
     /// How often the current trees had been told what deltas replaced.
     tells: u64,
     segments: Vec<SegmentUse>,
 }
 
-/// What the commit lets go of and what it must keep, of all that left the trees before it.
+/// Everything that left the trees before the commit, divided into what the commit frees and what it must
+/// keep.
 struct Sorted {
     freeing: Vec<Retired>,
     kept: Vec<Retired>,
@@ -69,13 +71,13 @@ struct Sorted {
     extents: Vec<Extent>,
     /// Bytes of `freeing` in log segments, by the segment's offset.
     in_segments: Vec<(u64, u64)>,
-    /// The log segments with those taken off.
+    /// The log segments without those bytes.
     segments: Vec<SegmentUse>,
-    /// What left the trees since cleaning began counts for as long as this is kept.
+    /// Counts what left the trees since cleaning began, for as long as this lives.
     _weight: Weight,
 }
 
-/// A commit that is on disk, and what it lets go of.
+/// A commit that is on disk, and what it frees.
 struct Written {
     written_bytes: u64,
     extents: Vec<Extent>,
@@ -97,9 +99,9 @@ impl Shared {
         })
     }
 
-    /// Makes room for what writers change while the checkpoint holds what is in memory now.
+    /// Makes room for the copies that writers make while the checkpoint holds what is in memory at present.
     fn make_headroom(&self) {
-        // Step by step, for nobody reads or writes meanwhile.
+        // In steps, because no reader or writer proceeds during one.
         for part in 1..=4 {
             let need = self.backing.room() / 16 * part;
             if self.backing.excess_with(need) > 0 {
@@ -109,7 +111,8 @@ impl Shared {
         }
     }
 
-    /// Makes a change that is not in the log and the checkpoint that has it, with no commit in between.
+    /// Makes a change that is not in the log together with the checkpoint that includes it; no commit comes
+    /// between.
     pub(crate) fn checkpoint_with(
         &self,
         change: impl FnOnce(&mut Forest, &mut RetiredList) -> Result<(), EngineError>,
@@ -125,11 +128,12 @@ impl Shared {
         })
     }
 
-    /// Looks through what left the trees so far, and cleans; what left them is the caller's.
+    /// Takes the list of what left the trees so far, and cleans; the caller owns that list afterwards.
     fn clean_first(&self) -> Result<(Vec<Retired>, Weight), EngineError> {
         let mut writer = self.writer.alone();
         let Some(log) = &mut writer.log else { return Ok(Default::default()) };
-        // What is in no group on disk has no home yet, and could not be told from what never gets one.
+        // A value whose group is not on disk has no home yet, and could not be told from one that never gets
+        // a home.
         log.flush(&self.backing)?;
         self.flushed.store(log.flushed(), Ordering::Release);
         let log_number = log.point().number;
@@ -137,7 +141,7 @@ impl Shared {
         let forest = self.forest.read();
         let (epoch, snapshots) = (forest.epoch, epochs_of(&forest));
         drop(forest);
-        // Readers of the present epoch are seldom there for long.
+        // Readers of the present epoch seldom last long.
         let held = self.pins.newest_before(epoch).max(snapshots.iter().copied().max());
         let held_up_to = held.and_then(|held| writer.last_segment_of(held));
         drop(writer);
@@ -152,7 +156,7 @@ impl Shared {
         Ok((retired, weight))
     }
 
-    /// Commits what was frozen. `retired` left the trees before `frozen.retired` did.
+    /// Commits the frozen state. What is in `retired` left the trees before what is in `frozen.retired`.
     fn finish(
         &self,
         disk: &dyn Disk,
@@ -172,7 +176,7 @@ impl Shared {
         let mut pages = PageWriter::new(&self.backing, &self.space, frozen.tells);
         let written = self.write_checkpoint(&mut pages, disk, &frozen, &sorted, clean);
         let (epoch, position) = (frozen.epoch, frozen.point.position);
-        // What it held can go now; there may be much of it, and nobody should wait for that.
+        // What it held can go now. There may be much of it, so it is dropped while no lock is held.
         drop(frozen);
         if self.backing.excess_with(self.backing.room() / 4) > 0 {
             drop(self.let_go_of_views());
@@ -184,7 +188,7 @@ impl Shared {
         let settled = nodes.decided();
         let mut writer = writer.unwrap_or_else(|| self.writer.alone());
         writer.retired.put_back(settled);
-        // Pages that only snapshots need are on disk whether the commit came about or not.
+        // Pages that only snapshots need are on disk, whether or not the commit succeeded.
         let left = pages.of_snapshots.drain(..).chain(pages.replaced.drain(..));
         left.for_each(|retired| writer.retired.space(retired));
         match written {
@@ -214,8 +218,8 @@ impl Shared {
             }
             Err(error) => {
                 self.backing.meter().checkpoint_ended(false);
-                // What was to be freed is still referred to by the last commit that succeeded, and by deltas
-                // that were not written: whoever comes to hold one of these before the next commit needs it
+                // What was to be freed is still referred to by the last successful commit, and by deltas that
+                // were not written. A reader that comes to hold one of these before the next commit needs it
                 // as well.
                 let all = sorted.kept.into_iter().chain(sorted.freeing);
                 writer.retired.put_back(all.map(|retired| retired.outliving(epoch)));
@@ -224,13 +228,13 @@ impl Shared {
         }
     }
 
-    /// Takes hold of everything as it is now; only where there is a log.
+    /// Takes hold of the present state. Fails where there is no log.
     fn freeze(&self, writer: &mut Writer) -> Result<Frozen, EngineError> {
         let Some(log) = &mut writer.log else {
             return Err(EngineError::Closed { store: self.backing.name() });
         };
         log.flush(&self.backing)?;
-        // What a former life left there is about a log that this commit does not go on from.
+        // A signpost left there by a former life describes a log from which this commit does not go on.
         log.renew_signpost()?;
         self.flushed.store(log.flushed(), Ordering::Release);
         let (point, signpost) = (log.point(), log.signpost_offset());
@@ -249,7 +253,7 @@ impl Shared {
         Ok(Frozen { forest, views, point, signpost, epoch, retired, tells, segments })
     }
 
-    /// What becomes free with the commit of `frozen`, and what stays.
+    /// Divides what left the trees into what the commit of `frozen` frees and what it keeps.
     fn sort_out(&self, frozen: &mut Frozen, mut retired: Vec<Retired>) -> Sorted {
         let (since, weight) = frozen.retired.take().decided_and_counted();
         retired.extend(since);
@@ -279,7 +283,7 @@ impl Shared {
         Sorted { freeing, kept, extents, in_segments, segments, _weight: weight }
     }
 
-    /// Whether nobody needs it once `epoch` is committed.
+    /// Whether nothing needs it once `epoch` is committed.
     fn is_free(&self, retired: &Retired, epoch: u64, snapshots: &[u64]) -> bool {
         let in_snapshot = |epoch: &u64| (retired.birth..retired.death).contains(epoch);
         retired.death <= epoch

@@ -1,11 +1,11 @@
 //! Checksums of everything that is read back, and the hash behind leaf fingerprints.
 //!
-//! XXH3-64 serves both. A seed ties bytes to their store and place, so that intact bytes in the wrong
-//! place do not pass.
+//! XXH3-64 serves both. A seed ties bytes to their store and place, so that intact bytes in the wrong place
+//! do not pass.
 
 use twox_hash::XxHash3_64;
 
-/// Checksum of `bytes` that belong to what `seed` names.
+/// Checksum of `bytes`, tied to the store or place that `seed` names.
 pub(crate) fn checksum(seed: u64, bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed(seed, bytes)
 }
@@ -21,7 +21,7 @@ pub(crate) fn wide_hash(tree: u32, key: &[u8]) -> u64 {
     fold(folded(key) ^ u64::from(tree))
 }
 
-/// Multiply-fold over words: a place in memory needs some good bits, not as many as a checksum.
+/// Multiply-fold over words: a table in memory needs a few good bits, not as many as a checksum.
 #[inline]
 fn folded(key: &[u8]) -> u64 {
     let mut state = key.len() as u64;

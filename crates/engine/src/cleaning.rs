@@ -1,20 +1,21 @@
-//! Cleaning: moves the last values out of log segments that are mostly dead, so that their space comes back.
+//! Cleaning: moves the last live values out of log segments that are mostly dead, so that their space comes
+//! back.
 //!
-//! A value of 256 bytes to 64 KiB stays where the log wrote it, and its segment stays as long as one value in
-//! it is alive. Before a checkpoint freezes its state, the segments with the fewest bytes alive are read,
-//! their values are written to a cold segment, one behind the other, and their keys are told. The checkpoint
-//! then commits the new places and gives the old segments back. Nothing of this is in the log: a crash before
-//! the commit leaves the former places as true as they were. Values that outlived one segment are likely to
-//! live on, so they lie apart from new ones.
+//! A value of 256 bytes to 64 KiB stays where the log wrote it, and its segment stays for as long as one
+//! value in it is alive. Before a checkpoint freezes its state, cleaning reads the segments with the fewest
+//! live bytes, writes their live values to a cold segment, one behind the other, and updates the keys of
+//! these values in the trees. The checkpoint then commits the new places and frees the old segments. Nothing
+//! of this is in the log: after a crash before the commit, the former places are still valid. Values that
+//! outlived one segment are likely to live on, so they are kept apart from new ones.
 //!
-//! Bound: with every checkpoint, segments take at most a third more than the bytes alive in them, and two
-//! segments, but for those that snapshots hold or that cannot be read. A checkpoint moves at most about as
-//! many bytes as make one due, and one segment when memory is short; where that is too little, the next ones
-//! go on, also in the middle of a long segment.
+//! Bound: after every checkpoint, segments take at most a third more than the bytes alive in them, and two
+//! segments, except those that snapshots hold or that cannot be read. A checkpoint moves at most about as
+//! many bytes as make one due, and one segment when memory is short; where that is too little, the next
+//! checkpoints go on, also in the middle of a long segment.
 //!
 //! Invariant: a value is moved only while its key has exactly the piece that was read, and that piece
 //! verifies.
-//! Invariant: what is moved is in no log group, so no commit is counted and no reader can tell.
+//! Invariant: moves are in no log group, so they count as no commit and readers do not notice them.
 
 mod fruitless;
 mod parts;
@@ -36,46 +37,47 @@ use fruitless::Cleaned;
 use parts::{Part, Parts};
 use std::sync::atomic::Ordering;
 
-/// Segments may take this many parts of `ALIVE_PARTS`: three quarters of them are alive.
+/// Segments may take this many parts where `ALIVE_PARTS` are alive, so that three quarters of their bytes
+/// are.
 const TAKEN_PARTS: u64 = 4;
 const ALIVE_PARTS: u64 = 3;
 
-/// Segments longer than this were made for one group, and to move what is alive in one could take long; they
-/// go when all in them is dead.
+/// A longer segment was made for one group, and moving what is alive in it could take long. It is freed when
+/// everything in it is dead.
 const CLEANED_SEGMENT_BYTES_MAX: u64 = 256 << 20;
 
-/// What a checkpoint knows before it cleans.
+/// The state from which a checkpoint cleans.
 pub(crate) struct Standing {
-    /// Log segments, sorted by offset, with what this checkpoint will give back taken off.
+    /// Log segments, sorted by offset, without the bytes that this checkpoint will free.
     pub(crate) segments: Vec<SegmentUse>,
     /// Number of the segment that the log writes to.
     pub(crate) log_number: u64,
     pub(crate) epoch: u64,
     /// The newest epoch that a snapshot holds.
     pub(crate) held: Option<u64>,
-    /// Log segments up to this number are from before its end.
+    /// Log segments up to this number date from before the end of that epoch.
     pub(crate) held_up_to: Option<u64>,
 }
 
-/// A value that was written to the cold segment and is still at its old place for everybody.
+/// A value that was copied to the cold segment while every reader still finds it at its old place.
 struct Moving {
     tree: u32,
     key: Vec<u8>,
     from: u64,
     len: u32,
     checksum: u64,
-    /// Where it lies in the cold segment.
+    /// Its offset in the cold segment.
     at: u64,
 }
 
-/// A value of a part that is alive: which, and the tree that has it.
+/// A live value of a part: its number, and the tree that has it.
 struct Alive {
     number: usize,
     tree: u32,
     checksum: u64,
 }
 
-/// How it goes with a segment.
+/// Progress on one segment.
 struct Going {
     /// The newest epoch that a snapshot holds.
     held: Option<u64>,
@@ -85,24 +87,24 @@ struct Going {
     is_unread: bool,
 }
 
-/// How far it went.
+/// Where going through a segment ended, and why.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Went {
-    /// To the end.
+    /// At the end.
     Through,
-    /// As far as memory goes: the next checkpoint goes on behind it.
+    /// Where memory was full: the next checkpoint goes on behind it.
     Full,
-    /// To a value that a snapshot needs.
+    /// At a value that a snapshot needs.
     Needed,
-    /// To what could not be read.
+    /// At a part that could not be read.
     Unread,
 }
 
-/// A cold segment in the making, and what goes there.
+/// A cold segment being filled, and the values that move there.
 struct Filling {
     segment: ColdSegment,
     moving: Vec<Moving>,
-    /// Bytes of segments that were written before.
+    /// Bytes of cold segments written before.
     written: u64,
 }
 
@@ -113,23 +115,23 @@ impl Filling {
 }
 
 impl Shared {
-    /// Moves values until the bound holds, or as many bytes as the log may have. `checkpointing` is held, the
-    /// writer lock is not.
+    /// Moves values until the bound holds, or until as many bytes were moved as the log may have. The caller
+    /// holds `checkpointing`, and not the writer lock.
     ///
-    /// What cannot be read stays where it is, and keeps nothing else from being moved.
+    /// A value that cannot be read stays where it is, and does not keep others from being moved.
     pub(crate) fn clean(&self, standing: Standing) -> Result<(), EngineError> {
         let most = self.options.checkpoint_bytes.max(4 * self.options.log_segment_bytes);
         let (epoch, held) = (standing.epoch, standing.held);
         let victims = self.victims(standing);
         let Some(longest) = victims.iter().map(|victim| victim.extent.len).max() else { return Ok(()) };
         let (mut filling, mut moved) = (Filling::new(self.cold_bytes()), 0);
-        // Each victim is read to where the one before it was: memory that was never touched costs more than
-        // to read them.
+        // Each victim is read into the same buffer as the one before it: touching fresh memory costs more
+        // than reading.
         let (mut bytes, mut cleaned) = (Vec::new(), Vec::new());
         let at_once = longest.min(self.part_bytes());
         let _buffers = (self.backing.buffer(self.cold_bytes()), self.backing.buffer(at_once));
         for victim in victims {
-            // Moving dirties leaves, which only the checkpoint that is to come can let go of.
+            // Moving dirties leaves, which only the checkpoint to come can release.
             if moved > most || (moved > 0 && self.backing.excess() > 0) {
                 break;
             }
@@ -152,10 +154,10 @@ impl Shared {
         Ok(())
     }
 
-    /// The segments to be cleaned, those with the fewest bytes alive first.
+    /// The segments to clean, those with the smallest share of live bytes first.
     fn victims(&self, standing: Standing) -> Vec<SegmentUse> {
         let fruitless = self.fruitless.lock();
-        // When a cold segment was made is not known; its values tell.
+        // A cold segment has no date; its values tell.
         let is_held = |segment: &SegmentUse| {
             segment.number != COLD_NUMBER && standing.held_up_to.is_some_and(|held| segment.number <= held)
                 || fruitless
@@ -186,8 +188,8 @@ impl Shared {
         left
     }
 
-    /// Adds what is alive in a segment to the cold one, which is written whenever it is full. Nothing if a
-    /// snapshot needs any of it: the segment would stay, and all in it be there twice.
+    /// Adds what is alive in a segment to the cold segment, which is written whenever it is full. Does
+    /// nothing if a snapshot needs any of it: the segment would stay, and everything moved would exist twice.
     fn clean_segment(
         &self,
         victim: &SegmentUse,
@@ -197,8 +199,8 @@ impl Shared {
     ) -> Result<Cleaned, EngineError> {
         let left = self.take_left(victim);
         let mut going = Going { held, added: 0, is_unread: false };
-        // What a snapshot needs may be in the last part, and is looked for before anything of the first one
-        // is added.
+        // A value that a snapshot needs may be in the last part, so look for one before adding anything of
+        // the first.
         let is_looked_for = held.is_none() || left.as_ref().is_some_and(|left| left.is_free_of(held));
         if self.has_parts(victim) && !is_looked_for {
             let went = self.go_through(&mut Parts::of(victim), &mut going, bytes, None)?;
@@ -210,7 +212,7 @@ impl Shared {
         let mut parts = left.map_or_else(|| Parts::of(victim), |left| left.parts(victim));
         let mut went = self.go_through(&mut parts, &mut going, bytes, Some(&mut *filling))?;
         if is_behind && going.added == 0 && went == Went::Through {
-            // Whether nothing is left only a look at all of it says.
+            // Only a pass over the whole segment shows whether nothing alive is left.
             parts = Parts::of(victim);
             went = self.go_through(&mut parts, &mut going, bytes, Some(filling))?;
         }
@@ -220,8 +222,8 @@ impl Shared {
         Ok(Cleaned::of(going.added, going.is_unread && went != Went::Needed))
     }
 
-    /// Adds what is alive in the parts that are left to the cold segment, if there is one, or only looks at
-    /// it.
+    /// Adds the live values of the remaining parts to the cold segment; without one, only looks for values
+    /// that a snapshot needs.
     fn go_through(
         &self,
         parts: &mut Parts<'_>,
@@ -229,7 +231,7 @@ impl Shared {
         bytes: &mut Vec<u8>,
         mut filling: Option<&mut Filling>,
     ) -> Result<Went, EngineError> {
-        // Moving dirties leaves: where these fill the memory, the next checkpoint goes on.
+        // Moving dirties leaves. Where these fill the memory, the next checkpoint goes on.
         while going.added == 0 || self.backing.excess() == 0 {
             self.make_room();
             let part = match self.next_part(parts, bytes) {
@@ -249,8 +251,7 @@ impl Shared {
         Ok(Went::Full)
     }
 
-    /// The values that are alive, each with the tree that has it; none at all if a snapshot needs any of
-    /// them.
+    /// The live values, each with the tree that has it; none if a snapshot needs any of them.
     fn alive_in(&self, part: &Part, bytes: &[u8], going: &mut Going) -> Option<Vec<Alive>> {
         let values = &part.values;
         let mut alive = Vec::new();
@@ -263,7 +264,7 @@ impl Shared {
             let (key, content) = (&bytes[value.key.clone()], &bytes[value.value.clone()]);
             match self.piece_at(value, key, part.offset) {
                 Ok(Some((_, piece))) if going.held.is_some_and(|held| piece.birth() <= held) => return None,
-                // Reading a value that does not verify is an error, and moving it would be the same.
+                // Reading a value that does not verify is an error, and has to stay one after a move.
                 Ok(Some((tree, piece))) if self.backing.checksum(content) == piece.checksum() => {
                     alive.push(Alive { number, tree, checksum: piece.checksum() });
                 }
@@ -280,7 +281,7 @@ impl Shared {
         Some(alive)
     }
 
-    /// Adds values to the cold segment; how many bytes.
+    /// Adds values to the cold segment, and returns the number of bytes.
     fn add_to_cold(
         &self,
         part: &Part,
@@ -305,18 +306,18 @@ impl Shared {
         Ok(added)
     }
 
-    /// About how long a cold segment is.
+    /// Approximate length of a cold segment.
     fn cold_bytes(&self) -> u64 {
         self.options.segment_bytes() / 2
     }
 
-    /// Says that something stays where it is.
+    /// Warns that a value stays where it is.
     fn leave(&self, error: &EngineError) {
         tracing::warn!(store = self.backing.name(), %error, "a value cannot be moved; its log segment stays");
     }
 
-    /// The piece that lies at this place of a part, which begins at `part`, if the key still has it, and the
-    /// tree that the key is in: another one than the segment says, where its range has moved since.
+    /// The piece at this place of the part that begins at `part`, if the key still has it, and the tree that
+    /// has the key. That tree differs from the one in the segment if the key's range has moved since.
     fn piece_at(&self, value: &Written, key: &[u8], part: u64) -> Result<Option<(u32, Piece)>, EngineError> {
         if let Some(piece) = self.piece_in(value.tree, value, key, part)? {
             return Ok(Some((value.tree, piece)));
@@ -357,7 +358,7 @@ impl Shared {
                     Err(missing) => (missing, self.pins.pin(forest.epoch)),
                 }
             };
-            // Only a look: what is moved is made resident once it is known how much that is.
+            // This only looks: what moves is made resident once its amount is known.
             if let Some(leaf) = self.leaf_apart(&missing)? {
                 return Ok(piece_in(leaf.value_of(key)));
             }
@@ -365,8 +366,8 @@ impl Shared {
         }
     }
 
-    /// Writes a cold segment, and then tells the keys of its values where they lie now; what fills it next
-    /// begins anew.
+    /// Writes the cold segment, updates the keys of its values with their new places, and starts an empty
+    /// one.
     fn write_cold(&self, filling: &mut Filling) -> Result<(), EngineError> {
         let (Some(disk), false) = (self.backing.disk(), filling.moving.is_empty()) else { return Ok(()) };
         let bytes = filling.segment.finish(self.backing.store_id());
@@ -396,8 +397,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Tells the key of a value where it lies now; each by itself, for readers wait for what is not done in
-    /// place.
+    /// Updates the key of a value with its new place. Each key is updated separately, because readers wait
+    /// for an update that is not made in place.
     fn tell(&self, value: &Moving, extent: Extent) {
         let moved = |chain: &Chain, epoch| self.moved(chain, value, extent, epoch);
         let is_moved = match self.replace_in_place(value.tree, &value.key, moved) {
@@ -414,7 +415,7 @@ impl Shared {
         }
     }
 
-    /// Counts a value that lies there. Whoever gives back segments with nothing alive in them does not before
+    /// Counts a value as alive in the cold segment. Segments without live values are not freed before
     /// cleaning has ended.
     fn count_in_cold(&self, extent: Extent, bytes: u32) {
         if let Some(segment) = self.space.lock().segment_of(extent.offset)
@@ -424,13 +425,13 @@ impl Shared {
         }
     }
 
-    /// The chain with the value at its new place, if it still has it at the former one.
+    /// The chain with the value at its new place, if the chain still has it at the former one.
     fn moved(&self, chain: &Chain, value: &Moving, extent: Extent, epoch: u64) -> Option<Chain> {
         let to = Piece::on_disk(extent.offset + value.at, value.len, value.checksum, epoch);
         let is_it = |piece: &Piece| piece.home() == Some(value.from) && piece.len() == value.len;
         match chain.pieces().iter().find(|piece| is_it(piece)) {
             Some(from) => {
-                // What is read often stays in memory: where it lies on disk is nothing to whoever reads it.
+                // Bytes that are read often stay in memory: readers do not depend on their place on disk.
                 to.take_over(from, &self.backing);
                 Some(chain.with_moved(is_it, &to))
             }
@@ -439,7 +440,7 @@ impl Shared {
         }
     }
 
-    /// As [`Shared::replace_in_place`], where others have to wait meanwhile.
+    /// As [`Shared::replace_in_place`], but alone: other writers and readers wait meanwhile.
     fn replace_alone(
         &self,
         tree: u32,
@@ -447,7 +448,7 @@ impl Shared {
         changed: impl FnOnce(&Chain, u64) -> Option<Chain>,
     ) -> Result<bool, EngineError> {
         let mut writer = self.writer.alone();
-        // Mostly it is there still. While the writer lock is held nothing is let go of, so it stays.
+        // Mostly it is still in memory. Nothing is evicted while the writer lock is held, so it stays.
         self.make_key_resident(tree, key)?;
         let mut forest = self.forest.write();
         let stored = forest.tree(tree).map(|state| search::get(&state.root, key));

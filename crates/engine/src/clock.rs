@@ -1,15 +1,15 @@
-//! The one place where the engine looks at a clock: to keep unreferenced space for a while.
+//! The only place where the engine reads a clock: to keep unreferenced space for a while.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Tells the time since some fixed moment; never falls.
+/// Returns the time since some fixed moment; never goes back.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> Duration + Send + Sync>);
 
 impl Clock {
-    /// A clock that `tell` reads.
+    /// A clock that calls `tell` for the time.
     pub fn new(tell: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Self(Arc::new(tell))
     }
@@ -21,7 +21,7 @@ impl Clock {
 
 impl Default for Clock {
     /// The machine's monotonic clock.
-    // This is the door: everybody else takes a clock.
+    // The one use of the system's clock; all other code is given a clock.
     #[allow(clippy::disallowed_methods)]
     fn default() -> Self {
         let start = std::time::Instant::now();

@@ -1,13 +1,13 @@
-//! Bytes of the on-disk structures: little-endian integers, varints, length-prefixed strings.
+//! Encoding of the on-disk structures: little-endian integers, varints, length-prefixed strings.
 //!
-//! Invariant: [`Decoder`] is total: whatever the bytes, it answers a value or [`Malformed`], and it never
-//! allocates more than the input is long.
+//! Invariant: [`Decoder`] is total: for any bytes it returns a value or [`Malformed`], and it never allocates
+//! more than the input is long.
 
 /// The bytes do not decode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
-/// No file and no log is this long; beyond it arithmetic would overflow.
+/// No file and no log is this long; sums of longer offsets could overflow.
 pub(crate) const WORD_END: u64 = 1 << 60;
 
 /// Appends fields to a byte vector.
@@ -117,8 +117,8 @@ impl<'a> Decoder<'a> {
         Err(Malformed)
     }
 
-    /// A place, a length or a number of an epoch: none that a store has is so great that two of them could
-    /// not be added.
+    /// An offset, a length or the number of an epoch. Anything too great to add two of them without overflow
+    /// is malformed; no store has such numbers.
     pub(crate) fn word(&mut self) -> Result<u64, Malformed> {
         let word = self.varint()?;
         if word < WORD_END { Ok(word) } else { Err(Malformed) }

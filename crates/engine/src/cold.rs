@@ -1,13 +1,13 @@
-//! Cold segments: values that outlived the log segment they were written to, moved together by cleaning.
+//! Cold segments: values that outlived the log segment they were written to, gathered by cleaning.
 //!
 //! ```text
 //! header, 64 B: magic 8 | store 8 | values 8 | length of all 8 | zero 24 | checksum 8
 //! value:        tree | key length | value length | key | value
 //! ```
-//! Numbers of a value are varints. The key tells cleaning whom to ask whether the value is alive; a value
+//! The numbers of a value are varints. With the key, cleaning finds out whether the value is alive; the value
 //! itself is verified by its referrer.
 //!
-//! Invariant: in the table a cold segment is a log segment with number 0, which the log never has.
+//! Invariant: in the table a cold segment is a log segment with number 0, which the log never uses.
 
 use crate::backing::Backing;
 use crate::checksum::checksum;
@@ -21,24 +21,24 @@ pub(crate) const COLD_NUMBER: u64 = 0;
 const HEADER: usize = 64;
 const MAGIC: u64 = u64::from_le_bytes(*b"ATOLLCLD");
 
-/// Most bytes that a value takes beside key and value.
+/// Most bytes that a value takes beyond its key and its bytes.
 pub(crate) const VALUE_OVERHEAD_MAX: usize = 15;
 
-/// A cold segment that is being filled.
+/// A cold segment being filled.
 pub(crate) struct ColdSegment {
     bytes: RunBytes,
     values: u64,
 }
 
 impl ColdSegment {
-    /// One with room for so many bytes.
+    /// An empty segment with room for `room` bytes.
     pub(crate) fn new(room: usize) -> Self {
         let mut bytes = RunBytes::with_room(room);
         bytes.put(&[0; HEADER], 1);
         Self { bytes, values: 0 }
     }
 
-    /// Begins another one in the same memory.
+    /// Begins another segment in the same memory.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.put(&[0; HEADER], 1);
@@ -49,7 +49,7 @@ impl ColdSegment {
         self.bytes.len() as usize
     }
 
-    /// Adds a value; where in the segment its bytes lie.
+    /// Adds a value, and returns the offset of its bytes in the segment.
     pub(crate) fn add(&mut self, tree: u32, key: &[u8], value: &[u8]) -> u64 {
         let end = self.bytes.end();
         end.put_varint(u64::from(tree));
@@ -62,7 +62,7 @@ impl ColdSegment {
         at
     }
 
-    /// All bytes, with the header filled in, and zeros up to the end of the last block.
+    /// All bytes, with the header filled in and zeros up to the end of the last block.
     pub(crate) fn finish(&mut self, store_id: u64) -> &[u8] {
         let mut header = Vec::with_capacity(HEADER);
         for word in [MAGIC, store_id, self.values, self.bytes.len(), 0, 0, 0] {
@@ -75,22 +75,22 @@ impl ColdSegment {
     }
 }
 
-/// The values in the bytes of a cold segment; as many as can be told, should it be damaged.
+/// The values in the bytes of a cold segment; as many as can be recognized, if it is damaged.
 pub(crate) fn values_in(bytes: &[u8], backing: &Backing) -> Vec<Written> {
     Passage::default().pass(bytes, backing).0
 }
 
-/// A way through a cold segment that is too long to be read at once.
+/// A pass through a cold segment that is too long to be read at once.
 #[derive(Default)]
 pub(crate) struct Passage {
-    /// Values that are yet to come; none before the header was read.
+    /// Values still to come; none before the header was read.
     left: Option<u64>,
 }
 
 impl Passage {
-    /// The values in the next bytes of the segment, which begin where it had come to, and how many of the
-    /// bytes are done with: the last value may be cut. None of them at the end, or where the bytes make no
-    /// sense.
+    /// The values in the next bytes of the segment, which begin where the pass had come to, and the number of
+    /// bytes the pass is done with: the last value may be cut off. Both are empty at the end, and where the
+    /// bytes make no sense.
     pub(crate) fn pass(&mut self, bytes: &[u8], backing: &Backing) -> (Vec<Written>, usize) {
         let (mut found, mut at) = (Vec::new(), 0);
         let mut left = match self.left {
@@ -112,7 +112,7 @@ impl Passage {
     }
 }
 
-/// How many values the header speaks of.
+/// The number of values that the header states.
 fn values_of(bytes: &[u8], backing: &Backing) -> Option<u64> {
     let (head, sum) = bytes.get(..HEADER)?.split_last_chunk::<8>()?;
     let mut words = Decoder::new(head);

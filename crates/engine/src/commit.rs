@@ -1,8 +1,8 @@
-//! The journey of a write: checked, made durable as far as asked, then visible.
+//! The journey of a write: it is checked, made durable as far as asked, and then made visible.
 //!
-//! Before the log has it all that can fail is done: its lengths are looked at (`sizes`), what it will touch
-//! is read (`resident`), and long values are written (`placed`). Then comes its group (`logged`), and the
-//! trees.
+//! Everything that can fail happens before the log has the write: its lengths are checked (`sizes`), what it
+//! will touch is read (`resident`), and long values are written (`placed`). Then the group is logged
+//! (`logged`), and the trees take it in.
 
 mod logged;
 mod placed;
@@ -29,11 +29,11 @@ use crate::{Durability, EngineError};
 use atoll_disk::{DiskError, Operation};
 use std::sync::atomic::Ordering;
 
-/// Bytes of values in one group that nobody counts before they are written.
+/// Values of a group up to this many bytes are not counted before they are written.
 const SMALL_GROUP: u64 = 128 << 10;
 
-/// Of a range with fewer keys than that, which is deleted, copies go one by one; else those of all of its
-/// tree.
+/// If a deleted range has fewer keys than this, their hot copies are dropped one by one; otherwise all copies
+/// of the tree are.
 const HOT_IN_RANGE: usize = 64;
 
 /// The acknowledgement of a write.
@@ -51,14 +51,14 @@ pub(crate) struct Visible {
     position: u64,
 }
 
-/// A sync that makes one commit survive the loss of power.
+/// A sync that makes one commit survive a loss of power.
 pub struct SyncTicket {
     engine: Engine,
     position: u64,
 }
 
 impl SyncTicket {
-    /// Syncs, or waits for the sync of somebody else that covers this commit too.
+    /// Syncs, or waits for another caller's sync that covers this commit too.
     ///
     /// # Errors
     /// [`EngineError::NotDurable`]: the commit is visible but may not survive.
@@ -68,7 +68,8 @@ impl SyncTicket {
 }
 
 impl Engine {
-    /// As [`Engine::update`] with [`Durability::Flushed`], and a ticket for the sync that is yet to come.
+    /// As [`Engine::update`] with [`Durability::Flushed`], together with a ticket for the sync that remains
+    /// to be done.
     ///
     /// # Errors
     /// As [`Engine::update`].
@@ -92,7 +93,7 @@ impl Shared {
         self.commit_placed(ops, Vec::new(), durability)
     }
 
-    /// As [`Shared::commit`], where the values of the first ops were placed before.
+    /// As [`Shared::commit`], where the values of the first ops were placed already.
     pub(crate) fn commit_placed(
         &self,
         ops: &[Op<'_>],
@@ -114,7 +115,7 @@ impl Shared {
         self.make_durable(&visible, durability)
     }
 
-    /// Commits what an update decided.
+    /// Commits the batch that an update returned.
     pub(crate) fn commit_decided(
         &self,
         writer: Alone<'_, Writer>,
@@ -126,7 +127,7 @@ impl Shared {
         self.commit_visible(writer, &ops, Vec::new(), durability)
     }
 
-    /// Commits `ops` under the writer lock, and gives the lock back.
+    /// Commits `ops` under the writer lock, and releases the lock.
     fn commit_visible(
         &self,
         mut writer: Alone<'_, Writer>,
@@ -144,7 +145,8 @@ impl Shared {
         let in_log = logged.inspect_err(|_| self.unplace(&placed))?;
         let changes: Vec<_> = changes_of(ops, &placed).collect();
         let mut forest = self.forest.write();
-        // Should this fail, the store is broken before anybody else has the trees: nobody sees a half of it.
+        // If this fails, the store is broken before the lock of the trees is released: no reader sees half of
+        // it.
         let half_done = in_log;
         self.forget_hot(&forest, ops);
         let applied = forest.apply(&changes, &self.backing, &mut writer.retired);
@@ -153,8 +155,8 @@ impl Shared {
         Ok(self.end_alone(writer, forest))
     }
 
-    /// Lets go of the hot records that a commit is about to change, for whoever keeps everybody from the
-    /// trees: all before any of them is seen changed.
+    /// Drops the hot copies of all records that a commit is about to change, before any of them is seen
+    /// changed. The caller has the trees locked for itself.
     fn forget_hot(&self, forest: &Forest, ops: &[Op<'_>]) {
         if self.hot.is_empty() {
             return;
@@ -174,7 +176,7 @@ impl Shared {
         }
     }
 
-    /// Ends a commit that was made alone and that the trees have, and gives the locks back.
+    /// Ends a commit that was made alone and is in the trees, and releases the locks.
     pub(crate) fn end_alone(&self, mut writer: Alone<'_, Writer>, mut forest: Write<'_, Forest>) -> Visible {
         let (visible, waiting) = self.end_commit(&writer, &forest.sequence);
         self.relieve(&mut forest.trees);
@@ -186,8 +188,8 @@ impl Shared {
         visible
     }
 
-    /// Gives the commit its place in the order of all, that of its group in the log; how many bytes wait for
-    /// a checkpoint.
+    /// Numbers the commit, in the order of the groups in the log. Returns also how many bytes wait for a
+    /// checkpoint.
     pub(crate) fn end_commit(&self, writer: &Writer, sequence: &Count) -> (Visible, u64) {
         let position = writer.log.as_ref().map_or(0, |log| log.point().position);
         let tail = position - writer.checkpointed;
@@ -196,8 +198,8 @@ impl Shared {
         (Visible { sequence: sequence.add(1), position }, waiting)
     }
 
-    /// Asks for a checkpoint when so much waits for one, or memory does. While one runs, all it is about to
-    /// write seems to wait still: who commits after it sees what is left.
+    /// Requests a checkpoint if enough waits for one, or if memory needs it. While a checkpoint runs,
+    /// everything it is about to write still seems to wait; a commit after it sees what is left.
     pub(crate) fn ask_if_due(&self, waiting: u64) {
         let is_due = waiting >= self.options.checkpoint_bytes || self.backing.wants_checkpoint();
         if is_due && !self.checkpointing.is_locked() {
@@ -206,7 +208,7 @@ impl Shared {
         }
     }
 
-    /// Counts the values of a large group until it is handed to the disk; small ones are few enough.
+    /// Counts the values of a large group until it is handed to the disk. Small groups are not worth it.
     fn count_to_log(&self, ops: &[Op<'_>]) -> Option<Weight> {
         let weight = Some(bytes_to_log(ops))
             .filter(|&bytes| bytes > SMALL_GROUP)
@@ -217,7 +219,7 @@ impl Shared {
         weight
     }
 
-    /// Everything that can fail before the log is written.
+    /// Does everything that can fail before the log is written.
     fn prepare(&self, ops: &[Op<'_>], placed: &mut Vec<Option<Placed>>) -> Result<(), EngineError> {
         self.check_writable()?;
         check_sizes(ops)?;
@@ -243,7 +245,7 @@ impl Shared {
         Ok(Commit { sequence: visible.sequence, durability })
     }
 
-    /// As [`Shared::sync_to`] for a commit that everybody sees: whoever's sync failed, it took effect.
+    /// As [`Shared::sync_to`], for a commit that is visible: it took effect, whichever sync failed.
     fn sync_visible(&self, position: u64) -> Result<(), EngineError> {
         self.sync_to(position).map_err(|error| match error {
             EngineError::Poisoned { store } => {
@@ -268,8 +270,8 @@ impl Shared {
     }
 }
 
-/// Whether a write is handed to the disk before it is acknowledged: a synced one in any case, for its sync
-/// would wait for ever.
+/// Whether a write is handed to the disk before it is acknowledged. A synced one always is, or its sync would
+/// wait for ever.
 pub(crate) fn is_flushed(durability: Durability) -> bool {
     match durability {
         Durability::Buffered => false,

@@ -1,10 +1,10 @@
-//! How many records a tree has, also where nobody knows.
+//! The number of records of a tree, even where it is unknown.
 //!
-//! A tree is *uncounted* once a part of it was split off, or records were put beside a leaf that nobody read
-//! ([`crate::delta`]): how many of them went, or were new, is known only to who reads them. Who asks for the
-//! number has the tree counted, and from then on it is known again.
+//! A tree is *uncounted* once a part of it was split off, or records were put beside a leaf that was not read
+//! ([`crate::delta`]): how many of its records went, or are new, is known only after reading them. A request
+//! for the number counts the tree by reading it, and from then on the number is known again.
 //!
-//! Invariant: the number of a tree that is counted is that of its records; that of an uncounted one means
+//! Invariant: the number of a counted tree is that of its records; the number of an uncounted tree means
 //! nothing.
 
 use crate::EngineError;
@@ -17,17 +17,17 @@ use crate::visit::Direction;
 use std::ops::{Bound, ControlFlow};
 
 impl Tree {
-    /// How many records it holds. That is known, but after a part of the tree was split off or absorbed, or
-    /// much was written while the tree did not fit into memory: then who asks has to wait until all of it was
-    /// read.
+    /// Number of records in the tree. It is known, except after a part of the tree was split off or absorbed,
+    /// or after much was written while the tree did not fit into memory: then the caller waits until the
+    /// whole tree was read.
     ///
     /// # Errors
-    /// As [`Tree::get`], only where it has to be read.
+    /// As [`Tree::get`], and only where the tree has to be read.
     pub fn len(&self) -> Result<u64, EngineError> {
         self.engine.shared.records_of(self.id())
     }
 
-    /// Whether it holds no records.
+    /// Whether the tree holds no records.
     ///
     /// # Errors
     /// As [`Tree::get`].
@@ -42,7 +42,7 @@ impl Tree {
 }
 
 impl Snapshot {
-    /// How many records `tree` had; see [`Tree::len`].
+    /// Number of records that `tree` had; see [`Tree::len`].
     ///
     /// # Errors
     /// As [`Tree::len`].
@@ -91,7 +91,7 @@ impl Shared {
     }
 }
 
-/// Counts the records that a tree had, by reading all of them.
+/// Counts the records of a tree in a view, by reading all of them.
 fn counted(view: &View, tree: u32, shared: &Shared) -> Result<u64, EngineError> {
     let mut count = 0;
     let everything = (Bound::Unbounded, Bound::Unbounded);
@@ -103,18 +103,18 @@ fn counted(view: &View, tree: u32, shared: &Shared) -> Result<u64, EngineError> 
 }
 
 impl TreeState {
-    /// How many records it has, if that is known.
+    /// Number of its records, if that is known.
     pub(crate) fn known_records(&self) -> Option<u64> {
         self.is_counted.then(|| self.records.get())
     }
 
-    /// Notes that its number means nothing any more.
+    /// Marks the tree as uncounted.
     pub(crate) fn is_not_counted(&mut self) {
         self.is_counted = false;
         self.count_round += 1;
     }
 
-    /// All its records go to `other`.
+    /// Adds the count of this tree, all of whose records move to `other`, to that of `other`.
     pub(crate) fn hand_count_to(&mut self, other: &mut Self) {
         other.records.add(self.records.get());
         other.is_counted &= self.is_counted;
@@ -125,14 +125,14 @@ impl TreeState {
 }
 
 impl Forest {
-    /// Notes that a tree has so many records more than its number says, unless that is not so any more since
+    /// Notes that a tree has `more` records than its number says, unless its number was affected since
     /// `round`.
     fn note_count(&mut self, tree: u32, more: u64, round: u64) {
         let state = self.trees.get_mut(tree as usize).filter(|state| state.count_round == round);
         if let Some(state) = state {
             state.records.add(more);
             state.is_counted = true;
-            // Who counts it at the same time would add the same once more.
+            // A concurrent count of the same tree would add the difference a second time.
             state.count_round += 1;
         }
     }

@@ -1,19 +1,20 @@
-//! Deltas: what was put into a leaf that is not in memory, kept beside the place of the leaf.
+//! Deltas: records put into a leaf that is not in memory, kept beside the leaf's place.
 //!
 //! A put need not know what it replaces. Where the leaf is not resident, reading it for one record would cost
-//! a read now and the leaf's whole memory until a checkpoint; a delta costs the record. Lookups look there
-//! first, and whoever reads the leaf gets both merged (Bw-tree and LLAMA call such puts blind updates).
+//! a read now and the memory of the whole leaf until a checkpoint; a delta costs only the record. Lookups
+//! search the delta first, and a reader of the leaf gets page and delta merged (the Bw-tree and LLAMA call
+//! such puts blind updates).
 //!
-//! A checkpoint gives a delta a home: a second page of its records beside that of the leaf, or, once the
-//! records are many, one page of both. A delta lies on a page, or on a delta that somebody shares or whose
+//! A checkpoint gives a delta a home: a second page with its records beside that of the leaf, or, once there
+//! are many records, one page with both. A delta lies on a page, or on another delta that is shared or whose
 //! records are not in memory.
 //!
-//! Invariant: a delta changes only while nobody shares it and it has no home.
-//! Invariant: a delta with a home equals it; with a second page it may have the records in memory as well,
-//! that they need not be read.
-//! Invariant: the page at the bottom leaves the current trees when page and records become one page, or with
-//! the delta; a second page leaves them with the first put above it, and is used for nothing else before the
-//! commit that has the home of what lies above.
+//! Invariant: a delta changes only while it is unshared and has no home.
+//! Invariant: a delta with a home equals it. With a second page it may hold the records in memory as well, to
+//! save reading them.
+//! Invariant: the page at the bottom leaves the current trees when page and records become one page, or
+//! together with the delta. A second page leaves them with the first put above it, and its space is not
+//! reused before the commit that has the home of what lies above.
 //! Invariant: values on disk that a delta replaced are retired once, by the current tree.
 
 mod reading;
@@ -32,38 +33,39 @@ use crate::value::Chain;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Bytes of page and delta together up to which records go beside a leaf: beyond, the leaf is read and
-/// perhaps split. A full leaf has a page of 7 KiB, and most puts replace what is there.
+/// Up to this many bytes of page and delta together, records go beside a leaf; beyond, the leaf is read and
+/// perhaps split. A full leaf has a page of 7 KiB, and most puts replace existing records.
 const FITTING_BYTES: usize = 9 << 10;
 
-/// A page has records beside it on disk as long as it is so many times as long. Each checkpoint writes all of
-/// the records anew, so that with more of them one page of both is soon less to write; see decision 0024.
+/// A page has its records beside it on disk as long as the page is at least this many times as long as they
+/// are. Each checkpoint writes all of the records anew, so with more of them one page of both is soon
+/// cheaper; see decision 0024.
 const SLIM_PARTS: usize = 4;
 
-/// Records up to so many bytes are copied to what is put above them: as much as another delta would take.
-/// More stay where they are, and could be let go of.
+/// Records up to this many bytes are copied into a delta put above them: they take no more than another delta
+/// would. Longer ones stay where they are, and can be evicted.
 const COPIED_MOST: usize = DELTA_BYTES;
 
-/// Room for so many bytes more is left beside a leaf by a checkpoint.
+/// Room that a checkpoint leaves beside a leaf, in bytes.
 const ROOM_LEFT: usize = 1 << 10;
 
-/// Bytes by which a merged page may be longer than the page and the delta were: one for each record whose
-/// value takes a byte more for its length there. What is decided before the log is written leaves as much,
-/// for a checkpoint may merge both until it is done.
+/// How many bytes longer a merged page may be than page and delta were: one for each record whose value takes
+/// one more byte for its length there. Decisions made before the log is written leave this much room, because
+/// a checkpoint may merge both until the put is applied.
 pub(crate) const MERGED_MORE: usize = 192;
 
-/// What a delta takes beside its records, with what holds it.
+/// Memory of a delta without its records, including what holds it.
 const DELTA_BYTES: usize = size_of::<Delta>() + 96;
 
-/// What was put into a leaf since its page was written.
+/// The records put into a leaf since its page was written.
 pub(crate) struct Delta {
     /// The epoch of the last put.
     pub(crate) birth: u64,
     content: RwLock<Content>,
-    /// The number with which the current tree was told to retire what it replaced ([`Backing::next_tell`]); 0
-    /// where it was not.
+    /// The number under which the current tree was told to retire what this delta replaced
+    /// ([`Backing::next_tell`]); 0 where it was not told.
     told_as: AtomicU64,
-    /// Whether a lookup found something here since somebody looked for what can go.
+    /// Whether a lookup found something here since the last scan for what to evict.
     was_used: AtomicBool,
 }
 
@@ -71,42 +73,43 @@ struct Content {
     base: Base,
     /// None where they are on disk alone.
     records: Option<Records>,
-    /// What few of them have.
+    /// Fields that few deltas need.
     rare: Option<Box<Rare>>,
     weight: Weight,
 }
 
 #[derive(Default)]
 struct Rare {
-    /// Chains that the records replaced in what it lies on, or, with a home, in its page; none before
-    /// somebody merged both.
+    /// Chains that the records replaced in what the delta lies on, or, with a home, in its page; none before
+    /// both were merged.
     replaced: Option<Vec<Chain>>,
-    /// With a home that has all in one page, chains that what it lay on had replaced, while somebody may
-    /// still ask for them.
+    /// With a home that has everything in one page: chains that the delta below had replaced, for as long as
+    /// a check may still ask for them.
     below: Vec<Replaced>,
-    /// Records of the page that somebody looked up while memory was short, for whoever does so again; only
-    /// with a second page.
+    /// Records of the page that were looked up while memory was short, kept for the next lookup; only with a
+    /// second page.
     seen: Records,
 }
 
-/// A chain that a delta replaced, when the current tree was told, and the epoch in which it was replaced.
+/// A chain that a delta replaced, the number under which the current tree was told, and the epoch in which it
+/// was replaced.
 struct Replaced {
     told_as: u64,
     chain: Chain,
     epoch: u64,
 }
 
-/// What a delta lies on, or where.
+/// What a delta lies on, or where it lies itself.
 #[derive(Clone)]
 enum Base {
     Page(PageRef),
     Delta(Arc<Delta>),
-    /// At its home, which has all that it lay on.
+    /// At its home, which includes everything that it lay on.
     Home(Home),
 }
 
 impl Delta {
-    /// Nothing yet, on a page.
+    /// An empty delta on a page.
     pub(crate) fn of_page(page: PageRef, epoch: u64, backing: &Backing) -> Self {
         Self::new(Base::Page(page), Records::default(), epoch, backing.meter())
     }
@@ -116,7 +119,7 @@ impl Delta {
         Self::new(Base::Page(page), records, 0, backing.meter())
     }
 
-    /// What `former` is, which somebody shares or which has a home, to be changed.
+    /// A changeable successor of `former`, which is shared or has a home.
     pub(crate) fn above(
         former: &Arc<Self>,
         epoch: u64,
@@ -143,7 +146,7 @@ impl Delta {
         }
     }
 
-    /// The one that lies at this home, whose records nobody read yet.
+    /// The delta at this home, whose records were not read yet.
     pub(crate) fn on_disk(home: Home, meter: &Arc<Meter>) -> Self {
         let birth = home.delta.map_or(home.page.birth, |delta| delta.birth);
         let weight = Weight::of(meter, Kind::Beside, 0);
@@ -161,24 +164,25 @@ impl Delta {
         Self { birth, content: RwLock::new(content), told_as, was_used }
     }
 
-    /// Where it lies, if a checkpoint wrote it.
+    /// Its home, if a checkpoint wrote it.
     pub(crate) fn home(&self) -> Option<Home> {
         self.content.read().home()
     }
 
-    /// Whether it may change while nobody shares it: no checkpoint wrote it.
+    /// Whether it may change while it is unshared: no checkpoint wrote it.
     pub(crate) fn may_change(&self) -> bool {
         self.home().is_none()
     }
 
-    /// Whether a page of so many bytes may have `added` bytes more beside it, where there are `records` of
-    /// them.
+    /// Whether `added` bytes of records may be put beside a page of `page` bytes that has `records` bytes
+    /// beside it already.
     pub(crate) fn fits(page: usize, records: usize, added: usize) -> bool {
         page + records + added <= FITTING_BYTES
     }
 
-    /// The same beside a leaf that cannot be read: more, for who would merge them? What both become, should
-    /// it be read after all, a leaf can hold: records take up to eight times as much there as on a page.
+    /// As [`Delta::fits`], beside a leaf that cannot be read: more fits, because nothing can merge them. If
+    /// the leaf can be read after all, a leaf can still hold both: records take up to eight times as much
+    /// there as on a page.
     pub(crate) fn fits_unread(page: usize, records: usize, added: usize) -> bool {
         page + records + added <= Leaf::BYTES_MOST / 8
     }
@@ -196,20 +200,20 @@ impl Delta {
         (page, below + content.records.as_ref().map_or(0, Records::len))
     }
 
-    /// Whether its records go to a page of their own, rather than to one page with what they lie on.
+    /// Whether its records go to a page of their own, rather than to one page together with what they lie on.
     pub(crate) fn is_slim(&self) -> bool {
         let (page, records) = self.sizes();
-        // With no room for more beside it a leaf is read by the next put, alone, where a checkpoint reads
-        // many together. A page that is long in itself does not get shorter by that.
+        // With no more room beside it, a leaf would be read by the next put, alone, where a checkpoint reads
+        // many together. That does not help a page that is long in itself.
         let has_room = Self::fits(page, records, ROOM_LEFT) || !Self::fits(page, 0, 2 * ROOM_LEFT);
         records * SLIM_PARTS <= page && has_room
     }
 
-    /// Puts a record. Nobody shares the delta.
+    /// Puts a record. The delta must be unshared.
     pub(crate) fn put(&mut self, (key, value): (&[u8], &[u8]), epoch: u64) {
         self.birth = epoch;
         let mut content = self.content.write();
-        // What was merged before does not know this record.
+        // What was merged before does not include this record.
         if let Some(rare) = &mut content.rare {
             rare.replaced = None;
         }
@@ -217,7 +221,8 @@ impl Delta {
         content.weigh();
     }
 
-    /// Shows the value of a key that was put; none if it is not known here, whether the leaf has it or not.
+    /// Shows the value of a key that was put. None if the key is not known here, whether or not the leaf has
+    /// it.
     pub(crate) fn find<R>(&self, key: &[u8], show: impl FnOnce(&[u8]) -> R) -> Option<R> {
         let content = self.content.read();
         let of_second = content.records.as_ref().and_then(|records| records.get(key));
@@ -241,7 +246,7 @@ impl Delta {
         }
     }
 
-    /// What it lies on, where that is another one.
+    /// The delta that it lies on, if it lies on one.
     pub(crate) fn below(&self) -> Option<Arc<Self>> {
         match &self.content.read().base {
             Base::Delta(below) => Some(Arc::clone(below)),
@@ -249,7 +254,7 @@ impl Delta {
         }
     }
 
-    /// Shows the pages that the checkpoint will read to write it.
+    /// Shows the pages that a checkpoint will read to write this delta.
     pub(crate) fn pages_to_merge(&self, moves: bool, show: &mut impl FnMut(PageRef)) {
         if moves || !self.is_slim() {
             show(self.page());
@@ -266,7 +271,7 @@ impl Delta {
         }
     }
 
-    /// Keeps a record of the page that was looked up, as long as they are not so many that the leaf is worth
+    /// Keeps a record of the page that was looked up, while there are too few of them to make the leaf worth
     /// reading.
     pub(crate) fn note_seen(&self, key: &[u8], value: &[u8]) {
         let mut content = self.content.write();
@@ -274,19 +279,19 @@ impl Delta {
         content.weigh();
     }
 
-    /// Whether so much of its page was looked up that the leaf is worth its memory.
+    /// Whether so many records of its page were looked up that the leaf is worth its memory.
     pub(crate) fn has_seen_much(&self, home: &Home) -> bool {
         let content = self.content.read();
         content.rare.as_ref().is_some_and(|rare| rare.seen.len() * 8 > home.page.len as usize)
     }
 
-    /// What it lies on, and its records.
+    /// A copy of what it lies on, and of its records.
     fn copied(&self) -> (Base, Records) {
         let content = self.content.read();
         (content.base.clone(), content.records.clone().unwrap_or_default())
     }
 
-    /// Gives it the home that it was written to. `page` is the second one, if there is one and its records
+    /// Gives it the home that it was written to. `page` is the second page, if there is one and its records
     /// stay in memory.
     pub(crate) fn settle(&self, home: Home, page: Option<&[u8]>, backing: &Backing) {
         let mut content = self.content.write();
@@ -296,8 +301,8 @@ impl Delta {
             content.take_over_replaced(below, home.delta.is_none() && backing.is_checked());
         }
         match page {
-            // Where they are: what a checkpoint allocates lies apart from what the others do, and leaves gaps
-            // of its own.
+            // Reuse the present allocation: what a checkpoint allocates lies apart from other allocations and
+            // leaves gaps of its own.
             Some(page) => content.records.get_or_insert_default().take_over(page),
             None => content.records = None,
         }
@@ -308,24 +313,24 @@ impl Delta {
     }
 
     fn note_use(&self) {
-        // Written only where that is news: readers share the line.
+        // Written only if it changes: readers share the cache line.
         if !self.was_used.load(Ordering::Relaxed) {
             self.was_used.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether somebody found something here since this was asked last.
+    /// Whether a lookup found something here since the last call.
     pub(crate) fn take_use(&self) -> bool {
         self.was_used.swap(false, Ordering::Relaxed)
     }
 
-    /// What it counts for.
+    /// The bytes that it counts for.
     pub(crate) fn bytes(&self) -> u64 {
         self.content.read().weight.bytes()
     }
 
-    /// Chains that it replaced and the current tree had not let go of when so many tells had been, each with
-    /// the epoch in which it should have. The delta was merged.
+    /// Chains that it replaced and that the current tree had not retired when `tells` was the greatest number
+    /// given out, each with the epoch in which it was replaced. The delta must have been merged.
     pub(crate) fn replaced(&self, tells: u64) -> Vec<(Chain, u64)> {
         let mut all = Vec::new();
         self.show_replaced(&|told| told.load(Ordering::Relaxed), &mut |told, chain, epoch| {
@@ -334,10 +339,10 @@ impl Delta {
         all
     }
 
-    /// Shows what the current tree is to let go of, told once, with a number that is not 0; and what it was
-    /// told before.
+    /// Shows each chain that it replaced, and whether the current tree is to retire it now, under `number`,
+    /// or was told before. `number` is not 0.
     pub(crate) fn tell_replaced(&self, number: u64, show: &mut dyn FnMut(Told, &Chain, u64)) {
-        // One step: who told it between two looks would be missed.
+        // One atomic step: a tell between a load and a store would be missed.
         let tell = |told: &AtomicU64| {
             told.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed)
                 .unwrap_or_else(|before| before)
@@ -347,7 +352,8 @@ impl Delta {
         });
     }
 
-    /// Shows all that was replaced, with when it was told, by `look`, and the epoch in which it was replaced.
+    /// Shows everything that was replaced, with the number it was told under according to `look`, and the
+    /// epoch in which it was replaced.
     fn show_replaced(&self, look: &dyn Fn(&AtomicU64) -> u64, show: &mut dyn FnMut(u64, &Chain, u64)) {
         let content = self.content.read();
         if let Base::Delta(below) = &content.base {
@@ -365,11 +371,11 @@ impl Delta {
     }
 }
 
-/// When the current tree let go of what a delta replaced.
+/// When the current tree retired what a delta replaced.
 #[derive(Clone, Copy)]
 pub(crate) enum Told {
     Now,
-    /// Before, with this number.
+    /// Before, under this number.
     As(u64),
 }
 
@@ -381,10 +387,10 @@ impl Content {
         }
     }
 
-    /// Takes over what a delta had replaced that is let go of. What was told of that is gone for good, from
-    /// the page as well, and is kept only for a check that began before.
+    /// Takes over what the delta below had replaced, which is about to be dropped. Chains that were told are
+    /// gone for good, also from the page, and are kept only for a check that began before.
     fn take_over_replaced(&mut self, below: &Delta, keeps_told: bool) {
-        // Without one nobody merged it: who does finds all that was replaced in the page.
+        // Without it the delta was never merged; a later merge finds everything replaced in the page.
         let Some(rare) = &mut self.rare else { return };
         let Rare { replaced, below: kept, .. } = &mut **rare;
         below.show_replaced(&|told| told.load(Ordering::Relaxed), &mut |told_as, chain, epoch| {

@@ -63,7 +63,7 @@ impl Engine {
         }))
     }
 
-    /// A store in memory: the same trees, no log, gone with its last handle.
+    /// A store in memory: the same trees without a log, gone with the last handle.
     ///
     /// # Errors
     /// [`EngineError::Option`] when the options make no sense.
@@ -90,7 +90,7 @@ impl Engine {
         &self.shared.recovery
     }
 
-    /// The tree of this name; it is made if there is none.
+    /// The tree of this name, which is created if it does not exist.
     ///
     /// # Errors
     /// [`EngineError::ReadOnly`] if it does not exist and the store is open for reading; errors of the disk.
@@ -121,7 +121,7 @@ impl Engine {
         self.shared.answering.is_closed()
     }
 
-    /// Names of all trees, in the order of their making.
+    /// Names of all trees, in the order of their creation.
     #[must_use]
     pub fn tree_names(&self) -> Vec<String> {
         self.shared.forest.read().trees.iter().map(|tree| tree.name.clone()).collect()
@@ -135,8 +135,8 @@ impl Engine {
         self.shared.commit(&batch.ops(), durability)
     }
 
-    /// Reads, decides and writes in one step that no other write comes between. `decide` reads through the
-    /// reader it is given and must not write: the writer lock is held meanwhile.
+    /// Reads, decides and writes as one step that no other write comes between. `decide` reads through the
+    /// reader that it is given and must not write: the writer lock is held while it runs.
     ///
     /// # Errors
     /// Those of `decide` and of [`Engine::write`].
@@ -154,7 +154,7 @@ impl Engine {
         Ok((answer, Some(self.shared.make_durable(&visible, durability)?)))
     }
 
-    /// Makes everything committed so far survive the loss of power.
+    /// Makes every commit so far survive a loss of power.
     ///
     /// # Errors
     /// [`EngineError::Disk`] or [`EngineError::NotDurable`] when the disk refuses.
@@ -166,12 +166,12 @@ impl Engine {
         }
     }
 
-    /// Hands to the disk what only memory has of the log; the position up to which it has it, none without a
-    /// log.
+    /// Hands the part of the log that only memory holds to the disk. Returns the position up to which the
+    /// disk has the log; none without a log.
     fn flush_log(&self) -> Result<Option<u64>, EngineError> {
         let mut writer = self.shared.writer.alone();
         let Some(log) = &mut writer.log else { return Ok(None) };
-        // Closed meanwhile, the file may be somebody else's.
+        // Once the store is closed, the file may belong to another process.
         self.shared.check_writable()?;
         log.flush(&self.shared.backing)?;
         let position = log.flushed();
@@ -179,16 +179,16 @@ impl Engine {
         Ok(Some(position))
     }
 
-    /// Writes the present state as a commit of its own, so that recovery starts from here.
+    /// Writes the present state as a commit of its own, from which recovery starts.
     ///
     /// # Errors
-    /// [`EngineError`]; the store goes on from the commit before, but for [`EngineError::NotDurable`]: a sync
-    /// failed, and the store accepts no writes until it is opened again.
+    /// [`EngineError`]; the store goes on from the commit before. [`EngineError::NotDurable`] is the
+    /// exception: a sync failed, and the store accepts no writes until it is opened again.
     pub fn checkpoint(&self) -> Result<Checkpoint, EngineError> {
         self.shared.checkpoint(false)
     }
 
-    /// All trees as they are now, for as long as the snapshot is kept.
+    /// All trees as they are now, for as long as the snapshot lives.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let _still = self.shared.writer.still();
@@ -221,13 +221,13 @@ impl Engine {
         let forest = self.shared.forest.read();
         let found = forest.snapshots.iter().find(|snapshot| snapshot.name == name);
         let Some(found) = found else { return Err(EngineError::NoSnapshot { name: name.to_owned() }) };
-        // Its space stays while it is open, even if the name is deleted meanwhile.
+        // The pin keeps its space while it is open, even if the name is deleted meanwhile.
         let pin = self.shared.pins.pin(found.epoch);
         let view = self.shared.views.add(found.trees.clone(), found.epoch, pin);
         Ok(Snapshot::new(self.clone(), view, found.sequence))
     }
 
-    /// Forgets a named snapshot; its space comes back with the next checkpoint.
+    /// Deletes a named snapshot; its space comes back with the next checkpoint.
     ///
     /// # Errors
     /// [`EngineError::NoSnapshot`]; errors of the disk.
@@ -241,17 +241,17 @@ impl Engine {
         Ok(Commit { sequence, durability: Durability::Flushed })
     }
 
-    /// Names of the snapshots, oldest first, each with the commit it shows.
+    /// Names of the snapshots, oldest first, each with the last commit that it includes.
     #[must_use]
     pub fn snapshot_names(&self) -> Vec<(String, u64)> {
         let forest = self.shared.forest.read();
         forest.snapshots.iter().map(|snapshot| (snapshot.name.clone(), snapshot.sequence)).collect()
     }
 
-    /// Syncs, makes a last checkpoint, and refuses everything that comes after.
+    /// Syncs, makes a last checkpoint, and refuses every later operation.
     ///
     /// # Errors
-    /// [`EngineError`] of the last sync or checkpoint; the store is closed all the same.
+    /// [`EngineError`] of the last sync or checkpoint; the store is closed either way.
     pub fn close(self) -> Result<(), EngineError> {
         self.close_shared()
     }
@@ -261,8 +261,9 @@ impl Engine {
     /// # Errors
     /// As [`Engine::close`].
     pub fn close_shared(&self) -> Result<(), EngineError> {
-        // Others may have read it already and read the file next, and a checkpoint that is under way takes
-        // its time. If it fails here, it is done once more below, and told.
+        // Flush first: others may already have read the buffered writes and read the file next, and a
+        // checkpoint that is under way takes its time. A flush that fails here is repeated below, which
+        // returns the error.
         let _ = self.flush_log();
         self.background.stop();
         if self.is_closed() {
@@ -273,39 +274,39 @@ impl Engine {
             true => Ok(()),
             false => self.shared.checkpoint(true).map(|_| ()),
         };
-        // Whoever passed the check before is waited for: once this returns nothing more reaches the disk,
-        // which may then belong to somebody else.
+        // Wait for every caller that passed the check before: once this returns, nothing more reaches the
+        // disk, which may then belong to another owner.
         let _placing = unless(Bug::CloseUnlocked, || self.shared.placing.write());
         let _running = self.shared.checkpointing.lock();
         let mut writer = self.shared.writer.alone();
         self.shared.answering.close();
         let Some(log) = &mut writer.log else { return result };
-        // A checkpoint that failed takes nothing from the log. One that was given up, or broke, may write
-        // nothing more.
+        // A failed checkpoint takes nothing from the log, so the log is flushed all the same. A store that
+        // was given up, or that broke, may write nothing more.
         let flushed = match self.shared.syncer.is_poisoned() {
             true => Ok(()),
             false => log.flush(&self.shared.backing),
         };
         let ended = result.and_then(|()| Ok(flushed?));
-        // However it ended: what was told to make pages ready would write zeros to what is somebody else's by
-        // now.
+        // However it ended, stop preparing pages: the preparation would write zeros into a file that may
+        // belong to another owner by now.
         log.end_windows();
         ended
     }
 
-    /// Refuses everything from now on and writes not a byte more, for the disk belongs to somebody else by
-    /// now: nor does a checkpoint that is under way. What the log on the disk does not have is lost, as in a
-    /// crash.
+    /// Refuses every later operation and writes not a byte more, not even for a checkpoint that is under way,
+    /// because the disk belongs to another owner by now. What the log on the disk does not have is lost, as
+    /// in a crash.
     pub fn abandon(&self) {
         self.shared.is_given_up.store(true, Ordering::Release);
         self.shared.syncer.poison();
-        // It only waits for what is under way: there is no last checkpoint where nothing may be written.
+        // This only waits for what is under way: no last checkpoint is made where nothing may be written.
         let _ = self.close_shared();
     }
 }
 
 impl Shared {
-    /// Commits a record that is no change of a tree; its sequence.
+    /// Commits a record that changes no tree, and returns its sequence.
     fn log_event(&self, writer: &mut Writer, record: &Record<'_>) -> Result<u64, EngineError> {
         let in_log = self.log_records(writer, std::slice::from_ref(record))?;
         let forest = self.forest.write();

@@ -1,4 +1,4 @@
-//! How the engine fails, with the place and what can be done about it.
+//! The engine's errors: what failed, where, and what the caller can do about it.
 
 use atoll_disk::{DiskError, Operation};
 use atoll_errors::ErrorKind;
@@ -7,7 +7,7 @@ use atoll_errors::ErrorKind;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// The disk refused.
+    /// The disk returned an error.
     #[error(transparent)]
     Disk(#[from] DiskError),
     /// Bytes read back do not match their checksum, or make no sense although they do.
@@ -26,8 +26,8 @@ pub enum EngineError {
         /// The file.
         store: String,
     },
-    /// A store was begun there and never finished, as on a full disk: it never held anything. Whoever may
-    /// write begins it anew.
+    /// A store was begun there and never finished, as happens on a full disk; it never held anything. An
+    /// opener that may write begins it anew.
     #[error("{store} was begun, and is no store yet")]
     NotYetAStore {
         /// The file.
@@ -95,14 +95,14 @@ pub enum EngineError {
         /// Which key, from 0.
         index: u64,
     },
-    /// Somebody wrote to the tree while records were loaded into it past the log; nothing of the load was
-    /// kept.
+    /// Another writer changed the tree while records were loaded into it past the log; nothing of the load
+    /// was kept.
     #[error("tree \"{tree}\" was written to while it was loaded")]
     WrittenMeanwhile {
         /// The tree.
         tree: String,
     },
-    /// A key range is split off into a tree without records.
+    /// A key range can be split off only into a tree without records.
     #[error("tree \"{tree}\" holds records already; what is split off needs an empty tree, or a new name")]
     Occupied {
         /// The tree.
@@ -129,7 +129,7 @@ pub enum EngineError {
         /// The tree.
         tree: String,
     },
-    /// A sync failed earlier: what was written since the sync before it may not be durable.
+    /// A sync failed earlier: writes since the last successful sync may not be durable.
     #[error("a sync of {store} failed; it accepts no writes until it is opened again")]
     Poisoned {
         /// The file.
@@ -144,9 +144,9 @@ pub enum EngineError {
         #[source]
         source: DiskError,
     },
-    /// The log has the write, or was not to be written as well, and the trees could not take it in: it may
-    /// have taken effect, and whoever opens the store again sees whether it did. Until then the store answers
-    /// nothing, for half of it may be there.
+    /// The trees could not take in a write that the log has, or that could not be handed to the disk either.
+    /// It may have taken effect; opening the store again shows whether it did. Until then the store answers
+    /// nothing, because half of the write may be in the trees.
     #[error(
         "the log of {store} has the write, but it could not be made: open the store again to see whether it took effect"
     )]
@@ -157,7 +157,7 @@ pub enum EngineError {
         #[source]
         source: Box<EngineError>,
     },
-    /// Something failed half-way before, so that what is in memory may not be what the log says.
+    /// An earlier operation failed half-way, so that memory may differ from what the log says.
     #[error("something that {store} was doing ended half-way; the store has to be opened again")]
     Broken {
         /// The file.
@@ -171,7 +171,7 @@ pub enum EngineError {
     },
 }
 
-/// What about the bytes does not match.
+/// What is wrong with the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Damage {
@@ -204,10 +204,10 @@ pub enum Damage {
     LiveBytes {
         /// Bytes that the store counted.
         counted: u64,
-        /// Bytes of values in it that a tree has, or that somebody may still read.
+        /// Bytes of values in it that a tree refers to, or that a reader may still need.
         found: u64,
     },
-    /// Trees whose records are not as many as the store says.
+    /// Trees that hold a different number of records than the store counted.
     #[error("trees hold {found} records, and {counted} were counted")]
     RecordCount {
         /// Records that the store counted.
@@ -218,18 +218,18 @@ pub enum Damage {
 }
 
 impl EngineError {
-    /// Whether something on disk cannot be read as it was written.
+    /// Whether something on disk cannot be read back as it was written.
     pub(crate) fn is_damage(&self) -> bool {
         self.is_corrupt() || matches!(self, Self::Disk(error) if error.operation == Operation::Read)
     }
 
-    /// Whether what was read is not what was written. A disk that reads nothing may read it later: only this
-    /// is for good.
+    /// Whether the bytes that were read differ from those that were written. Only this is permanent: a disk
+    /// that fails a read may serve it later.
     pub(crate) fn is_corrupt(&self) -> bool {
         matches!(self, Self::Corrupt { .. })
     }
 
-    /// The kind, the same at every door.
+    /// The kind of error, the same at every door.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {

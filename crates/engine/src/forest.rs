@@ -15,7 +15,7 @@ use crate::ranges::empty_root;
 use crate::slot::Slot;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number that is changed by whoever may, also while others look.
+/// A counter that may change while others read it.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
 
@@ -29,7 +29,7 @@ impl Count {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// What it is then.
+    /// Adds to it, and returns the new value.
     #[inline]
     pub(crate) fn add(&self, more: u64) -> u64 {
         self.0.fetch_add(more, Ordering::Relaxed).wrapping_add(more)
@@ -55,7 +55,7 @@ pub(crate) struct TreeState {
     pub(crate) root: Slot,
     pub(crate) records: Count,
     pub(crate) is_counted: bool,
-    /// Grows with everything that makes a count which began before useless.
+    /// Grows with every event that invalidates a count begun before.
     pub(crate) count_round: u64,
 }
 
@@ -91,7 +91,7 @@ impl Forest {
         self.trees.get(id as usize)
     }
 
-    /// Adds an empty tree; trees are numbered in the order of their making.
+    /// Adds an empty tree; trees are numbered in the order of their creation.
     pub(crate) fn add_tree(&mut self, name: &str, backing: &Backing) -> u32 {
         let id = self.trees.len() as u32;
         let (name, root) = (name.to_owned(), empty_root(self.epoch, backing));
@@ -105,8 +105,7 @@ impl Forest {
         self.snapshots.push(NamedSnapshot { name: name.to_owned(), epoch, sequence, trees });
     }
 
-    /// Lets go of the nodes of named snapshots that can be read back; for the caller to drop outside the
-    /// lock.
+    /// Takes the nodes of named snapshots that can be read back, for the caller to drop outside of the lock.
     pub(crate) fn let_go_of_snapshots(&mut self) -> Vec<Slot> {
         let trees = self.snapshots.iter_mut().flat_map(|snapshot| &mut snapshot.trees);
         trees.filter_map(|tree| tree.root.replaced_by_home()).collect()

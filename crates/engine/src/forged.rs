@@ -1,7 +1,7 @@
-//! Stores that somebody made up: every checksum is right, and what it covers makes no sense.
+//! Forged stores: every checksum is right, and what it covers makes no sense.
 //!
-//! Whatever is done with such a store ends in an answer or an error, never in a panic, and what does not go
-//! there goes on.
+//! Every operation on such a store ends in an answer or an error, never in a panic, and operations that do
+//! not touch the forged part succeed.
 
 use crate::checksum::checksum;
 use crate::codec::Encode;
@@ -22,7 +22,7 @@ use std::ops::{Bound, ControlFlow};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// What of a store is made up.
+/// The part of a store that is forged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     FirstLeaf,
@@ -50,7 +50,7 @@ fn options() -> Options {
     }
 }
 
-/// A disk in memory that does not become very long.
+/// A disk in memory with a limited length.
 struct Short(MemoryDisk);
 
 impl Short {
@@ -114,7 +114,7 @@ fn base() -> Vec<u8> {
     image
 }
 
-/// A store in the making.
+/// A store being forged.
 struct Forger<'c> {
     image: Vec<u8>,
     superblock: Superblock,
@@ -130,7 +130,7 @@ impl<'c> Forger<'c> {
         Self { image: base.to_vec(), superblock, table, changing }
     }
 
-    /// Puts bytes behind all others.
+    /// Appends bytes to the image.
     fn place(&mut self, bytes: &[u8]) -> PageRef {
         self.image.resize(self.image.len().next_multiple_of(64), 0);
         let offset = self.image.len() as u64;
@@ -148,7 +148,7 @@ impl<'c> Forger<'c> {
         self.place(&bytes)
     }
 
-    /// Makes a page the root of the tree, and everything else fit to it.
+    /// Makes a page the root of the tree, and everything else consistent with it.
     fn finish(mut self, root: Home) -> Vec<u8> {
         let Superblock { store_id, log, .. } = self.superblock;
         let extent = self.place(&[8; 700]);
@@ -162,7 +162,7 @@ impl<'c> Forger<'c> {
         self.table.trees[0].root = root;
         self.table.trees[0].records = 7;
         self.image.resize(self.image.len().next_multiple_of(4096), 0);
-        // Else nothing is free: the file ends here.
+        // Keep some space free; otherwise the file ends here.
         self.table.free = vec![Extent::in_units(extent.offset, extent.len.into())];
         self.table.end = self.image.len() as u64 + 4096;
         let mut bytes = self.table.encode();
@@ -181,7 +181,7 @@ impl<'c> Forger<'c> {
     }
 }
 
-/// A leaf of small records, and of one long one at the end, if there is a place for it.
+/// A leaf of small records, the last of which has a long value if a place for one is given.
 fn leaf(prefix: &str, suffixes: &[&str], long: Option<&PageRef>) -> Vec<u8> {
     let mut page = vec![1];
     page.put_bytes(prefix.as_bytes());
@@ -239,7 +239,7 @@ fn records(extent: &PageRef) -> Vec<u8> {
     payload
 }
 
-/// A store of three leaves, of which the one in the middle has records beside it.
+/// A store of three leaves; the middle one has records beside it.
 fn store(base: &[u8], changing: Changing<'_>) -> Vec<u8> {
     let mut forger = Forger::new(base, changing);
     let long = forger.place(&[5; 300]);
@@ -281,7 +281,7 @@ fn read_all(engine: &Engine, tree: &Tree) {
     let _ = engine.check();
 }
 
-/// Does with a store what can be done with one.
+/// Performs every kind of operation on a store.
 fn use_all(image: &[u8]) {
     for salvage in [false, true] {
         let options = Options { read_only: true, salvage, ..options() };
@@ -329,7 +329,7 @@ fn whatever_byte_of_a_store_is_another_one_that_its_checksum_covers_nothing_pani
     for part in [FirstLeaf, MiddleLeaf, LastLeaf, Beside, Inner, Table, Superblock, Log] {
         let len = std::cell::Cell::new(0);
         store(&base, &|other, bytes| len.set(if other == part { bytes.len() } else { len.get() }));
-        // What follows in a superblock is zero.
+        // The rest of a superblock is zero.
         for at in 0..len.get().min(160) {
             for flipped in (0..8).map(|bit| 1 << bit).chain([0x7f, 0xff]) {
                 let image = store(&base, &|other, bytes| {
@@ -343,7 +343,7 @@ fn whatever_byte_of_a_store_is_another_one_that_its_checksum_covers_nothing_pani
     }
 }
 
-/// A store whose leaf in the middle is this one.
+/// A store whose middle leaf is this page.
 fn with_middle(page: &[u8]) -> Vec<u8> {
     store(&base(), &|part, bytes| match part {
         Part::MiddleLeaf => *bytes = page.to_vec(),
@@ -377,7 +377,7 @@ fn a_leaf_that_does_not_belong_where_it_is_refuses_changes_and_stops_no_others()
         tree.put(b"key/0002", b"elsewhere", Durability::Flushed).unwrap();
         engine.checkpoint().unwrap();
         assert_eq!(&*tree.get(b"key/0002").unwrap().unwrap().to_buffer().unwrap(), b"elsewhere");
-        // Read, it is a neighbour of leaves that have little left.
+        // Once it is read, it is a neighbour of leaves that have little left.
         let _ = tree.get(b"key/0105");
         for key in ["key/0001", "key/0002", "key/0300", "z"] {
             tree.delete(key.as_bytes(), Durability::Flushed).unwrap();

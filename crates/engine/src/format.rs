@@ -1,13 +1,12 @@
-//! Which format a store has on disk, for whoever asks whether it is to be upgraded.
+//! The format that a store has on disk, for callers that consider an upgrade.
 //!
-//! A store of a newer format, or with a feature that this build does not know, was refused when it was
-//! opened.
+//! A store of a newer format, or with a feature that this build does not know, is refused when it is opened.
 
 use crate::engine::Engine;
 use crate::superblock::{DELTAS, FORMAT, MOVED_RANGES, UNCOUNTED};
 use std::sync::atomic::Ordering;
 
-/// Every feature that a build has to know to read a store, and its name for people.
+/// Every feature that a build has to know to read a store, with its name for people.
 const NAMES: [(u64, &str); 3] =
     [(MOVED_RANGES, "moved-ranges"), (UNCOUNTED, "uncounted-trees"), (DELTAS, "records-beside-leaves")];
 
@@ -16,7 +15,7 @@ const NAMES: [(u64, &str); 3] =
 pub struct Format {
     /// Its number.
     pub number: u32,
-    /// The newest one that this build writes.
+    /// The newest format that this build writes.
     pub newest: u32,
     /// Names of the features that a build has to know to read it.
     pub features: Vec<&'static str>,

@@ -1,13 +1,12 @@
 //! Memory for leaves: frames of one size, cut from slabs of two megabytes.
 //!
 //! A slab is as large and as aligned as a huge page of the processor, so that a lookup in one seldom misses
-//! the table of translations. The kernel zeroes a huge page when its first byte is touched, which takes up to
-//! two milliseconds where a hypervisor takes free memory back: that suits leaves that are read from disk, and
-//! is no wait for a writer. What follows from it, and what goes back to the system, is decided in
-//! [`atoll_buffer::parts`], for blocks as well: leaves that gave way to values would go on taking memory
-//! otherwise.
+//! the TLB. The kernel zeroes a huge page when its first byte is touched, which takes up to two milliseconds
+//! where a hypervisor reclaims free memory. That is acceptable for leaves that are read from disk, but no
+//! wait for a writer. [`atoll_buffer::parts`] decides what follows from this and what goes back to the
+//! system, for blocks as well: otherwise leaves that gave way to values would go on taking memory.
 //!
-//! The pool is one for the process, so that small stores share slabs.
+//! There is one pool for the process, so that small stores share slabs.
 //!
 //! Invariant: a frame is in use or free in its slab, never both.
 //! Invariant: the bytes of a frame are initialised: zeros from the system, or what was there before.
@@ -19,15 +18,15 @@ use std::ptr::NonNull;
 
 pub(crate) use atoll_buffer::parts::Purpose;
 
-/// Bytes of a frame: an odd number of lines, so that the beginnings of many do not meet in one set of a
-/// cache.
+/// Bytes of a frame: an odd number of cache lines, so that the beginnings of many frames do not fall into the
+/// same cache set.
 pub(crate) const FRAME_BYTES: usize = 129 * 64;
 
 static FRAMES: Mutex<Frames> = Mutex::new(Frames { pool: Pool::new(), endings: 0 });
 
 struct Frames {
     pool: Pool<FRAME_BYTES, { words_for(FRAME_BYTES) }>,
-    /// How many stores are giving all back; while any is, no pages go back but those of whole slabs.
+    /// Number of stores that are ending; while there are any, only whole slabs go back to the system.
     endings: usize,
 }
 
@@ -37,7 +36,8 @@ pub(crate) fn take(purpose: Purpose) -> NonNull<u8> {
     frame.unwrap_or_else(own_memory)
 }
 
-/// Where the system maps no more slabs, a frame is the allocator's. [`give`] finds that out by its address.
+/// Where the system maps no more slabs, a frame comes from the allocator. [`give`] recognizes such a frame by
+/// its address.
 const OWN_MEMORY: Layout = match Layout::from_size_align(FRAME_BYTES, 64) {
     Ok(layout) => layout,
     Err(_) => unreachable!(),
@@ -69,11 +69,11 @@ pub(crate) unsafe fn give(frame: NonNull<u8>) {
     }
 }
 
-/// A store gives back all that it has: whole slabs go to the system meanwhile, and no parts of those that
-/// soon follow.
+/// A store that is giving back all its frames. Meanwhile whole slabs go to the system, but no parts of slabs
+/// that would soon go whole.
 pub(crate) struct Ending(());
 
-/// Begins the end of a store, which lasts as long as the answer.
+/// Begins the end of a store, which lasts until the returned value is dropped.
 pub(crate) fn ending() -> Ending {
     FRAMES.lock().endings += 1;
     Ending(())

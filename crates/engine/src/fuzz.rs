@@ -1,4 +1,4 @@
-//! Entry points for fuzzers: whatever the bytes, decoding answers a value or an error.
+//! Entry points for fuzzers: for any bytes, decoding returns a value or an error.
 
 use crate::backing::Backing;
 use crate::codec::Decoder;
@@ -33,15 +33,15 @@ pub fn records(bytes: &[u8]) {
     }
 }
 
-/// Replays bytes as a log segment, with whatever groups and jumps they hold.
+/// Replays bytes as a log segment, with whatever groups and jumps they contain.
 pub fn log(bytes: &[u8]) {
     replay(bytes);
 }
 
-/// Replays groups and jumps whose checksums are right and whose sense may not be.
+/// Replays groups and jumps whose checksums are right, while their contents may make no sense.
 ///
-/// Each takes three bytes that say what it is, how far it claims that the log was synced, and how long its
-/// payload is, and then the payload.
+/// Each one takes three bytes, for its kind, the position up to which it claims that the log was synced, and
+/// the length of its payload, followed by the payload.
 pub fn groups(bytes: &[u8]) {
     let mut image = vec![0; SEGMENT_HEADER as usize];
     let mut point = first_point(u64::MAX >> 1);
@@ -52,7 +52,7 @@ pub fn groups(bytes: &[u8]) {
         point.sequence += 1;
         let group = group_bytes(STORE, &point, magic, u64::from(*synced) * 16, payload);
         if kind & 2 == 0 {
-            // Connected to what comes next; otherwise the chain is broken here.
+            // Chained to what comes next; otherwise the chain is broken here.
             point.chain = u64::from_le_bytes(group[32..40].try_into().unwrap_or_default());
         }
         point.position += group.len() as u64;

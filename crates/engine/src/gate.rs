@@ -1,25 +1,25 @@
-//! The gate: who may change what at the same time.
+//! The gate: which operations may go on at the same time.
 //!
-//! Three ways lead through it:
+//! There are three ways through it:
 //!
-//! - *placing*: a write of one record into a leaf that stays where it is. One of them goes on at each place
-//!   of the gate; two whose leaves share a latch take turns there.
-//! - *alone*: the writer lock. Nobody places and nobody else is alone, and only whoever is may change the
-//!   shape of a tree or let go of nodes.
-//! - *still*: readers of more than one leaf, and whoever clones roots. Any number of them go on at once, and
-//!   nobody places; from those who are alone the forest lock keeps them.
+//! - *placing*: a write of one record into a leaf that stays where it is. At each place of the gate one write
+//!   goes on at a time; two writes at different places whose leaves share a latch take turns at the latch.
+//! - *alone*: the writer lock. It excludes placing writes and other holders, and only its holder may change
+//!   the shape of a tree or evict nodes.
+//! - *still*: readers of more than one leaf, and code that clones roots. Any number of them go on at once,
+//!   and they exclude placing writes. Against *alone* they rely on the forest lock.
 //!
-//! A lookup of one key passes by the gate: the forest lock keeps shapes as they are, and the latch of the
-//! leaf what lies in it.
+//! A lookup of one key bypasses the gate: the forest lock keeps the shape of the trees, and the latch of the
+//! leaf keeps its contents.
 //!
-//! A place of the gate is two locks in a cache line of their own, one for each of the other two ways. Who
-//! places takes its thread's place; who is alone or wants stillness takes its lock of all places. So two who
-//! place on two processors touch nothing in common here.
+//! A place of the gate consists of two locks in a cache line of their own, one for each of the other two
+//! ways. A placing write takes the place of its thread; *alone* and *still* take their lock of every place.
+//! So two placing writes on two processors touch nothing in common here.
 //!
-//! Invariant: the content is changed under its mutex; `alone` holds that to the end, and who places only
-//! while it writes the log.
-//! Invariant: locks are taken in order: against those who are alone, for stillness, the forest lock, a latch,
-//! the content.
+//! Invariant: the content is changed under its mutex; *alone* holds the mutex to the end, a placing write
+//! only while it writes the log.
+//! Invariant: locks are taken in this order: against *alone*, for *still*, the forest lock, a latch, the
+//! content.
 
 use crate::planted::Bug;
 use crate::threads::{
@@ -28,13 +28,13 @@ use crate::threads::{
 use std::array;
 use std::ops::{Deref, DerefMut};
 
-/// How many who place can go on at once. Whoever wants all pays for each.
+/// Number of placing writes that can go on at once. *Alone* and *still* pay for each place.
 pub(crate) const PLACES: usize = 4;
 
-/// How often who places looks whether the content is free before it goes to sleep.
+/// How often a placing write tries the lock of the content before it sleeps.
 const SPINS: usize = if cfg!(feature = "schedules") { 1 } else { 40 };
 
-/// A value in cache lines of its own, of which processors fetch two at a time.
+/// A value in cache lines of its own; processors fetch lines in pairs.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Apart<T>(pub(crate) T);
@@ -50,20 +50,20 @@ impl<T> Deref for Apart<T> {
 /// One place of a gate.
 #[derive(Default)]
 struct Place {
-    /// Shared by those who place here; taken by whoever is alone.
+    /// Shared by placing writes here; exclusive for *alone*.
     placing: RwLock<()>,
-    /// Taken by whoever places here; shared by those who want stillness.
+    /// Exclusive for a placing write here; shared by *still*.
     still: RwLock<()>,
 }
 
-/// A gate before something that is written by whoever is alone, or for a moment by who places.
+/// A gate to something that is written *alone*, or briefly by a placing write.
 pub(crate) struct Gate<T> {
     places: [Apart<Place>; PLACES],
     content: Apart<Mutex<T>>,
     watch: Watch,
 }
 
-/// The place of this thread.
+/// The place of the current thread.
 #[inline]
 pub(crate) fn own_place() -> usize {
     own_number() % PLACES
@@ -78,14 +78,14 @@ impl<T> Gate<T> {
         }
     }
 
-    /// The writer lock: waits until nobody places or is alone.
+    /// Takes the writer lock: waits until no placing write and no other holder is inside.
     pub(crate) fn alone(&self) -> Alone<'_, T> {
         let places = array::from_fn(|place| self.places[place].placing.write());
         let content = self.content.lock();
         Alone { _inside: self.watch.enter(Way::Alone), content, _places: places }
     }
 
-    /// The same, if nobody does or is.
+    /// As [`Gate::alone`], if that needs no waiting.
     pub(crate) fn try_alone(&self) -> Option<Alone<'_, T>> {
         let [a, b, c, d] = self.places.each_ref().map(|place| place.placing.try_write());
         let content = self.content.try_lock()?;
@@ -93,13 +93,13 @@ impl<T> Gate<T> {
         Some(Alone { _inside: self.watch.enter(Way::Alone), content, _places })
     }
 
-    /// Waits until nobody places, and keeps it so.
+    /// Waits until no placing write is inside, and keeps further ones out.
     pub(crate) fn still(&self) -> Still<'_> {
         let _places = array::from_fn(|place| unless(Bug::StillUnlocked, || self.places[place].still.read()));
         Still { _inside: self.watch.enter(Way::Still), _places }
     }
 
-    /// Waits until nobody is alone or wants stillness.
+    /// Waits until neither *alone* nor *still* is held.
     pub(crate) fn placing(&self) -> Placing<'_, T> {
         let place = &self.places[own_place()];
         let _shared = unless(Bug::PlacingUnlocked, || place.placing.read());
@@ -108,10 +108,10 @@ impl<T> Gate<T> {
     }
 }
 
-/// Nobody places, and nobody else is alone.
+/// Excludes placing writes and every other holder of the writer lock.
 pub(crate) struct Alone<'g, T> {
     _inside: Inside<'g>,
-    // In this order they end: the content is free before others come in.
+    // Drop order: the content is released before the places let others in.
     content: MutexGuard<'g, T>,
     _places: [RwLockWriteGuard<'g, ()>; PLACES],
 }
@@ -130,13 +130,13 @@ impl<T> DerefMut for Alone<'_, T> {
     }
 }
 
-/// Nobody places.
+/// Excludes placing writes.
 pub(crate) struct Still<'g> {
     _inside: Inside<'g>,
     _places: [RwLockReadGuard<'g, ()>; PLACES],
 }
 
-/// Nobody is alone or wants stillness.
+/// A placing write; excludes *alone* and *still*.
 pub(crate) struct Placing<'g, T> {
     _inside: Inside<'g>,
     gate: &'g Gate<T>,
@@ -145,9 +145,9 @@ pub(crate) struct Placing<'g, T> {
 }
 
 impl<T> Placing<'_, T> {
-    /// What only one at a time may write. Of the locks of this list it is the last.
+    /// The content, which only one thread at a time may write. It is the last lock in the order above.
     pub(crate) fn content(&self) -> MutexGuard<'_, T> {
-        // It is held for a fraction of a microsecond; going to sleep and being woken takes several.
+        // It is held for a fraction of a microsecond; sleeping and waking up takes several.
         for _ in 0..SPINS {
             if let Some(content) = self.gate.content.try_lock() {
                 return content;
@@ -158,40 +158,40 @@ impl<T> Placing<'_, T> {
     }
 }
 
-/// How many latches there are for the leaves of a store.
+/// Number of latches for the leaves of a store.
 const LATCHES: usize = 128;
 
 /// Latches of leaves, by address: some leaves share one.
 pub(crate) struct Latches([Apart<Latch>; LATCHES]);
 
-/// The latch of some leaves.
+/// A latch, shared by some leaves.
 #[derive(Default)]
 pub(crate) struct Latch {
     lock: RwLock<()>,
     watch: Watch,
 }
 
-/// Nobody writes into a leaf.
+/// Shared access to a leaf: nothing writes into it.
 pub(crate) struct Look<'l> {
     _inside: Inside<'l>,
     _lock: RwLockReadGuard<'l, ()>,
 }
 
-/// Nobody looks at a leaf, or writes into it.
+/// Exclusive access to a leaf: nothing reads it or writes into it.
 pub(crate) struct Hold<'l> {
     _inside: Inside<'l>,
     _lock: RwLockWriteGuard<'l, ()>,
 }
 
 impl Latch {
-    /// Waits for whoever writes into the leaf.
+    /// Waits for a writer of the leaf.
     #[inline]
     pub(crate) fn look(&self) -> Look<'_> {
         let _lock = unless(Bug::LookUnlatched, || self.lock.read());
         Look { _inside: self.watch.enter(Way::Reading), _lock }
     }
 
-    /// Waits for whoever looks at the leaf or writes into it.
+    /// Waits for readers and a writer of the leaf.
     #[inline]
     pub(crate) fn hold(&self) -> Hold<'_> {
         let _lock = unless(Bug::LeafUnlatched, || self.lock.write());
@@ -206,9 +206,9 @@ impl Default for Latches {
 }
 
 impl Latches {
-    /// The latch of the leaf at this address. Nobody waits for a second one while holding one.
+    /// The latch of the leaf at this address. A thread that holds one latch must not wait for a second one.
     pub(crate) fn of(&self, address: usize) -> &Latch {
-        // Leaves lie an odd number of lines apart.
+        // Leaves lie an odd number of cache lines apart.
         &self.0[(address / 64) % LATCHES].0
     }
 }

@@ -1,15 +1,15 @@
-//! What the allocator keeps: memory between what is in use, which counts as the process's until it is given
+//! Memory that the allocator keeps free between allocations, which counts as the process's until it is given
 //! back.
 //!
-//! Records beside leaves come and go by hundreds of thousands. What they leave free is not what leaves could
-//! use, for these have their own ([`crate::frames`]). So where memory is short, whole pages that are free go
+//! Records beside leaves come and go by the hundreds of thousands. Leaves cannot use what they leave free,
+//! because leaves have memory of their own ([`crate::frames`]). So where memory is short, whole free pages go
 //! back to the system.
 
-/// Gives whole free pages back to the system, where the allocator can be asked to: glibc's can, which keeps
-/// them otherwise.
+/// Gives whole free pages back to the system, if the allocator supports it: glibc's does, and keeps them
+/// otherwise.
 ///
-/// It goes through all that is free, some milliseconds for a hundred megabytes, and whoever allocates
-/// meanwhile may wait.
+/// It goes through all free memory, which takes some milliseconds for a hundred megabytes; other threads that
+/// allocate meanwhile may wait.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[allow(unsafe_code)]
 pub(crate) fn give_back() {

@@ -1,23 +1,23 @@
-//! Hot records: copies of small records that are looked up, where one step finds them the next time.
+//! Hot records: copies of frequently read small records, found in one step.
 //!
 //! ```text
 //! hash of tree and key -> place, 192 B: state | shape | age | votes | key | value
 //! ```
 //!
-//! A lookup waits for memory at each step down its tree, then for the leaf, then for the record. Of what was
-//! looked up a copy lies here, where a hash leads to it at once and no lock is taken: what NoVoHT, the map in
-//! memory below ZHT, is for. Each key has one place. While that is empty, who comes first gets it. Then keys
-//! stand for election: a lookup that finds what is there votes for it, one that does not votes against it,
-//! and a key that was looked up twice meanwhile takes the place of what has no votes left. So whoever reads
-//! everything once drives nothing out that others want.
+//! A lookup waits for memory at each step down its tree, then for the leaf, then for the record. A copy of
+//! what was looked up lies here, where a hash leads to it at once and no lock is taken: the purpose of
+//! NoVoHT, the map in memory below ZHT. Each key has one place. The first key that is looked up gets an empty
+//! place. From then on keys stand for election: a lookup that finds the record in the place votes for it, any
+//! other lookup votes against it, and a key that was looked up twice meanwhile replaces a record without
+//! votes. So reading everything once displaces nothing that is wanted more often.
 //!
-//! There are few places at first, and twice as many whenever more than half of them are filled, up to the
+//! There are few places at first. Their number doubles whenever more than half of them are filled, up to the
 //! budget.
 //!
-//! Invariant: a place that is found by its key has what the current tree has, or its age is over.
-//! Invariant: a record comes in only while nobody can write into its leaf, and changes only by whoever writes
-//! into its leaf; it goes before a commit of several records becomes visible, so that nobody sees a part of
-//! that.
+//! Invariant: a place that is found by its key has the value of the current tree, or its age is over.
+//! Invariant: a record comes in only while nothing can write into its leaf, and is changed only by a writer
+//! of its leaf. It is dropped before a commit of several records becomes visible, so that no reader sees a
+//! part of that commit.
 
 mod memory;
 mod place;
@@ -36,31 +36,31 @@ use std::array;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
-/// Places that are used first.
+/// Number of places at first.
 const FIRST: usize = if cfg!(feature = "schedules") { 1 } else { 256 };
 
-/// Of the memory, hot records take this share if nothing else is asked for, and no more than [`BYTES_MOST`].
+/// Hot records take this share of the memory by default, and no more than [`BYTES_MOST`].
 const SHARE: u64 = 32;
 
-/// What they take at most if nothing else is asked for, in bytes.
+/// Most bytes that hot records take by default.
 const BYTES_MOST: u64 = 256 << 20;
 
-/// Trees share as many ages: what ends the age of one ends that of others with it.
+/// Number of ages, which the trees share: a tree that ends its age ends that of the others that share it.
 const AGES: usize = 64;
 
-/// Hot records of a store.
+/// The hot records of a store.
 pub(crate) struct Hot {
-    /// Made with the first lookup; none where there are no addresses for them.
+    /// Made by the first lookup; none where the system has no addresses for them.
     places: OnceLock<Option<Places>>,
-    /// The most places there may be: a power of two, or 0.
+    /// Most places: a power of two, or 0.
     most: usize,
-    /// Number of the last place in use; a power of two less one. It only grows: what a place has of a key
-    /// that another one is for since then is never found again.
+    /// Number of the last place in use: a power of two less one. It only grows. A record that is left in a
+    /// place its key maps to no longer is never found again.
     last: AtomicUsize,
-    /// How often an empty place was filled since there are so many. When there are twice as many, half of
-    /// them are where nobody looks.
+    /// How often an empty place was filled since the last doubling. After a doubling, half of these are where
+    /// no lookup goes.
     filled: Apart<AtomicUsize>,
-    /// Records of a tree are true if they came in at this age.
+    /// Records of a tree are valid if they came in at this age.
     ages: [AtomicU64; AGES],
     weight: Mutex<Weight>,
 }
@@ -76,14 +76,14 @@ pub(crate) struct HotKey<'k> {
 impl<'k> HotKey<'k> {
     #[inline]
     pub(crate) fn of(tree: u32, bytes: &'k [u8]) -> Self {
-        // What is too long for a place need not be read for it.
+        // A key too long for a place need not be hashed.
         let hash = if bytes.len() <= ROOM { wide_hash(tree, bytes) } else { 0 };
         Self { tree, bytes, hash }
     }
 }
 
 impl Hot {
-    /// None yet; they will take at most `bytes`, or what suits a store of this memory.
+    /// An empty table. It will take at most `bytes`, or the default for a store with this memory.
     pub(crate) fn new(bytes: Option<u64>, memory_bytes: u64, meter: &Arc<Meter>) -> Self {
         let bytes = bytes.map_or((memory_bytes / SHARE).min(BYTES_MOST), |bytes| bytes.min(memory_bytes / 2));
         let places = usize::try_from(bytes).unwrap_or(usize::MAX) / size_of::<Place>();
@@ -106,7 +106,7 @@ impl Hot {
         Some(show(value))
     }
 
-    /// As [`Hot::note_lookup`], of what a leaf has for a key, if anything.
+    /// As [`Hot::note_lookup`], with what a leaf has for a key, if anything.
     #[inline]
     pub(crate) fn note_found(&self, key: &HotKey<'_>, stored: Option<Stored<'_>>) {
         if let Some(Stored::Inline(value)) = stored {
@@ -114,8 +114,8 @@ impl Hot {
         }
     }
 
-    /// Notes that a key was looked up that is not here, and has this value; it may come in. For whoever keeps
-    /// everybody from writing into its leaf.
+    /// Notes that a key with this value was looked up and is not here; it may come in. The caller keeps every
+    /// writer from its leaf.
     #[inline]
     fn note_lookup(&self, key: &HotKey<'_>, value: &[u8]) {
         let Some(place) = self.place_of(key) else { return self.begin() };
@@ -134,7 +134,8 @@ impl Hot {
         }
     }
 
-    /// One more is filled: uses twice as many when that is half of them, beside those from before.
+    /// Counts one more filled place. When half of the places are filled, their number is doubled; the present
+    /// ones stay.
     fn note_filled(&self) {
         let filled = self.filled.fetch_add(1, Ordering::Relaxed) + 1;
         let last = self.last.load(Ordering::Relaxed);
@@ -156,8 +157,8 @@ impl Hot {
         places.may_be_huge(count);
     }
 
-    /// Notes that a key has another value, or none, or one too long to be here. For whoever has written it
-    /// into its leaf, and lets nobody else look at that yet.
+    /// Notes that a key has another value, or none, or one too long for a place. The caller has written it
+    /// into the leaf, and still keeps every reader from that.
     #[inline]
     pub(crate) fn note_change(&self, key: &HotKey<'_>, value: Option<&[u8]>) {
         if let Some(place) = self.place_of(key) {
@@ -165,7 +166,7 @@ impl Hot {
         }
     }
 
-    /// Lets go of the record of a key. For whoever keeps everybody from its leaf, before that changes.
+    /// Drops the record of a key. The caller keeps everything else from its leaf, which is about to change.
     #[inline]
     pub(crate) fn forget(&self, key: &HotKey<'_>) {
         if !planted::is(Bug::HotNotForgotten) {
@@ -173,7 +174,7 @@ impl Hot {
         }
     }
 
-    /// Brings nearer what a lookup or a change of this key will look at.
+    /// Prefetches what a lookup or a change of this key will read.
     #[inline]
     pub(crate) fn prefetch(&self, key: &HotKey<'_>) {
         if let Some(place) = self.place_of(key) {
@@ -181,15 +182,16 @@ impl Hot {
         }
     }
 
-    /// Lets go of all records of a tree. For whoever keeps everybody from its leaves, before they change.
+    /// Drops all records of a tree. The caller keeps everything else from its leaves, which are about to
+    /// change.
     pub(crate) fn forget_tree(&self, tree: u32) {
         if !planted::is(Bug::HotAgeKept) {
             self.ages[tree as usize % AGES].fetch_add(1, Ordering::Release);
         }
     }
 
-    /// Whether there were never any, so that nothing need be noted of changes. The lookup that makes the
-    /// places brings nothing in, so whoever writes into a leaf from which something came in knows of them.
+    /// Whether there was never a record, so that changes need not be noted. The lookup that makes the places
+    /// brings nothing in, so a writer of any leaf from which a record came in sees the places.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.places.get().is_none()
@@ -205,7 +207,7 @@ impl Hot {
         self.ages[tree as usize % AGES].load(Ordering::Acquire)
     }
 
-    /// The place for a key, if there are places, and it is of a length that one has room for.
+    /// The place for a key, if there are places and the key fits into one.
     #[inline]
     fn place_of(&self, key: &HotKey<'_>) -> Option<&Place> {
         if key.bytes.is_empty() || key.bytes.len() > ROOM {

@@ -1,16 +1,17 @@
-//! Puts, appends and deletes of one record in a leaf that stays where it is: they do not wait for each other.
+//! Puts, appends and deletes of one record in a leaf that stays where it is. Such writes do not wait for each
+//! other.
 //!
-//! Such a write needs no other leaf and no change of shape, so it is done while others do the same elsewhere.
-//! It has the latch of its leaf from before its group is in the log until the record is in the leaf: changes
-//! of one leaf happen in the order of the log. Those of two leaves may be seen in either order while both are
-//! on their way; whoever looks at more than one leaf asks for stillness and sees the trees as they are
-//! between two commits.
+//! Such a write needs no other leaf and no change of shape, so it goes on while others do the same elsewhere.
+//! It holds the latch of its leaf from before its group is in the log until the record is in the leaf, so the
+//! changes of one leaf happen in the order of the log. Changes of two leaves may be seen in either order
+//! while both are under way; a reader of more than one leaf takes the gate's *still* and sees the trees as
+//! they are between two commits.
 //!
-//! A value that lies in the log is in its piece before the latch is taken, so that only its group is written
-//! under it. The pieces that go are noted with the group, by whoever writes the log then.
+//! The piece of a value that lies in the log is made before the latch is taken, so that only the group is
+//! written under it. The pieces that leave the tree are noted together with the group, while the log is held.
 //!
 //! Invariant: what is decided here before the log is written cannot fail afterwards.
-//! Invariant: what is decided under the latch holds until it is given back, since nobody else writes into the
+//! Invariant: what is decided under the latch holds until it is released, since nothing else writes into the
 //! leaf.
 
 use crate::EngineError;
@@ -32,11 +33,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Values up to this many bytes are put in place: their groups are copied into the window of the log, which
-/// takes about a microsecond. Whoever looks a key up should not wait for the call that writes a longer one.
+/// takes about a microsecond. A lookup should not wait for the call that writes a longer value.
 const IN_PLACE_VALUE_BYTES_MAX: usize = 8 << 10;
 
 impl Shared {
-    /// Commits a put, an append or a delete in place; none, and nothing done, where that is not possible.
+    /// Commits a put, an append or a delete in place. Returns none, with nothing done, where that is not
+    /// possible.
     pub(crate) fn write_in_place(&self, op: &Op<'_>, flush: bool) -> Result<Option<Visible>, EngineError> {
         match op.action {
             Action::Put(_, given) | Action::Append(_, given)
@@ -48,7 +50,7 @@ impl Shared {
         Ok(self.change_record(op, flush)?.map(|done| self.after(done)))
     }
 
-    /// What is left of a commit in place once all locks are given back.
+    /// The rest of a commit in place, once all locks are released.
     pub(crate) fn after(&self, done: Done) -> Visible {
         self.do_chores(done.chores);
         self.ask_if_due(done.waiting);
@@ -66,14 +68,14 @@ impl Shared {
             self.hot.prefetch(&HotKey::of(op.tree, key.bytes));
         }
         let Some((tree, leaf)) = leaf_to_change(&forest, op.tree, key.bytes) else { return Ok(None) };
-        // While the first lines of the leaf are on their way.
+        // The first lines of the leaf are being fetched meanwhile.
         let (value, placed) = match op.action {
             Action::Put(_, given) | Action::Append(_, given) if given.bytes().len() < INLINE_BELOW => {
                 (Some(NewValue::Inline(given.bytes())), None)
             }
             Action::Put(_, given) | Action::Append(_, given) => {
                 let checksum = self.backing.checksum(given.bytes());
-                // They are there: now the record, while the value is copied.
+                // They have arrived: fetch the record while the value is copied.
                 let slot = self.bring_record_nearer(leaf, &key);
                 let placed = self.place_summed(given, checksum, forest.epoch, false)?;
                 self.bring_chain_nearer(leaf, slot);
@@ -83,13 +85,13 @@ impl Shared {
         };
         let mut latched = leaf.latched(&self.latches, &placing);
         let Some(leaf) = latched.get_mut().filter(|leaf| is_ours(leaf, &forest)) else { return Ok(None) };
-        // Who had the latch may have left a half of a change there.
+        // The previous holder of the latch may have left half of a change there.
         self.check_open()?;
         let at = At { placing: &placing, forest: &forest, tree, place: leaf.locate(&key), leaf, key };
         self.change_at(at, op, value, placed, flush)
     }
 
-    /// Shows what the value of a key begins with, where it lies, and makes the change that is then wanted.
+    /// Shows the beginning of a key's value where it lies, and makes the change that `decide` then wants.
     pub(crate) fn amend_in_place<'c, const N: usize>(
         &self,
         tree: u32,
@@ -128,7 +130,8 @@ impl Shared {
         Ok(self.change_at(at, &op, value, None, flush)?.map_or(Amending::Seen, Amending::Done))
     }
 
-    /// Logs a change of a record and makes it; none, and nothing done, if the leaf does not take it as it is.
+    /// Logs a change of a record and makes it. Returns none, with nothing done, if the leaf does not take it
+    /// as it is.
     fn change_at(
         &self,
         at: At<'_, '_>,
@@ -145,12 +148,12 @@ impl Shared {
             value => (Edit::of(leaf, key, place, value), None),
         };
         let Some(edit) = edit else { return Ok(None) };
-        // While the log is written.
+        // Fetched while the log is written.
         edit.chain_that_goes(leaf).iter().for_each(|(old, _)| old.prefetch());
         let mut writer = placing.content();
         let in_log = self.log_ops(&mut writer, std::slice::from_ref(op), &[placed], flush)?;
         if let Some((old, new)) = edit.chain_that_goes(leaf) {
-            // It is let go of once the locks are given back.
+            // It is dropped once the locks are released.
             old.prefetch_owners();
             writer.retired.chain(old, new, forest.epoch);
         }
@@ -158,7 +161,7 @@ impl Shared {
         let (visible, waiting) = self.end_commit(&writer, &forest.sequence);
         let chores = writer.log.as_mut().map(|log| log.chores(&self.backing));
         drop(writer);
-        // Of what was appended to, pieces may be part of the new value.
+        // Pieces of a value that was appended to may be part of the new value.
         let left = edit.make(leaf, key, &tree.records, forest.epoch, |value| {
             if !self.hot.is_empty() && !planted::is(Bug::HotNotChanged) {
                 self.hot.note_change(&HotKey::of(op.tree, key.bytes), value);
@@ -166,13 +169,13 @@ impl Shared {
         });
         in_log.done();
         let left = left.filter(|_| !is_append);
-        // While locks are given back.
+        // Fetched while locks are released.
         left.iter().for_each(Chain::prefetch_end_of_bytes);
         Ok(Some(Done { visible, waiting, chores, left }))
     }
 
-    /// What an append does to its leaf, if the leaf takes it as it is, and the piece that it joined with
-    /// others at once.
+    /// The edit that an append makes in its leaf, if the leaf takes it as it is, and the piece that it joined
+    /// with others at once.
     fn append_to<'a>(
         &self,
         leaf: &mut Leaf,
@@ -198,9 +201,9 @@ impl Shared {
         Ok((Edit::at(place, leaf, key, value), joined))
     }
 
-    /// Sets the chain of a key to what `changed` makes of it in this epoch, without any trace of a change but
-    /// where its bytes lie; whether there was anything to change. None, and nothing done, where that is not
-    /// possible in place.
+    /// Replaces the chain of a key by what `changed` makes of it in this epoch, where nothing changes but the
+    /// place of its bytes. Returns whether there was anything to change; none, with nothing done, where that
+    /// is not possible in place.
     pub(crate) fn replace_in_place(
         &self,
         tree: u32,
@@ -229,7 +232,7 @@ fn is_ours(leaf: &Leaf, forest: &Forest) -> bool {
     leaf.birth == forest.epoch && leaf.home.get().is_none()
 }
 
-/// Where a record is, or would be, and what is held meanwhile.
+/// The position of a record, present or absent, and what is held meanwhile.
 struct At<'a, 'l> {
     placing: &'a Placing<'a, Writer>,
     forest: &'a Forest,
@@ -242,11 +245,11 @@ struct At<'a, 'l> {
 /// A commit in place.
 pub(crate) struct Done {
     visible: Visible,
-    /// Bytes that wait for a checkpoint with it.
+    /// Bytes that wait for a checkpoint, this commit included.
     waiting: u64,
-    /// What the log left to it.
+    /// Work that the log left to this commit.
     chores: Option<Chores>,
-    /// What left the tree.
+    /// The chain that left the tree.
     left: Option<Chain>,
 }
 
@@ -255,12 +258,12 @@ enum Edit<'a> {
     Replace(usize, NewValue<'a>),
     Insert(usize, NewValue<'a>),
     Remove(usize),
-    /// Adds bytes where the last ones of the value lie.
+    /// Adds bytes behind the last ones of the value.
     Grow(usize, &'a [u8]),
 }
 
 impl<'a> Edit<'a> {
-    /// The edit, if the leaf takes it as it is; none for a delete of what is not there.
+    /// The edit, if the leaf takes it as it is; none for a delete of an absent record.
     fn of(
         leaf: &Leaf,
         key: HashedKey<'_>,
@@ -273,7 +276,7 @@ impl<'a> Edit<'a> {
         }
     }
 
-    /// The same of a value, at the place of its key.
+    /// As [`Edit::of`], for a value at the place of its key.
     fn at(place: Result<usize, usize>, leaf: &Leaf, key: HashedKey<'_>, value: NewValue<'a>) -> Option<Self> {
         leaf.takes(place, key.bytes, &value.stored()).then_some(match place {
             Ok(slot) => Self::Replace(slot, value),
@@ -281,7 +284,8 @@ impl<'a> Edit<'a> {
         })
     }
 
-    /// What leaves the tree with it, but for what it has in common with what comes instead.
+    /// The chain that leaves the tree with this edit, and the chain that replaces it, which may share pieces
+    /// with it.
     fn chain_that_goes<'l>(&'l self, leaf: &'l Leaf) -> Option<(&'l Chain, Option<&'l Chain>)> {
         match self {
             Self::Replace(slot, value) => Some((leaf.value(*slot).chain()?, value.stored().chain())),
@@ -290,7 +294,8 @@ impl<'a> Edit<'a> {
         }
     }
 
-    /// Makes it, and tells what lies in the leaf for the key now; what left the tree.
+    /// Makes the edit, and tells the inline value that the leaf has for the key afterwards. Returns the chain
+    /// that left the tree.
     fn make(
         self,
         leaf: &mut Leaf,
@@ -330,7 +335,7 @@ impl<'a> Edit<'a> {
     }
 }
 
-/// The leaf of `key`, if only the current tree has the way there, and a change need note nothing on it.
+/// The leaf of `key`, if only the current tree leads to it and a change need note nothing on the path.
 fn leaf_to_change<'f>(forest: &'f Forest, tree: u32, key: &[u8]) -> Option<(&'f TreeState, &'f SharedLeaf)> {
     let tree = forest.tree(tree)?;
     let mut slot = &tree.root;
@@ -340,9 +345,9 @@ fn leaf_to_change<'f>(forest: &'f Forest, tree: u32, key: &[u8]) -> Option<(&'f 
                 if Arc::strong_count(inner) > 1 || inner.birth != forest.epoch || inner.home.get().is_some() {
                     return None;
                 }
-                // Who let go of this node may own one below it since before: its count is looked at after
-                // that. What is let go of here was shared by others once, and who is its one owner looks at
-                // no more than the count.
+                // A thread that released this node may have owned one below it: the fence orders the load of
+                // that node's count after this one. Whatever was released here was shared once, and its sole
+                // owner now reads no more than the count.
                 fence(Ordering::Acquire);
                 slot = &inner.children[inner.child_of(key)];
             }
@@ -387,8 +392,8 @@ mod tests {
         assert_eq!(*tree.get(b"key").unwrap().unwrap().to_buffer().unwrap(), *b"new");
     }
 
-    /// What becomes of who does `waits` while somebody else, who has the latch of the leaf, panics in the
-    /// middle of a change.
+    /// Runs `waits` while another thread, which holds the latch of the leaf, panics in the middle of a
+    /// change.
     fn behind_a_panic(waits: impl Fn(&Tree) -> Result<(), EngineError> + Sync) -> Result<(), EngineError> {
         let options = Options { background: false, hot_bytes: Some(0), ..Options::default() };
         let engine = Engine::open(Arc::new(MemoryDisk::default()), options).unwrap();
@@ -408,7 +413,7 @@ mod tests {
                     while !going.load(Ordering::Acquire) {
                         std::thread::yield_now();
                     }
-                    // The other one comes to the latch meanwhile, or finds a broken store.
+                    // The other thread reaches the latch meanwhile, or finds a broken store.
                     (0..1000).for_each(|_| std::thread::yield_now());
                     Some(Amendment::Put(b"new"))
                 })

@@ -7,8 +7,9 @@
 //! Every key of a leaf starts with the leaf's *prefix*: the common prefix of the two separators around it.
 //! A record holds the rest (the *suffix*); its *head* is the first four bytes of the suffix, big-endian, so
 //! that one integer comparison orders most keys; its *fingerprint* is a hash of the whole key, so that a
-//! point lookup touches one or two lines and then the one record (Tucana keeps a fixed-size prefix and a
-//! hash for the same reason; there the prefix starts at the key's first byte, where keys are most alike).
+//! point lookup touches one or two cache lines and then the one record (Tucana keeps a fixed-size prefix and
+//! a hash for the same reason; there the prefix starts at the first byte of the key, where keys are most
+//! alike).
 //!
 //! Invariant: slots are sorted by key; `fingerprints`, `offsets` and `heads` run in parallel.
 //! Invariant: record offsets count in words of four bytes and lie within the heap.
@@ -31,17 +32,17 @@ use crate::tree::HashedKey;
 use crate::value::{Chain, Stored};
 use std::sync::atomic::AtomicUsize;
 
-/// Words (of 8 bytes) of the leaf sizes: regular, which fills a frame, what a regular leaf and a delta add up
-/// to, and for long keys.
+/// Leaf sizes in words of 8 bytes: the regular one, which fills a frame; one for the sum of a regular leaf
+/// and a delta; and two for long keys.
 const CLASSES: [usize; 4] = [1017, 2041, 4096, LARGEST];
 
-/// Words of the largest.
+/// Words of the largest size.
 const LARGEST: usize = 32768;
 
-/// Lines of a leaf that a lookup reads before it knows the record: header, fingerprints, offsets.
+/// Cache lines of a leaf that a lookup reads before it knows the record: header, fingerprints, offsets.
 pub(crate) const SLOT_LINES: usize = 5;
 
-/// Lines of a leaf that a change reads before it knows the place: the same and the heads.
+/// Cache lines of a leaf that a change reads before it knows the place: those of a lookup, and the heads.
 pub(crate) const HEAD_LINES: usize = 9;
 
 /// Bytes of slot arrays for each record.
@@ -52,7 +53,7 @@ const SUFFIX_BITS: u32 = 17;
 const SUFFIX_MASK: u32 = (1 << SUFFIX_BITS) - 1;
 const CHAIN_FLAG: u32 = 1 << 31;
 
-/// A leaf; `T` is an array of words of one of the classes, or their slice.
+/// A leaf; `T` is an array of words of one of the size classes, or the slice of it.
 #[repr(C)]
 pub(crate) struct LeafOf<T: ?Sized> {
     owners: AtomicUsize,
@@ -92,7 +93,7 @@ impl<'a> Record<'a> {
         self.key.concat()
     }
 
-    /// Bytes that it takes in a leaf with a prefix of this length.
+    /// Bytes that the record takes in a leaf with a prefix of this length.
     pub(crate) fn memory(&self, prefix_len: usize) -> usize {
         self.bytes_after(prefix_len) + SLOT_BYTES
     }
@@ -123,7 +124,7 @@ fn head_of(suffix: &[u8]) -> u32 {
 }
 
 impl Leaf {
-    /// Bytes of the largest, slots included.
+    /// Bytes of the largest size, slots included.
     pub(crate) const BYTES_MOST: usize = LARGEST * 8;
 
     /// An empty leaf for keys that start with `prefix`.
@@ -131,8 +132,8 @@ impl Leaf {
         Self::build(prefix, birth, &[], 64, Purpose::Writing)
     }
 
-    /// A leaf of `records`, which are sorted and start with `prefix`, of the smallest size that holds them;
-    /// with places for a few more of about `spare` bytes where there is room.
+    /// A leaf of the smallest size that holds `records`, which are sorted and start with `prefix`. Where
+    /// there is room, it has slots for a few more records of about `spare` bytes.
     pub(crate) fn build(
         prefix: &[u8],
         birth: u64,
@@ -143,7 +144,7 @@ impl Leaf {
         let heap: usize = records.iter().map(|record| record.bytes_after(prefix.len())).sum();
         let average = if records.is_empty() { spare } else { (heap / records.len()).max(spare.min(heap)) };
         let fixed = heap + prefix.len().next_multiple_of(4);
-        // Room for more is good to have where there is some, and not worth a larger leaf.
+        // Room for more records is welcome where it exists, but not worth a larger leaf.
         let need = fixed + records.len().next_multiple_of(16) * SLOT_BYTES;
         let words = CLASSES.into_iter().find(|words| words * 8 >= need).unwrap_or(LARGEST);
         let fitting = (words * 8 - prefix.len()) / (average.max(8) + SLOT_BYTES);
@@ -171,7 +172,7 @@ impl Leaf {
         records.len() <= 8192 && heap + prefix.len().next_multiple_of(4) + slots <= Self::BYTES_MOST
     }
 
-    /// A copy that nobody shares, without a home on disk.
+    /// An unshared copy without a home on disk.
     pub(crate) fn fork(&self, birth: u64) -> SharedLeaf {
         let mut leaf = SharedLeaf::allocate(self.words.len(), birth, Purpose::Writing);
         if let Some(fresh) = leaf.get_mut() {
@@ -287,8 +288,8 @@ impl Leaf {
             let mut candidates = matches(chunk, fingerprint);
             while candidates != 0 {
                 let slot = block * 16 + candidates.trailing_zeros() as usize;
-                // Where its value begins is known only when its first line is here: all of them are asked for
-                // at once.
+                // Where its value begins is known only when its first line has arrived: fetch all of them at
+                // once.
                 self.prefetch_record(slot);
                 if self.suffix(slot) == suffix {
                     return Some(slot);
@@ -309,8 +310,8 @@ impl Leaf {
         self.fingerprints().iter().position(|&candidate| candidate == fingerprint)
     }
 
-    /// The slot of `key`, or where it belongs, most likely where its way leads; for a key between the
-    /// separators around the leaf, which starts with the prefix therefore.
+    /// The slot of `key`, or where it belongs; the hint of the key's way is tried first. The key lies between
+    /// the separators around the leaf, and therefore starts with the prefix.
     pub(crate) fn locate(&self, key: &HashedKey<'_>) -> Result<usize, usize> {
         debug_assert!(key.bytes.starts_with(self.prefix()));
         let suffix = &key.bytes[self.prefix_len as usize..];
@@ -323,8 +324,8 @@ impl Leaf {
             && (guess == heads.len() || !is_below(guess));
         let first = if guess_fits { guess } else { heads_below(heads, head) };
         let alike = heads[first..].iter().take_while(|&&other| other == head).count();
-        // Each record lies elsewhere in memory: of those that begin alike, the one is looked at first that
-        // most likely has the key.
+        // Each record lies elsewhere in memory: of those with the same head, look first at the one whose
+        // fingerprint fits.
         let is_key = |&slot: &usize| self.fingerprint(slot) == key.fingerprint && self.suffix(slot) == suffix;
         if let Some(slot) = (first..first + alike).find(is_key) {
             return Ok(slot);
@@ -355,8 +356,8 @@ impl Leaf {
         slot
     }
 
-    /// Whether it belongs between these separators: it leaves out nothing that they do not share, and has no
-    /// key beyond them.
+    /// Whether the leaf belongs between these separators: its prefix is shared by both, and none of its keys
+    /// lies beyond them.
     pub(crate) fn suits(&self, low: Option<&[u8]>, high: Option<&[u8]>) -> bool {
         let prefix = self.prefix();
         let is_shared = match (low, high) {

@@ -1,13 +1,13 @@
 //! One machine's persistent ordered map: several named trees in one file, or in memory.
 //!
 //! [`Engine`] is the store, [`Tree`] one of its maps, [`Snapshot`] a consistent state to read from. A write
-//! goes to the log and into the tree in memory; a checkpoint writes the tree and lets go of the log.
+//! goes to the log and into the tree in memory; a checkpoint writes the trees and releases the log before it.
 //!
-//! Invariant: nothing acknowledged at its durability class is lost, and what is lost beyond is a suffix of
-//! the order of commits over all trees.
+//! Invariant: a crash loses no write that was acknowledged at its durability class, and the writes that it
+//! does lose are a suffix of the commit order over all trees.
 //! Invariant: every byte read back is checked; a mismatch is an error that names file and offset.
 
-// Opening, and what is kept about it.
+// Opening a store, and what is kept about it.
 mod check;
 mod checkpoint;
 mod cleaning;

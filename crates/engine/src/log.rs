@@ -1,4 +1,4 @@
-//! The log: makes a commit durable before it becomes visible.
+//! The log, which makes a commit durable before it becomes visible.
 //!
 //! The log is a sequence of segments; a segment is a header and then groups, one for each commit.
 //!
@@ -13,8 +13,8 @@
 //! seeded with store and position, so that bytes of another place or store do not pass.
 //!
 //! Each opening of the store draws a *life*, a random number that its first group and its jumps carry. So
-//! whatever a former life left behind the end of the log is never connected to what comes now, even where
-//! both wrote the same.
+//! whatever a former life left behind the end of the log is never chained to what follows, even where both
+//! wrote the same bytes.
 //!
 //! Invariant: a record is acknowledged as synced only after the sync that covers it returned.
 //! Invariant: replay ends at the first bad group past the synced position; a bad group before it is
@@ -47,7 +47,7 @@ pub(crate) const JUMP_BYTES: u64 = (GROUP_HEADER + 48) as u64;
 /// bytes of the segment, so that one damaged jump cannot hide the segments behind it.
 pub(crate) const END_BYTES: u64 = 2 * JUMP_BYTES;
 
-/// A place in the log: where the next group starts and what it must be chained to.
+/// A place in the log: where the next group starts, and what it must be chained to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogPoint {
     pub(crate) segment: Extent,
@@ -72,7 +72,7 @@ impl LogPoint {
         self.segment.len.saturating_sub(self.position - self.start)
     }
 
-    /// Where a jump from here leads that goes on in `segment`, and the payload that says so.
+    /// The point behind a jump from here to `segment`, and the payload of that jump.
     fn jump_to(&self, segment: Extent, life: u64) -> (Self, Vec<u8>) {
         let start = self.position + JUMP_BYTES;
         let mut payload = Vec::new();
@@ -85,7 +85,7 @@ impl LogPoint {
         (Self { segment, number, start, position, chain, sequence: self.sequence }, payload)
     }
 
-    /// Where the jump with this payload leads.
+    /// The point that the jump with this payload leads to.
     fn from_jump(payload: &[u8], sequence: u64) -> Result<Self, Malformed> {
         let mut fields = Decoder::new(payload);
         let segment = Extent { offset: fields.u64()?, len: fields.u64()? };
@@ -98,7 +98,7 @@ impl LogPoint {
     }
 }
 
-/// What stands at the head of a group.
+/// The header of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct GroupHeader {
     magic: u32,
@@ -140,13 +140,13 @@ impl GroupHeader {
     }
 }
 
-/// Checksum of a group: its header but for the checksum itself, and its payload.
+/// Checksum of a group: its header without the checksum itself, and its payload.
 fn group_checksum(store_id: u64, position: u64, header: &[u8], payload: &[u8]) -> u64 {
     let head = checksum(store_id ^ position.wrapping_mul(0x9E37_79B9_7F4A_7C15), header);
     checksum(head, payload)
 }
 
-/// The bytes of a group that stands at `point`, and its checksum.
+/// The bytes of a group at `point`, with its checksum.
 pub(crate) fn group_bytes(
     store_id: u64,
     point: &LogPoint,

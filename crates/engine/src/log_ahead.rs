@@ -1,11 +1,11 @@
-//! The next segment of the log, made ready before it is needed.
+//! The next segment of the log, prepared before it is needed.
 //!
-//! To reserve a segment and to map its pages takes a file system a millisecond or more, and all who write
-//! would wait for it. So once half of a segment is full a thread of the background does it for the next one.
-//! Where there is no such thread, or it is late, whoever needs the segment makes it.
+//! Reserving a segment and mapping its pages takes a file system a millisecond or more, and all writers would
+//! wait for it. So once half of a segment is full, a background thread does it for the next one. Where there
+//! is no such thread, or where it is late, the writer that needs the segment prepares it.
 //!
-//! Invariant: until the log jumps there such a segment is free for every commit on disk, so a crash costs
-//! nothing.
+//! Invariant: until the log jumps to it, such a segment is free space for every commit on disk, so a crash
+//! costs nothing.
 //! Invariant: zeros are written to it only before its first byte.
 
 use crate::log::{Chores, Log};
@@ -13,17 +13,17 @@ use crate::shared::{Shared, Wanted};
 use crate::threads::Mutex;
 use atoll_disk::Window;
 
-/// Shorter segments, of stores with little memory, are made by whoever needs them: a thread would be woken
-/// all the time.
+/// Shorter segments, of stores with little memory, are prepared by the writer that needs them: a thread would
+/// be woken all the time.
 const WORTH_A_THREAD: u64 = 1 << 20;
 
 impl Shared {
-    /// Does what the log left to a thread that holds no lock any more.
+    /// Does the work that the log left to a thread that holds no lock any more.
     pub(crate) fn do_chores(&self, chores: Option<Chores>) {
         let Some(mut chores) = chores else { return };
         let is_worth_it = self.options.background && self.options.segment_bytes() >= WORTH_A_THREAD;
         if is_worth_it && chores.former.is_some() {
-            // The thread takes it out of memory when it is woken for the next segment.
+            // The thread unmaps it when it is woken for the next segment.
             let before = std::mem::replace(&mut *self.window_former.lock(), chores.former.take());
             drop(before);
         }
@@ -33,8 +33,8 @@ impl Shared {
         chores.run();
     }
 
-    /// Makes the next segment ready, if none is. What fails is tried again by whoever needs the segment, and
-    /// told there.
+    /// Prepares the next segment, if none is ready. A failure is not reported: the writer that needs the
+    /// segment tries again, and gets the error.
     pub(crate) fn make_segment_ready(&self) {
         let Some(disk) = self.backing.disk() else { return };
         drop_apart(&self.window_former);
@@ -55,7 +55,7 @@ impl Shared {
         self.space.lock().keep_ahead(extent);
     }
 
-    /// Gives back the segment that was made ready and will not be needed. Nobody makes one ready any more.
+    /// Frees the segment that was prepared and will not be needed. No further one is prepared from here on.
     pub(crate) fn give_up_segment(&self) {
         drop_apart(&self.window_former);
         drop_apart(&self.window_ahead);
@@ -63,7 +63,7 @@ impl Shared {
     }
 }
 
-/// Takes a window out of memory, with no lock held.
+/// Unmaps a window while no lock is held.
 fn drop_apart(window: &Mutex<Option<Window>>) {
     let window = window.lock().take();
     drop(window);
@@ -78,7 +78,7 @@ mod tests {
 
     const SEGMENT: u64 = 1 << 20;
 
-    /// A disk that counts what is asked for.
+    /// A disk that counts requests.
     struct Counting<D> {
         disk: D,
         reserved: AtomicU64,
@@ -90,7 +90,7 @@ mod tests {
             Arc::new(Self { disk, reserved: AtomicU64::new(0), windows: AtomicU64::new(0) })
         }
 
-        /// How often space was reserved and a window given since this was asked.
+        /// How often space was reserved and a window given since the last call.
         fn since(&self) -> (u64, u64) {
             (self.reserved.swap(0, Ordering::Relaxed), self.windows.swap(0, Ordering::Relaxed))
         }
@@ -138,7 +138,7 @@ mod tests {
         Engine::open(disk, options).unwrap()
     }
 
-    /// Puts records until the log has gone on in another segment.
+    /// Puts records until the log has entered another segment.
     fn fill(engine: &Engine, numbers: &mut std::ops::RangeFrom<u32>) {
         let tree = engine.tree("records").unwrap();
         let segments = engine.stats().log_segments;
@@ -189,7 +189,7 @@ mod tests {
             fill(&engine, &mut numbers);
             let before = engine.stats();
             engine.shared.make_segment_ready();
-            // What is on disk then knows nothing of it.
+            // The state on disk does not include the segment then.
             engine.checkpoint().unwrap();
             if was_entered {
                 fill(&engine, &mut numbers);

@@ -1,7 +1,7 @@
-//! The meter: how many bytes an engine holds in memory, whoever holds them.
+//! The meter: how many bytes of memory an engine holds, whichever part holds them.
 //!
-//! A node counts from its making to its end, whether the current trees, a snapshot or a running checkpoint
-//! has it. So do pieces of values that are on no disk yet, lists that a checkpoint empties, and large
+//! A node counts from its creation to its end, whether the current trees, a snapshot or a running checkpoint
+//! has it. So do pieces of values that are not on disk yet, lists that a checkpoint empties, and large
 //! buffers.
 //!
 //! Invariant: what was added is taken off exactly once, with its last owner.
@@ -10,32 +10,33 @@ use std::cmp;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// Bytes in memory, and how many of them only a checkpoint can let go of.
+/// Bytes in memory, and how many of them only a checkpoint can release.
 #[derive(Default)]
 pub(crate) struct Meter {
     leaves: AtomicU64,
     /// Bytes of everything else, by [`Kind`].
     others: [AtomicU64; KINDS],
-    /// The most that there was lately of what is small; see [`Meter::held`].
+    /// Recent peak of the bytes of small things; see [`Meter::held`].
     small_most: AtomicU64,
-    /// The most that there ever was of all.
+    /// Peak of all bytes.
     most: AtomicU64,
     unwritten: AtomicU64,
-    /// Bytes of leaves and deltas that were written since the last commit on disk: a log replayed now would
-    /// bring them back.
+    /// Bytes of leaves and deltas written since the last commit on disk: replaying the log would bring them
+    /// back.
     settled: AtomicU64,
     /// [`Meter::unwritten_bytes`] when the last checkpoint ended.
     left_unwritten: AtomicU64,
 }
 
-/// What counts beside leaves.
+/// What is counted apart from leaves.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Inner nodes, which stay as long as they leave room for others.
+    /// Inner nodes, which stay for as long as they leave room for others.
     Inner,
-    /// What a checkpoint writes or empties: pieces of values without a home, and what left the trees.
+    /// What a checkpoint writes or empties: pieces of values without a home, and the lists of what left the
+    /// trees.
     Waiting,
-    /// Buffers that are used for a while.
+    /// Temporary buffers.
     #[default]
     Buffer,
     /// Values that could be read back.
@@ -60,8 +61,8 @@ impl Meter {
         self.leaf_bytes() + self.others.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum::<u64>()
     }
 
-    /// As [`Meter::bytes`], with what small things had lately: where hundreds of thousands of them lay, an
-    /// allocator keeps the gaps, which the next ones fill and no leaf does.
+    /// As [`Meter::bytes`], with the recent peak of small things: where hundreds of thousands of them lay, an
+    /// allocator keeps the gaps, which later small things fill and leaves do not.
     pub(crate) fn held(&self) -> u64 {
         let small = self.small();
         self.bytes() + self.small_most.load(Ordering::Relaxed).saturating_sub(small)
@@ -71,13 +72,13 @@ impl Meter {
         [Kind::Inner, Kind::Waiting, Kind::Beside].map(|kind| self.bytes_of(kind)).iter().sum()
     }
 
-    /// Takes it that of the gaps between small things one part of so many is gone.
+    /// Assumes that one in `parts` of the gaps between small things has closed.
     pub(crate) fn gaps_close(&self, parts: u64) {
         let closed = |most: u64| Some(most - most.saturating_sub(self.small()) / parts);
         let _ = self.small_most.fetch_update(Ordering::Relaxed, Ordering::Relaxed, closed);
     }
 
-    /// The most that [`Meter::bytes`] ever was.
+    /// Peak of [`Meter::bytes`].
     pub(crate) fn most_bytes(&self) -> u64 {
         self.most.load(Ordering::Relaxed)
     }
@@ -99,13 +100,13 @@ impl Meter {
         self.unwritten_bytes().saturating_sub(self.left_unwritten.load(Ordering::Relaxed))
     }
 
-    /// Bytes that replaying the log would make: of what is unwritten, and of what was written since the last
+    /// Bytes that replaying the log would make: everything unwritten, and everything written since the last
     /// commit.
     pub(crate) fn replayed_bytes(&self) -> u64 {
         self.unwritten_bytes() + self.settled.load(Ordering::Relaxed)
     }
 
-    /// Notes that so many bytes beside leaves were written by a running checkpoint.
+    /// Notes that a running checkpoint wrote this many bytes besides leaves.
     pub(crate) fn was_written(&self, bytes: u64) {
         self.settled.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -140,7 +141,7 @@ impl Meter {
     }
 }
 
-/// Bytes of one kind that one owner answers for; none until it is told where they count.
+/// Bytes of one kind that one owner accounts for; none until it is given a meter.
 #[derive(Default)]
 pub(crate) struct Weight {
     meter: Option<Arc<Meter>>,
@@ -154,7 +155,7 @@ impl Weight {
         Self { meter: Some(Arc::clone(meter)), kind, bytes }
     }
 
-    /// As much, counted at the same place.
+    /// Another weight of the same size, kind and meter.
     pub(crate) fn beside(&self) -> Self {
         match &self.meter {
             Some(meter) => Self::of(meter, self.kind, self.bytes),
@@ -162,12 +163,12 @@ impl Weight {
         }
     }
 
-    /// Nothing yet, counted at the same place.
+    /// An empty weight of the same kind and meter.
     pub(crate) fn empty_beside(&self) -> Self {
         Self { meter: self.meter.clone(), kind: self.kind, bytes: 0 }
     }
 
-    /// Counts as another kind from now on.
+    /// Counts as another kind from here on.
     pub(crate) fn turned_into(mut self, kind: Kind) -> Self {
         if let Some(meter) = &self.meter {
             meter.take_off(self.kind, self.bytes);
@@ -200,18 +201,18 @@ impl Drop for Weight {
     }
 }
 
-/// What one leaf counts for; nothing until it is told where.
+/// The bytes that one leaf counts for; none until it is given a meter.
 #[derive(Default)]
 pub(crate) struct Counted {
     meter: Option<Arc<Meter>>,
     bytes: AtomicU32,
     is_unwritten: AtomicBool,
-    /// Whether it was read since somebody looked for leaves to let go of.
+    /// Whether the leaf was read since the last scan for leaves to evict.
     was_used: AtomicBool,
 }
 
 impl Counted {
-    /// Counts `bytes` from now on.
+    /// Starts counting `bytes`.
     pub(crate) fn begin(&mut self, meter: &Arc<Meter>, bytes: usize, is_unwritten: bool) {
         debug_assert!(self.meter.is_none(), "a leaf counts once");
         self.meter = Some(Arc::clone(meter));
@@ -219,14 +220,14 @@ impl Counted {
         self.set_unwritten(is_unwritten);
     }
 
-    /// As [`Counted::begin`], where another leaf counts, for a copy of it.
+    /// As [`Counted::begin`], on the meter of another leaf, for a copy of that leaf.
     pub(crate) fn begin_beside(&mut self, other: &Self) {
         if let Some(meter) = &other.meter {
             self.begin(meter, other.bytes() as usize, true);
         }
     }
 
-    /// What it counts for.
+    /// The bytes it counts for.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed).into()
     }
@@ -254,8 +255,8 @@ impl Counted {
         }
     }
 
-    /// Notes whether it could be read back. One thread at a time does: the writer while it owns the leaf, or
-    /// the checkpoint that wrote it.
+    /// Notes whether the leaf cannot be read back. Only one thread at a time calls this: the writer while it
+    /// owns the leaf, or the checkpoint that wrote it.
     pub(crate) fn set_unwritten(&self, is_unwritten: bool) {
         let Some(meter) = &self.meter else { return };
         match (self.is_unwritten.swap(is_unwritten, Ordering::Relaxed), is_unwritten) {
@@ -265,7 +266,7 @@ impl Counted {
         };
     }
 
-    /// A running checkpoint wrote it.
+    /// Notes that a running checkpoint wrote the leaf.
     pub(crate) fn settle(&self) {
         self.set_unwritten(false);
         if let Some(meter) = &self.meter {
@@ -273,7 +274,8 @@ impl Counted {
         }
     }
 
-    /// Notes that it was read. Written only where that is news, so that readers share the line.
+    /// Notes that the leaf was read. Written only if that changes the flag, so that readers share the cache
+    /// line.
     #[inline]
     pub(crate) fn note_use(&self) {
         if !self.was_used.load(Ordering::Relaxed) {
@@ -281,7 +283,7 @@ impl Counted {
         }
     }
 
-    /// Whether it was read since this was asked last.
+    /// Whether the leaf was read since the last call.
     pub(crate) fn take_use(&self) -> bool {
         self.was_used.swap(false, Ordering::Relaxed)
     }

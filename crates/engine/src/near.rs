@@ -1,11 +1,10 @@
-//! Asks for what requests are about to touch before they are executed, for many keys at once.
+//! Prefetches what requests are about to touch, for many keys at once.
 //!
-//! On the way to a value each step tells where the next one is: the leaf, the record, the place of the chain,
-//! its piece, the bytes. Each may be a wait for memory. Taken for all keys before the next step, the waits of
-//! a step overlap.
+//! On the way to a value each step finds the place of the next: the leaf, the record, the place of the chain,
+//! its piece, the bytes. Each step may be a wait for memory. Taken for all keys before the next step, the
+//! waits of one step overlap.
 //!
-//! Invariant: nothing is changed, read from disk or told to anybody: whoever executes the requests does all
-//! of it.
+//! Invariant: nothing is changed, read from disk or reported: executing the requests does all of that.
 
 use crate::checksum::key_hash;
 use crate::engine::Tree;
@@ -14,43 +13,43 @@ use crate::search::{self, LANES};
 use crate::shared::Shared;
 use crate::tree::HashedKey;
 
-/// How far to go on the way to values that lie outside of their leaf.
+/// How far to go towards values that lie outside of their leaf.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bytes {
-    /// To where both ends of their bytes are.
+    /// To both ends of their bytes.
     Too,
-    /// To what knows where their bytes are.
+    /// To the piece, which knows where the bytes are.
     Not,
 }
 
-/// Where a key is, as far as somebody looked.
+/// The leaf of a key and, depending on the step, the key's fingerprint or slot.
 type Lane<'f> = Option<(&'f SharedLeaf, usize)>;
 
 impl Tree {
-    /// Brings nearer what lookups, puts and appends of these keys will touch, as far as it is in memory. It
-    /// pays from two keys on.
+    /// Prefetches what lookups, puts and appends of these keys will touch, as far as it is in memory. Worth
+    /// while for two keys or more.
     pub fn bring_nearer<K: AsRef<[u8]>>(&self, keys: &[K]) {
         self.engine.shared.bring_nearer(self.id(), keys, Bytes::Too);
     }
 }
 
 impl Shared {
-    /// Brings the record nearer that a key most likely has, once the first lines of its leaf are; its slot,
-    /// if the value may lie elsewhere.
+    /// Prefetches the record that a key most likely has, once the first lines of its leaf have arrived.
+    /// Returns its slot, if the value may lie outside of the leaf.
     pub(crate) fn bring_record_nearer(&self, leaf: &SharedLeaf, key: &HashedKey<'_>) -> Option<usize> {
-        // Whoever changes the leaf meanwhile has its latch.
+        // A concurrent writer of the leaf holds the latch.
         let _latch = self.latches.of(leaf.address()).look();
         leaf.bring_record_nearer(key.fingerprint)
     }
 
-    /// Brings nearer what says where the value of that record lies, once the record is.
+    /// Prefetches the chain of that record's value, once the record has arrived.
     pub(crate) fn bring_chain_nearer(&self, leaf: &SharedLeaf, slot: Option<usize>) {
         let Some(slot) = slot else { return };
         let _latch = self.latches.of(leaf.address()).look();
         leaf.bring_nearer(slot, Leaf::prefetch_chain);
     }
 
-    /// Brings nearer what changes of these keys will touch, in the tree of this number.
+    /// Prefetches what changes of these keys will touch, in the tree of this number.
     pub(crate) fn bring_nearer<K: AsRef<[u8]>>(&self, tree: u32, keys: &[K], bytes: Bytes) {
         let forest = self.forest.read();
         let Some(tree) = forest.tree(tree) else { return };
@@ -64,7 +63,7 @@ impl Shared {
             let mut step = |step: &dyn Fn(&Leaf, usize) -> Option<usize>| {
                 for lane in &mut lanes {
                     *lane = lane.and_then(|(leaf, known)| {
-                        // Whoever changes the leaf meanwhile has its latch.
+                        // A concurrent writer of the leaf holds the latch.
                         let _latch = self.latches.of(leaf.address()).look();
                         Some((leaf, step(leaf, known)?))
                     });
@@ -81,8 +80,8 @@ impl Shared {
 }
 
 impl Leaf {
-    /// Brings the record nearer that a key of this fingerprint most likely has, or the place for a new one.
-    /// The slot, if the value may lie elsewhere.
+    /// Prefetches the record that a key with this fingerprint most likely has, or the place for a new one.
+    /// Returns the slot, if the value may lie outside of the leaf.
     fn bring_record_nearer(&self, fingerprint: u8) -> Option<usize> {
         let slot = self.likely_slot(fingerprint);
         match slot {
@@ -92,7 +91,8 @@ impl Leaf {
         slot.filter(|_| self.has_chains())
     }
 
-    /// Takes one step further from a slot, if there still is one of this number whose value lies elsewhere.
+    /// Takes one more step from a slot, if there is still a slot of this number whose value lies outside of
+    /// the leaf.
     fn bring_nearer(&self, slot: usize, step: impl Fn(&Self, usize)) -> Option<usize> {
         let is_worth_it = slot < self.len() && self.leads_out(slot);
         is_worth_it.then(|| step(self, slot))?;

@@ -1,9 +1,9 @@
 //! Nodes of a tree in memory, and how they refer to each other and to their pages on disk.
 //!
 //! Nodes are shared by reference counting: a snapshot is a clone of a root, and a writer changes a node in
-//! place only while nobody shares it, else a copy (copy-on-write, as in Tucana).
+//! place only while it is unshared, and otherwise a copy (copy-on-write, as in Tucana).
 //!
-//! Invariant: a node whose home is set equals its page on disk, and so does all that lies below it.
+//! Invariant: a node whose home is set equals its page on disk, and so does everything below it.
 //! Invariant: an empty slot of an inner node says how its node is read ([`crate::slot`]).
 
 mod heads;
@@ -14,7 +14,7 @@ pub(crate) use inner::{FAN_OUT_MAX, Inner, Pivot, common_prefix, head_of};
 use crate::leaf::SharedLeaf;
 use std::sync::{Arc, OnceLock};
 
-/// Where a page lies, and what its bytes must add up to.
+/// Where a page lies, and the checksum of its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PageRef {
     pub(crate) offset: u64,
@@ -23,24 +23,24 @@ pub(crate) struct PageRef {
     pub(crate) birth: u64,
 }
 
-/// What the bytes of a page that is lost would have to add up to: whatever lies there is none of what it was.
+/// The checksum of a lost page, so that no bytes at its place pass as the page.
 const LOST: u64 = u64::MAX;
 
 impl PageRef {
-    /// The same place, of a page that is in use and must not be read again: what was put since is not known
-    /// any more, so that what it says is older than what was once acknowledged.
+    /// The same place as a lost page: still in use, but never to be read again. Later puts to it are not
+    /// known any more, so its contents are older than what was once acknowledged.
     pub(crate) fn lost(self) -> Self {
         Self { checksum: LOST, ..self }
     }
 
-    /// Whether it may never be read.
+    /// Whether the page may never be read.
     pub(crate) fn is_lost(&self) -> bool {
         self.checksum == LOST
     }
 }
 
-/// Where a node lies: its page, and of a leaf perhaps a second one, of records put since ([`crate::delta`]),
-/// with a filter of their keys.
+/// Where a node lies: its page and, for a leaf, perhaps a second page of records put since
+/// ([`crate::delta`]), with a filter of their keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Home {
     pub(crate) page: PageRef,
@@ -79,7 +79,7 @@ impl HomeCell {
         let _ = self.0.set(home);
     }
 
-    /// Written only where there is one: readers share the line.
+    /// Takes the home. The cell is written only if there is one: readers share the cache line.
     pub(crate) fn take(&mut self) -> Option<PageRef> {
         if self.0.get().is_some() { self.0.take() } else { None }
     }
@@ -100,7 +100,7 @@ impl Node {
         }
     }
 
-    /// What tells this node from every other that is alive.
+    /// An identity that differs from that of every other node alive.
     pub(crate) fn address(&self) -> usize {
         match self {
             Self::Leaf(leaf) => leaf.address(),

@@ -1,47 +1,47 @@
-//! What can be chosen when an engine is opened.
+//! Options of an engine, chosen when it is opened.
 
 use crate::{Clock, EngineError};
 use std::time::Duration;
 
-/// Options of an engine. The defaults are meant to be right for nearly everybody.
+/// Options of an engine. The defaults suit nearly every store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Memory for nodes, values and what waits for a checkpoint, in bytes. Writers wait rather than exceed
-    /// it, where a thread makes checkpoints. Default 1 GiB.
+    /// Memory budget for nodes, values and what waits for a checkpoint, in bytes. Where a background thread
+    /// makes checkpoints, writers wait rather than exceed it. Default 1 GiB.
     pub memory_bytes: u64,
-    /// Memory among that for copies of small records that are looked up often, in bytes; 0 for no copies.
-    /// None, as is the default, for one part of 32, and 256 MiB at most.
+    /// The part of that memory that holds copies of small, frequently read records, in bytes; 0 keeps no
+    /// copies. None, the default, takes one part in 32, and 256 MiB at most.
     pub hot_bytes: Option<u64>,
-    /// Length of the log that makes a checkpoint worth while, in bytes. Default 1 GiB; it bounds recovery.
+    /// Length of the log at which a checkpoint is due, in bytes. Default 1 GiB; it bounds recovery.
     pub checkpoint_bytes: u64,
-    /// Length of one log segment, in bytes; with little memory they are shorter. Default 8 MiB.
+    /// Length of one log segment, in bytes; segments are shorter where memory is small. Default 8 MiB.
     pub log_segment_bytes: u64,
-    /// Whether small commits are copied into mapped pages of the file, where its system allows that, rather
-    /// than written by a call each. A disk that fails in a way that cannot be asked for before ends the
-    /// process then. Default yes.
+    /// Whether small commits are copied into mapped pages of the file, where the system allows that, instead
+    /// of being written by one call each. A disk that then fails in a way that cannot be checked beforehand
+    /// ends the process. Default yes.
     pub log_windows: bool,
-    /// Whether small puts go beside leaves that are not in memory also where there is room to read these.
-    /// That suits who writes to a store that nobody reads; how many records its trees have has to be counted
-    /// then. Default no.
+    /// Whether small puts go beside leaves that are not in memory even where there is room to read those
+    /// leaves. This suits a program that writes to a store and does not read it; the number of records in its
+    /// trees then has to be counted. Default no.
     pub blind_puts: bool,
-    /// Whether a thread of its own makes checkpoints. A simulator calls them itself. Default yes.
+    /// Whether a background thread makes checkpoints. A simulator makes them itself. Default yes.
     pub background: bool,
     /// Whether nothing is ever written. Default no.
     pub read_only: bool,
-    /// Whether a log that is damaged before its synced end is read up to the damage, in place of being
-    /// refused: what was committed behind it is left out. And whether leaves that cannot be read are done
-    /// without which the log changes in a way that has to know what they have, but for values below 64 KiB
-    /// that the log has. Only where nothing is written. Default no.
+    /// Whether a log that is damaged before its synced end is read up to the damage instead of being refused;
+    /// commits behind the damage are left out. A leaf that cannot be read, and that the log changes in a way
+    /// that depends on its contents, is then given up as well, except for the values below 64 KiB that the
+    /// log holds for it. Only for a store that is opened for reading. Default no.
     pub salvage: bool,
-    /// For how long space that nothing refers to is kept for readers of other processes. Default none.
+    /// How long space that nothing refers to is kept for readers in other processes. Default: not at all.
     pub keep: Duration,
-    /// Tells when space was kept long enough. Default: the machine's monotonic clock.
+    /// The clock that says when space was kept long enough. Default: the machine's monotonic clock.
     pub clock: Clock,
-    /// Identity of a new store; drawn at random for none, which is the default.
+    /// Identity of a new store. None, the default, draws one at random.
     pub store_id: Option<u64>,
-    /// Number of this opening; no other opening of the same store may have it, not even one whose writes were
-    /// lost. Drawn at random for none, which is the default; a simulator counts, so that a run repeats byte
-    /// for byte.
+    /// Number of this opening. No other opening of the same store may have the same number, not even one
+    /// whose writes were lost. None, the default, draws one at random; a simulator counts, so that a run
+    /// repeats byte for byte.
     pub life: Option<u64>,
 }
 
@@ -65,14 +65,14 @@ impl Default for Options {
     }
 }
 
-/// Of the memory, a log segment has at most this share, for one is read whole when it is cleaned.
+/// A log segment takes at most this share of the memory, because cleaning reads a segment whole.
 const SEGMENT_SHARE: u64 = 16;
 
-/// Segments are no shorter than this for want of memory.
+/// Segments are not made shorter than this for want of memory.
 const SEGMENT_LEAST: u64 = 64 << 10;
 
 impl Options {
-    /// Length of a segment that the log begins.
+    /// Length of a new log segment, in bytes.
     pub(crate) fn segment_bytes(&self) -> u64 {
         let most = (self.memory_bytes / SEGMENT_SHARE / 4096 * 4096).max(SEGMENT_LEAST);
         self.log_segment_bytes.min(most)

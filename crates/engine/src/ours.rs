@@ -1,5 +1,5 @@
-//! The disk of an engine for as long as it is the engine's: once it was given up it takes no write any more,
-//! whoever is in the middle of something.
+//! The disk of an engine, which can be revoked: once it was given up it takes no write any more, whatever
+//! operation is under way.
 //!
 //! Invariant: a write begun after the disk was given up does not reach it; one begun before may.
 
@@ -8,7 +8,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether the disk was given up. No lock or wait goes by it.
+/// Whether the disk was given up. Setting the flag takes no lock and waits for nothing.
 pub(crate) type GivenUp = Arc<AtomicBool>;
 
 /// A disk, and whether it was given up.
@@ -70,8 +70,7 @@ impl Disk for OurDisk {
         self.disk.release(offset, len)
     }
 
-    /// What is copied into a window is not asked for here: the log lets go of its windows under the lock of
-    /// its writer.
+    /// Copies into a window are not checked here: the log drops its windows under the lock of its writer.
     fn window(&self, offset: u64, len: u64) -> Option<Window> {
         self.check(Operation::Write, offset).ok()?;
         self.disk.window(offset, len)

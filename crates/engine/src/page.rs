@@ -1,4 +1,4 @@
-//! Pages on disk: what a leaf and an inner node look like there.
+//! Pages on disk: the encoding of leaves and inner nodes.
 //!
 //! Pages are packed tightly, one behind the other, and vary in length. The checksum lies in the referrer.
 //!
@@ -8,10 +8,10 @@
 //! inner:  2 | children | child… | pivot…  child: place | place + 1, place of the delta, its filter
 //!         place: offset, length, checksum, birth
 //! ```
-//! Beside a leaf there may be a page of records put since ([`crate::delta`]); offsets are multiples of
-//! [`UNIT`], so that one which is one more says so.
+//! Beside a leaf there may be a page of records put since ([`crate::delta`]). Offsets are multiples of
+//! [`UNIT`], and an offset that is one more says that there is such a page.
 //!
-//! Lengths and numbers are varints but for checksums (u64); strings are length-prefixed.
+//! Lengths and numbers are varints, except checksums (u64); strings are length-prefixed.
 //!
 //! Invariant: decoding is total; a page that passes its checksum and still does not decode is corrupt.
 
@@ -32,15 +32,15 @@ use std::sync::Arc;
 const LEAF: u8 = 1;
 const INNER: u8 = 2;
 
-/// Inner nodes that lie below each other, at most: with two children each they would lead to more leaves than
-/// there can be. What goes further leads in a circle, or through pages that were made up.
+/// Most inner nodes below each other: with two children each, they would lead to more leaves than there can
+/// be. A longer path leads in a circle, or through forged pages.
 const LEVELS_MOST: u8 = 64;
 
-/// A page longer than this is longer than most: that the file has it is made sure before there is memory for
-/// it.
+/// Before memory is allocated for a page longer than this, which is unusual, the length of the file is
+/// checked.
 const LONG: u64 = 1 << 20;
 
-/// Reads and verifies the page of a node, above which so many inner nodes lie.
+/// Reads and verifies the page of a node with `level` inner nodes above it.
 pub(crate) fn read(
     home: &PageRef,
     level: u8,
@@ -86,7 +86,7 @@ pub(crate) fn read_bytes(
     Ok(bytes)
 }
 
-/// The page of a leaf; `home_of` tells where its pieces lie.
+/// Encodes the page of a leaf; `home_of` says where its pieces lie.
 pub(crate) fn encode_leaf(leaf: &Leaf, home_of: impl Fn(&Piece) -> u64, page: &mut Vec<u8>) {
     page.put_u8(LEAF);
     page.put_bytes(leaf.prefix());
@@ -114,7 +114,7 @@ fn encode_chain(chain: &Chain, home_of: &impl Fn(&Piece) -> u64, page: &mut Vec<
     }
 }
 
-/// The page of an inner node whose children lie at `homes`.
+/// Encodes the page of an inner node whose children lie at `homes`.
 pub(crate) fn encode_inner(inner: &Inner, homes: &[Home], page: &mut Vec<u8>) {
     page.put_u8(INNER);
     page.put_varint(homes.len() as u64);
@@ -133,7 +133,7 @@ pub(crate) fn encode_ref(home: &PageRef, page: &mut Vec<u8>) {
     page.put_varint(home.birth);
 }
 
-/// A place, and that of the delta beside it if there is one.
+/// Encodes a place, and that of the delta beside it if there is one.
 pub(crate) fn encode_home(home: &Home, page: &mut Vec<u8>) {
     let Home { page: own, delta, filter } = home;
     encode_ref(&PageRef { offset: own.offset + u64::from(delta.is_some()), ..*own }, page);
@@ -163,7 +163,7 @@ pub(crate) fn decode_ref(page: &mut Decoder<'_>) -> Result<PageRef, Malformed> {
     })
 }
 
-/// Decodes a page that was read from `home`, above which so many inner nodes lie.
+/// Decodes a page that was read from `home`, with `level` inner nodes above it.
 pub(crate) fn decode(bytes: &[u8], home: &PageRef, level: u8) -> Result<Node, Malformed> {
     let mut page = Decoder::new(bytes);
     let node = match page.u8()? {

@@ -1,5 +1,5 @@
-//! Writes pages one behind the other into long runs of fresh space, so that a checkpoint writes large and
-//! in sequence.
+//! Writes pages one behind the other into long runs of fresh space, so that a checkpoint's writes are large
+//! and sequential.
 
 use crate::EngineError;
 use crate::backing::{Backing, Reading};
@@ -21,20 +21,20 @@ use std::sync::Arc;
 /// Bytes of one run.
 const RUN: u64 = 1 << 20;
 
-/// Children of a node whose pages are asked for together before they are read.
+/// Children of a node whose pages are requested together before they are read.
 const ASKED_AT_ONCE: usize = 256;
 
-/// How many values ahead a leaf that is written asks for what says where they lie.
+/// How many chains ahead the writing of a leaf prefetches the pieces.
 const CHAINS_AHEAD: usize = 12;
 
-/// Pages with no more bytes than that between them are asked for as one range: what one checkpoint wrote lies
-/// in the order of its keys, and to read a little too much costs less than to ask once more.
+/// Pages with no more than this many bytes between them are requested as one range: the pages of one
+/// checkpoint lie in key order, and reading a little too much costs less than another request.
 const GAP_MOST: u64 = 32 << 10;
 
-/// Free runs shorter than this are left alone while the file is mostly in use.
+/// Shorter free runs are left alone while the file is mostly in use.
 const RUN_LEAST: u64 = 384 << 10;
 
-/// Writes nodes and pieces that have no home yet.
+/// Writes the nodes and pieces that have no home yet.
 pub(crate) struct PageWriter<'a> {
     backing: &'a Backing,
     space: &'a Mutex<Space>,
@@ -42,53 +42,53 @@ pub(crate) struct PageWriter<'a> {
     /// One for each [`Part`].
     runs: [Run; PARTS],
     scratch: Vec<u8>,
-    /// What was written for a snapshot alone: it leaves with the snapshot of this epoch.
+    /// Set while writing for snapshots alone: what is written retires with the snapshot of this epoch.
     only_until: Option<u64>,
     pub(crate) of_snapshots: Vec<Retired>,
     /// What left the current trees with the pages that were written: values that deltas replaced, and pages
     /// that deltas lay on.
     pub(crate) replaced: Vec<Retired>,
-    /// Values that deltas replaced which were merged here, and that a writer let go of since the freeze: the
-    /// writer's list has them, and not yet what the commit knows.
+    /// Values replaced by deltas that were merged here, and retired by a writer since the freeze: the
+    /// writer's list has them, but the commit's does not yet.
     pub(crate) told_since: Vec<Retired>,
-    /// How many tells had been at the freeze, and the number of those that are made here.
+    /// The greatest tell number at the freeze, and the number of the tells that are made here.
     told_before: u64,
     tells_as: u64,
-    /// Whether a leaf has a page of records beside it.
+    /// Whether some leaf has a page of records beside it.
     pub(crate) has_second_pages: bool,
     pub(crate) written: u64,
 }
 
-/// What is written apart, for it will be replaced at another time: what lies together should become free
-/// together.
+/// Items that are written apart, because they will be replaced at different times: what lies together should
+/// become free together.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     /// Leaves, and what their values need.
     Leaves,
-    /// Records beside leaves, which the next checkpoints write anew.
+    /// Records beside leaves, which the next checkpoints write again.
     Beside,
-    /// Inner nodes, which nearly every checkpoint writes anew.
+    /// Inner nodes, which nearly every checkpoint writes again.
     Inner,
 }
 
 const PARTS: usize = 3;
 
-/// A run that is being filled.
+/// A run being filled.
 #[derive(Default)]
 struct Run {
     extent: Option<Extent>,
     buffer: RunBytes,
-    /// What lies in the run and gets its home once that is written.
+    /// Items in the run, which get their homes once it is written.
     unsettled: Vec<Unsettled>,
-    /// Homes to be of the nodes among them, by address.
+    /// Future homes of the nodes among them, by address.
     homes: HashMap<usize, Home>,
     piece_homes: HashMap<usize, u64>,
     of_snapshots: Vec<Retired>,
-    /// Whether it is not the first one.
+    /// Whether it follows a run of the same part.
     goes_on: bool,
 }
 
-/// Something whose bytes lie in a run that is being filled.
+/// Something whose bytes lie in a run being filled.
 enum Unsettled {
     Node(Node, PageRef),
     Delta(SettledDelta),
@@ -99,15 +99,15 @@ enum Unsettled {
 struct SettledDelta {
     delta: Arc<Delta>,
     home: Home,
-    /// What the records of its second page take, if it gets one and there is room for them.
+    /// Weight of the records of its second page, if it gets one and they may stay in memory.
     kept: Option<Weight>,
-    /// The page it lay on, which leaves the current trees with what its records replaced there, if one page
-    /// has all of it now.
+    /// The page it lay on, if one page now has everything: that page leaves the current trees together with
+    /// the values that the records replaced in it.
     leaves: Option<Retired>,
 }
 
 impl<'a> PageWriter<'a> {
-    /// For a commit before whose freeze so many tells had been.
+    /// A writer for a commit whose freeze saw `told_before` as the greatest tell number.
     pub(crate) fn new(backing: &'a Backing, space: &'a Mutex<Space>, told_before: u64) -> Self {
         Self {
             backing,
@@ -126,12 +126,12 @@ impl<'a> PageWriter<'a> {
         }
     }
 
-    /// From now on what is written belongs to snapshots up to `epoch` alone.
+    /// From here on, what is written belongs only to snapshots up to `epoch`.
     pub(crate) fn for_snapshot(&mut self, epoch: u64) {
         self.only_until = Some(epoch);
     }
 
-    /// Writes what lies below `slot` and has no home; where its node lies now.
+    /// Writes everything below `slot` that has no home, and returns the home of the slot's node.
     pub(crate) fn write(&mut self, slot: &Slot) -> Result<Home, EngineError> {
         let home = match (slot.home(), slot.known_delta(), slot.get()) {
             (Some(home), ..) => home,
@@ -151,7 +151,8 @@ impl<'a> PageWriter<'a> {
         if planted::is(Bug::DeltaForgotten) {
             return Ok(delta.page().into());
         }
-        // Where little else lies, the leaf moves away with its records, and all of the region comes free.
+        // Where little else lies, the leaf moves away together with its records, so that the whole region
+        // becomes free.
         let stays = delta.is_slim() && !self.sparse.holds(delta.page().offset);
         let leaf = match (stays, node) {
             (true, _) => None,
@@ -167,13 +168,13 @@ impl<'a> PageWriter<'a> {
         Ok(home)
     }
 
-    /// The leaf that a delta and what it lies on add up to; none if that cannot be read, so that its records
-    /// stay beside it: a page that is damaged must not keep all else from being committed.
+    /// The leaf that a delta and what it lies on add up to. None if that cannot be read, so that its records
+    /// stay beside it: a damaged page must not keep everything else from being committed.
     fn leaf_of(&self, delta: &Arc<Delta>) -> Result<Option<SharedLeaf>, EngineError> {
         match delta.read(Reading::Along, self.backing) {
             Ok(leaf) => Ok(Some(leaf)),
             Err(error) if !error.is_damage() => Err(error),
-            // Whatever a writer told of it since the freeze: this commit knows nothing of that.
+            // Whatever a writer told of it since the freeze, this commit does not include it.
             Err(error) => {
                 tracing::warn!(store = self.backing.name(), %error, "a leaf cannot be read; what was put into it is kept");
                 Ok(None)
@@ -181,8 +182,8 @@ impl<'a> PageWriter<'a> {
         }
     }
 
-    /// Writes the records of a delta, however many lie below each other, to one page beside the leaf's. Where
-    /// some of them are damaged, that leaf cannot be read from now on: it would show what they replaced.
+    /// Writes the records of a delta and of all deltas below it to one page beside the leaf's. Where some of
+    /// them are damaged, the leaf is lost from here on: it would show what they replaced.
     fn write_records(
         &mut self,
         delta: &Arc<Delta>,
@@ -196,7 +197,7 @@ impl<'a> PageWriter<'a> {
         });
         let (filter, is_lossy) = shown?;
         if is_lossy && let Some(Node::Leaf(leaf)) = node {
-            // It was read while all of it could be.
+            // The leaf was read while all of it could be.
             self.scratch = page;
             return Ok((self.write_merged(delta, leaf)?, Part::Leaves));
         }
@@ -220,21 +221,21 @@ impl<'a> PageWriter<'a> {
         Ok(SettledDelta { delta: Arc::clone(delta), home, kept: None, leaves })
     }
 
-    /// Tells what a delta replaced that is one page now with what it lay on: not before that page was
-    /// written, or a checkpoint that fails would leave a delta in the trees of which nobody may forget any
-    /// more that it was told.
+    /// Tells the trees what a delta replaced that is now one page with what it lay on. This happens only once
+    /// that page is written: otherwise a failed checkpoint would leave a delta in the trees, marked as told
+    /// for good.
     fn tell_replaced(&mut self, delta: &Delta) {
         delta.tell_replaced(self.tells_as, &mut |told, chain, epoch| match told {
             Told::Now => self.replaced.extend(pieces_of(chain, epoch)),
             Told::As(number) if number > self.told_before && number != self.tells_as => {
                 self.told_since.extend(pieces_of(chain, epoch));
             }
-            // The freeze took that, or it is here.
+            // The freeze included it, or this writer told it.
             Told::As(_) => {}
         });
     }
 
-    /// Notes where something will live once the run is written.
+    /// Notes where an item will live once its run is written.
     fn note(&mut self, address: usize, home: Home, item: Unsettled, part: Part) {
         let run = &mut self.runs[part as usize];
         run.homes.insert(address, home);
@@ -247,7 +248,7 @@ impl<'a> PageWriter<'a> {
         }
     }
 
-    /// Where a node or delta will live whose run was not written yet.
+    /// The future home of a node or delta whose run was not written yet.
     fn home_to_be(&self, address: usize) -> Option<Home> {
         self.runs.iter().find_map(|run| run.homes.get(&address)).copied()
     }
@@ -286,7 +287,7 @@ impl<'a> PageWriter<'a> {
         let mut homes = Vec::with_capacity(inner.children.len());
         for (index, child) in inner.children.iter().enumerate() {
             if index % ASKED_AT_ONCE == 0 {
-                // One such part ahead, and at the beginning the first one.
+                // One such group ahead, and at the beginning also the first one.
                 let from = if index == 0 { 0 } else { index + ASKED_AT_ONCE };
                 self.ask_for(
                     inner.children.get(from..).unwrap_or_default(),
@@ -300,7 +301,7 @@ impl<'a> PageWriter<'a> {
         self.place(&page, inner.birth, Part::Inner)
     }
 
-    /// Asks for the pages that the next of these slots will be merged from.
+    /// Requests the pages that the next of these slots will be merged from.
     fn ask_for(&self, slots: &[Slot], count: usize) {
         let Some(disk) = self.backing.disk() else { return };
         let absent = slots.iter().take(count).filter(|slot| slot.get().is_none() && slot.home().is_none());
@@ -318,9 +319,10 @@ impl<'a> PageWriter<'a> {
         }
     }
 
-    /// Writes a piece that lives only in memory so far: one that was joined from others.
+    /// Writes a piece that is only in memory so far: one that was joined from others.
     fn write_piece(&mut self, piece: &Piece) -> Result<(), EngineError> {
-        // In this order: to share the bytes of each piece that is written would wait for each.
+        // In this order: sharing the bytes of pieces that are already written would wait for memory each
+        // time.
         if piece.home().is_some() {
             return Ok(());
         }
@@ -346,7 +348,7 @@ impl<'a> PageWriter<'a> {
         if let Some(epoch) = self.only_until {
             let (len, birth) = (u64::from(piece.len()), piece.birth());
             let retired = Retired { offset, len, birth, death: epoch + 1 };
-            // What has its home already stays true even if the run is never written.
+            // A piece that has its home already keeps it even if the run is never written.
             let in_run = &mut self.runs[Part::Leaves as usize].of_snapshots;
             let list = if piece.home().is_some() { &mut self.of_snapshots } else { in_run };
             list.push(retired);
@@ -354,7 +356,7 @@ impl<'a> PageWriter<'a> {
         Ok(())
     }
 
-    /// Puts `bytes` behind what was written last of its part.
+    /// Appends `bytes` to the run of its part.
     fn place(&mut self, bytes: &[u8], birth: u64, part: Part) -> Result<PageRef, EngineError> {
         let len = (bytes.len() as u64).next_multiple_of(UNIT);
         let run = &mut self.runs[part as usize];
@@ -376,12 +378,14 @@ impl<'a> PageWriter<'a> {
         Ok(PageRef { offset, len: bytes.len() as u32, checksum: self.backing.checksum(bytes), birth })
     }
 
-    /// A run of free space: a long one if there is one, else any that will do, else at the end of the file.
+    /// A run of free space: a long one if there is one, else any that is long enough, else at the end of the
+    /// file.
     fn next_run(&self, least: u64, goes_on: bool) -> Extent {
         // Most checkpoints are short.
         let most = if goes_on { RUN } else { RUN / 4 };
         let mut space = self.space.lock();
-        // Where most is free it will soon come together, for leaves move out of regions where little lies.
+        // Where most of the file is free, short runs will soon merge, because leaves move out of sparse
+        // regions.
         let is_needed = space.free_bytes() / 2 > space.end() / 3;
         let worth = if is_needed { least } else { least.max(RUN_LEAST) };
         match space.longest_free(worth) {
@@ -390,13 +394,13 @@ impl<'a> PageWriter<'a> {
         }
     }
 
-    /// Writes all that was placed.
+    /// Writes everything that was placed.
     pub(crate) fn flush(&mut self) -> Result<(), EngineError> {
         [Part::Inner, Part::Leaves, Part::Beside].into_iter().try_for_each(|part| self.flush_part(part))
     }
 
-    /// Writes the run of a part out, gives back what was not used of it, and then tells its nodes where they
-    /// live: a home must never be one that was not written, nor one that leads to what was not.
+    /// Writes the run of a part, gives back its unused rest, and only then gives its nodes their homes: a
+    /// home must never be unwritten, nor lead to something unwritten.
     fn flush_part(&mut self, part: Part) -> Result<(), EngineError> {
         if part == Part::Inner && !planted::is(Bug::InnerSettledFirst) {
             self.flush_part(Part::Leaves)?;
@@ -432,7 +436,7 @@ impl<'a> PageWriter<'a> {
         run.buffer.clear();
         run.homes.clear();
         run.piece_homes.clear();
-        // With their memory, for the next one.
+        // With their memory, for the next run.
         self.runs[part as usize] = run;
         Ok(())
     }
@@ -443,7 +447,7 @@ impl<'a> PageWriter<'a> {
         self.backing.admit(piece.clone(), bytes as u64);
     }
 
-    /// Writes the run that was filled.
+    /// Writes a run that was filled.
     fn write_run(&mut self, offset: u64, run: &mut RunBytes) -> Result<(), EngineError> {
         let blocks = run.whole_blocks();
         self.backing.write_blocks(offset, blocks, self.written)?;
@@ -460,7 +464,7 @@ impl<'a> PageWriter<'a> {
     }
 }
 
-/// Where the pieces of a chain lie that was replaced in `epoch`.
+/// The places of a chain's pieces; the chain was replaced in `epoch`.
 fn pieces_of(chain: &Chain, epoch: u64) -> impl Iterator<Item = Retired> {
     chain.pieces().iter().filter_map(move |piece| {
         let (offset, len, birth) = (piece.home()?, u64::from(piece.len()), piece.birth());
@@ -470,7 +474,7 @@ fn pieces_of(chain: &Chain, epoch: u64) -> impl Iterator<Item = Retired> {
 
 impl Drop for PageWriter<'_> {
     fn drop(&mut self) {
-        // A checkpoint that was given up: nothing refers to what lies in its runs.
+        // An abandoned checkpoint: nothing refers to what lies in its runs.
         for extent in self.runs.iter_mut().filter_map(|run| run.extent.take()) {
             self.space.lock().insert_free(extent);
         }

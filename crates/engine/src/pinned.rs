@@ -1,9 +1,9 @@
-//! What is pinned: memory that values of one length left free between those that stay, which no other length
-//! can have.
+//! Fragmentation: memory that freed values of one length left between values that stay, which values of other
+//! lengths cannot use.
 //!
-//! It lies in slabs that all stores of the process share ([`atoll_buffer::unused_bytes`]), and nobody knows
-//! whose values keep it. So stores that can let go of something share it by their room: the values that keep
-//! it are the old ones most often, and go first.
+//! It lies in slabs that all stores of the process share ([`atoll_buffer::unused_bytes`]), and which store's
+//! values keep it is unknown. So the stores that can evict something share it in proportion to their room:
+//! the values that keep it are mostly old ones, and are evicted first.
 //!
 //! Invariant: what counts leaves each store half of its room.
 
@@ -11,38 +11,38 @@ use atoll_buffer::slab::SLAB_BYTES;
 use atoll_buffer::{run_bytes, unused_bytes};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Of all memory for values, this share may be unused and does not count: to let go of values in the same run
-/// as others frees nothing, so whoever went on until the last gap is closed would be left with none. It is
-/// what the budget leaves to small things.
+/// This share of all memory for values may be unused without counting. Evicting a value that shares a run
+/// with others frees nothing, so a store that went on until the last gap is closed would be left without
+/// values. It is as much as the budget leaves to small things.
 const UNUSED_SHARE: u64 = 8;
 
-/// Of its room, this much is never taken from a store for what it may not have caused: inner nodes stay, and
-/// something has to come and go beside them.
+/// This share of its room is never taken from a store for gaps that it may not have caused: inner nodes stay,
+/// and something has to come and go beside them.
 const LEFT_SHARE: u64 = 2;
 
-/// The room of all stores.
+/// Total room of all stores.
 static ROOMS: AtomicU64 = AtomicU64::new(0);
 
-/// What one store answers for, for as long as it lives.
+/// The part that one store accounts for, for as long as it lives.
 pub(crate) struct Pinned {
     room: u64,
 }
 
 impl Pinned {
-    /// Of a store that may hold so many bytes, and can let go of some.
+    /// For a store that may hold `room` bytes, and can evict some.
     pub(crate) fn within(room: u64) -> Self {
         ROOMS.fetch_add(room, Ordering::Relaxed);
         Self { room }
     }
 
-    /// Bytes that count.
+    /// Bytes that count for this store.
     pub(crate) fn bytes(&self) -> u64 {
         self.of(unused_bytes() as u64, run_bytes() as u64, ROOMS.load(Ordering::Relaxed))
     }
 
     #[inline]
     fn of(&self, unused: u64, all: u64, rooms: u64) -> u64 {
-        // As little as a slab is what any process has that uses many lengths.
+        // As little as one slab is normal in any process that uses many lengths.
         let much = unused.saturating_sub(SLAB_BYTES as u64).saturating_sub(all / UNUSED_SHARE);
         if much == 0 {
             return 0;

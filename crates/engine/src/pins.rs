@@ -1,15 +1,15 @@
-//! Pins: which epochs somebody still reads, so that what they need stays in place.
+//! Pins: the epochs that are still being read, so that what their readers need stays in place.
 //!
-//! An item on disk was born in one epoch and died in a later one; it may be reused once no pin lies in
+//! An item on disk was born in one epoch and died in a later one; its space may be reused once no pin lies in
 //! between. Epochs grow by one with every checkpoint.
 //!
-//! Invariant: a pin is taken under the lock that a death must take to be recorded.
+//! Invariant: a pin is taken under the lock that is needed to record a death.
 
 use crate::threads::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The epochs that are pinned, with the number of pins.
+/// The pinned epochs, with the number of pins of each.
 #[derive(Default)]
 pub(crate) struct Pins(Mutex<BTreeMap<u64, usize>>);
 
@@ -35,7 +35,7 @@ impl Pins {
         birth < death && self.0.lock().range(birth..death).next().is_some()
     }
 
-    /// The newest epoch before `epoch` that is pinned.
+    /// The newest pinned epoch before `epoch`.
     pub(crate) fn newest_before(&self, epoch: u64) -> Option<u64> {
         self.0.lock().range(..epoch).next_back().map(|(&pinned, _)| pinned)
     }

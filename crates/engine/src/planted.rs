@@ -1,7 +1,7 @@
 //! Planted bugs: mistakes that this engine could have, switched on one at a time to prove that the tests
-//! would see them. Without the feature `planted`, unit tests aside, none of this is compiled in.
+//! would catch them. Without the feature `planted`, unit tests aside, none of this is compiled in.
 
-/// A mistake, by what it does.
+/// A mistake, named after its effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Bug {
@@ -13,11 +13,11 @@ pub enum Bug {
     SuperblockBeforePages,
     /// Only the first copy of the superblock is written.
     SecondSuperblockSkipped,
-    /// Space is given back before the commit that lets go of it is durable.
+    /// Space is freed before the commit that releases it is durable.
     SpaceReusedEarly,
-    /// Space is given back although a named snapshot needs it.
+    /// Space is freed although a named snapshot needs it.
     SnapshotNotKept,
-    /// Space is given back although a reader needs it.
+    /// Space is freed although a reader needs it.
     ReaderNotKept,
     /// A page is used whatever its checksum.
     PageChecksumIgnored,
@@ -27,18 +27,17 @@ pub enum Bug {
     GroupChecksumIgnored,
     /// A log group is used although it is not chained to the one before.
     ChainIgnored,
-    /// The log is cut although it was synced beyond.
+    /// The log is cut although it was synced beyond that point.
     CutBelowSyncedEnd,
-    /// What was read behind the last sync that is known is relied on as it is, though the medium may not have
-    /// it.
+    /// What was read behind the last known sync is relied on as it is, although the medium may not have it.
     TailNotWrittenAgain,
     /// A group is replayed although a large value that it names was never written.
     ExtentNotVerified,
-    /// Replay does not take the space of large values.
+    /// Replay does not claim the space of large values.
     ExtentNotClaimed,
-    /// Replay does not take the space of log segments.
+    /// Replay does not claim the space of log segments.
     SegmentNotClaimed,
-    /// Values in the log are not counted, so that their segment is given back.
+    /// Values in the log are not counted, so that their segment is freed.
     LogValuesNotCounted,
     /// A checkpoint forgets the last tree.
     TreeForgotten,
@@ -48,79 +47,79 @@ pub enum Bug {
     AppendReplayedTwice,
     /// Range deletes are not logged.
     RangeDeleteNotLogged,
-    /// Cleaning gives a segment back before the commit that has the new places.
+    /// Cleaning frees a segment before the commit that has the new places.
     CleanedSegmentFreedEarly,
     /// Cleaning moves a value although its key was written since.
     MovedWithoutLook,
     /// Cleaning forgets the other pieces of a value.
     MovedAlone,
-    /// Values in a cold segment are not counted, so that it is given back.
+    /// Values in a cold segment are not counted, so that it is freed.
     ColdNotCounted,
-    /// Space is given back to the file system before the commit that lets go of it is durable.
+    /// Space is given back to the file system before the commit that releases it is durable.
     ReleasedEarly,
-    /// The leaf at the end of a tree that was cut still leaves out what its former separators shared.
+    /// The last leaf of a tree that was split still leaves out the prefix that its former separators shared.
     EdgeNotOpened,
-    /// A node that was cut still counts as written.
+    /// A node that was split still counts as written.
     CutNodeKept,
     /// A range moves in replay before the changes that were logged before it.
     RangeMovedEarly,
-    /// Ranges that are absorbed are not logged.
+    /// Absorbed ranges are not logged.
     RangeMoveNotLogged,
-    /// A checkpoint forgets what was put beside a leaf.
+    /// A checkpoint forgets the records beside a leaf.
     DeltaForgotten,
-    /// Values that a delta replaced are never let go of.
+    /// Values that a delta replaced are never retired.
     ReplacedForgotten,
-    /// What is written of a delta leaves out what it lies on.
+    /// The records written for a delta leave out those of the deltas below it.
     OlderRecordsLost,
-    /// The page below a delta is given back though the delta still lies on it.
+    /// The page below a delta is freed although the delta still lies on it.
     PageBelowFreed,
     /// The page of a leaf is read without the records beside it.
     SecondPageIgnored,
     /// Inner nodes count as written before what they lead to is.
     InnerSettledFirst,
-    /// Who places does not take the lock against those who are alone.
+    /// A placing write does not take its lock against *alone*.
     PlacingUnlocked,
-    /// Who wants stillness does not take its locks.
+    /// A *still* holder does not take its locks.
     StillUnlocked,
-    /// Who writes into a leaf does not take its latch.
+    /// A writer of a leaf does not take its latch.
     LeafUnlatched,
-    /// Who looks a key up does not take the latch of its leaf.
+    /// A lookup does not take the latch of the leaf.
     LookUnlatched,
-    /// Who reads the trees does not take their lock.
+    /// A reader of the trees does not take their lock.
     ForestUnlocked,
     /// A sync counts what was handed to the disk while it ran.
     SyncCountedAfter,
-    /// Who waits for the sync of somebody else is not told that it ended.
+    /// A waiter for another caller's sync is not woken when that sync ends.
     SyncEndUntold,
-    /// A page that a lookup is about to read is not kept.
+    /// A page that a lookup is about to read is not pinned.
     ReadUnpinned,
-    /// A page below a delta is taken for what it was although the delta has a page of its own by then. Not
-    /// among those that a test must see: the page below is free a whole checkpoint later than it was, and no
-    /// order of a model meets that.
+    /// A page below a delta is used as it was read although the delta has a page of its own by then. Not
+    /// among the bugs that a test must catch: the page below becomes free only a whole checkpoint later,
+    /// which no order of a model meets.
     DeltaReadOnce,
-    /// A lookup goes past records beside a leaf that another lookup brought in after it had looked there.
+    /// A lookup misses records beside a leaf that another lookup brought in after it had looked there.
     BroughtInUnseen,
-    /// Who waits for room is not told that a checkpoint ended.
+    /// A writer that waits for room is not woken when a checkpoint ends.
     RoomUntold,
-    /// Closing does not wait for who writes large values.
+    /// Closing does not wait for writers of large values.
     CloseUnlocked,
-    /// A hot record is shown though somebody changed it meanwhile.
+    /// A hot record is shown although it was changed during the read.
     HotTorn,
-    /// Hot records stay as they were when their tree changes as a whole.
+    /// Hot records stay as they were when their whole tree changes.
     HotAgeKept,
     /// Hot records stay as they were when a batch changes them.
     HotNotForgotten,
     /// A hot record keeps its value when another one is put in place.
     HotNotChanged,
-    /// A group that the disk refused is handed to it once more, and the write told as refused all the same.
+    /// A group that the disk refused is handed to it once more, although the write is reported as refused.
     RefusedButLogged,
-    /// A change in place panics when the log has it. Not among those that a simulation must see: it would
-    /// with the first write.
+    /// A change in place panics when the log has it. Not among the bugs that a simulation must catch: its
+    /// first write would panic.
     ChangePanics,
 }
 
 impl Bug {
-    /// Those between threads: one thread alone never meets them.
+    /// Bugs between threads; a single thread never meets them.
     pub const BETWEEN_THREADS: [Self; 12] = [
         Self::PlacingUnlocked,
         Self::StillUnlocked,
@@ -136,7 +135,7 @@ impl Bug {
         Self::HotTorn,
     ];
 
-    /// All that a single thread can meet.
+    /// All bugs that a single thread can meet.
     pub const ALL: [Self; 40] = [
         Self::SyncSkipped,
         Self::FlushSkipped,
@@ -192,13 +191,13 @@ pub fn plant(bug: Option<Bug>) {
     PLANTED.set(bug);
 }
 
-/// Whether this bug is planted here.
+/// Whether this bug is planted for the current thread.
 #[cfg(any(test, feature = "planted"))]
 pub(crate) fn is(bug: Bug) -> bool {
     PLANTED.get() == Some(bug)
 }
 
-/// Whether this bug is planted here: never, in an ordinary build.
+/// Whether this bug is planted: never, in an ordinary build.
 #[cfg(not(any(test, feature = "planted")))]
 #[inline(always)]
 pub(crate) const fn is(_bug: Bug) -> bool {

@@ -1,10 +1,10 @@
-//! Key ranges that move between trees: split off to a tree of their own, or absorbed by a neighbour.
+//! Key ranges that move between trees: split off into a tree of their own, or absorbed by a neighbour.
 //!
-//! A tree is what lies below its root, and a node does not know whose it is. So a range moves with the nodes
-//! that hold it: those on the way to the cut or to the seam are new, all others stay where they are, in
+//! A tree is what lies below its root, and a node does not know its tree. So a range moves with the nodes
+//! that hold it: those on the path to the cut, or along the seam, are new; all others stay where they are, in
 //! memory and on disk.
 //!
-//! Invariant: what moves is decided, and all nodes that change are in memory, before the log has the record.
+//! Invariant: before the log has the record, the move is decided and all nodes that it changes are in memory.
 //! Invariant: no record of a move is in the log before both superblocks say that there may be some.
 
 mod lost;
@@ -30,27 +30,28 @@ use crate::{Commit, Durability, EngineError, KEY_MAX};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-/// Nodes that a move makes or copies, about: two or three on each level.
+/// About how many nodes a move makes or copies: two or three on each level.
 const NODES_CHANGED: usize = 12;
 
-/// Where two trees meet that become one.
+/// Where two trees meet that are to become one.
 enum Seam {
     /// There is nothing to absorb.
     FromIsEmpty,
-    /// The tree takes all that the other has.
+    /// The tree takes everything that the other has.
     TreeIsEmpty,
-    /// The other comes behind this tree; its keys are at or above the pivot, and this tree's below.
+    /// The other comes behind this tree: its keys are at or above the pivot, and this tree's keys below.
     FromAbove(Pivot),
-    /// The other comes in front; the same the other way round.
+    /// The other comes in front, with the roles exchanged.
     FromBelow(Pivot),
 }
 
 impl Tree {
-    /// Splits off all keys at or above `at`, as the tree of this name, which is made if there is none and
-    /// must be empty otherwise. Atomic, and nothing is copied but the nodes on the way to `at`: what a range
-    /// holds makes no difference.
+    /// Splits off all keys at or above `at`, as the tree of this name, which is created if there is none and
+    /// must be empty otherwise. Atomic. Only the nodes on the path to `at` are copied, however much the range
+    /// holds.
     ///
-    /// How many records each of the two has is not known until somebody asks; see [`Tree::len`].
+    /// The number of records in each of the two trees is then unknown until it is asked for; see
+    /// [`Tree::len`].
     ///
     /// # Errors
     /// [`EngineError::Occupied`]; as [`crate::Engine::write`].
@@ -68,8 +69,8 @@ impl Tree {
         Ok((Tree::new(self.engine.clone(), to, name), commit))
     }
 
-    /// Takes in all keys of `from`, which is empty then and stays. All of them lie above this tree's keys, or
-    /// all below. Atomic, and nothing is copied but the nodes along the seam.
+    /// Takes over all keys of `from`, which stays as an empty tree. All of them must lie above this tree's
+    /// keys, or all below. Atomic, and only the nodes along the seam are copied.
     ///
     /// # Errors
     /// [`EngineError::Overlap`], [`EngineError::ForeignTree`]; as [`crate::Engine::write`].
@@ -85,7 +86,7 @@ impl Tree {
 }
 
 impl Shared {
-    /// The writer lock, once there is room and the store says that ranges may move.
+    /// Takes the writer lock, once there is room and the store is marked as one whose ranges may move.
     fn begin_move(&self) -> Result<Alone<'_, Writer>, EngineError> {
         self.check_writable()?;
         self.wait_for_room(Need::of_nodes(NODES_CHANGED))?;
@@ -144,7 +145,8 @@ impl Shared {
         change: impl FnOnce(&mut Forest, &mut RetiredList) -> Result<(), EngineError>,
     ) -> Result<Visible, EngineError> {
         let mut forest = self.forest.write();
-        // Should this fail, the store is broken before anybody else has the trees: nobody sees a half of it.
+        // If this fails, the store is broken before the lock of the trees is released: no reader sees half of
+        // it.
         let half_done = in_log;
         trees.iter().for_each(|&tree| self.hot.forget_tree(tree));
         let changed = change(&mut forest, &mut writer.retired);
@@ -155,18 +157,18 @@ impl Shared {
 }
 
 impl Forest {
-    /// The number of the tree of this name.
+    /// The id of the tree of this name.
     pub(crate) fn id_of(&self, name: &str) -> Option<u32> {
         self.trees.iter().find(|tree| tree.name == name).map(|tree| tree.id)
     }
 
-    /// Whether a tree, if it exists, has no records; what says so is in memory then.
+    /// Whether a tree, if it exists, has no records. The nodes that show this are in memory afterwards.
     pub(crate) fn is_empty_tree(&self, tree: Option<u32>, backing: &Backing) -> Result<bool, EngineError> {
         let Some(state) = tree.and_then(|tree| self.tree(tree)) else { return Ok(true) };
         Ok(nearest(&state.root, EVERYTHING, Direction::Forward, backing)?.is_none())
     }
 
-    /// Moves all keys of a tree at or above `at` to an empty one; refuses where it is not.
+    /// Moves all keys of a tree at or above `at` to an empty tree; refuses a tree that is not empty.
     pub(crate) fn split_off(
         &mut self,
         tree: u32,
@@ -195,7 +197,7 @@ impl Forest {
         Ok(())
     }
 
-    /// Where two trees would meet.
+    /// The seam of two trees.
     fn seam(&self, tree: u32, from: u32, backing: &Backing) -> Result<Seam, EngineError> {
         let (Some(state), Some(other)) = (self.tree(tree), self.tree(from)) else {
             return Ok(Seam::FromIsEmpty);
@@ -273,7 +275,8 @@ pub(crate) fn empty_root(epoch: u64, backing: &Backing) -> Slot {
     Slot::resident(Node::Leaf(leaf))
 }
 
-/// One tree of two. Empty leaves that reach over the pivot would be in the way, so both are cut there first.
+/// Joins two trees into one. Empty leaves that reach over the pivot would be in the way, so both trees are
+/// cut there first.
 fn join_at(
     lower: &mut Slot,
     upper: &mut Slot,
@@ -289,7 +292,7 @@ fn join_at(
 
 const EVERYTHING: Range<'static> = (Bound::Unbounded, Bound::Unbounded);
 
-/// Whether a tree that was just cut or joined has nothing in it.
+/// Whether a tree that was just cut or joined is empty.
 fn has_no_records(root: &Slot) -> bool {
     matches!(root.get(), Some(Node::Leaf(leaf)) if leaf.len() == 0)
 }
@@ -300,7 +303,7 @@ fn pivot_between(lower: &[u8], upper: &[u8]) -> Pivot {
     upper[..len.min(upper.len())].into()
 }
 
-/// The first key of a range in this direction, and every node up to it in memory.
+/// The first key of a range in this direction. Every node up to it is in memory afterwards.
 fn nearest(
     root: &Slot,
     range: Range<'_>,
@@ -314,12 +317,12 @@ fn nearest(
     };
     Visit::new(range, direction, visitor)
         .run(root, &mut |slot, _| slot.load(Reading::Along, backing).cloned())?;
-    // What a move changes, and what has that key, is one leaf.
+    // The leaf that a move changes and the leaf of that key are the same.
     found.iter().try_for_each(|found| refuse_stranger_at(root, found, backing))?;
     Ok(found)
 }
 
-/// Refuses a leaf that was read on the way to a key and does not belong there.
+/// Refuses a leaf that was read on the path to a key and does not belong there.
 fn refuse_stranger_at(root: &Slot, key: &[u8], backing: &Backing) -> Result<(), EngineError> {
     tree::missing_for(root, key, backing).map(|_| ())
 }
@@ -339,7 +342,7 @@ mod tests {
     use crate::node::FAN_OUT_MAX;
     use crate::options::Options;
 
-    /// Whether the tree has the shape that changes of single keys would leave.
+    /// Asserts that the tree has a shape that changes of single keys would leave.
     fn assert_shape(tree: &Tree) {
         let forest = tree.engine.shared.forest.read();
         let root = &forest.tree(tree.id()).unwrap().root;
@@ -361,7 +364,7 @@ mod tests {
         let engine = Engine::in_memory(Options::default()).unwrap();
         let [a, b] = ["a", "b"].map(|name| engine.tree(name).unwrap());
         let key = |number: u32| format!("atom/{number:08}").into_bytes();
-        // Ascending puts fill nodes to the brim.
+        // Ascending puts fill nodes completely.
         for number in 0..100_000 {
             let tree = if number < 70_000 { &a } else { &b };
             tree.put(&key(number), &[7; 100], Durability::Buffered).unwrap();
@@ -381,7 +384,8 @@ mod tests {
         let engine = Engine::in_memory(Options::default()).unwrap();
         let tree = engine.tree("a").unwrap();
         let key = |number: u32| [vec![b'x'; 2000], format!("{number:06}").into_bytes()].concat();
-        // In no order, so that most leaves come to lie between two separators and to leave out the long part.
+        // In random order, so that most leaves come to lie between two separators and leave out the long
+        // common part.
         (0..2000).for_each(|number| {
             tree.put(&key(number * 1237 % 2000), b"v", Durability::Buffered).unwrap();
         });

@@ -1,4 +1,4 @@
-//! Records of the log: what one commit did, one record for each change.
+//! Records of the log: what one commit changed, one record for each change.
 //!
 //! ```text
 //! put, append of bytes:  1, 3 | tree | key length | value length | key | bytes
@@ -7,7 +7,7 @@
 //! new tree: 7 | tree | name   snapshot made: 8 | name   snapshot deleted: 9 | name   opened: 10 | life 8
 //! split off: 11 | tree | tree | key      absorb: 12 | tree | tree
 //! ```
-//! Numbers are varints, strings length-prefixed where no length stands before.
+//! Numbers are varints; strings are length-prefixed where no length precedes them.
 //!
 //! Invariant: decoding is total.
 
@@ -30,7 +30,7 @@ const OPENED: u8 = 10;
 const SPLIT_OFF: u8 = 11;
 const ABSORB: u8 = 12;
 
-/// A value in the log: its bytes, or where they lie.
+/// A value in the log: its bytes, or their place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Logged<'a> {
     /// The bytes, and where in the payload they start.
@@ -81,20 +81,20 @@ pub(crate) enum Record<'a> {
     Opened {
         life: u64,
     },
-    /// Everything of `tree` at or above `at` goes to `to`, which is empty.
+    /// Everything in `tree` at or above `at` moves to `to`, which is empty.
     SplitOff {
         tree: u32,
         to: u32,
         at: &'a [u8],
     },
-    /// Everything of `from` goes to `tree`.
+    /// Everything in `from` moves to `tree`.
     Absorb {
         tree: u32,
         from: u32,
     },
 }
 
-/// Most bytes that a record of this key and value takes beside them.
+/// Most bytes that a record takes beyond its key and value.
 pub(crate) const OVERHEAD_MAX: usize = 1 + 5 + 5 + 5 + 18 + 8;
 
 impl Record<'_> {
@@ -224,7 +224,7 @@ pub(crate) fn decode<'a>(payload: &mut Decoder<'a>) -> Result<Record<'a>, Malfor
     })
 }
 
-/// A key, if one may be so long.
+/// A key, if its length is allowed.
 fn fit(key: &[u8]) -> Result<&[u8], Malformed> {
     if (1..=KEY_MAX).contains(&key.len()) { Ok(key) } else { Err(Malformed) }
 }

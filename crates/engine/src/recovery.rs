@@ -1,8 +1,8 @@
-//! Opening: the last commit, and the log after it.
+//! Opening a store: the last commit, and the log after it.
 //!
-//! Invariant: recovery writes nothing but a superblock that has to be mended, and what it read and is to rely
-//! on, as it was and where it was; and that only once it knows that the store is whole. So a crash inside
-//! recovery is a crash before it.
+//! Invariant: recovery writes nothing but a superblock that has to be mended, and data that it read and will
+//! rely on, unchanged and in place; and it writes only once it knows that the store is whole. So a crash
+//! during recovery is as a crash before it.
 
 use crate::backing::{Backing, Reading};
 use crate::codec::Malformed;
@@ -27,36 +27,35 @@ use std::sync::Arc;
 pub struct RecoveryReport {
     /// The store is new.
     pub created: bool,
-    /// It had been closed, and nothing was written since.
+    /// The store had been closed, and nothing was written since.
     pub clean: bool,
     /// Number of the commit that was found.
     pub checkpoint: u64,
     /// Commits that were replayed from the log.
     pub groups_replayed: u64,
-    /// Changes in them.
+    /// Changes in these commits.
     pub records_replayed: u64,
     /// Bytes of log that were replayed.
     pub bytes_replayed: u64,
-    /// The end of the log that was torn, and left out. It was never synced, but where damage was salvaged
-    /// from.
+    /// The end of the log that was torn and left out. It had never been synced, except in a salvage.
     pub cut: Option<Cut>,
-    /// Leaves, or nodes above them, that could not be read and of which the log says that they were changed
-    /// since: where damage is [salvaged](Options::salvage) from, nothing of them is shown but values below 64
-    /// KiB that the log has, and all else is. Each counts once.
+    /// Leaves, or nodes above them, that could not be read although the log changes them. A
+    /// [salvage](Options::salvage) shows nothing of them except values below 64 KiB that the log has, and
+    /// shows everything else. Each counts once.
     pub leaves_lost: u64,
-    /// One copy of the superblock was damaged or behind, and the other was used.
+    /// One copy of the superblock was damaged or outdated, and the other was used.
     pub superblock_mended: bool,
 }
 
 /// A torn end of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// Where in the file it starts.
+    /// Offset in the file where it starts.
     pub offset: u64,
-    /// How long it is.
+    /// Its length.
     pub bytes: u64,
-    /// Whether it had been synced: it was damaged, and [`salvage`](Options::salvage) asked for what lies
-    /// before.
+    /// Whether it had been synced: the log was damaged, and [`salvage`](Options::salvage) asked for what lies
+    /// before the damage.
     pub was_synced: bool,
 }
 
@@ -76,13 +75,13 @@ pub(crate) struct Recovered {
     met_damage: bool,
 }
 
-/// Bytes that are written again at once.
+/// Bytes that are rewritten at once.
 const WRITTEN_AGAIN_AT_ONCE: u64 = 1 << 20;
 
-/// How often an opening for reading is begun anew because the owner of the store overtook it.
+/// Most attempts of an opening for reading, each of which the owner of the store overtook.
 const OPENINGS_MAX: usize = 100;
 
-/// Opens what is on `disk`, or makes a new store there.
+/// Opens the store on `disk`, or creates one there.
 pub(crate) fn recover(disk: Arc<dyn Disk>, options: &Options) -> Result<Recovered, EngineError> {
     let Some((mut superblock, mend)) = read_superblock(&*disk)? else {
         return create_and_open(disk, options);
@@ -97,11 +96,11 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, options: &Options) -> Result<Recovere
         if breaks_at.is_none() && opened.as_ref().is_ok_and(|recovered| !recovered.met_damage) {
             return opened;
         }
-        // Beside an owner that went on, what looks damaged may be space that was used again, or given back.
+        // Beside an owner that goes on, what looks damaged may be space that was reused, or given back.
         match read_superblock(&*disk)? {
             Some((newest, _)) if newest != superblock => superblock = newest,
-            // Or the log was read while it grew, its front before its end: what breaks there does not break
-            // twice.
+            // Or the log was read while it grew, its front before its end: then it does not break at the same
+            // place twice.
             _ if breaks_at.is_some() && breaks_at != broken_at => {}
             _ => return opened,
         }
@@ -110,7 +109,7 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, options: &Options) -> Result<Recovere
     open(disk, options, superblock, mend)
 }
 
-/// Where the log seemed to be broken before its synced end, whether that was refused or salvaged from.
+/// Where the log seemed to be broken before its synced end, whether that was refused or salvaged.
 fn log_breaks_at(opened: &Result<Recovered, EngineError>) -> Option<u64> {
     match opened {
         Ok(recovered) => recovered.report.cut.filter(|cut| cut.was_synced).map(|cut| cut.offset),
@@ -169,7 +168,7 @@ fn random_id() -> u64 {
     std::hash::RandomState::new().build_hasher().finish() | 1
 }
 
-/// The newest superblock, and the copy that must be written again, if one must; none for a new file.
+/// The newest superblock, and the offset of a copy that must be rewritten, if any; none for a new file.
 fn read_superblock(disk: &dyn Disk) -> Result<Option<(Superblock, Option<u64>)>, EngineError> {
     let store = || disk.name().to_owned();
     let len = disk.len()?;
@@ -183,7 +182,7 @@ fn read_superblock(disk: &dyn Disk) -> Result<Option<(Superblock, Option<u64>)>,
         let mut bytes = vec![0; 4096];
         let there = len.saturating_sub(offset).min(4096) as usize;
         if let Err(error) = disk.read_at(offset, &mut bytes[..there]) {
-            // As good as damaged, if only the other one is intact.
+            // As good as damaged, provided that the other copy is intact.
             unread.get_or_insert(error);
             copies.push(Copy::Damaged);
             continue;
@@ -205,19 +204,19 @@ fn read_superblock(disk: &dyn Disk) -> Result<Option<(Superblock, Option<u64>)>,
         (Copy::Intact(a), Copy::Intact(b)) if a.epoch > b.epoch => Ok(Some((a, Some(COPIES[1])))),
         (_, Copy::Intact(newest)) => Ok(Some((newest, Some(COPIES[0])))),
         (Copy::Intact(one), _) => Ok(Some((one, Some(COPIES[1])))),
-        // The second copy is written only once the first is durable: this store was never finished.
+        // The second copy is written only once the first is durable: creating this store was never finished.
         (Copy::Blank, Copy::Blank) if is_barely_begun(disk, len)? => Ok(None),
         (Copy::Damaged, Copy::Blank) if looks_like_one && is_barely_begun(disk, len)? => Ok(None),
         (Copy::Blank, Copy::Blank) => corrupt(),
-        // Not to be verified by this build, and that is no wonder.
+        // This build cannot verify them, which is no surprise in a newer format.
         (Copy::PerhapsNewer(found), Copy::PerhapsNewer(_)) => newer(found),
         _ if looks_like_one => corrupt(),
         _ => Err(EngineError::NotAStore { store: store() }),
     }
 }
 
-/// Whether a file has no more than [`create`] writes before the superblocks: zeros, but for the two blocks at
-/// its end.
+/// Whether a file has no more than [`create`] writes before the superblocks: zeros, except for the two blocks
+/// at its end.
 fn is_barely_begun(disk: &dyn Disk, len: u64) -> Result<bool, EngineError> {
     let end = len.saturating_sub(2 * BLOCK);
     let mut bytes = vec![0; 1 << 20];
@@ -251,7 +250,8 @@ fn open(
     }
     let mut state = Replayer::new(&backing, forest, space, options.memory_bytes);
     table.retired_apart().into_iter().for_each(|retired| state.retired.space(retired));
-    // Before the log: beside a writer that goes on, the jump it speaks of is then there to be read.
+    // Read before the log: beside a writer that goes on, the jump that the signpost refers to is then on
+    // disk.
     let found = Signpost::read(&*disk, superblock.signpost, superblock.store_id)?;
     let signpost = match found {
         FoundSignpost::Intact(signpost) => Some(signpost),
@@ -267,7 +267,7 @@ fn open(
         }
         renew_superblocks(&*disk, &superblock, mend)?;
     }
-    // One that was written behind the last sync may be in the system's cache alone.
+    // One that was written after the last sync may be only in the system's cache.
     let is_stale = found != FoundSignpost::Intact(Signpost::of(&end.point)) || !unsynced.is_empty();
     let place = SignpostPlace { offset: superblock.signpost, is_stale };
     let log = Log::new(disk, superblock.store_id, options.life.unwrap_or_else(random_id), end.point, place);
@@ -288,11 +288,11 @@ fn open(
     })
 }
 
-/// Writes what was read and is not known to be on the medium where it is.
+/// Rewrites data in place that was read but may not be on the medium.
 ///
-/// After a sync that failed the system holds pages that it calls clean and that never reached the medium;
-/// whoever opens the store before the power is lost reads them like any others, and no later sync would write
-/// them.
+/// After a failed sync, the system may hold pages that it considers clean and that never reached the medium.
+/// A process that opens the store before the power is lost reads them like any others, and no later sync
+/// would write them.
 fn write_again(disk: &dyn Disk, parts: &[Extent]) -> Result<(), EngineError> {
     if parts.is_empty() {
         return Ok(());
@@ -312,16 +312,16 @@ fn write_again(disk: &dyn Disk, parts: &[Extent]) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Writes both copies of the superblock, for the same reason. What is to be mended is written last: until the
-/// newest is surely on the medium, the other one may be all that is there.
+/// Writes both copies of the superblock, for the same reason. The copy to be mended is written last: until
+/// the newest one is certainly on the medium, it may be the only one there.
 fn renew_superblocks(disk: &dyn Disk, superblock: &Superblock, mend: Option<u64>) -> Result<(), EngineError> {
     let bytes = superblock.encode();
     let Some(mended) = mend else {
-        // One of two that are the same was synced before the other was begun: what is written over it is what
-        // is there.
+        // Of two equal copies, one was synced before the other was begun: overwriting them changes nothing on
+        // the medium.
         for copy in COPIES.into_iter().filter(|_| !planted::is(Bug::TailNotWrittenAgain)) {
             match disk.write_at(copy, &bytes) {
-                // File systems that copy on writing need space for it. That makes nothing worse than it was.
+                // Copy-on-write file systems need space for this. A failure leaves things as they were.
                 Err(error) if error.kind() == ErrorKind::OutOfSpace => return Ok(()),
                 written => written?,
             }

@@ -1,7 +1,8 @@
-//! Replaying the log: the same changes that were made, in an order that is kind to memory.
+//! Replaying the log: the same changes again, in an order that is kind to memory.
 //!
 //! Groups are gathered and their changes sorted by key, so that the changes of one leaf come together.
-//! Changes of one key keep their order, and what touches more than one key waits for what came before it.
+//! Changes of one key keep their order, and a change that touches more than one key waits for everything
+//! before it.
 //!
 //! Invariant: after each group that is not gathered, and at the end, the trees are as the log says.
 
@@ -21,11 +22,10 @@ use crate::{Damage, EngineError};
 use atoll_buffer::Buffer;
 use std::collections::VecDeque;
 
-/// Bytes of log that are gathered at most, whatever the memory budget.
+/// Most bytes of log that are gathered, whatever the memory budget.
 const GATHERED_MAX: u64 = 128 << 20;
 
-/// Of the memory that is left, groups that are gathered may have this share: their changes take as much
-/// again, twice.
+/// Gathered groups may take this share of the remaining memory: their changes take as much again, twice.
 const GATHERED_SHARE: u64 = 4;
 
 pub(crate) struct Replayer<'a> {
@@ -34,25 +34,26 @@ pub(crate) struct Replayer<'a> {
     pub(crate) space: Space,
     pub(crate) retired: RetiredList,
     pub(crate) report: RecoveryReport,
-    /// Where in the file lies what was replayed and is not known to have been synced.
+    /// Extents of what was replayed and is not known to have been synced.
     pub(crate) unsynced: Vec<Extent>,
-    /// Large values that groups name, and where in the log their group ends; the log is not known to be
-    /// synced there.
+    /// Large values that groups name, each with the log position at which its group ends. The log is not
+    /// known to be synced up to there.
     named: VecDeque<(u64, Extent)>,
-    /// How many of the segments that the replay entered are known to the space.
+    /// How many of the segments that the replay entered are already known to `space`.
     entered: usize,
     salvages: bool,
     /// Whether a leaf that the log changes could not be read.
     pub(crate) met_damage: bool,
     gathered: Vec<Group>,
     gathered_bytes: u64,
-    /// What is gathered however little memory is left.
+    /// Bytes that are gathered however little memory is left.
     gathered_bytes_least: u64,
-    /// Changes whose leaves are in memory together.
+    /// Changes whose leaves are in memory at the same time.
     applied_at_once: usize,
 }
 
-/// A group cannot be applied because an extent that it names was never written: the log ends before it.
+/// A group cannot be applied because an extent that it names was never written: the log ends before that
+/// group.
 struct Unfinished;
 
 impl<'a> Replayer<'a> {
@@ -76,7 +77,8 @@ impl<'a> Replayer<'a> {
         }
     }
 
-    /// Applies the log from `from` on; where it ends, and up to where it is known to have been synced.
+    /// Applies the log from `from` on. Returns its end, and the position up to which it is known to have been
+    /// synced.
     pub(crate) fn replay(
         &mut self,
         from: LogPoint,
@@ -103,27 +105,27 @@ impl<'a> Replayer<'a> {
             let offset = end.point.offset_of(end.point.position);
             self.report.cut = Some(Cut { offset, bytes: end.cut_bytes, was_synced: end.was_synced });
         }
-        // What lies beyond may be only in the system's cache. It survives the process, as it did before; once
-        // it was written again the first sync makes it survive more, and until then no group claims so.
+        // What lies beyond may be only in the system's cache. It survives the process, as it did before.
+        // After it was rewritten, the first sync makes it durable, and until then no group claims that it is.
         self.let_go_of_synced(&replay);
         self.unsynced = replay.unsynced(&end.point);
         self.unsynced.extend(self.named.drain(..).map(|(_, extent)| extent));
         Ok((end, replay.synced()))
     }
 
-    /// Forgets where large values lie of which the log says by now that they were synced.
+    /// Forgets the large values that the log, by now, says were synced.
     fn let_go_of_synced(&mut self, replay: &Replay<'_>) {
         while self.named.pop_front_if(|(position, _)| *position <= replay.synced()).is_some() {}
     }
 
-    /// Whether the replay stands right behind the last group taken, but for jumps.
+    /// Whether the replay stands right behind the last group taken, apart from jumps.
     fn is_at(&self, replay: &Replay<'_>, at: LogPoint) -> bool {
         replay.point().sequence == at.sequence
     }
 
-    /// Takes the space of segments that the log went on in.
+    /// Claims the space of the segments that the log entered.
     fn enter_segments(&mut self, replay: &Replay<'_>, up_to: u64) -> Result<(), EngineError> {
-        // Their numbers rise.
+        // Their numbers ascend.
         while let Some(&LogPoint { segment: extent, number, .. }) = replay.entered().get(self.entered)
             && number <= up_to
         {
@@ -153,7 +155,8 @@ impl<'a> Replayer<'a> {
         self.let_go_of_synced(replay);
         let named = records.iter().filter_map(named_extent).map(|extent| (group.next.position, extent));
         self.named.extend(named);
-        // Not before: the log goes on where the last group ends that was taken, in the segment of that one.
+        // Not before this: the log will go on where the last group that was taken ends, in that group's
+        // segment.
         self.enter_segments(replay, group.next.number)?;
         self.report.records_replayed += records.len() as u64;
         if records.iter().all(is_of_one_key) {
@@ -200,7 +203,7 @@ impl<'a> Replayer<'a> {
                 self.add_change(&record, group, &mut changes)?;
             }
         }
-        // A few at a time: what is looked at and not changed can go before the next ones are read.
+        // A few at a time: nodes that were only read can be evicted before the next ones are read.
         for some in sorted(changes).chunks(self.applied_at_once) {
             self.apply_some(some)?;
             self.make_room();
@@ -211,8 +214,8 @@ impl<'a> Replayer<'a> {
         Ok(())
     }
 
-    /// Applies changes in order. A leaf that cannot be read keeps only from being made what needs to know
-    /// what it has, and whoever salvages goes on without that.
+    /// Applies changes in order. A leaf that cannot be read prevents only the changes that depend on its
+    /// contents, and a salvage goes on without these.
     fn apply_some(&mut self, changes: &[(u32, Change<'_>)]) -> Result<(), EngineError> {
         let (backing, retired) = (self.backing, &mut self.retired);
         if self.salvages {
@@ -229,14 +232,14 @@ impl<'a> Replayer<'a> {
         self.forest.replay(changes, backing, retired)
     }
 
-    /// Lets go of what was only looked at. What was changed stays until the first checkpoint, and had room
+    /// Evicts what was only read. What was changed stays until the first checkpoint, and fitted into memory
     /// before.
     fn make_room(&mut self) {
         self.backing.shed_values();
         for state in &mut self.forest.trees {
             let excess = self.backing.excess();
             if excess > 0 {
-                // Some more, so that it is not done for every few changes.
+                // A little more, so that this is not repeated every few changes.
                 for what in [Going::Leaves, Going::Records] {
                     tree::evict(&mut state.root, excess + self.backing.room() / 16, 0, what, self.backing);
                 }
@@ -244,7 +247,7 @@ impl<'a> Replayer<'a> {
         }
     }
 
-    /// Applies a group one record after the other.
+    /// Applies a group, one record after the other.
     fn apply_in_order(&mut self, group: &Group, records: &[Record<'_>]) -> Result<(), EngineError> {
         self.forest.sequence = Count::of(group.sequence);
         let mut changes = Vec::new();
@@ -265,10 +268,10 @@ impl<'a> Replayer<'a> {
         Ok(())
     }
 
-    /// Moves a range between trees, reading what that takes.
+    /// Moves a range between trees, reading the nodes that this takes.
     fn move_range(&mut self, record: &Record<'_>, group: &Group) -> Result<(), EngineError> {
         let (backing, retired) = (self.backing, &mut self.retired);
-        // As they are before: a move that fails half-way leaves neither tree.
+        // The trees as they were before: a move that fails half-way leaves neither of the two intact.
         let before = self.salvages.then(|| self.forest.trees.clone());
         let moved = match *record {
             Record::SplitOff { tree, to, at } => self.forest.split_off(tree, at, to, backing, retired),
@@ -285,7 +288,7 @@ impl<'a> Replayer<'a> {
             (moved, _) => moved,
         };
         moved.map_err(|error| match error {
-            // It was not logged before that was made sure.
+            // It was logged only after this had been made sure.
             EngineError::Overlap { .. } | EngineError::Occupied { .. } => {
                 backing.corrupt(group.payload_offset, Damage::LogContent)
             }
@@ -304,7 +307,7 @@ impl<'a> Replayer<'a> {
         Ok(())
     }
 
-    /// The change that a record makes, if it makes one to a tree.
+    /// Adds the change that a record makes, if it changes a tree.
     fn add_change<'g>(
         &mut self,
         record: &Record<'g>,
@@ -320,7 +323,7 @@ impl<'a> Replayer<'a> {
         Ok(())
     }
 
-    /// Whether the large values that a group names were written before it.
+    /// Whether the large values that a group names were completely written.
     fn extents_are_there(&self, records: &[Record<'_>]) -> Result<bool, EngineError> {
         let end = self.backing.disk().map_or(Ok(0), |disk| disk.len())?;
         for record in records {
@@ -384,7 +387,7 @@ impl<'a> Replayer<'a> {
     }
 }
 
-/// Where the large value lies that a record names.
+/// The extent of the large value that a record names.
 const fn named_extent(record: &Record<'_>) -> Option<Extent> {
     match record {
         Record::Put { value: Logged::Extent { offset, len, .. }, .. }
@@ -395,7 +398,7 @@ const fn named_extent(record: &Record<'_>) -> Option<Extent> {
     }
 }
 
-/// Whether a record is about one key, so that only the order among records of that key matters.
+/// Whether a record is about one key, so that only its order among the records of that key matters.
 fn is_of_one_key(record: &Record<'_>) -> bool {
     matches!(
         record,
@@ -403,9 +406,9 @@ fn is_of_one_key(record: &Record<'_>) -> bool {
     )
 }
 
-/// Changes by tree and key; those of one key in the order in which they came.
+/// Changes sorted by tree and key; changes of one key keep their order.
 fn sorted<'g>(changes: Vec<(u32, Change<'g>)>) -> Vec<(u32, Change<'g>)> {
-    // The first bytes of the keys are compared as integers and lie side by side; whole keys seldom matter.
+    // The first bytes of the keys are compared as integers that lie side by side; whole keys seldom matter.
     let mut order: Vec<(u32, u128, u32)> = changes
         .iter()
         .enumerate()
@@ -419,7 +422,7 @@ fn sorted<'g>(changes: Vec<(u32, Change<'g>)>) -> Vec<(u32, Change<'g>)> {
     order.into_iter().filter_map(|(_, _, index)| changes[index as usize].take()).collect()
 }
 
-/// The first sixteen bytes as an integer that orders like them.
+/// The first sixteen bytes as an integer of the same order.
 fn head_of(key: &[u8]) -> u128 {
     let mut head = [0; 16];
     let len = key.len().min(16);

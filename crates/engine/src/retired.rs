@@ -1,8 +1,8 @@
-//! What left the current trees: space on disk that becomes free once nobody needs it any more.
+//! What left the current trees: space on disk that becomes free once nothing needs it.
 //!
 //! Invariant: an item leaves the current tree once, so its space is retired once.
-//! Invariant: retired space is handed back only by the checkpoint after its death, when no pin and no named
-//! snapshot lies in its life.
+//! Invariant: retired space is freed only by a checkpoint after its death, when no pin and no named snapshot
+//! lies in its life.
 
 use crate::delta::Delta;
 use crate::meter::{Kind, Meter, Weight};
@@ -11,9 +11,9 @@ use crate::planted::{self, Bug};
 use crate::value::{Chain, PIECE_BYTES, Piece};
 use std::sync::Arc;
 
-/// Bytes on disk that belonged to something alive in epochs `birth..death`. In a log segment it may stand for
-/// several values: then the length is their sum from the offset of the first, so that it may overlap values
-/// that are alive, and reach beyond the segment.
+/// Bytes on disk that belonged to something alive in epochs `birth..death`. In a log segment, one entry may
+/// stand for several values. Its length is then their sum, counted from the offset of the first, so that it
+/// may overlap values that are alive and reach beyond the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Retired {
     pub(crate) offset: u64,
@@ -23,17 +23,17 @@ pub(crate) struct Retired {
 }
 
 impl Retired {
-    /// The same, alive for an epoch more if it was to die with the commit of `epoch`, which failed.
+    /// The same, alive for one more epoch if it was to die with the commit of `epoch`, which failed.
     pub(crate) fn outliving(self, epoch: u64) -> Self {
         Self { death: self.death + u64::from(self.death == epoch), ..self }
     }
 }
 
-/// Retired space, and things whose home a running checkpoint may yet set.
+/// Retired space, and items to which a running checkpoint may still give a home.
 #[derive(Default)]
 pub(crate) struct RetiredList {
     space: Vec<Retired>,
-    /// Bytes that were added, not those that were put back.
+    /// Bytes that were added, without those that were put back.
     added_bytes: u64,
     undecided: Vec<(Undecided, u64)>,
     weight: Weight,
@@ -43,8 +43,8 @@ pub(crate) struct RetiredList {
 pub(crate) struct Nodes(Vec<(Undecided, u64)>);
 
 impl Nodes {
-    /// Lets go of them, which may take a while; what of them is on disk. The checkpoint that wrote them has
-    /// ended.
+    /// Drops them, which may take a while, and returns their space on disk. The checkpoint that may have
+    /// written them has ended.
     pub(crate) fn decided(self) -> Vec<Retired> {
         RetiredList { undecided: self.0, ..RetiredList::default() }.decided()
     }
@@ -56,12 +56,12 @@ enum Undecided {
     Piece(Piece),
 }
 
-/// What of a delta left the trees.
+/// The part of a delta that left the trees.
 #[derive(Clone, Copy)]
 enum Part {
-    /// The second page, for there are records above it now.
+    /// The second page, because there are records above it.
     Records,
-    /// The page at the bottom, with what lay on it.
+    /// The page at the bottom, with everything on it.
     Bottom,
     /// Both.
     All,
@@ -76,7 +76,7 @@ impl RetiredList {
     fn weigh(&mut self) {
         let places = self.undecided.capacity() * size_of::<(Undecided, u64)>()
             + self.space.capacity() * size_of::<Retired>();
-        // Nodes count themselves; of pieces nobody else may know any more.
+        // Nodes count themselves; of pieces, this list may hold the only reference.
         self.weight.set((places + self.undecided.len() * PIECE_BYTES) as u64);
     }
 
@@ -88,19 +88,19 @@ impl RetiredList {
     pub(crate) fn space(&mut self, retired: Retired) {
         self.added_bytes = self.added_bytes.saturating_add(retired.len);
         if self.space.len() == self.space.capacity() {
-            // In small steps: twice as much at once could be a good part of the budget.
+            // In small steps: doubling at once could take a good part of the budget.
             self.space.reserve_exact((self.space.len() / 8).max(64));
         }
         self.space.push(retired);
         self.weigh();
     }
 
-    /// Bytes that left the trees since the last checkpoint looked.
+    /// Bytes that left the trees since a checkpoint last took the list.
     pub(crate) fn added_bytes(&self) -> u64 {
         self.added_bytes
     }
 
-    /// A node that somebody else shares was replaced.
+    /// Notes that a shared node was replaced.
     pub(crate) fn shared_node(&mut self, node: Node, epoch: u64) {
         match node.home() {
             Some(home) => self.page(home, epoch + 1),
@@ -112,7 +112,7 @@ impl RetiredList {
         }
     }
 
-    /// A delta is no longer part of the current trees, but for another one that lies on it.
+    /// Notes that a delta is part of the current trees only as the base of another one.
     pub(crate) fn superseded(&mut self, delta: &Arc<Delta>, epoch: u64) {
         self.part_of_delta(delta, Part::Records, epoch);
         if planted::is(Bug::PageBelowFreed) {
@@ -120,10 +120,10 @@ impl RetiredList {
         }
     }
 
-    /// A delta is no longer part of the current trees, nor is what it lies on.
+    /// Notes that a delta, and everything it lies on, left the current trees.
     pub(crate) fn delta(&mut self, delta: &Arc<Delta>, epoch: u64) {
         match delta.below() {
-            // No checkpoint knows it, so that it will have no home.
+            // No checkpoint knows this delta, so it will have no home.
             Some(below) if delta.birth == epoch => self.part_of_delta(&below, Part::Bottom, epoch),
             None if delta.birth == epoch => self.decided_part(delta, Part::All, epoch + 1),
             _ => self.part_of_delta(delta, Part::All, epoch),
@@ -139,7 +139,7 @@ impl RetiredList {
         }
     }
 
-    /// No checkpoint is about to give it a home.
+    /// Retires a part of a delta to which no checkpoint is about to give a home.
     fn decided_part(&mut self, delta: &Delta, part: Part, death: u64) {
         if let (Part::Records | Part::All, Some(page)) = (part, delta.home().and_then(|home| home.delta)) {
             self.page(page, death);
@@ -149,7 +149,7 @@ impl RetiredList {
         }
     }
 
-    /// A piece is no longer part of any value of the current trees.
+    /// Notes that a piece is no longer part of any value of the current trees.
     pub(crate) fn piece(&mut self, piece: &Piece, epoch: u64) {
         match piece.home() {
             Some(offset) => self.space(Retired {
@@ -166,7 +166,7 @@ impl RetiredList {
         }
     }
 
-    /// All pieces of `old` that `new` does not share.
+    /// Retires all pieces of `old` that `new` does not share.
     pub(crate) fn chain(&mut self, old: &Chain, new: Option<&Chain>, epoch: u64) {
         for piece in old.pieces() {
             if !new.is_some_and(|new| new.pieces().iter().any(|kept| kept.same(piece))) {
@@ -175,7 +175,7 @@ impl RetiredList {
         }
     }
 
-    /// Decides on everything whose home may have been set meanwhile. No checkpoint may be running.
+    /// Decides about every item whose home may have been set meanwhile. No checkpoint may be running.
     fn decide(&mut self) {
         for (item, death) in std::mem::take(&mut self.undecided) {
             match item {
@@ -195,13 +195,13 @@ impl RetiredList {
         }
     }
 
-    /// Takes everything out, in no time; whoever does looks through it while writers go on.
+    /// Takes everything out in constant time; the caller goes through it while writers go on.
     pub(crate) fn take(&mut self) -> Self {
         let weight = self.weight.empty_beside();
         std::mem::replace(self, Self { weight, ..Self::default() })
     }
 
-    /// Takes the nodes out whose home was not known; see [`Nodes::decided`].
+    /// Takes out the nodes whose homes were not known; see [`Nodes::decided`].
     pub(crate) fn take_nodes(&mut self) -> Nodes {
         let is_node = |(item, _): &mut (Undecided, u64)| !matches!(item, Undecided::Piece(_));
         Nodes(self.undecided.extract_if(.., is_node).collect())
@@ -213,13 +213,13 @@ impl RetiredList {
         self.weigh();
     }
 
-    /// As [`RetiredList::decided`], counted as a buffer for as long as the second answer is kept.
+    /// As [`RetiredList::decided`], counted as a buffer for as long as the returned weight lives.
     pub(crate) fn decided_and_counted(mut self) -> (Vec<Retired>, Weight) {
         let weight = std::mem::take(&mut self.weight).turned_into(Kind::Buffer);
         (self.decided(), weight)
     }
 
-    /// What was taken, decided; see [`RetiredList::decide`].
+    /// Everything that was taken, with each item decided; see [`RetiredList::decide`].
     pub(crate) fn decided(mut self) -> Vec<Retired> {
         self.decide();
         self.space
@@ -229,8 +229,7 @@ impl RetiredList {
         self.space.iter()
     }
 
-    /// Where the pieces lie that left the trees, each with its length. What was logged has been handed to the
-    /// disk.
+    /// The places of the pieces that left the trees, each with its length. The log must have been flushed.
     pub(crate) fn places(&self) -> impl Iterator<Item = (u64, u64)> {
         let pieces = self.undecided.iter().filter_map(|(item, _)| match item {
             Undecided::Piece(piece) => Some((piece.home()?, u64::from(piece.len()))),

@@ -1,14 +1,15 @@
-//! Room in memory: what goes when there is too little, and who waits for it.
+//! Room in memory: what is evicted when there is too little, and which writers wait for it.
 //!
-//! Leaves that are on disk are let go of at once, by whoever brings too much in. What is not on disk yet
-//! needs a checkpoint; it begins when that is half of the room, a quarter of the room came to it since the
-//! last one, and three quarters of the room are taken. Writers who fill the rest before it ends wait for it.
+//! Leaves that are on disk are evicted at once by the thread that brings too much in. What is not on disk yet
+//! needs a checkpoint. One begins when the unwritten bytes are half of the room, a quarter of the room became
+//! unwritten since the last one, and three quarters of the room are taken. Writers that fill the rest before
+//! it ends wait for it.
 //!
-//! Invariant: who waits holds no lock, and waits no longer than until one whole checkpoint ended, perhaps
-//! behind one that runs already.
-//! Invariant: nobody waits unless a thread runs that makes checkpoints.
-//! Invariant: behind a checkpoint that panicked, which is the last one, writes are refused where there is no
-//! room, in memory or in the log.
+//! Invariant: a waiting writer holds no lock, and waits at most until one whole checkpoint has ended, perhaps
+//! after one that is already under way.
+//! Invariant: no writer waits unless a thread runs that makes checkpoints.
+//! Invariant: after a checkpoint that panicked, which is the last one, writes are refused where there is no
+//! room in memory or in the log.
 
 use crate::batch::{Action, Given, Op};
 use crate::forest::TreeState;
@@ -22,39 +23,39 @@ use crate::value::{EXTENT_FROM, INLINE_BELOW};
 use crate::{Engine, EngineError};
 use std::sync::atomic::Ordering;
 
-/// How often leaves are looked at before it is said that too few can go.
+/// How many passes over the leaves are made before eviction gives up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Looks {
     One = 1,
     Two = 2,
 }
 
-/// Bytes that a write brings in, about: a leaf for each change, and what of its values is in memory until it
-/// is handed to the disk.
+/// About how many bytes a write brings in: a leaf for each change, and those of its values that stay in
+/// memory until they are handed to the disk.
 #[derive(Clone, Copy)]
 pub(crate) struct Need(u64);
 
 impl Need {
     pub(crate) fn of(ops: &[Op<'_>]) -> Self {
-        // The further parts of a long value go where the first went.
+        // Further parts of a long value go into the leaf of the first.
         let is_further = |op: &&Op<'_>| matches!(op.action, Action::Append(_, Given::Part(_)));
         let leaves = ops.len() - ops.iter().filter(is_further).count();
         Self(leaves as u64 * FRAME_BYTES as u64 + bytes_to_log(ops))
     }
 
-    /// Of a write of values of such lengths.
+    /// For a write of values of these lengths.
     fn of_values(lengths: impl Iterator<Item = usize>) -> Self {
         let logged = |len: usize| if (INLINE_BELOW..EXTENT_FROM).contains(&len) { 2 * len as u64 } else { 0 };
         Self(lengths.map(|len| FRAME_BYTES as u64 + logged(len)).sum())
     }
 
-    /// Of a change that makes or copies so many nodes.
+    /// For a change that makes or copies `count` nodes.
     pub(crate) fn of_nodes(count: usize) -> Self {
         Self(count as u64 * FRAME_BYTES as u64)
     }
 }
 
-/// Bytes of the values that go to the log: twice, as pieces and as what is written there.
+/// Bytes of the values that go to the log, counted twice: as pieces, and in the log's buffer.
 pub(crate) fn bytes_to_log(ops: &[Op<'_>]) -> u64 {
     let lengths = ops.iter().filter_map(|op| match op.action {
         Action::Put(_, given) | Action::Append(_, given) => Some(given.bytes().len()),
@@ -63,27 +64,27 @@ pub(crate) fn bytes_to_log(ops: &[Op<'_>]) -> u64 {
     lengths.filter(|len| (INLINE_BELOW..EXTENT_FROM).contains(len)).map(|len| 2 * len as u64).sum()
 }
 
-/// Where writers wait for memory.
+/// State of the writers that wait for memory.
 #[derive(Default)]
 pub(crate) struct Room {
     state: Mutex<State>,
     changed: Condvar,
-    /// Bytes that writes need which are not known before the writer lock is held.
+    /// Bytes usually needed by writes whose need is unknown before the writer lock is held.
     usual: AtomicU64,
 }
 
 #[derive(Default)]
 struct State {
-    /// A thread runs that makes checkpoints.
+    /// Whether a thread that makes checkpoints is running.
     is_served: bool,
-    /// Checkpoints that this thread began, and ended, well or not.
+    /// Checkpoints that this thread began, and ended, successfully or not.
     begun: u64,
     ended: u64,
-    /// Bytes held below which waiting was in vain.
+    /// Waiting is known to be futile while fewer bytes than this are held.
     futile_below: u64,
 }
 
-/// Says when the thread that makes checkpoints ends, however it does.
+/// Ends all waiting when the thread that makes checkpoints ends, for whatever reason.
 pub(crate) struct Serving<'a>(&'a Shared);
 
 impl Drop for Serving<'_> {
@@ -93,14 +94,15 @@ impl Drop for Serving<'_> {
 }
 
 impl Engine {
-    /// Whether a write of values of such lengths, by itself or with conditions, may have to wait until a
+    /// Whether a write of values of these lengths, alone or with conditions, may have to wait until a
     /// checkpoint makes room in memory, which blocks its thread.
     #[must_use]
     pub fn may_wait(&self, lengths: impl Iterator<Item = usize>) -> bool {
         self.shared.may_wait(self.shared.need_of(lengths))
     }
 
-    /// Waits until there is room for such a write, or a checkpoint made as much as there will be.
+    /// Waits until there is room for such a write, or until a checkpoint has made as much room as there will
+    /// be.
     ///
     /// # Errors
     /// [`EngineError`] if the store takes no writes.
@@ -127,15 +129,16 @@ impl Shared {
         state.is_served && self.backing.held_bytes() >= state.futile_below
     }
 
-    /// Waits while memory is full of what only a checkpoint can make room for, or would be with what a write
-    /// brings in. No lock is held.
+    /// Waits while memory is full of what only a checkpoint can release, or would be after this write. No
+    /// lock is held.
     #[inline]
     pub(crate) fn wait_for_room(&self, need: Need) -> Result<(), EngineError> {
         if self.has_room(need) {
             return Ok(());
         }
         self.check_writable()?;
-        // Old values go without a lock; some more of them, so that it is not done for every write.
+        // Old values are evicted without a lock; a few more of them than needed, so that this is not repeated
+        // for every write.
         self.backing.shed_values_for(self.bytes_for(need) + self.backing.room() / 64);
         self.make_room_by_waiting(need);
         self.wait_for_checkpoint(need);
@@ -146,33 +149,33 @@ impl Shared {
         Ok(())
     }
 
-    /// As [`Shared::wait_for_room`], for a write that is not known yet: it is taken to need as much as those
-    /// before.
+    /// As [`Shared::wait_for_room`], for a write whose need is not known yet: it is assumed to need as much
+    /// as earlier ones.
     #[inline]
     pub(crate) fn wait_for_usual_room(&self) -> Result<(), EngineError> {
         self.wait_for_room(Need(self.room.usual.load(Ordering::Relaxed)))
     }
 
-    /// Notes what such a write needed after all.
+    /// Notes how much such a write needed in the end.
     pub(crate) fn note_usual(&self, Need(need): Need) {
         let before = self.room.usual.load(Ordering::Relaxed);
-        // What is rare is forgotten after some writes without it.
+        // A rare need is forgotten after some writes without it.
         let usual = need.max(before - before / 8);
         if usual != before {
             self.room.usual.store(usual, Ordering::Relaxed);
         }
     }
 
-    /// Bytes that must be free for a write: no more than a look can make room for.
+    /// Bytes that must be free for a write: no more than one eviction can free.
     fn bytes_for(&self, Need(need): Need) -> u64 {
-        // What a running checkpoint holds is copied by whoever changes it.
+        // Writers copy what a running checkpoint holds.
         let copies = if self.checkpointing.is_locked() { 2 } else { 1 };
         need.saturating_mul(copies).min(self.backing.room() / 4)
     }
 
     fn wait_for_checkpoint(&self, need: Need) {
         let mut state = self.room.state.lock();
-        // One that runs already may have looked before there was what fills the memory now.
+        // A checkpoint that runs already may have started before the bytes that fill the memory now.
         let enough = state.begun + 1;
         let is_full = || !self.backing.has_room(self.bytes_for(need));
         while is_full()
@@ -180,36 +183,36 @@ impl Shared {
             && state.ended < enough
             && state.is_served
         {
-            // One that runs holds what could go otherwise: it may be enough that it ends.
+            // A running checkpoint holds what could otherwise be evicted: its end may be enough.
             if state.begun == state.ended {
                 self.nudge.ask(Wanted::Checkpoint);
             }
             self.room.changed.wait(&mut state);
-            // What was written can go now, and does not before somebody looks who needs the room.
+            // What was written can be evicted now, but only a thread that needs the room does so.
             MutexGuard::unlocked(&mut state, || self.make_room_by_waiting(need));
         }
-        // What cannot go does not, however often it is tried.
+        // What cannot be evicted stays so, however often it is tried.
         if state.ended >= enough && is_full() {
             state.futile_below = self.backing.held_bytes() + self.options.memory_bytes / 16;
         }
     }
 
-    /// A thread that makes checkpoints is about to start; writers wait from here on.
+    /// Called before the thread that makes checkpoints starts; writers wait from here on.
     pub(crate) fn serving_begins(&self) {
         self.room.state.lock().is_served = true;
     }
 
-    /// The calling thread makes checkpoints for as long as the answer is kept.
+    /// Marks the calling thread as the one that makes checkpoints, for as long as the returned guard lives.
     pub(crate) fn serve(&self) -> Serving<'_> {
         Serving(self)
     }
 
-    /// A checkpoint of the background begins.
+    /// Notes that a background checkpoint begins.
     pub(crate) fn checkpoint_begins(&self) {
         self.room.state.lock().begun += 1;
     }
 
-    /// A checkpoint of the background ended.
+    /// Notes that a background checkpoint ended.
     pub(crate) fn checkpoint_ended(&self) {
         let mut state = self.room.state.lock();
         state.ended = state.begun;
@@ -221,21 +224,21 @@ impl Shared {
         }
     }
 
-    /// Lets everybody go who waits: no checkpoint will come.
+    /// Releases all waiting writers: no checkpoint will come.
     pub(crate) fn end_waiting(&self) {
         self.room.state.lock().is_served = false;
         self.room.changed.notify_all();
     }
 
-    /// Asks the background for a checkpoint.
+    /// Asks the background thread for a checkpoint.
     pub(crate) fn ask_for_checkpoint(&self) {
         if self.options.background && !self.options.read_only {
             self.nudge.ask(Wanted::Checkpoint);
         }
     }
 
-    /// Lets go of leaves beyond the budget. The writer lock is held: a write relies on the leaves that it
-    /// made resident.
+    /// Evicts leaves beyond the budget. The caller holds the writer lock, because a write relies on the
+    /// leaves that it made resident.
     pub(crate) fn relieve(&self, trees: &mut [TreeState]) {
         let went = self.let_go_of_leaves(trees, Looks::Two, 0);
         if went.is_some() && self.backing.excess() > self.options.memory_bytes / 16 {
@@ -243,8 +246,8 @@ impl Shared {
         }
     }
 
-    /// As [`Shared::relieve`], for room of `need` bytes, without asking for a checkpoint where too little
-    /// could go; whether enough went, if it was tried.
+    /// As [`Shared::relieve`], for room of `need` bytes, and without asking for a checkpoint where too little
+    /// could be evicted. Returns whether enough was, if it was tried.
     pub(crate) fn let_go_of_leaves(&self, trees: &mut [TreeState], looks: Looks, need: u64) -> Option<bool> {
         if !self.may_relieve(need) {
             return None;
@@ -252,15 +255,15 @@ impl Shared {
         self.backing.shed_values_for(need);
         let all_went = self.evict_leaves(trees, looks, need);
         self.backing.meter().gaps_close(64);
-        // What cannot go, being newer than the last checkpoint or held by a snapshot, is not looked for again
-        // with every write; and what was just read is not taken away before it is used.
+        // Leaves that cannot go, because they are newer than the last checkpoint or held by a snapshot, are
+        // not searched for again with every write; and what was just read is not evicted before it is used.
         let above = self.backing.held_bytes() + (self.options.memory_bytes / 64).max(16 << 10);
         self.evict_above.store(if all_went { 0 } else { above }, Ordering::Relaxed);
         Some(all_went)
     }
 
-    /// Lets go of leaves when reads brought in too many. Only under the writer lock, which is not waited for:
-    /// a write relies on the leaves it made resident, and readers do not wait.
+    /// Evicts leaves after reads brought in too many. Needs the writer lock, because a write relies on the
+    /// leaves that it made resident, but does not wait for it: readers never wait.
     pub(crate) fn make_room(&self) {
         if !self.may_relieve(0) {
             return;
@@ -268,7 +271,7 @@ impl Shared {
         let went = {
             let Some(_writer) = self.writer.try_alone() else { return };
             let Some(mut forest) = self.forest.try_write() else { return };
-            // One look spares what was read since the last one, and so what the caller is about to read.
+            // A single pass spares what was read since the last one, and so what the caller is about to read.
             self.let_go_of_leaves(&mut forest.trees, Looks::One, 0)
         };
         if went == Some(false) {
@@ -291,13 +294,13 @@ impl Shared {
         }
     }
 
-    /// Lets go of what views hold and could read back; for the caller to drop outside of locks.
+    /// Takes what views hold and could read back, for the caller to drop outside of locks.
     pub(crate) fn let_go_of_views(&self) -> Vec<Slot> {
         self.views.alive().iter().flat_map(|view| view.let_go()).collect()
     }
 
-    /// A leaf was read for one lookup alone. After enough of them it is worth while to look again for what
-    /// can go: the reader or the checkpoint that kept it may be gone.
+    /// Notes that a leaf was read for one lookup alone. After enough of these, searching for leaves to evict
+    /// is worth while again: the reader or checkpoint that kept them may have ended.
     pub(crate) fn read_in_vain(&self) {
         let lower = |above: u64| Some(above.saturating_sub(FRAME_BYTES as u64));
         let _ = self.evict_above.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lower);
@@ -309,8 +312,8 @@ impl Shared {
             && self.backing.disk().is_some()
     }
 
-    /// Lets go of some more leaves than the budget asks for, so that it is not done for every write; whether
-    /// so many could go. The second look takes those that the first passed over.
+    /// Evicts a few more leaves than the budget asks for, so that this is not repeated for every write.
+    /// Returns whether that many could be evicted. The second pass takes what the first one spared.
     fn evict_leaves(&self, trees: &mut [TreeState], looks: Looks, need: u64) -> bool {
         let mut wanted = self.backing.excess_with(need) + self.options.memory_bytes / 16;
         let each_look = [Going::Leaves, Going::Records];
@@ -328,7 +331,7 @@ impl Shared {
     }
 }
 
-/// By how much each look at the leaves begins further on: prime to the usual numbers of children.
+/// How far each pass over the leaves begins behind the one before; prime to the usual numbers of children.
 const TURN: usize = 211;
 
 #[cfg(test)]

@@ -1,21 +1,21 @@
-//! The bytes of a run that is being filled: whole blocks on a boundary, so that they can be written past the
-//! cache of the system.
+//! The bytes of a run being filled: whole blocks on a block boundary, so that they can be written past the
+//! system's page cache.
 
 use crate::space::BLOCK;
 
-/// Bytes of a run, which begins on a boundary of the file.
+/// Bytes of a run, whose beginning lies on a block boundary of the file.
 #[derive(Default)]
 pub(crate) struct RunBytes {
-    /// Some bytes that are not used, up to the boundary, and then the run.
+    /// Unused bytes up to the boundary, and then the run.
     bytes: Vec<u8>,
     start: usize,
 }
 
 impl RunBytes {
-    /// None yet, with room for so many.
+    /// An empty run with room for `room` bytes.
     pub(crate) fn with_room(room: usize) -> Self {
         let mut bytes: Vec<u8> = Vec::with_capacity(room + BLOCK as usize);
-        // Should it need more room than that, it may come to lie elsewhere: then it is written through the
+        // If it grows beyond that, it may be moved off the boundary, and is then written through the page
         // cache.
         let start = bytes.as_ptr().align_offset(BLOCK as usize).min(BLOCK as usize);
         bytes.resize(start, 0);
@@ -26,29 +26,28 @@ impl RunBytes {
         (self.bytes.len() - self.start) as u64
     }
 
-    /// Puts bytes behind the others, and zeros behind them up to a multiple of `unit`.
+    /// Appends bytes, and zeros after them up to a multiple of `unit`.
     pub(crate) fn put(&mut self, bytes: &[u8], unit: u64) {
         self.bytes.extend_from_slice(bytes);
         self.fill_up(unit);
     }
 
-    /// Where more is put behind them, byte by byte.
+    /// The vector to append further bytes to.
     pub(crate) fn end(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// Puts bytes in the place of the first ones.
+    /// Overwrites the first bytes.
     pub(crate) fn set_front(&mut self, bytes: &[u8]) {
         self.bytes[self.start..][..bytes.len()].copy_from_slice(bytes);
     }
 
-    /// So many bytes from `offset` on, if they are there.
+    /// `len` bytes from `offset` on, if they are there.
     pub(crate) fn get(&self, offset: u64, len: u32) -> Option<&[u8]> {
         self.bytes[self.start..].get(offset as usize..)?.get(..len as usize)
     }
 
-    /// All of them, with zeros up to the end of the last block: what is allocated shares no block with
-    /// anything.
+    /// All bytes, with zeros up to the end of the last block: an allocation shares no block with another one.
     pub(crate) fn whole_blocks(&mut self) -> &[u8] {
         self.fill_up(BLOCK);
         &self.bytes[self.start..]

@@ -1,7 +1,7 @@
 //! Point lookups in one tree, one by one and in batches with prefetch.
 //!
-//! A lookup answers at once from memory, or says which node it misses. The caller decides whether to read
-//! it here and now, on another thread, or not at all.
+//! A lookup is answered at once from memory, or says which node it misses. The caller decides whether to read
+//! that node here and now, on another thread, or not at all.
 
 use crate::backing::Backing;
 use crate::checksum::key_hash;
@@ -19,38 +19,39 @@ pub(crate) struct Missing {
     pub(crate) child: usize,
 }
 
-/// How far a lookup came that reads as little as it can.
+/// Outcome of a lookup that reads as little as possible.
 pub(crate) enum Sought {
-    /// It has to read the leaf as any other.
+    /// The leaf has to be read in the ordinary way.
     Elsewhere,
-    /// What it may be among is in memory now.
+    /// The records that the key may be among are now in memory.
     Nearer,
-    /// If anywhere, it is in this leaf.
+    /// The key is in this leaf, if anywhere.
     In(SharedLeaf),
 }
 
 impl Missing {
     pub(crate) const ROOT: Self = Self { parent: None, child: 0 };
 
-    /// How many inner nodes lie above it.
+    /// Number of inner nodes above it.
     pub(crate) fn level(&self) -> u8 {
         self.parent.as_ref().map_or(0, |parent| parent.level().saturating_add(1))
     }
 
-    /// Shows the value of a key that was put beside the missing leaf, or looked up there; none if it was not.
+    /// Shows the value of a key that was put beside the missing leaf, or looked up there; none if it was
+    /// neither.
     pub(crate) fn find_beside<R>(&self, key: &[u8], show: impl FnOnce(&[u8]) -> R) -> Option<R> {
         self.parent.as_ref()?.children[self.child].records_in_memory()?.find(key, show)
     }
 
-    /// Reads what was put beside the missing leaf, which cannot be read, and is not in memory; whether there
-    /// was any, so that it is worth to look once more.
+    /// Reads the records beside the missing leaf, which cannot be read, unless they are in memory. Returns
+    /// whether there were any, so that it is worth while to look once more.
     pub(crate) fn bring_in_beside(&self, backing: &Backing) -> bool {
         let slot = self.parent.as_ref().and_then(|parent| parent.children.get(self.child));
-        // What is wrong with the leaf says more than what is wrong with what lies beside.
+        // An error about the leaf says more than one about what lies beside it.
         slot.is_some_and(|slot| slot.bring_in_beside(backing).unwrap_or(false))
     }
 
-    /// Puts the missing node, just read, in its place; should another reader have been faster, its copy
+    /// Puts the missing node, just read, into its slot. If another reader was faster, that reader's copy
     /// stays.
     pub(crate) fn keep(&self, node: Node) {
         if let Some(parent) = &self.parent {
@@ -58,8 +59,7 @@ impl Missing {
         }
     }
 
-    /// Where records of the missing leaf are kept that are looked up, and where it lies, if all of it is on
-    /// disk.
+    /// Where records of the missing leaf are kept that are looked up, and its home, if all of it is on disk.
     pub(crate) fn apart(&self, needs_second: bool, backing: &Backing) -> Option<(&Delta, Home)> {
         let (delta, home) = self.parent.as_ref()?.children[self.child].apart(needs_second, backing)?;
         Some((delta, home))
@@ -82,7 +82,7 @@ pub(crate) fn leaf_of<'a>(root: &'a Slot, key: &[u8]) -> Result<&'a SharedLeaf, 
     }
 }
 
-/// Whether the slot of the leaf whose range holds `key` is known to be one of a leaf, resident or not.
+/// Whether the node whose range holds `key` is known to be a leaf, resident or not.
 pub(crate) fn is_leaf_known(root: &Slot, key: &[u8]) -> bool {
     match leaf_of(root, key) {
         Ok(_) => true,
@@ -90,7 +90,7 @@ pub(crate) fn is_leaf_known(root: &Slot, key: &[u8]) -> bool {
     }
 }
 
-/// The slot of the leaf whose range holds `key`, or of the first node on the way that is missing.
+/// The slot of the leaf whose range holds `key`, or of the first missing node on the path.
 pub(crate) fn slot_of<'a>(root: &'a Slot, key: &[u8]) -> &'a Slot {
     let mut slot = root;
     while let Some(inner) = slot.inner() {
@@ -99,14 +99,14 @@ pub(crate) fn slot_of<'a>(root: &'a Slot, key: &[u8]) -> &'a Slot {
     slot
 }
 
-/// The value of `key`, for whoever is alone in the gate or has asked for stillness.
+/// The value of `key`, for a caller that holds the gate's *alone* or *still*.
 pub(crate) fn get<'a>(root: &'a Slot, key: &[u8]) -> Result<Option<Stored<'a>>, Missing> {
     let leaf = leaf_of(root, key)?;
     leaf.prefetch(SLOT_LINES);
     Ok(get_in(leaf, key))
 }
 
-/// The value of `key` in the leaf whose range holds it, whose first lines were asked for.
+/// The value of `key` in the leaf whose range holds it; the leaf's first lines have been prefetched.
 pub(crate) fn get_in<'a>(leaf: &'a SharedLeaf, key: &[u8]) -> Option<Stored<'a>> {
     leaf.counted.note_use();
     leaf.value_of(key)
@@ -115,9 +115,9 @@ pub(crate) fn get_in<'a>(leaf: &'a SharedLeaf, key: &[u8]) -> Option<Stored<'a>>
 /// Keys that are looked up together.
 pub(crate) const LANES: usize = 16;
 
-/// Looks up at most [`LANES`] keys together, so that their misses in memory overlap.
+/// Looks up at most [`LANES`] keys together, so that their cache misses overlap.
 ///
-/// Calls `found` for each key in order, up to the first that misses a node; how many were answered.
+/// Calls `found` for each key in order, up to the first that misses a node, and returns the number of calls.
 pub(crate) fn get_lanes<K: AsRef<[u8]>>(
     root: &Slot,
     keys: &[K],
@@ -154,17 +154,17 @@ pub(crate) fn get_lanes<K: AsRef<[u8]>>(
     (ready, missing)
 }
 
-/// How many inner nodes lie on the way to the leaf of `key`, as far as they are resident.
+/// Number of inner nodes on the path to the leaf of `key`, as far as they are resident.
 pub(crate) fn depth_of(root: &Slot, key: &[u8]) -> usize {
     let way = std::iter::successors(root.inner(), |inner| inner.children[inner.child_of(key)].inner());
     way.count()
 }
 
-/// Levels of inner nodes that a way remembers: those of 512^4 leaves.
+/// Levels of inner nodes that a way remembers: enough for 512^4 leaves.
 const WAY_LEVELS: usize = 4;
 
-/// Which child led to a leaf, level by level from the root, and which slot of it to a record: guesses as soon
-/// as the tree changed.
+/// The children that led to a leaf, level by level from the root, and the slot in it that led to a record.
+/// They are only guesses as soon as the tree changes.
 #[derive(Clone, Copy)]
 pub(crate) struct Way {
     children: [u16; WAY_LEVELS],
@@ -178,29 +178,29 @@ impl Default for Way {
 }
 
 impl Way {
-    /// The child to try first; one that no node has where nothing is known.
+    /// The child to try first; an index that no node has where nothing is known.
     #[inline]
     pub(crate) fn child_at(&self, level: usize) -> usize {
         self.children.get(level).map_or(usize::MAX, |&child| child.into())
     }
 
-    /// One that knows a slot and nothing above it.
+    /// A way that knows a slot, and no child above it.
     #[cfg(test)]
     pub(crate) fn to_slot(slot: u16) -> Self {
         Self { slot, ..Self::default() }
     }
 
-    /// As [`Way::child_at`], for the slot.
+    /// The slot to try first, as [`Way::child_at`].
     #[inline]
     pub(crate) fn slot(&self) -> usize {
         self.slot.into()
     }
 }
 
-/// Brings nearer what puts of these keys (at most [`LANES`], in ascending order) will touch, step by step for
-/// all of them at once: the slots that hold the ways to the leaves, the beginnings of the leaves, the
-/// records. `depth` is how many inner nodes lie above the leaves. Keeps the ways, so that they need not be
-/// found again.
+/// Prefetches what puts of these keys (at most [`LANES`], in ascending order) will touch, step by step for
+/// all of them at once: the slots on the paths to the leaves, the beginnings of the leaves, the records.
+/// `depth` is the number of inner nodes above the leaves. The ways are kept, so that they need not be
+/// searched again.
 pub(crate) fn prefetch_for_puts(root: &Slot, depth: usize, items: &mut [(HashedKey<'_>, Stored<'_>)]) {
     let mut slots: [Option<&Slot>; LANES] = [None; LANES];
     let mut before = Way::default();
@@ -222,8 +222,8 @@ pub(crate) fn prefetch_for_puts(root: &Slot, depth: usize, items: &mut [(HashedK
     }
 }
 
-/// The slot on the way to `key` below `depth` inner nodes, which is not looked at but brought nearer; `None`
-/// if a node on the way is not resident. The way is tried first that led to the key before.
+/// The slot on the path to `key` below `depth` inner nodes, prefetched but not read; `None` if a node on the
+/// path is not resident. The way of the key before is tried first.
 fn slot_below<'a>(root: &'a Slot, depth: usize, key: &mut HashedKey<'_>, before: &Way) -> Option<&'a Slot> {
     let mut slot = root;
     // Two keys share the node of a level only if they share all above it.

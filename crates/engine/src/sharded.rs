@@ -1,10 +1,9 @@
-//! A lock that readers on several processors take without touching the same memory.
+//! A lock that readers on different processors take without touching common memory.
 //!
-//! It is several locks, each in cache lines of its own: a reader shares that of its thread, a writer takes
-//! all of them, in order.
+//! It consists of several locks, each in cache lines of its own: a reader shares the one of its thread, a
+//! writer takes all of them, in order.
 //!
-//! Invariant: the value is referred to only by whoever holds at least one place, and changed only by whoever
-//! has all.
+//! Invariant: the value is referred to only while at least one place is held, and changed only while all are.
 #![allow(unsafe_code)]
 
 use crate::gate::{Apart, PLACES, own_place};
@@ -34,20 +33,20 @@ impl<T> Sharded<T> {
         }
     }
 
-    /// Waits for writers. Not to be asked for again by whoever has it.
+    /// Waits for writers. A thread that holds it must not call this again.
     #[inline]
     pub(crate) fn read(&self) -> Read<'_, T> {
         let _place = unless(Bug::ForestUnlocked, || self.places[own_place()].read());
         Read { _inside: self.watch.enter(Way::Reading), value: &self.value, _place }
     }
 
-    /// Waits for everybody.
+    /// Waits for readers and writers.
     pub(crate) fn write(&self) -> Write<'_, T> {
         let _places = array::from_fn(|place| self.places[place].write());
         Write { _inside: self.watch.enter(Way::Writing), value: &self.value, _places }
     }
 
-    /// As [`Sharded::write`], if nobody has it.
+    /// As [`Sharded::write`], if the lock is free.
     pub(crate) fn try_write(&self) -> Option<Write<'_, T>> {
         let [a, b, c, d] = &self.places;
         let _places = [a.try_write()?, b.try_write()?, c.try_write()?, d.try_write()?];
@@ -67,8 +66,8 @@ impl<T> Deref for Read<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: a writer needs this place too, which is shared until `self` goes, so nobody changes the
-        // value meanwhile.
+        // SAFETY: a writer needs this place too, which is shared until `self` is dropped, so the value does
+        // not change meanwhile.
         unsafe { &*self.value.get() }
     }
 }
@@ -84,14 +83,15 @@ impl<T> Deref for Write<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: every reader and every writer needs a place, and this has all of them until `self` goes.
+        // SAFETY: every reader and every writer needs a place, and this holds all of them until it is
+        // dropped.
         unsafe { &*self.value.get() }
     }
 }
 
 impl<T> DerefMut for Write<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as above, and `self` is borrowed for itself alone.
+        // SAFETY: as above, and `self` is borrowed exclusively.
         unsafe { &mut *self.value.get() }
     }
 }

@@ -1,8 +1,8 @@
 //! What all handles of one engine share, and the order in which its locks are taken.
 //!
-//! Order: `placing`, `checkpointing`, `writer`, `forest`, `latches`, `space`, `pins`; a later one is never
-//! held while an earlier one is taken. Who places in the gate of `writer` takes its content behind the latch.
-//! What hot records weigh is noted last of all.
+//! Order: `placing`, `checkpointing`, `writer`, `forest`, `latches`, `space`, `pins`; an earlier lock is
+//! never taken while a later one is held. A placing write in the gate of `writer` takes the gate's content
+//! after the latch. The weight of hot records is noted last of all.
 
 use crate::backing::{Backing, Reading};
 use crate::broken::{Answering, Spoiled};
@@ -34,21 +34,21 @@ use atoll_disk::Window;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// What a lookup beside a leaf may bring in: two pages and what is kept of them.
+/// What a lookup beside a leaf may bring in: two pages, and what is kept of them.
 const SOUGHT_BYTES: u64 = 16 << 10;
 
 pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) backing: Arc<Backing>,
-    /// Shared by those who write large values ahead of their commit; closing waits for them.
+    /// Shared by writers that write large values ahead of their commit; closing waits for them.
     pub(crate) placing: RwLock<()>,
     pub(crate) checkpointing: Mutex<()>,
     pub(crate) spoiled: Spoiled,
     pub(crate) writer: Gate<Writer>,
     pub(crate) forest: Sharded<Forest>,
-    /// Of the leaves of the current trees: for whoever looks at one or writes into it while others do.
+    /// Latches of the leaves of the current trees, for concurrent readers and writers of one leaf.
     pub(crate) latches: Latches,
-    /// Copies of records that are looked up often.
+    /// Copies of frequently read records.
     pub(crate) hot: Hot,
     pub(crate) space: Mutex<Space>,
     pub(crate) pins: Arc<Pins>,
@@ -56,25 +56,25 @@ pub(crate) struct Shared {
     /// Position up to which the log was handed to the disk.
     pub(crate) flushed: Apart<AtomicU64>,
     pub(crate) answering: Answering,
-    /// Whether the disk belongs to somebody else; it then takes no writes any more.
+    /// Whether the disk belongs to another owner; it then takes no writes any more.
     pub(crate) is_given_up: GivenUp,
     pub(crate) recovery: RecoveryReport,
     pub(crate) nudge: Nudge,
-    /// Wakes the thread that makes log segments ready.
+    /// Wakes the thread that prepares log segments.
     pub(crate) log_nudge: Nudge,
-    /// A window on the segment that is ready, and one that ended, for that thread to take it out of memory.
+    /// A window on the segment that is ready, and one that has ended, for that thread to unmap.
     pub(crate) window_ahead: Mutex<Option<Window>>,
     pub(crate) window_former: Mutex<Option<Window>>,
-    /// Bytes held below which looking for leaves to let go of was in vain.
+    /// Searching for leaves to evict is known to be futile while fewer bytes than this are held.
     pub(crate) evict_above: AtomicU64,
-    /// What readers hold of the past.
+    /// Past states that readers hold.
     pub(crate) views: Views,
-    /// Where the next look for leaves to let go of begins.
+    /// Where the next search for leaves to evict begins.
     pub(crate) turn: AtomicUsize,
     pub(crate) room: Room,
-    /// Where the table of the last commit lies.
+    /// Place of the table of the last commit.
     pub(crate) table: Mutex<Option<Extent>>,
-    /// What both superblocks say; none after a commit that failed half-way.
+    /// Contents of both superblocks; none after a commit that failed half-way.
     pub(crate) committed: Mutex<Option<Superblock>>,
     /// Features that the next superblock names, and those that both copies on disk name.
     pub(crate) features: AtomicU64,
@@ -82,26 +82,25 @@ pub(crate) struct Shared {
     pub(crate) checkpoints: AtomicU64,
     pub(crate) segments_cleaned: AtomicU64,
     pub(crate) values_moved: AtomicU64,
-    /// Log segments, by offset, of which nothing could be moved.
+    /// Log segments, by offset, from which nothing could be moved.
     pub(crate) fruitless: Mutex<BTreeMap<u64, Fruitless>>,
-    /// Where long ones of which something could be moved were left.
+    /// Where cleaning stopped in long segments from which something was moved.
     pub(crate) left_segments: Mutex<BTreeMap<u64, Left>>,
-    /// Which copy of the superblock was written last, and may be damaged if that failed.
+    /// The copy of the superblock that was written last, which may be damaged if that write failed.
     pub(crate) doubtful_copy: AtomicUsize,
 }
 
-/// Epochs of which it is known where the log stood; of older ones it is known where it stood later.
+/// Epochs whose log segment is known; for older ones only a later segment is known.
 const EPOCHS_KEPT: usize = 1024;
 
-/// What only the writer touches.
+/// State that only the writer touches.
 pub(crate) struct Writer {
     /// None for a store in memory or one that is open for reading.
     pub(crate) log: Option<Log>,
     pub(crate) retired: RetiredList,
     /// Position of the log at the last checkpoint.
     pub(crate) checkpointed: u64,
-    /// For each epoch that began since the store was opened the segment that the log wrote to then, oldest
-    /// first.
+    /// The log's segment at the beginning of each epoch since the store was opened, oldest first.
     pub(crate) epochs: VecDeque<(u64, u64)>,
 }
 
@@ -119,14 +118,14 @@ impl Writer {
         self.epochs.push_back((epoch, log_number));
     }
 
-    /// The segment that the log wrote to when `epoch` ended; values of this epoch lie in no later one.
+    /// The log's segment at the end of `epoch`; values of this epoch lie in no later one.
     pub(crate) fn last_segment_of(&self, epoch: u64) -> Option<u64> {
         let after = self.epochs.iter().find(|(began, _)| *began > epoch);
         after.map(|&(_, number)| number).or_else(|| self.log.as_ref().map(|log| log.point().number))
     }
 }
 
-/// Wakes a thread of the background.
+/// Wakes a background thread.
 #[derive(Default)]
 pub(crate) struct Nudge {
     pub(crate) wanted: Mutex<Wanted>,
@@ -209,13 +208,13 @@ impl Shared {
         }
     }
 
-    /// Refuses when the engine was closed, or something failed behind the log.
+    /// Fails if the engine was closed, or broke because a write failed after its group was in the log.
     #[inline]
     pub(crate) fn check_open(&self) -> Result<(), EngineError> {
         if self.answering.is_on() { Ok(()) } else { Err(self.answering.refusal(self.backing.name())) }
     }
 
-    /// Refuses when nothing may be written.
+    /// Fails if nothing may be written.
     pub(crate) fn check_writable(&self) -> Result<(), EngineError> {
         self.check_open()?;
         if self.options.read_only {
@@ -227,11 +226,11 @@ impl Shared {
         Ok(())
     }
 
-    /// Reads a missing node of the current trees into its place. `pin` keeps its page from being reused.
+    /// Reads a missing node of the current trees into its slot. `pin` keeps its page from being reused.
     ///
-    /// Room is made afterwards, when nothing here holds a node any more, and what was just read is not what
-    /// goes. Of a leaf that cannot be read what was put beside it is read in its place, for who looks there
-    /// once more; and it is an error the next time.
+    /// Room is made afterwards, when nothing here holds a node any more, and the node just read is not the
+    /// one that is evicted. If a leaf cannot be read, the records beside it are read instead, so that the
+    /// caller looks there once more; the next attempt returns the error.
     pub(crate) fn load_missing(&self, tree: u32, missing: Missing, pin: Pin) -> Result<(), EngineError> {
         match self.load_into_place(tree, &missing) {
             Err(error) if error.is_damage() && missing.bring_in_beside(&self.backing) => {}
@@ -254,7 +253,8 @@ impl Shared {
         Ok(())
     }
 
-    /// The missing leaf for one lookup alone, when there is no room for it; none where it should be loaded.
+    /// Reads the missing leaf for one lookup alone, if there is no room for it; none where it should be
+    /// loaded.
     pub(crate) fn leaf_apart(&self, missing: &Missing) -> Result<Option<SharedLeaf>, EngineError> {
         let (Some(parent), true) = (&missing.parent, self.backing.excess() > 0) else { return Ok(None) };
         match parent.children[missing.child].read_beside(&self.backing) {
@@ -262,22 +262,22 @@ impl Shared {
                 self.read_in_vain();
                 Ok(Some(leaf))
             }
-            // Who loads it finds the same, and looks beside it.
+            // Loading it will find the same, and look beside it.
             Err(error) if error.is_damage() => Ok(None),
             Ok(None) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Where memory is short: of a missing leaf that has records beside it on disk those records, if the key
-    /// may be among them, or else the leaf without them. One read, and what it was for stays rather than all
-    /// around it.
+    /// Where memory is short and a missing leaf has records beside it on disk: reads those records, if the
+    /// key may be among them, or else the leaf without them. That is one read, and only the record that was
+    /// looked up stays in memory.
     pub(crate) fn find_apart(&self, missing: &Missing, key: &[u8]) -> Result<Sought, EngineError> {
         let backing = &self.backing;
         if !backing.is_short() || !backing.has_spare(SOUGHT_BYTES) {
             return Ok(Sought::Elsewhere);
         }
-        // As long as there is room for leaves, those that are all on one page are worth it.
+        // While there is room for leaves, a leaf that lies on a single page is worth its memory.
         let needs_second = backing.has_spare(backing.room() / 16);
         let Some((delta, home)) = missing.apart(needs_second, backing) else { return Ok(Sought::Elsewhere) };
         if delta.has_seen_much(&home) {
@@ -289,7 +289,7 @@ impl Shared {
         let level = missing.level();
         let leaf = match page::read(&home.page, level, Reading::One, backing)? {
             Node::Leaf(leaf) => leaf,
-            // Of these there are few, and they stay.
+            // Inner nodes are few, and stay.
             inner if home.delta.is_none() => {
                 missing.keep(inner);
                 return Ok(Sought::Nearer);
@@ -298,7 +298,7 @@ impl Shared {
         };
         match leaf.value_of(key) {
             Some(Stored::Inline(value)) => delta.note_seen(key, value),
-            // Nothing that could be kept by itself: the leaf stays, if that is all there is of it.
+            // There is no record to keep by itself: the leaf stays, if it has no second page.
             _ if home.delta.is_none() => {
                 missing.keep(Node::Leaf(leaf));
                 return Ok(Sought::Nearer);
@@ -309,8 +309,7 @@ impl Shared {
         Ok(Sought::In(leaf))
     }
 
-    /// Keeps everybody from writing into a leaf of the current trees, whose first lines are on their way by
-    /// then.
+    /// Keeps writers from a leaf of the current trees, whose first lines are prefetched.
     #[inline]
     pub(crate) fn latch(&self, leaf: &SharedLeaf) -> Look<'_> {
         leaf.prefetch(SLOT_LINES);
@@ -324,10 +323,10 @@ impl Shared {
         }
     }
 
-    /// The node of a slot that nobody changes while it is read.
+    /// The node of a slot that does not change while it is read.
     pub(crate) fn load_slot(&self, slot: &Slot) -> Result<Node, EngineError> {
-        // What a long scan reads beyond the budget is not kept; nor is the way there, of which each view has
-        // its own, once that is what fills the memory.
+        // Leaves that a long scan reads beyond the budget are not kept. Nor are the inner nodes on the way,
+        // of which each view has its own, once those fill the memory.
         let excess = self.backing.excess();
         if excess > self.options.memory_bytes / 32 {
             return slot.look_at(Reading::Along, &self.backing);

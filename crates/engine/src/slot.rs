@@ -1,10 +1,10 @@
-//! A place for a node: resident, or to be read when it is needed.
+//! A slot for a node: resident, or to be read when it is needed.
 //!
-//! What is to be read is a page, or a page and what was put since into a leaf that nobody read
+//! What is read is a page, or a page together with what was since put into a leaf that stayed unread
 //! ([`crate::delta`]).
 //!
-//! Invariant: where a slot has a delta, its node, if one is resident, is what the delta adds up to; whoever
-//! changes the node takes the delta away first.
+//! Invariant: where a slot has a delta, its node, if resident, is what the delta adds up to; the delta is
+//! taken away before the node is changed.
 
 use crate::backing::{Backing, Reading};
 use crate::delta::{Delta, Records};
@@ -16,41 +16,41 @@ use crate::retired::RetiredList;
 use crate::{Damage, EngineError};
 use std::sync::{Arc, OnceLock};
 
-/// A place for a node.
+/// A slot for a node.
 ///
-/// Lookups touch one slot in each node they pass, so slots are kept small: what only a read from disk needs
-/// lies elsewhere.
+/// Lookups touch one slot in each node on their path, so slots are kept small: what only a read from disk
+/// needs lies elsewhere.
 #[derive(Clone, Default)]
 pub(crate) struct Slot {
     node: OnceLock<Node>,
     away: Option<Arc<Away>>,
 }
 
-/// How a node is read that is not resident.
+/// How to read a node that is not resident.
 enum Away {
     /// A node of one page.
     Page {
         page: PageRef,
-        /// What of a leaf was looked up while memory was short; made by the first who does.
+        /// Records of a leaf that were looked up while memory was short; created by the first such lookup.
         seen: OnceLock<Arc<Delta>>,
-        /// How many inner nodes lie above it.
+        /// Number of inner nodes above it.
         level: u8,
     },
     Second(Box<Second>),
     Delta(Arc<Delta>),
 }
 
-/// A leaf with a page of records beside its own, of which nothing was read yet: most leaves of a large store
+/// A leaf with a page of records beside its own, of which nothing was read yet. Most leaves of a large store
 /// may be such.
 struct Second {
     home: Home,
-    /// Made by the first who needs it.
+    /// Created on first use.
     delta: OnceLock<Arc<Delta>>,
-    /// Where it counts.
+    /// The meter that counts it.
     meter: Option<Arc<Meter>>,
 }
 
-/// What a leaf of two pages takes more than one of one.
+/// How many bytes more a leaf of two pages takes than one of a single page.
 const SECOND_BYTES: u64 = size_of::<Second>() as u64 + 16;
 
 impl Away {
@@ -61,7 +61,7 @@ impl Away {
         }
     }
 
-    /// The same, that counts from now on.
+    /// The same, counted on a meter from here on.
     fn counted(mut self, meter: &Arc<Meter>) -> Self {
         if let Self::Second(second) = &mut self {
             second.count_in(meter);
@@ -101,13 +101,12 @@ impl Slot {
         Self::below(home, 0)
     }
 
-    /// A node below so many others.
+    /// A node below `level` others.
     pub(crate) fn below(home: Home, level: u8) -> Self {
         Self { node: OnceLock::new(), away: Some(Arc::new(Away::at(home, level))) }
     }
 
-    /// How many inner nodes lie above the node here, as far as that is known: of a leaf it makes no
-    /// difference.
+    /// Number of inner nodes above this one, as far as it is known; for a leaf it makes no difference.
     fn level(&self) -> u8 {
         match (self.node.get(), self.away.as_deref()) {
             (Some(Node::Inner(inner)), _) => inner.level(),
@@ -116,17 +115,17 @@ impl Slot {
         }
     }
 
-    /// Counts what it takes beside its place, if it has just been made.
+    /// Counts what it takes besides its place, if it was just made.
     pub(crate) fn count_in(&mut self, meter: &Arc<Meter>) {
         if let Some(Away::Second(second)) = self.away.as_mut().and_then(Arc::get_mut) {
             second.count_in(meter);
         }
     }
 
-    /// Reads the node, for whoever keeps it here; see [`Slot::read_once`].
+    /// Reads the node to keep it here; see [`Slot::read_once`].
     fn read(&self, reading: Reading, backing: &Backing) -> Result<Node, EngineError> {
         match self.away.as_deref() {
-            // Who changes the leaf will have to know what it replaced.
+            // A later change of the leaf will have to know what the delta replaced.
             Some(Away::Second(second)) => Ok(Node::Leaf(second.delta(backing).read(reading, backing)?)),
             _ => self.read_once(reading, backing),
         }
@@ -145,8 +144,8 @@ impl Slot {
         }
     }
 
-    /// One in its place that is never read, for what was done to it since is not known but for these records.
-    /// For whoever writes nothing.
+    /// A slot in the place of this one that is never read, because what was done to its node since is unknown
+    /// except for these records. Only where nothing is written.
     pub(crate) fn lost_with(&self, records: Records, backing: &Backing) -> Self {
         let page = self.page().lost();
         if records.len() == 0 {
@@ -170,7 +169,7 @@ impl Slot {
         }
     }
 
-    /// All records beside the leaf here that can be read.
+    /// All readable records beside the leaf in this slot.
     pub(crate) fn records_beside(&self, backing: &Backing) -> Records {
         self.delta(backing).map_or_else(Records::default, |delta| delta.readable_records(backing))
     }
@@ -184,7 +183,7 @@ impl Slot {
         self.node.get_mut()
     }
 
-    /// The inner node here, if it is one and resident.
+    /// The inner node in this slot, if it is a resident inner node.
     pub(crate) fn inner(&self) -> Option<&Inner> {
         match self.node.get() {
             Some(Node::Inner(inner)) => Some(inner),
@@ -192,7 +191,7 @@ impl Slot {
         }
     }
 
-    /// What was put into the leaf here since it was written, while nobody changed the leaf itself.
+    /// What was put into the leaf in this slot since it was written, while the leaf itself was not changed.
     pub(crate) fn delta(&self, backing: &Backing) -> Option<&Arc<Delta>> {
         match self.away.as_deref() {
             Some(Away::Delta(delta)) => Some(delta),
@@ -201,7 +200,7 @@ impl Slot {
         }
     }
 
-    /// The same, where somebody has needed it before: otherwise there is nothing of it in memory.
+    /// The same delta, if it was needed before; otherwise nothing of it is in memory.
     pub(crate) fn known_delta(&self) -> Option<&Arc<Delta>> {
         match self.away.as_deref() {
             Some(Away::Delta(delta)) => Some(delta),
@@ -210,7 +209,8 @@ impl Slot {
         }
     }
 
-    /// Records of the leaf here that are in memory though it is not: what was put, and what was looked up.
+    /// Records in memory of the leaf in this slot, which itself is not: those that were put, and those that
+    /// were looked up.
     pub(crate) fn records_in_memory(&self) -> Option<&Arc<Delta>> {
         match self.away.as_deref() {
             Some(Away::Page { seen, .. }) => seen.get(),
@@ -218,14 +218,14 @@ impl Slot {
         }
     }
 
-    /// Reads what was put beside the leaf here, which cannot be read, and is not in memory; whether there was
-    /// any.
+    /// Reads the records beside the leaf in this slot, which cannot be read, unless they are in memory.
+    /// Returns whether there were any.
     pub(crate) fn bring_in_beside(&self, backing: &Backing) -> Result<bool, EngineError> {
         self.delta(backing).map_or(Ok(false), |delta| delta.bring_in(backing))
     }
 
-    /// Where records of the leaf here are kept that are looked up, and where it lies, if all of it is on
-    /// disk. Whether it is a leaf may not be known.
+    /// Where records of the leaf in this slot are kept that are looked up, and its home, if all of it is on
+    /// disk. Whether it is a leaf may be unknown.
     pub(crate) fn apart(&self, needs_second: bool, backing: &Backing) -> Option<(&Arc<Delta>, Home)> {
         let home = self.home().filter(|home| home.delta.is_some() || !needs_second)?;
         let delta = match self.away.as_deref()? {
@@ -236,7 +236,7 @@ impl Slot {
         Some((delta, home))
     }
 
-    /// Where the node lies on disk, if it equals what lies there.
+    /// The home of the node on disk, if both are equal.
     pub(crate) fn home(&self) -> Option<Home> {
         match (self.away.as_deref(), self.node.get()) {
             (Some(Away::Delta(delta)), _) => delta.home(),
@@ -247,7 +247,7 @@ impl Slot {
         }
     }
 
-    /// Whether both are known to have the same node, unread.
+    /// Whether both are known to have the same node, without reading it.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let is_same_node = match (self.get(), other.get()) {
             (Some(a), Some(b)) => a.address() == b.address(),
@@ -270,7 +270,7 @@ impl Slot {
         Ok(self.node.get_or_init(|| node))
     }
 
-    /// Puts a node that was just read in its place; should another reader have been faster, its copy stays.
+    /// Puts a node that was just read into the slot. If another reader was faster, that reader's copy stays.
     pub(crate) fn keep(&self, node: Node) {
         let _ = self.node.set(node);
     }
@@ -290,14 +290,14 @@ impl Slot {
         }
         let node = self.read_once(reading, backing)?;
         if let Node::Inner(_) = node {
-            // Small, and the way to all below it; should another reader have been faster, its copy stays.
+            // Small, and on the path to everything below it. If another reader was faster, its copy stays.
             self.keep(node.clone());
         }
         Ok(node)
     }
 
-    /// The leaf that lies on disk where no node is resident: a copy of it that nobody else has. None for an
-    /// inner node, which is kept, and where somebody was faster: what is resident may be changed by others.
+    /// Reads the leaf on disk where no node is resident: a private copy. None for an inner node, which is
+    /// kept, and where another reader was faster: a resident leaf may be changed by others.
     pub(crate) fn read_beside(&self, backing: &Backing) -> Result<Option<SharedLeaf>, EngineError> {
         if self.node.get().is_some() {
             return Ok(None);
@@ -305,14 +305,15 @@ impl Slot {
         match self.read_once(Reading::One, backing)? {
             Node::Leaf(leaf) => Ok(Some(leaf)),
             inner => {
-                // Small, and the way to all below it; should another reader have been faster, its copy stays.
+                // Small, and on the path to everything below it. If another reader was faster, its copy
+                // stays.
                 self.keep(inner);
                 Ok(None)
             }
         }
     }
 
-    /// Puts the home in the place of a node that can be read back, for the caller to drop the node where that
+    /// Replaces a node that can be read back by its home. Returns the node, for the caller to drop where that
     /// may take a while.
     pub(crate) fn replaced_by_home(&mut self) -> Option<Self> {
         self.get()?;
@@ -320,7 +321,7 @@ impl Slot {
         Some(std::mem::replace(self, Self::below(home, self.level())))
     }
 
-    /// Lets go of a node that can be read back; the bytes that it counted for.
+    /// Evicts a node that can be read back, and returns the bytes that it counted for.
     pub(crate) fn evict(&mut self) -> u64 {
         let bytes = match self.node.get() {
             Some(Node::Leaf(leaf)) => leaf.counted.bytes(),
@@ -338,8 +339,8 @@ impl Slot {
         bytes
     }
 
-    /// Lets go of what of a delta could be read back, where the leaf is not resident, if nobody found
-    /// anything there since this was asked last; the bytes that went.
+    /// Evicts what can be read back of a delta, where the leaf is not resident, unless a lookup found
+    /// something there since the last call. Returns the bytes released.
     pub(crate) fn shed_beside(&mut self, meter: &Arc<Meter>) -> u64 {
         let Some(delta) = self.records_in_memory() else { return 0 };
         let Some(home) = delta.home() else { return 0 };
@@ -351,22 +352,23 @@ impl Slot {
         bytes
     }
 
-    /// Whether a leaf that is not resident may have so many bytes of records put beside it.
+    /// Whether `bytes` of records may be put beside the leaf, which must not be resident.
     pub(crate) fn takes_delta(&self, bytes: usize) -> bool {
         self.node.get().is_none() && self.would_take_delta(bytes)
     }
 
-    /// The same of any leaf, if it were not resident.
+    /// As [`Slot::takes_delta`], as if the leaf were not resident.
     pub(crate) fn would_take_delta(&self, bytes: usize) -> bool {
         self.sizes().is_some_and(|(page, records)| Delta::fits(page, records, bytes))
     }
 
-    /// The same of a leaf that cannot be read: it may be that later, and a leaf holds what both have then.
+    /// As [`Slot::takes_delta`], beside a leaf that cannot be read. Should it become readable, a leaf can
+    /// hold both.
     pub(crate) fn takes_delta_unread(&self, bytes: usize) -> bool {
         self.sizes().is_some_and(|(page, records)| Delta::fits_unread(page, records, bytes))
     }
 
-    /// Bytes of the page of what is here, and of the records beside it, if it has one.
+    /// Bytes of the page of this slot, and of the records beside it, if it has a page.
     fn sizes(&self) -> Option<(usize, usize)> {
         match (self.home(), self.known_delta()) {
             (Some(Home { page, delta, .. }), _) => {
@@ -377,7 +379,7 @@ impl Slot {
         }
     }
 
-    /// Puts a record beside a leaf that is not resident, and was said to take it.
+    /// Puts a record beside a leaf that is not resident and [takes it](Slot::takes_delta).
     pub(crate) fn put_delta(
         &mut self,
         record: (&[u8], &[u8]),
@@ -399,14 +401,14 @@ impl Slot {
         self.away = Some(Arc::new(Away::Delta(Arc::new(fresh))));
     }
 
-    /// The delta, if nobody shares it and it may change.
+    /// The delta, if it is unshared and may change.
     fn sole_delta(&mut self) -> Option<&mut Delta> {
         let away = self.away.as_mut().and_then(Arc::get_mut)?;
         let Away::Delta(delta) = away else { return None };
         Arc::get_mut(delta).filter(|delta| delta.may_change())
     }
 
-    /// Takes the delta away, for the node that it adds up to is about to change; that is resident.
+    /// Takes the delta away, because its node, which is resident, is about to change.
     pub(crate) fn take_delta(&mut self, backing: &Backing) -> Option<Arc<Delta>> {
         let delta = self.delta(backing)?.clone();
         self.away = None;

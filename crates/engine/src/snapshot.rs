@@ -35,24 +35,24 @@ impl Snapshot {
         self.view.epoch
     }
 
-    /// The root of the tree of this name; none if there was no such tree.
+    /// The root of the tree of this name; none if the snapshot has no such tree.
     pub(crate) fn root_of(&self, name: &str) -> Result<Option<Node>, EngineError> {
         let Some(tree) = self.names.iter().position(|known| known == name) else { return Ok(None) };
         self.view.root(tree as u32, &self.engine.shared)
     }
 
-    /// The last commit that it shows.
+    /// Sequence of the last commit that the snapshot includes.
     #[must_use]
     pub fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// Names of the trees it holds.
+    /// Names of the trees that the snapshot includes.
     pub fn tree_names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(String::as_str)
     }
 
-    /// The value that `key` had.
+    /// The value of `key` in this snapshot.
     ///
     /// # Errors
     /// [`EngineError`] when a page must be read back and cannot be, or is damaged.
@@ -62,7 +62,8 @@ impl Snapshot {
         self.view.get(tree.id(), key, shared)
     }
 
-    /// Visits the records of a range in order until the visitor stops; the key at which it stopped.
+    /// Visits the records of a range in order until the visitor stops, and returns the key at which it
+    /// stopped.
     ///
     /// # Errors
     /// As [`Snapshot::get`].
@@ -79,7 +80,7 @@ impl Snapshot {
     }
 }
 
-/// Reads during [`Engine::update`]: nothing changes meanwhile.
+/// Reads inside [`Engine::update`]: nothing changes meanwhile.
 pub struct Reader<'a> {
     pub(crate) engine: &'a Engine,
 }
@@ -127,10 +128,11 @@ impl Reader<'_> {
     }
 }
 
-/// A node is missing, so the scan cannot go on under the lock.
+/// A node is not in memory, so the scan cannot go on under the lock.
 struct Stalled;
 
-/// Scans the current state under the lock while all is in memory, else from a snapshot taken under it.
+/// Scans the current state under the lock while every node is in memory, and the rest from a snapshot taken
+/// under it.
 pub(crate) fn scan_current(
     tree: &Tree,
     range: Range<'_>,
@@ -138,7 +140,7 @@ pub(crate) fn scan_current(
     mut visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
 ) -> Result<Option<Vec<u8>>, EngineError> {
     let shared = &*tree.engine.shared;
-    // The root stays where later readers find it; what lies below it may be read for this scan alone.
+    // The root is loaded where later readers find it; nodes below it may be read for this scan alone.
     let (still, forest) = loop {
         let still = shared.writer.still();
         let forest = shared.forest.read();

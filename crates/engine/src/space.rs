@@ -1,9 +1,9 @@
 //! Space in the file: which bytes are free, and which log segments hold values that are still alive.
 //!
-//! Allocations start on a block of 4 KiB, so that no write touches a block that holds older data. What is
-//! freed is counted in units of 64 bytes, and becomes usable when whole blocks are free.
+//! Allocations start on a block of 4 KiB, so that no write touches a block that holds older data. Freed space
+//! is counted in units of 64 bytes, and becomes usable when whole blocks are free.
 //!
-//! [`free`] has the free extents, [`sparse`] tells where most is free.
+//! [`free`] keeps the free extents, [`sparse`] says where most of the space is free.
 //!
 //! Invariant: no byte is handed out twice.
 
@@ -38,7 +38,7 @@ impl Extent {
         self.offset + self.len
     }
 
-    /// Grown to whole units.
+    /// The extent, extended to whole units.
     pub(crate) fn in_units(offset: u64, len: u64) -> Self {
         let start = offset / UNIT * UNIT;
         Self { offset: start, len: (offset + len).next_multiple_of(UNIT) - start }
@@ -53,13 +53,13 @@ pub(crate) struct SegmentUse {
     pub(crate) live: u64,
 }
 
-/// The segment, of those sorted by offset, that holds `offset`.
+/// Index of the segment, among those sorted by offset, that holds `offset`.
 pub(crate) fn segment_at(segments: &[SegmentUse], offset: u64) -> Option<usize> {
     let index = segments.partition_point(|segment| segment.extent.offset <= offset).checked_sub(1)?;
     (offset < segments[index].extent.end()).then_some(index)
 }
 
-/// Segments, sorted by offset, with what is about to be freed taken off.
+/// Segments, sorted by offset, without the bytes that are about to be freed.
 pub(crate) fn segments_after<'r>(
     mut segments: Vec<SegmentUse>,
     freeing: impl IntoIterator<Item = &'r Retired>,
@@ -73,9 +73,9 @@ pub(crate) fn segments_after<'r>(
     segments
 }
 
-/// The same, where what lies in one log segment and lived as long is one: of that only the sum is ever asked
-/// for. What a snapshot keeps would otherwise be told value by value by each commit for as long as that is
-/// there.
+/// The same entries, where those in one log segment with the same life are joined into one: only their sum is
+/// ever asked for. Otherwise each commit would list what a snapshot keeps, value by value, for as long as the
+/// snapshot exists.
 pub(crate) fn joined_in_segments(kept: Vec<Retired>, segments: &[SegmentUse]) -> Vec<Retired> {
     let place = |retired: &Retired| (segment_at(segments, retired.offset), retired.birth, retired.death);
     let (mut all, mut inside): (Vec<Retired>, Vec<Retired>) =
@@ -91,7 +91,7 @@ pub(crate) fn joined_in_segments(kept: Vec<Retired>, segments: &[SegmentUse]) ->
     all
 }
 
-/// The same space in as few extents as possible, by offset; they are disjoint.
+/// The same space in as few extents as possible, by offset. The extents must be disjoint.
 pub(crate) fn joined(mut extents: Vec<Extent>) -> Vec<Extent> {
     extents.sort_unstable();
     extents.dedup_by(|next, extent| {
@@ -107,16 +107,16 @@ pub(crate) fn joined(mut extents: Vec<Extent>) -> Vec<Extent> {
 pub(crate) struct Space {
     free: Free,
     end: u64,
-    /// Allocated since the last freeze by writers; on disk they count as free, for the log names them.
+    /// Allocated by writers since the last freeze; on disk they count as free, because the log names them.
     since_freeze: Vec<Extent>,
-    /// Written by somebody whose commit is yet to come; free by every commit before that.
+    /// Written ahead of a commit that is yet to come; every earlier commit counts them as free.
     in_flight: Vec<Extent>,
-    /// A log segment that was about to be entered when a write failed; in flight until then.
+    /// A log segment that was about to be entered when a write failed; in flight until it is entered.
     spare: Option<Extent>,
-    /// A log segment that was made ready before the log needs it; in flight until then.
+    /// A log segment that was prepared before the log needs it; in flight until it is entered.
     ahead: Option<Extent>,
     segments: BTreeMap<u64, SegmentUse>,
-    /// Free by every commit on disk, but kept for readers of other processes, oldest first.
+    /// Free according to every commit on disk, but kept for readers in other processes, oldest first.
     kept: VecDeque<(Duration, Extent)>,
     kept_bytes: u64,
 }
@@ -124,15 +124,15 @@ pub(crate) struct Space {
 /// Free space is given back to the file system in pieces of at least this many bytes.
 const RELEASE_LEAST: u64 = 64 << 10;
 
-/// Free space up to this share of what is in use stays with the file, to be used again.
+/// Free space up to this share of what is in use stays with the file, for reuse.
 const SPARE_SHARE: u64 = 8;
 
-/// Kept space beyond this share of the file is used again early: a reader is then told that its state is
-/// gone, which is better than a file that grows without bound.
+/// Kept space beyond this share of the file is reused early. A reader then learns that its state is gone,
+/// which is better than a file that grows without bound.
 const KEPT_SHARE: u64 = 4;
 
 impl Space {
-    /// Space of a file whose first `end` bytes are taken.
+    /// Space of a file whose first `end` bytes are in use.
     pub(crate) fn new(end: u64) -> Self {
         Self { end: end.next_multiple_of(BLOCK), ..Self::default() }
     }
@@ -153,8 +153,8 @@ impl Space {
         self.segments.values()
     }
 
-    /// Takes `len` bytes that start on a block and share their last one with nobody, from free space where
-    /// some fits well, else at the end.
+    /// Allocates `len` bytes that start on a block and share their last block with no other allocation: from
+    /// free space where some fits well, else at the end.
     pub(crate) fn allocate(&mut self, len: u64) -> Extent {
         let len = len.next_multiple_of(UNIT);
         let whole = len.next_multiple_of(BLOCK);
@@ -178,14 +178,14 @@ impl Space {
         extent
     }
 
-    /// The commit that names `extent` is being made.
+    /// Notes that the commit that names `extent` is being made.
     pub(crate) fn land(&mut self, extent: Extent) {
         self.in_flight.retain(|other| *other != extent);
         self.since_freeze.push(extent);
     }
 
-    /// Space for a log segment: the one that could not be entered before, the one that was made ready, or
-    /// fresh space.
+    /// Space for a log segment: the one that could not be entered before, the one that was prepared, or fresh
+    /// space.
     pub(crate) fn allocate_segment(&mut self, len: u64) -> Extent {
         let spare = self.spare.take_if(|spare| spare.len >= len);
         match spare.or_else(|| self.ahead.take_if(|ahead| ahead.len >= len)) {
@@ -207,7 +207,7 @@ impl Space {
         self.ahead = Some(extent);
     }
 
-    /// Takes a log segment back that the log did not need.
+    /// Takes back a log segment that the log did not need.
     pub(crate) fn give_up_ahead(&mut self) {
         if let Some(extent) = self.ahead.take() {
             self.cancel(extent);
@@ -219,10 +219,10 @@ impl Space {
         self.spare
     }
 
-    /// Keeps a log segment that could not be entered for the next try.
+    /// Keeps a log segment that could not be entered for the next attempt.
     pub(crate) fn spare_segment(&mut self, extent: Extent) {
         self.since_freeze.retain(|other| *other != extent);
-        // A spare one that was too short stays out of use until the store is opened again.
+        // A spare segment that was too short stays unused until the store is opened again.
         self.in_flight.push(extent);
         self.spare = Some(extent);
     }
@@ -237,12 +237,12 @@ impl Space {
         extent
     }
 
-    /// Regions of which most is free, and little is left to be moved before all of it is.
+    /// Regions that are mostly free, where little has to be moved before all of it is.
     pub(crate) fn sparse(&self) -> Sparse {
         Sparse::of(&self.free, self.end)
     }
 
-    /// Takes an extent that recovery found in use.
+    /// Claims an extent that recovery found in use.
     pub(crate) fn claim(&mut self, extent: Extent) -> Result<(), Damage> {
         let extent = Extent::in_units(extent.offset, extent.len);
         if extent.offset >= self.end {
@@ -265,25 +265,25 @@ impl Space {
         Ok(())
     }
 
-    /// The bytes of the longest free run of whole blocks, if it has at least `least`.
+    /// Length of the longest free run of whole blocks, if it has at least `least` bytes.
     pub(crate) fn longest_free(&self, least: u64) -> Option<u64> {
         self.free.longest(least)
     }
 
-    /// Gives back space that nobody uses, if the file has it.
+    /// Frees unused space, if it lies in the file.
     pub(crate) fn insert_free(&mut self, extent: Extent) {
         if extent.end() <= self.end {
             self.free.insert(extent);
         }
     }
 
-    /// Gives back space that readers of other processes may still look at.
+    /// Frees space that readers in other processes may still look at.
     pub(crate) fn keep(&mut self, extent: Extent, now: Duration) {
         self.kept_bytes += extent.len;
         self.kept.push_back((now, extent));
     }
 
-    /// Makes kept space usable that was kept for `keep`, or is too much.
+    /// Makes kept space usable once it was kept for `keep`, or where there is too much of it.
     pub(crate) fn use_kept(&mut self, now: Duration, keep: Duration) {
         while let Some(&(since, extent)) = self.kept.front() {
             if now.saturating_sub(since) < keep && self.kept_bytes <= self.end / KEPT_SHARE {
@@ -300,19 +300,19 @@ impl Space {
         self.kept_bytes
     }
 
-    /// Takes an allocation of a writer back that came to nothing.
+    /// Takes back an allocation of a writer that failed.
     pub(crate) fn cancel(&mut self, extent: Extent) {
         self.since_freeze.retain(|other| *other != extent);
         self.in_flight.retain(|other| *other != extent);
         self.insert_free(extent);
     }
 
-    /// Hands the allocations of writers so far over to the commit that is about to be made.
+    /// Hands the allocations that writers made so far over to the commit that is about to be made.
     pub(crate) fn freeze(&mut self) {
         self.since_freeze.clear();
     }
 
-    /// Free space as a commit must record it: with what writers took since the freeze.
+    /// Free space as a commit must record it: including what writers took since the freeze.
     pub(crate) fn free_for_commit(&self, also: &[Extent]) -> Self {
         let mut space = Self { since_freeze: Vec::new(), ..self.clone() };
         let kept = self.kept.iter().map(|(_, extent)| extent);
@@ -322,7 +322,7 @@ impl Space {
         space
     }
 
-    /// Cuts free space off the end of the file; the length it may be cut to.
+    /// Cuts free space off the end of the file, and returns the length to which the file may be cut.
     pub(crate) fn shrink(&mut self) -> u64 {
         self.end = self.free.cut(self.end);
         self.end
@@ -333,8 +333,8 @@ impl Space {
         self.free.spare_bytes()
     }
 
-    /// Free space to be given back to the file system, beyond what is worth keeping and `least` bytes, the
-    /// longest pieces first and so many of them at most. It is in flight until [`Space::released`].
+    /// Takes free space to be given back to the file system, beyond what is worth keeping and `least` bytes:
+    /// the longest pieces first, and at most this many of them. It is in flight until [`Space::released`].
     pub(crate) fn take_to_release(&mut self, least: u64, pieces: usize) -> Vec<Extent> {
         let mut excess = self.spare_bytes().saturating_sub(self.used_bytes() / SPARE_SHARE + least);
         if excess < RELEASE_LEAST {
@@ -354,13 +354,13 @@ impl Space {
         taken
     }
 
-    /// Bytes that something needs.
+    /// Bytes in use.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.end.saturating_sub(self.free_bytes() + self.kept_bytes)
     }
 
-    /// What [`Space::take_to_release`] took is free again, as a hole where it could be given back. All at
-    /// once, for what is in flight is looked through.
+    /// Frees what [`Space::take_to_release`] took, as a hole where it was given back. All pieces at once,
+    /// because the whole list of what is in flight is searched.
     pub(crate) fn released(&mut self, extents: &[(Extent, bool)]) {
         let ended: BTreeSet<Extent> = extents.iter().map(|(extent, _)| *extent).collect();
         self.in_flight.retain(|other| !ended.contains(other));

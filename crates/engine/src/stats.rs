@@ -6,23 +6,23 @@ use std::sync::atomic::Ordering;
 /// Figures about a store, at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Trees, each with its number of records, if that is known; see [`crate::Tree::len`].
+    /// Each tree with its number of records, if that is known; see [`crate::Tree::len`].
     pub trees: Vec<(String, Option<u64>)>,
     /// Commits since the store was made.
     pub commits: u64,
     /// Number of the last checkpoint.
     pub checkpoint: u64,
-    /// Checkpoints made since it was opened.
+    /// Checkpoints made since the store was opened.
     pub checkpoints_made: u64,
-    /// Log segments that were cleaned since then: what was alive in them was moved.
+    /// Log segments cleaned since then: the live values in them were moved.
     pub segments_cleaned: u64,
-    /// Values that were moved.
+    /// Values moved by cleaning since then.
     pub values_moved: u64,
     /// Bytes of log that recovery would replay.
     pub log_tail_bytes: u64,
     /// Log segments, those that cleaning made included.
     pub log_segments: u64,
-    /// Bytes that they take.
+    /// Bytes that these segments take.
     pub log_segment_bytes: u64,
     /// Bytes of values that live in the log.
     pub log_value_bytes: u64,
@@ -30,26 +30,26 @@ pub struct Stats {
     pub file_bytes: u64,
     /// Bytes of free space inside the file.
     pub free_bytes: u64,
-    /// Bytes of free space that take space of the file system; the rest was given back to it.
+    /// Bytes of free space that still take space of the file system; the rest was given back to it.
     pub spare_bytes: u64,
-    /// Bytes of free space that is kept for readers of other processes.
+    /// Bytes of free space that are kept for readers in other processes.
     pub kept_bytes: u64,
     /// Bytes that are free once no reader or snapshot needs them.
     pub retired_bytes: u64,
     /// Bytes of leaves in memory, those that snapshots hold included.
     pub leaf_memory_bytes: u64,
     /// Bytes in memory that count towards the budget: nodes, values, what waits for a checkpoint, large
-    /// buffers, and what is left free between values of one length, if it is much.
+    /// buffers, and the gaps between values of one length, if those are large.
     pub memory_bytes: u64,
-    /// The most that this was since the store was opened.
+    /// Largest value of `memory_bytes` since the store was opened.
     pub memory_bytes_most: u64,
-    /// Bytes among them that only a checkpoint could let go of.
+    /// The part of `memory_bytes` that only a checkpoint could release.
     pub unwritten_memory_bytes: u64,
     /// Bytes of inner nodes; they stay.
     pub inner_memory_bytes: u64,
     /// Bytes of values in memory that could be read back.
     pub value_memory_bytes: u64,
-    /// Bytes for copies of records that are looked up often.
+    /// Bytes for copies of frequently read records.
     pub hot_memory_bytes: u64,
     /// Named snapshots.
     pub snapshots: u64,
@@ -57,20 +57,20 @@ pub struct Stats {
     pub pins: u64,
 }
 
-/// What the disk of a store has room for, about.
+/// How much room the disk of a store has, approximately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskRoom {
-    /// Bytes that may still be written: what the disk can give, and free space inside the file that takes
-    /// space already.
+    /// Bytes that may still be written: what the disk can give, plus free space inside the file that takes
+    /// space of the file system already.
     pub left_bytes: u64,
-    /// Bytes that the log and the next checkpoint need at most to go on as they are.
+    /// Most bytes that the log and the next checkpoint need to go on as they are.
     pub needed_bytes: u64,
     /// Commits since the store was made.
     pub commits: u64,
 }
 
 impl Engine {
-    /// What the disk has room for; none where there is no disk, or nobody knows.
+    /// How much room the disk has; none where there is no disk, or where the disk cannot tell.
     #[must_use]
     pub fn disk_room(&self) -> Option<DiskRoom> {
         let shared = &*self.shared;
@@ -84,7 +84,7 @@ impl Engine {
         })
     }
 
-    /// Has a checkpoint made soon, where a thread does that: what was deleted is free behind it.
+    /// Requests a checkpoint, where a background thread makes them; it frees the space of what was deleted.
     pub fn ask_for_checkpoint(&self) {
         self.shared.ask_for_checkpoint();
     }

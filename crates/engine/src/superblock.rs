@@ -1,8 +1,8 @@
-//! The superblock and the table of a commit: from where everything else is reached.
+//! The superblock and the table of a commit, from which everything else is reached.
 //!
 //! Two copies of the superblock lie in the first two blocks. A commit writes one, syncs, writes the other,
-//! syncs; only then is space reused. So one damaged copy never costs a commit: the other holds the same
-//! commit, or the one before with all it needs, log included.
+//! syncs; only then is space reused. So one damaged copy never costs a commit: the other one holds the same
+//! commit, or the commit before with everything it needs, including its log.
 //!
 //! ```text
 //! superblock: magic 8 | format 4 | flags 4 | read, write, optional features 8 each | store 8 | epoch 8
@@ -23,17 +23,17 @@ use crate::space::{BLOCK, Extent, SegmentUse, segment_at};
 /// The on-disk format that this build writes.
 pub(crate) const FORMAT: u32 = 1;
 
-/// First byte behind the superblocks.
+/// Offset of the first byte behind the superblocks.
 pub(crate) const DATA_START: u64 = 2 * BLOCK;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"ATOLLST1");
 const FLAG_CLEAN: u32 = 1;
 
-/// Feature needed to read: key ranges may have moved between trees, so the log may say so, trees may be
-/// uncounted, and a log segment may hold values of other trees than it names.
+/// Feature, needed to read: key ranges may have moved between trees. So the log may have records of moves,
+/// trees may be uncounted, and a log segment may hold values of other trees than it names.
 pub(crate) const MOVED_RANGES: u64 = 1;
 
-/// Feature, needed to read: the number of an uncounted tree means nothing, not even together with others.
+/// Feature, needed to read: the number of an uncounted tree means nothing, not even as part of a sum.
 pub(crate) const UNCOUNTED: u64 = 2;
 
 /// Feature, needed to read: leaves may have a page of records beside them.
@@ -47,9 +47,9 @@ pub(crate) const KNOWN_TO_READ: u64 = MOVED_RANGES | UNCOUNTED | DELTAS;
 pub(crate) struct Superblock {
     pub(crate) store_id: u64,
     pub(crate) epoch: u64,
-    /// What a build must know to read the store.
+    /// Features that a build must know to read the store.
     pub(crate) features: u64,
-    /// Whether the store was closed with this commit, so that the log ends where it says.
+    /// Whether the store was closed with this commit, so that the log ends where the commit says.
     pub(crate) clean: bool,
     pub(crate) table: PageRef,
     pub(crate) log: LogPoint,
@@ -57,7 +57,7 @@ pub(crate) struct Superblock {
     pub(crate) signpost: u64,
 }
 
-/// What a copy of the superblock turned out to be.
+/// The state of a copy of the superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Copy {
     Intact(Superblock),
@@ -66,14 +66,14 @@ pub(crate) enum Copy {
     Damaged,
     /// Written by a newer release, which uses this format or feature.
     Newer(u32),
-    /// Not intact by the rules of this build, and it names a format that this build does not know.
+    /// Not intact by the rules of this build, but it names a format that this build does not know.
     PerhapsNewer(u32),
 }
 
-/// Of those needed to write, and the optional ones.
+/// Features needed to write, and optional ones: there are none.
 const NO_FEATURES: u64 = 0;
 
-/// Offset of the two copies.
+/// Offsets of the two copies.
 pub(crate) const COPIES: [u64; 2] = [0, BLOCK];
 
 impl Superblock {
@@ -158,7 +158,7 @@ impl Superblock {
         Ok(Copy::Intact(Self { store_id, epoch, features, clean, table, log, signpost }))
     }
 
-    /// Whether the bytes are those of a store, intact or not.
+    /// Whether the bytes look like a superblock, intact or not.
     pub(crate) fn looks_like_one(bytes: &[u8]) -> bool {
         bytes.starts_with(&MAGIC.to_le_bytes())
     }
@@ -227,8 +227,9 @@ impl Table {
         bytes
     }
 
-    /// What left the trees, but for what lies in free space or in something else that left: nobody wrote
-    /// that, and to free it would give away what is in use. Of values in log segments there are only sums.
+    /// What left the trees, except entries that overlap free space or one another: no store writes such
+    /// entries, and freeing them would give away space in use. For values in log segments there are only
+    /// sums.
     pub(crate) fn retired_apart(&self) -> Vec<Retired> {
         let extent_of = |retired: &Retired| Extent::in_units(retired.offset, retired.len);
         let is_free = |extent: &Extent| {
@@ -256,8 +257,8 @@ impl Table {
         self.trees.iter().chain(in_snapshots).any(|tree| !tree.is_counted)
     }
 
-    /// The places of uncounted trees among all trees named before; nothing where there is none, as in tables
-    /// of before.
+    /// Encodes the indices of uncounted trees among all trees encoded before; nothing where there are none,
+    /// as in tables of older builds.
     fn encode_uncounted(&self, bytes: &mut Vec<u8>) {
         let in_snapshots = self.snapshots.iter().flat_map(|snapshot| &snapshot.trees);
         let all = self.trees.iter().chain(in_snapshots).enumerate();
@@ -317,7 +318,7 @@ impl Table {
         }
         let mut table = Self { trees, snapshots, segments, end, free, retired };
         table.decode_uncounted(&mut fields)?;
-        // Zeros fill the table's extent, so that its length says how much space it takes.
+        // Zeros fill the table's extent, so that the table's length says how much space it takes.
         if fields.rest().iter().all(|&byte| byte == 0) { Ok(table) } else { Err(Malformed) }
     }
 }
@@ -343,13 +344,12 @@ fn decode_trees(fields: &mut Decoder<'_>) -> Result<Vec<TreeEntry>, Malformed> {
             is_counted: true,
         });
     }
-    // A tree is found by its number.
+    // Trees are looked up by number.
     let are_in_order = trees.iter().zip(0..).all(|(tree, id)| tree.id == id);
     if are_in_order { Ok(trees) } else { Err(Malformed) }
 }
 
-/// Whether extents follow each other and none lies in another, nor among the superblocks or beyond the end of
-/// the file.
+/// Whether extents ascend without overlap, and none lies among the superblocks or beyond the end of the file.
 fn are_apart<'e>(extents: impl IntoIterator<Item = &'e Extent>, end: u64) -> bool {
     let mut free_from = DATA_START;
     extents.into_iter().all(|extent| {
@@ -400,7 +400,7 @@ mod tests {
 
     #[test]
     fn a_feature_that_this_build_does_not_know_is_refused() {
-        // Needed to read, needed to write; optional ones are nobody's trouble.
+        // Needed to read, needed to write, and optional, which is ignored.
         for (offset, is_refused) in [(16, true), (24, true), (32, false)] {
             let mut bytes = sample().encode();
             bytes[offset] |= 1 << 7;

@@ -1,16 +1,16 @@
-//! Group commit without a leader: whoever finds no sync under way starts one for everybody.
+//! Group commit without a leader: a caller that finds no sync under way starts one for all waiters.
 
 use crate::planted::{self, Bug};
 use crate::threads::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard};
 use atoll_disk::{Disk, DiskError};
 use std::sync::atomic::Ordering;
 
-/// How far the log is known to survive the loss of power.
+/// The position up to which the log is known to survive a loss of power.
 #[derive(Default)]
 pub(crate) struct Syncer {
     state: Mutex<State>,
     ended: Condvar,
-    /// What `state` says, for those who only look: every commit does, on every processor.
+    /// Copies of `state` for readers that take no lock: every commit reads them, on every processor.
     synced: AtomicU64,
     failed: AtomicBool,
 }
@@ -22,11 +22,11 @@ struct State {
     failed: bool,
 }
 
-/// How a sync ended for one who waited.
+/// How a sync ended for one of its waiters.
 pub(crate) enum SyncError {
     /// This caller's own sync failed.
     Failed(DiskError),
-    /// A sync that somebody else ran failed before.
+    /// An earlier sync by another caller failed.
     Poisoned,
 }
 
@@ -44,7 +44,8 @@ impl Syncer {
         self.failed.load(Ordering::Acquire)
     }
 
-    /// Returns once the log is synced up to `position`. `flushed` says how far it was handed to the disk.
+    /// Returns once the log is synced up to `position`. `flushed` returns the position up to which the disk
+    /// has it.
     pub(crate) fn reach(
         &self,
         position: u64,
@@ -67,8 +68,8 @@ impl Syncer {
         }
     }
 
-    /// Syncs now, for a checkpoint. The same turn as everybody's: of two syncs at once the system may tell
-    /// only one that writing failed, and the other would believe that all is well.
+    /// Syncs now, for a checkpoint. It takes turns with all other syncs: of two syncs at once the system may
+    /// report a failed write to only one, and the other would believe that all is well.
     pub(crate) fn sync_now(&self, disk: &dyn Disk, flushed: impl Fn() -> u64) -> Result<(), SyncError> {
         let mut state = self.state.lock();
         while state.running {
@@ -80,7 +81,7 @@ impl Syncer {
         self.run(state, disk, &flushed).map(|_| ()).map_err(SyncError::Failed)
     }
 
-    /// Runs one sync, outside the lock, and notes what came of it.
+    /// Runs one sync, outside of the lock, and notes its result.
     fn run<'s>(
         &'s self,
         mut state: MutexGuard<'s, State>,
@@ -89,7 +90,7 @@ impl Syncer {
     ) -> Result<MutexGuard<'s, State>, DiskError> {
         state.running = true;
         drop(state);
-        // All that was flushed before the sync starts is covered by it, whoever wrote it.
+        // The sync covers everything that was flushed before it starts, by any writer.
         let target = flushed();
         let result = disk.sync();
         let target = if planted::is(Bug::SyncCountedAfter) { flushed() } else { target };
@@ -100,8 +101,8 @@ impl Syncer {
         }
         match result {
             Ok(()) => self.note_synced(&mut state, target),
-            // What was not durable before may be lost even if a later sync succeeds, so nothing that
-            // comes after may rely on it.
+            // What was not durable before may be lost even if a later sync succeeds, so nothing that follows
+            // may rely on it.
             Err(error) => {
                 self.note_failed(&mut state);
                 return Err(error);
@@ -110,7 +111,7 @@ impl Syncer {
         Ok(state)
     }
 
-    /// Notes a sync that a checkpoint made.
+    /// Notes a sync made by a checkpoint.
     pub(crate) fn reached(&self, position: u64) {
         self.note_synced(&mut self.state.lock(), position);
     }

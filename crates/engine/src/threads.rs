@@ -1,11 +1,11 @@
-//! Locks, atomic words and threads: what threads of the engine meet at comes from here.
+//! Locks, atomics and threads: everything through which the engine's threads interact comes from here.
 //!
 //! With the feature `schedules` all of it belongs to a scheduler that runs one thread at a time and decides
-//! at each lock, atomic word and wait who goes on; a test then goes through thousands of such orders, and
-//! repeats any of them.
+//! at each lock, atomic access and wait which thread goes on. A test then goes through thousands of such
+//! orders, and can repeat any of them.
 //!
-//! Invariant: a lock that is held while the disk is asked, or while another one is taken, comes from here.
-//! Counters that nothing waits for, and the pool of frames, need not.
+//! Invariant: a lock that is held during disk I/O, or while another lock is taken, comes from here. Counters
+//! that nothing waits for, and the pool of frames, need not.
 
 #[cfg(feature = "schedules")]
 mod scheduled;
@@ -28,7 +28,7 @@ mod of_the_system {
     /// Numbers drawn so far.
     static DRAWN: AtomicUsize = AtomicUsize::new(0);
 
-    /// The number of this thread.
+    /// The number of the current thread.
     #[inline]
     pub(crate) fn own_number() -> usize {
         NUMBER.with(|number| {
@@ -50,29 +50,29 @@ pub(crate) use watch::{Inside, Watch};
 #[cfg(not(feature = "schedules"))]
 use crate::planted::Bug;
 
-/// How somebody is inside of what is watched.
+/// How a thread is inside of something that is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(feature = "schedules"), allow(dead_code))]
 pub(crate) enum Way {
-    /// Reads; others may as well.
+    /// Reads it, perhaps beside other readers.
     Reading,
-    /// Changes it, with nobody else inside.
+    /// Changes it, and excludes everything else.
     Writing,
-    /// Is in the gate as a writer of one record, beside others.
+    /// In the gate as the writer of one record, beside others.
     Placing,
-    /// Is in the gate and wants nobody to place.
+    /// In the gate, excluding placing writes.
     Still,
-    /// Is in the gate and wants nobody to place, nor to be alone.
+    /// In the gate, excluding placing writes and other *alone* holders.
     Alone,
 }
 
-/// Knows who is inside of something, in tests of schedules, and stops the one who must not be there too;
-/// nothing elsewhere.
+/// In tests of schedules, knows which threads are inside of something, and panics when one enters that must
+/// not. Nothing in an ordinary build.
 #[cfg(not(feature = "schedules"))]
 #[derive(Default)]
 pub(crate) struct Watch;
 
-/// Somebody is inside, until this goes.
+/// A thread is inside until this is dropped.
 #[cfg(not(feature = "schedules"))]
 pub(crate) struct Inside<'w>(std::marker::PhantomData<&'w Watch>);
 
@@ -88,7 +88,7 @@ impl Watch {
     }
 }
 
-/// Takes a lock, as it should be taken: with that bug planted it only seems to be.
+/// Takes a lock properly; where `bug` is planted, only pretends to.
 #[cfg(not(feature = "schedules"))]
 #[inline(always)]
 pub(crate) fn unless<G>(_bug: Bug, take: impl FnOnce() -> G) -> G {

@@ -1,8 +1,8 @@
-//! Changes to one tree: put, delete, split, join, all copy-on-write. Here is what all of them share.
+//! Changes to one tree: put, delete, split, join, all copy-on-write. This module has what they share.
 //!
 //! The caller holds the writer lock and has made resident whatever the change will touch.
 //!
-//! Invariant: a change leaves nodes that anybody shares as they were.
+//! Invariant: a change leaves shared nodes as they were.
 //! Invariant: whatever leaves the current tree is retired exactly once.
 
 mod cut;
@@ -33,18 +33,18 @@ use crate::search::Way;
 use crate::slot::Slot;
 use std::sync::Arc;
 
-/// Bytes of records beyond which a leaf is split rather than rebuilt.
+/// Bytes of records beyond which a leaf is split instead of rebuilt.
 const LEAF_SPLIT_BYTES: usize = 7560;
 
-/// What a change needs beside the tree.
+/// What a change needs besides the tree.
 pub(crate) struct Edit<'a> {
     pub(crate) epoch: u64,
     pub(crate) backing: &'a Backing,
     pub(crate) retired: &'a mut RetiredList,
-    /// Whether the log is replayed: what it has was acknowledged, and is not refused for a leaf that cannot
-    /// be read.
+    /// Whether the log is being replayed: its records were acknowledged, and are not refused because a leaf
+    /// cannot be read.
     pub(crate) replays: bool,
-    /// Whether what cannot be read is done without, and how many leaves or nodes above them that were.
+    /// Whether unreadable nodes are given up, and how many leaves or nodes above them were.
     pub(crate) salvages: bool,
     pub(crate) lost: u64,
 }
@@ -62,7 +62,7 @@ impl<'a> Edit<'a> {
         Self { replays: true, salvages: true, ..self }
     }
 
-    /// Whether an error is damage that is done without.
+    /// Whether an error is damage that is given up.
     pub(crate) fn forgives(&self, error: &EngineError) -> bool {
         self.salvages && error.is_damage()
     }
@@ -82,9 +82,9 @@ impl<'a> HashedKey<'a> {
     }
 }
 
-/// The separators around a node: keys from `low` on and below `high`.
+/// The separators around a node: its keys are at or above `low` and below `high`.
 ///
-/// They are named by where they lie: most changes need not look at them, and they would come from far.
+/// They are held by reference, because most changes need not read them, and reading them waits for memory.
 #[derive(Clone, Copy, Default)]
 struct Fences<'a> {
     low: Option<&'a Pivot>,
@@ -105,7 +105,7 @@ impl<'a> Fences<'a> {
             && self.high.is_none_or(|high| leaf.record(last).key_to_vec().as_slice() < &**high)
     }
 
-    /// What every key between the fences starts with.
+    /// The common prefix of all keys between the fences.
     fn prefix(self) -> &'a [u8] {
         match (self.low, self.high) {
             (Some(low), Some(high)) => &low[..common_prefix(low, high)],
@@ -120,7 +120,7 @@ struct Upper {
     slot: Slot,
 }
 
-/// Puts a node above the two that the root was split into.
+/// Puts a new root above the two nodes that the root was split into.
 fn grow(root: &mut Slot, upper: Upper, edit: &Edit<'_>) {
     let lower = std::mem::take(root);
     let mut inner = Inner::new(edit.epoch, vec![upper.pivot], vec![lower, upper.slot]);
@@ -128,7 +128,8 @@ fn grow(root: &mut Slot, upper: Upper, edit: &Edit<'_>) {
     *root = Slot::resident(Node::Inner(Arc::new(inner)));
 }
 
-/// Puts what a child was split into behind it, and splits the node where it has too many children then.
+/// Inserts the upper part of a split child behind the child, and splits the node if it then has too many
+/// children.
 fn insert_upper(inner: &mut Inner, index: usize, upper: Upper) -> Option<Upper> {
     let at_end = index + 1 == inner.children.len();
     inner.insert_after(index, upper.pivot, upper.slot);
@@ -155,7 +156,7 @@ fn new_leaf(fences: Fences<'_>, records: &[Record<'_>], edit: &Edit<'_>) -> Shar
     leaf_of(fences.prefix(), records, edit)
 }
 
-/// A leaf of these records, which are in a range of keys that all start with `prefix`.
+/// A leaf of these records, which lie in a key range with the common prefix `prefix`.
 fn leaf_of(prefix: &[u8], records: &[Record<'_>], edit: &Edit<'_>) -> SharedLeaf {
     let spare = records.iter().map(|record| record.memory(prefix.len())).max().unwrap_or(64);
     let mut leaf = Leaf::build(prefix, edit.epoch, records, spare.min(1024), Purpose::Writing);
@@ -170,7 +171,7 @@ enum Owned<'a> {
     Inner(&'a mut Inner),
 }
 
-/// Makes the node of `slot` ours to change: nobody shares it, and it has no home on disk any more.
+/// Makes the node of `slot` changeable: unshared, and without a home on disk.
 fn own<'a>(slot: &'a mut Slot, edit: &mut Edit<'_>) -> Result<Owned<'a>, EngineError> {
     slot.load(Reading::One, edit.backing)?;
     let delta = slot.take_delta(edit.backing);
@@ -203,7 +204,7 @@ fn own<'a>(slot: &'a mut Slot, edit: &mut Edit<'_>) -> Result<Owned<'a>, EngineE
             if let Some(home) = inner.home.take() {
                 edit.retired.page(home, edit.epoch + 1);
             }
-            // Readers share the line.
+            // Written only if it changes: readers share the cache line.
             if inner.birth != edit.epoch {
                 inner.birth = edit.epoch;
             }
@@ -213,7 +214,7 @@ fn own<'a>(slot: &'a mut Slot, edit: &mut Edit<'_>) -> Result<Owned<'a>, EngineE
     }
 }
 
-/// Makes a leaf ours that a page and a delta added up to: it takes the delta's place.
+/// Makes a leaf changeable that a page and a delta added up to: it replaces the delta.
 fn own_merged(shared: &mut SharedLeaf, delta: &Arc<Delta>, edit: &mut Edit<'_>) {
     edit.retired.delta(delta, edit.epoch);
     delta.tell_replaced(edit.backing.next_tell(), &mut |told, chain, epoch| {
@@ -225,12 +226,12 @@ fn own_merged(shared: &mut SharedLeaf, delta: &Arc<Delta>, edit: &mut Edit<'_>) 
         *shared = shared.fork(edit.epoch);
     }
     let leaf = sole_leaf(shared);
-    // If it has one, it is that of the delta.
+    // A home that it has is the home of the delta.
     leaf.take_home();
     leaf.birth = edit.epoch;
 }
 
-/// The leaf, which nobody shares: whoever shared it let go, and nobody can begin to while it is being
+/// The leaf, which is unshared: former owners have released it, and no new one appears while it is being
 /// changed.
 #[inline]
 fn sole_leaf(shared: &mut SharedLeaf) -> &mut Leaf {

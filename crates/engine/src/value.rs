@@ -1,10 +1,10 @@
 //! Values: small ones lie in the leaf, longer ones are chains of pieces.
 //!
-//! A piece is immutable bytes that know where they live on disk (their *home*) and may be resident in memory.
-//! An append shares the pieces before it, so its cost does not depend on the value's length. The last piece
-//! of a value that nobody else has and no disk grows where it lies.
+//! A piece is immutable bytes that know their place on disk (their *home*) and may be resident in memory. An
+//! append shares the pieces before it, so its cost does not depend on the length of the value. The last piece
+//! of a value grows in place while it is unshared and not on disk.
 //!
-//! [`piece`] has the pieces, [`growing`] makes values longer, [`front`] shows how they begin, [`together`]
+//! [`piece`] has the pieces, [`growing`] makes values longer, [`front`] shows their first bytes, [`together`]
 //! reads several pieces at once.
 
 mod front;
@@ -31,21 +31,21 @@ pub(crate) const INLINE_BELOW: usize = 256;
 /// Pieces of at least this many bytes get an extent of their own; shorter ones live in the log.
 pub(crate) const EXTENT_FROM: usize = 64 << 10;
 
-/// Pieces of a long value that is put at once have at least about this many bytes: whoever reads a range of
-/// the value reads few of them.
+/// Approximate least length of the pieces of a long value that is put at once: reading a range of the value
+/// touches few of them.
 pub(crate) const PART_LEN: usize = 256 << 10;
 
-/// Pieces of at least this many bytes are not joined with what is before them.
+/// Pieces of at least this many bytes are not joined with those before them.
 const ALONE_FROM: usize = PART_LEN / 2;
 
 /// Longest value, in bytes.
 pub(crate) const VALUE_MAX: u64 = 64 << 20;
 
-/// A piece that grew to this length is not copied again to join it with appended bytes.
+/// A piece of this length or more is not copied again to join it with appended bytes.
 const JOIN_BELOW: u32 = 1 << 20;
 
-/// About what bytes in memory take beside themselves: an aligned start, an owner count, and what the
-/// allocator adds.
+/// About what bytes in memory take beyond their length: alignment, an owner count, and the allocator's
+/// overhead.
 const BUFFER_BYTES: u64 = 96;
 
 /// One or more pieces, in order.
@@ -70,7 +70,7 @@ impl Chain {
         }
     }
 
-    /// The bytes, where they lie in one piece in memory that can be shared.
+    /// The bytes, if they lie in one piece in memory that can be shared.
     fn ready_bytes(&self) -> Option<Buffer> {
         let Self::One(piece) = self else { return None };
         piece.prefetch();
@@ -78,7 +78,7 @@ impl Chain {
         piece.ready_bytes()
     }
 
-    /// Brings its first piece nearer.
+    /// Prefetches its piece, if there is only one.
     #[inline]
     pub(crate) fn prefetch(&self) {
         if let Self::One(piece) = self {
@@ -86,7 +86,7 @@ impl Chain {
         }
     }
 
-    /// Brings its bytes nearer, where they are one piece.
+    /// Prefetches its bytes, if they are one piece.
     #[inline]
     pub(crate) fn prefetch_bytes(&self) {
         if let Self::One(piece) = self {
@@ -94,7 +94,7 @@ impl Chain {
         }
     }
 
-    /// Brings nearer what counts who shows its bytes, where they are one piece.
+    /// Prefetches the owner count of its bytes, if they are one piece.
     #[inline]
     pub(crate) fn prefetch_owners(&self) {
         if let Self::One(piece) = self {
@@ -102,7 +102,7 @@ impl Chain {
         }
     }
 
-    /// Brings nearer what the end of its piece will touch beside it, where it is one.
+    /// Prefetches the memory that dropping its piece will touch, if there is only one.
     #[inline]
     pub(crate) fn prefetch_end(&self) {
         if let Self::One(piece) = self {
@@ -110,14 +110,14 @@ impl Chain {
         }
     }
 
-    /// Brings nearer what the end of its bytes will touch beside them, where they are one piece.
+    /// Prefetches the memory that dropping its bytes will touch, if they are one piece.
     pub(crate) fn prefetch_end_of_bytes(&self) {
         if let Self::One(piece) = self {
             piece.prefetch_end_of_bytes();
         }
     }
 
-    /// The bytes, if they are one piece in memory to be shared that nobody else has.
+    /// The bytes, if they are one shareable piece in memory without another owner.
     pub(crate) fn into_bytes(self) -> Option<Buffer> {
         match self {
             Self::One(piece) => piece.into_bytes(),
@@ -125,7 +125,7 @@ impl Chain {
         }
     }
 
-    /// Brings the ends of its bytes nearer, where they are one piece.
+    /// Prefetches both ends of its bytes, if they are one piece.
     #[inline]
     pub(crate) fn prefetch_ends(&self) {
         if let Self::One(piece) = self {
@@ -137,7 +137,7 @@ impl Chain {
         self.pieces().iter().map(|piece| u64::from(piece.len())).sum()
     }
 
-    /// This chain with `to` in place of the pieces that moved there.
+    /// This chain with `to` in place of the piece that moved there.
     pub(crate) fn with_moved(&self, is_moved: impl Fn(&Piece) -> bool, to: &Piece) -> Self {
         if planted::is(Bug::MovedAlone) {
             return Self::One(to.clone());
@@ -192,11 +192,11 @@ impl<'a> ValueRef<'a> {
         self.len() == 0
     }
 
-    /// The bytes, without copying where they lie in one piece in memory.
+    /// The bytes, without a copy where they lie in one piece in memory.
     ///
     /// # Errors
     /// [`EngineError::Corrupt`] or [`EngineError::Disk`] when they must be read back.
-    // What is returned by way of memory is waited for; so what lies in the leaf, as most does, is not.
+    // Inlined: a result returned through memory is waited for, and the bytes of most values lie in the leaf.
     #[inline(always)]
     pub fn bytes(&self) -> Result<ValueBytes<'a>, EngineError> {
         match self.stored {
@@ -213,12 +213,12 @@ impl<'a> ValueRef<'a> {
         }
     }
 
-    /// The value, to be kept.
+    /// The value, to be kept beyond the read.
     #[must_use]
     pub fn to_value(&self) -> Value {
         let whole = match self.stored {
             Stored::Inline(bytes) => Some(Buffer::copy_from(bytes)),
-            // What still grows is not copied before somebody wants all of it.
+            // A growing piece is not copied before all of it is wanted.
             Stored::Chain(chain) => chain.ready_bytes(),
         };
         Value(match (whole, self.stored) {
@@ -227,7 +227,7 @@ impl<'a> ValueRef<'a> {
             (None, Stored::Chain(chain)) => Kept::Chain {
                 chain: chain.clone(),
                 backing: Arc::clone(self.backing),
-                // The pin keeps the bytes on disk in place for as long as somebody may read them back.
+                // The pin keeps the bytes on disk in place for as long as this value may read them back.
                 _pin: self.backing.disk().map(|_| self.pins.pin(self.epoch)),
             },
         })
@@ -254,7 +254,7 @@ impl std::ops::Deref for ValueBytes<'_> {
     }
 }
 
-/// A value that was read: cheap to clone, and read back from disk only where it is used.
+/// A value that was read: cheap to clone, and read back from disk only when it is used.
 #[derive(Clone)]
 pub struct Value(Kept);
 
@@ -280,13 +280,13 @@ impl Value {
         self.len() == 0
     }
 
-    /// Whether all bytes are in memory, so that reading them waits for nothing.
+    /// Whether all bytes are in memory, so that reading them does not wait.
     #[must_use]
     pub fn is_resident(&self) -> bool {
         self.is_resident_within(0, self.len())
     }
 
-    /// Whether the bytes that [`Value::read`] would answer are in memory, whatever may have become of others.
+    /// Whether the bytes that [`Value::read`] would return are in memory, whether or not others are.
     #[must_use]
     pub fn is_resident_within(&self, offset: u64, len: u64) -> bool {
         match &self.0 {
@@ -297,7 +297,7 @@ impl Value {
         }
     }
 
-    /// All bytes in one buffer; no copy where they lie in one piece.
+    /// All bytes in one buffer, without a copy where they lie in one piece.
     ///
     /// # Errors
     /// [`EngineError::Corrupt`] or [`EngineError::Disk`] when they must be read back.
@@ -305,7 +305,7 @@ impl Value {
         self.read(0, self.len())
     }
 
-    /// The bytes from `offset`, at most `len`, clamped to the value.
+    /// The bytes from `offset` on, at most `len`, clamped to the value.
     ///
     /// # Errors
     /// As [`Value::to_buffer`].
@@ -326,12 +326,12 @@ impl Value {
         Ok(together(&pieces, &parts, (range.start - first) as usize..(range.end - first) as usize))
     }
 
-    /// The bytes from `offset`, at most `len`, that the value has.
+    /// The bytes from `offset` on, at most `len`, that the value has.
     fn clamped(&self, offset: u64, len: u64) -> Range<u64> {
         offset.min(self.len())..offset.saturating_add(len).min(self.len())
     }
 
-    /// The pieces, each read back only when it is asked for.
+    /// The pieces, each read back only when it is reached.
     pub fn chunks(&self) -> impl Iterator<Item = Result<Buffer, EngineError>> + '_ {
         self.pieces().map(|piece| piece.bytes())
     }
@@ -348,7 +348,7 @@ impl Value {
     }
 }
 
-/// The pieces that have bytes of a range, each with where it begins.
+/// The pieces that have bytes of a range, each with the offset where it begins.
 fn touched(chain: &Chain, range: Range<u64>) -> impl Iterator<Item = (u64, &Piece)> {
     let mut at = 0;
     chain.pieces().iter().filter_map(move |piece| {

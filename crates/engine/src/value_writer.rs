@@ -1,6 +1,7 @@
-//! Values that come in pieces: each goes to disk as it comes, and one commit makes the whole visible.
+//! Values that are written piece by piece: each piece goes to disk as it comes, and one commit makes the
+//! whole value visible.
 //!
-//! Invariant: until the commit nobody sees anything, and a writer that is dropped gives its space back.
+//! Invariant: before the commit no reader sees any of it, and a writer that is dropped gives its space back.
 
 use crate::batch::{Action, Given, Op};
 use crate::commit::{Commit, Placed, check_size};
@@ -12,7 +13,7 @@ use atoll_buffer::Buffer;
 /// Bytes that are gathered before they go to disk.
 const CHUNK: usize = 1 << 20;
 
-/// A value that is being written, piece by piece, in bounded memory.
+/// A value that is being written piece by piece, in bounded memory.
 pub struct ValueWriter {
     tree: Tree,
     key: Vec<u8>,
@@ -64,7 +65,7 @@ impl ValueWriter {
     fn place_gathered(&mut self) -> Result<(), EngineError> {
         let bytes = Buffer::copy_from(&self.gathered);
         let shared = &self.tree.engine.shared;
-        // Not behind the writer lock: so closing waits for this one.
+        // Not under the writer lock, so closing waits for this lock instead.
         let _placing = shared.placing.read();
         shared.check_writable()?;
         let epoch = shared.forest.read().epoch;

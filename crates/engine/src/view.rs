@@ -1,11 +1,11 @@
-//! Views: the trees as they were at one moment, for readers that outlive it, in memory that can be given
-//! back.
+//! Views: the trees as they were at one moment, for readers that outlive it, in memory that can be released.
 //!
 //! A view begins as clones of the roots, and so keeps every node that was in memory then. When memory is
-//! short, a checkpoint writes what only views still have, as it does for named snapshots, and their roots are
-//! then read back from the disk like any other node.
+//! short, a checkpoint writes what only views still have, as it does for named snapshots; their nodes are
+//! then read back from the disk like any others.
 //!
-//! Invariant: the pin of a view keeps its pages in place for as long as it lives, written for it or not.
+//! Invariant: the pin of a view keeps its pages in place for as long as the view lives, whether or not they
+//! were written for it.
 //! Invariant: no lock of a view is held while a visitor runs.
 
 use crate::forest::TreeState;
@@ -20,10 +20,10 @@ use crate::{Damage, EngineError};
 use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, Weak};
 
-/// Records that a scan visits before it takes hold of the root anew, and lets go of what it held until then.
+/// Records that a scan visits before it starts anew from the root, releasing everything it held until then.
 ///
-/// A few leaves: a checkpoint cannot let go of what a running scan has in hand, and whoever writes between
-/// two records waits for just that.
+/// That is a few leaves: a checkpoint cannot release what a running scan holds, and a visitor that writes
+/// between two records may wait for exactly that.
 const RECORDS_AT_ONCE: usize = 512;
 
 /// Trees at one moment.
@@ -38,7 +38,7 @@ pub(crate) struct View {
 pub(crate) struct Views(Mutex<Vec<Weak<View>>>);
 
 impl Views {
-    /// A view of `trees`, whose epoch is pinned already.
+    /// Adds a view of `trees`, whose epoch is already pinned.
     pub(crate) fn add(&self, trees: Vec<TreeState>, epoch: u64, pin: Pin) -> Arc<View> {
         let view = Arc::new(View { trees: RwLock::new(trees), epoch, _pin: pin });
         let mut views = self.0.lock();
@@ -61,7 +61,7 @@ impl View {
         self.trees.read().iter().map(|tree| tree.name.clone()).collect()
     }
 
-    /// How many records a tree had, if that is known; no tree has none.
+    /// Number of records that a tree had, if that is known; 0 if there was no such tree.
     pub(crate) fn records(&self, tree: u32) -> Option<u64> {
         self.trees.read().get(tree as usize).map_or(Some(0), TreeState::known_records)
     }
@@ -88,23 +88,24 @@ impl View {
         Ok(leaf.value_of(key).map(|stored| shared.value_ref(stored, self.epoch).to_value()))
     }
 
-    /// The value that was put beside a leaf that cannot be read.
+    /// A value that was put beside a leaf that cannot be read.
     fn value_beside(&self, slot: &Slot, key: &[u8], shared: &Shared) -> Option<Value> {
-        // Whether or not there was more to be read: what is in memory counts as well.
+        // Whether or not there was more to read: records in memory count as well.
         slot.bring_in_beside(&shared.backing).ok()?;
         let show = |value: &[u8]| shared.value_ref(Stored::Inline(value), self.epoch).to_value();
         slot.known_delta()?.find(key, show)
     }
 
-    /// Lets go of the roots that can be read back, and of all below them; for the caller to drop outside of
+    /// Takes the roots that can be read back, with everything below them, for the caller to drop outside of
     /// locks.
     pub(crate) fn let_go(&self) -> Vec<Slot> {
-        // Who holds it is about to load a node: the next time will do.
+        // A thread that holds it is about to load a node: the next call will do.
         let Some(mut trees) = self.trees.try_write() else { return Vec::new() };
         trees.iter_mut().filter_map(|tree| tree.root.replaced_by_home()).collect()
     }
 
-    /// Visits the records of a range in order until the visitor stops; the key at which it stopped.
+    /// Visits the records of a range in order until the visitor stops, and returns the key at which it
+    /// stopped.
     pub(crate) fn scan(
         &self,
         tree: u32,
@@ -132,7 +133,7 @@ impl View {
             match ended {
                 Visited::All => return Ok(None),
                 Visited::Stopped if stopped => return Ok(Some(key)),
-                // Keys of a page that does not belong there could lead back for ever.
+                // The keys of a page that does not belong there could lead back for ever.
                 Visited::Stopped if !goes_on(direction, &last, &key) => {
                     return Err(shared.backing.corrupt(0, Damage::PageContent));
                 }
@@ -142,7 +143,7 @@ impl View {
     }
 }
 
-/// Whether `key` is behind the last key visited, if any was.
+/// Whether `key` comes after the last key visited, if there is one.
 fn goes_on(direction: Direction, last: &[u8], key: &[u8]) -> bool {
     match direction {
         _ if last.is_empty() => true,
@@ -151,7 +152,7 @@ fn goes_on(direction: Direction, last: &[u8], key: &[u8]) -> bool {
     }
 }
 
-/// What is left of a range behind the last key visited, if any was: no key is empty.
+/// The rest of a range after the last key visited, if there is one; an empty `last` stands for none.
 pub(crate) fn rest_of<'r>(range: Range<'r>, direction: Direction, last: &'r [u8]) -> Range<'r> {
     match (last, direction) {
         ([], _) => range,

@@ -1,8 +1,8 @@
 //! Ordered visits of a range of one tree.
 //!
-//! The way to a record is slot, leaf, offset, record, each of which may come from memory. So the beginning of
-//! the next leaf is asked for while this one is visited, and each record a few records ahead; what the
-//! visitor will not get to is not asked for, since fetching costs more than visiting.
+//! The path to a record is slot, leaf, offset, record, each of which may have to come from memory. So the
+//! beginning of the next leaf is prefetched while this one is visited, and each record a few records ahead.
+//! What the visitor will not reach is not prefetched, because fetching costs more than visiting.
 
 use crate::leaf::{HEAD_LINES, KeyBuffer, Leaf, SLOT_LINES, SharedLeaf};
 use crate::node::{Inner, Node};
@@ -12,11 +12,11 @@ use crate::value::Stored;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-/// Records that are asked for before they are visited.
+/// Records that are prefetched ahead of the visit.
 const AHEAD: usize = 8;
 
-/// The way to a value outside of the leaf has three steps more. Each is asked for so many records ahead, in
-/// their order.
+/// The path to a value outside of the leaf has three more steps. For each step, in their order, how many
+/// records ahead it is prefetched.
 const FAR: [usize; 4] = [14, 10, 6, 3];
 
 /// Bounds of a range of keys.
@@ -32,7 +32,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// What is visited at `step` of `from..to`, which it may lie beyond.
+    /// What is visited at `step` of `from..to`; none beyond the end.
     #[inline]
     fn at(self, step: usize, (from, to): (usize, usize)) -> Option<usize> {
         if step >= to - from {
@@ -55,10 +55,10 @@ pub(crate) enum Visited {
 
 /// An ordered visit of a range.
 pub(crate) struct Visit<'v, F> {
-    /// What is left of the range; a bound that is passed is no longer looked at.
+    /// The rest of the range; a bound that was passed is dropped.
     range: Range<'v>,
     direction: Direction,
-    /// Where there was nothing, it stays that of the record before: a scan that stalls goes on behind it.
+    /// In a leaf without records it stays that of the record before: a scan that stalls resumes behind it.
     last: KeyBuffer,
     visited_any: bool,
     visitor: F,
@@ -77,7 +77,7 @@ where
         self.visited_any.then(|| self.last.key().to_vec())
     }
 
-    /// Visits what lies below `root`. `load` answers the node of a slot that is not resident, or fails.
+    /// Visits what lies below `root`. `load` returns the node of a slot that is not resident, or fails.
     pub(crate) fn run<E>(
         &mut self,
         root: &Slot,
@@ -144,7 +144,7 @@ where
     fn visit_leaf(&mut self, leaf: &Leaf, next: Option<&SharedLeaf>) -> ControlFlow<()> {
         self.ask_for_begin(leaf);
         let slots = self.slots_in(leaf);
-        // Nothing that comes now lies on the other side of where the range begins.
+        // From here on nothing lies before the beginning of the range.
         match self.direction {
             Direction::Forward => self.range.0 = Bound::Unbounded,
             Direction::Backward => self.range.1 = Bound::Unbounded,
@@ -174,7 +174,7 @@ where
         ControlFlow::Continue(())
     }
 
-    /// Asks for what the first steps of a leaf need, whose turn would have come before it.
+    /// Prefetches for the first steps of a leaf, whose turn would have come before it.
     fn begin_far(&self, slots: (usize, usize), leaf: &Leaf) {
         for ahead in 0..FAR[0] {
             self.far(ahead, slots, |slot| leaf.prefetch_record(slot));
@@ -190,8 +190,8 @@ where
         }
     }
 
-    /// Brings values outside of the leaf nearer: each step of the way to one that is farther off than the
-    /// next.
+    /// Prefetches values outside of the leaf: the later a step on the path, the nearer the record it is
+    /// prefetched for.
     #[inline]
     fn prefetch_far(&self, step: usize, slots: (usize, usize), leaf: &Leaf) {
         self.far(step + FAR[0], slots, |slot| leaf.prefetch_record(slot));
@@ -207,8 +207,8 @@ where
         }
     }
 
-    /// Asks for the records that are visited first, before the first of them is waited for to see where the
-    /// range begins.
+    /// Prefetches the records that are visited first, before waiting for one of them to find where the range
+    /// begins.
     #[inline]
     fn ask_for_begin(&self, leaf: &Leaf) {
         if let (Direction::Forward, Bound::Included(key) | Bound::Excluded(key)) =
@@ -219,7 +219,7 @@ where
         }
     }
 
-    /// The slots of a leaf that lie in the range: from one up to another, which is not below it.
+    /// The slots of a leaf that lie in the range, from the first to behind the last.
     fn slots_in(&self, leaf: &Leaf) -> (usize, usize) {
         let bound = |key: &[u8], behind: bool| {
             let slot = leaf.lower_bound(key);
@@ -238,7 +238,7 @@ where
         (from, to.max(from))
     }
 
-    /// Brings the record of a step nearer, which may be one of the next leaf.
+    /// Prefetches the record of a step, which may be one of the next leaf.
     #[inline(always)]
     fn prefetch(&self, step: usize, slots: (usize, usize), leaf: &Leaf, next: Option<&SharedLeaf>) {
         if let Some(slot) = self.direction.at(step, slots) {

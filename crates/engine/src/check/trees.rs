@@ -1,4 +1,4 @@
-//! What a check finds in the trees: every page and every value that is led to.
+//! The check of the trees: every page and every value that they lead to.
 
 use super::{Check, Hurt, Place};
 use crate::backing::Reading;
@@ -14,7 +14,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 impl Check<'_> {
-    /// Looks at all that a current tree has; how many records.
+    /// Checks everything in a current tree, and returns the number of its records.
     pub(super) fn tree(&mut self, tree: &TreeState) -> u64 {
         self.current = Some(tree.name.clone());
         let records = self.tree_of_snapshot(tree);
@@ -28,7 +28,7 @@ impl Check<'_> {
         self.tree_records
     }
 
-    /// Notes of what was found since there were so many that these keys need it.
+    /// Notes that these keys need what the damage from index `since` on affects.
     fn hurt(&mut self, since: usize, keys: (Bound<&[u8]>, Bound<&[u8]>)) {
         let Some(tree) = &self.current else { return };
         let keys = (keys.0.map(<[u8]>::to_vec), keys.1.map(<[u8]>::to_vec));
@@ -50,12 +50,12 @@ impl Check<'_> {
         }
     }
 
-    /// What lies in a slot, as far as it can be read, and whether it was not read before.
+    /// The node of a slot, as far as it can be read, and whether it was not read before.
     fn node(&mut self, slot: &Slot, place: Place<'_>) -> (Option<Node>, bool) {
         match slot.home() {
-            // What has a home is read from there, resident or not: that is what the check is about.
+            // A node with a home is read from there, resident or not: verifying the disk is the purpose.
             Some(Home { page, delta: None, .. }) => {
-                // A checkpoint may have made one page of both since, and told what was replaced.
+                // A checkpoint may have merged both into one page since, and told what was replaced.
                 if let Some(delta) = slot.known_delta() {
                     self.replaced(delta);
                 }
@@ -93,9 +93,9 @@ impl Check<'_> {
         }
     }
 
-    /// The node in memory, if there is one, of which `read` is what lies on disk: both lead to the same, and
-    /// what lies below it may have been in memory alone when the check began, so that only deltas there tell
-    /// what they replaced.
+    /// The resident node, if there is one, for `read`, which is the same node on disk. Both must lead to the
+    /// same children. What lies below the resident one may have been in memory alone when the check began, so
+    /// only the deltas there know what they replaced.
     fn resident_of(&mut self, slot: &Slot, read: Arc<Inner>) -> Arc<Inner> {
         let Some(Node::Inner(resident)) = slot.get() else { return read };
         if !Arc::ptr_eq(resident, &read) && !resident.leads_where(&read) {
@@ -115,9 +115,9 @@ impl Check<'_> {
         }
     }
 
-    /// What lies on a page, and whether nobody led there before.
+    /// The node on a page, and whether the check came to that page for the first time.
     fn page(&mut self, home: &PageRef, depth: usize) -> (Option<Node>, bool) {
-        // Snapshots may still read what is lost to others.
+        // Snapshots may still read a page that is lost to others.
         let is_new = home.is_lost() || self.claim(home.offset, u64::from(home.len), home.checksum);
         self.report.pages += 1;
         self.report.bytes += if is_new { u64::from(home.len) } else { 0 };
@@ -126,7 +126,7 @@ impl Check<'_> {
         (self.note(read), is_new)
     }
 
-    /// A leaf with a page of records beside its own: both are read, and what they add up to.
+    /// Reads a leaf that has a page of records beside its own, and merges both.
     fn page_and_delta(&mut self, home: Home, depth: usize) -> (Option<Node>, bool) {
         let (page, mut is_new) = self.page(&home.page, depth);
         let Some(second) = home.delta.filter(|_| page.is_some()) else { return (None, is_new) };
@@ -147,7 +147,7 @@ impl Check<'_> {
         (leaf.map(Node::Leaf), is_new)
     }
 
-    /// What a delta replaced has not left the current tree before both become one page.
+    /// Counts what a delta replaced: it does not leave the current tree before both pages become one.
     fn replaced(&mut self, delta: &Delta) {
         for (chain, _) in delta.replaced(self.tells) {
             let pieces = chain.pieces().iter();
@@ -157,7 +157,7 @@ impl Check<'_> {
         }
     }
 
-    /// A part of a value; it is new where its leaf is.
+    /// Verifies a piece of a value, which is new where its leaf is.
     fn piece(&mut self, piece: &Piece, is_new: bool) {
         let Some(offset) = piece.home() else { return };
         self.report.bytes += if is_new { u64::from(piece.len()) } else { 0 };
@@ -171,7 +171,7 @@ impl Check<'_> {
         self.note(read);
     }
 
-    /// Notes that space is used, and tells whether that was not known yet; two different users of the same
+    /// Notes that space is used, and returns whether that was not known yet. Two different users of the same
     /// space are damage.
     pub(super) fn claim(&mut self, offset: u64, len: u64, checksum: u64) -> bool {
         let extent = Extent::in_units(offset, len.max(UNIT));

@@ -1,15 +1,15 @@
-//! Space that comes free with a commit: it is used again, given back to the file system, or cut off the file.
+//! Space that a commit frees: it is used again, given back to the file system, or cut off the file.
 
 use super::Written;
 use crate::shared::Shared;
 use crate::space::Extent;
 use atoll_disk::Disk;
 
-/// Pieces of free space that a checkpoint gives back to the file system.
+/// Most pieces of free space that one checkpoint gives back to the file system.
 const PIECES_RELEASED: usize = 16;
 
 impl Shared {
-    /// Gives back what the commit before needed and this one does not.
+    /// Frees what the commit before needed and this one does not.
     pub(super) fn release(&self, in_segments: &[(u64, u64)], commit: &Written) {
         let mut space = self.space.lock();
         for (offset, bytes) in in_segments {
@@ -30,9 +30,10 @@ impl Shared {
         *self.table.lock() = Some(commit.table);
     }
 
-    /// Gives free space in the middle of the file back to the file system, but for what will soon be used
-    /// again: as much as the last checkpoint wrote, up to a quarter of what is in use. To give a piece back
-    /// takes a file system milliseconds, so only the last checkpoint gives all of them back.
+    /// Gives free space in the middle of the file back to the file system, except what will soon be used
+    /// again: as much as the last checkpoint wrote, up to a quarter of what is in use. Giving back one piece
+    /// takes a file system milliseconds, so only the last checkpoint before the store closes gives all of
+    /// them back.
     pub(super) fn release_free(&self, disk: &dyn Disk, written: u64, last: bool) {
         let mut space = self.space.lock();
         let (soon, pieces) =
@@ -50,7 +51,7 @@ impl Shared {
         self.space.lock().released(&released);
     }
 
-    /// Cuts the file when a good part of its end is free.
+    /// Cuts off the end of the file when a good part of it is free.
     pub(super) fn cut_free_end(&self, disk: &dyn Disk) {
         let mut space = self.space.lock();
         let before = space.end();

@@ -1,4 +1,5 @@
-//! Both copies of the superblock, one after the other, with a sync behind each: with them a commit is there.
+//! Writes both copies of the superblock, one after the other, each followed by a sync. This makes a commit
+//! take effect.
 //!
 //! Invariant: one intact copy is on disk at every moment.
 
@@ -27,12 +28,12 @@ impl Shared {
     /// Writes both copies of the superblock.
     fn write_copies(&self, disk: &dyn Disk, superblock: &Superblock) -> Result<(), EngineError> {
         *self.committed.lock() = None;
-        // The copy that may be damaged goes first, so that one intact copy is there at every moment.
+        // The copy that may be damaged goes first, so that one intact copy is on disk at every moment.
         let first = self.doubtful_copy.load(Ordering::Relaxed);
         let both = [first, 1 - first];
         for &copy in if planted::is(Bug::SecondSuperblockSkipped) { &both[..1] } else { &both } {
-            // Should this fail, the copies on disk are the former commit, this one, or both; all that either
-            // needs stays in place, for nothing is given back.
+            // If this fails, the copies on disk are of the former commit, of this one, or one of each.
+            // Everything that either commit needs stays in place, because nothing is freed.
             self.doubtful_copy.store(copy, Ordering::Relaxed);
             self.check_writable()?;
             disk.write_at(COPIES[copy], &superblock.encode())?;
@@ -44,7 +45,7 @@ impl Shared {
     }
 
     /// Makes sure that both copies of the superblock say that key ranges may have moved, so that a build
-    /// which does not know what that means leaves the store alone.
+    /// which does not know about moves refuses the store.
     pub(crate) fn note_moved_ranges(&self) -> Result<(), EngineError> {
         let Some(disk) = self.backing.disk() else { return Ok(()) };
         let is_noted = || self.features_noted.load(Ordering::Acquire) & MOVED_RANGES != 0;
@@ -61,16 +62,17 @@ impl Shared {
         if let Some(committed) = committed {
             return self.write_copies(&**disk, &Superblock { features, ..committed });
         }
-        // The last commit failed half-way: which one is on disk only the next one makes sure.
+        // The last commit failed half-way: only the next one settles which of the two is on disk.
         drop(running);
         self.checkpoint(false).map(|_| ())
     }
 
-    /// After a sync that failed nobody knows what is on disk: nothing may rely on it any more.
+    /// Syncs. After a failed sync the contents of the disk are unknown, and nothing may rely on them.
     fn sync_for_commit(&self, disk: &dyn Disk) -> Result<(), EngineError> {
         let flushed = || self.flushed.load(Ordering::Acquire);
         self.syncer.sync_now(disk, flushed).map_err(|error| match error {
-            // Whatever the disk says, be it that there is no room: what was acknowledged may be gone with it.
+            // Whatever the disk's error says, even that there is no room: acknowledged writes may be lost
+            // with it.
             SyncError::Failed(source) => EngineError::NotDurable { store: self.backing.name(), source },
             SyncError::Poisoned => EngineError::Poisoned { store: self.backing.name() },
         })

@@ -53,7 +53,7 @@ impl Shared {
             signpost: frozen.signpost,
         };
         if let Err(error) = self.install(disk, &superblock, frozen.point.position) {
-            // A copy on disk may refer to this table, so it goes only with the commit after it.
+            // A copy on disk may refer to this table, so its space is freed only by the next commit.
             let (birth, death) = (frozen.epoch, frozen.epoch + 1);
             pages.of_snapshots.push(Retired { offset: table.offset, len: table.len, birth, death });
             return Err(error);
@@ -61,7 +61,7 @@ impl Shared {
         Ok(Written { written_bytes, extents, dead, table })
     }
 
-    /// Writes what snapshots and views have alone.
+    /// Writes the pages that only snapshots and views have.
     fn write_snapshots(
         &self,
         pages: &mut PageWriter<'_>,
@@ -70,7 +70,7 @@ impl Shared {
     ) -> Result<(), EngineError> {
         let mut views = frozen.views.clone();
         views.sort_unstable_by_key(|view| view.epoch);
-        // Newest first: what a snapshot alone still needs leaves with the newest one that has it.
+        // Newest first: a page that only snapshots need is retired with the newest snapshot that has it.
         for snapshot in frozen.forest.snapshots.iter().rev() {
             while let Some(view) = views.pop_if(|view| view.epoch > snapshot.epoch) {
                 write_view(pages, &view)?;
@@ -87,7 +87,7 @@ impl Shared {
         Ok(())
     }
 
-    /// What becomes free with this commit: extents, and log segments that nothing needs.
+    /// What this commit frees: extents, and log segments that nothing needs.
     fn freed_by(&self, sorted: &Sorted, log_number: u64) -> (Vec<Extent>, Vec<SegmentUse>) {
         let is_dead = |segment: &&SegmentUse| segment.number < log_number && segment.live == 0;
         let dead: Vec<SegmentUse> = sorted.segments.iter().filter(is_dead).copied().collect();
@@ -97,7 +97,7 @@ impl Shared {
         (space::joined(extents), dead)
     }
 
-    /// Writes the table, which names the free space it leaves.
+    /// Writes the table. The table itself names the free space that remains beside it.
     fn write_table(
         &self,
         pages: &mut PageWriter<'_>,
@@ -128,7 +128,8 @@ impl Shared {
     }
 }
 
-/// Writes what a view has and no newer one: its pin keeps the pages, and nothing on disk refers to them.
+/// Writes the pages of a view that no newer state has. The view's pin keeps the pages; nothing on disk refers
+/// to them.
 fn write_view(pages: &mut PageWriter<'_>, view: &View) -> Result<(), EngineError> {
     pages.for_snapshot(view.epoch);
     write_trees(pages, &view.trees()).map(|_| ())

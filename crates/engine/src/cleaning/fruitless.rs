@@ -1,14 +1,14 @@
-//! Segments of which nothing could be moved, and when it is worth while to read them again.
+//! Segments from which nothing could be moved, and when to read them again.
 
 use crate::shared::Shared;
 use crate::space::SegmentUse;
 
-/// Most checkpoints that pass before a segment that could not be read is tried again.
+/// A segment that could not be read is tried again after at most this many checkpoints.
 const PAUSE_MOST: u64 = 16;
 
-/// What came of cleaning a segment.
+/// Outcome of cleaning a segment.
 pub(super) enum Cleaned {
-    /// So many bytes are moved.
+    /// This many bytes were moved.
     Moved(u64),
     /// A snapshot needs some of it, or nothing in it is alive.
     Nothing,
@@ -29,16 +29,16 @@ impl Cleaned {
 /// Why a segment is left alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fruitless {
-    /// A snapshot needs some of it, or nothing in it is alive, for as long as this is the newest epoch that
-    /// is held.
+    /// A snapshot needs some of it, or nothing in it is alive. Holds for as long as the newest epoch that a
+    /// snapshot holds is this one.
     Held(Option<u64>),
-    /// Something could not be read, which may pass: it is tried again in this epoch, each time after a longer
-    /// pause.
+    /// Something could not be read, which may be temporary. The segment is tried again in epoch `again`; each
+    /// further pause is longer.
     Unread { again: u64, pause: u64 },
 }
 
 impl Fruitless {
-    /// After one more try that failed.
+    /// The entry after one more failed try.
     pub(super) fn unread(before: Option<Self>, epoch: u64) -> Self {
         let pause = match before {
             Some(Self::Unread { pause, .. }) => (pause * 2).min(PAUSE_MOST),
@@ -47,7 +47,8 @@ impl Fruitless {
         Self::Unread { again: epoch + pause, pause }
     }
 
-    /// Whether it would be as fruitless in this epoch, with this one as the newest that is held.
+    /// Whether cleaning would be as fruitless in `epoch`, with `held` as the newest epoch that a snapshot
+    /// holds.
     pub(super) fn is_left(self, epoch: u64, held: Option<u64>) -> bool {
         match self {
             Self::Held(before) => before == held,

@@ -1,8 +1,8 @@
-//! Segments as cleaning reads them: as a whole, or part by part where memory has no room for that.
+//! Segments as cleaning reads them: whole, or part by part where memory has no room for the whole.
 //!
 //! A segment is longer than others where it was made for one long group, or while the store had more memory.
 //!
-//! Invariant: no more of a segment is in memory than [`Shared::part_bytes`].
+//! Invariant: no more than [`Shared::part_bytes`] of a segment are in memory at once.
 
 use crate::EngineError;
 use crate::cold::{self, COLD_NUMBER};
@@ -10,33 +10,33 @@ use crate::log::{self, Written};
 use crate::shared::Shared;
 use crate::space::{Extent, SegmentUse};
 
-/// A part has at least so many bytes: the longest value of a segment and its key fit.
+/// Least length of a part: the longest value of a segment fits together with its key.
 const PART_LEAST: u64 = 256 << 10;
 
-/// The values of a part of a segment. Their ranges are those of the bytes that were read for it.
+/// The values of a part of a segment. Their ranges refer to the bytes that were read for the part.
 pub(super) struct Part {
-    /// Where it begins in the file.
+    /// Offset of the part in the file.
     pub(super) offset: u64,
     pub(super) values: Vec<Written>,
 }
 
-/// A way through a segment.
+/// A pass through a segment.
 pub(super) struct Parts<'s> {
     segment: &'s SegmentUse,
     is_over: bool,
     place: Place,
 }
 
-/// How far a way through a segment came.
+/// How far a pass through a segment came.
 #[derive(Default)]
 struct Place {
-    /// Bytes of the segment that are done with.
+    /// Bytes of the segment that the pass is done with.
     done: u64,
     log: log::Passage,
     cold: cold::Passage,
 }
 
-/// Where a segment was left in which something was moved, for the next checkpoint to go on.
+/// Where cleaning stopped in a segment that it moved values out of, for the next checkpoint to go on.
 pub(crate) struct Left {
     place: Place,
     held: Option<u64>,
@@ -47,15 +47,15 @@ impl<'s> Parts<'s> {
         Self { segment, is_over: false, place: Place::default() }
     }
 
-    /// Where it is left, with nothing in all of the segment that this epoch needs, which a snapshot holds.
+    /// Stops here. `held` is the newest epoch that a snapshot holds; nothing in the whole segment is needed
+    /// by it.
     pub(super) fn left(self, held: Option<u64>) -> Left {
         Left { place: self.place, held }
     }
 }
 
 impl Left {
-    /// Whether it is known that this epoch needs nothing of the segment: what is alive there becomes no
-    /// older.
+    /// Whether this epoch is known to need nothing of the segment: what is alive there becomes no older.
     pub(super) fn is_free_of(&self, held: Option<u64>) -> bool {
         self.held == held
     }
@@ -66,7 +66,7 @@ impl Left {
 }
 
 impl Shared {
-    /// Where this segment was left, if it was.
+    /// Where cleaning stopped in this segment, if it did.
     pub(super) fn take_left(&self, segment: &SegmentUse) -> Option<Left> {
         self.left_segments.lock().remove(&segment.extent.offset)
     }
@@ -75,7 +75,7 @@ impl Shared {
         self.left_segments.lock().insert(segment.extent.offset, left);
     }
 
-    /// Bytes of a segment that are read at once: as many as segments have that the log makes now.
+    /// Bytes of a segment that are read at once: the length of the segments that the log makes at present.
     pub(super) fn part_bytes(&self) -> u64 {
         self.options.segment_bytes().max(PART_LEAST)
     }
@@ -85,7 +85,7 @@ impl Shared {
         segment.extent.len > self.part_bytes()
     }
 
-    /// Reads the next part, to where another one was; none behind the last one.
+    /// Reads the next part into the buffer of the one before; none behind the last part.
     pub(super) fn next_part(
         &self,
         parts: &mut Parts<'_>,
@@ -110,7 +110,7 @@ impl Shared {
         Ok(Some(Part { offset, values }))
     }
 
-    /// Reads what the file has of an extent.
+    /// Reads as much of an extent as the file has.
     fn read_into(&self, bytes: &mut Vec<u8>, Extent { offset, len }: Extent) -> Result<(), EngineError> {
         let end = self.backing.disk().map_or(Ok(0), |disk| disk.len())?;
         bytes.resize(end.saturating_sub(offset).min(len) as usize, 0);

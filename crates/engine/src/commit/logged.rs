@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 const BATCH_MAX: u64 = u32::MAX as u64;
 
 impl Shared {
-    /// Writes the group of `ops` to the log; what is left to do is what it says.
+    /// Writes the group of `ops` to the log. The trees have yet to take it in.
     pub(crate) fn log_ops(
         &self,
         writer: &mut Writer,
@@ -39,7 +39,7 @@ impl Shared {
             }
             record_of(op, placed.as_ref()).encode(log.payload());
             if let Some(Placed { piece, extent: None }) = placed {
-                // The bytes are the last of the record.
+                // The value's bytes are the last of its record.
                 let offset = log.payload_offset() - u64::from(piece.len());
                 log.will_settle(piece.clone(), offset);
                 in_log.push((offset, u64::from(piece.len())));
@@ -72,7 +72,7 @@ impl Shared {
         Ok(unfinished)
     }
 
-    /// Makes sure that a group of `payload` bytes fits into the segment.
+    /// Makes sure that a group of `payload` bytes fits into the present segment, or begins a new one.
     pub(crate) fn prepare_log(&self, log: &mut Log, payload: usize) -> Result<(), EngineError> {
         if log.fits(payload) {
             return Ok(());
@@ -90,11 +90,11 @@ impl Shared {
         if let Err(error) = ready.and_then(|()| log.switch((extent, window), self.syncer.synced())) {
             let mut space = self.space.lock();
             if is_ready || may_be_entered {
-                // The jump to it may be on disk, so nothing else may ever lie there: the next try takes it
+                // The jump to it may be on disk, so nothing else may ever lie there: the next attempt uses it
                 // again.
                 space.spare_segment(extent);
             } else {
-                // There may be room for a shorter one.
+                // There may be room for a shorter segment.
                 space.cancel(extent);
             }
             return Err(error.into());

@@ -1,5 +1,5 @@
-//! Longer values of a commit: each gets a piece, and those that are too large for the log an extent of their
-//! own, which is written before the log names it.
+//! The longer values of a commit. Each gets a piece; one that is too large for the log is written to an
+//! extent of its own before the log names it.
 
 use crate::EngineError;
 use crate::batch::{Action, Given, Op};
@@ -8,7 +8,7 @@ use crate::shared::Shared;
 use crate::space::Extent;
 use crate::value::{EXTENT_FROM, INLINE_BELOW, Piece};
 
-/// A value beyond the size of leaf records; a large one was written to an extent of its own.
+/// A value too long for a leaf record. A large one was written to an extent of its own.
 pub(crate) struct Placed {
     pub(super) piece: Piece,
     pub(super) extent: Option<Extent>,
@@ -22,7 +22,8 @@ impl Placed {
 }
 
 impl Shared {
-    /// Gives every longer value a piece; writes those that are too large for the log to extents of their own.
+    /// Gives every longer value a piece, and writes those that are too large for the log to extents of their
+    /// own.
     pub(super) fn place_large_values(
         &self,
         ops: &[Op<'_>],
@@ -40,12 +41,13 @@ impl Shared {
         Ok(())
     }
 
-    /// A piece for one value; `ahead` if the writer lock is not held and its commit is yet to come.
+    /// Makes a piece for one value. `ahead` means that the writer lock is not held and the commit is yet to
+    /// come.
     pub(crate) fn place(&self, given: Given<'_>, epoch: u64, ahead: bool) -> Result<Placed, EngineError> {
         self.place_summed(given, self.backing.checksum(given.bytes()), epoch, ahead)
     }
 
-    /// The same of a value whose checksum is known.
+    /// As [`Shared::place`], for a value whose checksum is known.
     pub(crate) fn place_summed(
         &self,
         given: Given<'_>,
@@ -72,8 +74,8 @@ impl Shared {
             self.space.lock().cancel(extent);
             return Err(error.into());
         }
-        // Not kept in memory: the system has it, and who writes much would fill the budget with what nobody
-        // may read.
+        // Not kept in memory: the system's page cache has it, and a heavy writer would fill the budget with
+        // values that may never be read.
         let piece = Piece::on_disk(extent.offset, bytes.len() as u32, checksum, epoch);
         Ok(Placed { piece, extent: Some(extent) })
     }

@@ -1,7 +1,8 @@
-//! What a commit will touch comes into memory before the log has it, so that nothing can fail behind that.
+//! Reads what a commit will touch into memory before the log has the commit, so that nothing can fail
+//! afterwards.
 //!
-//! Small puts need no leaf where memory is short: they go beside it ([`crate::delta`]), and a leaf that
-//! nobody reads is let go of for them.
+//! Small puts need no leaf where memory is short: they go beside it ([`crate::delta`]), and a leaf that is
+//! not being read is evicted for them.
 
 use crate::EngineError;
 use crate::batch::{Action, Given, Op};
@@ -18,10 +19,10 @@ use std::ops::Bound;
 
 impl Shared {
     /// Reads what the changes will touch, so that applying them needs no disk. The values of the first
-    /// `placed` are not what their ops say, but pieces that were placed before: these never go beside a leaf,
+    /// `placed` ops are pieces that were placed before, whatever the ops say: these never go beside a leaf,
     /// however short they look.
     pub(super) fn make_resident(&self, ops: &[Op<'_>], placed: usize) -> Result<(), EngineError> {
-        // Nodes are let go of only under the writer lock, which is held.
+        // Nodes are evicted only under the writer lock, which is held.
         if self.backing.is_all_resident() {
             return Ok(());
         }
@@ -40,15 +41,15 @@ impl Shared {
             }
             all_beside = false;
         }
-        // Otherwise there is no leaf among theirs that could be let go of.
+        // If all puts go beside their leaves, none of the leaves is in memory to be evicted.
         if is_short && !all_beside && placed == 0 {
             self.let_go_for(ops);
         }
         Ok(())
     }
 
-    /// Lets go of leaves that nobody read lately and that only take small records: to change them would cost
-    /// their memory until the next checkpoint.
+    /// Evicts leaves that were not read lately and to which only small records are put: changing such a leaf
+    /// would cost its memory until the next checkpoint.
     fn let_go_for(&self, ops: &[Op<'_>]) {
         let Some(puts) = ops.iter().map(small_put).collect::<Option<Vec<_>>>() else { return };
         let mut forest = self.forest.write();
@@ -66,7 +67,7 @@ impl Shared {
         }
     }
 
-    /// Whether a record goes beside its leaf, which is not resident; `beside` has those before it.
+    /// Whether a record goes beside its leaf, which is not resident. `beside` counts the records before it.
     fn goes_beside(&self, tree: u32, key: &[u8], given: Given<'_>, beside: &mut Beside) -> bool {
         if given.bytes().len() >= INLINE_BELOW {
             return false;
@@ -98,13 +99,13 @@ impl Shared {
     ) -> Result<(), EngineError> {
         let forest = self.forest.read();
         let Some(state) = forest.tree(tree) else { return Ok(()) };
-        // What has no room is read all the same: a page that cannot be read is an error before the log has
-        // anything.
+        // A leaf is read even if there is no room to keep it: one that cannot be read is then an error before
+        // the log has anything.
         tree::load_range(&state.root, (from, to), &|slot| self.load_slot(slot), &self.backing)
     }
 }
 
-/// The tree, the key and the value of a put whose value will lie in the leaf.
+/// Tree, key and value of a put whose value will lie in the leaf.
 fn small_put<'a>(op: &Op<'a>) -> Option<(u32, &'a [u8], &'a [u8])> {
     match op.action {
         Action::Put(key, given) if given.bytes().len() < INLINE_BELOW => Some((op.tree, key, given.bytes())),

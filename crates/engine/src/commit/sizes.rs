@@ -1,4 +1,4 @@
-//! What is refused for its length before the log has it.
+//! Length limits, checked before the log has anything.
 
 use crate::batch::{Action, Op};
 use crate::shared::Shared;

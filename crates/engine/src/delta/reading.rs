@@ -1,4 +1,4 @@
-//! Reading what a delta adds up to: the leaf, or all records for the checkpoint.
+//! Reading the sum of a delta and what it lies on: the leaf, or all records for the checkpoint.
 
 use super::records::filter_bits;
 use super::{Base, Delta, Records};
@@ -13,7 +13,7 @@ use crate::value::{Chain, Stored};
 use crate::{Damage, EngineError};
 
 impl Delta {
-    /// The leaf that all of it adds up to. Nobody may change it: what is true is the delta.
+    /// The leaf that everything adds up to. It must not be changed: the delta remains the truth.
     pub(crate) fn read(&self, reading: Reading, backing: &Backing) -> Result<SharedLeaf, EngineError> {
         loop {
             if let Some(home) = self.home() {
@@ -33,7 +33,8 @@ impl Delta {
                 Base::Delta(delta) => delta.read(reading, backing),
                 Base::Home(_) => continue,
             };
-            // With a home what lay below is needed no more, and what was read there may be something else.
+            // With a home the base is not needed any more, and its space may have been reused before it was
+            // read.
             if self.home().is_some() && !planted::is(Bug::DeltaReadOnce) {
                 continue;
             }
@@ -43,8 +44,8 @@ impl Delta {
         }
     }
 
-    /// The leaf that records and what is below them add up to; none if the delta got a home meanwhile, for
-    /// what it replaced is then something else.
+    /// The leaf that records and the leaf below them add up to. None if the delta got a home meanwhile: what
+    /// it replaced then refers to another page.
     fn merged(
         &self,
         below: &Leaf,
@@ -57,7 +58,7 @@ impl Delta {
         if !belong || !Leaf::can_hold(below.prefix(), &all) {
             return Err(backing.corrupt(self.page().offset, Damage::PageContent));
         }
-        // Of no epoch in which anybody could take it for one that may be changed in place.
+        // The epoch 0 keeps it from being taken for a leaf that may be changed in place.
         let mut leaf = Leaf::build(below.prefix(), 0, &all, 0, Purpose::Reading);
         if let Some(fresh) = leaf.get_mut() {
             fresh.count_in_as(backing.meter(), false);
@@ -70,7 +71,7 @@ impl Delta {
         Ok(Some(leaf))
     }
 
-    /// The records of its second page, which stay in memory from now on if there is room.
+    /// The records of its second page, which stay in memory from here on if there is room.
     fn records_of(&self, home: &Home, reading: Reading, backing: &Backing) -> Result<Records, EngineError> {
         let Some(page) = home.delta else { return Ok(Records::default()) };
         if let Some(records) = &self.content.read().records {
@@ -86,9 +87,9 @@ impl Delta {
         Ok(records)
     }
 
-    /// Reads the records of its second page, if the key may be among them and they are not in memory; whether
-    /// the key is to be looked up there once more. That is so as well where others read them since the caller
-    /// looked, and it is among them.
+    /// Reads the records of its second page, if the key may be among them and they are not in memory. Returns
+    /// whether to look the key up there once more, which is also so if another thread read them since the
+    /// caller looked and the key is among them.
     pub(crate) fn bring_in_for(
         &self,
         key: &[u8],
@@ -108,8 +109,8 @@ impl Delta {
         Ok(true)
     }
 
-    /// Reads the records above the page at the bottom that are not in memory; whether there were any. They
-    /// stay, whatever room there is: for whoever cannot read the page.
+    /// Reads the records above the page at the bottom that are not in memory, and returns whether there were
+    /// any. They stay in memory, whatever room there is, for lookups that cannot read the page.
     pub(crate) fn bring_in(&self, backing: &Backing) -> Result<bool, EngineError> {
         let second = match (self.below(), self.home()) {
             (Some(below), _) => return below.bring_in(backing),
@@ -123,9 +124,9 @@ impl Delta {
         Ok(true)
     }
 
-    /// Shows all records above the page at the bottom, for the checkpoint that gives it a home; and whether
-    /// there were more, on a second page that is damaged. A second page that the disk does not read is an
-    /// error.
+    /// Shows all records above the page at the bottom, for the checkpoint that gives the delta a home, and
+    /// whether more were lost on a second page that is damaged. A second page that the disk fails to read is
+    /// an error.
     pub(crate) fn show_all_records<R>(
         &self,
         backing: &Backing,
@@ -141,7 +142,7 @@ impl Delta {
         Ok(show(&records, is_lossy))
     }
 
-    /// The same of whatever can be read, for whoever salvages.
+    /// As many of them as can be read, for a salvage.
     pub(crate) fn readable_records(&self, backing: &Backing) -> Records {
         self.all_records(backing).map(|(records, _)| records).unwrap_or_default()
     }
@@ -150,9 +151,9 @@ impl Delta {
     fn all_records(&self, backing: &Backing) -> Result<(Records, bool), EngineError> {
         match self.copied() {
             (Base::Home(home), _) => match self.records_of(&home, Reading::Along, backing) {
-                // Once more, for what is given up is never asked for again. A disk that reads nothing may
-                // have a bad moment, and what it has may be whole: then the checkpoint fails, and a later one
-                // asks again.
+                // Read damaged records once more, because what is given up is never asked for again. A disk
+                // that fails to read may recover, and its data may be intact: then the checkpoint fails, and
+                // a later one tries again.
                 Err(error) if error.is_corrupt() => match self.records_of(&home, Reading::One, backing) {
                     Err(error) if error.is_corrupt() => {
                         tracing::error!(store = backing.name(), %error, "records beside a leaf are damaged; the leaf is lost");

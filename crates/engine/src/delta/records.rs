@@ -1,10 +1,10 @@
-//! The records of a delta: those that were put into a leaf, one behind the other, in memory and on disk.
+//! The records of a delta: puts into one leaf, one behind the other, in memory and on disk.
 //!
 //! ```text
 //! page of a delta:   3 | record…   record: key | value, both length-prefixed
 //! ```
 //!
-//! Invariant: keys ascend, and each is there once.
+//! Invariant: keys ascend, and each occurs once.
 
 use crate::backing::{Backing, Reading};
 use crate::checksum::{checksum, key_hash};
@@ -19,15 +19,15 @@ use crate::{Damage, EngineError, KEY_MAX};
 use std::cmp::Ordering as Order;
 use std::ops::RangeBounds;
 
-/// First byte of the page of a delta; those of nodes have others.
+/// First byte of the page of a delta; pages of nodes have other first bytes.
 pub(crate) const DELTA: u8 = 3;
 
-/// Bytes that a record takes in a delta, at most.
+/// Most bytes that a record takes in a delta.
 pub(crate) fn record_bytes(key: &[u8], value: &[u8]) -> usize {
     record_len(key.len(), value.len())
 }
 
-/// The same of a key and a value of such lengths.
+/// As [`record_bytes`], of a key and a value of these lengths.
 pub(crate) fn record_len(key_len: usize, value_len: usize) -> usize {
     key_len + value_len + 6
 }
@@ -38,8 +38,7 @@ pub(crate) fn filter_bits(key: &[u8]) -> u64 {
     1 << (hash % 64) | 1 << (hash / 64 % 64)
 }
 
-/// Records in the order of their keys, one behind the other: length of the key, key, length of the value,
-/// value.
+/// Records in key order, one behind the other: length of the key, key, length of the value, value.
 #[derive(Clone, Default)]
 pub(crate) struct Records {
     bytes: Vec<u8>,
@@ -52,7 +51,7 @@ impl Records {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let mut rest = Decoder::new(&self.bytes);
-        // What was encoded here decodes.
+        // Bytes that were encoded here always decode.
         std::iter::from_fn(move || Some((rest.bytes().ok()?, rest.bytes().ok()?)))
     }
 
@@ -101,12 +100,12 @@ impl Records {
         Self { bytes }
     }
 
-    /// Those outside of a range.
+    /// The records outside of a range.
     pub(crate) fn without(&self, range: Range<'_>) -> Self {
         Self::of(self.iter().filter(|(key, _)| !range.contains(key)))
     }
 
-    /// Those below a key, and the others.
+    /// The records below a key, and the others.
     pub(crate) fn parted_at(&self, at: &[u8]) -> [Self; 2] {
         [
             Self::of(self.iter().filter(|(key, _)| *key < at)),
@@ -114,7 +113,7 @@ impl Records {
         ]
     }
 
-    /// The key of the first record behind half of the bytes; none where there is no such record.
+    /// The key of the first record in the second half of the bytes; none where there is no such record.
     pub(crate) fn middle(&self) -> Option<&[u8]> {
         let mut rest = Decoder::new(&self.bytes);
         while rest.position() < self.bytes.len() / 2 {
@@ -123,8 +122,8 @@ impl Records {
         rest.bytes().ok()
     }
 
-    /// A leaf of their keys, to be looked at: one that leaves nothing out of them. Values that lie beside
-    /// what is lost may be longer than a leaf takes.
+    /// A leaf for inspection with all their keys and empty values. Values beside a lost page may be longer
+    /// than a leaf takes.
     pub(crate) fn to_leaf_of_keys(&self) -> SharedLeaf {
         let record = |(key, _)| {
             let fingerprint = key_hash(key);
@@ -134,7 +133,7 @@ impl Records {
         Leaf::build(&[], 0, &records, 0, Purpose::Reading)
     }
 
-    /// Becomes those of a page that was just encoded.
+    /// Becomes the records of a page that was just encoded.
     pub(crate) fn take_over(&mut self, page: &[u8]) {
         let bytes = page.get(1..).unwrap_or_default();
         self.bytes.clear();
@@ -147,7 +146,7 @@ impl Records {
         self.bytes.capacity()
     }
 
-    /// Puts all of `newer` over these.
+    /// Puts all of `newer` over these records.
     pub(crate) fn put_all(&mut self, newer: &Self) {
         let mut bytes = Vec::with_capacity(self.len() + newer.len());
         let (mut below, mut above) = (self.iter().peekable(), newer.iter().peekable());
@@ -170,25 +169,25 @@ impl Records {
         self.bytes = bytes;
     }
 
-    /// A word with the bits of all keys: a key without its bits there is none of them (a Bloom filter of 64
-    /// bits, two for each key: of ten keys that are not there one in thirteen seems to be).
+    /// A word with the bits of all keys: a key whose bits are not all set is not among them (a Bloom filter
+    /// of 64 bits, two for each key: with ten keys in it, one absent key in thirteen seems to be present).
     pub(crate) fn filter(&self) -> u64 {
         self.iter().fold(0, |bits, (key, _)| bits | filter_bits(key))
     }
 
-    /// Reads and verifies those that lie on a page of their own.
+    /// Reads and verifies the records on a page of their own.
     pub(crate) fn read(home: &PageRef, reading: Reading, backing: &Backing) -> Result<Self, EngineError> {
         let bytes = page::read_bytes(home, reading, backing)?;
         Self::decode(&bytes).map_err(|Malformed| backing.corrupt(home.offset, Damage::PageContent))
     }
 
-    /// Their page.
+    /// Appends their page.
     pub(crate) fn encode(&self, page: &mut Vec<u8>) {
         page.put_u8(DELTA);
         page.extend_from_slice(&self.bytes);
     }
 
-    /// Those of a page; all of it is looked at, so that what comes after need not be careful.
+    /// Decodes the records of a page. The whole page is checked, so that later code need not be careful.
     pub(crate) fn decode(page: &[u8]) -> Result<Self, Malformed> {
         let Some((&DELTA, bytes)) = page.split_first() else { return Err(Malformed) };
         let mut rest = Decoder::new(bytes);

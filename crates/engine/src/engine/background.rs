@@ -1,12 +1,12 @@
-//! The threads of the background: one makes checkpoints, one makes log segments ready.
+//! The background threads: one makes checkpoints, the other prepares log segments.
 //!
-//! Invariant: they end with the last handle of their store, and nobody waits for them after that.
+//! Invariant: the threads end with the last handle of their store, and nothing waits for them after that.
 
 use crate::shared::{Shared, Wanted};
 use crate::threads::{Builder, JoinHandle, Mutex};
 use std::sync::Arc;
 
-/// Ends the threads with the last handle.
+/// The background threads of a store. Dropping it ends them.
 pub(super) struct Background {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -19,7 +19,7 @@ impl Drop for Background {
 }
 
 impl Background {
-    /// Begins to work for a store whose options ask for it.
+    /// Starts the threads that the store's options ask for.
     pub(super) fn of(shared: &Arc<Shared>) -> Self {
         let runs = shared.options.background && !shared.options.read_only;
         let has_log = runs && shared.backing.disk().is_some();
@@ -40,7 +40,7 @@ impl Background {
     }
 }
 
-/// Starts the thread that makes log segments ready. Where the system has none to give, the log makes them
+/// Starts the thread that prepares log segments. Where the system cannot start one, the log prepares them
 /// itself.
 fn go_ahead_apart(shared: &Arc<Shared>) -> Option<JoinHandle<()>> {
     let worker = Arc::clone(shared);
@@ -52,20 +52,21 @@ fn go_ahead_apart(shared: &Arc<Shared>) -> Option<JoinHandle<()>> {
     Builder::new().name("atoll-log".into()).spawn(work).ok()
 }
 
-/// Starts the thread that makes checkpoints; none where the system has none to give.
+/// Starts the thread that makes checkpoints; none where the system cannot start one.
 fn keep_up_apart(shared: &Arc<Shared>) -> Option<JoinHandle<()>> {
     let worker = Arc::clone(shared);
-    // Not when it runs: whoever writes before that would bring in more than there is room for.
+    // Serving begins here, not when the thread first runs: until then writers would bring in more than there
+    // is room for.
     shared.serving_begins();
     let work = move || {
-        // Writers wait no longer than this thread runs, even should it panic.
+        // Writers wait only for as long as this thread runs, even if it panics.
         let _serving = worker.serve();
         keep_up(&worker);
     };
     Builder::new().name("atoll-checkpoint".into()).spawn(work).inspect_err(|_| shared.end_waiting()).ok()
 }
 
-/// Makes a checkpoint whenever one is wanted, until the engine goes.
+/// Makes a checkpoint whenever one is wanted, until the engine is dropped.
 fn keep_up(shared: &Shared) {
     while shared.nudge.wait() == Wanted::Checkpoint {
         shared.checkpoint_begins();

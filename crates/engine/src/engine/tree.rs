@@ -1,4 +1,4 @@
-//! One tree of a store: its reads and writes.
+//! One named tree of a store: its reads and writes.
 
 use super::Engine;
 use crate::batch::{Action, Given, Op};
@@ -13,8 +13,8 @@ use crate::{Durability, EngineError};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Keys that are looked up together while nobody may write; more of them are read as they were at that
-/// moment, afterwards.
+/// Most keys that [`Tree::get_many`] looks up while writers are held off. The others are read afterwards, as
+/// they were at that moment.
 const READ_STILL: usize = 1024;
 
 /// One named tree of a store: an ordered map from keys to values. Cheap to clone.
@@ -54,8 +54,8 @@ impl Tree {
         self.lookup(key, |found| found.map(|found| found.to_value()))
     }
 
-    /// Shows the value of `key` to `show`, without copying it where it lies in one piece in memory. `show`
-    /// must not call this store: a lock is held meanwhile.
+    /// Shows the value of `key` to `show`, without a copy where the value lies in one piece in memory. `show`
+    /// must not call this store: a lock is held while it runs.
     ///
     /// # Errors
     /// As [`Tree::get`].
@@ -82,7 +82,7 @@ impl Tree {
         }
     }
 
-    /// What the value of `key` begins with, and how long it is; nothing is copied beside.
+    /// The first bytes of the value of `key`, and its length; nothing else is copied.
     ///
     /// # Errors
     /// As [`Tree::get`].
@@ -97,7 +97,7 @@ impl Tree {
         }
     }
 
-    /// Looks `key` up, reading missing pages until it is found.
+    /// Looks `key` up, reading missing pages on the way.
     pub(crate) fn lookup<R>(
         &self,
         key: &[u8],
@@ -106,7 +106,7 @@ impl Tree {
         let shared = &*self.engine.shared;
         let hot = HotKey::of(self.id, key);
         shared.check_open()?;
-        // What lies in a leaf lies nowhere on disk that a pin would have to keep.
+        // An inline value has no place on disk that a pin would have to keep.
         let show = |value: &[u8]| found(Some(shared.value_ref(Stored::Inline(value), 0)));
         if let Some(shown) = shared.hot.find(&hot, show) {
             return Ok(shown);
@@ -120,7 +120,7 @@ impl Tree {
                 match search::leaf_of(&tree.root, key) {
                     Ok(leaf) => {
                         let _latch = shared.latch(leaf);
-                        // Who had it may have left a half of a change there.
+                        // The previous holder of the latch may have left half of a change there.
                         shared.check_open()?;
                         let (stored, epoch) = (search::get_in(leaf, key), forest.epoch);
                         shared.hot.note_found(&hot, stored);
@@ -138,7 +138,7 @@ impl Tree {
                 }
             };
             if shared.backing.excess() > 0 && !made_room {
-                // What is held here could not go.
+                // What is held here could not be evicted.
                 drop(missing);
                 shared.make_room();
                 made_room = true;
@@ -159,8 +159,8 @@ impl Tree {
         }
     }
 
-    /// Shows the values of `keys`, in order, as they all were at one moment; lookups overlap their waits for
-    /// memory. `show` must not call this store: a lock is held meanwhile.
+    /// Shows the values of `keys`, in order, all as of one moment; the lookups overlap their waits for
+    /// memory. `show` must not call this store: a lock is held while it runs.
     ///
     /// # Errors
     /// As [`Tree::get`].
@@ -192,8 +192,7 @@ impl Tree {
             if done == keys.len() {
                 return Ok(());
             }
-            // What waits for a disk is read with no lock held, and is what it was at this moment all the
-            // same.
+            // The keys that wait for the disk are read with no lock held, and still as of this moment.
             let pin = shared.pins.pin(forest.epoch);
             shared.views.add(forest.trees.clone(), forest.epoch, pin)
         };
@@ -209,8 +208,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Visits the records of a range in order, as they all were at one moment, until the visitor stops; the
-    /// key at which it stopped. The visitor must not call this store: a lock is held meanwhile.
+    /// Visits the records of a range in order, all as of one moment, until the visitor stops, and returns the
+    /// key at which it stopped. The visitor must not call this store: a lock is held while it runs.
     ///
     /// # Errors
     /// As [`Tree::get`].

@@ -1,22 +1,22 @@
-//! What an append makes of the value that there is.
+//! How an append changes a value.
 
 use super::NewValue;
 use crate::backing::Backing;
 use crate::value::{Added, Chain, INLINE_BELOW, Piece, Stored};
 use atoll_buffer::Buffer;
 
-/// What an append makes of a value.
+/// Outcome of an append to a value.
 pub(crate) enum Appended<'a> {
-    /// The value that there is, or none where there is none.
+    /// The value stays as it is, or absent.
     Nothing,
-    /// This.
+    /// The new value.
     To(NewValue<'a>),
-    /// This, in which a piece that was added is no more.
+    /// The new value, which a piece was joined into that exists no more by itself.
     Joined(NewValue<'a>, Piece),
 }
 
-/// What `added` makes of a value; a short one is put together in `room`. A longer one `grows` in place next
-/// time.
+/// Appends `added` to a value. A short result is assembled in `room`; a longer one can grow in place next
+/// time if `grows` says so.
 pub(crate) fn appended<'a>(
     current: Option<Stored<'_>>,
     added: &NewValue<'a>,

@@ -1,4 +1,4 @@
-//! Changes to the trees of a store: what one is, and how many are made in order.
+//! Changes to the trees of a store: what a change is, and how a sequence of them is applied.
 
 use super::appended::{Appended, appended};
 use super::{Forest, TreeState};
@@ -14,7 +14,7 @@ use crate::{Damage, EngineError};
 use atoll_buffer::prefetch;
 use std::ops::{Bound, ControlFlow};
 
-/// A value to be stored: small bytes, or a chain of one piece that knows or will know its home.
+/// A value to be stored: short bytes, or a chain of one piece that has a home or will get one.
 #[derive(Clone)]
 pub(crate) enum NewValue<'a> {
     Inline(&'a [u8]),
@@ -43,7 +43,7 @@ pub(crate) enum Change<'a> {
 }
 
 impl Change<'_> {
-    /// Brings the key and a small value nearer: in a log that is replayed in key order they lie far apart.
+    /// Prefetches the key and a small value: in a log that is replayed in key order they lie far apart.
     fn prefetch(&self) {
         if let Self::Put(key, value) = self {
             prefetch(key.as_ptr(), 1);
@@ -66,11 +66,11 @@ impl Change<'_> {
     }
 }
 
-/// Keys that a range delete removes between two looks at the tree.
+/// Keys that a range delete removes before it searches the tree again.
 const RANGE_STEP: usize = 1024;
 
 impl Forest {
-    /// Sets the chain of a key that has one, without any trace of a change but where its bytes lie.
+    /// Sets the chain of a key that has one, where nothing changes but the place of its bytes.
     pub(crate) fn replace(
         &mut self,
         tree: u32,
@@ -86,7 +86,7 @@ impl Forest {
         }
     }
 
-    /// Applies changes in order, bringing the leaves of those ahead nearer.
+    /// Applies changes in order, prefetching the leaves of those ahead.
     pub(crate) fn apply(
         &mut self,
         changes: &[(u32, Change<'_>)],
@@ -154,8 +154,7 @@ impl TreeState {
         Ok(())
     }
 
-    /// Many puts, in the order of their keys, a few at a time, what the next ones touch brought nearer
-    /// before.
+    /// Applies many puts in key order, a few at a time, prefetching what the next ones touch.
     fn put_all(&mut self, puts: &[(u32, Change<'_>)], edit: &mut Edit<'_>) -> Result<(), EngineError> {
         let order = key_order(puts);
         let depth = puts[0].1.key().map_or(0, |key| search::depth_of(&self.root, key));
@@ -214,13 +213,13 @@ impl TreeState {
                 return Ok(());
             }
             if deleted == 0 {
-                // They are found where they do not belong, and would be for ever.
+                // These keys are found where they do not belong, and would be found for ever.
                 return Err(edit.backing.corrupt(0, Damage::PageContent));
             }
         }
     }
 
-    /// The keys of a range whose leaves are resident, if that are fewer than `limit`.
+    /// The keys of a range whose leaves are resident, if there are fewer than `limit`.
     pub(crate) fn few_keys_in(
         &self,
         range: Range<'_>,
@@ -230,7 +229,7 @@ impl TreeState {
         self.keys_in(range, limit, false, backing).ok().filter(|keys| keys.len() < limit)
     }
 
-    /// The first keys of a range, up to `limit`, whose leaves are resident then.
+    /// The first keys of a range, up to `limit`; their leaves are resident afterwards.
     fn keys_in(
         &self,
         range: Range<'_>,
@@ -245,8 +244,8 @@ impl TreeState {
         };
         let mut visit = Visit::new(range, Direction::Forward, visitor);
         visit.run(&self.root, &mut |slot, _| match () {
-            // Salvaged: nobody will read what it had. Elsewhere it was not logged before all of the range was
-            // read.
+            // In a salvage, the records of a lost leaf will not be read. Otherwise the whole range was read
+            // before the delete was logged.
             _ if passes_lost && slot.is_lost() => Ok(Node::Leaf(Leaf::empty(&[], 0))),
             _ => slot.load(Reading::Along, backing).cloned(),
         })?;
@@ -254,7 +253,7 @@ impl TreeState {
     }
 }
 
-/// Indices of the puts in the order of their keys; those of one key in the order in which they came.
+/// Indices of the puts in key order; puts of one key keep their order.
 fn key_order(puts: &[(u32, Change<'_>)]) -> Vec<u32> {
     let key = |index: u32| puts[index as usize].1.key().unwrap_or_default();
     let shared = (1..puts.len() as u32).fold(key(0).len(), |len, index| {

@@ -1,5 +1,5 @@
-//! Changes of the log that is replayed: what they touch is read first. Where that cannot be read small puts
-//! go beside it, and whoever salvages makes of the others what can be made.
+//! Changes from a replayed log: what they touch is read first. Where that cannot be read, small puts go
+//! beside it, and a salvage applies the others as far as possible.
 
 use super::{Change, Forest, NewValue};
 use crate::EngineError;
@@ -11,18 +11,18 @@ use crate::slot::Slot;
 use crate::tree::{self, Edit};
 use std::ops::Bound;
 
-/// What became of a change that was made as far as could be.
+/// Outcome of a change that was applied as far as possible.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Salvaged {
-    /// Leaves, or nodes above them, that are lost since.
+    /// Leaves, or nodes above them, that it lost.
     pub(crate) lost: u64,
     /// Whether it met something that cannot be read.
     pub(crate) met_damage: bool,
 }
 
 impl Forest {
-    /// As [`Forest::apply`], of what the log has: small puts go beside a leaf that cannot be read, though it
-    /// is not known whether it would have taken them.
+    /// As [`Forest::apply`], for changes from the log: small puts go beside a leaf that cannot be read, even
+    /// though it is unknown whether the leaf would have taken them.
     pub(crate) fn replay(
         &mut self,
         changes: &[(u32, Change<'_>)],
@@ -47,8 +47,8 @@ impl Forest {
         }
     }
 
-    /// As [`Forest::load_for`], where the leaf of a small put may be one that cannot be read: the record goes
-    /// beside it then. Whether that is so.
+    /// As [`Forest::load_for`], except that the leaf of a small put may be unreadable: the record then goes
+    /// beside it. Returns whether that is so.
     pub(crate) fn load_if_whole(
         &mut self,
         (tree, change): &(u32, Change<'_>),
@@ -59,7 +59,7 @@ impl Forest {
             return self.load_for(*tree, change, backing).map(|()| false);
         };
         let Some(state) = self.trees.get_mut(*tree as usize) else { return Ok(false) };
-        // Where memory is short the leaf is not read, if it is known to be one.
+        // Where memory is short, the leaf is not read if it is known to be one.
         let loaded = if backing.is_short() && search::is_leaf_known(&state.root, key) {
             Ok(())
         } else {
@@ -73,8 +73,8 @@ impl Forest {
         if tree::learn_leaves(&mut state.root, key, &mut edit)? { Ok(true) } else { Err(error) }
     }
 
-    /// Makes a change as far as what it touches can be read. Of the rest only what the log has of values is
-    /// known from then on: nobody knows what else would be there after the change.
+    /// Applies a change as far as what it touches can be read. Of the rest, only values from the log are
+    /// known from then on: what else would be there after the change is unknown.
     pub(crate) fn salvage(
         &mut self,
         change: &(u32, Change<'_>),
@@ -96,7 +96,7 @@ impl Forest {
             Change::Put(key, _) | Change::Append(key, _) | Change::Delete(key) => {
                 tree::lose(&mut state.root, (Bound::Included(key), Bound::Included(key)), &mut edit)?;
                 if !search::slot_of(&state.root, key).is_lost() {
-                    // What could not be read a moment ago can be now.
+                    // What could not be read a moment ago can be read now.
                     let made = self.replay(std::slice::from_ref(change), backing, retired);
                     return made.map(|()| Salvaged { lost: 0, met_damage: true });
                 }

@@ -1,5 +1,5 @@
-//! Memory for the places of hot records: a range of addresses, behind which the system puts memory when it is
-//! first used.
+//! Memory for the places of hot records: a range of addresses, which the system backs with memory on first
+//! use.
 #![cfg_attr(not(any(miri, atoll_plain_memory, feature = "schedules")), allow(unsafe_code))]
 
 use super::Place;
@@ -9,7 +9,7 @@ pub(super) use mapped::{PLACES_MOST, Places};
 #[cfg(any(miri, atoll_plain_memory, feature = "schedules"))]
 pub(super) use plain::{PLACES_MOST, Places};
 
-/// For tools that want to know of each allocation: a few places.
+/// For tools that track every allocation: a few places.
 #[cfg(any(miri, atoll_plain_memory, feature = "schedules"))]
 mod plain {
     use super::Place;
@@ -43,15 +43,15 @@ mod mapped {
     use std::ops::Deref;
     use std::ptr::NonNull;
 
-    /// Some three gigabytes of them.
+    /// About three gigabytes of them.
     pub(in crate::hot) const PLACES_MOST: usize = 1 << 24;
 
     /// Bytes and alignment of a huge page.
     const HUGE: usize = 2 << 20;
 
-    /// Places one behind the other, of which those are in memory that were used.
+    /// Places one behind the other; only those that were used are in memory.
     pub(in crate::hot) struct Places {
-        /// All that was mapped, of which the places are the aligned part.
+        /// The whole mapping; the places are its aligned part.
         mapped: NonNull<u8>,
         mapped_bytes: usize,
         first: NonNull<Place>,
@@ -64,10 +64,10 @@ mod mapped {
     unsafe impl Sync for Places {}
 
     impl Places {
-        /// So many empty places; none where the system gives no more addresses.
+        /// `count` empty places; none where the system has no more addresses.
         pub(in crate::hot) fn new(count: usize) -> Option<Self> {
             let bytes = count.checked_mul(size_of::<Place>())?;
-            // Room for the beginning to be that of a huge page.
+            // Room to begin at a huge page.
             let mapped_bytes = bytes.checked_add(if bytes >= HUGE { HUGE } else { 0 })?;
             // SAFETY: a fresh private mapping at an address of the kernel's choice touches nothing that is
             // there.
@@ -79,21 +79,21 @@ mod mapped {
             let before = if bytes >= HUGE { mapped.as_ptr().align_offset(HUGE) } else { 0 };
             // SAFETY: the aligned part lies within the mapping, which is longer by a huge page.
             let first = unsafe { mapped.add(before) }.cast();
-            // Where the system gives huge pages to everybody, a first lookup would take one.
+            // Where the system gives huge pages by default, the first lookup would take one.
             #[cfg(any(target_os = "linux", target_os = "android"))]
             // SAFETY: advice on a mapping of ours, which changes no content.
             let _ = unsafe { madvise(mapped.as_ptr().cast(), mapped_bytes, Advice::LinuxNoHugepage) };
             Some(Self { mapped, mapped_bytes, first, count })
         }
 
-        /// Tells the kernel that huge pages may lie behind the first `count`, but for those of the first such
-        /// page: what needs few places shall take little memory.
+        /// Allows huge pages behind the first `count` places, except for the first huge page: a small table
+        /// shall take little memory.
         pub(in crate::hot) fn may_be_huge(&self, count: usize) {
             let bytes = count.min(self.count) * size_of::<Place>();
             if bytes <= HUGE {
                 return;
             }
-            // Where that is refused, small pages do the same more slowly.
+            // If the kernel refuses, small pages do the same more slowly.
             #[cfg(any(target_os = "linux", target_os = "android"))]
             // SAFETY: advice on a mapping of ours, which changes no content; `bytes` of it lie behind the
             // first place.
@@ -121,7 +121,7 @@ mod mapped {
 
     impl Drop for Places {
         fn drop(&mut self) {
-            // A failure would leave memory mapped that nobody uses: no reason to stop.
+            // A failure would leave unused memory mapped, which is no reason to stop.
             // SAFETY: it was mapped by `new`, and nothing refers to it any more.
             let _ = unsafe { munmap(self.mapped.as_ptr().cast(), self.mapped_bytes) };
         }

@@ -1,8 +1,8 @@
-//! A place for one hot record: read without a lock, and written by whoever holds it.
+//! A place for one hot record: read without a lock, and written by the thread that holds it.
 //!
-//! Its *state* is odd while somebody holds it, and another one afterwards: who read the words between two
-//! looks at the same even state read what was written together (a sequence lock). All words are atomic, so no
-//! read is of bytes that somebody is in the middle of.
+//! Its *state* is odd while it is held, and a different even number afterwards: what was read between two
+//! loads of the same even state was written together (a sequence lock). All words are atomic, so no read
+//! meets bytes that are half written.
 //!
 //! Invariant: the words of a record change only while the state is odd.
 
@@ -13,40 +13,41 @@ use atoll_buffer::prefetch;
 use std::array;
 use std::sync::atomic::Ordering;
 
-/// Words of a key and a value, each of which begins with a word of its own.
+/// Words of a key and a value; each of the two begins at a word.
 const WORDS: usize = 20;
 
-/// Bytes of a key, filled up to words, and a value.
+/// Bytes of a key, padded to words, and a value.
 pub(super) const ROOM: usize = WORDS * 8;
 
 /// Bits of a length in a shape.
 const LENGTH_BITS: u32 = 16;
 
-/// The most votes that a record keeps.
+/// Most votes that a record keeps.
 const VOTES_MOST: u8 = 3;
 
-/// A place, of as many bytes as three lines of a cache.
+/// A place: three cache lines.
 #[repr(C, align(64))]
 pub(super) struct Place {
     state: AtomicU64,
-    /// The tree, the length of the key, and that of the value; 0 of nothing, since no key is empty.
+    /// The tree, the length of the key, and that of the value; 0 where there is no record, since no key is
+    /// empty.
     shape: AtomicU64,
     /// The age of the tree at which the record came in.
     age: AtomicU64,
-    /// An [`Election`]. Whoever notes at the same time as another one may be overheard.
+    /// An [`Election`]. Of two concurrent votes, one may be lost.
     votes: AtomicU64,
     words: [AtomicU64; WORDS],
 }
 
-/// What is known of who wants a place.
+/// The state of the competition for a place.
 #[derive(Clone, Copy)]
 struct Election {
-    /// Votes for the record that is there.
+    /// Votes for the present record.
     votes: u8,
-    /// Draws whether another key becomes the candidate: where keys come by turns, each would take the place
-    /// of the one before for ever.
+    /// Decides whether another key becomes the candidate. Without it, keys that come in turn would displace
+    /// each other for ever.
     luck: u8,
-    /// The upper bits of the hash of a key that was looked up and not found.
+    /// Upper bits of the hash of a key that was looked up and not found.
     candidate: u64,
 }
 
@@ -66,11 +67,11 @@ impl Election {
         self.votes == 0 && self.candidate == candidate
     }
 
-    /// After a key was looked up that is not there.
+    /// After a lookup of a key that is not here.
     #[inline]
     fn after(mut self, candidate: u64) -> Self {
         self.votes = self.votes.saturating_sub(1);
-        // All 256 numbers in some order.
+        // Runs through all 256 numbers.
         self.luck = self.luck.wrapping_mul(141).wrapping_add(3);
         if self.luck >> 7 == 0 {
             self.candidate = candidate;
@@ -102,7 +103,7 @@ fn shape_of(key: &HotKey<'_>, value: usize) -> u64 {
     u64::from(key.tree) << (2 * LENGTH_BITS) | (key.bytes.len() as u64) << LENGTH_BITS | value as u64
 }
 
-/// Words of so many bytes.
+/// Words that this many bytes take.
 #[inline]
 fn words(bytes: usize) -> usize {
     bytes.div_ceil(8)
@@ -114,7 +115,7 @@ fn has_room(key: &HotKey<'_>, value: &[u8]) -> bool {
     words(key.bytes.len()) + words(value.len()) <= WORDS
 }
 
-/// These bytes as words, the last one filled up with zeros.
+/// These bytes as words, the last one padded with zeros.
 #[inline]
 fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     bytes.chunks(8).map(|chunk| match chunk.first_chunk::<8>() {
@@ -128,8 +129,8 @@ fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
 }
 
 impl Place {
-    /// The value of this key, if the place has it and it came in at this age; copied, so that nobody can
-    /// change what is shown.
+    /// The value of this key, if the place has it and it came in at this age. It is copied, so that what is
+    /// shown cannot change.
     #[inline]
     pub(super) fn look_up<'r>(&self, key: &HotKey<'_>, age: u64, room: &'r mut Room) -> Option<&'r [u8]> {
         self.prefetch();
@@ -158,9 +159,10 @@ impl Place {
         room.0.as_flattened().get(..value)
     }
 
-    /// A key that was looked up and is not here stands for election with the value that it has, at this age
-    /// of its tree: it comes in if there is nothing, or something of an age that is over, or if it stood
-    /// before and what is here has no votes left. Whether it came in where there was nothing.
+    /// Lets a key that was looked up and is not here stand for election, with its value and the present age
+    /// of its tree. It comes in if the place is empty or its record's age is over, or if the key is the
+    /// candidate already and the record has no votes left. Returns whether it came in where the place was
+    /// empty.
     #[inline]
     pub(super) fn stands_for_election(
         &self,
@@ -186,32 +188,32 @@ impl Place {
         false
     }
 
-    /// Brings it nearer.
+    /// Prefetches it.
     #[inline]
     pub(super) fn prefetch(&self) {
         prefetch(std::ptr::from_ref(self), size_of::<Self>() / 64);
     }
 
-    /// Takes hold of it, unless somebody has.
+    /// Holds the place, unless another thread holds it.
     fn hold(&self) -> Option<Held<'_>> {
         self.hold_at(self.state.load(Ordering::Relaxed))
     }
 
-    /// The same, if it is still as it was in this state.
+    /// As [`Place::hold`], if the state is still this one.
     fn hold_at(&self, state: u64) -> Option<Held<'_>> {
         if state & 1 == 1 {
             return None;
         }
         self.state.compare_exchange(state, state + 1, Ordering::Acquire, Ordering::Relaxed).ok()?;
-        // No word that is written now is seen by whoever does not see the odd state then.
+        // A reader that does not see the odd state sees none of the words written from here on.
         fence(Ordering::Release);
         Some(Held { place: self, state })
     }
 
-    /// Gives the record of this key another value, or lets go of it where there is none.
+    /// Gives the record of this key another value, or drops it where there is none.
     ///
-    /// Who holds the place meanwhile puts another record there or changes another one, so there is nothing to
-    /// wait for: that nobody else changes this record, or brings it in, is what the caller sees to.
+    /// A thread that holds the place meanwhile puts another record there or changes another one, so there is
+    /// nothing to wait for. The caller ensures that no other thread changes this record or brings it in.
     pub(super) fn change(&self, key: &HotKey<'_>, value: Option<&[u8]>) {
         loop {
             let state = self.state.load(Ordering::Acquire);
@@ -227,28 +229,28 @@ impl Place {
                     Some(value) => held.replace(key, value),
                     None => held.clear(),
                 }
-                // Whoever writes and then looks another key up, which somebody else writes who then looks
-                // this one up: one of the two sees what the other one wrote.
+                // Of two threads that each write one key and then look up the other's, at least one sees what
+                // the other wrote.
                 return fence(Ordering::SeqCst);
             }
         }
     }
 }
 
-/// Whether these words, which are as many as it has, are those of a key.
+/// Whether these words, as many as the key has, are those of the key.
 #[inline]
 fn is_key(words: &[AtomicU64], key: &HotKey<'_>) -> bool {
     words.iter().zip(words_of(key.bytes)).all(|(word, part)| word.load(Ordering::Relaxed) == part)
 }
 
-/// A place that nobody else writes to.
+/// Exclusive write access to a place.
 struct Held<'p> {
     place: &'p Place,
     state: u64,
 }
 
 impl Held<'_> {
-    /// Puts a record there, of this age of its tree; whether there was none.
+    /// Puts a record there, at this age of its tree. Returns whether there was none.
     fn fill(self, key: &HotKey<'_>, value: &[u8], age: u64) -> bool {
         let was_empty = self.place.shape.load(Ordering::Relaxed) == 0;
         self.place.age.store(age, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Hot records alone: what comes in, what goes, and what readers see meanwhile.
+//! Hot records by themselves: what comes in, what goes, and what concurrent readers see.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn found(hot: &Hot, key: &[u8]) -> Option<Vec<u8>> {
     hot.find(&HotKey::of(TREE, key), <[u8]>::to_vec)
 }
 
-/// Looks a key up as the engine does; whether it was hot.
+/// Looks a key up as the engine does, and returns whether it was hot.
 fn look_up(hot: &Hot, key: &[u8], value: &[u8]) -> bool {
     let key = HotKey::of(TREE, key);
     let is_found = hot.find(&key, |shown| assert_eq!(shown, value)).is_some();
@@ -80,7 +80,7 @@ fn what_is_wanted_stays_while_everything_is_read_once() {
         look_up(&hot, &key(number), b"once");
     }
     assert!(before.iter().all(|key| found(&hot, key).is_some()));
-    // What is no longer wanted makes way.
+    // Records that are not wanted any more make way.
     for _ in 0..20 {
         (2000..2400).for_each(|number| _ = look_up(&hot, &key(number), b"new"));
     }
@@ -131,15 +131,15 @@ fn a_tree_that_changed_as_a_whole_has_none() {
     assert!(there.map(|value| assert_eq!(value, b"new")).count() > 60, "what is over is in nobody's way");
 }
 
-/// Each writer has keys of its own, as if it had their latches, and counts up; whoever looks sees whole
-/// values that never go back.
+/// Each writer has keys of its own, as if it held their latches, and counts up; readers see whole values that
+/// never go back.
 #[test]
 fn readers_see_whole_values_that_never_go_back() {
     use std::sync::atomic::AtomicU64;
     let (hot, _) = hot(8 * size_of::<Place>() as u64);
     look_up(&hot, b"first", b"");
     let rounds = if cfg!(miri) { 20 } else { 20_000 };
-    // Of each key the number that was written last: a value that is shown after it was read is at least that.
+    // The number last written for each key: a value that is shown after this was read is at least as high.
     let written: Vec<AtomicU64> = (0..16).map(|_| AtomicU64::new(0)).collect();
     let value = |number: u64| number.to_le_bytes().repeat(9);
     std::thread::scope(|scope| {

@@ -1,7 +1,7 @@
 //! Changes of a leaf in place.
 //!
-//! The heap only grows, downwards: a record that is removed or replaced by a longer one leaves garbage, which
-//! goes when the leaf is built anew.
+//! The heap only grows, downwards. A record that is removed or replaced by a longer one leaves garbage, which
+//! disappears when the leaf is rebuilt.
 
 use super::{
     CHAIN_FLAG, Full, Leaf, RECORD_HEADER, Record, SUFFIX_BITS, SUFFIX_MASK, head_of, record_bytes,
@@ -10,7 +10,7 @@ use super::{
 use crate::value::{Chain, Stored};
 
 impl Leaf {
-    /// Inserts a record whose key is not there yet, at the slot that [`Leaf::locate`] names.
+    /// Inserts a record whose key is absent, at the slot that [`Leaf::locate`] returned.
     pub(crate) fn insert_at(
         &mut self,
         slot: usize,
@@ -38,7 +38,7 @@ impl Leaf {
         Ok(())
     }
 
-    /// Replaces the value of a slot; the old chain comes back, so that its pieces can be let go.
+    /// Replaces the value of a slot, and returns the old chain, so that its pieces can be retired.
     pub(crate) fn replace(&mut self, slot: usize, value: &Stored<'_>) -> Result<Option<Chain>, Full> {
         let (at, header) = self.header(slot);
         let suffix_len = (header & SUFFIX_MASK) as usize;
@@ -66,7 +66,7 @@ impl Leaf {
         Ok(old)
     }
 
-    /// Removes a slot; its chain comes back, so that its pieces can be let go.
+    /// Removes a slot, and returns its chain, so that its pieces can be retired.
     pub(crate) fn remove(&mut self, slot: usize) -> Option<Chain> {
         let old = self.forget_record(slot);
         let count = self.len();
@@ -89,17 +89,18 @@ impl Leaf {
         self.chains.get_mut(index)?.as_mut()
     }
 
-    /// Whether bytes can be added to the value of a slot where its last ones lie.
+    /// Whether bytes can be added in place behind the last ones of a slot's value.
     pub(crate) fn can_grow(&mut self, slot: usize, epoch: u64) -> bool {
         self.chain_mut(slot).is_some_and(|chain| chain.can_grow(epoch))
     }
 
-    /// Adds bytes to the value of a slot where its last ones lie; whether that [could be](Self::can_grow).
+    /// Adds bytes in place behind the last ones of a slot's value, and returns whether that [was
+    /// possible](Self::can_grow).
     pub(crate) fn grow(&mut self, slot: usize, added: &[u8], epoch: u64) -> bool {
         self.chain_mut(slot).is_some_and(|chain| chain.grow(added, epoch))
     }
 
-    /// Whether a value can be put in place, at the slot that [`Leaf::locate`] names.
+    /// Whether a value can be put in place, at the slot that [`Leaf::locate`] returned.
     pub(crate) fn takes(&self, place: Result<usize, usize>, key: &[u8], value: &Stored<'_>) -> bool {
         let fits = || self.has_room(key.len() - self.prefix_len as usize, value);
         match (place.map(|slot| self.value(slot)), value) {
@@ -109,7 +110,7 @@ impl Leaf {
         }
     }
 
-    /// Whether a record can be removed in place: the leaf does not become one that should be joined with its
+    /// Whether a record can be removed in place: the leaf stays full enough not to be joined with its
     /// neighbour.
     pub(crate) fn spares(&self, slot: usize) -> bool {
         !self.is_sparse_without(record_bytes(self.suffix(slot).len(), &self.value(slot)))
@@ -123,7 +124,7 @@ impl Leaf {
             && !self.is_overgrown(added)
     }
 
-    /// Writes a record into the heap; its offset in words.
+    /// Writes a record into the heap, and returns its offset in words.
     fn write_record(&mut self, suffix: &[u8], value: &Stored<'_>) -> u16 {
         let at = self.heap_start as usize - record_bytes(suffix.len(), value);
         let start = at + RECORD_HEADER + suffix.len();
@@ -162,7 +163,7 @@ impl Leaf {
         index as u32
     }
 
-    /// Puts a chain into its place; the one that was there.
+    /// Puts a chain into its slot, and returns the previous one.
     fn put_chain(&mut self, index: usize, chain: &Chain) -> Option<Chain> {
         self.counted.grow(chain_bytes(chain));
         let old = self.chains[index].replace(chain.clone());

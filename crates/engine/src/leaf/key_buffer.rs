@@ -1,12 +1,12 @@
-//! Keys of a leaf, each put together from the prefix that all share and the suffix of its record.
+//! Keys of a leaf, each assembled from the shared prefix and the suffix of its record.
 //!
-//! A short one is cut out of the leaf as a whole, with the prefix laid over what stands before its suffix
-//! there. Copied in two parts it would cost a call, and whoever reads a word of it that lies across the two
-//! would wait until both are stored: a processor does not forward to a load what two stores made.
+//! A short key is cut out of the leaf as a whole, with the prefix laid over what stands before its suffix
+//! there. Copying two parts would cost a call, and a load of a word that spans both parts would stall until
+//! both are stored: a processor does not forward two stores to one load.
 
 use super::{Leaf, RECORD_HEADER, SUFFIX_MASK};
 
-/// Bytes that are cut out at once. Longer keys are copied.
+/// Bytes that are cut out at once; longer keys are copied.
 const SHORT_BYTES: usize = 32;
 
 type Short = [u8; SHORT_BYTES];
@@ -14,9 +14,9 @@ type Short = [u8; SHORT_BYTES];
 /// The key of one record after another; empty before the first.
 #[derive(Default)]
 pub(crate) struct KeyBuffer {
-    /// The prefix, and zeros.
+    /// The prefix, padded with zeros.
     prefix: Short,
-    /// Zeros where the prefix is, ones behind it.
+    /// Zeros over the prefix, ones behind it.
     behind: Short,
     short: Short,
     /// Bytes of a key in `short`; `None` where it lies in `long`.
@@ -25,7 +25,7 @@ pub(crate) struct KeyBuffer {
 }
 
 impl KeyBuffer {
-    /// Prepares for the keys of a leaf. The key stays.
+    /// Prepares for the keys of a leaf. The present key stays.
     pub(crate) fn begin(&mut self, leaf: &Leaf) {
         let prefix = leaf.prefix();
         let len = prefix.len().min(SHORT_BYTES);
@@ -34,7 +34,7 @@ impl KeyBuffer {
         self.behind[..len].fill(0);
     }
 
-    /// Takes over the key of a record of the leaf that was begun with.
+    /// Takes the key of a record of the leaf passed to [`KeyBuffer::begin`].
     #[inline(always)]
     pub(crate) fn take(&mut self, leaf: &Leaf, slot: usize) {
         let (at, header) = leaf.header(slot);
@@ -58,7 +58,7 @@ impl KeyBuffer {
         self.short_bytes = None;
     }
 
-    /// The key that was taken over last.
+    /// The key that was taken last.
     #[inline(always)]
     pub(crate) fn key(&self) -> &[u8] {
         match self.short_bytes {
@@ -88,8 +88,8 @@ mod tests {
         let letters: Vec<u8> = (1..=80).collect();
         let mut buffer = KeyBuffer::default();
         for shared in 0..40 {
-            // The shortest is the prefix alone, and no value stands behind the last one that could be cut out
-            // with it.
+            // The shortest key is the prefix alone, and there are no value bytes behind the last one that
+            // could be cut out with it.
             let keys: Vec<&[u8]> = (shared..=80).map(|len| &letters[..len]).collect();
             let records: Vec<Record<'_>> = keys
                 .iter()

@@ -1,14 +1,14 @@
-//! Writing into a leaf of the current trees while others look at its neighbours.
+//! Writing into a leaf of the current trees while other threads use its neighbours.
 //!
-//! Invariant: while somebody places ([`crate::gate`]), a leaf of the current trees that nobody shares is
-//! looked at or written only by whoever has its latch.
+//! Invariant: while a thread is placing ([`crate::gate`]), an unshared leaf of the current trees is read or
+//! written only under its latch.
 #![allow(unsafe_code)]
 
 use super::{Leaf, SharedLeaf};
 use crate::gate::{Hold, Latches, Placing};
 use crate::shared::Writer;
 
-/// A leaf of the current trees for whoever has its latch, and places.
+/// Exclusive access to a leaf of the current trees, for a placing write that holds its latch.
 pub(crate) struct Latched<'a> {
     leaf: &'a SharedLeaf,
     _latch: Hold<'a>,
@@ -16,8 +16,8 @@ pub(crate) struct Latched<'a> {
 }
 
 impl SharedLeaf {
-    /// Waits for the latch. The leaf is one of the current trees of the store that `latches` and `placing`
-    /// belong to.
+    /// Waits for the latch. The leaf must be one of the current trees of the store that `latches` and
+    /// `placing` belong to.
     pub(crate) fn latched<'a>(
         &'a self,
         latches: &'a Latches,
@@ -28,16 +28,16 @@ impl SharedLeaf {
 }
 
 impl Latched<'_> {
-    /// The leaf, to be changed, unless it is shared.
+    /// The leaf, mutably, unless it is shared.
     pub(crate) fn get_mut(&mut self) -> Option<&mut Leaf> {
         if self.leaf.is_shared() {
             return None;
         }
-        // SAFETY: the one owner is the slot that `leaf` borrows, so whoever else gets at the leaf gets there
-        // through the current trees. Who is alone in the gate or wants stillness is not inside while this
-        // places; all others look at a leaf only with its latch, and this has it for itself, as long as the
-        // answer is borrowed. Nobody becomes an owner meanwhile: clones are made by those who are alone or
-        // still. The load above saw the last of what former owners did.
+        // SAFETY: the one owner is the slot that `leaf` borrows, so any other access to the leaf goes through
+        // the current trees. Holders of the gate's *alone* and *still* are excluded while this places; all
+        // others access a leaf only under its latch, which this holds exclusively for as long as the returned
+        // borrow lives. No new owner appears meanwhile: clones are made only under *alone* or *still*. The
+        // load above saw the last writes of former owners.
         Some(unsafe { &mut *self.leaf.whole() })
     }
 }

@@ -1,19 +1,19 @@
-//! Asks for the parts of a leaf before they are needed.
+//! Prefetches parts of a leaf before they are needed.
 
 use super::{CHAIN_FLAG, HEAD_LINES, Leaf, RECORD_HEADER, SUFFIX_MASK, head_of, heads_below};
 use crate::value::Chain;
 use atoll_buffer::{Buffer, prefetch};
 
-/// How far ahead a leaf that ends asks for the pieces of its values, and for what counts the owners of their
-/// bytes.
+/// How many chains ahead a leaf that is dropped prefetches the pieces of its values, and the counters of the
+/// owners of their bytes.
 const ENDING_AHEAD: [usize; 2] = [26, 18];
 
-/// How many bytes that nobody has any more wait for what their end will touch.
+/// How many buffers without further owners wait until the memory that their end touches was fetched.
 const PARTING: usize = 6;
 
 impl Leaf {
-    /// Brings nearer what setting `key` will touch: its record, or the place where it will be written, or
-    /// everything if the leaf must be built anew. Answers the slot where it will go, as things are now.
+    /// Prefetches what a put of `key` will touch: its record, or the place where it will be written, or
+    /// everything if the leaf must be rebuilt. Returns the slot that the put would use at present.
     pub(crate) fn prefetch_for_put(&self, key: &[u8]) -> Option<usize> {
         let head = head_of(key.get(self.prefix_len as usize..)?);
         let slot = heads_below(self.heads(), head);
@@ -33,8 +33,8 @@ impl Leaf {
         self.count == self.capacity || (self.heap_start as usize) < used + average
     }
 
-    /// Lets go of all values that lie elsewhere. Each counts its owners where it lies: one after the other,
-    /// all would be waited for.
+    /// Drops all values that lie elsewhere. The owners of each are counted where it lies; without
+    /// prefetching, each drop would wait for memory.
     pub(super) fn let_go_of_chains(&mut self) {
         if self.chains.is_empty() {
             return;
@@ -56,13 +56,13 @@ impl Leaf {
         }
     }
 
-    /// About where `key` would lie, without a look at a record.
+    /// Approximate slot of `key`, without reading a record.
     pub(crate) fn guess(&self, key: &[u8]) -> usize {
         let suffix = key.get(self.prefix_len as usize..).unwrap_or_default();
         heads_below(self.heads(), head_of(suffix))
     }
 
-    /// Brings all records nearer.
+    /// Prefetches all records.
     pub(crate) fn prefetch_all(&self) {
         prefetch(&raw const self.owners, HEAD_LINES);
         let bytes = self.bytes();
@@ -70,13 +70,13 @@ impl Leaf {
         prefetch(bytes[bytes.len() - tail..].as_ptr(), tail / 64);
     }
 
-    /// Brings the place nearer where the next record will be written.
+    /// Prefetches the place where the next record will be written.
     pub(crate) fn prefetch_heap_end(&self) {
         let at = (self.heap_start as usize).saturating_sub(128);
         prefetch(self.bytes()[at..].as_ptr(), 3);
     }
 
-    /// Brings the record of a slot nearer.
+    /// Prefetches the record of a slot.
     #[inline]
     pub(crate) fn prefetch_record(&self, slot: usize) {
         prefetch(self.bytes()[self.offset(slot)..].as_ptr(), 3);
@@ -88,7 +88,7 @@ impl Leaf {
         !self.chains.is_empty()
     }
 
-    /// Brings the place nearer that says where the value of a record lies, once the record is near.
+    /// Prefetches the chain of a record's value, once the record has been fetched.
     #[inline]
     pub(crate) fn prefetch_chain(&self, slot: usize) {
         if let Some(chain) = self.chain_place(slot) {
@@ -102,7 +102,7 @@ impl Leaf {
         self.header(slot).1 & CHAIN_FLAG != 0
     }
 
-    /// Brings the first piece of a value nearer, once its chain is.
+    /// Prefetches the first piece of a value, once its chain has been fetched.
     #[inline]
     pub(crate) fn prefetch_piece(&self, slot: usize) {
         if let Some(Some(chain)) = self.chain_place(slot) {
@@ -110,7 +110,7 @@ impl Leaf {
         }
     }
 
-    /// Brings the bytes of a value nearer, once its first piece is.
+    /// Prefetches the bytes of a value, once its first piece has been fetched.
     #[inline]
     pub(crate) fn prefetch_bytes(&self, slot: usize) {
         if let Some(Some(chain)) = self.chain_place(slot) {
@@ -118,8 +118,8 @@ impl Leaf {
         }
     }
 
-    /// Brings the ends of a value nearer, once its last piece is: readers begin at one, and appends go on at
-    /// the other.
+    /// Prefetches both ends of a value, once its last piece has been fetched: readers begin at one end, and
+    /// appends continue at the other.
     #[inline]
     pub(crate) fn prefetch_ends(&self, slot: usize) {
         if let Some(Some(chain)) = self.chain_place(slot) {
@@ -153,7 +153,8 @@ mod tests {
         let bytes = |number: usize| Buffer::copy_from(&vec![number as u8; 300 + number]);
         let waiting: Vec<Piece> = (0..99).map(|number| Piece::waiting(bytes(number), 1, &backing)).collect();
         assert!(backing.meter().bytes_of(Kind::Waiting) > 99 * 300);
-        // Of each three one is the leaf's alone, one is somebody's too, and one is the first of two pieces.
+        // Of every three, one belongs to the leaf alone, one has another owner too, and one is the first of
+        // two pieces.
         let chain = |(number, piece): (usize, &Piece)| match number % 3 {
             2 => Chain::from_pieces(vec![piece.clone(), Piece::on_disk(8192, 300, 1, 1)]),
             _ => Chain::from_pieces(vec![piece.clone()]),

@@ -1,9 +1,11 @@
-//! A leaf shared by count: one word that points at a frame, or at memory of its own for the larger sizes.
+//! A reference-counted leaf: one word that points at a frame, or at an allocation of its own for the larger
+//! sizes.
 //!
-//! As `Arc`, but for three things: the pointer is thin, leaves of the regular size come from
-//! [`crate::frames`], and there are no weak references, so that asking whether a leaf is shared costs a load.
+//! As `Arc`, with three differences: the pointer is thin, leaves of the regular size come from
+//! [`crate::frames`], and there are no weak references, so that asking whether a leaf is shared costs one
+//! load.
 //!
-//! Invariant: a leaf lives as long as `owners` is above zero, and `owners` counts the `SharedLeaf`s of it.
+//! Invariant: a leaf lives as long as `owners` is above zero, and `owners` counts its `SharedLeaf`s.
 #![allow(unsafe_code)]
 
 use super::{CLASSES, Leaf, LeafOf};
@@ -15,7 +17,7 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
-/// Under sanitizers every leaf has memory of its own, so that they see what happens to it.
+/// Under sanitizers every leaf has an allocation of its own, so that they can track it.
 const OWN_MEMORY: bool = cfg!(any(miri, atoll_plain_memory));
 
 /// The head of a leaf, without its words.
@@ -23,10 +25,10 @@ type Head = LeafOf<[u64; 0]>;
 
 const _: () = assert!(FRAME_BYTES == size_of::<Head>() + CLASSES[0] * size_of::<u64>());
 
-/// Owners beyond which something is forgetting them: counting on might come round to zero.
+/// With more owners than this, references are being leaked, and the count might wrap around to zero.
 const OWNERS_MAX: usize = isize::MAX as usize;
 
-/// A leaf shared by count.
+/// A reference-counted leaf.
 pub(crate) struct SharedLeaf(NonNull<Head>);
 
 const fn is_shareable<T: Send + Sync + ?Sized>() {}
@@ -38,7 +40,7 @@ unsafe impl Send for SharedLeaf {}
 unsafe impl Sync for SharedLeaf {}
 
 impl SharedLeaf {
-    /// A leaf with this many words, one of the classes, that has no records yet.
+    /// A leaf with this many words, one of the size classes, and without records.
     pub(super) fn allocate(words: usize, birth: u64, purpose: Purpose) -> Self {
         let memory = if in_frame(words) { frames::take(purpose) } else { own_memory(layout(words)) };
         let head = memory.cast::<Head>();
@@ -64,12 +66,12 @@ impl SharedLeaf {
         Self(head)
     }
 
-    /// Whether others hold it too.
+    /// Whether it has other owners.
     pub(crate) fn is_shared(&self) -> bool {
         self.owners.load(Ordering::Acquire) > 1
     }
 
-    /// The leaf, to be changed, unless it is shared.
+    /// The leaf, mutably, unless it is shared.
     pub(crate) fn get_mut(&mut self) -> Option<&mut Leaf> {
         if self.is_shared() {
             return None;
@@ -84,7 +86,7 @@ impl SharedLeaf {
         self.0.as_ptr().addr()
     }
 
-    /// Asks for the first lines of the leaf.
+    /// Prefetches the first lines of the leaf.
     pub(crate) fn prefetch(&self, lines: usize) {
         atoll_buffer::prefetch(self.0.as_ptr(), lines);
     }
@@ -93,8 +95,7 @@ impl SharedLeaf {
     pub(super) fn whole(&self) -> *mut Leaf {
         // SAFETY: the head lives as long as an owner; the field is read by address, and nothing writes it.
         let words = unsafe { (&raw const (*self.0.as_ptr()).word_count).read() } as usize;
-        // A slice's pointer is its address and its length, and that of a struct that ends in a slice
-        // likewise.
+        // A pointer to a slice is an address and a length, and so is one to a struct that ends in a slice.
         std::ptr::slice_from_raw_parts_mut(self.0.as_ptr().cast::<u64>(), words) as *mut Leaf
     }
 }
@@ -110,7 +111,7 @@ impl Deref for SharedLeaf {
 
 impl Clone for SharedLeaf {
     fn clone(&self) -> Self {
-        // Relaxed: whoever gets the new owner gets it by a way that orders what was done before.
+        // Relaxed: a new owner on another thread gets it through a channel that orders all earlier writes.
         if self.owners.fetch_add(1, Ordering::Relaxed) > OWNERS_MAX {
             std::process::abort();
         }
@@ -123,7 +124,7 @@ impl Drop for SharedLeaf {
         if self.owners.fetch_sub(1, Ordering::Release) > 1 {
             return;
         }
-        // What other owners did happens before the memory is used again.
+        // Accesses by other owners happen before the memory is reused.
         fence(Ordering::Acquire);
         let (leaf, words) = (self.whole(), self.words.len());
         // SAFETY: the last owner is gone, so nothing refers to the leaf; its memory came from where it goes.

@@ -1,8 +1,8 @@
-//! What a log segment that the log has left holds: the values that lie in it, and whose they are.
+//! The contents of a log segment that the log has left: the values that lie in it, and their keys.
 //!
-//! A segment that is read as a whole has its groups verified. One that is too long for that is gone through
-//! record by record: a group may be as long as the segment. What is made of stale bytes that way has no key
-//! that knows a value there.
+//! A segment that is read whole has its groups verified. One that is too long for that is read record by
+//! record, because a group may be as long as the segment. A value that is read from stale bytes that way has
+//! no key that refers to it.
 
 use super::{GROUP_HEADER, GROUP_MAGIC, GroupHeader, SEGMENT_HEADER, SEGMENT_MAGIC, group_checksum};
 use crate::backing::Backing;
@@ -13,7 +13,7 @@ use crate::value::INLINE_BELOW;
 use std::ops::Range;
 
 /// A value that was written into a segment; whether its key still has it is for the tree to say. The ranges
-/// are those of the segment's bytes.
+/// refer to the segment's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Written {
     pub(crate) tree: u32,
@@ -40,19 +40,19 @@ pub(crate) fn values_in(segment: &SegmentUse, bytes: &[u8], backing: &Backing) -
     found
 }
 
-/// A way through a log segment that is too long to be read at once.
+/// A pass through a log segment that is too long to be read at once.
 #[derive(Default)]
 pub(crate) struct Passage {
     has_begun: bool,
-    /// Bytes of records that the group still has, and of nothing behind them.
+    /// Bytes that remain of the group's records, and of the padding behind them.
     left: usize,
     gap: usize,
 }
 
 impl Passage {
-    /// The values in the next bytes of the segment, which begin where it had come to, and how many of the
-    /// bytes are done with: the last record may be cut. None of them at the end, or where the bytes make no
-    /// sense.
+    /// The values in the next bytes of the segment, which begin where the pass had come to, and the number of
+    /// bytes the pass is done with: the last record may be cut off. Both are empty at the end, and where the
+    /// bytes make no sense.
     pub(crate) fn pass(
         &mut self,
         segment: &SegmentUse,
@@ -105,7 +105,7 @@ fn start_of(segment: &SegmentUse, bytes: &[u8], backing: &Backing) -> Option<u64
     }
 }
 
-/// Adds the values of records; how many bytes these take, up to the first that is not whole.
+/// Adds the values of records. Returns how many bytes these take, up to the first incomplete record.
 fn add_values(payload: &[u8], body: usize, found: &mut Vec<Written>) -> usize {
     let (mut records, mut whole) = (Decoder::new(payload), 0);
     while !records.is_at_end() {

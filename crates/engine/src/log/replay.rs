@@ -19,21 +19,21 @@ pub(crate) struct Replay<'a> {
     backing: &'a Backing,
     point: LogPoint,
     bytes: SegmentBytes,
-    /// Up to here the log is known to have been synced.
+    /// Position up to which the log is known to have been synced.
     synced: u64,
     /// Where it started.
     from: LogPoint,
-    /// Where segments were entered by a jump.
+    /// Segments that were entered by a jump.
     entered: Vec<LogPoint>,
     signpost: Option<Signpost>,
-    /// Damage before the synced end is no reason to refuse what lies before it.
+    /// Whether everything before a damage that lies below the synced end is accepted.
     salvages: bool,
 }
 
 /// A group that was read and verified.
 pub(crate) struct Group {
     pub(crate) sequence: u64,
-    /// Where the log goes on behind it.
+    /// The point behind it.
     pub(crate) next: LogPoint,
     /// Offset in the file of its payload.
     pub(crate) payload_offset: u64,
@@ -51,17 +51,17 @@ impl Group {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct End {
     pub(crate) point: LogPoint,
-    /// Bytes behind the end that held torn or disconnected groups, if any.
+    /// Bytes behind the end that held torn or unchained groups, if any.
     pub(crate) cut_bytes: u64,
     /// Whether some of them had been synced.
     pub(crate) was_synced: bool,
 }
 
-/// What stands at a position.
+/// What lies at a position.
 enum Found {
     Group(GroupHeader),
     Jump(GroupHeader, LogPoint),
-    /// No group: nothing, or one that is torn, or one of an earlier life of this space.
+    /// No group: nothing, a torn one, or one from an earlier life of this space.
     Nothing,
 }
 
@@ -81,12 +81,12 @@ impl<'a> Replay<'a> {
         })
     }
 
-    /// Where to look for more of the log should it seem to end early; read before the log was.
+    /// Where to look for more of the log if it seems to end early. The signpost was read before the log.
     pub(crate) fn with_signpost(self, signpost: Option<Signpost>) -> Self {
         Self { signpost, ..self }
     }
 
-    /// Whether what lies before damage is taken for all there is.
+    /// Whether everything before a damage is accepted as the whole log.
     pub(crate) fn salvaging(self, salvages: bool) -> Self {
         Self { salvages, ..self }
     }
@@ -104,8 +104,8 @@ impl<'a> Replay<'a> {
         &self.entered
     }
 
-    /// Where in the file the log lies from what is known to have been synced up to `end`: each segment's
-    /// part, with its header and the jump behind it.
+    /// The extents of the log from the position that is known to have been synced up to `end`: a part of each
+    /// segment, including its header and the jump at its end.
     pub(crate) fn unsynced(&self, end: &LogPoint) -> Vec<Extent> {
         let mut parts = Vec::new();
         for segment in std::iter::once(&self.from).chain(&self.entered) {
@@ -164,9 +164,10 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Ends the replay at `at`, a point where no group follows (or whose next group is refused).
+    /// Ends the replay at `at`, a point where no group follows, or whose next group is refused.
     ///
-    /// Looks further on for groups that say that the log was synced beyond: then this is no torn tail.
+    /// Searches further on for groups which say that the log was synced beyond this point: then this is no
+    /// torn tail.
     pub(crate) fn end(&mut self, at: LogPoint) -> Result<End, EngineError> {
         if at.segment != self.point.segment {
             self.bytes = read_segment(self.backing, at.segment)?;
@@ -183,13 +184,13 @@ impl<'a> Replay<'a> {
         Ok(End { point: at, cut_bytes: ahead.bytes, was_synced })
     }
 
-    /// Groups that pass their own checksum anywhere behind `at`, connected or not.
+    /// Groups anywhere behind `at` that pass their own checksum, chained or not.
     fn look_ahead(&self, at: LogPoint) -> Result<Ahead, EngineError> {
         let mut ahead = Ahead { synced: 0, bytes: 0 };
         let mut point = at;
         let mut bytes = Arc::clone(&self.bytes);
-        // A torn group right at the end counts as cut even when no intact one follows. One is there if its
-        // magic says so, or, should that be what is damaged, if it is chained to the group before.
+        // A torn group right at the end counts as cut even if no intact one follows. There is one if its
+        // magic says so or, in case the magic is what is damaged, if it is chained to the group before.
         let here = (at.position - at.start) as usize;
         if let Some(head) = bytes.get(here..here + GROUP_HEADER)
             && matches!(self.look_at(&at, &bytes), Found::Nothing)
@@ -205,7 +206,7 @@ impl<'a> Replay<'a> {
         let mut signpost = self.signpost.filter(|signpost| signpost.start > at.position);
         loop {
             if point.room() <= GROUP_HEADER as u64 {
-                // Where no jump was found that leads on, there may have been one.
+                // No jump led on from here, but a damaged one may have.
                 let Some(lost) = signpost.take_if(|signpost| signpost.number > point.number) else { break };
                 bytes = read_segment(self.backing, lost.segment)?;
                 let (segment, number, start) = (lost.segment, lost.number, lost.start);
@@ -216,12 +217,12 @@ impl<'a> Replay<'a> {
             match self.look_at(&point, &bytes) {
                 Found::Group(header) if header.sequence > at.sequence => {
                     ahead.synced = ahead.synced.max(header.synced);
-                    // A jump of a former life may lead back to positions that this one has passed.
+                    // A jump from a former life may lead back to positions that this one has passed.
                     let end = point.position + header.stride();
                     ahead.bytes = ahead.bytes.max(end.saturating_sub(at.position));
                     point.position += header.stride();
                 }
-                // The header of the next segment may be what is damaged, so it is not asked for here.
+                // The header of the next segment may be what is damaged, so it is not checked here.
                 Found::Jump(header, next) if next.number > point.number && segments < 1 << 20 => {
                     ahead.synced = ahead.synced.max(header.synced);
                     bytes = read_segment(self.backing, next.segment)?;
@@ -238,7 +239,7 @@ impl<'a> Replay<'a> {
         Ok(ahead)
     }
 
-    /// What stands at `point`, by its own checksum; whether it is connected is for the caller to see.
+    /// What lies at `point`, judged by its own checksum; the caller checks whether it is chained.
     fn look_at(&self, point: &LogPoint, bytes: &[u8]) -> Found {
         let at = (point.position - point.start) as usize;
         let Some(Ok(header)) = bytes.get(at..at + GROUP_HEADER).map(GroupHeader::decode) else {
@@ -259,7 +260,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Whether the segment that `next` starts has the header that belongs there.
+    /// Whether the segment that begins at `next` has the header that belongs there.
     fn has_header(&self, next: &LogPoint) -> Result<bool, EngineError> {
         let mut found = [0; SEGMENT_HEADER as usize];
         let end = self.backing.disk().map_or(Ok(0), |disk| disk.len())?;

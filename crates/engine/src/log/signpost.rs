@@ -1,15 +1,15 @@
-//! The signpost: which segment the log went on in last, written apart from the log itself.
+//! The signpost: the segment that the log entered last, recorded apart from the log itself.
 //!
-//! One segment leads to the next by a jump that lies in its own bytes, twice. A write that goes astray may be
-//! long enough to cover both, and everything before them that was not part of a checkpoint: the log would
-//! then seem to end where the checkpoint left it, and nobody would know that it had not. The signpost lies in
-//! a block of its own, so that one such write cannot hit both.
+//! One segment leads to the next by a jump that lies in its own bytes, twice. A misdirected write may be long
+//! enough to cover both copies, and everything before them that was not part of a checkpoint. The log would
+//! then seem to end where the checkpoint left it, with no sign that it had not. The signpost lies in a block
+//! of its own, so that one such write cannot hit both.
 //!
 //! ```text
 //! magic 8 | store 8 | number 8 | segment offset 8, length 8 | first position 8 | zero 8 | checksum 8
 //! ```
 //!
-//! It decides nothing: where the log ends is for its groups to say. It only tells where else to look.
+//! It decides nothing: where the log ends is decided by its groups. It only says where else to look.
 
 use super::LogPoint;
 use crate::codec::{Decoder, Encode, WORD_END};
@@ -30,10 +30,10 @@ pub(crate) struct Signpost {
     pub(crate) start: u64,
 }
 
-/// What was found where the signpost lies.
+/// The state of the signpost on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// Stores of before there were signposts have none.
+    /// Stores older than signposts have none.
     None,
     Intact(Signpost),
     Damaged,
@@ -77,7 +77,7 @@ impl Signpost {
         if disk.len()? < offset.saturating_add(SIGNPOST_BYTES as u64) {
             return Ok(Found::Damaged);
         }
-        // It decides nothing, so one that cannot be read is no reason to give up.
+        // It decides nothing, so failing to read it is no reason to give up.
         let is_read = disk.read_at(offset, &mut bytes).is_ok();
         let found = if is_read { Self::decode(&bytes, store_id) } else { None };
         Ok(found.map_or(Found::Damaged, Found::Intact))

@@ -1,4 +1,4 @@
-//! The writing end of the log: one open group at a time, encoded where it will be written from.
+//! The writing end of the log: one open group at a time, encoded in the buffer that it is written from.
 
 use super::Signpost;
 use super::{
@@ -15,13 +15,14 @@ use std::sync::Arc;
 /// Bytes that may wait in memory before they are handed to the disk.
 const PENDING_MAX: usize = 256 << 10;
 
-/// Bytes that are copied into a window rather than written: as many cost about the same either way.
+/// Groups up to this many bytes are copied into a window instead of being written: at this size, both cost
+/// about the same.
 const COPIED_MAX: usize = 16 << 10;
 
-/// Bytes of a window on the log.
+/// Length of a window on the log, in bytes.
 const WINDOW_BYTES: u64 = 8 << 20;
 
-/// Bytes of the record that the first group of a life begins with.
+/// Bytes of the record that begins the first group of a life.
 const OPENED_BYTES: usize = 9;
 
 /// The writing end of the log.
@@ -32,17 +33,17 @@ pub(crate) struct Log {
     /// Groups that were not handed to the disk yet; the first starts at `flushed`.
     pending: Vec<u8>,
     flushed: u64,
-    /// Where small groups are copied to, as long as they lie within; none where the disk has no such thing.
+    /// Where small groups are copied to, as long as they lie within; none where the disk has no windows.
     window: Option<Window>,
-    /// The former one: whoever has given the log back lets go of it.
+    /// The previous window, to be dropped by the caller that has released the log.
     former: Option<Window>,
     has_no_windows: bool,
-    /// The segment that comes after this one was asked for.
+    /// Whether the next segment was asked for already.
     is_next_wanted: bool,
     /// Pieces whose home is in a pending group.
     unsettled: Vec<(Piece, u64)>,
     life: u64,
-    /// No group of this life was written yet.
+    /// Whether this life has not written a group yet.
     is_fresh: bool,
     signpost: SignpostPlace,
 }
@@ -52,31 +53,32 @@ pub(crate) struct Log {
 pub(crate) struct SignpostPlace {
     /// Offset in the file; 0 for none.
     pub(crate) offset: u64,
-    /// What it says is not where the log goes on, and must not be left standing once it does.
+    /// Whether it points elsewhere than to where the log goes on, so that it must not stay once the log does.
     pub(crate) is_stale: bool,
 }
 
-/// What the log leaves to whoever has given it back: each takes as long as a hundred small groups, or longer.
+/// Work that the log leaves to the caller that has released it. Each item takes as long as a hundred small
+/// groups, or longer.
 #[derive(Default)]
 #[must_use = "nobody else does it"]
 pub(crate) struct Chores {
     /// Pages that the window will need soon.
     pages: Option<Ahead>,
-    /// A window that has ended, and is to be taken out of memory.
+    /// A window that has ended and is to be unmapped.
     pub(crate) former: Option<Window>,
-    /// Whether the next segment is to be made ready.
+    /// Whether the next segment is to be prepared.
     pub(crate) wants_segment: bool,
 }
 
 impl Chores {
-    /// Does what is to be done by this thread.
+    /// Does the work that is left to this thread.
     pub(crate) fn run(self) {
         self.pages.into_iter().for_each(Ahead::ask);
         drop(self.former);
     }
 }
 
-/// What is needed to leave the log as it was before a group was begun.
+/// What is needed to restore the log to its state before a group was begun.
 pub(crate) struct Prepared {
     group_at: usize,
     unsettled: usize,
@@ -108,13 +110,13 @@ impl Log {
         }
     }
 
-    /// The same, written by calls alone.
+    /// The same log, written by calls only.
     pub(crate) fn without_windows(self) -> Self {
         Self { has_no_windows: true, ..self }
     }
 
-    /// Lets go of what others may still have to do on the disk for this log, and waits for what they are at.
-    /// What is written from now on is written by calls.
+    /// Drops the windows, and waits for whatever still prepares their pages for this log. From here on,
+    /// writes are made by calls.
     pub(crate) fn end_windows(&mut self) {
         self.has_no_windows = true;
         (self.window, self.former) = (None, None);
@@ -147,12 +149,12 @@ impl Log {
             + END_BYTES
     }
 
-    /// A window on the beginning of a segment that the log will go on in, none where there is none to be had.
+    /// A window on the beginning of a segment that the log will enter; none where the disk provides none.
     pub(crate) fn window_on(disk: &dyn Disk, segment: Extent) -> Option<Window> {
         disk.window(segment.offset, segment.len.min(WINDOW_BYTES))
     }
 
-    /// What has to be done before [`Log::switch`]: if this fails, nothing on the disk speaks of the segment.
+    /// The steps before [`Log::switch`]: if they fail, nothing on the disk refers to the segment.
     pub(crate) fn make_way(
         &mut self,
         segment: Extent,
@@ -163,15 +165,15 @@ impl Log {
         if is_reserved { Ok(()) } else { self.disk.reserve(segment.offset, segment.len) }
     }
 
-    /// Goes on in a fresh segment that is reserved: its header first, then the jump to it and the jump's
-    /// copy. There may be a window on its beginning. All groups were handed to the disk before.
+    /// Enters a fresh segment that is reserved: writes its header first, then the jump to it and the copy of
+    /// the jump. A window on its beginning may be given. All groups must have been handed to the disk before.
     pub(crate) fn switch(
         &mut self,
         (segment, window): (Extent, Option<Window>),
         synced: u64,
     ) -> Result<(), DiskError> {
         debug_assert!(self.pending.is_empty());
-        // The jump and its copy are written by calls, to where pages may be on their way.
+        // The jump and its copy are written by calls, to pages that may be in preparation.
         self.hold_still();
         let (next, payload) = self.point.jump_to(segment, self.life);
         let copy_at = self.point.start + self.point.segment.len - JUMP_BYTES;
@@ -181,10 +183,10 @@ impl Log {
             let jump = group_bytes(self.store_id, &point, JUMP_MAGIC, synced, &payload);
             self.disk.write_at(point.offset_of(point.position), &jump)?;
         }
-        // Only now: whoever reads the signpost first and the log then finds the jump as well.
+        // Only now: an opening that reads the signpost first and then the log will find the jump as well.
         self.put_signpost(&next)?;
-        // Its space may be given back and used again, for the log as well, and then its pages are not asked
-        // for: nobody does since it was held still.
+        // Its space may be freed and used again, for the log as well, and its pages must not be prepared
+        // then: nothing has prepared any since the window was held still.
         self.former = std::mem::replace(&mut self.window, window);
         self.is_next_wanted = false;
         self.point = next;
@@ -201,7 +203,7 @@ impl Log {
         Ok(())
     }
 
-    /// Replaces a signpost that a former life left and that is not where the log goes on.
+    /// Replaces a signpost that a former life left and that points elsewhere than to where the log goes on.
     pub(crate) fn renew_signpost(&mut self) -> Result<(), DiskError> {
         if self.signpost.is_stale { self.put_signpost(&self.point()) } else { Ok(()) }
     }
@@ -226,12 +228,13 @@ impl Log {
         self.point.offset_of(self.flushed) + self.pending.len() as u64
     }
 
-    /// A piece whose bytes are part of the open group; it gets its home when the group is flushed.
+    /// Registers a piece whose bytes are part of the open group. It gets its home when the group is flushed.
     pub(crate) fn will_settle(&mut self, piece: Piece, offset: u64) {
         self.unsettled.push((piece, offset));
     }
 
-    /// Ends the open group: fills in its header. The group is then part of the log, though still in memory.
+    /// Ends the open group by filling in its header. The group is then part of the log, though still in
+    /// memory.
     pub(crate) fn end(&mut self, prepared: &Prepared, synced: u64) -> Ended {
         let before = self.point;
         debug_assert!(self.pending.len() - prepared.group_at >= GROUP_HEADER);
@@ -255,19 +258,19 @@ impl Log {
         Ended { before }
     }
 
-    /// Undoes a group that was begun and ended, and that the disk did not take.
+    /// Undoes a group that was begun and ended, and that the disk refused.
     pub(crate) fn roll_back(&mut self, prepared: &Prepared, ended: Ended) {
         self.pending.truncate(prepared.group_at);
         self.unsettled.truncate(prepared.unsettled);
         self.is_fresh = prepared.was_fresh;
         self.point = ended.before;
-        // It may have taken all of it and failed behind that, and whoever was refused shall not find it done
-        // after a crash. The next group is written over this; a disk that does not take this either can do no
-        // more.
+        // The disk may have taken all of it and failed afterwards, and a write that was refused must not turn
+        // out to be done after a crash. So its header is overwritten; the next group is written over this. A
+        // disk that refuses this write too can do no more.
         let _ = self.disk.write_at(self.point.offset_of(self.point.position), &[0; GROUP_HEADER]);
     }
 
-    /// Whether enough is pending that it should be handed to the disk anyway.
+    /// Whether so much is pending that it should be handed to the disk in any case.
     pub(crate) fn is_heavy(&self) -> bool {
         self.pending.len() >= PENDING_MAX
     }
@@ -289,7 +292,7 @@ impl Log {
         Ok(())
     }
 
-    /// What is to be done soon, for somebody who has given the log back.
+    /// Work that is due soon, for the caller to do once it has released the log.
     pub(crate) fn chores(&mut self, backing: &Backing) -> Chores {
         let is_time = !self.is_next_wanted && self.point.room() < self.point.segment.len / 2;
         self.is_next_wanted |= is_time;
@@ -302,8 +305,8 @@ impl Log {
         self.window.as_mut()?.ahead_of(offset, is_short)
     }
 
-    /// Writes what is pending: what is small by copying, where that is possible, for most of its cost would
-    /// be the call.
+    /// Writes the pending groups. Short ones are copied where that is possible, because a call would be most
+    /// of their cost.
     fn hand_over(&mut self) -> Result<(), DiskError> {
         let offset = self.point.offset_of(self.flushed);
         if self.pending.len() <= COPIED_MAX {
@@ -313,18 +316,18 @@ impl Log {
             }
         }
         self.hold_still();
-        // Where the window had no room or no page, the disk itself says what is wrong.
+        // If the window had no room or no page, the disk itself reports what is wrong.
         self.disk.write_at(offset, &self.pending)
     }
 
-    /// Makes sure that nobody makes pages of the window ready while the disk is written by calls.
+    /// Makes sure that no thread prepares pages of the window while the disk is written by calls.
     fn hold_still(&mut self) {
         if let Some(window) = &mut self.window {
             window.hold_still();
         }
     }
 
-    /// Makes sure that the window, if there are any, holds what is pending at `offset`.
+    /// Makes sure that the window covers what is pending at `offset`, if the disk has windows.
     fn open_window(&mut self, offset: u64) {
         let len = self.pending.len() as u64;
         if self.has_no_windows || self.window.as_ref().is_some_and(|window| window.covers(offset, len)) {
@@ -332,14 +335,14 @@ impl Log {
         }
         let segment = self.point.segment;
         let end = (segment.offset + segment.len).min(offset + WINDOW_BYTES);
-        // The former one goes first: never are there two on the log.
+        // The previous window goes first: there are never two on the log.
         self.window = None;
         self.window = self.disk.window(offset, end - offset);
         self.has_no_windows = self.window.is_none();
     }
 }
 
-/// Where the log stood before a group was ended.
+/// The point of the log before a group was ended.
 pub(crate) struct Ended {
     before: LogPoint,
 }
@@ -352,8 +355,8 @@ mod tests {
 
     const SEGMENT: u64 = 4 << 20;
 
-    /// A file to which whoever was told to make pages ready comes right behind the next write by a call, to
-    /// the first segment.
+    /// A file on which the preparation of pages comes late: right after the next write by a call to the first
+    /// segment.
     struct Late {
         file: FileDisk,
         told: Mutex<Vec<Ahead>>,
@@ -397,7 +400,7 @@ mod tests {
         }
     }
 
-    /// Adds a group and hands it to the disk; where its payload lies.
+    /// Adds a group, hands it to the disk, and returns the offset of its payload.
     fn add(log: &mut Log, backing: &Backing, payload: &[u8]) -> u64 {
         let prepared = log.begin();
         let offset = log.payload_offset();
@@ -418,8 +421,8 @@ mod tests {
         let point =
             LogPoint { segment, number: 1, start: 0, position: SEGMENT_HEADER, chain: 1, sequence: 0 };
         let mut log = Log::new(disk.clone(), 1, 1, point, SignpostPlace { offset: 0, is_stale: false });
-        // As it begins, one that is written by a call lies beyond what is ready; at the end a jump and its
-        // copy do.
+        // At the beginning, a group that is written by a call lies beyond the prepared pages; at the end, a
+        // jump and its copy do.
         let small = [3000; 60];
         let lens = small.into_iter().chain([400_000]).chain([3000; 1158]);
         let (mut groups, mut told) = (Vec::new(), 0);

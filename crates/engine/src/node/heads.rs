@@ -1,16 +1,16 @@
-//! Integers in order, and a quick way to a place among them.
+//! Sorted integers, with a quick search.
 //!
-//! Every eighth of them is a mark, and every eighth of those a top. A search counts what is smaller among
-//! eight, three times: three steps that wait for memory instead of nine, and nothing that a processor would
-//! have to guess.
+//! Every eighth integer is a mark, and every eighth mark a top. A search counts the smaller ones among eight,
+//! three times: three steps that wait for memory instead of nine, and no branch that a processor would have
+//! to predict.
 //!
-//! Invariant: a mark is the last of eight, a top the last of eight marks; what is left over at the end has
+//! Invariant: a mark is the last of eight integers, a top the last of eight marks; a remainder at the end has
 //! none.
 
-/// How many lie together: what fits into a line of a cache.
+/// Integers compared at once: as many as fit into a cache line.
 pub(super) const TOGETHER: usize = 8;
 
-/// Integers in order.
+/// Sorted integers.
 #[derive(Clone, Default)]
 pub(super) struct Heads {
     all: Vec<u64>,
@@ -43,7 +43,8 @@ impl Heads {
         last_of_each(&self.marks, &mut self.tops);
     }
 
-    /// How many are below `head`; `near` is told from where on they are looked at, before that is done.
+    /// How many are below `head`. Before the last step, `near` is told the index from which on that step
+    /// compares.
     #[inline]
     pub(super) fn below(&self, head: u64, near: impl FnOnce(usize)) -> usize {
         let top = count_below(&self.tops, head) * TOGETHER;
@@ -53,7 +54,7 @@ impl Heads {
     }
 }
 
-/// How many of the eight from `from` on, or of as many as there are, are below `head`.
+/// How many of the eight integers from `from` on, or of as many as there are, are below `head`.
 #[inline]
 fn count_among(of: &[u64], from: usize, head: u64) -> usize {
     let rest = of.get(from..).unwrap_or_default();
@@ -76,7 +77,7 @@ mod tests {
     fn as_many_are_below_as_a_plain_search_counts() {
         for len in (0..140).chain([511, 512, 513, 600]) {
             let mut heads = Heads::default();
-            // Some are alike.
+            // Some are equal.
             heads.replace((0..len).map(|number| number / 3 * 10 + 5));
             for head in 0..len / 3 * 10 + 20 {
                 let expected = heads.as_slice().iter().filter(|&&other| other < head).count();

@@ -1,4 +1,4 @@
-//! Inner nodes: pivots, and the children that keys lead to between them.
+//! Inner nodes: pivots, and the children between them.
 
 use super::heads::{Heads, TOGETHER};
 use super::{HomeCell, PageRef};
@@ -23,27 +23,27 @@ pub(crate) struct Inner {
     pub(crate) birth: u64,
     pub(crate) home: HomeCell,
     prefix_len: usize,
-    /// The first sixteen bytes of the common prefix as they lie, the rest zeros, and a mask of what they
-    /// cover: most prefixes are compared without following a pointer.
+    /// The first sixteen bytes of the common prefix, padded with zeros, and a mask of the bytes it covers:
+    /// most prefixes are compared without following a pointer.
     prefix_start: u128,
     prefix_mask: u128,
     heads: Heads,
     pivots: Vec<Pivot>,
     pub(crate) children: Vec<Slot>,
     weight: Weight,
-    /// Whether it was just read, and not yet passed over by a look for what can go.
+    /// Whether it was just read, and no scan for what to evict has passed it since.
     is_new: bool,
     /// Whether its children are known to be leaves.
     has_leaves: bool,
-    /// How many inner nodes lie above it, or lay when it or the one that it was cut off from was read.
+    /// Number of inner nodes above it, as of when it, or the node that it was split from, was read.
     level: u8,
 }
 
-/// About what an inner node takes for each child: its slot, a short pivot and its head, and where it lies on
-/// disk.
+/// About what an inner node takes for each child: its slot, a short pivot with its head, and the child's home
+/// on disk.
 const CHILD_BYTES: u64 = 176;
 
-/// Lines of the slots that heads which lie together are about, and of the one behind them.
+/// Cache lines of the slots that belong to the heads compared at once, and of the slot behind them.
 const SLOT_LINES: usize = ((TOGETHER + 1) * size_of::<Slot>()).div_ceil(64);
 
 /// Bytes of a short pivot.
@@ -57,7 +57,7 @@ impl Inner {
         inner
     }
 
-    /// The node that lies at this home, just read.
+    /// The node at this home, just read.
     pub(crate) fn read_from(home: PageRef, level: u8, pivots: Vec<Pivot>, children: Vec<Slot>) -> Self {
         let (home, birth) = (HomeCell::at(home), home.birth);
         Self { home, level, is_new: true, ..Self::new(birth, pivots, children) }
@@ -67,7 +67,7 @@ impl Inner {
         self.level
     }
 
-    /// Whether it was just read: who did is on the way through it. Tells so once.
+    /// Whether it was just read, in which case its reader is still on the way through it. True only once.
     pub(crate) fn take_new(&mut self) -> bool {
         std::mem::take(&mut self.is_new)
     }
@@ -77,14 +77,15 @@ impl Inner {
         self.has_leaves
     }
 
-    /// Notes that its children are leaves. Written only where that is news: readers share the line.
+    /// Notes that its children are leaves. Written only if that changes the flag: readers share the cache
+    /// line.
     pub(crate) fn note_leaves(&mut self) {
         if !self.has_leaves {
             self.has_leaves = true;
         }
     }
 
-    /// Whether it has the pivots and the children of the node that was read from its page.
+    /// Whether it has the pivots and the children of the node `read` from its page.
     pub(crate) fn leads_where(&self, read: &Self) -> bool {
         let homes = |inner: &Self| inner.children.iter().map(Slot::home).collect::<Vec<_>>();
         self.pivots == read.pivots && homes(self) == homes(read)
@@ -95,7 +96,7 @@ impl Inner {
         self.children.iter().all(|child| child.get().is_none())
     }
 
-    /// Counts its memory from now on.
+    /// Starts counting its memory.
     pub(crate) fn count_in(&mut self, meter: &Arc<Meter>) {
         self.weight = Weight::of(meter, Kind::Inner, 0);
         self.children.iter_mut().for_each(|child| child.count_in(meter));
@@ -111,7 +112,7 @@ impl Inner {
         self.weight.set(self.children.len() as u64 * CHILD_BYTES + long as u64);
     }
 
-    /// A copy that nobody shares, without a home on disk.
+    /// An unshared copy without a home on disk.
     pub(crate) fn fork(&self, birth: u64) -> Self {
         Self {
             birth,
@@ -133,7 +134,7 @@ impl Inner {
         &self.pivots
     }
 
-    /// Pivots and children, to be changed apart.
+    /// Pivots and children, borrowed separately.
     pub(crate) fn parts_mut(&mut self) -> (&[Pivot], &mut [Slot]) {
         (&self.pivots, &mut self.children)
     }
@@ -156,7 +157,7 @@ impl Inner {
         index
     }
 
-    /// As [`Inner::child_of`], for a key whose child is most likely `guess` or one close behind it.
+    /// As [`Inner::child_of`], for a key whose child is most likely `guess` or close behind it.
     #[inline]
     pub(crate) fn child_near(&self, key: &[u8], guess: usize) -> usize {
         const STEPS: usize = 4;
@@ -189,7 +190,7 @@ impl Inner {
         }
     }
 
-    /// Whether `key` starts with what all pivots start with.
+    /// Whether `key` starts with the common prefix of all pivots.
     #[inline]
     fn shares_prefix(&self, key: &[u8]) -> bool {
         let covered = self.prefix_len.min(size_of::<u128>());
@@ -201,8 +202,8 @@ impl Inner {
         starts_so && (self.prefix_len == covered || key[covered..].starts_with(rest()))
     }
 
-    /// How many heads are below `head`. Brings the slots nearer that are left to choose from: they are the
-    /// first thing on the way to a leaf that caches do not hold.
+    /// Number of heads below `head`. Prefetches the slots that are left to choose from: on the way to a leaf,
+    /// they are the first thing that caches do not hold.
     #[inline]
     fn heads_below(&self, head: u64) -> usize {
         self.heads.below(head, |from| {
@@ -210,11 +211,11 @@ impl Inner {
         })
     }
 
-    /// Puts `right`, which starts at `pivot`, behind child `index`.
+    /// Inserts `right`, which starts at `pivot`, behind child `index`.
     pub(crate) fn insert_after(&mut self, index: usize, pivot: Pivot, right: Slot) {
         let is_within = index > 0 && index < self.pivots.len();
         if is_within {
-            // Between two others it changes nothing of what all share.
+            // Between two others it does not change the common prefix.
             self.heads.insert(index, head_of(&pivot[self.prefix_len..]));
         }
         self.pivots.insert(index, pivot);
@@ -236,9 +237,9 @@ impl Inner {
         removed
     }
 
-    /// Cuts the upper half off: the pivot between the halves, and the upper one.
+    /// Splits the upper half off, and returns the pivot between the halves and the upper half.
     pub(crate) fn split(&mut self, at_end: bool) -> (Pivot, Self) {
-        // Ascending inserts fill nodes rather than leave them half empty.
+        // Ascending inserts fill nodes instead of leaving them half empty.
         let middle = if at_end { self.children.len() - 2 } else { self.children.len() / 2 };
         let children = self.children.split_off(middle);
         let pivots = self.pivots.split_off(middle);
@@ -249,7 +250,7 @@ impl Inner {
         (pivot, right)
     }
 
-    /// A node of children that it had, counted where it is.
+    /// A node of children that this one had, counted on the same meter.
     fn beside(&self, pivots: Vec<Pivot>, children: Vec<Slot>) -> Self {
         let mut right = Self::new(self.birth, pivots, children);
         (right.weight, right.has_leaves) = (self.weight.beside(), self.has_leaves);
@@ -258,10 +259,10 @@ impl Inner {
         right
     }
 
-    /// Divides the node at child `index`, which was taken out and of which `lower` and `upper` are left: this
-    /// one keeps what is in front, which may be nothing; the rest, if any.
+    /// Divides this node at child `index`, which was taken out and of which `lower` and `upper` are left.
+    /// This node keeps what is in front, which may be nothing; returns the rest, if any.
     pub(crate) fn divide(&mut self, index: usize, lower: Option<Slot>, upper: Option<Slot>) -> Option<Self> {
-        // The pivot in front of each child behind the divided one.
+        // Each pivot stands in front of a child behind the divided one.
         let mut pivots = self.pivots.split_off(index);
         let mut children = self.children.split_off(index + 1);
         self.children.pop();
@@ -280,7 +281,7 @@ impl Inner {
         right
     }
 
-    /// Takes all children out but the first: each with the pivot in front of it.
+    /// Takes out all children but the first, each with the pivot in front of it.
     pub(crate) fn take_behind_first(&mut self) -> (Vec<Pivot>, Vec<Slot>) {
         let (pivots, children) = (std::mem::take(&mut self.pivots), self.children.split_off(1));
         self.index_pivots();
@@ -323,7 +324,7 @@ impl Inner {
     }
 }
 
-/// The first eight bytes as an integer that orders like them; shorter strings are padded with zeros.
+/// The first eight bytes as an integer of the same order; shorter strings are padded with zeros.
 pub(crate) fn head_of(bytes: &[u8]) -> u64 {
     match bytes.first_chunk::<8>() {
         Some(first) => u64::from_be_bytes(*first),
@@ -388,7 +389,7 @@ mod tests {
 
     #[test]
     fn whatever_child_is_guessed_the_right_one_is_found() {
-        // Of the last ones some share a head, which is the first eight bytes behind the prefix.
+        // Some of the last ones share a head, which is the first eight bytes behind the prefix.
         let spread = (0..12u64).map(|number| format!("user0{:08}", number * 3));
         let alike =
             ["user10", "user100000000", "user1000000001", "user1000000002", "user2", "user20000000000"];
@@ -410,7 +411,7 @@ mod tests {
     fn a_node_is_divided_wherever_it_is_cut() {
         let pivots = ["b", "c", "d"];
         let slot = || Some(Slot::default());
-        // At each child: of the one that was cut both halves are left, one of them, or none.
+        // At each child, with both halves of the divided one left, one of them, or none.
         for index in 0..4 {
             for (lower, upper) in [(slot(), slot()), (slot(), None), (None, slot()), (None, None)] {
                 let (kept, moved) = (usize::from(lower.is_some()), usize::from(upper.is_some()));

@@ -1,5 +1,5 @@
-//! Moves of ranges over what cannot be read, for whoever salvages: what can be read goes where it went, and
-//! where it is not known what is there a lookup is an error.
+//! Moves of ranges over unreadable nodes, in a salvage: everything readable goes where it belongs, and a
+//! lookup of a key whose record is unknown is an error.
 //!
 //! Invariant: nothing of this is ever written.
 
@@ -16,11 +16,11 @@ use crate::{Damage, EngineError};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// What is known of a tree at one of its ends.
+/// What is known about one end of a tree.
 struct End {
-    /// The key that is nearest to it, of those that are known.
+    /// The known key that is nearest to this end.
     key: Option<Vec<u8>>,
-    /// Whether something lies before that key which cannot be read.
+    /// Whether something unreadable lies before that key.
     is_lost: bool,
 }
 
@@ -31,7 +31,7 @@ impl End {
     }
 }
 
-/// What is known of the first and the last records of a tree.
+/// What is known about the first and the last records of a tree.
 struct Ends {
     first: End,
     last: End,
@@ -61,8 +61,7 @@ impl Ends {
 }
 
 impl Forest {
-    /// Moves all keys of a tree at or above `at` to another one, which is empty; how many leaves are lost
-    /// with it.
+    /// Moves all keys of a tree at or above `at` to an empty tree, and returns the number of leaves lost.
     pub(crate) fn salvage_split(
         &mut self,
         tree: u32,
@@ -81,7 +80,7 @@ impl Forest {
         Ok(edit.lost)
     }
 
-    /// Moves all keys of `from` to `tree`; how many trees are lost with it.
+    /// Moves all keys of `from` to `tree`, and returns the number of trees lost.
     pub(crate) fn salvage_absorb(
         &mut self,
         tree: u32,
@@ -116,7 +115,7 @@ impl Forest {
     }
 }
 
-/// One tree of two of which records are known.
+/// Joins two trees, of both of which records are known.
 fn joined(
     a: Slot,
     ours: &Ends,
@@ -130,7 +129,7 @@ fn joined(
         () if theirs.last.key < ours.first.key => (b, theirs, a, ours),
         () => return Err(backing.corrupt(0, Damage::LogContent)),
     };
-    // What lies between what is known of both belongs to the one of which not all is known there.
+    // The gap between the known records of both belongs to the tree that is not completely known there.
     let pivot = match (&above.first, &below.last) {
         (End { key: Some(key), is_lost: false }, _) | (End { key: Some(key), .. }, End { key: None, .. }) => {
             key.clone()
@@ -140,7 +139,8 @@ fn joined(
     Ok(node_of(vec![pivot.into()], vec![lower, upper], epoch, backing))
 }
 
-/// A tree, with one beside it of which nothing is known: that lies before or behind all that is known.
+/// A tree, with another one beside it of which nothing is known: the other lies before or behind everything
+/// known.
 fn surrounded(root: Slot, ends: &Ends, lost: &Slot, epoch: u64, backing: &Backing) -> Slot {
     let (Some(first), Some(last)) = (&ends.first.key, &ends.last.key) else { return root };
     let lost = || lost.lost_with(crate::delta::Records::default(), backing);
@@ -148,13 +148,13 @@ fn surrounded(root: Slot, ends: &Ends, lost: &Slot, epoch: u64, backing: &Backin
     node_of(pivots, vec![lost(), root, lost()], epoch, backing)
 }
 
-/// The key that comes next.
+/// The least key above it.
 fn behind(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
 }
 
-/// A node above others, each below a node of its own: whoever knows that one of them is a leaf must not take
-/// the others for some.
+/// A node above others, each below a node of its own: code that knows one of them to be a leaf must not take
+/// the others for leaves.
 fn node_of(pivots: Vec<Pivot>, children: Vec<Slot>, epoch: u64, backing: &Backing) -> Slot {
     let node = |pivots, children| {
         let mut inner = Inner::new(epoch, pivots, children);

@@ -1,4 +1,4 @@
-//! Free space by place and by length, and which of it the file system has back.
+//! Free space by place and by length, and the holes in it, which the file system has back.
 //!
 //! Invariant: free extents are disjoint, sorted and never adjacent.
 
@@ -11,7 +11,7 @@ pub(super) struct Free {
     by_offset: BTreeMap<u64, u64>,
     by_length: BTreeSet<(u64, u64)>,
     bytes: u64,
-    /// What the file system has back, by offset: whoever writes there gets fresh space.
+    /// Free space that the file system has back, by offset: writing there takes fresh space of it.
     holes: BTreeMap<u64, u64>,
 }
 
@@ -35,9 +35,9 @@ impl Free {
         before.is_some_and(|(&offset, &len)| offset + len >= extent.end())
     }
 
-    /// Where `whole` bytes, whole blocks, fit well.
+    /// An offset at which `whole` bytes, a multiple of a block, fit well.
     pub(super) fn fitting(&self, whole: u64) -> Option<u64> {
-        // An aligned start may cost up to a block at the front of a free extent.
+        // Aligning the start may cost up to a block at the front of a free extent.
         let close = self.by_length.range((whole, 0)..(whole + BLOCK, 0)).copied().take(16);
         let wide = self.by_length.range((whole + BLOCK, 0)..).next().copied();
         let fitting = close
@@ -46,7 +46,7 @@ impl Free {
         fitting.map(|(_, offset)| offset.next_multiple_of(BLOCK))
     }
 
-    /// The bytes of the longest run of whole blocks, if it has at least `least`.
+    /// Length of the longest run of whole blocks, if it has at least `least` bytes.
     pub(super) fn longest(&self, least: u64) -> Option<u64> {
         let (len, offset) = self.by_length.last().copied()?;
         let usable = len.saturating_sub(offset.next_multiple_of(BLOCK) - offset) / BLOCK * BLOCK;
@@ -74,15 +74,15 @@ impl Free {
         self.bytes += len;
     }
 
-    /// Takes a free extent out as a whole.
+    /// Takes out a whole free extent.
     fn take(&mut self, offset: u64, len: u64) {
         self.by_offset.remove(&offset);
         self.by_length.remove(&(len, offset));
         self.bytes -= len;
     }
 
-    /// Gives back space that nobody uses. What overlaps free space is not taken: only pages that were made up
-    /// say that it was in use, and it would be handed out twice.
+    /// Frees unused space. An extent that overlaps free space is ignored: only forged pages say that it was
+    /// in use, and it would be handed out twice.
     pub(super) fn insert(&mut self, extent: Extent) {
         let Extent { mut offset, mut len } = extent;
         let last = self.by_offset.range(..extent.end()).next_back();
@@ -103,8 +103,8 @@ impl Free {
         self.add(offset, len);
     }
 
-    /// Takes what is free at the end of a file of `end` bytes off, but for a started block; where the file
-    /// ends then.
+    /// Cuts free space off the end of a file of `end` bytes, down to a whole block, and returns the new end
+    /// of the file.
     pub(super) fn cut(&mut self, end: u64) -> u64 {
         let last = self.by_offset.last_key_value().map(|(&offset, &len)| Extent { offset, len });
         let Some(last) = last.filter(|last| last.end() == end) else { return end };
@@ -120,14 +120,15 @@ impl Free {
         cut
     }
 
-    /// Pieces of at least `least` bytes, whole blocks that are no holes, those of the longest extents first.
+    /// Pieces of at least `least` bytes, of whole blocks without holes; those of the longest extents come
+    /// first.
     pub(super) fn pieces_to_release(&self, least: u64) -> Vec<Extent> {
         let long = self.by_length.iter().rev().take_while(|(len, _)| *len >= least);
         let pieces = long.flat_map(|&(len, offset)| self.without_holes(Extent { offset, len }));
         pieces.filter(|piece| piece.len >= least).collect()
     }
 
-    /// The file system has this free extent back.
+    /// Notes that the file system has this free extent back.
     pub(super) fn add_hole(&mut self, extent: Extent) {
         self.holes.insert(extent.offset, extent.len);
     }
@@ -149,7 +150,7 @@ impl Free {
             .collect()
     }
 
-    /// Somebody will write there, or the file ends before it: no holes any more.
+    /// Removes holes from an extent that will be written to, or that the end of the file leaves out.
     fn fill_holes(&mut self, extent: Extent) {
         while let Some((&hole, &len)) = self.holes.range(..extent.end()).next_back()
             && hole + len > extent.offset

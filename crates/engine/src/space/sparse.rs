@@ -1,4 +1,4 @@
-//! Where in the file little is in use: a checkpoint moves that away, so that long pieces become free.
+//! Sparse regions of the file: a checkpoint moves what little is in use there, so that long runs become free.
 
 use super::free::Free;
 
@@ -8,16 +8,16 @@ pub(super) const REGION: u64 = 1 << 20;
 /// A shorter file has no sparse regions.
 const REGIONS_LEAST: u64 = 16;
 
-/// So much of a sparse region is free at least: the more of the file is, the less.
+/// Least free bytes of a sparse region: fewer are enough once most of the file is free.
 pub(super) const SPARSE_FREE: u64 = REGION / 4 * 3;
 const SPARSE_FREE_LATER: u64 = REGION / 2;
 
-/// Regions of the file of which most is free.
+/// Regions of the file that are mostly free.
 #[derive(Default)]
 pub(crate) struct Sparse(Vec<bool>);
 
 impl Sparse {
-    /// None in a short file, which has little to be brought together.
+    /// Finds the sparse regions; none in a short file, where there is little to gain.
     pub(super) fn of(free: &Free, end: u64) -> Self {
         if end / REGION < REGIONS_LEAST {
             return Self::default();
@@ -36,7 +36,7 @@ impl Sparse {
         Self(free_of_each.into_iter().map(|free| free >= least).collect())
     }
 
-    /// Whether this place lies in one.
+    /// Whether this offset lies in a sparse region.
     pub(crate) fn holds(&self, offset: u64) -> bool {
         self.0.get((offset / REGION) as usize).is_some_and(|&is_sparse| is_sparse)
     }

@@ -1,4 +1,4 @@
-//! Space is handed out once, and what is given back is used again.
+//! Tests that space is handed out once, and that freed space is used again.
 
 use super::sparse::{REGION, SPARSE_FREE};
 use super::*;
@@ -31,7 +31,7 @@ fn regions_of_a_long_file_with_little_in_them_are_sparse() {
     let taken: Vec<Extent> = (0..20 * REGION / BLOCK).map(|_| space.allocate(BLOCK)).collect();
     let free = |space: &mut Space, region: u64, bytes: u64| {
         let of_region = taken.iter().filter(|extent| extent.offset / REGION == region);
-        // Here and there, rather than all of it at once.
+        // Scattered, instead of all in one place.
         of_region.rev().take((bytes / BLOCK) as usize).for_each(|extent| space.insert_free(*extent));
     };
     let sparse = |space: &Space| -> Vec<u64> {
@@ -96,7 +96,7 @@ fn what_is_given_back_is_a_hole_until_somebody_writes_there() {
     extents[1..4].iter().for_each(|extent| space.insert_free(*extent));
     let taken = space.take_to_release(1 << 20, usize::MAX);
     let bytes: u64 = taken.iter().map(|extent| extent.len).sum();
-    // Of three megabytes one is kept, and an eighth of the five in use.
+    // Of the three megabytes one is kept, and an eighth of the five in use.
     assert_eq!(bytes, ((2 << 20) - ((5 << 20) + 4096) / 8) / BLOCK * BLOCK, "{taken:?}");
     let meanwhile = space.allocate(64 << 10);
     assert!(taken.iter().all(|extent| meanwhile.end() <= extent.offset || extent.end() <= meanwhile.offset));

@@ -1,6 +1,6 @@
-//! The scheduler's locks in the shape of those that are shipped, and a way to leave one out.
+//! The scheduler's locks, with the interface of the shipped ones, and a way to leave a lock out.
 //!
-//! Invariant: a lock that was only seemingly taken guards no value; [`unless`] is for locks of nothing.
+//! Invariant: a lock that is left out guards no value; [`unless`] is only for locks without content.
 
 use crate::planted::{self, Bug};
 use shuttle::sync;
@@ -12,11 +12,11 @@ pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, fence
 pub(crate) use shuttle::thread::{Builder, JoinHandle};
 
 thread_local! {
-    /// Locks are not taken, though it seems so. All threads of a schedule are coroutines of one thread.
+    /// Whether locks are only pretended to be taken. All threads of a schedule are coroutines of one thread.
     static PRETENDING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Takes a lock, as it should be taken: with that bug planted it only seems to be.
+/// Takes a lock properly; where `bug` is planted, only pretends to.
 pub(crate) fn unless<G>(bug: Bug, take: impl FnOnce() -> G) -> G {
     PRETENDING.set(planted::is(bug));
     let taken = take();
@@ -24,12 +24,12 @@ pub(crate) fn unless<G>(bug: Bug, take: impl FnOnce() -> G) -> G {
     taken
 }
 
-/// The number of this thread: of a few threads some have the same.
+/// The number of the current thread; some threads share a number.
 pub(crate) fn own_number() -> usize {
     usize::from(shuttle::current::me()) % 2
 }
 
-/// What a panic of another thread left is no concern of a lock here: the schedule has failed by then.
+/// Ignores the poison of a lock: after a panic in another thread, the schedule has failed already.
 fn whole<G>(taken: LockResult<G>) -> G {
     taken.unwrap_or_else(PoisonError::into_inner)
 }
@@ -61,12 +61,12 @@ impl<T> Mutex<T> {
 
 pub(crate) struct MutexGuard<'a, T> {
     lock: &'a Mutex<T>,
-    /// Always there, but for the moment in which a wait has it.
+    /// Always present, except while a wait has it.
     guard: Option<sync::MutexGuard<'a, T>>,
 }
 
 impl<T> MutexGuard<'_, T> {
-    /// Does something while the lock is free.
+    /// Runs `act` while the lock is free.
     pub(crate) fn unlocked<R>(guard: &mut Self, act: impl FnOnce() -> R) -> R {
         guard.guard = None;
         let done = act();

@@ -1,22 +1,22 @@
-//! Watches: they see two threads where only one may be, before anything is read or written there.
+//! Watches: they detect two threads where only one may be, before anything is read or written there.
 //!
-//! Under the scheduler a thread goes on from one lock to the next by itself, so a lock that is missing
-//! between them would not show in what is read. The watch shows it, and lets others in right behind a door
-//! that should be locked.
+//! Under the scheduler a thread runs from one lock to the next without interruption, so a missing lock
+//! between two others would not show in the data. The watch detects it, and lets other threads run right
+//! behind a door that should have been locked.
 
 use super::{AtomicBool, Way};
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
-/// Knows who is inside of something.
+/// Knows how threads are inside of something.
 #[derive(Default)]
 pub(crate) struct Watch {
     inside: Mutex<Vec<Way>>,
-    /// Only looked at: who does may be made to wait.
+    /// Only loaded, so that the scheduler may switch threads here.
     door: AtomicBool,
 }
 
-/// Somebody is inside, until this goes.
+/// A thread is inside until this is dropped.
 pub(crate) struct Inside<'w> {
     watch: &'w Watch,
     way: Way,
@@ -39,10 +39,10 @@ impl Watch {
         Self::default()
     }
 
-    /// Goes inside.
+    /// Enters.
     ///
     /// # Panics
-    /// If somebody is there who must not be: a lock is missing.
+    /// If a thread is inside that must not be: a lock is missing.
     pub(crate) fn enter(&self, way: Way) -> Inside<'_> {
         let found = {
             let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,13 +1,14 @@
-//! Cutting a tree in two at a key: nodes on the way to it are new, all others go with one half or the other
-//! as they are.
+//! Cutting a tree in two at a key: nodes on the path to the key are new, all others go to one half or the
+//! other unchanged.
 //!
-//! A leaf leaves out what its two separators share, so a leaf that comes to lie at the end of a tree, where
-//! there is only one separator, has to leave out nothing: it is built anew, and what it has no room for then
-//! goes to a leaf beside it.
+//! A leaf leaves out the prefix that its two separators share. A leaf that comes to lie at the end of a tree,
+//! where there is only one separator, must leave out nothing: it is rebuilt, and records that it has no room
+//! for then go to a leaf beside it.
 //!
-//! Invariant: both halves are trees as any other: all leaves equally deep, no root with one child, and the
+//! Invariant: both halves are ordinary trees: all leaves equally deep, no root with a single child, and the
 //! leaves at both ends leave out nothing of their keys.
-//! Invariant: nothing is read that the visits from the cut to the nearest key on either side have not read.
+//! Invariant: nothing is read beyond what the visits from the cut to the nearest key on either side have
+//! read.
 
 use super::delete::shrink;
 use super::place::refuse_stranger;
@@ -21,7 +22,7 @@ use crate::slot::Slot;
 use crate::{Damage, EngineError};
 use std::sync::Arc;
 
-/// The first or the last of several.
+/// The first or the last of several children.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Edge {
     First,
@@ -37,20 +38,20 @@ impl Edge {
     }
 }
 
-/// Cuts everything at or above `at` off: `root` keeps what is below.
+/// Cuts off everything at or above `at`; `root` keeps what is below.
 pub(crate) fn cut_off(root: &mut Slot, at: &[u8], edit: &mut Edit<'_>) -> Result<Slot, EngineError> {
     let (lower, upper) = cut(std::mem::take(root), Fences::default(), at, edit)?;
     *root = whole(lower, Edge::Last, edit)?;
     whole(upper, Edge::First, edit)
 }
 
-/// Lets go of a tree without records.
+/// Retires a tree without records.
 pub(crate) fn discard(mut slot: Slot, edit: &mut Edit<'_>) -> Result<(), EngineError> {
     let Owned::Inner(inner) = own(&mut slot, edit)? else { return Ok(()) };
     std::mem::take(&mut inner.children).into_iter().try_for_each(|child| discard(child, edit))
 }
 
-/// What lies below `at`, and the rest. An empty leaf in the way goes with neither.
+/// What lies below `at`, and the rest. An empty leaf in the way goes to neither.
 fn cut(
     mut slot: Slot,
     fences: Fences<'_>,
@@ -93,7 +94,8 @@ fn cut(
     }
 }
 
-/// Both halves of what cannot be read: what of it lies where is not known, but for what was put beside it.
+/// Both halves of an unreadable node: where its records belong is unknown, except those that were put beside
+/// it.
 fn cut_lost(slot: &Slot, at: &[u8], edit: &mut Edit<'_>) -> (Option<Slot>, Option<Slot>) {
     edit.lost += u64::from(!slot.is_lost());
     let [lower, upper] = slot.records_beside(edit.backing).parted_at(at);
@@ -101,7 +103,7 @@ fn cut_lost(slot: &Slot, at: &[u8], edit: &mut Edit<'_>) -> (Option<Slot>, Optio
     (half(lower), half(upper))
 }
 
-/// The two halves of a leaf that has records on both sides; none of one that has none.
+/// The two halves of a leaf that has records on both sides; none for a half without records.
 fn cut_leaf(leaf: &SharedLeaf, at: &[u8], edit: &Edit<'_>) -> (Option<Slot>, Option<Slot>) {
     let records = records_of(leaf);
     let (lower, upper) = records.split_at(leaf.lower_bound(at));
@@ -116,7 +118,7 @@ fn records_of(leaf: &Leaf) -> Vec<Record<'_>> {
     (0..leaf.len()).map(|slot| leaf.record(slot)).collect()
 }
 
-/// Makes a tree of a part that ends now where a tree was cut, at its first or its last leaf.
+/// Makes a tree of a part whose first or last leaf is where a tree was cut.
 fn whole(part: Option<Slot>, edge: Edge, edit: &mut Edit<'_>) -> Result<Slot, EngineError> {
     let Some(mut root) = part else { return Ok(Slot::resident(Node::Leaf(leaf_of(&[], &[], edit)))) };
     shrink(&mut root, edit)?;
@@ -129,7 +131,7 @@ fn whole(part: Option<Slot>, edge: Edge, edit: &mut Edit<'_>) -> Result<Slot, En
     Ok(root)
 }
 
-/// Whether the leaf at this end leaves nothing out, so that it can have any key. One that is lost takes none.
+/// Whether the leaf at this end leaves nothing out, so that it can hold any key. A lost leaf holds none.
 fn is_open(root: &Slot, edge: Edge, edit: &Edit<'_>) -> Result<bool, EngineError> {
     let mut slot = root;
     loop {
@@ -143,7 +145,7 @@ fn is_open(root: &Slot, edge: Edge, edit: &Edit<'_>) -> Result<bool, EngineError
     }
 }
 
-/// Builds the leaf at this end anew, so that it leaves nothing out.
+/// Rebuilds the leaf at this end, so that it leaves nothing out.
 fn open(
     slot: &mut Slot,
     fences: Fences<'_>,
@@ -151,7 +153,7 @@ fn open(
     edit: &mut Edit<'_>,
 ) -> Result<Option<Upper>, EngineError> {
     match own(slot, edit)? {
-        // What it leaves out is what its former separators shared.
+        // It leaves out what its former separators shared.
         Owned::Leaf(leaf) if !fences.hold(leaf) => Err(edit.backing.corrupt(0, Damage::PageContent)),
         Owned::Leaf(leaf) => Ok(open_leaf(leaf, fences, edge, edit)),
         Owned::Inner(inner) => {
@@ -164,7 +166,7 @@ fn open(
 }
 
 /// As [`open`], for the leaf itself. What it leaves out may be long: records that do not fit any more stay in
-/// a leaf that has separators on both sides, and so as much to leave out as before.
+/// a leaf with separators on both sides, which can leave out as much as before.
 fn open_leaf(shared: &mut SharedLeaf, fences: Fences<'_>, edge: Edge, edit: &Edit<'_>) -> Option<Upper> {
     let old = shared.clone();
     let records = records_of(&old);
@@ -178,8 +180,8 @@ fn open_leaf(shared: &mut SharedLeaf, fences: Fences<'_>, edge: Edge, edit: &Edi
     Some(Upper { pivot, slot: Slot::resident(Node::Leaf(right)) })
 }
 
-/// Where records are parted so that those at the edge fill half a leaf with whole keys, one of them at least;
-/// none if all fit into one.
+/// Where to split records so that those at the edge, at least one, fill half a leaf with whole keys; none if
+/// all of them fit into one leaf.
 fn opened_part(records: &[Record<'_>], edge: Edge) -> Option<usize> {
     let bytes: Vec<usize> = records.iter().map(|record| record.memory(0)).collect();
     if bytes.iter().sum::<usize>() <= LEAF_SPLIT_BYTES || records.len() < 2 {

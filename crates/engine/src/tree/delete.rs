@@ -1,6 +1,7 @@
-//! Deletes: a key is taken out of its leaf, and what has little left then is joined with a neighbour.
+//! Deletes: a key is removed from its leaf, and a node with little left is joined with a neighbour.
 //!
-//! Invariant: a neighbour that is not in memory, or does not belong where it is, stays as it is: it can wait.
+//! Invariant: a neighbour that is not in memory, or does not belong where it is, stays as it is: joining it
+//! can wait.
 
 use super::place::{own_in, refuse_stranger};
 use super::{Edit, Fences, HashedKey, Owned, new_leaf, own};
@@ -11,7 +12,7 @@ use crate::node::{FAN_OUT_MAX, Inner, Node};
 use crate::slot::Slot;
 use std::sync::Arc;
 
-/// Removes `key`; whether it was there.
+/// Removes `key`, and returns whether it was present.
 pub(crate) fn delete(root: &mut Slot, key: HashedKey<'_>, edit: &mut Edit<'_>) -> Result<bool, EngineError> {
     if find(root, key)?.is_none() {
         return Ok(false);
@@ -21,7 +22,7 @@ pub(crate) fn delete(root: &mut Slot, key: HashedKey<'_>, edit: &mut Edit<'_>) -
     Ok(true)
 }
 
-/// Takes nodes away from above the root that have only one child left.
+/// Removes nodes with a single child from above the root.
 pub(super) fn shrink(root: &mut Slot, edit: &mut Edit<'_>) -> Result<(), EngineError> {
     loop {
         match root.load(Reading::One, edit.backing) {
@@ -44,7 +45,7 @@ fn find(root: &Slot, key: HashedKey<'_>) -> Result<Option<usize>, EngineError> {
         match slot.get() {
             Some(Node::Inner(inner)) => slot = &inner.children[inner.child_of(key.bytes)],
             Some(Node::Leaf(leaf)) => return Ok(leaf.find(key.bytes, key.fingerprint)),
-            // Not resident: the caller made resident all that a change touches, so the key is not there.
+            // Not resident: the caller made resident everything that a change touches, so the key is absent.
             None => return Ok(None),
         }
     }
@@ -76,7 +77,7 @@ fn delete_in(
     }
 }
 
-/// Joins child `index` with a neighbour when both have little left.
+/// Joins child `index` with a neighbour if both have little left.
 fn join_sparse_child(
     inner: &mut Inner,
     index: usize,
@@ -93,14 +94,13 @@ fn join_sparse_child(
     }
     let right = index.min(inner.children.len() - 2);
     if !join_with_next(inner, right, fences, edit)? && index > 0 && right == index {
-        // Where a range is deleted, what comes next may be full, or not in memory yet, but not what came
-        // before.
+        // Where a range is deleted, the next child may be full or not in memory yet, but not the one before.
         join_with_next(inner, index - 1, fences, edit)?;
     }
     Ok(())
 }
 
-/// Joins child `left` with the one behind it if both fit well into one node; whether they did.
+/// Joins child `left` with the next one if both fit well into one node, and returns whether they did.
 fn join_with_next(
     inner: &mut Inner,
     left: usize,
@@ -110,7 +110,7 @@ fn join_with_next(
     let low = fences.of_child(inner.pivots(), left).low;
     let high = fences.of_child(inner.pivots(), left + 1).high;
     let prefix_len = Fences { low, high }.prefix().len();
-    // The log has the change already: a leaf that was made up stays as it is, rather than be an error here.
+    // The log has the change already: a forged leaf stays as it is instead of being an error here.
     let belongs = |child: usize, leaf: &Leaf| {
         let around = fences.of_child(inner.pivots(), child);
         refuse_stranger(&inner.children[child], leaf, around, edit.backing).is_ok()

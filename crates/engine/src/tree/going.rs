@@ -1,24 +1,24 @@
-//! What of a tree goes when memory is short: leaves, records beside leaves, and bare inner nodes.
+//! Eviction from a tree when memory is short: leaves, records beside leaves, and bare inner nodes.
 //!
-//! Invariant: only what can be read back goes, and only under the writer lock, since a write relies on the
-//! leaves that it made resident.
+//! Invariant: only what can be read back is evicted, and only under the writer lock, because a write relies
+//! on the leaves that it made resident.
 
 use crate::backing::Backing;
 use crate::node::Node;
 use crate::slot::Slot;
 use std::sync::Arc;
 
-/// What is let go of first, and what then: records beside leaves say more for their bytes than leaves do.
+/// What to evict. Leaves go first: for their bytes, records beside leaves answer more lookups.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Going {
     Leaves,
     Records,
 }
 
-/// Lets go of leaves, or of records beside them, that can be read back, until `wanted` bytes of them are
-/// gone; how many went. Leaves that were read since the last look are passed over. Each look begins
-/// elsewhere, as `turn` says: below one node after the other, so that no leaf goes first every time. Where
-/// inner nodes are too many, those go too below which no leaf is left.
+/// Evicts leaves, or records beside them, that can be read back, until `wanted` bytes of them are gone, and
+/// returns the bytes evicted. Leaves that were read since the last pass are spared. Each pass begins at a
+/// different node, according to `turn`, so that no leaf always goes first. Where there are too many inner
+/// nodes, those without a leaf in memory are evicted too.
 pub(crate) fn evict(slot: &mut Slot, wanted: u64, turn: usize, what: Going, backing: &Backing) -> u64 {
     let Some(Node::Inner(shared)) = slot.get_mut() else { return 0 };
     let Some(inner) = Arc::get_mut(shared) else { return 0 };
@@ -41,7 +41,7 @@ pub(crate) fn evict(slot: &mut Slot, wanted: u64, turn: usize, what: Going, back
             }
             Some(Node::Inner(_)) => {
                 let below = evict(child, wanted - gone, turn / count, what, backing);
-                // Once in a look: what was just read is passed over by the first one.
+                // Once per pass: the first pass spares what was just read.
                 let takes_bare = what == Going::Leaves && gone + below < wanted;
                 below + if takes_bare { evict_bare(child, backing) } else { 0 }
             }
@@ -51,8 +51,8 @@ pub(crate) fn evict(slot: &mut Slot, wanted: u64, turn: usize, what: Going, back
     gone
 }
 
-/// Lets go of the leaf of `key` for small records that will be put, if it could be read back, nobody read it
-/// lately, and it takes all of them beside it, `bytes` of them by the address of its slot.
+/// Evicts the leaf of `key` in favour of small records about to be put, if it can be read back, was not read
+/// lately, and takes all of them beside it; `bytes` gives their size by the address of the leaf's slot.
 pub(crate) fn let_go(root: &mut Slot, key: &[u8], bytes: impl Fn(*const Slot) -> usize, backing: &Backing) {
     let mut slot = root;
     while let Some(Node::Inner(shared)) = slot.get_mut() {
@@ -70,8 +70,8 @@ pub(crate) fn let_go(root: &mut Slot, key: &[u8], bytes: impl Fn(*const Slot) ->
     }
 }
 
-/// Lets go of an inner node below which nothing is in memory, if there are too many of them; the bytes that
-/// went.
+/// Evicts an inner node without a node in memory below it, if there are too many inner nodes, and returns the
+/// bytes evicted.
 fn evict_bare(slot: &mut Slot, backing: &Backing) -> u64 {
     let is_bare = match slot.get_mut() {
         Some(Node::Inner(shared)) => {

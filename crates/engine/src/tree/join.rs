@@ -1,7 +1,9 @@
-//! Joining two trees whose keys do not mix: nodes along the seam are new, all others stay as they are.
+//! Joining two trees whose key ranges do not overlap: nodes along the seam are new, all others stay as they
+//! are.
 //!
 //! The nodes at the seam are joined level by level, from the leaves up: what a cut made of one node becomes
-//! one node again. Where the trees are of different height, the lower one joins the taller one at its own.
+//! one node again. Where the trees differ in height, the lower one is joined into the taller one at its own
+//! level.
 //!
 //! Invariant: all leaves of the joined tree are equally deep, and no node has too many children.
 
@@ -15,9 +17,8 @@ use crate::leaf::Record;
 use crate::node::{Node, Pivot};
 use crate::slot::Slot;
 
-/// The tree that `lower`, all of whose keys are below `pivot`, and `upper`, none of whose keys is, are
-/// together. `pivot` parts their separators as well, and neither leaf at the seam leaves anything out of its
-/// keys.
+/// Joins `lower`, all of whose keys are below `pivot`, and `upper`, none of whose keys is. `pivot` divides
+/// their separators as well, and neither leaf at the seam leaves out anything of its keys.
 pub(crate) fn join(lower: Slot, upper: Slot, pivot: Pivot, edit: &mut Edit<'_>) -> Result<Slot, EngineError> {
     let lower = Side { height: height(&lower, Edge::Last, edit.backing)?, slot: lower };
     let upper = Side { height: height(&upper, Edge::First, edit.backing)?, slot: upper };
@@ -28,7 +29,7 @@ pub(crate) fn join(lower: Slot, upper: Slot, pivot: Pivot, edit: &mut Edit<'_>) 
     Ok(root)
 }
 
-/// What lies on one side of the seam, and how many inner nodes lie above its leaves.
+/// One side of the seam, and the number of inner nodes above its leaves.
 struct Side {
     slot: Slot,
     height: usize,
@@ -43,7 +44,7 @@ fn height(root: &Slot, edge: Edge, backing: &Backing) -> Result<usize, EngineErr
     Ok(height)
 }
 
-/// One node of both, or two where one cannot hold all.
+/// Joins both sides into one node, or two where one cannot hold everything.
 fn zip(
     lower: Side,
     upper: Side,

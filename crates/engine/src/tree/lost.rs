@@ -1,5 +1,5 @@
-//! Leaves that cannot be read while the log is replayed: small puts go beside them, and whoever salvages does
-//! without them.
+//! Leaves that cannot be read while the log is replayed: small puts go beside them, and a salvage gives them
+//! up.
 
 use super::place::{children_in, refuse_stranger};
 use super::{Edit, Fences, Owned, Upper, grow, insert_upper, own};
@@ -12,8 +12,8 @@ use crate::visit::Range;
 use atoll_buffer::Buffer;
 use std::sync::Arc;
 
-/// Learns whether the slot of `key` is one of a leaf, though that cannot be read, so that records may go
-/// beside it: leaves are all at one depth, so a neighbour tells. Whether it is.
+/// Finds out whether the slot of `key`, whose node cannot be read, is one of a leaf, so that records may go
+/// beside it. All leaves have the same depth, so a neighbour answers that. Returns whether it is.
 pub(crate) fn learn_leaves(slot: &mut Slot, key: &[u8], edit: &mut Edit<'_>) -> Result<bool, EngineError> {
     let Some(inner) = slot.inner() else { return Ok(false) };
     let index = inner.child_of(key);
@@ -31,11 +31,11 @@ pub(crate) fn learn_leaves(slot: &mut Slot, key: &[u8], edit: &mut Edit<'_>) -> 
     Ok(is_leaf)
 }
 
-/// Whether a child is a leaf, and so all of them are. Those before it are looked at first, backwards, then it
-/// and all behind it.
+/// Whether one child, and so every child, is a leaf. The children before `index` are tried first, backwards,
+/// then that one and those behind it.
 fn has_readable_leaf(inner: &Inner, index: usize, backing: &Backing) -> bool {
     let (before, from) = inner.children.split_at(index);
-    // A second page has only a leaf.
+    // Only a leaf has a second page.
     inner.children[index].home().is_some_and(|home| home.delta.is_some())
         || before
             .iter()
@@ -45,8 +45,8 @@ fn has_readable_leaf(inner: &Inner, index: usize, backing: &Backing) -> bool {
             .is_some_and(|node| matches!(node, Node::Leaf(_)))
 }
 
-/// Does without what cannot be read of a range: it is never read from now on, and what was put beside it into
-/// the range is forgotten. How many leaves or nodes above them there were is noted.
+/// Gives up the unreadable nodes of a range: they are never read from here on, and records beside them within
+/// the range are forgotten. Counts the leaves, or nodes above them, that were lost.
 pub(crate) fn lose(slot: &mut Slot, range: Range<'_>, edit: &mut Edit<'_>) -> Result<(), EngineError> {
     lose_below(slot, Fences::default(), range, edit)
 }
@@ -81,12 +81,12 @@ fn lose_below(
     Ok(())
 }
 
-/// Records beside one thing that is lost, in bytes: with more of them there are two such things, so that each
-/// is looked through soon.
+/// Bytes of records beside one lost node. Beyond this it is divided into two, so that each can be searched
+/// quickly.
 const BESIDE_MOST: usize = 32 << 10;
 
-/// Puts a record beside what is lost where its key belongs, if that is lost: one whose value the log has. Of
-/// a longer value, or where memory has no room for it, nothing is known then.
+/// Puts a record beside the lost node where its key belongs, if that node is lost and the log has the value.
+/// Of a longer value, or one that memory has no room for, nothing is known then.
 pub(crate) fn put_beside_lost(
     root: &mut Slot,
     key: &[u8],
@@ -105,7 +105,7 @@ pub(crate) fn put_beside_lost(
         }
     };
     if root.is_lost() {
-        // Lookups ask a node for what lies beside its children.
+        // Lookups find records beside a node in the node's parent.
         let mut inner = Inner::new(edit.epoch, Vec::new(), vec![std::mem::take(root)]);
         inner.count_in(edit.backing.meter());
         *root = Slot::resident(Node::Inner(Arc::new(inner)));
@@ -116,8 +116,8 @@ pub(crate) fn put_beside_lost(
     Ok(())
 }
 
-/// The bytes of a value that was put, if they lie in the log and memory has room for them: as far as this
-/// store knows, for what comes back must not depend on others.
+/// The bytes of a value that was put, if they lie in the log and memory has room for them. Only this store's
+/// own memory counts, because the outcome of a recovery must not depend on other stores.
 fn bytes_in_log(chain: &Chain, backing: &Backing) -> Result<Option<Buffer>, EngineError> {
     let [piece] = chain.pieces() else { return Ok(None) };
     if piece.len() as usize >= EXTENT_FROM || !backing.has_spare_of_its_own(piece.len().into()) {

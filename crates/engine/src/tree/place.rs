@@ -1,10 +1,9 @@
-//! Whether a leaf that was read belongs where its parent leads to: asked before anything is changed there.
+//! Whether a leaf that was read belongs where its parent leads to, checked before anything in it is changed.
 //!
-//! A page says itself what all of its keys begin with, and its checksum says only that nobody damaged it by
-//! accident. What changes a leaf takes a part of each key for granted, so a page that was made up must not
-//! come that far.
+//! A page states the common prefix of its own keys, and its checksum only excludes accidental damage. Code
+//! that changes a leaf relies on that prefix, so a forged page must not get that far.
 //!
-//! Invariant: a leaf of the current trees that has been changed since it was read belongs where it is.
+//! Invariant: a leaf of the current trees that was changed since it was read belongs where it is.
 
 use super::{Edit, Fences, Owned, own};
 use crate::backing::{Backing, Reading};
@@ -17,7 +16,7 @@ use crate::{Damage, EngineError};
 use std::ops::{Bound, RangeInclusive};
 use std::sync::Arc;
 
-/// As [`own`], of a node between these separators, if it belongs there.
+/// As [`own`], for a node between these separators, provided that it belongs there.
 pub(super) fn own_in<'a>(
     slot: &'a mut Slot,
     fences: Fences<'_>,
@@ -40,15 +39,15 @@ pub(super) fn refuse_stranger(
     let page = match (leaf.home.get(), delta) {
         (Some(page), _) => page,
         (None, Some(delta)) => delta.page(),
-        // It was changed since, and looked at before.
+        // It was changed since it was read, and checked before that.
         (None, None) => return Ok(()),
     };
     let (low, high) = (fences.low.map(|low| &**low), fences.high.map(|high| &**high));
     if leaf.suits(low, high) { Ok(()) } else { Err(backing.corrupt(page.offset, Damage::PageContent)) }
 }
 
-/// The node on the way to `key` that is missing; none where the leaf is there, and belongs there. For whoever
-/// is alone in the gate.
+/// The missing node on the path to `key`; none where the leaf is in memory and belongs there. The caller is
+/// alone in the gate.
 pub(crate) fn missing_for(
     root: &Slot,
     key: &[u8],
@@ -71,7 +70,7 @@ pub(crate) fn missing_for(
     }
 }
 
-/// Reads every leaf of a range, by `load`, and makes sure that each belongs there.
+/// Reads every leaf of a range, by `load`, and makes sure that each belongs where it is.
 pub(crate) fn load_range(
     root: &Slot,
     range: Range<'_>,

@@ -1,4 +1,4 @@
-//! Puts: a run of keys goes down the tree together, and what becomes too full on the way is split.
+//! Puts: a run of keys descends the tree together, and nodes that become too full are split.
 //!
 //! Small records go beside a leaf that is not in memory, as long as it takes them ([`crate::delta`]).
 
@@ -15,13 +15,13 @@ use crate::node::{Inner, Node};
 use crate::slot::Slot;
 use crate::value::{Chain, Stored};
 
-/// Keys in ascending order, and the values to be set; those that share a leaf share the way to it.
+/// Keys in ascending order, with the values to be set; keys of one leaf share the path to it.
 pub(crate) struct Run<'r> {
     items: &'r [(HashedKey<'r>, Stored<'r>)],
     at: usize,
-    /// How many keys were new, of those of which that is known.
+    /// Number of new keys, among those for which that is known.
     pub(crate) added: u64,
-    /// Whether of some it is not.
+    /// Whether it is unknown for some keys.
     pub(crate) is_unsure: bool,
 }
 
@@ -31,7 +31,7 @@ impl<'r> Run<'r> {
         Self { items, at: 0, added: 0, is_unsure: false }
     }
 
-    /// End of the items that belong into child `index` of `inner`, of which the next does.
+    /// End of the items that belong to child `index` of `inner`; the next item does.
     fn end_in(&self, inner: &Inner, index: usize, end: usize) -> usize {
         let following = &self.items[self.at + 1..end];
         self.at + 1 + following.iter().take_while(|(key, _)| inner.is_left_of_pivot(key.bytes, index)).count()
@@ -48,8 +48,8 @@ pub(crate) fn put(root: &mut Slot, run: &mut Run<'_>, edit: &mut Edit<'_>) -> Re
     Ok(())
 }
 
-/// Sets keys of the run up to `end`, which all belong below this node, until it is split. `level` is how many
-/// inner nodes lie above it.
+/// Sets keys of the run up to `end`, all of which belong below this node, until the node is split. `level` is
+/// the number of inner nodes above it.
 fn put_in(
     slot: &mut Slot,
     fences: Fences<'_>,
@@ -112,8 +112,8 @@ fn put_in_child(
     Ok(upper.and_then(|upper| insert_upper(inner, index, upper)))
 }
 
-/// Puts records of the run up to `end` beside a leaf that is not resident, as long as it takes so many bytes
-/// more.
+/// Puts records of the run up to `end` beside a leaf that is not resident, for as long as `takes` allows that
+/// many more bytes.
 fn put_beside(
     slot: &mut Slot,
     takes: impl Fn(&Slot, usize) -> bool,
@@ -131,7 +131,7 @@ fn put_beside(
     }
 }
 
-/// Sets keys of the run up to `end`, until the leaf had to be built anew.
+/// Sets keys of the run up to `end`, or until the leaf had to be rebuilt.
 fn put_in_leaf(
     shared: &mut SharedLeaf,
     fences: Fences<'_>,
@@ -144,7 +144,8 @@ fn put_in_leaf(
         let (key, value) = &run.items[run.at];
         let place = leaf.locate(key);
         let done = match place {
-            // Merged from page and delta: it was not split then, and is read for every few puts until it is.
+            // It was merged from page and delta, and not split then; until it is, it is read for every few
+            // puts.
             _ if leaf.is_overgrown(0) && leaf.live_bytes() > LEAF_SPLIT_BYTES + leaf.prefix().len() => {
                 Err(Full)
             }
@@ -179,7 +180,7 @@ fn retire_chain(old: Option<&Chain>, new: &Stored<'_>, edit: &mut Edit<'_>) {
     }
 }
 
-/// Builds the leaf anew with one record put in; splits it where it would be too full.
+/// Rebuilds the leaf with one record put in, and splits it if it would be too full.
 fn rebuild(
     shared: &mut SharedLeaf,
     fences: Fences<'_>,
@@ -199,7 +200,7 @@ fn rebuild(
         records.iter().map(|record| record.memory(fences.prefix().len())).sum()
     };
     let total = bytes(&records);
-    // What the records share takes room as well, and is no reason for a larger leaf as long as some fit
+    // The common prefix takes room as well, but is no reason for a larger leaf as long as some records fit
     // beside it.
     let most = LEAF_SPLIT_BYTES.saturating_sub(fences.prefix().len()).max(LEAF_SPLIT_BYTES / 2);
     if total <= most || records.len() < 2 {
@@ -207,7 +208,7 @@ fn rebuild(
         return None;
     }
     let middle = match place {
-        // Ascending inserts fill leaves rather than leave them half empty.
+        // Ascending inserts fill leaves instead of leaving them half empty.
         Err(slot) if slot + 1 == records.len() && !old.is_overgrown(0) => slot,
         _ => split_point(&records, fences.prefix().len(), total),
     };
@@ -217,7 +218,7 @@ fn rebuild(
     Some(Upper { pivot, slot: Slot::resident(Node::Leaf(right)) })
 }
 
-/// The record that starts the upper half, by bytes.
+/// Index of the first record of the upper half, by bytes.
 fn split_point(records: &[Record<'_>], prefix_len: usize, total: usize) -> usize {
     let mut below = 0;
     for (index, record) in records.iter().enumerate() {

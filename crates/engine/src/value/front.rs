@@ -1,4 +1,4 @@
-//! What a value begins with, and how long it is: whoever needs no more of it has nothing copied or shared.
+//! The beginning of a value, and its length, for callers that need no more: nothing is copied or shared.
 
 use super::piece::LINES_OF_END;
 use super::{Chain, Piece, Stored, ValueRef};
@@ -14,7 +14,7 @@ pub struct Front<const N: usize> {
 }
 
 impl<const N: usize> Front<N> {
-    /// Of a value of this length that begins with these bytes, of which no more than `N` are kept.
+    /// The front of a value of length `len` that begins with these bytes, of which at most `N` are kept.
     #[must_use]
     pub fn of(bytes: &[u8], len: u64) -> Self {
         let shown = bytes.len().min(N);
@@ -23,7 +23,7 @@ impl<const N: usize> Front<N> {
         front
     }
 
-    /// What the value begins with: all of it, or `N` bytes.
+    /// The first bytes of the value: all of it, or `N` bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.shown]
@@ -43,7 +43,7 @@ impl<const N: usize> Front<N> {
 }
 
 impl ValueRef<'_> {
-    /// What it begins with; none where that is not in memory, or lies in several pieces.
+    /// The front of the value; none where its beginning is not in memory, or lies in several pieces.
     pub(crate) fn front<const N: usize>(&self) -> Option<Front<N>> {
         match self.stored {
             Stored::Inline(bytes) => Some(Front::of(bytes, bytes.len() as u64)),
@@ -61,11 +61,11 @@ impl Chain {
 }
 
 impl Piece {
-    /// Shows its first bytes, so many, if it has them in memory.
+    /// Shows its first `wanted` bytes, if they are in memory.
     fn front<R>(&self, wanted: usize, show: impl FnOnce(&[u8]) -> R) -> Option<R> {
         let cell = &self.0;
         if let Some(front) = cell.front().and_then(|front| front.get(..wanted)) {
-            // Whoever asks for no more than what a value begins with may be about to add to it.
+            // A caller that asks only for the beginning of a value may be about to append to it.
             let end = cell.bytes_at.load(Ordering::Relaxed).wrapping_add(cell.len as usize);
             prefetch(end, LINES_OF_END);
             return Some(show(front));

@@ -1,7 +1,7 @@
-//! Values that grow: where their bytes lie, and what an append makes of their pieces.
+//! Values that grow: where their bytes lie, and how an append changes their pieces.
 //!
-//! An append to a value that only its leaf has writes behind the bytes that are there, into room that is kept
-//! for that. What anybody else has, or any disk, stays as it is; the value then gets another piece, or a
+//! An append to a value that only its leaf refers to writes behind the present bytes, into room that is kept
+//! for this. Bytes that are shared or on disk stay as they are; the value then gets another piece, or a
 //! longer one in place of its last.
 
 use super::piece::{PieceCell, PieceHome, Waiting};
@@ -17,20 +17,20 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 /// Where the bytes of a piece are.
 #[derive(Default)]
 pub(super) enum Resident {
-    /// On disk alone.
+    /// On disk only.
     #[default]
     Absent,
-    /// In memory, to be shared.
+    /// In memory, and shareable.
     Whole(Buffer),
     /// In memory, with room for more.
     Growing(Vec<u8>),
 }
 
-/// Parts of a piece that grows which are copied: longer ones are moved to where they can be shared.
+/// Longest range of a growing piece that is copied for a read; for longer ones, the piece is made shareable.
 const FEW: usize = 1024;
 
-/// Bytes of a piece that grows which are kept where it waits, so that who asks for no more does not wait for
-/// where they lie.
+/// Bytes of a growing piece that are also kept in [`Waiting`], so that a reader of only these does not wait
+/// for the memory of the others.
 pub(super) const FRONT: usize = 24;
 
 impl Resident {
@@ -42,7 +42,7 @@ impl Resident {
         }
     }
 
-    /// The bytes, moved to where they can be shared; none if they are on disk alone.
+    /// The bytes, made shareable; none if they are on disk only.
     pub(super) fn whole(&mut self) -> Option<Buffer> {
         if let Self::Growing(bytes) = self {
             *self = Self::Whole(Buffer::copy_from(bytes));
@@ -50,7 +50,7 @@ impl Resident {
         self.ready()
     }
 
-    /// The bytes, if they lie where they can be shared.
+    /// The bytes, if they are shareable.
     pub(super) fn ready(&self) -> Option<Buffer> {
         match self {
             Self::Whole(bytes) => Some(bytes.clone()),
@@ -64,7 +64,7 @@ impl Resident {
 }
 
 impl PieceCell {
-    /// One of nothing, which waits for nothing.
+    /// An absent piece, not counted as waiting.
     pub(super) fn of(len: u32, checksum: u64, birth: u64) -> Self {
         Self {
             resident: Mutex::default(),
@@ -103,7 +103,7 @@ impl Piece {
         Self(Counted::new(cell))
     }
 
-    /// The bytes of a piece to be added to, which nobody but the caller has, of this epoch.
+    /// The cell of a growing piece that only the caller refers to, of this epoch.
     fn growing(&mut self, epoch: u64) -> Option<&mut PieceCell> {
         let cell = self.0.get_mut()?;
         let is_ours = cell.birth == epoch && cell.home.get().is_none() && cell.len < JOIN_BELOW;
@@ -113,7 +113,7 @@ impl Piece {
 }
 
 impl PieceCell {
-    /// What it begins with, where that is kept.
+    /// Its first bytes, where they are kept.
     pub(super) fn front(&self) -> Option<&[u8; FRONT]> {
         self.waiting.as_ref()?.front.as_ref()
     }
@@ -140,7 +140,7 @@ impl PieceCell {
 /// What an append adds.
 #[derive(Clone, Copy)]
 pub(crate) enum Added<'a> {
-    /// Bytes that are nowhere else yet.
+    /// Bytes that are stored nowhere else yet.
     Bytes(&'a [u8]),
     /// A piece that may have a home already.
     Piece(&'a Piece),
@@ -154,19 +154,19 @@ impl Chain {
         }
     }
 
-    /// Whether bytes can be added where the last ones lie: nobody but the caller has them, and they are not
-    /// written yet.
+    /// Whether bytes can be added in place: only the caller refers to the last ones, and they are not written
+    /// yet.
     pub(crate) fn can_grow(&mut self, epoch: u64) -> bool {
         self.last_growing(epoch).is_some()
     }
 
-    /// Adds bytes where the last ones lie; whether that [could be](Self::can_grow).
+    /// Adds bytes in place, and returns whether that [was possible](Self::can_grow).
     pub(crate) fn grow(&mut self, added: &[u8], epoch: u64) -> bool {
         self.last_growing(epoch).map(|cell| cell.grow(added)).is_some()
     }
 
-    /// This chain with something at its end, and whether a piece that was added is no part of it, since its
-    /// bytes were joined with others at once. If the end `grows`, it is left room for more.
+    /// This chain with something appended, and whether an added piece is not part of it because its bytes
+    /// were joined with others at once. If the end `grows`, it gets room for more.
     ///
     /// Pieces of similar length are joined while both are in memory, so that n appended bytes are copied
     /// O(log n) times and leave O(log n) pieces.
@@ -201,7 +201,7 @@ impl Chain {
         let parts = fronts.iter().rev().map(Buffer::as_slice).chain(bytes);
         let tail = match added {
             Added::Piece(piece) if !is_joined => piece.clone(),
-            // What is added in pieces never grows in place, and room for it would stay empty.
+            // A value appended to piece by piece never grows in place, so room for more would stay empty.
             Added::Bytes(_) if grows => {
                 let mut whole = Vec::with_capacity(2 * len);
                 parts.for_each(|part| whole.extend_from_slice(part));
@@ -216,7 +216,7 @@ impl Chain {
         (chain, is_joined && matches!(added, Added::Piece(_)))
     }
 
-    /// As [`Chain::appended`], to a value that lay in its leaf so far.
+    /// As [`Chain::appended`], for a value that lay in its leaf so far.
     pub(crate) fn begun(old: &[u8], added: &[u8], grows: bool, backing: &Backing, epoch: u64) -> Self {
         let len = old.len() + added.len();
         Self::One(if grows {
@@ -229,7 +229,7 @@ impl Chain {
         })
     }
 
-    /// A short part of one piece that grows; none if it is another one.
+    /// A short range of a single growing piece; none for any other chain.
     pub(super) fn few_of_growing(&self, range: Range<u64>) -> Option<Buffer> {
         let Self::One(Piece(cell)) = self else { return None };
         let (from, to) = (range.start as usize, range.end as usize);

@@ -1,7 +1,7 @@
-//! Pieces: immutable bytes of a value that know where they live on disk, and may be in memory.
+//! Pieces: immutable bytes of a value that know their place on disk, and may be in memory.
 //!
 //! Invariant: a piece that is not resident has a home, and bytes read from there pass the checksum.
-//! Invariant: a piece that more than one value, reader or list has does not change.
+//! Invariant: a piece that more than one value, reader or list refers to does not change.
 
 use super::growing::{FRONT, Resident};
 use crate::backing::Backing;
@@ -13,39 +13,38 @@ use atoll_buffer::{Buffer, Counted, prefetch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
-/// Lines of a value that a scan asks for; what follows one after the other comes by itself.
+/// Cache lines of a value that a scan prefetches; the hardware fetches what follows in sequence.
 const PREFETCHED_LINES: usize = 16;
 
-/// Lines of memory that whoever looks at the beginning of a value reads, or whoever adds to it writes, most
-/// likely.
+/// Cache lines that a reader of the beginning of a value, or a writer at its end, is most likely to touch.
 pub(super) const LINES_OF_END: usize = 3;
 
-/// How far before the bytes of a buffer its owners are counted, about.
+/// About how many bytes before the bytes of a buffer its owner count lies.
 const OWNERS_BEFORE: usize = 64;
 
-/// About what a piece takes beside its bytes, and its place among others.
+/// About what a piece takes beyond its bytes and its place among others.
 pub(crate) const PIECE_BYTES: usize = 160;
 
 /// Bytes of a value, immutable for all who share them.
 #[derive(Clone)]
 pub(crate) struct Piece(pub(super) Counted<PieceCell>);
 
-/// In this order: who reads it needs what comes first. There are as many as values, so it is kept to two
-/// lines of memory.
+/// The fields a reader needs first come first. There are as many of these as values, so each is kept to two
+/// cache lines.
 #[repr(C)]
 pub(super) struct PieceCell {
     pub(super) resident: Mutex<Resident>,
-    /// Where the bytes were when they came into memory: only ever asked for, never read.
+    /// Address of the bytes when they came into memory: only prefetched, never read through.
     pub(super) bytes_at: AtomicPtr<u8>,
     pub(super) home: PieceHome,
     pub(super) birth: u64,
     pub(super) checksum: AtomicU64,
-    /// What its bytes in memory count for, once somebody counts them.
+    /// What its bytes in memory count for, once they are counted.
     pub(super) counted: AtomicU64,
-    /// What is to be known while it waits for a checkpoint.
+    /// State that is needed while it waits for a checkpoint.
     pub(super) waiting: Option<Box<Waiting>>,
     pub(super) len: u32,
-    /// Whether `checksum` is it. It is reckoned when somebody asks, where it is not known from the beginning.
+    /// Whether `checksum` is valid. Where it is not known from the beginning, it is computed on demand.
     pub(super) is_summed: AtomicBool,
     /// Whether its bytes are in a log group that the disk does not have yet.
     pub(super) in_log: bool,
@@ -54,23 +53,23 @@ pub(super) struct PieceCell {
 #[cfg(not(feature = "schedules"))]
 const _: () = assert!(Counted::<PieceCell>::LINES == 2);
 
-/// Of a piece whose bytes are neither in the log nor on disk when it is made.
+/// State of a piece whose bytes were neither in the log nor on disk when it was made.
 pub(super) struct Waiting {
-    /// Where its bytes count for as long as it has no home, and for how many.
+    /// The meter that counts its bytes while it has no home, and their number.
     pub(super) meter: Arc<Meter>,
     pub(super) bytes: u64,
-    /// What the checksum begins with.
+    /// Seed of the checksum.
     pub(super) seed: u64,
-    /// What it begins with, if it grows or did.
+    /// Its first bytes, if it grows or did.
     pub(super) front: Option<[u8; FRONT]>,
 }
 
-/// Where a piece lies on disk, once it does.
+/// The place of a piece on disk, once it has one.
 #[derive(Default)]
 pub(super) struct PieceHome(AtomicU64);
 
 impl PieceHome {
-    /// No piece lies there, as every file begins with its superblocks.
+    /// No piece lies there, because every file begins with its superblocks.
     const NOWHERE: u64 = 0;
 
     pub(super) fn at(offset: u64) -> Self {
@@ -79,11 +78,11 @@ impl PieceHome {
     }
 
     pub(super) fn get(&self) -> Option<u64> {
-        // Acquire: who sees it sees the checksum that was reckoned before.
+        // Acquire: a thread that sees the home also sees the checksum computed before.
         Some(self.0.load(Ordering::Acquire)).filter(|&offset| offset != Self::NOWHERE)
     }
 
-    /// Whether it had none so far, and has this one now.
+    /// Sets the home, and returns whether it had none before.
     fn set(&self, offset: u64) -> bool {
         debug_assert!(offset != Self::NOWHERE, "superblocks lie there");
         offset != Self::NOWHERE
@@ -92,7 +91,7 @@ impl PieceHome {
 }
 
 impl PieceCell {
-    /// Takes its bytes off the meter, with its home or its end.
+    /// Takes its bytes off the meter, when it gets a home or is dropped.
     fn wait_ended(&self) {
         if let Some(waiting) = &self.waiting {
             waiting.meter.take_off(Kind::Waiting, waiting.bytes);
@@ -109,7 +108,7 @@ impl Drop for PieceCell {
 }
 
 impl Piece {
-    /// A piece that lives only in memory, or will soon be told its home.
+    /// A piece that lives only in memory, or will soon get its home.
     pub(crate) fn resident(bytes: Buffer, checksum: u64, birth: u64) -> Self {
         Self::new(bytes, checksum, birth, false)
     }
@@ -153,7 +152,7 @@ impl Piece {
             return cell.checksum.load(Ordering::Relaxed);
         }
         let resident = cell.resident.lock();
-        // Meanwhile it may have got a home, before which it is summed, and then its bytes may be gone.
+        // It may have got a home meanwhile. It was summed before that, and its bytes may be gone now.
         if cell.is_summed.load(Ordering::Acquire) {
             return cell.checksum.load(Ordering::Relaxed);
         }
@@ -164,7 +163,7 @@ impl Piece {
         sum
     }
 
-    /// Whether it may get a home although the current tree let go of it in `epoch`.
+    /// Whether it may get a home although it left the current tree in `epoch`.
     pub(crate) fn may_settle(&self, epoch: u64) -> bool {
         self.0.in_log || self.0.birth < epoch
     }
@@ -175,9 +174,9 @@ impl Piece {
     }
 
     pub(crate) fn settle(&self, offset: u64) {
-        // From here on its bytes may go from memory, and what they were must be known then.
+        // From here on its bytes may be evicted, so their checksum must be known.
         self.checksum();
-        // Settling twice would mean that two checkpoints wrote it at once; the first home stays true.
+        // Settling twice would mean that two checkpoints wrote it at once; the first home stays valid.
         if self.0.home.set(offset) {
             self.0.wait_ended();
         }
@@ -187,7 +186,7 @@ impl Piece {
         self.0.resident.lock().whole()
     }
 
-    /// The same, where nothing has to be copied for it.
+    /// The bytes in memory, if no copy is needed to share them.
     pub(super) fn ready_bytes(&self) -> Option<Buffer> {
         self.0.resident.lock().ready()
     }
@@ -196,12 +195,12 @@ impl Piece {
         !matches!(*self.0.resident.lock(), Resident::Absent)
     }
 
-    /// Its bytes in memory count for so many more.
+    /// Counts `bytes` more for its bytes in memory.
     pub(crate) fn count(&self, bytes: u64) {
         self.0.counted.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Lets go of the bytes in memory, if they can be read back; how many they counted for.
+    /// Evicts the bytes in memory, if they can be read back, and returns how many they counted for.
     pub(crate) fn evict(&self) -> u64 {
         if self.0.home.get().is_none() {
             return 0;
@@ -211,14 +210,14 @@ impl Piece {
         self.0.counted.swap(0, Ordering::Relaxed)
     }
 
-    /// Whether nobody has it but the caller, and those who count its bytes in memory.
+    /// Whether only the caller and the queue of counted values refer to it.
     pub(crate) fn is_alone(&self) -> bool {
         self.0.owners() <= 2
     }
 
-    /// Takes over the bytes that a piece of the same content has in memory; both can be read back.
+    /// Takes over the bytes that a piece with the same content has in memory; both can be read back.
     pub(crate) fn take_over(&self, from: &Self, backing: &Backing) {
-        // Bytes that are shared are only handed on: even who counts their owners need not be looked at.
+        // Shareable bytes are just handed on: not even their owner count is touched.
         let bytes = match from.0.resident.lock().take() {
             Resident::Whole(bytes) => bytes,
             mut other => match other.whole() {
@@ -235,13 +234,13 @@ impl Piece {
         backing.admit(self.clone(), counts);
     }
 
-    /// Brings what says where its bytes are nearer.
+    /// Prefetches the piece itself.
     #[inline]
     pub(crate) fn prefetch(&self) {
         prefetch(self.0.start(), Counted::<PieceCell>::LINES);
     }
 
-    /// Brings its first bytes nearer, and what counts who shows them, which lies before them.
+    /// Prefetches its first bytes, and their owner count, which lies before them.
     #[inline]
     pub(super) fn prefetch_bytes(&self) {
         let bytes = self.0.bytes_at.load(Ordering::Relaxed);
@@ -251,7 +250,7 @@ impl Piece {
         }
     }
 
-    /// Brings nearer what counts who shows its bytes.
+    /// Prefetches the owner count of its bytes.
     #[inline]
     pub(super) fn prefetch_owners(&self) {
         let bytes = self.0.bytes_at.load(Ordering::Relaxed);
@@ -260,20 +259,20 @@ impl Piece {
         }
     }
 
-    /// Brings nearer what the end of the piece will touch beside it, once that is near.
+    /// Prefetches the memory that dropping the piece will touch, once the piece has been fetched.
     #[inline]
     pub(super) fn prefetch_end(&self) {
         prefetch(self.0.end_touches(), 1);
     }
 
-    /// Brings nearer what the end of its bytes will touch beside them, once what counts their owners is near.
+    /// Prefetches the memory that dropping its bytes will touch, once their owner count has been fetched.
     pub(super) fn prefetch_end_of_bytes(&self) {
         if let Some(Resident::Whole(bytes)) = self.0.resident.try_lock().as_deref() {
             bytes.end_touches().into_iter().for_each(|address| prefetch(address, 1));
         }
     }
 
-    /// The bytes, if they lie in memory to be shared and nobody else has the piece.
+    /// The bytes, if they are shareable in memory and the piece has no other owner.
     pub(super) fn into_bytes(mut self) -> Option<Buffer> {
         match self.0.get_mut()?.resident.get_mut().take() {
             Resident::Whole(bytes) => Some(bytes),
@@ -281,7 +280,7 @@ impl Piece {
         }
     }
 
-    /// Brings its first bytes nearer, and those where more may be added.
+    /// Prefetches its first bytes, and those behind which more may be added.
     #[inline]
     pub(super) fn prefetch_ends(&self) {
         let bytes = self.0.bytes_at.load(Ordering::Relaxed);
@@ -294,12 +293,12 @@ impl Piece {
         }
     }
 
-    /// What tells this piece from every other that is alive.
+    /// An identity that differs from that of every other piece alive.
     pub(crate) fn address(&self) -> usize {
         self.0.start().addr()
     }
 
-    /// How many hold it.
+    /// Number of its owners.
     #[cfg(test)]
     pub(crate) fn owners(&self) -> usize {
         self.0.owners()
@@ -317,7 +316,7 @@ impl Piece {
         Ok(bytes)
     }
 
-    /// Refuses bytes read back that are not those of this piece.
+    /// Refuses bytes that were read back and do not match this piece.
     pub(super) fn check(&self, bytes: &[u8], backing: &Backing) -> Result<(), EngineError> {
         if backing.checksum(bytes) != self.checksum() && !planted::is(Bug::ValueChecksumIgnored) {
             return Err(backing.corrupt(self.home().unwrap_or_default(), Damage::ValueChecksum));
@@ -325,7 +324,7 @@ impl Piece {
         Ok(())
     }
 
-    /// The bytes, read back and verified where they are not resident.
+    /// The bytes, read back and verified if they are not resident.
     pub(crate) fn load(&self, backing: &Backing) -> Result<Buffer, EngineError> {
         if let Some(bytes) = self.resident_bytes() {
             return Ok(bytes);

@@ -1,7 +1,7 @@
-//! Pieces of a value that are needed together: read together where they lie together, and handed out as one
-//! buffer.
+//! Pieces of a value that are needed together: read at once where they are adjacent on disk, and returned as
+//! one buffer.
 //!
-//! Invariant: whatever is read from the disk passes the checksum of its piece before anybody sees it.
+//! Invariant: everything read from the disk passes the checksum of its piece before a caller sees it.
 
 use super::Piece;
 use super::growing::Resident;
@@ -10,13 +10,13 @@ use crate::backing::Backing;
 use atoll_buffer::Buffer;
 use std::ops::Range;
 
-/// Of the bytes of a run, an allocation may hold at most this share beside them.
+/// At most this share of the bytes of a run may be unused in its allocation.
 const UNUSED_SHARE: usize = 4;
 
-/// What an allocation may hold beside the bytes of a short run, such as what aligns them.
+/// Unused bytes that are always tolerated in the allocation of a run, such as those that align it.
 const UNUSED_BYTES_MAX: usize = 4096;
 
-/// The bytes of pieces that follow each other, those in one buffer that were absent and lie together on disk.
+/// The bytes of consecutive pieces; absent ones that are adjacent on disk come in one buffer.
 pub(super) fn loaded(pieces: &[&Piece], backing: &Backing) -> Result<Vec<Buffer>, EngineError> {
     let (mut buffers, mut rest) = (Vec::new(), pieces);
     while let Some((first, others)) = rest.split_first() {
@@ -32,10 +32,9 @@ pub(super) fn loaded(pieces: &[&Piece], backing: &Backing) -> Result<Vec<Buffer>
     Ok(buffers)
 }
 
-/// A range of the bytes of pieces that follow each other, which lie in these buffers. No copy where they lie
-/// behind each other in memory, as pieces do that were put at once or were read from the disk together.
-/// Others are moved there if most of their bytes are wanted, so that whoever asks next need not copy them
-/// again.
+/// A range of the bytes of consecutive pieces, which lie in these buffers. No copy where these are adjacent
+/// in memory, as those of pieces that were put at once or read together are. Other pieces are moved into one
+/// buffer if most of their bytes are wanted, so that the next caller need not copy them again.
 pub(super) fn together(pieces: &[&Piece], buffers: &[Buffer], range: Range<usize>) -> Buffer {
     let runs = runs(buffers);
     let Some((first, others)) = runs.split_first() else { return Buffer::new() };
@@ -43,7 +42,7 @@ pub(super) fn together(pieces: &[&Piece], buffers: &[Buffer], range: Range<usize
         return first.slice(range.start.min(first.len())..range.end.min(first.len()));
     }
     let len = runs.iter().map(|run| run.len()).sum::<usize>();
-    // A part of an allocation stays where it is: the rest would keep all of that, and nobody would count it.
+    // A part of an allocation stays where it is: the rest would keep the whole allocation alive, uncounted.
     let are_whole = runs.iter().all(is_whole);
     if range.len() < len / 2 || !are_whole {
         return copied(&runs, range);
@@ -52,7 +51,7 @@ pub(super) fn together(pieces: &[&Piece], buffers: &[Buffer], range: Range<usize
     let mut at = 0;
     for piece in pieces {
         let end = at + piece.len() as usize;
-        // One that was let go of meanwhile stays absent: nobody would count its bytes.
+        // A piece that was evicted meanwhile stays absent: its bytes would not be counted.
         let mut resident = piece.0.resident.lock();
         if !matches!(*resident, Resident::Absent) {
             *resident = Resident::Whole(whole.slice(at..end));
@@ -62,12 +61,12 @@ pub(super) fn together(pieces: &[&Piece], buffers: &[Buffer], range: Range<usize
     whole.slice(range)
 }
 
-/// Whether its allocation holds hardly more than it shows.
+/// Whether its allocation holds hardly more than its bytes.
 fn is_whole(run: &Buffer) -> bool {
     run.allocated_bytes() <= run.len() + UNUSED_BYTES_MAX.max(run.len() / UNUSED_SHARE)
 }
 
-/// Buffers that follow each other, those as one that lie behind each other in memory.
+/// Consecutive buffers; those that are adjacent in memory are joined into one.
 fn runs(buffers: &[Buffer]) -> Vec<Buffer> {
     let mut runs: Vec<Buffer> = Vec::new();
     for buffer in buffers {
@@ -79,7 +78,7 @@ fn runs(buffers: &[Buffer]) -> Vec<Buffer> {
     runs
 }
 
-/// A range of the bytes of buffers that follow each other, and no more of them.
+/// A copy of just this range of the bytes of consecutive buffers.
 fn copied(buffers: &[Buffer], range: Range<usize>) -> Buffer {
     let mut at = 0;
     let parts: Vec<&[u8]> = buffers
@@ -95,7 +94,7 @@ fn copied(buffers: &[Buffer], range: Range<usize>) -> Buffer {
     Buffer::concat(parts.iter().map(|part| part.len()).sum(), parts)
 }
 
-/// How many of the first of these pieces are not in memory and follow each other on disk.
+/// Number of pieces at the front that are not in memory and are adjacent on disk.
 fn absent_neighbours(pieces: &[&Piece]) -> usize {
     let is_absent = |piece: &Piece| !piece.is_resident();
     let follows = |pair: &[&Piece]| {
@@ -109,7 +108,7 @@ fn absent_neighbours(pieces: &[&Piece]) -> usize {
     1 + pieces.windows(2).take_while(|pair| follows(pair)).count()
 }
 
-/// Reads back pieces that follow each other on disk, verifies each, and keeps all in one allocation.
+/// Reads back pieces that are adjacent on disk, verifies each, and keeps all of them in one allocation.
 fn read_together(pieces: &[&Piece], backing: &Backing) -> Result<Buffer, EngineError> {
     let len = pieces.iter().map(|piece| piece.len() as usize).sum();
     let offset = pieces.first().and_then(|piece| piece.home()).unwrap_or_default();
