@@ -1,14 +1,13 @@
-//! Blocks: memory of middle length, such as the values of records and what knows where they are.
+//! Blocks: memory of middle length, such as values of records and the pieces that refer to them.
 //!
-//! They are cut from runs of one length each, which lie in slabs that can be huge pages: where a million
-//! values lie in small ones, whoever reads them in an order of their own looks for most of them in the tables
-//! of translations, and an allocator that is given all of them back one by one joins each with what is around
-//! it.
+//! Blocks are cut from runs of one block length each, and runs lie in slabs that can be huge pages. If a
+//! million values lay in small pages, reading them in another order would miss the TLB for most of them; and
+//! an allocator that gets all of them back one by one joins each with its neighbours.
 //!
 //! Invariant: a block is in use or free in its run, never both, and its bytes are initialised.
-//! Invariant: nothing here waits for a lock for long: a child that was forked while somebody held it would
-//! wait for ever. Who does not get it takes a block from the allocator, or leaves what it gives to whoever
-//! has the lock next ([`crate::missed`]).
+//! Invariant: nothing here waits long for a lock: a child that was forked while another thread held it would
+//! wait for ever. A thread that does not get the lock takes a block from the allocator, or leaves the block
+//! that it gives back to the next holder of the lock ([`crate::missed`]).
 #![expect(unsafe_code, reason = "memory by address, docs/decisions/0015-unsafe.md")]
 
 use crate::ALIGNMENT;
@@ -22,12 +21,12 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 pub(crate) use crate::parts::Purpose;
 
-/// Shorter ones the allocator keeps at hand itself.
+/// The allocator keeps shorter ones at hand itself.
 const LINES_LEAST: usize = 2;
 
-/// Of longer ones few would be in a run, with much of it unused, and one has more than a page anyway. The
-/// first line is what lies before the bytes, so the longest value in a block has 4,032 of them, and one of 4
-/// KiB is the allocator's.
+/// Few longer ones would fit into a run, leaving much of it unused, and each takes more than a page anyway.
+/// The first line is what lies before the bytes, so the longest value in a block has 4,032 of them, and one
+/// of 4 KiB comes from the allocator.
 const LINES_MOST: usize = RUN_BYTES / 4 / ALIGNMENT;
 
 pub(crate) const CLASSES: usize = LINES_MOST - LINES_LEAST + 1;
@@ -37,26 +36,24 @@ type Bits = [u64; (RUN_BYTES / (LINES_LEAST * ALIGNMENT)).div_ceil(64)];
 
 static BLOCKS: [Mutex<Class>; CLASSES] = [const { Mutex::new(Class::new()) }; CLASSES];
 
-/// Blocks that were given back while somebody had the lock of their class: the last one, which knows the one
-/// before.
+/// Blocks that were given back while the lock of their class was held: a list from the last one to the first.
 static LEFT: [AtomicPtr<Link>; CLASSES] = [const { AtomicPtr::new(null_mut()) }; CLASSES];
 
-/// Where classes keep what they know of their runs: only ever asked for, never read.
+/// Where each class keeps its table of runs: only prefetched, never read through.
 static KEPT: [AtomicPtr<u8>; CLASSES] = [const { AtomicPtr::new(null_mut()) }; CLASSES];
 
-/// Bytes of runs that no block in use has, as far as classes told of them.
+/// Bytes of runs that no block in use accounts for, as far as the classes have reported.
 static UNUSED: AtomicUsize = AtomicUsize::new(0);
 
-/// Bytes of memory that values of one length left free between them, within 16 KiB for each length that is
-/// used.
+/// Bytes of memory that freed values of one length left between others, within 16 KiB for each length in use.
 ///
-/// Only values of the same length can have it.
+/// Only values of the same length can use them.
 #[must_use]
 pub fn unused_bytes() -> usize {
     UNUSED.load(Ordering::Relaxed)
 }
 
-/// Bytes of memory that each block of a class answers for: its share of the run.
+/// Bytes of memory that each block of a class accounts for: its share of the run.
 const SHARES: [usize; CLASSES] = {
     let (mut shares, mut class) = ([0; CLASSES], 0);
     while class < CLASSES {
@@ -71,36 +68,36 @@ const SHARES: [usize; CLASSES] = {
 pub(crate) struct Place {
     run: u32,
     class: u8,
-    /// How far before what is asked for the memory begins, if it is the allocator's; else zero.
+    /// If the memory comes from the allocator, how many bytes before the usable part it begins; else zero.
     own_before: u8,
 }
 
 impl Place {
-    /// Memory of the allocator that begins so far before what is asked for, which is above zero.
+    /// Memory of the allocator that begins `before` bytes before the usable part; `before` is above zero.
     pub(crate) fn own(before: usize) -> Self {
         Self { run: 0, class: 0, own_before: before as u8 }
     }
 
-    /// How far before what is asked for the memory begins, if it is the allocator's.
+    /// How many bytes before the usable part the memory begins, if it comes from the allocator.
     pub(crate) fn own_before(self) -> Option<usize> {
         (self.own_before > 0).then_some(usize::from(self.own_before))
     }
 
-    /// Bytes that a block from there answers for: its share of the run.
+    /// Bytes that a block from there accounts for: its share of the run.
     pub(crate) fn share(self) -> usize {
         SHARES[usize::from(self.class)]
     }
 }
 
-/// What lies somewhere in each block that is in use, and is what is known of it once it is not.
+/// A header that lies somewhere in each block in use, and identifies the block once it is freed.
 pub(crate) struct Link {
     place: Place,
-    /// The one that was left before it; see [`give`].
+    /// The block that was left before this one; see [`give`].
     next: AtomicPtr<Self>,
 }
 
 impl Link {
-    /// Of memory that came from there.
+    /// The link of memory that came from `place`.
     pub(crate) fn of(place: Place) -> Self {
         Self { place, next: AtomicPtr::default() }
     }
@@ -111,7 +108,7 @@ impl Link {
     }
 }
 
-/// A block of so many lines, if that is a middle length and one is to be had at once.
+/// A block of this many lines, if that is a middle length and a block is to be had at once.
 pub(crate) fn take(lines: usize, purpose: Purpose) -> Option<(NonNull<u8>, Place)> {
     if !(LINES_LEAST..=LINES_MOST).contains(&lines) {
         return None;
@@ -130,18 +127,17 @@ const fn lines_of(class: usize) -> usize {
     LINES_LEAST + class
 }
 
-/// Where it is kept what whoever gives a block back has to look at, most likely: for hints to the processor
-/// alone.
+/// Address of the state that giving a block back will most likely touch; only for prefetching.
 pub(crate) fn kept_at(place: Place) -> *const u8 {
     let kept = KEPT[usize::from(place.class)].load(Ordering::Relaxed);
     kept.wrapping_add(place.run as usize * size_of::<Option<Blocks>>())
 }
 
-/// Gives the block back that this link lies in.
+/// Gives back the block in which this link lies.
 ///
 /// # Safety
-/// It came from [`take`] with this place, which the link names too; it was not given back since, and nothing
-/// refers to it any more.
+/// The block came from [`take`] with this place, which the link holds too; it was not given back since, and
+/// nothing refers to it any more.
 pub(crate) unsafe fn give(link: NonNull<Link>, place: Place) {
     let class = usize::from(place.class);
     let mut after = After::default();
@@ -153,9 +149,9 @@ pub(crate) unsafe fn give(link: NonNull<Link>, place: Place) {
     }
     let mut last = LEFT[class].load(Ordering::Relaxed);
     loop {
-        // SAFETY: the link is the caller's until the next step succeeds.
+        // SAFETY: the link belongs to the caller until the next step succeeds.
         unsafe { link.as_ref() }.next.store(last, Ordering::Relaxed);
-        // Release: whoever takes it sees what was done with the block.
+        // Release: the thread that takes it sees everything that was done with the block.
         match LEFT[class].compare_exchange_weak(last, link.as_ptr(), Ordering::Release, Ordering::Relaxed) {
             Ok(_) => return missed::note(class),
             Err(now) => last = now,
@@ -163,12 +159,12 @@ pub(crate) unsafe fn give(link: NonNull<Link>, place: Place) {
     }
 }
 
-/// What is to be done once the lock of a class is free again.
+/// Work for the time when the lock of a class is free again.
 #[derive(Default)]
 struct After {
     /// Slabs that go back to the system.
     emptied: Vec<Slab>,
-    /// The pool was locked, so others may have missed it.
+    /// Whether the pool was locked, so that other threads may have missed it.
     had_pool: bool,
 }
 
@@ -180,7 +176,7 @@ impl Drop for After {
     }
 }
 
-/// Takes the blocks of a class that others left, and gives its runs back in which nothing is left.
+/// Takes the blocks of a class that other threads left, and gives back its empty runs.
 pub(crate) fn tidy(class: usize) {
     let mut after = After::default();
     match BLOCKS[class].try_lock() {
@@ -191,19 +187,19 @@ pub(crate) fn tidy(class: usize) {
         }
         Err(_) => missed::note(class),
     }
-    // Whoever asked for this does so for all classes.
+    // The caller does this for all classes.
     after.had_pool = false;
 }
 
-/// Takes the blocks that others left.
+/// Takes the blocks that other threads left.
 fn take_what_was_left(class: usize, blocks: &mut Class, after: &mut After) {
     if LEFT[class].load(Ordering::Relaxed).is_null() {
         return;
     }
     let mut next = NonNull::new(LEFT[class].swap(null_mut(), Ordering::Acquire));
     while let Some(link) = next {
-        // SAFETY: whoever left it has no use for it any more, and nobody else took it: it was the list's
-        // until the exchange.
+        // SAFETY: the thread that left it has no use for it any more, and no other thread took it: it was
+        // part of the list until the exchange.
         let (before, run) = unsafe {
             let link = link.as_ref();
             (link.next.load(Ordering::Relaxed), link.place.run)
@@ -215,17 +211,17 @@ fn take_what_was_left(class: usize, blocks: &mut Class, after: &mut After) {
 
 /// The runs for blocks of one length.
 struct Class {
-    /// By number; none where one was given back.
+    /// By number; none where a run was given back.
     runs: Vec<Option<Blocks>>,
-    /// Numbers that are not used.
+    /// Unused numbers.
     vacant: Vec<u32>,
-    /// Those with a free block; the lowest is used first, so that the others may empty.
+    /// Runs with a free block. The lowest is used first, so that the others may empty.
     open: BTreeSet<u32>,
-    /// Those in which nothing is left. One is kept.
+    /// Empty runs, of which one is kept.
     empty: Vec<u32>,
-    /// Bytes of all runs for which no block in use answers.
+    /// Bytes of all runs that no block in use accounts for.
     unused: usize,
-    /// As many of them are in [`UNUSED`], which others read and write: it hears of them run by run.
+    /// The part of `unused` that [`UNUSED`] includes. Other threads use that, so it is updated run by run.
     told: usize,
 }
 
@@ -269,7 +265,7 @@ impl Class {
         Some((start, number))
     }
 
-    /// Marks the block as free in which this address is.
+    /// Marks the block that contains this address as free.
     fn give(&mut self, class: usize, number: u32, address: usize, after: &mut After) {
         let block_bytes = lines_of(class) * ALIGNMENT;
         let Some(blocks) = self.runs[number as usize].as_mut() else { unreachable!("its run is there") };
@@ -309,15 +305,15 @@ impl Class {
         Some(number)
     }
 
-    /// Gives runs back in which nothing is left, but for one.
+    /// Gives back all empty runs but one.
     fn give_runs(&mut self, class: usize, after: &mut After) {
         while self.empty.len() > 1
             && let Some(number) = self.empty.pop()
         {
             let place = &mut self.runs[number as usize];
             let Some(Blocks { run, free, used }) = place.take() else { unreachable!("it is there") };
-            // SAFETY: none of its blocks is in use: whoever gave one back promised that nothing refers to it
-            // any more.
+            // SAFETY: none of its blocks is in use, and the callers that gave them back promised that nothing
+            // refers to them any more.
             match unsafe { runs::give(run) } {
                 Ok(slab) => after.emptied.extend(slab),
                 Err(run) => {
@@ -333,10 +329,10 @@ impl Class {
         }
     }
 
-    /// Tells [`UNUSED`] what became of it, once that is a run.
+    /// Reports the change of `unused` to [`UNUSED`], once it amounts to a run.
     fn tell(&mut self) {
         if self.unused.abs_diff(self.told) >= RUN_BYTES {
-            // Round the end where it is less: the sum of what all told is never below zero.
+            // Wraps around for a decrease: the sum of all reports is never below zero.
             UNUSED.fetch_add(self.unused.wrapping_sub(self.told), Ordering::Relaxed);
             self.told = self.unused;
         }
@@ -344,7 +340,7 @@ impl Class {
 }
 
 impl Blocks {
-    /// Marks a free block as used, of which there is one.
+    /// Marks a free block as used; there must be one.
     fn take(&mut self) -> usize {
         let word = self.free.iter().position(|&bits| bits != 0).unwrap_or_default();
         let bit = self.free[word].trailing_zeros() as usize;

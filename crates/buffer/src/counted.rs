@@ -1,9 +1,9 @@
-//! A value shared by count in a block of a slab: as `Arc`, without weak references, for what there are
-//! millions of.
+//! A reference-counted value in a block of a slab: as `Arc`, without weak references, for types with millions
+//! of values.
 //!
-//! It begins on a line, with its owners: whoever has asked for its first lines has them all.
+//! It begins on a cache line, with its owner count: prefetching its first lines covers that too.
 //!
-//! Invariant: the value lives as long as `owners` is above zero, and `owners` counts the `Counted`s of it.
+//! Invariant: the value lives as long as `owners` is above zero, and `owners` counts its `Counted`s.
 #![expect(unsafe_code, reason = "shared by count, docs/decisions/0015-unsafe.md")]
 
 use crate::ALIGNMENT;
@@ -22,7 +22,7 @@ struct Cell<T> {
     value: T,
 }
 
-/// A value shared by count.
+/// A reference-counted value.
 pub struct Counted<T> {
     cell: NonNull<Cell<T>>,
     owned: PhantomData<Cell<T>>,
@@ -35,18 +35,18 @@ unsafe impl<T: Send + Sync> Send for Counted<T> {}
 unsafe impl<T: Send + Sync> Sync for Counted<T> {}
 
 impl<T> Counted<T> {
-    /// Lines of memory that it takes.
+    /// Cache lines that it takes.
     pub const LINES: usize = size_of::<Cell<T>>().div_ceil(ALIGNMENT);
 
     const IS_ALIGNED: () = assert!(align_of::<Cell<T>>() <= ALIGNMENT, "blocks begin on a line");
 
-    /// A value of one owner.
+    /// A value with one owner.
     #[must_use]
     pub fn new(value: T) -> Self {
         Self::placed(value, Purpose::Writing)
     }
 
-    /// The same, of what was read from a disk and will be looked at for a long time.
+    /// As [`Counted::new`], for a value that was read from a disk and will be used for a long time.
     #[must_use]
     pub fn read(value: T) -> Self {
         Self::placed(value, Purpose::Reading)
@@ -57,7 +57,7 @@ impl<T> Counted<T> {
         let block = if OWN_MEMORY { None } else { blocks::take(Self::LINES, purpose) };
         let (start, place) = block.unwrap_or_else(|| (own_memory(Layout::new::<Cell<T>>()), Place::own(1)));
         let cell = start.cast::<Cell<T>>();
-        // SAFETY: the memory is as long as a cell and as aligned, and the caller's alone.
+        // SAFETY: the memory is as long as a cell and as aligned, and belongs to the caller alone.
         unsafe { cell.write(Cell { link: Link::of(place), owners: Owners::one(), value }) };
         Self { cell, owned: PhantomData }
     }
@@ -67,37 +67,37 @@ impl<T> Counted<T> {
         unsafe { self.cell.as_ref() }
     }
 
-    /// How many owners there are.
+    /// Number of owners.
     #[must_use]
     pub fn owners(&self) -> usize {
         self.inner().owners.count()
     }
 
-    /// Where it begins, with [`Counted::LINES`] lines.
+    /// Its address, where [`Counted::LINES`] cache lines begin.
     #[must_use]
     pub fn start(&self) -> *const u8 {
         self.cell.as_ptr().cast_const().cast()
     }
 
-    /// What the end of the value will touch beside it, for hints to the processor alone.
+    /// Address of other memory that dropping the value will touch; only for prefetching.
     #[must_use]
     pub fn end_touches(&self) -> *const u8 {
         blocks::kept_at(self.inner().link.place())
     }
 
-    /// Whether both are owners of one value.
+    /// Whether both own the same value.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         self.cell == other.cell
     }
 
-    /// The value, to be changed, unless there are other owners.
+    /// The value, mutably, unless there are other owners.
     pub fn get_mut(&mut self) -> Option<&mut T> {
         if self.owners() > 1 {
             return None;
         }
-        // SAFETY: this is the one owner, borrowed for itself alone, so nobody can read the value or come to
-        // own it meanwhile; to count them showed the last of what former owners did.
+        // SAFETY: this is the one owner, exclusively borrowed, so no other thread can read the value or come
+        // to own it meanwhile; the load of the count saw the last writes of former owners.
         Some(unsafe { &mut (*self.cell.as_ptr()).value })
     }
 }
@@ -166,7 +166,7 @@ mod tests {
         }
         // In blocks of two lines, the shortest that there are.
         assert_eq!((Counted::<Watched>::LINES, Counted::<(Arc<()>, [usize; 10])>::LINES), (3, 2));
-        // In memory of its own, for it is shorter than any block.
+        // In an allocation of its own, because it is shorter than any block.
         drop(Counted::new(Arc::clone(&witness)));
         assert_eq!(Arc::strong_count(&witness), 1);
     }

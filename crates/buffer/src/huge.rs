@@ -1,15 +1,15 @@
-//! Huge pages for long rooms: advice to the system, where they are filled soon.
+//! Huge pages for long buffers: advice to the system, where they will soon be filled.
 //!
-//! Each page of fresh memory costs a fault when it is first touched; where pages of two megabytes can be had,
-//! one fault stands for 512.
+//! Each page of fresh memory costs a fault when it is first touched; with pages of two megabytes, one fault
+//! stands for 512.
 
 use std::mem::MaybeUninit;
 
 /// Bytes of a huge page, on the processors that Atoll is built for.
 const HUGE: usize = 2 << 20;
 
-/// Tells the system that the whole huge pages within this room, which is about to be filled, may be such.
-/// Where there are none, or the system does not give them, nothing changes.
+/// Advises the system that the whole huge pages within this room, which is about to be filled, may be huge.
+/// Where there are none, or the system does not provide them, nothing changes.
 pub fn may_be_huge<T>(room: &mut [MaybeUninit<T>]) {
     let (start, bytes) = (room.as_mut_ptr().cast::<u8>(), size_of_val(room));
     let before = start.align_offset(HUGE).min(bytes);
@@ -23,7 +23,7 @@ pub fn may_be_huge<T>(room: &mut [MaybeUninit<T>]) {
 #[expect(unsafe_code, reason = "advice on memory, docs/decisions/0015-unsafe.md")]
 fn advise(start: *mut u8, bytes: usize) {
     use rustix::mm::{Advice, madvise};
-    // SAFETY: the bytes lie in a room that is borrowed alone, and the advice changes no byte of it.
+    // SAFETY: the bytes lie in a room that is exclusively borrowed, and the advice changes none of them.
     let _ = unsafe { madvise(start.cast(), bytes, Advice::LinuxHugepage) };
 }
 

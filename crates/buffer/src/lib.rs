@@ -3,8 +3,8 @@
 //! [`Buffer`] is what every read returns: cloning and slicing it copies no bytes, and the first byte of
 //! the allocation lies on a 64-byte boundary, so that columns stored in a value can be used in place.
 //!
-//! Long allocations are used again once nobody shows them, since fresh memory costs more than to fill it.
-//! Those of middle length lie together in large pages.
+//! Long allocations are reused once no buffer shows them, because fresh memory costs more than filling it.
+//! Allocations of middle length lie together in large pages.
 //!
 //! Invariant: bytes of the allocation outside the buffer are never exposed.
 
@@ -72,7 +72,7 @@ impl Buffer {
         }
     }
 
-    /// A buffer of `len` bytes that `fill` writes; the bytes are zero before.
+    /// A buffer of `len` bytes, which are zero before `fill` writes to them.
     pub fn build(len: usize, fill: impl FnOnce(&mut [u8])) -> Self {
         let built: Result<Self, std::convert::Infallible> = Self::try_build(len, |bytes| {
             fill(bytes);
@@ -92,8 +92,8 @@ impl Buffer {
         Self::filled(len, true, Purpose::Writing, fill)
     }
 
-    /// Like [`Buffer::try_build`], for a `fill` that writes every byte: what is there before is anything,
-    /// such as what an earlier buffer held.
+    /// Like [`Buffer::try_build`], for a `fill` that writes every byte: the bytes are arbitrary before, such
+    /// as those of an earlier buffer.
     ///
     /// # Errors
     /// Those of `fill`.
@@ -101,8 +101,8 @@ impl Buffer {
         Self::filled(len, false, Purpose::Writing, fill)
     }
 
-    /// Like [`Buffer::try_overwrite`], for bytes that come from a disk and will be looked at for a long time:
-    /// they may lie in memory that it takes longer to get.
+    /// Like [`Buffer::try_overwrite`], for bytes that come from a disk and will be used for a long time: they
+    /// may lie in memory that takes longer to obtain.
     ///
     /// # Errors
     /// Those of `fill`.
@@ -138,13 +138,13 @@ impl Buffer {
         }
     }
 
-    /// What the end of its bytes will touch beside them, if there are any, for hints to the processor alone.
+    /// Address of other memory that dropping its bytes will touch, if it has any; only for prefetching.
     #[must_use]
     pub fn end_touches(&self) -> Option<*const u8> {
         self.shared.as_ref().map(Shared::end_touches)
     }
 
-    /// The part in `range`, clamped to the length, sharing the allocation.
+    /// The part in `range`, clamped to the length. It shares the allocation.
     #[must_use]
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Self {
         let from = match range.start_bound() {
@@ -162,7 +162,8 @@ impl Buffer {
         Self { shared: self.shared.clone(), start: self.start + from, len: to - from }
     }
 
-    /// This buffer and the next as one, without copying, where that lies behind it in the same allocation.
+    /// This buffer and the next one as one, without a copy, if the next one follows it in the same
+    /// allocation.
     #[must_use]
     pub fn joined(&self, next: &Self) -> Option<Self> {
         let (here, there) = (self.shared.as_ref()?, next.shared.as_ref()?);
@@ -170,8 +171,8 @@ impl Buffer {
         follows.then(|| Self { shared: self.shared.clone(), start: self.start, len: self.len + next.len })
     }
 
-    /// The same bytes in an allocation that starts with them and holds nothing else: this one where it
-    /// already is so, else a copy.
+    /// The same bytes in an allocation that starts with them and holds nothing else: this one if it is so
+    /// already, else a copy.
     #[must_use]
     pub fn to_owned_alone(&self) -> Self {
         let is_aligned = self.as_ptr().addr().is_multiple_of(ALIGNMENT);
@@ -183,8 +184,8 @@ impl Buffer {
         }
     }
 
-    /// As [`Buffer::concat`], in the allocation of a buffer that nobody needs any more, if that is long
-    /// enough and no other buffer shows it; a fresh one otherwise.
+    /// As [`Buffer::concat`], in the allocation of a buffer that is not needed any more, if that is long
+    /// enough and no other buffer shows it; in a fresh one otherwise.
     #[must_use]
     pub fn concat_in<'a>(mut spare: Self, len: usize, pieces: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let shared = spare.shared.take().filter(|shared| shared.len() >= len);
@@ -206,23 +207,23 @@ impl Buffer {
         self.shared.as_ref().is_none_or(|shared| shared.owners() == 1)
     }
 
-    /// Bytes of memory that the allocation behind this buffer takes: with what aligns it, about, and all that
-    /// no other value can have for it where values of one length lie together.
+    /// Approximate bytes of memory that the allocation behind this buffer takes, including alignment and,
+    /// where values of one length lie together, the space that no other value can use because of it.
     #[must_use]
     pub fn allocated_bytes(&self) -> usize {
         self.shared.as_ref().map_or(0, Shared::memory_bytes)
     }
 }
 
-/// How often a lock is tried that somebody holds for a moment.
+/// How often a lock that is held briefly is tried.
 const TRIES: usize = 64;
 
-/// A lock, unless somebody else goes on holding it.
+/// Takes a lock, unless another thread goes on holding it.
 fn tried<T>(lock: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     (0..TRIES).find_map(|_| lock.try_lock().map_err(|_| std::hint::spin_loop()).ok())
 }
 
-/// Copies pieces, one after the other; what they leave is zero.
+/// Copies pieces, one after the other; the rest of `target` is zeroed.
 fn put<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, target: &mut [u8]) {
     let mut at = 0;
     for piece in pieces {
@@ -368,11 +369,11 @@ mod tests {
         assert_eq!(Buffer::concat_in(longer, 0, []), Buffer::new());
     }
 
-    // Under sanitizers no memory is used again.
+    // Under sanitizers no memory is reused.
     #[cfg(not(any(miri, atoll_plain_memory)))]
     #[test]
     fn long_memory_is_used_again_once_nobody_shows_it_and_is_zero_where_it_is_said_to_be() {
-        // As long as those of no other test.
+        // A length that no other test uses.
         const LEN: usize = 5 << 20;
         let is_zero = |bytes: &mut [u8]| assert!(bytes.iter().all(|byte| *byte == 0));
         let first = Buffer::copy_from(&vec![7; LEN]);

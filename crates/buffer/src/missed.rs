@@ -1,11 +1,11 @@
-//! What could not be done because somebody had a lock, and who does it.
+//! Deferred work: what could not be done because another thread held a lock, and which thread does it later.
 //!
-//! Nothing here waits for a lock ([`crate::blocks`]), so runs in which nothing is left stay with their class,
-//! blocks with nobody, and pages with the pool. Who comes next for the same length takes care of them, but
-//! there may be no such one: so does who had the lock of the pool, which is why others missed it, and who
-//! gave much back.
+//! Nothing here waits for a lock ([`crate::blocks`]). So empty runs may stay with their class, freed blocks
+//! on a list, and free pages with the pool. The next thread that uses the same length takes care of them, but
+//! there may be none. Therefore the thread that held the lock of the pool, which made others miss it, catches
+//! up as well, and so does a thread that gave much memory back.
 //!
-//! Invariant: what was left behind has its bit here, or gets it from whoever left it.
+//! Invariant: what was left behind has its bit here, or is about to get it from the thread that left it.
 
 use crate::{blocks, runs};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,19 +13,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// One bit for each class of blocks, and one for the pages of the pool.
 static MISSED: AtomicU64 = AtomicU64::new(0);
 
-/// The bit of the pages.
+/// The bit of the pool's pages.
 pub(crate) const PAGES: usize = 63;
 
 const _: () = assert!(blocks::CLASSES <= PAGES);
 
 /// Notes that something was left behind.
 pub(crate) fn note(what: usize) {
-    // Release: whoever takes the bit finds what was left. Not only where the bit is missing: the one who
-    // takes it now may have looked already.
+    // Release: the thread that takes the bit finds what was left. Even if the bit is set already, because the
+    // thread that takes it now may have looked before.
     MISSED.fetch_or(1 << what, Ordering::Release);
 }
 
-/// Does what was missed, but for what is missed again. No lock is held.
+/// Does the deferred work, except what is missed once more. No lock may be held.
 pub(crate) fn catch_up() {
     if MISSED.load(Ordering::Relaxed) == 0 {
         return;
@@ -40,10 +40,11 @@ pub(crate) fn catch_up() {
     }
 }
 
-/// Much will be given back: whole slabs go to the system meanwhile, and no parts of those that soon follow.
+/// Much memory is about to be given back: meanwhile only whole slabs go to the system, and no parts of slabs
+/// that would soon go whole.
 pub struct Ending(());
 
-/// Begins to give much back, for as long as the answer is kept.
+/// Begins to give much memory back, until the returned value is dropped.
 #[must_use]
 pub fn ending() -> Ending {
     runs::ending_begins();
@@ -55,7 +56,7 @@ impl Drop for Ending {
         runs::ending_ends();
         catch_up();
         runs::thin_out();
-        // That may have taken a while.
+        // The last step may have taken a while.
         catch_up();
     }
 }

@@ -1,46 +1,46 @@
-//! How many own an allocation that is shared by count: as in `Arc`, without weak references.
+//! The owner count of a shared allocation: as in `Arc`, without weak references.
 //!
-//! Invariant: who sees itself as the one owner stays it, for only an owner makes others, and has seen all
-//! that former ones did.
+//! Invariant: a sole owner stays the sole owner, because only an owner makes others, and it has seen all
+//! writes of former owners.
 
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
-/// Owners beyond which something is forgetting them: counting on might come round to zero.
+/// With more owners than this, references are being leaked, and the count might wrap around to zero.
 const MOST: usize = isize::MAX as usize;
 
-/// The number of owners of what it lies beside.
+/// The number of owners of the value beside it.
 #[repr(transparent)]
 pub(crate) struct Owners(AtomicUsize);
 
 impl Owners {
-    /// One.
+    /// A count of one.
     pub(crate) const fn one() -> Self {
         Self(AtomicUsize::new(1))
     }
 
-    /// How many there are.
+    /// The number of owners.
     #[inline]
     pub(crate) fn count(&self) -> usize {
         self.0.load(Ordering::Acquire)
     }
 
-    /// One more, made by an owner.
+    /// Adds an owner; called by an owner.
     #[inline]
     pub(crate) fn add(&self) {
-        // Relaxed: whoever gets the new owner gets it by a way that orders what was done before.
+        // Relaxed: a new owner on another thread gets it through a channel that orders all earlier writes.
         if self.0.fetch_add(1, Ordering::Relaxed) > MOST {
             std::process::abort();
         }
     }
 
-    /// One less, which is the caller; whether it was the last one, to whom the memory is left.
+    /// Takes off the calling owner, and returns whether it was the last, which has to free the memory.
     #[inline]
     pub(crate) fn take_off(&self) -> bool {
-        // For the one owner there is nothing to count, which would take as long as what is written meanwhile.
+        // A sole owner has nothing to count; an atomic update would take as long as the writes before it.
         if self.count() > 1 && self.0.fetch_sub(1, Ordering::Release) > 1 {
             return false;
         }
-        // What other owners did happens before the memory is used again.
+        // Accesses by other owners happen before the memory is reused.
         fence(Ordering::Acquire);
         true
     }

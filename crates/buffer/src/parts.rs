@@ -1,13 +1,12 @@
 //! Parts: slabs cut into parts of one length, such as leaves of the engine and runs of blocks.
 //!
-//! What is read from a disk will be looked at for a long time, so slabs for reading are huge pages from the
-//! start; those for writing may become such once they are full, for a writer should not wait for two
-//! megabytes to be cleared (docs/decisions/0016-frames.md). A slab in which nothing is left goes back to the
-//! system; one such slab is kept. Where much of a slab is free, so do the pages behind that, and the slab is
-//! no huge page until it is full again.
+//! Data read from a disk will be used for a long time, so slabs for reading are huge pages from the start.
+//! Slabs for writing may become huge pages once they are full, because a writer should not wait while two
+//! megabytes are cleared (docs/decisions/0016-frames.md). An empty slab goes back to the system; one empty
+//! slab is kept. Where much of a slab is free, the pages behind that go back too, and the slab is no huge
+//! page until it is full again.
 //!
-//! A pool has no lock: whoever has one decides who waits for it, and for whom slabs are unmapped outside of
-//! it.
+//! A pool has no lock: its owner decides which threads wait for it, and unmaps slabs outside of its own lock.
 //!
 //! Invariant: a part is in use or free in its slab, never both.
 //! Invariant: the bytes of a part are initialised: zeros from the system, or what was there before.
@@ -17,42 +16,43 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::ptr::NonNull;
 
-/// Free parts that memory lies behind are kept up to this share of those in use, and those of one slab.
+/// Free parts backed by memory are kept up to this share of the parts in use, and those of one slab.
 const SPARE_SHARE: usize = 16;
 
 /// What memory is taken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// What is read from a disk.
+    /// Data read from a disk.
     Reading,
     /// Anything else.
     Writing,
 }
 
-/// Words that have one bit for each part of such a length of a slab.
+/// Words with one bit for each part of this length in a slab.
 #[must_use]
 pub const fn words_for(part_bytes: usize) -> usize {
     (SLAB_BYTES / part_bytes).div_ceil(u64::BITS as usize)
 }
 
-/// Every slab, of those cut into parts of `PART_BYTES`, that was not given back to the system. `WORDS` is
-/// what [`words_for`] says for that length.
+/// All slabs, cut into parts of `PART_BYTES`, that were not given back to the system. `WORDS` must be what
+/// [`words_for`] returns for that length.
 pub struct Pool<const PART_BYTES: usize, const WORDS: usize> {
     /// By address.
     slabs: BTreeMap<usize, Parted<PART_BYTES, WORDS>>,
-    /// Those with a free part, by purpose; the lowest is used first, so that the others may empty.
+    /// Slabs with a free part, by purpose. The lowest is used first, so that the others may empty.
     open: [BTreeSet<usize>; 2],
-    /// How many are empty.
+    /// Number of empty slabs.
     empty: usize,
     /// Parts in use.
     used: usize,
-    /// Free parts that memory lies behind.
+    /// Free parts that are backed by memory.
     spare: usize,
-    /// Slabs with so many of those since they gave back last that doing so again is worth it.
+    /// Slabs that have gained enough such parts since they last gave pages back to make another attempt worth
+    /// while.
     laden: BTreeSet<usize>,
 }
 
-/// Memory that is of no slab of a pool.
+/// The error for memory that lies in no slab of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elsewhere;
 
@@ -60,14 +60,15 @@ struct Parted<const PART_BYTES: usize, const WORDS: usize> {
     slab: Slab,
     purpose: Purpose,
     free: Bits<WORDS>,
-    /// Of those, the ones that memory lies behind.
+    /// The free parts that are backed by memory.
     backed: Bits<WORDS>,
     used: usize,
-    /// How many free parts memory lies behind.
+    /// Number of parts in `backed`.
     spare: usize,
-    /// As many of those kept it when pages were given back last, since each lies on one with a part in use.
+    /// How many of them stayed backed when pages were last given back, because each shares its pages with a
+    /// part in use.
     stuck: usize,
-    /// Some of its pages were given back.
+    /// Whether some of its pages were given back.
     is_thin: bool,
 }
 
@@ -78,11 +79,11 @@ impl<const PART_BYTES: usize, const WORDS: usize> Pool<PART_BYTES, WORDS> {
         SLAB_BYTES / PART_BYTES
     };
 
-    /// A slab with fewer spare ones is left alone: it would cost many calls and its huge page, and give back
-    /// little.
+    /// A slab with fewer spare parts is left alone: giving pages back would cost many calls and its huge
+    /// page, for little memory.
     const SPARE_LEAST: usize = Self::PARTS / 8;
 
-    /// Nothing yet.
+    /// An empty pool.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -95,17 +96,17 @@ impl<const PART_BYTES: usize, const WORDS: usize> Pool<PART_BYTES, WORDS> {
         }
     }
 
-    /// How many parts are in use.
+    /// Number of parts in use.
     #[must_use]
     pub fn used(&self) -> usize {
         self.used
     }
 
-    /// Takes a part: `PART_BYTES` initialised bytes, for the caller alone until they are given back or the
-    /// pool ends. They begin a multiple of that length behind a multiple of [`SLAB_BYTES`]. None where all
-    /// are in use and the system maps no further slab.
+    /// Takes a part: `PART_BYTES` initialised bytes that belong to the caller alone until they are given back
+    /// or the pool ends. They begin a multiple of that length behind a multiple of [`SLAB_BYTES`]. None if
+    /// all parts are in use and the system maps no further slab.
     pub fn take(&mut self, purpose: Purpose) -> Option<NonNull<u8>> {
-        // A part that is there is better than the right kind of slab: memory is what budgets are about.
+        // An existing free part is better than the right kind of slab: budgets are about memory.
         let other = [Purpose::Writing, Purpose::Reading][usize::from(purpose == Purpose::Writing)];
         let open = self.open[purpose as usize].first().or_else(|| self.open[other as usize].first());
         let base = match open {
@@ -131,16 +132,16 @@ impl<const PART_BYTES: usize, const WORDS: usize> Pool<PART_BYTES, WORDS> {
         Some(slab.slab.at(index * PART_BYTES))
     }
 
-    /// Gives a part back; the slab that is to go back to the system, if this part was its last and another
-    /// one is empty. Pages behind other parts that are free go back at once, if there are too many and they
-    /// may.
+    /// Gives a part back. Returns the slab that is to go back to the system, if this part was its last one in
+    /// use and another slab is empty. If there are too many spare parts and `may_thin_out` is set, pages
+    /// behind free parts go back at once.
     ///
     /// # Errors
-    /// [`Elsewhere`] if the address lies in no slab of the pool: nothing was done.
+    /// [`Elsewhere`] if the address lies in no slab of the pool; nothing was done then.
     ///
     /// # Safety
     /// If `part` came from [`Pool::take`] of this pool, it was not given back since, and nothing refers to
-    /// its bytes any more; if not, it is the address of memory that is still there and came from elsewhere.
+    /// its bytes any more. Otherwise it is the address of memory that still exists and came from elsewhere.
     #[expect(unsafe_code, reason = "memory by address, docs/decisions/0015-unsafe.md")]
     pub unsafe fn give(&mut self, part: NonNull<u8>, may_thin_out: bool) -> Result<Option<Slab>, Elsewhere> {
         let address = part.as_ptr().addr();
@@ -170,10 +171,10 @@ impl<const PART_BYTES: usize, const WORDS: usize> Pool<PART_BYTES, WORDS> {
         Ok(None)
     }
 
-    /// Gives pages behind free parts back when there are too many, those of one slab; whether one was asked
-    /// to.
+    /// Gives back the pages behind free parts of one slab, if there are too many spare parts. Returns whether
+    /// there was such a slab.
     ///
-    /// The last slab gives first, for the first is used first.
+    /// The last slab goes first, because the first one is used first.
     pub fn thin_out(&mut self) -> bool {
         if self.spare <= self.used / SPARE_SHARE + Self::PARTS {
             return false;
@@ -195,7 +196,7 @@ impl<const PART_BYTES: usize, const WORDS: usize> Pool<PART_BYTES, WORDS> {
         }
         let base = slab.at(0).as_ptr().addr();
         let free = Bits::of(Self::PARTS);
-        // With its first part all of a huge page is there.
+        // With its first part touched, the whole huge page is there.
         let (backed, spare) =
             if purpose == Purpose::Reading { (free, Self::PARTS) } else { (Bits::of(0), 0) };
         let parted = Parted { slab, purpose, free, backed, used: 0, spare, stuck: 0, is_thin: false };
@@ -217,7 +218,8 @@ impl<const PART_BYTES: usize, const WORDS: usize> Default for Pool<PART_BYTES, W
 }
 
 impl<const PART_BYTES: usize, const WORDS: usize> Parted<PART_BYTES, WORDS> {
-    /// Marks a free part as used, of which there is one; whether memory lies behind it, as it does if it can.
+    /// Marks a free part as used; there must be one. Returns whether memory backs it; backed parts are
+    /// preferred.
     fn take(&mut self) -> (usize, bool) {
         let backed = self.backed.first();
         let index = backed.or_else(|| self.free.first()).unwrap_or_default();
@@ -238,20 +240,21 @@ impl<const PART_BYTES: usize, const WORDS: usize> Parted<PART_BYTES, WORDS> {
         self.spare += 1;
     }
 
-    /// Free parts that memory lies behind and that were not found to keep it.
+    /// Free parts that are backed by memory, without those known to stay so.
     fn fresh(&self) -> usize {
         self.spare - self.stuck
     }
 
-    /// Gives the pages behind free parts back, if there is a whole one.
+    /// Gives back the pages behind free parts, if there is a whole page among them.
     ///
-    /// A part counts as given back with its middle: what is left of it at its ends lies on pages with parts
-    /// that count.
+    /// A part counts as given back when its middle is: the rest of it, at its ends, lies on pages with parts
+    /// that still count.
     fn thin_out(&mut self) {
         let all_free = std::iter::successors(self.free_from(0), |free| self.free_from(free.end));
         let mut bytes_of_each = all_free.map(|free| free.start * PART_BYTES..free.end * PART_BYTES);
         if bytes_of_each.any(|bytes| !slab::whole_pages(bytes).is_empty()) {
-            // First, lest the kernel fill what was given back to have a huge page again.
+            // First of all, so that the kernel does not fill up again what is given back, to make a huge
+            // page.
             self.slab.must_be_small();
             self.is_thin = true;
             let mut next = self.free_from(0);
@@ -263,7 +266,7 @@ impl<const PART_BYTES: usize, const WORDS: usize> Parted<PART_BYTES, WORDS> {
         self.stuck = self.spare;
     }
 
-    /// The next free parts that lie one behind the other.
+    /// The next run of consecutive free parts.
     fn free_from(&self, at: usize) -> Option<Range<usize>> {
         let parts = SLAB_BYTES / PART_BYTES;
         let start = (at..parts).find(|&index| self.free.has(index))?;
@@ -272,7 +275,7 @@ impl<const PART_BYTES: usize, const WORDS: usize> Parted<PART_BYTES, WORDS> {
     }
 
     fn release(&mut self, free: Range<usize>) {
-        // SAFETY: these parts are free, so nobody has their bytes.
+        // SAFETY: these parts are free, so nothing refers to their bytes.
         #[expect(unsafe_code, reason = "memory by address, docs/decisions/0015-unsafe.md")]
         let released = unsafe { self.slab.release(free.start * PART_BYTES..free.end * PART_BYTES) };
         for index in free {
@@ -289,7 +292,7 @@ impl<const PART_BYTES: usize, const WORDS: usize> Parted<PART_BYTES, WORDS> {
 struct Bits<const WORDS: usize>([u64; WORDS]);
 
 impl<const WORDS: usize> Bits<WORDS> {
-    /// So many ones.
+    /// A set with the first `count` bits.
     fn of(count: usize) -> Self {
         Self(std::array::from_fn(|word| match count.saturating_sub(word * 64) {
             left @ ..64 => (1 << left) - 1,

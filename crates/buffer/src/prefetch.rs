@@ -1,16 +1,16 @@
-//! Asks the processor to bring lines of memory nearer before they are needed.
+//! Asks the processor to fetch cache lines before they are needed.
 //!
 //! A prefetch never faults and never changes a value, so any address may be given.
 
-/// Bytes of a line of memory.
+/// Bytes of a cache line.
 const LINE_BYTES: usize = crate::ALIGNMENT;
 
-/// Asks the processor to bring a value nearer that is about to be looked at.
+/// Prefetches a value that is about to be read.
 pub fn bring_nearer<T>(value: &T) {
     prefetch(value, size_of::<T>().div_ceil(LINE_BYTES));
 }
 
-/// Asks the processor to bring bytes nearer that are about to be looked at.
+/// Prefetches bytes that are about to be read.
 pub fn bring_bytes_nearer(bytes: &[u8]) {
     let before = bytes.as_ptr().addr() % LINE_BYTES;
     prefetch(bytes.as_ptr(), (before + bytes.len()).div_ceil(LINE_BYTES));

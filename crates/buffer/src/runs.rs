@@ -15,22 +15,22 @@ pub(crate) const RUN_BYTES: usize = 16 << 10;
 
 static POOL: Mutex<Pool<RUN_BYTES, { words_for(RUN_BYTES) }>> = Mutex::new(Pool::new());
 
-/// How many give back all that they have; while any does, no pages go back but those of whole slabs.
+/// Number of owners that are giving back all their memory; while there are any, only whole slabs go back.
 static ENDINGS: AtomicUsize = AtomicUsize::new(0);
 
-/// Runs that are in use.
+/// Runs in use.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-/// Bytes of memory for blocks of all lengths: of those that are in use, and [`crate::unused_bytes`].
+/// Bytes of memory for blocks of all lengths: of those in use, and [`crate::unused_bytes`].
 #[must_use]
 pub fn run_bytes() -> usize {
     USED.load(Ordering::Relaxed) * RUN_BYTES
 }
 
-/// The address of a run that one owner has.
+/// The address of a run, held by its one owner.
 pub(crate) struct Run(NonNull<u8>);
 
-// SAFETY: it is an address; what lies there is its owner's.
+// SAFETY: it is an address; the memory there belongs to its owner.
 unsafe impl Send for Run {}
 
 impl Run {
@@ -45,8 +45,8 @@ impl Run {
     }
 }
 
-/// Takes a run, whose bytes are initialised; none while somebody else takes or gives one, and where no slab
-/// can be mapped.
+/// Takes a run, whose bytes are initialised; none while another thread takes or gives one, and none where no
+/// slab can be mapped.
 pub(crate) fn take(purpose: Purpose) -> Option<Run> {
     let mut pool = crate::tried(&POOL)?;
     let run = pool.take(purpose).map(Run);
@@ -54,15 +54,15 @@ pub(crate) fn take(purpose: Purpose) -> Option<Run> {
     run
 }
 
-/// Gives a run back; the slab that goes back to the system with it, if one does. It comes back itself while
-/// somebody else takes or gives one.
+/// Gives a run back, and returns the slab that goes back to the system with it, if one does. While another
+/// thread takes or gives a run, this one is returned as the error.
 ///
 /// # Safety
 /// Nothing refers to the bytes of the run any more.
 pub(crate) unsafe fn give(run: Run) -> Result<Option<Slab>, Run> {
     let Some(mut pool) = crate::tried(&POOL) else { return Err(run) };
-    // SAFETY: it came from there, and its one owner hands it over; as the caller promises, nothing refers to
-    // its bytes.
+    // SAFETY: it came from this pool, and its one owner hands it over; the caller promises that nothing
+    // refers to its bytes.
     let given = unsafe { pool.give(run.0, may_thin_out()) };
     USED.store(pool.used(), Ordering::Relaxed);
     Ok(given.unwrap_or_else(|Elsewhere| unreachable!("runs come from there")))
@@ -72,7 +72,7 @@ fn may_thin_out() -> bool {
     ENDINGS.load(Ordering::Relaxed) == 0
 }
 
-/// Gives pages behind free runs back while there are too many, unless somebody will soon give whole slabs
+/// Gives back the pages behind free runs while there are too many, unless whole slabs will soon be given
 /// back.
 pub(crate) fn thin_out() {
     match crate::tried(&POOL) {
@@ -81,17 +81,17 @@ pub(crate) fn thin_out() {
     }
 }
 
-/// Somebody begins to give much back.
+/// An owner begins to give much memory back.
 pub(crate) fn ending_begins() {
     ENDINGS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// And is done with it.
+/// It is done.
 pub(crate) fn ending_ends() {
     ENDINGS.fetch_sub(1, Ordering::Relaxed);
 }
 
-/// The lock of the pool, as somebody else may have it.
+/// Holds the lock of the pool, as another thread might.
 #[cfg(all(test, not(miri), not(atoll_plain_memory)))]
 pub(crate) fn busy() -> impl Sized {
     POOL.lock()

@@ -1,9 +1,9 @@
-//! The allocation behind buffers, shared by count: as `Arc<[u8]>`, but it is one word, its bytes begin on a
-//! line, and those of middle length come from [`crate::blocks`].
+//! The allocation behind buffers, reference-counted: as `Arc<[u8]>`, but a single word, with bytes that begin
+//! on a cache line, and from [`crate::blocks`] for middle lengths.
 //!
-//! What counts the owners lies in the line before the bytes.
+//! The owner count lies in the line before the bytes.
 //!
-//! Invariant: an allocation lives as long as `owners` is above zero, and `owners` counts the `Shared`s of it.
+//! Invariant: an allocation lives as long as `owners` is above zero, and `owners` counts its `Shared`s.
 //! Invariant: all its bytes are initialised.
 #![expect(unsafe_code, reason = "shared by count, docs/decisions/0015-unsafe.md")]
 
@@ -14,10 +14,10 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-/// Under sanitizers every allocation is one of the allocator's, so that they see what happens to it.
+/// Under sanitizers every allocation comes from the allocator, so that they can track it.
 pub(crate) const OWN_MEMORY: bool = cfg!(any(miri, atoll_plain_memory));
 
-/// What lies right before the bytes.
+/// The header right before the bytes.
 #[repr(C)]
 struct Head {
     link: Link,
@@ -28,12 +28,12 @@ struct Head {
 /// Shorter ones are left to the allocator, which keeps them at hand itself.
 const BLOCK_LEAST: usize = 256;
 
-/// What an allocation takes before its bytes.
+/// Bytes of the header.
 const HEAD_BYTES: usize = size_of::<Head>();
 
 const _: () = assert!(HEAD_BYTES <= ALIGNMENT && HEAD_BYTES.is_multiple_of(align_of::<Head>()));
 
-/// Bytes shared by count.
+/// Reference-counted bytes.
 pub(crate) struct Shared(NonNull<Head>);
 
 // SAFETY: as for `Arc<[u8]>`: the bytes are changed only through the one owner, borrowed, and the count is
@@ -43,13 +43,14 @@ unsafe impl Send for Shared {}
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    /// So many bytes, above zero, of one owner; and whether they are zeros rather than anything.
+    /// This many bytes, above zero, with one owner, and whether they are known to be zeros.
     pub(crate) fn allocate(bytes: usize, purpose: Purpose) -> (Self, bool) {
         if !OWN_MEMORY
             && bytes >= BLOCK_LEAST
             && let Some((block, place)) = blocks::take(lines_for(bytes), purpose)
         {
-            // SAFETY: behind its first line the block has as many bytes, and it is the caller's alone.
+            // SAFETY: behind its first line the block has this many bytes, and it belongs to the caller
+            // alone.
             return (unsafe { Self::at(block.add(ALIGNMENT), bytes, place) }, false);
         }
         let layout = layout(bytes);
@@ -57,16 +58,16 @@ impl Shared {
         let memory = unsafe { alloc_zeroed(layout) };
         let Some(memory) = NonNull::new(memory) else { handle_alloc_error(layout) };
         let before = HEAD_BYTES + memory.as_ptr().wrapping_add(HEAD_BYTES).align_offset(ALIGNMENT);
-        // SAFETY: the head and what aligns the bytes are in the layout, before as many bytes.
+        // SAFETY: the layout includes the head and the alignment before this many bytes.
         (unsafe { Self::at(memory.add(before), bytes, Place::own(before)) }, true)
     }
 
     /// # Safety
-    /// `start` is a multiple of [`ALIGNMENT`], `bytes` initialised bytes follow it and as many as a head has
-    /// lie before it, nobody else's, in memory that came from `place`.
+    /// `start` is a multiple of [`ALIGNMENT`]. `bytes` initialised bytes follow it, and room for a head lies
+    /// before it, in memory that came from `place` and belongs to the caller alone.
     unsafe fn at(start: NonNull<u8>, bytes: usize, place: Place) -> Self {
-        // SAFETY: as the caller promises; heads are aligned if what follows is, since their length is a
-        // multiple of that.
+        // SAFETY: as the caller promises; a head is aligned if `start` is, since its length is a multiple of
+        // its alignment.
         unsafe {
             let head = start.sub(HEAD_BYTES).cast::<Head>();
             head.write(Head { link: Link::of(place), owners: Owners::one(), bytes });
@@ -75,7 +76,7 @@ impl Shared {
     }
 
     fn head(&self) -> &Head {
-        // SAFETY: it lives as long as an owner, and is changed by nobody but for its atomic words.
+        // SAFETY: it lives as long as an owner, and only its atomic words change.
         unsafe { self.0.as_ref() }
     }
 
@@ -90,35 +91,35 @@ impl Shared {
         self.head().link.place().own_before().is_none()
     }
 
-    /// How many there are of it.
+    /// Number of its owners.
     pub(crate) fn owners(&self) -> usize {
         self.head().owners.count()
     }
 
-    /// Bytes of memory that it takes: the share of the run if it is a block, and else about what aligns it
-    /// more than it has.
+    /// Bytes of memory that it takes: for a block its share of the run, otherwise its length plus about what
+    /// aligns it.
     pub(crate) fn memory_bytes(&self) -> usize {
         let place = self.head().link.place();
         if place.own_before().is_some() { self.len() + ALIGNMENT - 1 } else { place.share() }
     }
 
-    /// What its end will touch beside it.
+    /// Address of other memory that dropping it will touch.
     pub(crate) fn end_touches(&self) -> *const u8 {
         blocks::kept_at(self.head().link.place())
     }
 
-    /// Whether both are of one allocation.
+    /// Whether both refer to one allocation.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.0 == other.0
     }
 
-    /// The bytes, to be changed, unless there are other owners.
+    /// The bytes, mutably, unless there are other owners.
     pub(crate) fn get_mut(&mut self) -> Option<&mut [u8]> {
         if self.owners() > 1 {
             return None;
         }
-        // SAFETY: this is the one owner, borrowed for itself alone, so nobody can read the bytes or come to
-        // own them meanwhile; to count them showed the last of what former owners did.
+        // SAFETY: this is the one owner, exclusively borrowed, so no other thread can read the bytes or come
+        // to own them meanwhile; the load of the count saw the last writes of former owners.
         Some(unsafe { std::slice::from_raw_parts_mut(self.start(), self.head().bytes) })
     }
 }
@@ -150,20 +151,20 @@ impl Drop for Shared {
         let (place, bytes) = (self.head().link.place(), self.head().bytes);
         match place.own_before() {
             // SAFETY: the last owner is gone, so nothing refers to the memory; it was allocated with this
-            // layout, and begins so far before its bytes.
+            // layout, and begins `before` bytes before the usable part.
             Some(before) => unsafe { dealloc(self.start().sub(before), layout(bytes)) },
-            // SAFETY: as above; it came from there.
+            // SAFETY: as above; it came from [`blocks::take`].
             None => unsafe { blocks::give(self.0.cast(), place) },
         }
     }
 }
 
-/// Lines of a block for so many bytes: the first is what lies before them.
+/// Lines of a block for this many bytes; the first line is what lies before them.
 pub(crate) const fn lines_for(bytes: usize) -> usize {
     1 + bytes.div_ceil(ALIGNMENT)
 }
 
-/// Memory for so many bytes, a head, and what aligns them.
+/// Layout of memory for this many bytes, a head, and their alignment.
 fn layout(bytes: usize) -> Layout {
     let whole = bytes.checked_add(HEAD_BYTES + ALIGNMENT - 1);
     match whole.map(|whole| Layout::from_size_align(whole, align_of::<Head>())) {

@@ -1,12 +1,12 @@
-//! Spare memory: long allocations that nobody shows any more, kept for the next ones.
+//! Spare memory: long allocations that no buffer shows any more, kept for the next ones.
 //!
-//! The system hands out fresh memory page by page, at each first touch, and that costs more than to fill the
-//! page. Where long buffers come and go in a stream, such as blocks that are written and objects that are
-//! read, the next one lies where an earlier one lay.
+//! The system hands out fresh memory page by page, on first touch, and that costs more than filling the page.
+//! Where long buffers come and go in a stream, such as blocks that are written and objects that are read, the
+//! next one reuses the memory of an earlier one.
 //!
-//! Invariant: no more is kept than may be, and nobody else shows what is handed out.
-//! Invariant: nothing here waits for a lock: a child that was forked while somebody held it would wait for
-//! ever.
+//! Invariant: no more than the limit is kept, and what is handed out has no other owner.
+//! Invariant: nothing here waits for a lock: a child that was forked while another thread held it would wait
+//! for ever.
 
 use crate::ALIGNMENT;
 use crate::blocks::Purpose;
@@ -14,31 +14,31 @@ use crate::shared::Shared;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Allocations below this are left to the allocator, which keeps them itself.
+/// Shorter allocations are left to the allocator, which keeps them at hand itself.
 pub(crate) const LONG: usize = 256 << 10;
 
-/// An allocation is at most one of so many parts longer than is needed, counted from the shortest that is
-/// kept.
+/// An allocation may be longer than needed by at most one part in this many, counted from the shortest that
+/// is kept.
 const PARTS: usize = 8;
 
-/// Long allocations are so much longer than is needed that they have multiples of this.
+/// Lengths of long allocations are rounded up to a multiple of this.
 const ROUNDED_TO: usize = 32 << 10;
 
-/// Under sanitizers nothing is kept, so that they see what happens to it.
+/// Under sanitizers nothing is kept, so that they can track every allocation.
 const KEEPS: bool = cfg!(not(any(miri, atoll_plain_memory)));
 
 static SPARE: Mutex<Spare> = Mutex::new(Spare { allocations: Vec::new(), bytes: 0 });
 
 static BYTES_MAX: AtomicUsize = AtomicUsize::new(32 << 20);
 
-/// Allocations, that which came last at the end.
+/// Kept allocations, the latest at the end.
 struct Spare {
     allocations: Vec<Shared>,
     bytes: usize,
 }
 
-/// Keeps no more than so many bytes from now on, in the whole process. Whoever works within a budget of
-/// memory asks for a small share of it; the least that was ever asked for holds.
+/// Keeps at most this many bytes from here on, in the whole process. A user with a memory budget asks for a
+/// small share of it; the smallest limit that was ever asked for holds.
 pub fn keep_at_most(bytes: usize) {
     let before = BYTES_MAX.fetch_min(bytes, Ordering::Relaxed);
     if bytes < before
@@ -48,26 +48,26 @@ pub fn keep_at_most(bytes: usize) {
     }
 }
 
-/// An allocation of at least so many bytes: one that was used before, whose bytes are what they were, or a
-/// fresh one; and whether its bytes are zeros.
+/// An allocation of at least this many bytes, and whether its bytes are zeros. It is fresh, or was used
+/// before and still has its old contents.
 pub(crate) fn allocation(bytes: usize, purpose: Purpose) -> (Shared, bool) {
     if bytes >= LONG {
         if let Some(used) = SPARE.try_lock().ok().and_then(|mut spare| spare.take(bytes)) {
             return (used, false);
         }
-        // A little longer, so that what comes next fits too when it is about as long.
+        // A little longer, so that it also fits later requests of about the same length.
         let rounded = bytes.checked_next_multiple_of(ROUNDED_TO).unwrap_or(bytes);
         return Shared::allocate(rounded, purpose);
     }
     Shared::allocate(bytes, purpose)
 }
 
-/// Bytes that an allocation for so many may have beyond what aligns them.
+/// Bytes that an allocation for this many may have beyond them and their alignment.
 pub(crate) const fn unused_max(bytes: usize) -> usize {
     if bytes + ALIGNMENT > LONG { bytes / PARTS + ROUNDED_TO } else { 0 }
 }
 
-/// Keeps an allocation, if it is long and nobody else shows it.
+/// Keeps an allocation, if it is long and has no other owner.
 pub(crate) fn give_back(mut allocation: Shared) {
     if KEEPS
         && allocation.len() <= BYTES_MAX.load(Ordering::Relaxed)
@@ -89,7 +89,7 @@ impl Spare {
         Some(taken)
     }
 
-    /// Lets go of what came first, until no more is kept than may be.
+    /// Frees the oldest allocations until no more than `bytes_max` is kept.
     fn shrink(&mut self, bytes_max: usize) {
         let mut gone = 0;
         for allocation in &self.allocations {

@@ -1,4 +1,5 @@
-//! What a value takes is what its block keeps of the run, and what is longer is the allocator's.
+//! Tests that a value accounts for the part of the run that its block takes, and that longer values are the
+//! allocator's.
 
 // Under sanitizers there are no blocks.
 #![cfg(not(any(miri, atoll_plain_memory)))]
@@ -8,7 +9,7 @@ use atoll_buffer::{Buffer, run_bytes};
 /// Bytes of a run.
 const RUN: usize = 16 << 10;
 
-// The one test of its process, whose blocks are all that there are.
+// The only test in its process, whose blocks are therefore all there are.
 #[test]
 fn a_block_takes_its_share_of_a_run_and_values_above_4032_bytes_are_the_allocators() {
     for (len, in_a_run) in [(256, 51), (300, 42), (1_000, 15), (2_000, 7), (3_265, 4), (4_032, 4)] {

@@ -1,4 +1,5 @@
-//! Where the system maps no slab any more, there are values for as long as the allocator has memory.
+//! Tests that values can be made as long as the allocator has memory, even where the system maps no more
+//! slabs.
 
 // Under sanitizers there are no slabs, and much more is mapped than is used.
 #![cfg(all(target_os = "linux", not(miri), not(atoll_plain_memory)))]
@@ -8,7 +9,7 @@ use atoll_buffer::{Buffer, Counted};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::process::Command;
 
-/// Set for the process that has too little.
+/// Set for the starved child process.
 const STARVED: &str = "ATOLL_TEST_STARVED";
 
 #[test]
@@ -22,8 +23,8 @@ fn values_are_the_allocators_where_no_slab_can_be_mapped() {
     assert!(ended.status.success(), "{}: {}", ended.status, String::from_utf8_lossy(&ended.stderr));
 }
 
-/// Allows this process hardly more addresses than it has: fewer than a slab takes until it is cut to its
-/// bounds.
+/// Limits this process to hardly more addresses than it has: fewer than mapping a slab takes before it is
+/// trimmed.
 fn starve() {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let mapped = status.lines().find_map(|line| line.strip_prefix("VmSize:")?.trim().strip_suffix(" kB"));

@@ -1,4 +1,4 @@
-//! What blocks keep from values of other lengths is known, run by run.
+//! Tests that the memory which blocks keep from values of other lengths is known, run by run.
 
 // Under sanitizers there are no blocks.
 #![cfg(not(any(miri, atoll_plain_memory)))]
@@ -8,7 +8,7 @@ use atoll_buffer::{Buffer, run_bytes, unused_bytes};
 /// Bytes of a run.
 const RUN: usize = 16 << 10;
 
-// The one test of its process, whose blocks are all that there are.
+// The only test in its process, whose blocks are therefore all there are.
 #[test]
 fn memory_that_few_values_keep_from_others_is_known_until_they_are_gone() {
     let values =

@@ -1,21 +1,22 @@
-//! Keeps blocks that go past the cache of the system away from windows, which are pages of that cache.
+//! Keeps blocks that bypass the page cache away from windows, which are pages of that cache.
 //!
-//! A page of the cache may span more than a block: 64 KiB where the processor's pages are that long, and on
-//! some file systems as much as was read ahead at once. A block that goes past the cache beside a window
-//! would share one with it. The system drops that page for the block; who copies into the window meanwhile
-//! has it read again, with what the block was before, and makes all of it dirty; and what the block was
-//! before is written over it. open(2) warns of that.
+//! A cache page may span more than a block: 64 KiB where the processor's pages are that long, and on some
+//! file systems as much as was read ahead at once. A block that bypasses the cache next to a window could
+//! share such a page with it. The system drops that page for the block. A concurrent copy into the window has
+//! the page read again, with the old contents of the block, and makes all of it dirty; then those old
+//! contents are written over the block. open(2) warns of that.
 //!
-//! Invariant: as long as there is a window, nothing is under way past the cache to a page that it may share.
+//! Invariant: while a window exists, no write that bypasses the cache is under way to a page that the window
+//! may share.
 
 use parking_lot::{Condvar, Mutex};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// No page of a cache is longer, or begins elsewhere than at a multiple of its length.
+/// No cache page is longer, or begins elsewhere than at a multiple of its length.
 const PAGE_MOST: u64 = 2 << 20;
 
-/// What is written in which way now, in a file.
+/// The ranges of a file that are being written in either way.
 #[derive(Debug, Default)]
 pub(crate) struct Apart {
     now: Mutex<Now>,
@@ -24,40 +25,39 @@ pub(crate) struct Apart {
 
 #[derive(Debug, Default)]
 struct Now {
-    /// The pages that windows may lie in.
+    /// Pages in which windows may lie.
     windows: Vec<Range<u64>>,
-    /// What goes past the cache.
+    /// Ranges that are being written past the cache.
     past: Vec<Range<u64>>,
 }
 
-/// A window is there for as long as this.
+/// Registers a window for as long as it lives.
 #[derive(Debug)]
 pub(crate) struct Kept {
     apart: Arc<Apart>,
     pages: Range<u64>,
 }
 
-/// Something goes past the cache for as long as this.
+/// Registers a write past the cache for as long as it lives.
 pub(crate) struct Passing<'a> {
     apart: &'a Apart,
     range: Range<u64>,
 }
 
 impl Apart {
-    /// There will be a window on this range. Waits for what goes past the cache there now.
+    /// Registers a window on this range, and waits for writes past the cache that are under way there.
     pub(crate) fn keep(self: &Arc<Self>, range: &Range<u64>) -> Kept {
         let end = range.end.checked_next_multiple_of(PAGE_MOST).unwrap_or(u64::MAX);
         let pages = range.start / PAGE_MOST * PAGE_MOST..end;
         let mut now = self.now.lock();
-        // From now on nothing else begins to.
+        // From here on no further one begins.
         now.windows.push(pages.clone());
         self.ended.wait_while(&mut now, |now| now.past.iter().any(|past| meet(past, &pages)));
         drop(now);
         Kept { apart: Arc::clone(self), pages }
     }
 
-    /// What of the beginning of a range is to be written in one way, and a pass if that may go past the
-    /// cache.
+    /// The beginning of a range that can be written in one way, with a pass if that way is past the cache.
     pub(crate) fn first_part(&self, range: Range<u64>) -> (Range<u64>, Option<Passing<'_>>) {
         let mut now = self.now.lock();
         let near = now.windows.iter().filter(|pages| meet(pages, &range)).min_by_key(|pages| pages.start);
@@ -76,7 +76,7 @@ fn meet(one: &Range<u64>, other: &Range<u64>) -> bool {
     one.start < other.end && other.start < one.end
 }
 
-/// Takes one of those that are the same out.
+/// Removes one of possibly several equal ranges.
 fn take_out(ranges: &mut Vec<Range<u64>>, range: &Range<u64>) {
     if let Some(place) = ranges.iter().position(|other| other == range) {
         ranges.swap_remove(place);
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(parts(&apart, 0..20 * MIB), all);
         assert_eq!(parts(&apart, 7 * MIB..7 * MIB + 4096), [(7 * MIB..7 * MIB + 4096, false)]);
         assert_eq!(parts(&apart, 8 * MIB..8 * MIB + 4096), [(8 * MIB..8 * MIB + 4096, true)]);
-        // One that begins where another one ends, as the next segment of a log does.
+        // A window that begins where another one ends, as on the next segment of a log.
         let third = apart.keep(&(7 * MIB..8 * MIB));
         drop(first);
         assert_eq!(parts(&apart, 4 * MIB..8 * MIB), [(4 * MIB..6 * MIB, true), (6 * MIB..8 * MIB, false)]);
@@ -152,7 +152,7 @@ mod tests {
                 told.send(()).unwrap();
                 drop(window);
             });
-            // It has said where it will be, and is not there.
+            // It has registered its range, and still waits.
             while apart.now.lock().windows.is_empty() {
                 std::thread::yield_now();
             }

@@ -1,11 +1,10 @@
-//! Reads and writes past the page cache, where a system has such a way.
+//! Reads and writes that bypass the page cache, where the system supports them.
 //!
-//! A file that is larger than memory gains little from the cache of the system, and pays for it: each page
-//! that is read pushes another one out, and what was written waits in memory that others need.
+//! A file that is larger than memory gains little from the system's cache, and pays for it: each page that is
+//! read evicts another one, and written pages wait in memory that others need.
 //!
-//! Invariant: whether a call goes past the cache or through it makes no difference to what is read
-//! afterwards, either way. For windows
-//! [`crate::apart`] sees to that.
+//! Invariant: whether a call bypasses the cache makes no difference to what later reads return, either way.
+//! For windows, [`crate::apart`] ensures this.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -15,33 +14,33 @@ use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What goes past the cache begins and ends with a block of this many bytes, in the file and in memory: most
-/// devices ask for 512.
+/// Calls past the cache begin and end on a multiple of this many bytes, in the file and in memory. Most
+/// devices need 512.
 pub const BLOCK: usize = 4096;
 
-/// Longer reads go through the cache: the system reads ahead there.
+/// Longer reads go through the cache, because the system reads ahead there.
 const READ_MOST: usize = 256 << 10;
 
-/// A second way to a file.
+/// A second handle of a file, which bypasses the cache.
 #[derive(Debug, Default)]
 pub(crate) struct Direct {
-    /// Opened with the first call; none where it cannot be had.
+    /// Opened with the first call; none where it cannot be opened.
     file: OnceLock<Option<File>>,
-    /// The file system opened it and takes no calls.
+    /// Whether the file system opened the file that way, but refuses calls.
     is_refused: AtomicBool,
 }
 
 impl Direct {
-    /// One that goes to another file, so that it is seen what went this way.
+    /// A handle to another file, which shows what went this way.
     #[cfg(test)]
     pub(crate) fn to(file: File) -> Self {
         Self { file: OnceLock::from(Some(file)), is_refused: AtomicBool::new(false) }
     }
 
-    /// Fills `target` from `offset`; whether that was possible.
+    /// Fills `target` from `offset`, and returns whether that was possible.
     pub(crate) fn read(&self, file: &File, offset: u64, target: &mut [u8]) -> io::Result<bool> {
         thread_local! {
-            /// What is read has to lie on a boundary, and be whole blocks.
+            /// Reads need memory on a block boundary, of whole blocks.
             static BLOCKS: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
         }
         let range = whole_blocks(offset, target.len());
@@ -51,7 +50,7 @@ impl Direct {
             let blocks = aligned(room, len);
             let skipped = (offset - range.start) as usize;
             let filled = self.unless_refused(fill(direct, range.start, blocks, skipped + target.len()))?;
-            // At its end a file may be shorter than its last block.
+            // The last block of a file may be incomplete.
             let is_whole = filled.is_some_and(|filled| filled >= skipped + target.len());
             if is_whole {
                 target.copy_from_slice(&blocks[skipped..skipped + target.len()]);
@@ -60,7 +59,7 @@ impl Direct {
         })
     }
 
-    /// Writes whole blocks that lie on a boundary in memory and in the file; whether that was possible.
+    /// Writes whole blocks that are aligned in memory and in the file, and returns whether that was possible.
     pub(crate) fn write(&self, file: &File, offset: u64, bytes: &[u8]) -> io::Result<bool> {
         let is_whole = |number: usize| number.is_multiple_of(BLOCK);
         let fits = is_whole(bytes.as_ptr().addr()) && is_whole(bytes.len()) && is_whole(offset as usize);
@@ -75,7 +74,7 @@ impl Direct {
         self.file.get_or_init(|| opened_again(file).ok()).as_ref()
     }
 
-    /// None where the file system does not take such a call, now or ever.
+    /// None where the file system refuses such a call; no further one is made then.
     fn unless_refused<T>(&self, done: io::Result<T>) -> io::Result<Option<T>> {
         match done {
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
@@ -87,13 +86,13 @@ impl Direct {
     }
 }
 
-/// The blocks that these bytes of a file lie in.
+/// The whole blocks around these bytes of a file.
 fn whole_blocks(offset: u64, len: usize) -> Range<u64> {
     let block = BLOCK as u64;
     offset / block * block..(offset + len as u64).next_multiple_of(block)
 }
 
-/// As many bytes of `room` that lie on a boundary.
+/// `len` bytes of `room` that begin on a block boundary.
 pub(crate) fn aligned(room: &mut Vec<u8>, len: usize) -> &mut [u8] {
     if room.len() < len + BLOCK {
         room.resize(len + BLOCK, 0);
@@ -102,7 +101,7 @@ pub(crate) fn aligned(room: &mut Vec<u8>, len: usize) -> &mut [u8] {
     &mut room[start..start + len]
 }
 
-/// Reads until `enough` bytes are there or the file ends; how many are.
+/// Reads until `enough` bytes are there or the file ends, and returns how many are.
 fn fill(file: &File, offset: u64, target: &mut [u8], enough: usize) -> io::Result<usize> {
     let mut filled = 0;
     while filled < enough {
@@ -120,7 +119,8 @@ fn fill(file: &File, offset: u64, target: &mut [u8], enough: usize) -> io::Resul
     Ok(filled)
 }
 
-/// The same file once more, past the cache. By its number, for its name may be another file's by now.
+/// Opens the same file again, past the cache. By its descriptor, because its path may name another file by
+/// now.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn opened_again(file: &File) -> io::Result<File> {
     use rustix::fs::{Mode, OFlags, fcntl_getfl, open};
@@ -139,7 +139,8 @@ fn opened_again(_file: &File) -> io::Result<File> {
 mod tests {
     use super::*;
 
-    /// A file of 100,001 bytes in the folder of the build, which lies on a disk more often than others do.
+    /// A file of 100,001 bytes in the folder of the build, which is more likely to lie on a real disk than
+    /// others.
     fn file() -> (File, Vec<u8>) {
         let file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let bytes: Vec<u8> = (0..100_001_u32).map(|number| (number / 7) as u8).collect();

@@ -3,7 +3,7 @@
 use atoll_errors::ErrorKind;
 use std::io;
 
-/// What was being done.
+/// The operation that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Opening or creating the file.
@@ -34,9 +34,9 @@ impl std::fmt::Display for Operation {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {operation} {name} at offset {offset}")]
 pub struct DiskError {
-    /// What was being done.
+    /// The operation that failed.
     pub operation: Operation,
-    /// The disk.
+    /// Name of the disk.
     pub name: String,
     /// Where.
     pub offset: u64,
@@ -46,7 +46,7 @@ pub struct DiskError {
 }
 
 impl DiskError {
-    /// The kind, the same at every door.
+    /// The kind of error, the same at every door.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self.source.kind() {
@@ -71,7 +71,7 @@ pub(crate) fn past_end(name: &str, offset: u64) -> DiskError {
     }
 }
 
-/// `offset + len`, or the error that says that no file can be that long.
+/// `offset + len`, or the error for a range past the end of the largest possible file.
 pub(crate) fn check_end(name: &str, operation: Operation, offset: u64, len: u64) -> Result<usize, DiskError> {
     offset.checked_add(len).and_then(|end| isize::try_from(end).ok()).map(isize::unsigned_abs).ok_or_else(
         || DiskError {

@@ -1,9 +1,10 @@
 //! A real file: positioned reads and writes, `fdatasync`, space reserved ahead.
 //!
-//! Everything that differs by operating system sits in `allocate` and `punch` at the end of this file.
+//! Everything that differs by operating system is in `allocate` and `punch` at the end of this file.
 //!
 //! Invariant: a file opened with [`Mode::Read`] is never written, not one byte and not one timestamp.
-//! Invariant: a file that [`Mode::Create`] made is found again after power loss, empty or with more in it.
+//! Invariant: a file that [`Mode::Create`] made still exists after a power loss, empty or with later
+//! contents.
 
 use crate::apart::Apart;
 use crate::direct::Direct;
@@ -33,10 +34,10 @@ pub struct FileDisk {
     file: File,
     mode: Mode,
     name: String,
-    /// Writers share it. Whoever grows or cuts the file has it alone: zeros written over bytes that
-    /// somebody else just wrote, or a failed growth taken back under them, would lose those bytes.
+    /// Shared by writers, exclusive for growing or cutting the file: zeros written over bytes that another
+    /// thread has just written, or a failed growth undone beneath them, would lose those bytes.
     growth: RwLock<()>,
-    /// Whether its file system counts the names of a file: then one without a name was removed.
+    /// Whether its file system counts the names of a file: a file without a name was then removed.
     has_names: bool,
     direct: Direct,
     apart: Arc<Apart>,
@@ -72,7 +73,7 @@ impl FileDisk {
         Ok(())
     }
 
-    /// Refuses a file that was removed: every write to it goes well, and nobody will find it.
+    /// Refuses a file that was removed: writes to it succeed, but no name leads to them.
     fn check_there(&self) -> io::Result<()> {
         if self.has_names && !has_names(&self.file)? {
             return Err(io::Error::new(
@@ -83,7 +84,7 @@ impl FileDisk {
         Ok(())
     }
 
-    /// Writes past the cache; whether that was possible.
+    /// Writes past the cache, and returns whether that was possible.
     fn write_direct(&self, offset: u64, bytes: &[u8]) -> Result<bool, DiskError> {
         let _shared = self.growth.read();
         self.direct.write(&self.file, offset, bytes).map_err(self.error(Operation::Write, offset))
@@ -98,7 +99,7 @@ impl FileDisk {
             }
             outcome => outcome,
         };
-        // What fails half-way may leave the steps that succeeded, and a failure must change nothing.
+        // A growth that fails half-way may leave steps that succeeded, and a failure must change nothing.
         if grown.is_err() && self.file.metadata()?.len() > before {
             self.file.set_len(before)?;
         }
@@ -210,7 +211,7 @@ fn open_file(path: &Path, mode: Mode) -> io::Result<File> {
         Mode::Write => OpenOptions::new().read(true).write(true).open(path),
         Mode::Create => match OpenOptions::new().read(true).write(true).create_new(true).open(path) {
             Ok(file) => {
-                // The name of a new file lies in its folder, so the folder must be durable as well.
+                // The name of a new file is stored in its folder, so the folder must be durable as well.
                 file.sync_all()?;
                 sync_parent(path)?;
                 Ok(file)
@@ -221,7 +222,7 @@ fn open_file(path: &Path, mode: Mode) -> io::Result<File> {
     }
 }
 
-/// Whether a file has a name in some folder, as far as its file system tells.
+/// Whether a file has a name in some folder, as far as its file system can tell.
 fn has_names(file: &File) -> io::Result<bool> {
     Ok(file.metadata()?.nlink() > 0)
 }
@@ -236,8 +237,8 @@ fn sync_parent(path: &Path) -> io::Result<()> {
 /// Makes the names in a folder durable, as they are now.
 ///
 /// # Errors
-/// Why the folder cannot be opened or synced. That its file system has no such thing is none: there a name is
-/// durable as it is made.
+/// Why the folder cannot be opened or synced. A file system that does not sync folders is no error: there, a
+/// name is durable when it is made.
 pub fn sync_folder(folder: &Path) -> io::Result<()> {
     match File::open(folder)?.sync_all() {
         Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
@@ -247,7 +248,7 @@ pub fn sync_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Writes zeros up to `to`, which also grows a file whose system cannot reserve.
+/// Writes zeros up to `to`, which also grows a file on a system that cannot reserve space.
 pub(crate) fn write_zeros(file: &File, from: u64, to: u64) -> io::Result<()> {
     static ZEROS: [u8; 128 << 10] = [0; 128 << 10];
     let mut at = from;
@@ -271,7 +272,7 @@ pub(crate) fn allocate(file: &File, offset: u64, len: u64) -> io::Result<()> {
     }
 }
 
-/// Makes a hole of a range; `Unsupported` where the file system cannot.
+/// Turns a range into a hole; `Unsupported` where the file system cannot.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn punch(file: &File, offset: u64, len: u64) -> io::Result<()> {
     use rustix::fs::{FallocateFlags, fallocate};
@@ -294,7 +295,7 @@ pub(crate) fn allocate(_file: &File, _offset: u64, _len: u64) -> io::Result<()> 
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Lets the system read a range ahead. That it may not is no error: whoever reads it then waits.
+/// Asks the system to read a range ahead. A refusal is no error: the later read waits instead.
 #[cfg(target_os = "linux")]
 fn ask_for(file: &File, offset: u64, len: u64) {
     let len = std::num::NonZeroU64::new(len);

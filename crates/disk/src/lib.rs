@@ -2,8 +2,8 @@
 //!
 //! A [`Disk`] is one file that the engine fills as it likes: reads and writes at offsets, a sync, a length.
 //! Everything that differs by operating system, and every fault that can be planted, sits behind it.
-//! [`FileDisk`] is a file, [`MemoryDisk`] a block of memory, [`SimDisk`] loses power when it is told to;
-//! a [`Relay`] stands in front of any of them.
+//! [`FileDisk`] is a file, [`MemoryDisk`] a block of memory, [`SimDisk`] loses power on command; a [`Relay`]
+//! stands in front of any of them.
 //!
 //! Invariant: after `sync` returned, every write that returned before `sync` was called survives power loss.
 
@@ -24,17 +24,17 @@ mod relay;
 mod sim;
 mod window;
 
-/// The file in its folder in which a store of one program keeps what it has: a node of a ring knows it by
-/// that.
+/// The file in its folder that holds the store of a single program. A node of a ring recognizes such a folder
+/// by it.
 pub const STORE_FILE: &str = "store.atoll";
 
-/// The file in its folder in which a node of a ring keeps what it has: who opens a folder as a store of one
-/// program knows it by that.
+/// The file in its folder that holds the data of a ring node. An opening of the folder as the store of a
+/// single program recognizes a node's folder by it.
 pub const RING_FILE: &str = "ring.atoll";
 
-/// One file, or what stands in for one.
+/// One file, or a stand-in for one.
 pub trait Disk: Send + Sync + 'static {
-    /// Fills `target` from `offset`; to read no bytes always succeeds.
+    /// Fills `target` from `offset`; reading no bytes always succeeds.
     ///
     /// # Errors
     /// [`DiskError`] with the place; reading past the end is an error.
@@ -46,46 +46,46 @@ pub trait Disk: Send + Sync + 'static {
     /// [`DiskError`]; the bytes in the range written are then undefined, all others as before.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError>;
 
-    /// As [`Disk::read_at`], for bytes that nobody will read again soon: past the cache of the system, where
+    /// As [`Disk::read_at`], for bytes that will not be read again soon: past the system's page cache, where
     /// that is possible.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Disk::read_at`].
     fn read_past(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
         self.read_at(offset, target)
     }
 
-    /// As [`Disk::write_at`], for bytes that nobody will read soon: past the cache of the system, where that
+    /// As [`Disk::write_at`], for bytes that will not be read soon: past the system's page cache, where that
     /// is possible and they are whole blocks of [`BLOCK`] bytes, both in the file and in memory.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Disk::write_at`].
     fn write_past(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
         self.write_at(offset, bytes)
     }
 
-    /// Makes every finished write survive the loss of power.
+    /// Makes every finished write survive a loss of power.
     ///
     /// # Errors
     /// [`DiskError`]; what was not yet durable may be lost even if a later sync succeeds.
     fn sync(&self) -> Result<(), DiskError>;
 
-    /// Reserves space so that writes to the range do not run out of it; the bytes there keep their values,
-    /// new ones are zero. The file is at least `offset + len` bytes long afterwards; with `len` zero nothing
-    /// happens.
+    /// Reserves space, so that writes to the range do not run out of it. Existing bytes there keep their
+    /// values, new ones are zero. The file is at least `offset + len` bytes long afterwards; with `len` zero
+    /// nothing happens.
     ///
     /// # Errors
     /// [`DiskError`] of kind out-of-space; nothing changed then.
     fn reserve(&self, offset: u64, len: u64) -> Result<(), DiskError>;
 
-    /// Cuts the file to `len` bytes; no effect when it is shorter.
+    /// Cuts the file to `len` bytes; no effect if it is shorter.
     ///
     /// # Errors
     /// [`DiskError`].
     fn truncate(&self, len: u64) -> Result<(), DiskError>;
 
     /// Gives the space of a range back to the file system, where that is possible. The bytes there are then
-    /// zeros, or what they were; the length stays.
+    /// zeros or unchanged; the length stays.
     ///
     /// # Errors
     /// [`DiskError`].
@@ -93,17 +93,16 @@ pub trait Disk: Send + Sync + 'static {
         Ok(())
     }
 
-    /// A window on a range that was reserved, for many small writes; none where a disk has no such thing.
-    /// What is written through it is written as by [`Disk::write_at`], and only the window's owner writes
-    /// there meanwhile.
+    /// A window on a reserved range, for many small writes; none where the disk has no windows. Writing
+    /// through it is like [`Disk::write_at`]. Meanwhile only the window's owner may write to the range.
     fn window(&self, _offset: u64, _len: u64) -> Option<Window> {
         None
     }
 
-    /// Says that a range will soon be read: a disk may bring it nearer, or do nothing.
+    /// Announces that a range will soon be read: the disk may read it ahead, or do nothing.
     fn will_read(&self, _offset: u64, _len: u64) {}
 
-    /// How many bytes the file may still grow by, about, where somebody knows.
+    /// About how many bytes the file may still grow by, where that is known.
     fn room_bytes(&self) -> Option<u64> {
         None
     }
@@ -122,6 +121,6 @@ pub trait Disk: Send + Sync + 'static {
         Ok(self.len()? == 0)
     }
 
-    /// Name for messages: a path, or what stands in for one.
+    /// Name for messages: a path, or a stand-in for one.
     fn name(&self) -> &str;
 }

@@ -21,13 +21,13 @@ impl MemoryDisk {
         Self { bytes: RwLock::new(Vec::new()) }
     }
 
-    /// A disk that holds `bytes`.
+    /// A disk with these contents.
     #[must_use]
     pub const fn with_bytes(bytes: Vec<u8>) -> Self {
         Self { bytes: RwLock::new(bytes) }
     }
 
-    /// A copy of what the disk holds.
+    /// A copy of the contents of the disk.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         self.bytes.read().clone()

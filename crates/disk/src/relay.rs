@@ -1,12 +1,12 @@
-//! Disks in front of disks: a relay passes every call on to the disk behind it, but for reads, writes and
+//! Disks in front of disks: a relay passes every call on to the disk behind it, except reads, writes and
 //! syncs that it takes over to count, hold or fail them.
 //!
-//! Invariant: what a relay does not take over reaches the disk behind it unchanged.
+//! Invariant: calls that a relay does not take over reach the disk behind it unchanged.
 
 use crate::{Disk, DiskError, Window};
 
-/// What stands in front of a disk, and is a [`Disk`] by that. Only [`Relay::inner`] has to be told: reads,
-/// writes and syncs pass unless they are taken over, and all other calls pass always.
+/// A disk in front of another one, which makes it a [`Disk`]. Only [`Relay::inner`] is required: reads,
+/// writes and syncs pass through unless they are overridden, and all other calls always do.
 pub trait Relay: Send + Sync + 'static {
     /// The disk behind.
     fn inner(&self) -> &dyn Disk;
@@ -14,15 +14,15 @@ pub trait Relay: Send + Sync + 'static {
     /// See [`Disk::read_at`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Disk::read_at`].
     fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
         self.inner().read_at(offset, target)
     }
 
-    /// See [`Disk::read_past`]; who takes over the one takes over the other.
+    /// See [`Disk::read_past`]. By default it follows [`Relay::read_at`], so overriding that takes over both.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Disk::read_at`].
     fn read_past(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
         self.read_at(offset, target)
     }
@@ -30,7 +30,7 @@ pub trait Relay: Send + Sync + 'static {
     /// See [`Disk::write_at`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Disk::write_at`].
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
         self.inner().write_at(offset, bytes)
     }
@@ -38,7 +38,7 @@ pub trait Relay: Send + Sync + 'static {
     /// See [`Disk::sync`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Disk::sync`].
     fn sync(&self) -> Result<(), DiskError> {
         self.inner().sync()
     }

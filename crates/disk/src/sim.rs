@@ -1,10 +1,10 @@
-//! A disk that loses power, tears writes and lies, the same way each time for one seed.
+//! A simulated disk that loses power, tears writes and lies, in the same way each time for one seed.
 //!
 //! It keeps two images: what a reader sees, and what the medium holds. A write changes the first at once and
 //! waits in a list; a sync carries the list to the second; a crash decides, write by write, what of the list
-//! made it. Handles are clones of one disk, so a test can cut the power under a running engine.
+//! survives. Handles are clones of one disk, so a test can cut the power under a running engine.
 //!
-//! Invariant: with the same seed, plans and calls in the same order, everything is the same, byte for byte.
+//! Invariant: the same seed, plans and sequence of calls give the same result, byte for byte.
 //! Invariant: without planted faults, what was written before a successful sync survives every crash.
 
 mod image;
@@ -43,7 +43,8 @@ struct State {
     plan: FaultPlan,
     powered: bool,
     counters: Counters,
-    /// Blocks that were given back and not written since: a write there takes space as one at the end does.
+    /// Blocks that were given back and not written since: writing there takes space, as growing the file
+    /// does.
     holes: BTreeSet<u64>,
 }
 
@@ -65,13 +66,13 @@ impl SimDisk {
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Replaces the faults to come; the default plan has none.
+    /// Replaces the planned faults; the default plan has none.
     pub fn set_plan(&self, plan: FaultPlan) {
         self.state.lock().plan = plan;
     }
 
-    /// Cuts the power and returns the disk as it is when power is back; the choice among what may have
-    /// survived follows from the seed. Every handle to the old disk fails from now on.
+    /// Cuts the power and returns the disk as it is when power is back. The seed decides which of the
+    /// possible changes survived. Every handle to the old disk fails from here on.
     #[must_use]
     pub fn crash(&self) -> Self {
         let survival = match self.state.lock().rng.u8(..8) {
@@ -82,14 +83,14 @@ impl SimDisk {
         self.crash_with(survival)
     }
 
-    /// Like [`SimDisk::crash`], with the choice narrowed.
+    /// Like [`SimDisk::crash`], with a narrower choice.
     #[must_use]
     pub fn crash_with(&self, survival: Survival) -> Self {
         Self::from_state(self.state.lock().crash(survival))
     }
 
-    /// The disk as another process finds it after its user died without power loss: nothing is lost.
-    /// Every handle to the old disk fails from now on.
+    /// The disk as another process finds it after its user died without a power loss: nothing is lost. Every
+    /// handle to the old disk fails from here on.
     #[must_use]
     pub fn kill(&self) -> Self {
         let mut old = self.state.lock();
@@ -100,7 +101,7 @@ impl SimDisk {
         Self::from_state(new)
     }
 
-    /// A second disk with the same bytes, all durable, and no faults to come.
+    /// A second disk with the same bytes, all durable, and no planned faults.
     #[must_use]
     pub fn fork(&self) -> Self {
         let mut state = self.state.lock();
@@ -122,7 +123,8 @@ impl SimDisk {
         state.counters.bit_flips += 1;
     }
 
-    /// Flips one bit of the range, in a block that was written once; `None` when there is no such block.
+    /// Flips one bit of the range, in a block that was written at least once; `None` if there is no such
+    /// block.
     pub fn flip_some_bit(&self, range: Range<u64>) -> Option<(u64, u8)> {
         let (offset, bit) = {
             let state = &mut *self.state.lock();
@@ -132,7 +134,7 @@ impl SimDisk {
         Some((offset, bit))
     }
 
-    /// How often everything happened since the first ancestor of this disk.
+    /// How often each operation and fault occurred since the first ancestor of this disk.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.state.lock().counters
@@ -257,7 +259,7 @@ impl State {
         }
         let fails = strikes(&mut self.plan.fail_sync);
         for change in self.pending.drain(..) {
-            // After a failed sync the kernel calls the pages clean: no later sync tries them again.
+            // After a failed sync the kernel considers the pages clean: no later sync writes them again.
             if !fails || self.rng.bool() {
                 apply(&mut self.durable, &change);
             }
@@ -371,7 +373,8 @@ impl State {
             return offset;
         }
         let within = offset % BLOCK_BYTES;
-        // A medium cannot misdirect beyond its end, so the write fits inside, unless it is all there is.
+        // A medium cannot misdirect beyond its end, so the write fits inside, unless it is as long as the
+        // medium.
         let places = self.visible.len().saturating_sub(within + len) / BLOCK_BYTES + 1;
         let mut block = self.rng.u64(..places);
         if block == offset / BLOCK_BYTES {
@@ -386,7 +389,7 @@ impl State {
         self.pending.push(Change::Write { offset, bytes: bytes.to_vec() });
     }
 
-    /// Accepts a prefix, by chance, that ends at `limit` at the latest.
+    /// Accepts a random prefix that ends at `limit` at the latest.
     fn accept_part(&mut self, offset: u64, bytes: &[u8], limit: u64) {
         let fits = limit.saturating_sub(offset).min(bytes.len() as u64) as usize;
         let kept = self.rng.usize(..=fits);

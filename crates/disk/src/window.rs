@@ -1,22 +1,21 @@
-//! A window on a file: a stretch of it in memory, written by copying, from its beginning to its end.
+//! A window on a file: a range of it in memory, written by copying, from its beginning to its end.
 //!
-//! A write of a hundred bytes through the system costs most of a microsecond, a copy into a mapped page a
-//! tenth of that. The system owns the page either way: what was copied survives the end of the process, reads
-//! of the file see it, and a sync of the file makes it durable.
+//! Writing a hundred bytes by a system call costs most of a microsecond; copying them into a mapped page
+//! costs a tenth of that. The system owns the page either way: what was copied survives the end of the
+//! process, reads of the file see it, and a sync of the file makes it durable.
 //!
-//! A page has to be there before it is written, and a mapping gets them one by one, each read first and made
-//! ready for writing by itself. So zeros are written by a call to where the next copies will go, many pages
-//! at once.
+//! A page must be present before it is written, and a mapping faults pages in one by one, each of which is
+//! first read and then made writable by itself. So zeros are written by a call to where the next copies will
+//! go, many pages at once.
 //!
 //! A disk that fails under a mapping answers with a signal that ends the process, not with an error. So pages
-//! are there, and asked for, before they are written, which fails with an error, and a window is only given
-//! where a page that is there stays writable: on file systems that overwrite in place, on a range that is
-//! there already.
+//! are allocated and populated before they are written, by steps that fail with an error. And a window is
+//! only given where a present page stays writable: on file systems that overwrite in place, on a range that
+//! exists already.
 //!
-//! Invariant: nothing is copied outside of the window, nor to a page that was not asked for.
+//! Invariant: nothing is copied outside of the window, or to a page that was not populated.
 //! Invariant: a window is only written; no reference into it is ever made.
-//! Invariant: zeros are written only behind all that was written so far, and by nobody once the window has
-//! ended.
+//! Invariant: zeros are written only behind everything written so far, and never once the window has ended.
 
 use crate::apart::Kept;
 use crate::file::{allocate, write_zeros};
@@ -28,22 +27,22 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes of pages that are made ready at once: zeros of more push what others need out of the nearest caches.
-/// What is ready and not written yet goes to the disk with a sync too.
+/// Bytes of pages that are prepared at once: zeros of more would push other data out of the nearest caches. A
+/// sync writes pages that are prepared but not used yet, too.
 const STEP: u64 = 64 << 10;
 
-/// A stretch of a file that is written by copying.
+/// A range of a file that is written by copying.
 #[derive(Debug)]
 pub struct Window {
     pages: Arc<Pages>,
     name: String,
-    /// Where it lies in the file.
+    /// Its range in the file.
     range: Range<u64>,
-    /// The part of it that was made ready last.
+    /// The part of it that was prepared last.
     ready: Range<u64>,
-    /// What somebody was told to make ready behind it.
+    /// The range behind it that another thread was asked to prepare.
     ahead: Option<(Range<u64>, Arc<Mutex<Stage>>)>,
-    /// Keeps its pages from what goes past the cache.
+    /// Keeps writes that bypass the page cache away from its pages.
     kept: Option<Kept>,
 }
 
@@ -52,20 +51,20 @@ pub struct Window {
 struct Pages {
     file: File,
     memory: Memory,
-    /// Where in the file the memory begins.
+    /// Offset in the file at which the memory begins.
     start: u64,
 }
 
-/// How far somebody is who was told to make pages ready. The lock is held by who does it.
+/// State of a preparation that was handed out. The thread that runs it holds the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Wanted,
     Ready,
-    /// They could not be, or are not wanted any more.
+    /// It failed, or is not wanted any more.
     Over,
 }
 
-/// Pages of a window that will be needed soon, to be made ready by whoever holds no lock.
+/// Pages of a window that will be needed soon, to be prepared by a thread that holds no lock.
 #[derive(Debug)]
 #[must_use = "nobody else makes them ready"]
 pub struct Ahead {
@@ -75,7 +74,7 @@ pub struct Ahead {
 }
 
 impl Pages {
-    /// Fills a range of the file with zeros, and asks for its pages.
+    /// Fills a range of the file with zeros, and populates its pages.
     fn make_ready(&self, range: &Range<u64>) -> io::Result<()> {
         write_zeros(&self.file, range.start, range.end)?;
         self.memory.make_writable(range.start / PAGE * PAGE - self.start..range.end - self.start)
@@ -83,8 +82,8 @@ impl Pages {
 }
 
 impl Ahead {
-    /// Makes the pages ready, unless the window did not wait for it. An error is one only for who writes
-    /// there.
+    /// Prepares the pages, unless the window went on without them. An error is reported only by the write
+    /// that needs them.
     pub fn ask(self) {
         let mut stage = self.stage.lock();
         if *stage == Stage::Wanted {
@@ -95,43 +94,43 @@ impl Ahead {
 }
 
 impl Window {
-    /// A window on a range of a file, which is as long; none where one would not be safe: only what the file
-    /// system itself reserved is there to be written, whatever others do to the disk.
+    /// A window on a range of a file that is long enough; none where a window would not be safe: only space
+    /// that the file system itself reserved stays writable, whatever happens to the disk.
     pub(crate) fn on(file: &File, name: &str, range: Range<u64>) -> Option<Self> {
         let is_there = file.metadata().ok()?.len() >= range.end;
         if range.is_empty() || !is_there || !mapped::overwrites_in_place(file) {
             return None;
         }
-        // Holes too, which a copy of a file may have where it had zeros.
+        // Reserves holes too, which a copy of a file may have where it had zeros.
         allocate(file, range.start, range.end - range.start).ok()?;
         let start = range.start / PAGE * PAGE;
         let memory = Memory::of(file, &(start..range.end))?;
         let pages = Arc::new(Pages { file: file.try_clone().ok()?, memory, start });
         let ready = range.start..range.start;
         let mut window = Self { pages, name: name.to_owned(), range, ready, ahead: None, kept: None };
-        // A system that cannot be asked for pages would say so only now.
+        // A system that cannot populate pages reports it only here.
         window.prepare(window.range.start, 1).ok()?;
         Some(window)
     }
 
-    /// The same, whose pages are kept for as long as it is there.
+    /// The same window, with a guard that is kept for as long as the window exists.
     pub(crate) fn kept_apart(mut self, kept: Kept) -> Self {
         self.kept = Some(kept);
         self
     }
 
-    /// Whether `len` bytes at `offset` of the file lie within.
+    /// Whether `len` bytes at `offset` of the file lie within the window.
     #[must_use]
     pub fn covers(&self, offset: u64, len: u64) -> bool {
         offset >= self.range.start && offset.checked_add(len).is_some_and(|end| end <= self.range.end)
     }
 
     /// Writes all of `bytes` at `offset` of the file. What lies behind them in the window may be zeros from
-    /// then on.
+    /// here on.
     ///
     /// # Errors
-    /// [`DiskError`] where the disk has no pages for it, or if it does not lie within; nothing was written
-    /// then.
+    /// [`DiskError`] if the disk has no pages for it, or if it does not lie within the window; nothing was
+    /// written then.
     pub fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
         let len = bytes.len() as u64;
         let prepared = match self.covers(offset, len) {
@@ -147,16 +146,17 @@ impl Window {
         Ok(())
     }
 
-    /// What somebody should make ready before writes that go on at `offset` need it, if it is time and nobody
-    /// was told yet.
+    /// The pages that another thread should prepare before writes that continue at `offset` need them, if it
+    /// is time and no request is pending.
     ///
     /// `is_far` asks for twice as much at once: fewer calls, where caches hold little that could be pushed
-    /// out of them.
+    /// out.
     pub fn ahead_of(&mut self, offset: u64, is_far: bool) -> Option<Ahead> {
         let from = self.ready.end;
         let until = (from + if is_far { 2 * STEP } else { STEP }).min(self.range.end);
         let is_time = offset <= from && offset + STEP / 2 >= from;
-        // Behind `offset` nothing was written yet; where it passed what is ready, that is not so there.
+        // Nothing was written behind `offset` yet. If `offset` has passed the prepared part, that does not
+        // hold for the range between.
         if self.ahead.is_some() || from == until || !is_time {
             return None;
         }
@@ -165,7 +165,7 @@ impl Window {
         Some(Ahead { pages: Arc::clone(&self.pages), range, stage })
     }
 
-    /// Waits for whoever makes pages ready, and lets nobody do so who was told to. Its owner says so before
+    /// Waits for a preparation that is running, and cancels one that is pending. The owner calls this before
     /// it writes to the range otherwise than through the window.
     pub fn hold_still(&mut self) {
         let Some((range, stage)) = self.ahead.take() else { return };
@@ -179,9 +179,9 @@ impl Window {
         self.ready.start <= offset && offset + len <= self.ready.end
     }
 
-    /// Makes these bytes ready, and some behind them.
+    /// Prepares these bytes, and some behind them.
     fn prepare(&mut self, offset: u64, len: u64) -> io::Result<()> {
-        // Zeros that came later would overwrite what is copied now.
+        // Zeros written later would overwrite what is copied now.
         self.hold_still();
         if self.is_ready(offset, len) {
             return Ok(());
@@ -213,14 +213,13 @@ mod mapped {
     use std::ops::Range;
     use std::ptr::NonNull;
 
-    /// Bytes of a page: where processors differ, the most there are.
+    /// Bytes of a page: the largest size there is, where processors differ.
     pub(super) const PAGE: u64 = if cfg!(target_arch = "x86_64") { 4 << 10 } else { 64 << 10 };
 
-    /// Those of ext4 (and of ext2 and ext3, which cannot reserve), XFS and tmpfs.
+    /// Magic numbers of ext4 (and ext2 and ext3, which cannot reserve), XFS and tmpfs.
     const IN_PLACE: [u64; 3] = [0xef53, 0x5846_5342, 0x0102_1994];
 
-    /// Whether a page of the file that was written once is there to be written again, however full the disk
-    /// is.
+    /// Whether a page of the file that was written once can be written again, however full the disk is.
     pub(super) fn overwrites_in_place(file: &File) -> bool {
         fstatfs(file).is_ok_and(|system| IN_PLACE.contains(&(system.f_type as u64)))
     }
@@ -232,24 +231,23 @@ mod mapped {
         len: usize,
     }
 
-    // SAFETY: it is an address; what lies there is written only by the one window, borrowed for itself alone.
+    // SAFETY: it is an address; the memory there is written only by the one window, exclusively borrowed.
     unsafe impl Send for Memory {}
-    // SAFETY: whoever shares it asks for pages, which the system may be asked by several at once and which
+    // SAFETY: shared users only populate pages, which the system allows several threads at once and which
     // changes no byte.
     unsafe impl Sync for Memory {}
 
     impl Memory {
-        /// Maps a range of a file, which begins with a page.
+        /// Maps a range of a file that begins on a page boundary.
         pub(super) fn of(file: &File, range: &Range<u64>) -> Option<Self> {
             let len = usize::try_from(range.end - range.start).ok()?;
             let (readable, shared) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-            // SAFETY: a fresh mapping at an address of the system's choice touches nothing that is there.
+            // SAFETY: a fresh mapping at an address of the system's choice affects no existing memory.
             let mapped = unsafe { mmap(std::ptr::null_mut(), len, readable, shared, file, range.start) };
             Some(Self { start: NonNull::new(mapped.ok()?.cast())?, len })
         }
 
-        /// Makes sure that pages lie behind these bytes, which begin with a page, and that they may be
-        /// written.
+        /// Populates the pages of these bytes, which begin on a page boundary, so that they may be written.
         pub(super) fn make_writable(&self, bytes: Range<u64>) -> io::Result<()> {
             let (from, until) = (bytes.start as usize, bytes.end as usize);
             assert!(from <= until && until <= self.len, "pages outside of the window");
@@ -262,16 +260,16 @@ mod mapped {
 
         /// Copies `bytes` to `at`.
         ///
-        /// Only one window copies, one copy at a time: it is borrowed for itself alone meanwhile.
+        /// Only one window copies, one copy at a time, because it is exclusively borrowed for that.
         pub(super) fn copy(&self, at: u64, bytes: &[u8]) {
             let at = at as usize;
             assert!(
                 at.checked_add(bytes.len()).is_some_and(|end| end <= self.len),
                 "a copy outside of the window"
             );
-            // SAFETY: the target lies within the mapping, as was just asserted, and `bytes` in memory of
-            // Rust's own, so they do not overlap. Nothing here reads the mapping or refers into it, so that
-            // another process that writes the file changes nothing that Rust relies on.
+            // SAFETY: the target lies within the mapping, as was just asserted, and `bytes` in memory managed
+            // by Rust, so they do not overlap. Nothing here reads the mapping or refers into it, so another
+            // process that writes the file changes nothing that Rust relies on.
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.as_ptr().add(at), bytes.len()) }
         }
     }
@@ -292,12 +290,12 @@ mod mapped {
 
     pub(super) const PAGE: u64 = 64 << 10;
 
-    /// Elsewhere pages cannot be asked for.
+    /// Pages cannot be populated on other systems.
     pub(super) fn overwrites_in_place(_file: &File) -> bool {
         false
     }
 
-    /// Of which there is none.
+    /// Never exists.
     #[derive(Debug)]
     pub(super) enum Memory {}
 
@@ -323,12 +321,12 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Says that there was nothing to test.
+    /// Reports that there was nothing to test.
     fn skipped() {
         println!("SKIPPED [windows] the file system of the temporary folder has none");
     }
 
-    /// A file of a mebibyte of ones, and a window on all of it but the first page and the last.
+    /// A file of a mebibyte of ones, and a window on all of it except the first and the last page.
     fn window() -> (File, Option<Window>) {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(&vec![1; MIB as usize], 0).unwrap();
@@ -355,7 +353,7 @@ mod tests {
             let is_long = random.u8(..) < 4;
             let len = random.usize(0..if is_long { 40_000 } else { 1000 });
             let bytes: Vec<u8> = std::iter::repeat_with(|| random.u8(1..)).take(len).collect();
-            // Long ones by calls, as the log does.
+            // Long ones are written by calls, as the log does.
             if is_long {
                 window.hold_still();
                 file.write_all_at(&bytes, at).unwrap();
@@ -365,7 +363,7 @@ mod tests {
             expected[at as usize..][..len].copy_from_slice(&bytes);
             at += len as u64;
             late.extend(window.ahead_of(at, false));
-            // Some ask at once, some long after, when it was written there.
+            // Some preparations run at once, some long after their pages were written.
             while !late.is_empty() && random.u8(..) < 4 {
                 late.swap_remove(random.usize(..late.len())).ask();
             }
@@ -404,14 +402,14 @@ mod tests {
         ahead.ask();
         window.write_at(STEP - 90, &[7; 100]).unwrap();
         assert_eq!(window.ready, PAGE..2 * STEP, "taken in, and nothing else made ready");
-        // Needed before it was there: the writer does it, and what comes then changes nothing.
+        // Needed before it was prepared: the writer prepares it, and the late preparation changes nothing.
         let late = window.ahead_of(2 * STEP - 10, false).unwrap();
         window.write_at(2 * STEP - 5, &[7; 100]).unwrap();
         assert_eq!(window.ready.end, 3 * STEP);
         late.ask();
         window.write_at(2 * STEP + 200, &[7; 100]).unwrap();
         assert_eq!((window.ready.end, window.ahead.is_none()), (3 * STEP, true));
-        // What was written by a call lies behind what is ready: nobody may fill it with zeros.
+        // Bytes written by a call lie behind the prepared part, and must not be filled with zeros.
         assert!(window.ahead_of(3 * STEP + 1, false).is_none());
         let far = window.ahead_of(3 * STEP - 1, true);
         far.into_iter().for_each(Ahead::ask);
@@ -468,7 +466,7 @@ mod tests {
         file.as_file().write_all_at(&vec![1; MIB as usize], 0).unwrap();
         let Some(mut window) = Window::on(file.as_file(), "file", PAGE..MIB) else { return skipped() };
         window.write_at(PAGE, b"there").unwrap();
-        // As a disk that fails: it takes no more.
+        // Behaves as a failing disk that takes no more.
         let pages = Arc::get_mut(&mut window.pages).unwrap();
         pages.file = File::open(file.path()).unwrap();
         assert!(window.write_at(MIB / 2 + PAGE, b"gone").is_err());

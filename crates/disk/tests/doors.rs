@@ -75,7 +75,7 @@ fn a_file_takes_less_space_once_some_was_released() {
     disk.sync().unwrap();
     let after = std::fs::metadata(doors.path()).unwrap();
     assert_eq!(before.len(), after.len());
-    // A file system without holes keeps the space, and zeros are then no promise.
+    // A file system without holes keeps the space, and does not promise zeros then.
     let is_hole = read(&disk, 0, 1) == [0];
     assert!(!is_hole || after.blocks() < before.blocks(), "{} {}", before.blocks(), after.blocks());
 }

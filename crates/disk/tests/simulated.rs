@@ -13,7 +13,7 @@ fn byte_at(disk: &SimDisk, offset: u64) -> u8 {
     byte[0]
 }
 
-/// Some hundred changes; an error (the power is off) ends them.
+/// Makes two hundred changes, and stops at an error, as when the power is off.
 fn churn(disk: &SimDisk, seed: u64) -> Result<(), DiskError> {
     let mut rng = fastrand::Rng::with_seed(seed);
     for _ in 0..200 {
@@ -59,7 +59,7 @@ fn what_was_synced_survives_every_crash() {
     }
 }
 
-/// Writes a value, then the mark that says it is there. The right program syncs in between.
+/// Writes a value, and then the mark that says it is there. A correct program syncs in between.
 fn value_then_mark(disk: &SimDisk, syncs_between: bool) -> Result<(), DiskError> {
     disk.write_at(4096, &[1; 4096])?;
     if syncs_between {
@@ -69,7 +69,7 @@ fn value_then_mark(disk: &SimDisk, syncs_between: bool) -> Result<(), DiskError>
     disk.sync()
 }
 
-/// Seeds in which the mark is there and the value is not, over a power cut at each operation.
+/// Number of seeds in which the mark is there and the value is not, with a power cut at each operation.
 fn seeds_with_a_broken_promise(syncs_between: bool) -> u64 {
     let is_broken = |seed: u64| {
         let disk = SimDisk::seeded(seed);
@@ -254,7 +254,7 @@ fn a_full_disk_refuses_growth_only_and_takes_it_again_after_a_cut() {
 #[test]
 fn a_full_disk_refuses_writes_to_blocks_that_were_given_back() {
     let disk = SimDisk::with_bytes(1, &[1; 5 * 4096]);
-    // A block and its two halves beside it, of which none goes as a whole.
+    // One block, and half a block on each side, neither of which goes as a whole.
     disk.release(2048, 2 * 4096).unwrap();
     disk.set_plan(FaultPlan { space_left: Some(4095), ..FaultPlan::default() });
     assert_eq!(disk.write_at(4096, &[2]).unwrap_err().kind(), ErrorKind::OutOfSpace);

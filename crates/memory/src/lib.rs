@@ -1,7 +1,7 @@
 //! The contract on a plain ordered map behind a mutex: the model that every other store is compared with.
 //!
 //! It is written to be obviously right, not to be fast: one map, one lock, one place where a batch is
-//! applied. It keeps nothing when it is dropped, so its only durability class is `buffered`.
+//! applied. Its contents end with it, so its only durability class is `buffered`.
 //!
 //! Invariant: every operation takes effect at one moment, while the lock is held.
 

@@ -1,7 +1,7 @@
 //! The map of sorted maps, and what each operation means on it.
 //!
 //! Invariant: a partition that is in the map has at least one cell.
-//! Invariant: a batch that is refused leaves the map as it was.
+//! Invariant: a refused batch leaves the map as it was.
 
 use crate::splits::Part;
 use atoll_store::{
@@ -62,7 +62,7 @@ impl Map {
         page
     }
 
-    /// One page of the partition keys of a part, after the key that the token was opened as.
+    /// One page of the partition keys of a part, after the key `after` from the token.
     pub(crate) fn partition_keys(
         &self,
         query: &PartitionQuery,
@@ -140,7 +140,7 @@ fn set(partition: &mut Partition, sort: SortKey, value: Option<Buffer>) -> Optio
     }
 }
 
-/// What is left of the range of a scan after the key where the former page ended.
+/// The rest of a scan's range, after the key at which the former page ended.
 fn rest(request: &ScanRequest, after: Option<SortKey>) -> SortRange {
     let mut range = request.range.clone();
     match (request.direction, after) {

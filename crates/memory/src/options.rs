@@ -1,22 +1,22 @@
-//! What can be chosen about a memory store.
+//! Options of a memory store.
 
 use atoll_store::Limits;
 use atoll_store::clock::{Clock, SystemClock};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How a memory store behaves; the defaults suit everybody but tests.
+/// Options of a memory store; the defaults suit all uses but tests.
 #[derive(Clone)]
 pub struct Options {
     /// Sizes beyond which a call is refused.
     pub limits: Limits,
-    /// Tells `now`, and when a request id is old.
+    /// The clock behind `now`, which also decides when a request id is old.
     pub clock: Arc<dyn Clock>,
-    /// For how long a request id is remembered.
+    /// How long a request id is remembered.
     pub request_memory: Duration,
-    /// How many request ids are remembered.
+    /// Most request ids that are remembered.
     pub request_memory_count: usize,
-    /// How many waits may be open at once.
+    /// Most waits that may be open at once.
     pub waiters_max: usize,
 }
 
@@ -24,7 +24,7 @@ pub struct Options {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("option {option} of the memory store must be {wanted}")]
 pub struct OptionsError {
-    /// Which option.
+    /// The option.
     pub option: &'static str,
     /// What it must be.
     pub wanted: &'static str,
@@ -46,7 +46,7 @@ impl Options {
     /// Checks that a store can work with these options.
     ///
     /// # Errors
-    /// Names the first option that is wrong.
+    /// The first option that is wrong.
     pub fn validate(&self) -> Result<(), OptionsError> {
         let (most, limits) = (&Limits::CONTRACT, &self.limits);
         let fits = limits.partition_key_bytes <= most.partition_key_bytes

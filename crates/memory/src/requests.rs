@@ -1,6 +1,6 @@
-//! Which request ids were applied, as far back as the options say.
+//! The request ids of applied writes, remembered as long as the options say.
 //!
-//! Invariant: at most `count_max` ids are held, and none that is older than `age_max`.
+//! Invariant: at most `count_max` ids are held, and none older than `age_max`.
 
 use atoll_store::{RequestId, Timestamp};
 use std::collections::{HashSet, VecDeque};
@@ -26,7 +26,7 @@ impl RequestMemory {
         }
     }
 
-    /// Forgets what is too old or too much.
+    /// Forgets ids that are too old or too many.
     pub(crate) fn forget(&mut self, now: Timestamp, age_max: Duration, count_max: usize) {
         while let Some(&(when, id)) = self.by_age.front() {
             if when.after(age_max) >= now && self.by_age.len() <= count_max {

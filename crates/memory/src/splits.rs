@@ -17,7 +17,7 @@ impl Part {
     /// The whole store.
     pub(crate) const ALL: Self = Self { index: 0, count: 1 };
 
-    /// Deals the store out to about `readers` readers.
+    /// Divides the store among about `readers` readers.
     pub(crate) fn deal(readers: usize) -> Result<Vec<Split>, StoreError> {
         if readers == 0 {
             return Err(StoreError::InvalidInput {

@@ -1,4 +1,4 @@
-//! The store itself: checks, the lock, and waking whoever waits.
+//! The store itself: checks, the lock, and waking waiters.
 
 use crate::map::{Map, part_of};
 use crate::options::{Options, OptionsError};
@@ -53,14 +53,14 @@ impl MemoryStore {
         Ok(Self::with_state(options, State::default()))
     }
 
-    /// An open store of its own with the same content, options and remembered request ids.
+    /// An independent open store with the same content, options and remembered request ids.
     #[must_use]
     pub fn copy(&self) -> Self {
         let state = State { is_closed: false, ..self.state.lock().clone() };
         Self::with_state(self.options.clone(), state)
     }
 
-    /// How many waits are open now.
+    /// Number of open waits.
     #[must_use]
     pub fn waits_open(&self) -> usize {
         self.watches.open()

@@ -1,12 +1,12 @@
-//! What blocks promise, each test with lengths of its own: the classes are those of the process.
+//! What blocks promise. Each test uses lengths of its own, because the classes belong to the whole process.
 #![allow(clippy::expect_used)]
 
 use super::*;
 use crate::shared::{Shared, lines_for};
 use std::collections::BTreeMap;
 
-/// Of a length that no other test has, so that its blocks are those of the test alone. While another test
-/// takes a run, there may be none, but not for long.
+/// A block of a length that no other test uses, so that its class belongs to the test alone. While another
+/// test takes a run there may be none, but not for long.
 fn block(bytes: usize) -> Shared {
     let class = lines_for(bytes) - LINES_LEAST;
     let found = (0..1_000_000).find_map(|_| {
@@ -40,7 +40,7 @@ fn blocks_are_apart_in_their_run_and_come_back() {
     };
     assert_eq!(open_and_empty(), (0, 0));
     drop(held);
-    // While another test gives a run back, none goes; then those that are left go with the next.
+    // While another test gives back a run, none of these goes; the rest then go with the next one.
     let is_given = (0..10_000).any(|_| {
         let was = open_and_empty();
         std::thread::yield_now();
@@ -113,7 +113,7 @@ fn runs_and_blocks_that_could_not_go_back_at_once_go_with_the_next_ending_or_the
         drop(last);
         assert!(!LEFT[class].load(Ordering::Relaxed).is_null());
         drop((locked, pool));
-        // While another test has one of the locks, the next one will do.
+        // While another test has one of the locks, a later attempt will do.
         let is_done = (0..10_000).any(|_| {
             match others {
                 None => drop(missed::ending()),

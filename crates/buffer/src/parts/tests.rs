@@ -1,5 +1,5 @@
-//! What a pool promises, for parts as long as leaves, which begin anywhere in a page, and as runs, which are
-//! whole pages.
+//! What a pool promises, for parts as long as leaves, which may begin anywhere in a page, and as runs, which
+//! are whole pages.
 #![expect(unsafe_code, reason = "memory by address, docs/decisions/0015-unsafe.md")]
 #![allow(clippy::expect_used)]
 
@@ -72,7 +72,7 @@ fn given_back<const BYTES: usize, const WORDS: usize>(mut pool: Pool<BYTES, WORD
 #[test]
 #[cfg(target_os = "linux")]
 fn what_shares_a_page_with_what_is_held_is_spare_until_all_of_the_page_is_free() {
-    // As runs are where pages have 64 KiB.
+    // As with runs where pages have 64 KiB.
     const BYTES: usize = 1 << 10;
     let mut pool = Pool::<BYTES, { words_for(BYTES) }>::new();
     let (parts, in_page) = (SLAB_BYTES / BYTES, rustix::param::page_size() / BYTES);
@@ -82,18 +82,19 @@ fn what_shares_a_page_with_what_is_held_is_spare_until_all_of_the_page_is_free()
     assert!((1..in_page).flat_map(of_page).all(|part| give(&mut pool, part).is_none()));
     assert_eq!(pool.spare, 4 * (parts - parts / in_page), "nothing could be given back");
     assert!(pool.slabs.values().all(|slab| !slab.is_thin), "so huge pages are left as they are");
-    // Every other page in full.
+    // Every other page completely.
     assert!(of_page(0).step_by(2).all(|part| give(&mut pool, part).is_none()));
     assert_gone_is_gone(&pool);
     check_counts(&pool);
     let stuck = 4 * (parts - parts / in_page) / 2;
     let soon = 4 * Pool::<BYTES, { words_for(BYTES) }>::SPARE_LEAST;
-    // Where pages are longer, too few were given back for a new try.
+    // Where pages are longer, too few parts were given back for a new attempt.
     assert!(in_page > 4 || pool.spare < stuck + soon, "{} are spare, {stuck} of them for good", pool.spare);
     assert!(of_page(0).skip(1).step_by(2).all(|part| is_filled::<BYTES>(part, 7)), "nothing held went");
 }
 
-/// Parts that count as given back are zero where they count: in the middle. All were filled before.
+/// Asserts that parts that count as given back are zero where that is decided: in their middle. All were
+/// filled before.
 #[cfg(target_os = "linux")]
 fn assert_gone_is_gone<const BYTES: usize, const WORDS: usize>(pool: &Pool<BYTES, WORDS>) {
     for slab in pool.slabs.values() {
@@ -112,9 +113,9 @@ fn only_whole_slabs_go_back_while_pages_may_not() {
 fn ending<const BYTES: usize, const WORDS: usize>(mut pool: Pool<BYTES, WORDS>) {
     let parts = SLAB_BYTES / BYTES;
     let held: Vec<_> = (0..4 * parts).map(|_| take(&mut pool, Purpose::Writing)).collect();
-    // All but one of each slab.
+    // All but one part of each slab.
     let (kept, gone): (Vec<_>, Vec<_>) = held.into_iter().enumerate().partition(|(at, _)| at % parts == 0);
-    // SAFETY: they came from there, and nothing refers to them.
+    // SAFETY: they came from this pool, and nothing refers to them.
     assert!(gone.into_iter().all(|(_, part)| matches!(unsafe { pool.give(part, false) }, Ok(None))));
     assert_eq!(pool.spare, 4 * (parts - 1), "nothing was asked of the system");
     while pool.thin_out() {}
@@ -133,7 +134,7 @@ fn kept<const BYTES: usize, const WORDS: usize>(mut pool: Pool<BYTES, WORDS>) {
     let mut random = fastrand::Rng::with_seed(3);
     let mut held: Vec<(NonNull<u8>, u8)> = Vec::new();
     for step in 0..16_000_u32 {
-        // More and more, and then fewer and fewer.
+        // Growing phases alternate with shrinking ones.
         let wanted = if step / 4000 % 2 == 0 { 170 } else { 80 };
         if random.u8(..) < wanted || held.is_empty() {
             let part = take(&mut pool, if step % 3 == 0 { Purpose::Reading } else { Purpose::Writing });
@@ -150,7 +151,7 @@ fn kept<const BYTES: usize, const WORDS: usize>(mut pool: Pool<BYTES, WORDS>) {
     check_counts(&pool);
 }
 
-/// What the pool knows of all slabs is what they say themselves.
+/// Asserts that the pool's totals match those of its slabs.
 fn check_counts<const BYTES: usize, const WORDS: usize>(pool: &Pool<BYTES, WORDS>) {
     let sum = |count: fn(&Parted<BYTES, WORDS>) -> usize| pool.slabs.values().map(count).sum::<usize>();
     assert_eq!((pool.spare, pool.used), (sum(|slab| slab.spare), sum(|slab| slab.used)));
@@ -173,7 +174,7 @@ fn give<const BYTES: usize, const WORDS: usize>(
     pool: &mut Pool<BYTES, WORDS>,
     part: NonNull<u8>,
 ) -> Option<Slab> {
-    // SAFETY: the tests give back what they took, once, and look at it no more before they have it again.
+    // SAFETY: the tests give back what they took, once, and do not use it before they take it again.
     unsafe { pool.give(part, true) }.expect("it is of the pool")
 }
 

@@ -1,6 +1,6 @@
-//! The bytes on a simulated medium, in shared blocks: a copy of an image copies no bytes.
+//! The bytes on a simulated medium, in shared blocks: copying an image copies no bytes.
 //!
-//! Invariant: blocks never written, and bytes past the end, are zero.
+//! Invariant: blocks that were never written, and bytes past the end, are zero.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl Image {
         self.len
     }
 
-    /// The caller has checked that the range lies before the end.
+    /// Reads a range; the caller has checked that it lies before the end.
     pub(super) fn read(&self, offset: u64, target: &mut [u8]) {
         for piece in pieces(offset, target.len()) {
             let out = &mut target[piece.source..piece.source + piece.len];
@@ -75,7 +75,7 @@ impl Image {
         }
     }
 
-    /// Makes zeros of a range, as far as there are bytes.
+    /// Zeroes a range, up to the end of the image.
     pub(super) fn clear(&mut self, offset: u64, len: u64) {
         let end = offset.saturating_add(len).min(self.len);
         for piece in pieces(offset, end.saturating_sub(offset) as usize) {
@@ -93,7 +93,7 @@ impl Image {
         self.write(offset, &[byte[0] ^ (1 << (bit % 8))]);
     }
 
-    /// Offset of a byte of the range, in a block that was written once, chosen by `rng`.
+    /// Offset of a byte of the range, chosen by `rng`, in a block that was written at least once.
     pub(super) fn some_written_byte(&self, range: Range<u64>, rng: &mut fastrand::Rng) -> Option<u64> {
         let end = range.end.min(self.len) as usize;
         let first = range.start as usize / BLOCK_BYTES;

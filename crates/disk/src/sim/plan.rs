@@ -1,30 +1,31 @@
-//! What is to go wrong on a simulated disk, and how often it did.
+//! The faults planned for a simulated disk, and how often each occurred.
 
-/// Faults to come, each counted from the moment the plan is set: `Some(0)` strikes the next operation.
-/// Those that strike an operation strike once; `space_left`, `read_only` and `unreadable` last.
+/// Planned faults, each counted from the moment the plan is set: `Some(0)` strikes the next operation. Faults
+/// of an operation strike once; `space_left`, `read_only` and `unreadable` last.
 #[derive(Clone, Debug, Default)]
 pub struct FaultPlan {
     /// Changes (write, sync, reserve, truncate, release) that still succeed; the next one finds the power
     /// gone, and so does everything after it. The write that is struck may reach the medium, whole or in
     /// part.
     pub power_cut_after: Option<u64>,
-    /// The write that is acknowledged and lands on another block.
+    /// The write that is acknowledged but lands on another block.
     pub misdirect_write: Option<u64>,
-    /// The write that fails; part of it may be there.
+    /// The write that fails; part of it may be written.
     pub fail_write: Option<u64>,
     /// The read that fails.
     pub fail_read: Option<u64>,
-    /// The sync that fails. What it should have made durable is lost at random, even if a later one succeeds.
+    /// The sync that fails. What it should have made durable is lost at random, even if a later sync
+    /// succeeds.
     pub fail_sync: Option<u64>,
     /// Bytes that the file may still take: at its end, or in blocks that were given back.
     pub space_left: Option<u64>,
-    /// Offsets whose reads fail, time after time.
+    /// Offsets whose reads fail every time.
     pub unreadable: Option<std::ops::Range<u64>>,
     /// Every change is refused.
     pub read_only: bool,
 }
 
-/// Counts down; true when it strikes.
+/// Counts down, and returns true when the fault strikes.
 pub(super) fn strikes(countdown: &mut Option<u64>) -> bool {
     match countdown {
         None => false,
@@ -76,7 +77,7 @@ counters! {
     releases,
     /// Times that the power was cut at a planned operation.
     power_cuts,
-    /// Times that a disk was taken from its user as power loss leaves it.
+    /// Times that a disk was taken from its user as a power loss leaves it.
     crashes,
     /// Unsynced writes that survived a crash whole.
     writes_kept,
@@ -88,7 +89,7 @@ counters! {
     writes_torn_at_bytes,
     /// Unsynced writes that survived although an earlier one was dropped.
     writes_reordered,
-    /// Writes that landed elsewhere.
+    /// Writes that landed on another block.
     misdirected_writes,
     /// Bits flipped.
     bit_flips,
@@ -100,7 +101,7 @@ counters! {
     sync_errors,
     /// Changes refused for want of space.
     out_of_space,
-    /// Those among them that would have filled blocks that were given back.
+    /// Those of them that would have filled blocks which were given back.
     out_of_space_in_holes,
     /// Changes refused because the medium is read-only.
     read_only_refusals,

@@ -1,6 +1,6 @@
-//! Power loss: which of the changes that no sync covered reach the medium, and in what state.
+//! Power loss: which of the unsynced changes reach the medium, and in what state.
 //!
-//! Invariant: a synced change is never looked at here.
+//! Invariant: a synced change is never considered here.
 
 use super::image::Image;
 use super::plan::Counters;
@@ -15,7 +15,7 @@ pub enum Survival {
     Nothing,
     /// All of them, whole.
     Everything,
-    /// Each one is kept, dropped or torn by chance, whatever became of those before it.
+    /// Each one is kept, dropped or torn at random, independently of those before it.
     Mixed,
 }
 
@@ -28,7 +28,7 @@ pub(super) enum Change {
     Clear { offset: u64, len: u64 },
 }
 
-/// Carries to the medium what survives of the changes that no sync covered.
+/// Applies the unsynced changes that survive to the medium.
 pub(super) fn survive(
     medium: &mut Image,
     mut pending: Vec<Change>,
@@ -54,7 +54,7 @@ pub(super) fn survive(
     }
 }
 
-/// Overlapping writes may reach the medium in any order; a cut of the length is ordered by the file system.
+/// Overlapping writes may reach the medium in any order; the file system orders cuts of the length.
 fn shuffle_between_cuts(pending: &mut [Change], rng: &mut fastrand::Rng) {
     for stretch in pending.split_mut(|change| matches!(change, Change::Cut { .. })) {
         rng.shuffle(stretch);
