@@ -1,5 +1,5 @@
-//! Records that are looked at and changed in one go: what is shown is what is there, nobody comes between,
-//! and where it cannot be done nothing is.
+//! Records that are read and changed in one step: the change sees what is stored, nothing comes between, and
+//! where it cannot be done nothing changes.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use atoll_disk::MemoryDisk;
@@ -44,7 +44,7 @@ fn a_record_is_shown_as_it_is_and_becomes_what_is_wanted() {
     assert_eq!((shown, get(&tree, b"k").as_deref()), (front(b"coral", 5), Some(&b"coral reef"[..])));
     let (amended, shown) = amend(&tree, b"k", None);
     assert_eq!((amended, shown), (Amended::Seen, front(b"coral reef", 10)));
-    // One longer than what a leaf holds, beyond which appends go on where they lie.
+    // A value longer than a leaf record can be, to which appends are made in place.
     let long = [7; 300];
     tree.put(b"l", &long, Durability::Flushed).unwrap();
     for grown in 1..20 {
@@ -53,7 +53,7 @@ fn a_record_is_shown_as_it_is_and_becomes_what_is_wanted() {
         assert_eq!(shown, front(&long, 299 + grown), "after {grown} appends");
     }
     for key in [b"k", b"l"] {
-        // A leaf that would become too empty is joined with others, which is not done here.
+        // A leaf that would become too empty is joined with others, which a change in place cannot do.
         for other in 0..200 {
             tree.put(&[b'm', other], &[1; 50], Durability::Flushed).unwrap();
         }
@@ -101,7 +101,7 @@ fn nobody_changes_a_record_between_what_is_shown_and_what_is_done() {
     assert_eq!(counted.sum::<u64>(), THREADS * ROUNDS);
 }
 
-/// Adds one to a counter, by whichever way.
+/// Adds one to a counter, in whatever way the engine does it.
 fn count_up(tree: &Tree, counter: u64) {
     loop {
         let mut next = [0; 8];

@@ -1,5 +1,5 @@
-//! Values that grow: what a reader, a snapshot, a scan or the disk has of one stays what it was, and every
-//! append is there.
+//! Growing values: what a reader, a snapshot, a scan or the disk has of a value does not change, and no
+//! append is lost.
 //!
 //! Replay a failure with `ATOLL_SEED=N cargo test -p atoll-engine --test appends`.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
@@ -18,7 +18,7 @@ fn seeds() -> Vec<u64> {
 }
 
 fn options() -> Options {
-    // So little that values come and go.
+    // So little memory that values come and go.
     Options { memory_bytes: 1 << 20, background: false, ..Options::default() }
 }
 
@@ -33,8 +33,8 @@ fn content(tree: &Tree) -> Model {
     content
 }
 
-/// What a value begins with is told as it is, whether or not what it is asked for is in one piece, and
-/// without any trace.
+/// Asserts that the front of a value is right, whether or not it lies in one piece, and that asking leaves no
+/// trace.
 fn fronts_are_right(tree: &Tree, key: &[u8], expected: Option<&Vec<u8>>, at: &str) {
     let [short, long] =
         [17, 300].map(|most| expected.map(|value| (&value[..value.len().min(most)], value.len() as u64)));
@@ -57,7 +57,7 @@ fn piece(random: &mut fastrand::Rng) -> Vec<u8> {
     vec![random.u8(..); len]
 }
 
-/// Appends and what looks at values meanwhile, in any order.
+/// Appends and everything that reads values meanwhile, in random order.
 fn run(seed: u64, disk: Option<Arc<dyn Disk>>) {
     let mut random = fastrand::Rng::with_seed(seed);
     let open = || match &disk {
@@ -141,7 +141,7 @@ fn the_memory_of_a_value_that_grew_is_counted_and_given_back() {
     let grown = engine.stats().memory_bytes - before;
     assert!((200_000..500_000).contains(&grown), "{grown}");
     assert_eq!(tree.get(b"key").unwrap().unwrap().to_buffer().unwrap().len(), 200_000);
-    // An append to what somebody has changes nothing of it.
+    // An append does not change a value that a reader holds.
     let value = tree.get(b"key").unwrap().unwrap();
     tree.append(b"key", b"more", Durability::Buffered).unwrap();
     assert_eq!((value.len(), tree.get(b"key").unwrap().unwrap().len()), (200_000, 200_004));
@@ -162,14 +162,14 @@ fn what_a_batch_deleted_with_a_range_does_not_count_for_what_it_appends() {
     batch.append(&tree, b"k", &more);
     engine.write(&batch, Durability::Buffered).unwrap();
     assert_eq!(tree.get(b"k").unwrap().unwrap().len(), 8 << 20);
-    // Nor does what it put before.
+    // Nor does what the batch put before.
     let mut batch = WriteBatch::new();
     batch.append(&tree, b"k", &long[..50 << 20]);
     batch.delete_range(&tree, (Bound::Included(&b"k"[..]), Bound::Unbounded));
     batch.append(&tree, b"k", &more);
     engine.write(&batch, Durability::Buffered).unwrap();
     assert_eq!(tree.get(b"k").unwrap().unwrap().len(), 8 << 20);
-    // Of other keys and trees it says nothing.
+    // The deleted range does not affect other keys and trees.
     for (range, of) in [(all, &other), ((Bound::Excluded(&b"k"[..]), Bound::Unbounded), &tree)] {
         let mut batch = WriteBatch::new();
         batch.delete_range(&tree, range);

@@ -1,4 +1,4 @@
-//! Large batches, which are applied in the order of their keys: the same as one put after the other.
+//! Large batches, which are applied in key order, have the same effect as their puts one after the other.
 //!
 //! Replay a failure with `ATOLL_SEED=N cargo test -p atoll-engine --test batches`.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
@@ -12,7 +12,7 @@ use std::ops::{Bound, ControlFlow};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Keys whose beginnings are shared over zero to forty bytes, so that what nodes cut off is compared too.
+/// Keys with common prefixes of zero to forty bytes, so that prefixes that nodes leave out are compared too.
 fn key(random: &mut fastrand::Rng, shape: u32) -> Vec<u8> {
     let number = random.u32(..4000);
     match shape {
@@ -45,7 +45,7 @@ fn run(seed: u64) {
         let shapes = if random.bool() { 0..5 } else { round % 5..round % 5 + 1 };
         for put in 0..random.u32(1..3000) {
             let key = key(&mut random, shapes.start + put % (shapes.end - shapes.start));
-            // Now and then one that is too long for a leaf, and one that makes a record grow.
+            // Occasionally a value too long for a leaf, or one that makes a record grow.
             let len = if random.u8(..) == 0 { random.usize(200..3000) } else { random.usize(..90) };
             let value = vec![random.u8(..); len];
             batch.put(&tree, &key, &value);

@@ -1,5 +1,5 @@
-//! What fails, or panics, when the log has a write and the trees do not: nobody is told that nothing
-//! happened, nobody sees a half of it, and whoever opens the store again has all of it.
+//! Failures and panics while the log has a write and the trees do not: the caller is never told that nothing
+//! happened, no reader sees half of the write, and the next opening has all of it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Records of some 120 bytes: three times the memory.
+/// Records of about 120 bytes: three times the memory.
 const RECORDS: u32 = 20_000;
 const ALL: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
 const LAST: &[u8] = b"zzzzz";
@@ -55,7 +55,7 @@ fn count(tree: &Tree) -> Result<u32, EngineError> {
     Ok(count)
 }
 
-/// Whether it was told that the store broke.
+/// A flag that is set once the store reports that it broke.
 fn told(engine: &Engine) -> Arc<AtomicBool> {
     let told: Arc<AtomicBool> = Arc::default();
     let tells = Arc::clone(&told);
@@ -63,7 +63,7 @@ fn told(engine: &Engine) -> Arc<AtomicBool> {
     told
 }
 
-/// A record more, and all others gone.
+/// Adds one record and deletes all others.
 fn batch(tree: &Tree) -> WriteBatch {
     let mut batch = WriteBatch::new();
     batch.put(tree, LAST, b"v");
@@ -75,7 +75,7 @@ fn is_broken(error: EngineError) -> bool {
     matches!(error, EngineError::Broken { .. })
 }
 
-/// What was done behind the log by half is seen by nobody.
+/// Asserts that nothing of a half-done write is visible to any caller.
 #[track_caller]
 fn assert_answers_nothing(engine: &Engine, tree: &Tree) {
     assert!(tree.get(LAST).is_err_and(is_broken));
@@ -146,7 +146,7 @@ fn what_was_buffered_is_in_the_log_when_a_write_behind_it_is_said_to_be() {
         let written = engine.write(&batch(&tree), Durability::Buffered);
         copy.set_plan(FaultPlan::default());
         let reads = copy.counters().reads - before;
-        // As who is told of an error does.
+        // As a caller does after an error.
         drop(engine.close_shared());
         (written, reads)
     };
@@ -199,7 +199,7 @@ fn a_move_of_a_range_whose_pages_cannot_be_read_is_refused_or_unknown_and_never_
     assert!(failed > 0);
 }
 
-/// A disk in memory that panics, once, in a read or a write that is yet to come.
+/// A disk in memory that panics once, in a chosen later read or write.
 #[derive(Default)]
 struct Panicking {
     bytes: MemoryDisk,
@@ -229,7 +229,7 @@ impl Relay for Panicking {
 }
 
 impl Panicking {
-    /// What whoever opens the store next finds.
+    /// The disk as the next opening finds it.
     fn copied(&self) -> Arc<dyn Disk> {
         Arc::new(MemoryDisk::with_bytes(self.bytes.to_bytes()))
     }
@@ -283,7 +283,7 @@ fn a_panic_in_the_middle_of_a_range_delete_shows_nobody_a_half_of_it() {
 fn a_checkpoint_that_panicked_is_the_last_one_and_writes_go_on() {
     let disk: Arc<Panicking> = Arc::default();
     fill(disk.clone());
-    // There is room for what is written.
+    // There is room for everything written.
     let engine = Engine::open(disk.clone(), options(4 << 20)).unwrap();
     let tree = engine.tree("t").unwrap();
     for number in 0..2000u32 {
@@ -291,7 +291,7 @@ fn a_checkpoint_that_panicked_is_the_last_one_and_writes_go_on() {
     }
     disk.writes.store(1, Ordering::Release);
     assert!(panics(|| engine.checkpoint()));
-    // It took along what was to be freed, so none may commit without that.
+    // It took the list of what was to be freed with it, so no later checkpoint may commit.
     assert!(engine.checkpoint().is_err_and(is_broken));
     tree.put(LAST, b"v", Durability::Synced).unwrap();
     assert_eq!(count(&tree).unwrap(), RECORDS + 1);
@@ -306,7 +306,7 @@ fn a_checkpoint_that_panicked_is_the_last_one_and_writes_go_on() {
 #[test]
 fn behind_a_checkpoint_that_panicked_writes_are_refused_where_memory_or_the_log_is_full() {
     const MEMORY: u64 = 1 << 20;
-    // As many keys as there are puts, or one of them all the time.
+    // A new key for each put, or one key for all of them.
     for (memory_bytes, keys) in [(MEMORY, u32::MAX), (1 << 30, 1)] {
         let disk: Arc<Panicking> = Arc::default();
         let options = Options { checkpoint_bytes: 1 << 20, ..options(memory_bytes) };
@@ -325,7 +325,7 @@ fn behind_a_checkpoint_that_panicked_writes_are_refused_where_memory_or_the_log_
         if keys == 1 {
             assert!(engine.write(&batch(&tree), Durability::Flushed).is_err_and(is_broken));
         }
-        // What was taken is there, now and for whoever opens the store next.
+        // What was accepted is there, in this store and for the next opening.
         let distinct = taken.min(keys);
         assert_eq!(count(&tree).unwrap(), distinct + 1);
         assert!(engine.close_shared().is_err_and(is_broken));

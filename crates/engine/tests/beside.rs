@@ -6,7 +6,7 @@ use atoll_engine::{Durability, Engine, EngineError, Options, Tree};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Where the superblocks end.
+/// End of the superblocks.
 const DATA_START: u64 = 8192;
 
 const KEYS: u32 = 2000;
@@ -23,10 +23,10 @@ fn fill(tree: &Tree, round: u32) {
 
 type Happening = Box<dyn FnMut() + Send>;
 
-/// A disk on which something happens before each of the reads that follow the reading of a superblock.
+/// A disk on which something happens before the first read after a superblock was read.
 struct Overtaken {
     disk: SimDisk,
-    /// How many openings are still to be overtaken.
+    /// Number of openings that are yet to be overtaken.
     openings: AtomicU32,
     happening: Mutex<Happening>,
     superblock_was_read: Mutex<bool>,
@@ -42,7 +42,7 @@ impl Overtaken {
         })
     }
 
-    /// Whether this is the first read behind a superblock of an opening that is to be overtaken.
+    /// Whether this is the first read after a superblock, in an opening that is to be overtaken.
     fn is_due(&self, offset: u64) -> bool {
         let mut was_read = self.superblock_was_read.lock().unwrap();
         let is_superblock = offset < DATA_START;
@@ -81,7 +81,7 @@ fn a_reader_that_the_owner_overtakes_while_it_opens_finds_a_state_and_not_damage
     owner.checkpoint().unwrap();
     let mut round = 0;
     let overtaken = Overtaken::new(&disk, 5, move || {
-        // Two checkpoints give back what the state before them used, and more writes use it again.
+        // Two checkpoints free what the state before them used, and further writes reuse it.
         for _ in 0..4 {
             round += 1;
             fill(&tree, round);
@@ -111,7 +111,7 @@ fn damage_in_a_state_that_stays_is_told_at_once() {
     assert_eq!(looks.openings.load(Ordering::Relaxed), 9, "it was opened once");
 }
 
-/// A disk that reads a segment of the log in two halves, once, and something happens in between.
+/// A disk that reads one segment of the log in two halves, with something happening in between.
 struct Halved {
     disk: SimDisk,
     happening: Mutex<Option<Happening>>,
@@ -136,7 +136,7 @@ impl Relay for Halved {
 
 #[test]
 fn a_reader_that_copies_the_log_while_it_grows_finds_it_whole() {
-    // Wherever in its segment the log is when it is read.
+    // Wherever in its segment the log ends when it is read.
     for number in 0..12 {
         let disk = SimDisk::seeded(number);
         let owner = Engine::open(Arc::new(disk.clone()), options()).unwrap();

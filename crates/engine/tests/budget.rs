@@ -1,10 +1,10 @@
-//! The memory budget: held whatever is asked of the engine, and never by losing or refusing anything.
+//! The memory budget: it holds whatever the engine is asked to do, and without losing or refusing anything.
 //!
-//! What is held to the bound is the most that the engine ever counted, so a peak within one call is found as
-//! well. Each test of a thing that counts shows that it does: were it not counted, no checkpoint would come
-//! for it.
+//! The bound applies to the peak that the engine ever counted, so that a peak within one call is caught as
+//! well. A test of something that counts shows that it is counted: otherwise no checkpoint would be made for
+//! it.
 //!
-//! Not under sanitizers: what is counted is the same, and the other tests touch the same memory in a tenth of
+//! Not under sanitizers: the counting is the same, and the other tests touch the same memory in a tenth of
 //! the time.
 
 #![cfg(not(atoll_plain_memory))]
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const BUDGET: u64 = 2 << 20;
-/// Records of some 120 bytes: four times the budget.
+/// Records of about 120 bytes: four times the budget.
 const RECORDS: u64 = 70_000;
 
 fn options() -> Options {
@@ -29,7 +29,7 @@ fn options() -> Options {
     }
 }
 
-/// Keys in no order that the numbers have.
+/// Keys in an order unrelated to that of the numbers.
 fn key(number: u64) -> Vec<u8> {
     format!("user{:020}", number.wrapping_mul(0x9E37_79B9_7F4A_7C15)).into_bytes()
 }
@@ -160,7 +160,7 @@ fn snapshots_of_changing_trees_are_read_back_from_the_disk_and_slow_nobody_down(
         })
         .collect();
     assert_within(&engine, "updates under snapshots");
-    // Each dirties a leaf, and a good half of the budget is full of them with each checkpoint.
+    // Each update dirties a leaf, and with each checkpoint a good half of the budget is full of such leaves.
     let leaves_at_once = BUDGET / 8256 / 4;
     let made = engine.stats().checkpoints_made - before;
     assert!(made <= 2 * 12_000 / leaves_at_once + 8, "{made} checkpoints: they come without pause");
@@ -181,7 +181,7 @@ fn snapshots_of_changing_trees_are_read_back_from_the_disk_and_slow_nobody_down(
             let (next, value) = expected.next().unwrap();
             assert!(next == key && *value == *found.bytes().unwrap(), "record {number}");
             number += 1;
-            // What the scan holds must go while it runs, not only afterwards.
+            // What the scan holds must be released while it runs, not only afterwards.
             if number % 40 == 0 {
                 tree.put(key, &value, Durability::Buffered).unwrap();
             }
@@ -216,14 +216,14 @@ fn appends_count_before_they_are_written() {
 fn what_left_the_trees_counts_until_a_checkpoint_empties_the_list() {
     let engine = Engine::open(Arc::new(MemoryDisk::new()), options()).unwrap();
     let tree = engine.tree("records").unwrap();
-    // One leaf, so that nothing else grows.
+    // A single leaf, so that nothing else grows.
     for number in 0..100_000_u64 {
         tree.put(&key(number % 8), &[number as u8; 300], Durability::Flushed).unwrap();
     }
     assert_within(&engine, "overwriting");
 }
 
-/// A store in which nothing is written but by who asks for it, with room for all.
+/// A store in which nothing is written in the background, with room for everything.
 fn left_alone() -> Engine {
     let options = Options { memory_bytes: 64 << 20, background: false, ..options() };
     Engine::open(Arc::new(MemoryDisk::new()), options).unwrap()
@@ -236,7 +236,7 @@ fn pieces_joined_from_appends_count_as_unwritten_until_a_checkpoint() {
     for _ in 0..400 {
         tree.append(b"key", &[7; 700], Durability::Flushed).unwrap();
     }
-    // The last few are in the log and in no joined piece yet.
+    // The last few are in the log, and not yet part of a joined piece.
     let unwritten = engine.stats().unwritten_memory_bytes;
     assert!((250_000..320_000).contains(&unwritten), "{unwritten} of 280,000 bytes");
     engine.checkpoint().unwrap();
@@ -304,7 +304,7 @@ fn opening_brings_back_no_more_than_there_was_room_for() {
             let number = (round * 500 + number) * 7919 % RECORDS;
             tree.put(&key(number), &value(number, 1), Durability::Flushed).unwrap();
         }
-        // As a crash would leave it: what was handed over is there, and nothing more.
+        // As a crash would leave it: with what was handed to the disk, and nothing more.
         let left = Arc::new(MemoryDisk::with_bytes(disk.to_bytes()));
         let opened = Engine::open(left, options()).unwrap();
         assert_within(&opened, "opening");
@@ -315,7 +315,7 @@ fn opening_brings_back_no_more_than_there_was_room_for() {
 #[test]
 fn who_may_not_write_or_has_no_thread_beside_does_not_wait() {
     let disk: Arc<MemoryDisk> = Arc::default();
-    // The log has four times the budget; a reader makes leaves of it and cannot write them.
+    // The log has four times the budget; a reader makes leaves from it and cannot write them.
     let plenty = Options { memory_bytes: 1 << 30, background: false, ..options() };
     let engine = Engine::open(disk.clone(), plenty).unwrap();
     let tree = engine.tree("records").unwrap();
@@ -338,13 +338,13 @@ fn load_all(tree: &Tree) {
     }
 }
 
-/// A disk on which the thread that makes checkpoints panics, and whose reads are counted.
+/// A disk on which the checkpoint thread panics, and whose reads are counted.
 #[derive(Default)]
 struct Watched {
     disk: MemoryDisk,
     panics: bool,
     reads: AtomicU64,
-    /// Bytes of reads that are longer than pages and values are.
+    /// Bytes of reads longer than any page or value.
     long_read_bytes: AtomicU64,
 }
 
@@ -376,7 +376,7 @@ fn writers_do_not_wait_for_a_thread_that_panicked() {
     let disk = Arc::new(Watched { panics: true, ..Watched::default() });
     let engine = Engine::open(disk, options()).unwrap();
     let tree = engine.tree("records").unwrap();
-    // They go on until memory is full, since it is the log that keeps what they write, and are refused then.
+    // Writes go on until memory is full, because the log keeps them, and are then refused.
     let put = |number| tree.put(&key(number), &value(number, 0), Durability::Buffered);
     let taken = (0..RECORDS).take_while(|&number| put(number).is_ok()).count() as u64;
     assert!((1000..RECORDS).contains(&taken), "{taken}");
@@ -403,7 +403,7 @@ fn reads_keep_leaves_again_once_what_filled_the_memory_is_gone() {
         (0..50).for_each(get);
         disk.reads.load(Ordering::Relaxed) - before
     };
-    // Leaves fill the memory while a snapshot shares the nodes above them: no look finds any that can go.
+    // Leaves fill the memory while a snapshot shares the nodes above them, so that none can be evicted.
     (1_000..4_000).for_each(get);
     let snapshot = engine.snapshot();
     (4_000..9_000).for_each(get);
@@ -418,7 +418,7 @@ fn checkpoints_pause_while_memory_is_full_of_what_none_can_write() {
     let (sorted, tree) = (engine.tree("sorted").unwrap(), engine.tree("records").unwrap());
     let before = engine.stats().checkpoints_made;
     let records = (0..30_000_u64).map(|number| {
-        // The leaves that are being built are in no tree yet.
+        // The leaves being built are in no tree yet.
         if number > 15_000 && number % 10 == 0 {
             tree.put(&key(number % 50), &value(number, 0), Durability::Flushed).unwrap();
         }
@@ -434,12 +434,12 @@ fn long(number: u64, version: u64) -> Vec<u8> {
     value(number, version).repeat(100)
 }
 
-/// A store with little memory and a segment of so many values of 9,600 bytes, of which one of ten is alive.
+/// A store with little memory and a segment of this many values of 9,600 bytes, of which one in ten is alive.
 fn with_a_long_segment(disk: &Arc<Watched>, values: u64) -> (Engine, Tree) {
     let plenty = Options { memory_bytes: 1 << 30, background: false, ..options() };
     let engine = Engine::open(disk.clone(), plenty).unwrap();
     let tree = engine.tree("records").unwrap();
-    // All in one group, which makes a segment of its own.
+    // All in one group, for which the log makes a segment of its own.
     let mut batch = WriteBatch::new();
     (0..values).for_each(|number| batch.put(&tree, &key(number), &long(number, 0)));
     engine.write(&batch, Durability::Flushed).unwrap();
@@ -483,7 +483,7 @@ fn a_segment_that_is_longer_than_the_budget_is_cleaned_within_it() {
 fn a_long_segment_is_read_once_by_those_who_clean_it() {
     const VALUES: u64 = 600;
     const LENGTH: u64 = VALUES * 9_700;
-    // In one step, or where memory is full of what the checkpoint is to write, part by part.
+    // In one step or, where memory is full of what the checkpoint is to write, part by part.
     for (filling, most) in [(0, LENGTH + (256 << 10)), (RECORDS / 4, 3 * LENGTH)] {
         let disk: Arc<Watched> = Arc::default();
         let (engine, tree) = with_a_long_segment(&disk, VALUES);

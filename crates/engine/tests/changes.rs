@@ -1,5 +1,4 @@
-//! What changed between two states: the same as the difference of two plain maps, at the cost of what
-//! changed.
+//! Changes between two states: the same as the difference of two plain maps, at the cost of what changed.
 //!
 //! Replay a failure with `ATOLL_SEED=N cargo test -p atoll-engine --test changes`.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
@@ -19,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 type Told = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
-/// Values of fewer bytes lie in leaves, where it costs nothing to see that they are the same.
+/// Values below this length lie in leaves, where comparing them costs nothing.
 const SMALL: usize = 256;
 
 const TREES: [&str; 3] = ["a", "b", "late"];
@@ -34,7 +33,7 @@ fn options() -> Options {
     }
 }
 
-/// A state, and what each tree held then.
+/// A state, and the contents of each tree at that time.
 struct State {
     snapshot: Snapshot,
     models: BTreeMap<&'static str, Model>,
@@ -84,7 +83,7 @@ impl Run {
 
     fn value(&mut self) -> Vec<u8> {
         let len = match self.random.u32(..60) {
-            // Long ones of the same length are told apart as well.
+            // Long values of equal length are distinguished as well.
             0 => [70_000, 150_000][self.random.usize(..2)],
             1..=4 => [300, 3000][self.random.usize(..2)],
             5..=9 => 0,
@@ -94,7 +93,7 @@ impl Run {
         vec![self.random.u8(..3); len]
     }
 
-    /// Puts and deletes of keys all over the tree, or close to each other.
+    /// Puts and deletes of keys that are spread over the tree, or close to each other.
     fn batch(&mut self) {
         let (name, tree) = self.any_tree();
         let mut batch = WriteBatch::new();
@@ -135,7 +134,7 @@ impl Run {
         self.models.get_mut(name).unwrap().retain(|key, _| !(&from..&to).contains(&key));
     }
 
-    /// Nodes that go to another tree and come back as they were.
+    /// Nodes move to another tree and come back unchanged.
     fn move_range(&mut self) {
         let [a, b] = [self.tree("a"), self.tree("b")];
         let (mut ours, mut theirs) = (self.models.remove("a").unwrap(), self.models.remove("b").unwrap());
@@ -196,7 +195,7 @@ impl Run {
         self.engine = Engine::open(disk, options()).unwrap();
     }
 
-    /// Two states, either of which may be the older one, or the same.
+    /// Compares two states, in either order, or a state with itself.
     fn compare(&mut self) {
         let mut states = std::mem::take(&mut self.states);
         let kept = states.len();
@@ -228,7 +227,7 @@ impl Run {
         }
     }
 
-    /// All that is told from a key on, sometimes in several calls.
+    /// All changes reported from a key on, sometimes by several calls.
     fn told(&mut self, newer: &Snapshot, older: &Snapshot, tree: &str, from: &[u8]) -> Told {
         let mut told = Told::new();
         let mut next = Bound::Included(from.to_vec());
@@ -253,7 +252,7 @@ impl Run {
     }
 }
 
-/// Everything that differs is told, in order, and of the rest only long values.
+/// Asserts that everything that differs is reported in order, and otherwise only long values.
 fn check_told(told: &Told, now: &Model, before: &Model, from: &[u8]) {
     assert!(told.windows(2).all(|pair| pair[0].0 < pair[1].0), "keys ascend");
     assert!(told.first().is_none_or(|(key, _)| key.as_slice() >= from), "from the key on");
@@ -327,13 +326,13 @@ impl Relay for Counted {
 const RECORDS: u64 = 1_000_000;
 const CHANGED: u64 = 100;
 
-/// Records that are put beside each other in ten places, so that leaves are split there.
+/// Records put next to each other in ten places, so that leaves are split there.
 const CLUSTER: u64 = 400;
 
-/// Records one after the other that are deleted, so that leaves go.
+/// Adjacent records that are deleted, so that leaves disappear.
 const GONE: u64 = 5000;
 
-/// Reads of finding a hundred changes among a million records, and how many were found.
+/// Number of reads that finding a hundred changes among a million records takes, and the number found.
 fn reads_of_finding(memory_bytes: u64, is_reshaped: bool) -> (u64, u64) {
     let options = Options { memory_bytes, log_segment_bytes: 1 << 20, ..options() };
     let disk = Arc::new(Counted { disk: MemoryDisk::new(), reads: AtomicU64::new(0) });
@@ -372,7 +371,7 @@ fn reads_of_finding(memory_bytes: u64, is_reshaped: bool) -> (u64, u64) {
 fn a_hundred_changes_among_a_million_records_are_found_in_the_leaves_that_have_them() {
     let (reads, found) = reads_of_finding(1 << 30, false);
     assert_eq!(found, CHANGED);
-    // A leaf before and after each change, the inner nodes, and the last leaves once more after each pause.
+    // A leaf before and after each change, the inner nodes, and the last leaves again after each pause.
     assert!(reads < 2 * CHANGED + 50, "{reads} reads");
 }
 

@@ -1,4 +1,5 @@
-//! Space comes back: from values that were overwritten or deleted, beside writers, and once snapshots let go.
+//! Space comes back: from values that were overwritten or deleted, beside writers, and once snapshots are
+//! gone.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -24,7 +25,7 @@ fn key(number: u64) -> Vec<u8> {
     format!("reef/{number:08}").into_bytes()
 }
 
-/// The value of a key at some version; no two are alike.
+/// The value of a key in some version; all of them differ.
 fn value(number: u64, version: u64) -> Vec<u8> {
     let mut value = vec![version as u8; VALUE];
     value[..8].copy_from_slice(&number.to_le_bytes());
@@ -41,7 +42,7 @@ fn assert_holds(tree: &Tree, number: u64, version: u64) {
     assert_eq!(found, Some(value(number, version)), "key {number}");
 }
 
-/// What cleaning promises after a checkpoint, the segment that the log writes to aside.
+/// The bound that holds after a checkpoint with cleaning, apart from the log's present segment.
 fn assert_bound(stats: &Stats) {
     let bound = stats.log_value_bytes * 4 / 3 + 4 * SEGMENT;
     assert!(stats.log_segment_bytes <= bound, "{stats:?}");
@@ -103,7 +104,7 @@ fn memory_of_overwritten_values_is_used_again() {
     let first = engine.stats().value_memory_bytes;
     for version in 1..40 {
         for number in 0..200 {
-            // One at a time, and some in a batch.
+            // Most of them one at a time, some in a batch.
             if number % 4 > 0 {
                 tree.put(&key(number), &value(number, version), Durability::Flushed).unwrap();
             } else {
@@ -113,7 +114,7 @@ fn memory_of_overwritten_values_is_used_again() {
         }
     }
     let last = engine.stats().value_memory_bytes;
-    // What is left of each that was overwritten is its place among others.
+    // Of each overwritten value only its place in the queue is left.
     assert!(last < first + 40 * 250 * 200, "{first} {last}");
     (0..200).for_each(|number| assert_holds(&tree, number, 39));
     engine.checkpoint().unwrap();
@@ -187,7 +188,7 @@ fn appended_pieces_move_and_the_value_stays_whole() {
         let bytes = vec![version as u8; len];
         tree.append(b"long", &bytes, Durability::Flushed).unwrap();
         whole.extend_from_slice(&bytes);
-        // What dies around it makes its segment worth cleaning.
+        // Values that die around it make its segment worth cleaning.
         (0..400).for_each(|number| put(&tree, number, version));
     }
     for version in 6..12 {
@@ -200,11 +201,11 @@ fn appended_pieces_move_and_the_value_stays_whole() {
     assert!(engine.check().unwrap().damage.is_empty());
 }
 
-/// A disk in memory of which one read of a page fails, however often it is tried.
+/// A disk in memory on which reads of one page fail, however often they are tried.
 #[derive(Default)]
 struct BadPage {
     bytes: MemoryDisk,
-    /// Reads of pages before that; the page, once it was met.
+    /// Reads of pages before that one, and the offset of the page once it was read.
     left: AtomicU64,
     page: AtomicU64,
 }
@@ -249,7 +250,7 @@ fn a_page_that_cannot_be_read_keeps_nothing_else_from_being_moved_and_loses_noth
         let tree = engine.tree("records").unwrap();
         (0..3000).filter(|number| number % 3 > 0).for_each(|number| put(&tree, number, 1));
         disk.left.store(left, Ordering::Release);
-        // Whether it fails hangs on whose page it is; what matters is what is there afterwards.
+        // Whether this fails depends on the page; what matters is what is there afterwards.
         let (first, _) = (engine.checkpoint(), engine.checkpoint());
         disk.left.store(NEVER, Ordering::Release);
         disk.page.store(NEVER, Ordering::Release);
@@ -302,7 +303,7 @@ fn segments_of_after_a_snapshot_are_cleaned_while_it_is_held() {
         engine.checkpoint().unwrap();
         most = most.max(engine.stats().log_segment_bytes);
     }
-    // What is alive, what the snapshot holds, and then the bound.
+    // What is alive, what the snapshot holds, and the slack of the bound.
     let bound = (1200 * VALUE as u64) * 4 / 3 + 10 * SEGMENT;
     assert!(most <= bound, "{most} {bound} {:?}", engine.stats());
     let before = engine.open_snapshot("for ever").unwrap();
@@ -336,7 +337,7 @@ fn a_store_whose_records_are_deleted_gives_its_space_back() {
     (0..8000).step_by(20).for_each(|number| assert_holds(&tree, number, 0));
 }
 
-/// A disk in memory on which nothing as long as a segment can be read for a while.
+/// A disk in memory on which, for a while, no read as long as a segment succeeds.
 #[derive(Default)]
 struct Sick {
     bytes: MemoryDisk,

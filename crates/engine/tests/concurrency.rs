@@ -1,8 +1,8 @@
-//! Many threads on one engine: no torn batch, no lost update, no snapshot that changes, nothing gone after
-//! it is opened again.
+//! Many threads on one engine: no torn batch, no lost update, no snapshot that changes, and nothing lost
+//! after it is opened again.
 //!
 //! Replay a failure with `ATOLL_SEED=N cargo test -p atoll-engine --test concurrency`; the threads interleave
-//! anew each time, so it may take a few runs.
+//! differently each time, so it may take a few runs.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 use atoll_disk::{Disk, FileDisk, MemoryDisk, Mode};
@@ -19,7 +19,7 @@ const ALL: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
 const WRITERS: u64 = 3;
 const SLOTS: u64 = 300;
 
-/// Each thread of a run has numbers of its own.
+/// Each thread of a run has its own sequence of random numbers.
 fn random_of(seed: u64, thread: u64) -> Rng {
     Rng::with_seed(seed * 1000 + thread)
 }
@@ -46,7 +46,7 @@ fn counter_key(writer: u64) -> Vec<u8> {
     format!("writer{writer}/counter").into_bytes()
 }
 
-/// A value that tells who wrote it, and whose every byte follows from that.
+/// A value that identifies its writer, and whose every byte follows from that.
 fn value(writer: u64, round: u64, len: usize) -> Vec<u8> {
     let mut bytes = writer.to_le_bytes().to_vec();
     bytes.extend_from_slice(&round.to_le_bytes());
@@ -105,7 +105,7 @@ impl Store {
         forward.into_iter().collect()
     }
 
-    /// What one moment must look like, whichever it is.
+    /// Asserts what must hold of the state at any moment.
     fn assert_consistent(&self, snapshot: &Snapshot) -> Content {
         let (a, b) = (self.content(snapshot, &self.a), self.content(snapshot, &self.b));
         let twins = |content: &Content| -> Content {
@@ -195,7 +195,7 @@ impl Run {
         (model, sequences)
     }
 
-    /// Adds one to a number that all writers share.
+    /// Adds one to a counter that all writers share.
     fn count_up(&self) -> u64 {
         let store = &self.store;
         let updated = store.engine.update::<_, EngineError>(Durability::Flushed, |reader| {
@@ -214,7 +214,7 @@ impl Run {
         !self.done.load(Ordering::Acquire)
     }
 
-    /// Reads the present state in every way there is.
+    /// Reads the present state in every possible way.
     fn read(&self, thread: u64) {
         let mut random = random_of(self.seed, thread);
         let mut seen = [0; WRITERS as usize];
@@ -261,7 +261,7 @@ impl Run {
             .unwrap();
     }
 
-    /// Takes snapshots and looks at each several times.
+    /// Takes snapshots and reads each several times.
     fn watch(&self) {
         while self.is_on() {
             let snapshot = self.store.engine.snapshot();
@@ -303,7 +303,7 @@ impl Run {
         named
     }
 
-    /// Writes long values piece by piece, while all else goes on.
+    /// Writes long values piece by piece, while everything else goes on.
     fn write_long(&self) -> Content {
         let mut random = random_of(self.seed, 77);
         let mut model = Content::new();
@@ -380,7 +380,7 @@ fn run(disk: &Arc<dyn Disk>, seed: u64, rounds: u64) {
     };
     verify(&store, "at the end");
     store.engine.sync().unwrap();
-    // As after the end of the process: no last checkpoint.
+    // As after the end of the process: without a last checkpoint.
     drop(store);
     let store = Store::open(disk);
     verify(&store, "opened after it was dropped");
@@ -389,7 +389,7 @@ fn run(disk: &Arc<dyn Disk>, seed: u64, rounds: u64) {
     verify(&store, "opened after it was closed");
 }
 
-/// Lets the others end when a writer fails, so that the test ends too.
+/// Ends the other threads when a writer fails, so that the test ends too.
 fn on_fault<T>(run: &Run, write: impl FnOnce() -> T) -> T {
     struct Ending<'a>(&'a AtomicBool);
     impl Drop for Ending<'_> {

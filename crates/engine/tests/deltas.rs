@@ -1,5 +1,5 @@
-//! Puts into leaves that are not in memory: the store equals a plain map whatever happens to a delta before
-//! it is a page.
+//! Puts into leaves that are not in memory: the store equals a plain map, whatever happens to a delta before
+//! it becomes a page.
 //!
 //! Replay a failure with `ATOLL_SEED=N cargo test -p atoll-engine --test deltas`.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -87,7 +87,7 @@ struct Run {
     model: Model,
     held: Vec<(Snapshot, Model)>,
     named: Option<Model>,
-    /// Looks at the store at which some puts had gone beside their leaves.
+    /// Number of looks at the store when some puts had gone beside their leaves.
     beside: u64,
     failed: u64,
 }
@@ -147,7 +147,7 @@ impl Run {
 
     fn put_some(&mut self) {
         let mut batch = WriteBatch::new();
-        // Some in one leaf, most anywhere.
+        // A quarter of them into one leaf, the others anywhere.
         let (near, count) = (self.random.u64(..4) == 0, 1 + self.random.u64(..40));
         let first = random_key(&mut self.random);
         for number in 0..count {
@@ -188,7 +188,7 @@ impl Run {
         self.beside += u64::from(self.engine.stats().trees.iter().any(|(_, records)| records.is_none()));
         assert_same(&content(&self.tree), &self.model);
         let report = self.engine.check().unwrap();
-        // A checkpoint that failed may have left one copy half-written; the next one mends it.
+        // A failed checkpoint may have left one copy half written; the next checkpoint mends it.
         let is_copy = |error: &EngineError| {
             matches!(error, EngineError::Corrupt { problem: Damage::SuperblockCopy, .. })
         };
@@ -199,7 +199,7 @@ impl Run {
         }
     }
 
-    /// Opens it again: after a crash that keeps all that was written, or closed before.
+    /// Opens the store again: after a crash that keeps everything written, or after closing it.
     fn reopen(&mut self) {
         self.held.clear();
         self.engine.sync().unwrap();
@@ -228,11 +228,11 @@ fn run(seed: u64) -> (u64, u64) {
 fn a_store_larger_than_its_memory_equals_a_plain_map() {
     let counts = each_seed("deltas", 1..=6, run);
     let (beside, failed) = counts.iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-    // Otherwise this would be about something else.
+    // Otherwise the test would not test deltas.
     assert!(beside >= counts.len() as u64 && (failed > 0 || counts.len() == 1), "{beside} {failed}");
 }
 
-/// A value that tells its key and its version.
+/// A value that identifies its key and its version.
 fn versioned(number: u64, version: u64) -> Vec<u8> {
     [number.to_le_bytes(), version.to_le_bytes()].concat().repeat(5)
 }
@@ -294,7 +294,7 @@ fn readers_see_what_was_put_while_checkpoints_make_pages_of_it() {
     assert!(engine.check().unwrap().damage.is_empty());
 }
 
-/// A store on `disk` whose leaves are all on disk alone, but for one, so that it is known where leaves are.
+/// A store on `disk` whose leaves are all on disk only, except one, so that the depth of the leaves is known.
 fn opened(disk: &SimDisk) -> (Engine, Tree) {
     let options = Options { memory_bytes: 64 << 20, blind_puts: true, ..options(false) };
     let engine = Engine::open(Arc::new(disk.clone()), options).unwrap();
@@ -323,8 +323,8 @@ fn a_checkpoint_writes_what_was_put_beside_leaves_and_not_the_leaves() {
     let disk = SimDisk::seeded(5);
     filled(&disk);
     let some = || (100..20_000u64).step_by(2_000);
-    // Each time beside the same leaves, from which nobody has read what the checkpoint before wrote beside
-    // them.
+    // Each time beside the same leaves, where nothing has read the records that the checkpoint before wrote
+    // beside them.
     for version in 1..4 {
         let (engine, tree) = opened(&disk);
         for number in some() {
@@ -346,7 +346,7 @@ fn a_checkpoint_writes_what_was_put_beside_leaves_and_not_the_leaves() {
     }
     assert_eq!(tree.len().unwrap(), 20_001);
     assert!(engine.check().unwrap().damage.is_empty());
-    // Earlier builds cannot read that, and whoever asks is told.
+    // Earlier builds cannot read this, and the format says so.
     assert!(engine.format().features.contains(&"records-beside-leaves"), "{:?}", engine.format());
 }
 
@@ -356,7 +356,7 @@ fn who_holds_a_delta_that_no_checkpoint_could_write_keeps_the_page_below() {
         let disk = SimDisk::seeded(struck);
         filled(&disk);
         let (engine, tree) = opened(&disk);
-        // Far from each other, so that some leaves are written before the disk fails, and some are not.
+        // Far from each other, so that some leaves are written before the disk fails and others are not.
         let some = || (100..20_000u64).step_by(2_000);
         for number in some() {
             tree.put(&sorted(number), b"beside", Durability::Buffered).unwrap();
@@ -370,7 +370,7 @@ fn who_holds_a_delta_that_no_checkpoint_could_write_keeps_the_page_below() {
             tree.put(&sorted(number + 1), b"above", Durability::Buffered).unwrap();
         }
         engine.checkpoint().unwrap();
-        // What was free is used again.
+        // Freed space is reused.
         for version in 1..4 {
             let records: Vec<_> =
                 (0..20_000).map(|number| (sorted(number), versioned(number, version))).collect();

@@ -1,5 +1,5 @@
-//! What a writer lets go of while a checkpoint runs is let go of once, also when the process ends before the
-//! next one.
+//! Values that a writer retires while a checkpoint runs are retired once, even if the process ends before the
+//! next checkpoint.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 use atoll_disk::{Disk, DiskError, MemoryDisk, Relay, SimDisk};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 type Happening = Box<dyn FnOnce() + Send>;
 
-/// Where the superblocks end: they are read under a lock.
+/// End of the superblocks, which are read under a lock.
 const DATA_START: u64 = 8192;
 
 /// A disk on which something happens before the next read.
@@ -45,7 +45,7 @@ fn options() -> Options {
 fn opened(disk: Arc<dyn Disk>) -> (Engine, Tree) {
     let engine = Engine::open(disk, options()).unwrap();
     let tree = engine.tree("t").unwrap();
-    // So that it is known where leaves are.
+    // So that the depth of the leaves is known.
     tree.put(b"user", b"first of all", Durability::Buffered).unwrap();
     (engine, tree)
 }
@@ -58,7 +58,7 @@ fn interrupted(seed: u64) -> Arc<Interrupted> {
     Arc::new(Interrupted { disk: SimDisk::seeded(seed), happening: Mutex::default() })
 }
 
-/// A store of long values, of which none but the first leaf is in memory.
+/// A store of long values, of which only the first leaf is in memory.
 fn filled(disk: &Arc<Interrupted>) -> (Engine, Tree) {
     let (engine, tree) = opened(Arc::clone(disk) as Arc<dyn Disk>);
     for number in 0..20_000 {
@@ -68,7 +68,7 @@ fn filled(disk: &Arc<Interrupted>) -> (Engine, Tree) {
     opened(Arc::clone(disk) as Arc<dyn Disk>)
 }
 
-/// Replaces two long values, unseen, around one that stays.
+/// Replaces two long values without reading them, around one that stays.
 fn replace_some(tree: &Tree) {
     for number in [15_000, 15_002] {
         tree.put(&key(number), &[2; 10], Durability::Buffered).unwrap();
@@ -79,8 +79,8 @@ fn replace_some(tree: &Tree) {
 fn a_value_that_a_writer_lets_go_of_during_a_checkpoint_leaves_with_that() {
     let disk = interrupted(1);
     let (engine, tree) = filled(&disk);
-    // So much beside one leaf that it is read and becomes one page, and two long values replaced in a later
-    // one.
+    // Put so much beside one leaf that it is read and becomes one page, and replace two long values in a
+    // later leaf.
     for number in 5000..5018 {
         tree.put(&key(number), &[2; 100], Durability::Buffered).unwrap();
     }
@@ -136,7 +136,8 @@ fn a_check_beside_writers_that_let_go_of_values_finds_no_damage_in_a_sound_store
     }
 }
 
-/// Checks a store three times, with something that happens during the first one, and finds no damage.
+/// Checks a store three times, the first time with something happening meanwhile, and asserts that there is
+/// no damage.
 fn check_beside(engine: &Engine, disk: &Interrupted, happening: impl FnOnce() + Send + 'static) {
     *disk.happening.lock().unwrap() = Some(Box::new(happening));
     for _ in 0..3 {
@@ -147,7 +148,7 @@ fn check_beside(engine: &Engine, disk: &Interrupted, happening: impl FnOnce() + 
     }
 }
 
-/// A store whose leaves have room left, most of all around one key, where long values are as well.
+/// A store whose leaves have room left, most of all around one key, where there are long values too.
 fn filled_loosely(disk: &Arc<Interrupted>, count: u64, len: usize, around: u64) -> (Engine, Tree) {
     let (engine, tree) = opened(Arc::clone(disk) as Arc<dyn Disk>);
     for number in (0..count).map(|number| number * 7919 % count) {
@@ -159,7 +160,7 @@ fn filled_loosely(disk: &Arc<Interrupted>, count: u64, len: usize, around: u64) 
     }
     engine.close().unwrap();
     let (engine, tree) = opened(Arc::clone(disk) as Arc<dyn Disk>);
-    // So that it is known where leaves are also below the last node.
+    // So that the depth of the leaves is known below the last node too.
     tree.put(&key(count - 1), b"last of all", Durability::Buffered).unwrap();
     (engine, tree)
 }
@@ -167,7 +168,7 @@ fn filled_loosely(disk: &Arc<Interrupted>, count: u64, len: usize, around: u64) 
 #[test]
 fn a_check_of_a_deep_tree_knows_what_a_checkpoint_tells_below_a_node_that_it_comes_to_later() {
     let disk = interrupted(3);
-    // More leaves than one node above them has.
+    // More leaves than one inner node can have.
     let (engine, tree) = filled_loosely(&disk, 40_000, 200, 38_000);
     for number in (37_986..38_014).step_by(2) {
         tree.put(&key(number), &[2; 120], Durability::Buffered).unwrap();
@@ -180,7 +181,7 @@ fn a_check_of_a_deep_tree_knows_what_a_checkpoint_tells_below_a_node_that_it_com
 fn a_check_knows_what_a_checkpoint_tells_of_records_that_lay_on_others() {
     let disk = interrupted(4);
     let (engine, tree) = filled_loosely(&disk, 20_000, 200, 15_000);
-    // A second page that is too long to be copied, and on it what makes one page of all.
+    // A second page that is too long to be copied, and records on top of it that make one page of everything.
     for number in [14_996, 14_998, 15_000] {
         tree.put(&key(number), &[2; 150], Durability::Buffered).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Edges where a promise is easily broken: what was found by reading the engine, each kept as a test.
+//! Edge cases in which a promise is easily broken; each was found by reading the engine and kept as a test.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 use atoll_disk::{Disk, DiskError, MemoryDisk, Operation, Relay};
@@ -30,13 +30,13 @@ fn keys_of(tree: &Tree, direction: Direction) -> Vec<Vec<u8>> {
 }
 
 fn key(number: u32) -> Vec<u8> {
-    // First bytes that differ leave leaves without a common prefix.
+    // Keys with different first bytes leave their leaves without a common prefix.
     let mut key = number.wrapping_mul(2_654_435).to_be_bytes().to_vec();
     key.resize(100, b'k');
     key
 }
 
-/// The scan notes where it is, so that it can go on behind a page that has to be read first.
+/// The scan notes its position, so that it can continue behind a page that has to be read first.
 #[test]
 fn a_scan_that_has_to_read_behind_an_empty_leaf_shows_every_key_once() {
     let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
@@ -50,7 +50,7 @@ fn a_scan_that_has_to_read_behind_an_empty_leaf_shows_every_key_once() {
         for emptied in (100usize..1300).step_by(31) {
             let fresh: Arc<dyn Disk> = Arc::new(MemoryDisk::with_bytes(image(&disk)));
             let (_engine, tree) = open(&fresh);
-            // A page of empty leaves in the middle, its neighbours in memory on one side only.
+            // A page of empty leaves in the middle, with its neighbours in memory on one side only.
             let gone = emptied..emptied + 150;
             let mut expected = all.clone();
             expected.drain(gone.clone());
@@ -80,7 +80,7 @@ fn image(disk: &Arc<dyn Disk>) -> Vec<u8> {
     bytes
 }
 
-/// Leaves of keys that share much hold little; joined under a shorter prefix they would hold a lot.
+/// Leaves of keys with long common prefixes hold little; joined under a shorter prefix they would hold a lot.
 #[test]
 fn leaves_of_long_keys_are_joined_only_when_the_whole_keys_fit() {
     let engine = Engine::in_memory(options()).unwrap();
@@ -181,7 +181,7 @@ fn whoever_waits_for_a_sync_that_fails_hears_that_the_write_took_effect() {
             assert!(error.is_unknown(), "{error}");
         }
     });
-    // What comes later is refused before anything happens.
+    // A later write is refused before anything happens.
     assert!(!tree.put(b"four", b"v", Durability::Flushed).unwrap_err().is_unknown());
 }
 
@@ -203,7 +203,7 @@ fn a_checkpoint_and_a_commit_never_sync_at_the_same_time() {
     assert_eq!(disk.at_once.load(Ordering::Acquire), 1);
 }
 
-/// A store of many leaves, closed, and opened again with a budget of a few.
+/// A store of many leaves, closed, and opened again with a budget for a few.
 fn large_behind_a_small_budget(options: Options) -> (Engine, Tree) {
     let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
     let (engine, tree) = open(&disk);

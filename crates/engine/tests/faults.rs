@@ -1,4 +1,4 @@
-//! What the engine does when its disk refuses: nothing is lost, and it goes on once the cause is gone.
+//! What the engine does when its disk refuses: nothing is lost, and it continues once the cause is gone.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 use atoll_disk::{Disk, DiskError, FaultPlan, SimDisk};
@@ -172,7 +172,7 @@ fn one_damaged_superblock_is_mended_and_two_are_an_error() {
     assert!(matches!(error, EngineError::Corrupt { problem: Damage::Superblocks, .. }), "{error}");
 }
 
-/// What a former life left behind a torn end must not come back, even where this life writes the same.
+/// What a former life left behind a torn end must not come back, even where this life writes the same bytes.
 #[test]
 fn a_group_that_was_cut_stays_cut() {
     let disk = SimDisk::seeded(6);
@@ -194,7 +194,7 @@ fn a_group_that_was_cut_stays_cut() {
     assert!(tree.get(b"b").unwrap().is_none());
 }
 
-/// One copy torn by a write that failed, the other by a crash: the copy in doubt must be written first.
+/// One copy torn by a failed write, the other by a crash: the copy in doubt must be written first.
 #[test]
 fn a_crash_after_a_failed_superblock_write_leaves_one_copy_intact() {
     for struck in 0..12 {
@@ -232,7 +232,7 @@ fn a_flipped_bit_in_the_head_of_the_last_group_is_never_passed_over() {
     }
 }
 
-/// Offsets of the segments of the log, by their number.
+/// Offsets of the log segments, ordered by number.
 fn segments(bytes: &[u8]) -> Vec<(u64, usize)> {
     let heads = (0..bytes.len()).step_by(4096).filter(|&at| bytes[at..].starts_with(b"ATOLLLOG"));
     let mut found: Vec<_> =
@@ -241,7 +241,7 @@ fn segments(bytes: &[u8]) -> Vec<(u64, usize)> {
     found
 }
 
-/// A store whose log goes over several segments since its last checkpoint, and its bytes.
+/// The bytes of a store whose log has entered several segments since its last checkpoint.
 fn with_a_long_log(seed: u64, durability: Durability) -> Vec<u8> {
     let disk = SimDisk::seeded(seed);
     let (engine, tree) = open(&disk);
@@ -258,7 +258,7 @@ fn a_log_whose_next_segment_was_written_over_as_a_whole_is_never_taken_for_one_t
     for durability in [Durability::Flushed, Durability::Synced] {
         let bytes = with_a_long_log(10, durability);
         let segments = segments(&bytes);
-        // The checkpoint lies in one of the first of these; the jumps into the last of them are what is hit.
+        // The checkpoint lies in one of the earlier ones; the jumps into the last of these are damaged.
         let newest: Vec<usize> = segments.iter().rev().take(4).map(|&(_, at)| at).collect();
         assert_eq!(newest.len(), 4);
         let (engine, _) = open(&SimDisk::with_bytes(11, &bytes));
@@ -271,7 +271,7 @@ fn a_log_whose_next_segment_was_written_over_as_a_whole_is_never_taken_for_one_t
                 (Ok(engine), Durability::Flushed) => {
                     assert!(engine.recovery().cut.is_some(), "a silent step back: {:?}", engine.recovery());
                 }
-                // The segments behind it know that what was in it had been synced.
+                // Later segments record that the log was synced up to here.
                 (
                     Err(EngineError::Corrupt { problem: Damage::LogBeforeSyncedEnd, .. }),
                     Durability::Synced,
@@ -314,14 +314,14 @@ fn a_torn_signpost_costs_nothing_and_is_mended_by_the_next_write() {
     let (engine, tree) = open(&disk);
     assert_eq!(engine.recovery().cut, None);
     assert_holds(&tree, 3000);
-    // The power may go in the middle of writing it, so that is no damage to report.
+    // The power may fail while it is written, so this is no damage to report.
     assert!(engine.check().unwrap().damage.is_empty());
     tree.put(&3000_u32.to_be_bytes(), &[3000_u32 as u8; 300], Durability::Flushed).unwrap();
     assert_eq!(disk.to_bytes()[signpost..signpost + 64], whole[signpost..signpost + 64]);
 }
 
-/// A disk that holds one write up: it tells that it is there, and waits until it may go on. Later writes are
-/// counted.
+/// A disk that holds up one write: it reports the write, and waits until the write may go on. Later writes
+/// are counted.
 struct Held {
     disk: SimDisk,
     next: Mutex<Option<(Sender<()>, Receiver<()>)>>,

@@ -1,16 +1,16 @@
-//! A model of who may be inside together (`gate.rs`, `in_place.rs`): every way in which some threads can
-//! interleave.
+//! A model of which operations may go on together (`gate.rs`, `in_place.rs`), checked in every interleaving
+//! of some threads.
 //!
-//! Steps are those of the code, in its order: locks, what is done under them, and their ends. The model knows
-//! nothing of memory orders: all of them come from the locks. With one lock left out or one step moved it
-//! must find what goes wrong.
+//! The steps are those of the code, in its order: locks, the work done under them, and their release. The
+//! model does not include memory orders: all of them come from the locks. With one lock left out or one step
+//! moved, it must find what goes wrong.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::HashSet;
 
 const PLACES: u8 = 2;
 
-/// The locks, by what they are for.
+/// The locks, by purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Lock {
     Placing(u8),
@@ -33,9 +33,9 @@ enum Step {
     Look(u8),
     /// A scan or a clone of the roots.
     LookAtAll,
-    /// What an update decides on: nothing may change until it has written.
+    /// The read on which an update decides: nothing may change until the update has written.
     Decide,
-    /// It has.
+    /// The update has written.
     Decided,
 }
 
@@ -44,7 +44,7 @@ use Step::{BeginWrite, Decide, Decided, End, EndWrite, Log, Look, LookAtAll, Sha
 
 type Program = Vec<Step>;
 
-/// A put in place, by a thread of this place into this leaf.
+/// A put in place, by a thread with this place in the gate, into this leaf.
 fn place(place: u8, leaf: u8) -> Program {
     let locks = [Share(Placing(place)), Take(Still(place)), Share(Forest), Take(Latch(leaf)), Take(Content)];
     let work = [Log(leaf), End(Content), BeginWrite(leaf), EndWrite(leaf), End(Latch(leaf))];
@@ -83,16 +83,16 @@ fn update(leaf: u8) -> Program {
 
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 struct State {
-    /// How far each thread is.
+    /// The next step of each thread.
     at: Vec<usize>,
-    /// Who has a lock: a thread, and whether for itself alone.
+    /// The locks held: each with the thread, and whether exclusively.
     held: Vec<(Lock, u8, bool)>,
     /// Groups of the log: thread and leaf.
     log: Vec<(u8, u8)>,
-    /// Groups in the leaves, in the order in which they came there.
+    /// Groups in the leaves, in the order of their arrival.
     applied: Vec<(u8, u8)>,
     writing: Vec<u8>,
-    /// How long the log was when a thread decided.
+    /// Length of the log when a thread decided.
     decided: Option<usize>,
 }
 
@@ -107,7 +107,7 @@ impl State {
         }
     }
 
-    /// Does a step of a thread; what goes wrong with it.
+    /// Makes a step of a thread; the error says what goes wrong with it.
     fn step(&mut self, step: Step, thread: u8) -> Result<(), &'static str> {
         let check = |holds: bool, what| if holds { Ok(()) } else { Err(what) };
         self.at[thread as usize] += 1;
@@ -130,8 +130,8 @@ impl State {
             Look(leaf) => check(!self.writing.contains(&leaf), "a leaf is read while it is written")?,
             LookAtAll => {
                 check(self.writing.is_empty(), "leaves are read while they are written")?;
-                // What is applied is a beginning of the log: all of it, but for what one who is alone has
-                // logged.
+                // What is applied must be the beginning of the log: all of it, except what a holder of
+                // *alone* has logged.
                 let is_beginning = self.applied.len() <= self.log.len()
                     && self.log[..self.applied.len()].iter().all(|group| self.applied.contains(group));
                 check(is_beginning, "a scan sees a commit and not one before it")?;
@@ -161,9 +161,8 @@ impl State {
     }
 }
 
-/// Tries every interleaving; how many states there are, or the first thing that goes wrong. Once who wants to
-/// share a lock gets it beside others whoever waits, and once he stands behind those who wait to have it
-/// alone.
+/// Tries every interleaving, and returns the number of states, or the first thing that goes wrong. Once with
+/// sharers passing threads that wait for exclusive access, and once queuing behind them.
 fn explore(programs: &[Program]) -> Result<usize, &'static str> {
     Ok(explore_as(programs, false)? + explore_as(programs, true)?)
 }
@@ -207,7 +206,7 @@ fn explore_as(programs: &[Program], in_turn: bool) -> Result<usize, &'static str
     Ok(seen.len())
 }
 
-/// Threads that meet: the same place and leaf, others, and each kind beside each.
+/// Programs that meet: with the same place and leaf, with others, and each kind beside each.
 fn meetings(
     put: fn(u8, u8) -> Program,
     get: fn(u8) -> Program,
@@ -240,7 +239,7 @@ fn without(program: Program, gone: impl Fn(Lock) -> bool) -> Program {
     program.into_iter().filter(|step| !is_gone(step)).collect()
 }
 
-/// A put that takes the latch only once its group is in the log.
+/// A put that takes the latch only after its group is in the log.
 fn latched_late(at: u8, leaf: u8) -> Program {
     let mut steps = without(place(at, leaf), |lock| lock == Latch(leaf));
     let written = steps.iter().position(|step| *step == BeginWrite(leaf)).unwrap();

@@ -1,8 +1,8 @@
-//! A kept store of format 1: whatever later builds write, they read this one as it was meant.
+//! A kept store of format 1: whatever later builds write, they read this store as it was meant.
 //!
-//! `tests/kept/format-1.txt` are its bytes: lines of an offset, how often sixteen bytes are repeated there,
-//! and those bytes; what no line names is zero. It was written by the last test below, by the build that made
-//! format 1 what it is.
+//! `tests/kept/format-1.txt` has its bytes: each line is an offset, a number of repetitions, and the sixteen
+//! bytes that are repeated there; everything else is zero. The last test below wrote it, in the build that
+//! defined format 1.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use atoll_disk::{Disk, MemoryDisk, SimDisk};
@@ -23,11 +23,11 @@ fn options() -> Options {
     Options { background: false, log_segment_bytes: 64 << 10, store_id, life, ..Options::default() }
 }
 
-/// What the trees `first` and `second` held when the snapshot was made, and at the end.
+/// Contents of the trees `first` and `second` when the snapshot was made, and at the end.
 fn contents() -> [(Content, Content); 2] {
     let value = |number: u32| -> Vec<u8> {
         match number {
-            // In the leaf, in the log, in an extent of its own.
+            // One value in the leaf, one in the log, one in an extent of its own.
             7 => vec![7; 300],
             8 => vec![8; 70_000],
             _ => format!("value {number}").into_bytes(),
@@ -115,7 +115,7 @@ fn a_store_to_be_kept_is_read_and_written_on_as_well() {
     }
 }
 
-/// The bytes, and the text that is kept of them.
+/// The bytes, and the text that represents them.
 fn written() -> (Vec<u8>, String) {
     let disk = Arc::new(MemoryDisk::new());
     let engine = Engine::open(Arc::clone(&disk) as Arc<dyn Disk>, options()).unwrap();
@@ -139,7 +139,7 @@ fn written() -> (Vec<u8>, String) {
     let rows: Vec<&[u8]> = bytes.chunks(ROW).collect();
     let mut at = 0;
     for same in rows.chunk_by(|a, b| a == b) {
-        // The last line says how long the file is.
+        // The last line gives the length of the file.
         if same[0] != [0; ROW] || at + same.len() == rows.len() {
             write!(text, "{} {} ", at * ROW, same.len()).unwrap();
             same[0].iter().for_each(|byte| write!(text, "{byte:02x}").unwrap());

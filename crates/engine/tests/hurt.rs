@@ -1,5 +1,5 @@
-//! A store that was hurt, or whose disk fails where little is lost: what is whole stays readable, what was
-//! refused stays undone, and a sound store is not said to be damaged.
+//! A damaged store, or one whose disk fails at little cost: what is intact stays readable, what was refused
+//! stays undone, and a sound store is not reported as damaged.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 mod support;
@@ -13,16 +13,15 @@ use support::{image, options, value};
 
 const BLOCK: u64 = 4096;
 
-/// A disk in memory that has blocks which cannot be read, and may say of a write that it failed though it did
-/// not.
+/// A disk in memory with unreadable blocks, which may also report a failed write that did not fail.
 #[derive(Default)]
 struct Hurt {
     bytes: MemoryDisk,
     unreadable: Mutex<Option<Range<u64>>>,
     denies_writes: AtomicBool,
-    /// The next sync finds no room for what was written before.
+    /// The next sync finds no space for what was written before.
     denies_syncs: AtomicBool,
-    /// Writes of superblocks, by their place, and syncs, by none.
+    /// Writes of superblocks, by offset, and syncs, as none.
     told: Mutex<Vec<Option<u64>>>,
 }
 
@@ -82,7 +81,7 @@ fn a_superblock_that_is_newer_than_the_other_one_is_on_the_medium_before_that_is
         let (engine, tree) = open(&disk).unwrap();
         tree.put(b"more", b"v", Durability::Flushed).unwrap();
         engine.close().unwrap();
-        // As where a sync of the first copy failed: the system has it, and perhaps nobody else.
+        // As where a sync of the first copy failed: the system has it, but perhaps not the medium.
         disk.bytes.write_at(BLOCK - newest, &former).unwrap();
         disk.told.lock().unwrap().clear();
         let (engine, _) = open(&disk).unwrap();
@@ -128,19 +127,20 @@ fn a_leaf_that_cannot_be_read_does_not_keep_what_is_put_into_it_from_being_commi
     let filled = Arc::new(Hurt::default());
     let (engine, tree) = open(&filled).unwrap();
     let key = |number: u32| number.to_be_bytes();
-    // In no order, so that leaves have some room left.
+    // In random order, so that leaves have some room left.
     for number in (0..20_000).map(|number| number * 7919 % 20_000) {
         tree.put(&key(number), &[7; 100], Durability::Buffered).unwrap();
     }
     engine.close().unwrap();
     let value = |tree: &Tree, number| tree.get(&key(number)).unwrap().unwrap().to_buffer().unwrap().to_vec();
-    // Few go to a page of their own, more are merged with the leaf, and with still more it is read for a put.
+    // A few go to a page of their own, more are merged with the leaf, and with still more a put reads the
+    // leaf.
     let refused = (8..120).step_by(4).find(|&count| {
         let disk = Arc::new(Hurt { bytes: MemoryDisk::with_bytes(image(&filled.bytes)), ..Hurt::default() });
         let options = Options { blind_puts: true, ..options() };
         let engine = Engine::open(Arc::clone(&disk) as Arc<dyn Disk>, options).unwrap();
         let tree = engine.tree("t").unwrap();
-        // So that it is known where leaves are.
+        // So that the depth of the leaves is known.
         tree.put(&key(0), b"first of all", Durability::Buffered).unwrap();
         disk.make_unreadable(Some(2 * BLOCK..disk.bytes.len().unwrap()));
         let numbers = 10_000..10_000 + count;
@@ -160,7 +160,7 @@ fn a_leaf_that_cannot_be_read_does_not_keep_what_is_put_into_it_from_being_commi
     assert!(refused.is_some(), "all of them fitted beside the leaf");
 }
 
-/// A store that puts beside leaves that are not in memory, and of which it is known where they are.
+/// A store that puts beside leaves that are not in memory, and in which the depth of the leaves is known.
 fn blind(disk: &Arc<Hurt>) -> (Engine, Tree) {
     let options = Options { blind_puts: true, ..options() };
     let engine = Engine::open(Arc::clone(disk) as Arc<dyn Disk>, options).unwrap();
@@ -213,13 +213,14 @@ fn records_beside_a_leaf_that_are_damaged_do_not_keep_what_comes_after_them_from
     let disk = with_a_second_page();
     let key = |number: u32| number.to_be_bytes();
     let (engine, tree) = blind(&disk);
-    // The log before the checkpoint has it as well, and is read by nobody.
+    // The log before the checkpoint has it as well, and is not read.
     let bytes = image(&disk.bytes);
     let places = (0..bytes.len() - 100).filter(|&at| bytes[at..at + 100] == [8; 100]);
     assert!(places.map(|at| disk.bytes.write_at(at as u64 + 50, &[0]).unwrap()).count() > 0);
     tree.put(&key(10_001), &[9; 100], Durability::Buffered).unwrap();
     engine.checkpoint().unwrap();
-    // What was put last is there, what it lay on is not told from what that replaced, and all else is whole.
+    // The last puts are found, the leaf's other keys are errors rather than older values, and everything else
+    // is intact.
     let check = |tree: &Tree, newest: &[u32]| {
         for &number in newest {
             assert_eq!(value(tree, number).unwrap(), Some(vec![9; 100]), "{number}");
@@ -234,7 +235,7 @@ fn records_beside_a_leaf_that_are_damaged_do_not_keep_what_comes_after_them_from
     };
     check(&tree, &[10_001]);
     engine.close().unwrap();
-    // Nor does it come back with what is put beside it later.
+    // Nor does it come back with later puts beside it.
     for round in 0..3 {
         let (engine, tree) = blind(&disk);
         check(&tree, &[10_001]);
@@ -254,7 +255,7 @@ fn a_value_in_pieces_for_a_leaf_that_cannot_be_read_is_refused_and_stops_nobody(
         Engine::open(Arc::clone(&disk) as Arc<dyn Disk>, Options { blind_puts: true, ..options() }).unwrap();
     let tree = engine.tree("t").unwrap();
     let key = |number: u32| number.to_be_bytes();
-    // So that it is known where leaves are.
+    // So that the depth of the leaves is known.
     tree.put(&key(0), b"first of all", Durability::Buffered).unwrap();
     disk.make_unreadable(Some(2 * BLOCK..disk.bytes.len().unwrap()));
     let mut writer = tree.value_writer(&key(10_000)).unwrap();
@@ -274,7 +275,7 @@ fn a_value_in_pieces_for_a_leaf_that_cannot_be_read_is_refused_and_stops_nobody(
 fn a_store_that_lost_both_superblocks_is_not_replaced_by_a_new_one() {
     for first in [0, 1] {
         let disk = filled(1000);
-        // The first may also be garbage of ours.
+        // The first may also be garbage that this store wrote.
         disk.bytes.write_at(first * 64, &vec![0; (2 * BLOCK - first * 64) as usize]).unwrap();
         let before = disk.bytes.len().unwrap();
         let refused = open(&disk).map(|_| ()).unwrap_err();
@@ -296,7 +297,7 @@ fn a_write_that_was_refused_is_not_there_after_a_crash_though_the_disk_took_it()
     let copy = Arc::new(Hurt { bytes: MemoryDisk::with_bytes(image(&disk.bytes)), ..Hurt::default() });
     let (_engine, after) = open(&copy).unwrap();
     assert!(after.get(b"refused").unwrap().is_none());
-    // Nor does it stand in the way of what comes next.
+    // Nor does it hinder later writes.
     tree.put(b"next", b"v", Durability::Flushed).unwrap();
     let copy = Arc::new(Hurt { bytes: MemoryDisk::with_bytes(image(&disk.bytes)), ..Hurt::default() });
     let (_engine, after) = open(&copy).unwrap();

@@ -1,8 +1,8 @@
-//! Puts and deletes that go on at once: whoever looks at more than one leaf sees the trees between two
-//! commits, a decision is not overtaken, and what is found after opening is what was acknowledged.
+//! Concurrent puts and deletes in place: a reader of more than one leaf sees the trees between two commits,
+//! no decision is overtaken, and a reopened store has what was acknowledged.
 //!
 //! Replay a failure with `ATOLL_SEED=N cargo test -p atoll-engine --test in_place`; the threads interleave
-//! anew each time, so it may take a few runs.
+//! differently each time, so it may take a few runs.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 use atoll_disk::{Disk, FileDisk, MemoryDisk, Mode};
@@ -13,14 +13,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const ALL: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
 const WRITERS: u64 = 3;
-/// Records around those that are looked at, so that these lie in leaves of their own.
+/// Other records around those under test, so that these lie in different leaves.
 const FILLING: u64 = 4000;
 
 fn seed() -> u64 {
     std::env::var("ATOLL_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1)
 }
 
-/// Key `place` of a writer: far from its other keys, and beside those of other writers.
+/// Key `place` of a writer: far from its other keys, and next to those of other writers.
 fn key(place: u64, writer: u64) -> Vec<u8> {
     format!("{:06}/{writer}", place * 1000).into_bytes()
 }
@@ -29,14 +29,14 @@ fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes[..8].try_into().unwrap())
 }
 
-/// A value of this number, whose every byte follows from it.
+/// A value with this number, whose every byte follows from it.
 fn value(number: u64, random: &mut fastrand::Rng) -> Vec<u8> {
     let mut bytes = number.to_le_bytes().to_vec();
     bytes.resize(random.usize(8..60), number as u8);
     bytes
 }
 
-/// The same, but every other one lies in the log, and takes the place of one in the leaf or in the log.
+/// As [`value`], but every other one lies in the log, and replaces one in the leaf or in the log.
 fn any_value(number: u64, random: &mut fastrand::Rng) -> Vec<u8> {
     let mut bytes = value(number, random);
     if random.bool() {
@@ -67,7 +67,8 @@ fn open(disk: &Arc<dyn Disk>, memory_bytes: u64) -> (Engine, Tree) {
     (engine, tree)
 }
 
-/// Puts number after number, each to its first key and then to its second: the first is never behind.
+/// Puts each number first to the writer's first key and then to its second, so that the first is never
+/// behind.
 fn write_pairs(tree: &Tree, writer: u64, rounds: u64, acknowledged: &AtomicU64, seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed * 100 + writer);
     for round in 1..=rounds {
@@ -89,7 +90,7 @@ fn write_pairs(tree: &Tree, writer: u64, rounds: u64, acknowledged: &AtomicU64, 
         }
         let expected = if is_there_after(round, writer) { round } else { 0 };
         assert_eq!(get(tree, &key(4, writer)), expected, "a writer reads what it wrote or removed");
-        // Now and then something that is not done in place: a split, a longer value, a delete of one.
+        // Occasionally something that is not done in place: a split, a longer value, a delete of one.
         match random.u8(..32) {
             0 => drop(tree.put(&key(3, writer), &[round as u8; 9000], Durability::Flushed).unwrap()),
             1 => drop(tree.delete(&key(3, writer), Durability::Flushed).unwrap()),
@@ -103,7 +104,7 @@ fn write_pairs(tree: &Tree, writer: u64, rounds: u64, acknowledged: &AtomicU64, 
     }
 }
 
-/// Whether the record that comes and goes is there after this round of a writer: three rounds of four.
+/// Whether the record that comes and goes exists after this round of a writer: after three rounds of four.
 fn is_there_after(round: u64, writer: u64) -> bool {
     !(round + writer).is_multiple_of(4)
 }
@@ -125,7 +126,8 @@ fn scanned(
     records
 }
 
-/// Whatever looks at both keys of a writer sees the first at the number of the second, or one further.
+/// Asserts that any read of both keys of a writer sees the first at the number of the second, or at the next
+/// one.
 fn assert_between_commits(
     engine: &Engine,
     tree: &Tree,
@@ -133,7 +135,7 @@ fn assert_between_commits(
     random: &mut fastrand::Rng,
 ) {
     let before: Vec<u64> = acknowledged.iter().map(|round| round.load(Ordering::Acquire)).collect();
-    // Short ones and long ones.
+    // Short values, or long ones.
     let pair = if random.bool() { [1, 2] } else { [5, 6] };
     let [first, second] = pair;
     let seen: Vec<(u64, u64)> = match random.u8(..3) {
@@ -173,7 +175,7 @@ fn assert_between_commits(
     }
 }
 
-/// Counts in two keys by updates, which other puts must not come between.
+/// Counts in two keys by updates, between which no other put may come.
 fn count(engine: &Engine, tree: &Tree, rounds: u64) {
     for _ in 0..rounds {
         engine
@@ -250,7 +252,7 @@ fn run(disk: &Arc<dyn Disk>, memory_bytes: u64, rounds: u64) {
     };
     let records = assert_holds(&tree);
     assert!(engine.check().unwrap().damage.is_empty());
-    // As after a kill: nothing is closed, and the log says the same.
+    // As after a kill: nothing is closed, and the log has the same contents.
     drop((tree, engine));
     let (engine, tree) = open(disk, memory_bytes);
     assert!(assert_holds(&tree) == records, "another content after opening");
@@ -286,7 +288,7 @@ fn an_update_of_one_store_reads_another_that_is_being_updated() {
         Ok((None, ()))
     })
     .unwrap();
-    // And afterwards nobody is left in either.
+    // And afterwards no thread is left in either.
     in_a.put(b"key", b"other", Durability::Flushed).unwrap();
     in_b.put(b"key", b"other", Durability::Flushed).unwrap();
 }

@@ -1,5 +1,4 @@
-//! What a snapshot keeps of values that were replaced since costs a few words for each part of the log, not
-//! for each value.
+//! What a snapshot keeps of replaced values costs a few words for each part of the log, not for each value.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 use atoll_disk::{Disk, MemoryDisk};
@@ -45,7 +44,7 @@ fn values_that_a_snapshot_keeps_do_not_make_each_checkpoint_longer() {
     }
     check(&engine);
     let after = engine.checkpoint().unwrap().written_bytes;
-    // A word for each of them would be 160 KB.
+    // One word for each of them would be 160 KB.
     assert!(after < before + (16 << 10), "{before} bytes before, {after} after");
     engine.close().unwrap();
     let (engine, tree) = open(&disk);
@@ -56,7 +55,7 @@ fn values_that_a_snapshot_keeps_do_not_make_each_checkpoint_longer() {
         assert_eq!(*value.to_buffer().unwrap(), [0; 300], "{number}");
     }
     drop(kept);
-    // With the snapshot all of it goes.
+    // All of it goes with the snapshot.
     engine.delete_snapshot("kept").unwrap();
     for _ in 0..4 {
         engine.checkpoint().unwrap();
@@ -74,7 +73,7 @@ fn a_check_counts_the_bytes_that_a_snapshot_shares_once() {
     let disk = Arc::new(MemoryDisk::new());
     let (engine, tree) = open(&disk);
     fill(&tree, 0);
-    // Of a value beyond 64 KiB the place is its own.
+    // A value beyond 64 KiB has a place of its own.
     tree.put(b"long", &[7; 200_000], Durability::Buffered).unwrap();
     engine.checkpoint().unwrap();
     let bytes = || engine.check().unwrap().bytes;
@@ -84,7 +83,7 @@ fn a_check_counts_the_bytes_that_a_snapshot_shares_once() {
     engine.checkpoint().unwrap();
     let shared = bytes();
     assert!(shared < before + (64 << 10), "{before} bytes before, {shared} with the snapshot");
-    // What it has alone counts as well.
+    // What only the snapshot has counts as well.
     fill(&tree, 1);
     engine.checkpoint().unwrap();
     let apart = bytes();

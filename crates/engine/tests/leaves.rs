@@ -1,5 +1,5 @@
-//! What leaves and the nodes above them take in memory, and that it is counted: whatever the keys, in
-//! whatever order.
+//! The memory of leaves and of the nodes above them, and that it is counted, for various keys in various
+//! orders.
 #![allow(clippy::unwrap_used)]
 
 use atoll_disk::MemoryDisk;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 const RECORDS: u64 = 20_000;
 const VALUE: &[u8] = &[7; 100];
 
-/// A store in which nothing is written but by who asks for it, with room for all.
+/// A store in which nothing is written in the background, with room for everything.
 fn engine() -> Engine {
     let options = Options { background: false, checkpoint_bytes: u64::MAX, ..Options::default() };
     Engine::open(Arc::new(MemoryDisk::new()), options).unwrap()
@@ -29,7 +29,7 @@ fn put_all(tree: &Tree, key: impl Fn(u64) -> Vec<u8>) {
     }
 }
 
-/// Bytes of leaves over those of short keys and values.
+/// Bytes of leaves relative to those of their short keys and values.
 fn leaves_over_records(key: impl Fn(u64) -> Vec<u8>) -> f64 {
     let engine = engine();
     put_all(&engine.tree("records").unwrap(), key);
@@ -46,7 +46,7 @@ fn ascending_keys_fill_their_leaves() {
 fn leaves_stay_regular_in_any_order() {
     let ratio = leaves_over_records(scattered);
     assert!(ratio < 1.9, "leaves take {ratio:.2} of what is in them");
-    // Runs that ascend here and there: each ends a leaf where others go on.
+    // Ascending runs in several places: each ends in a leaf where others continue.
     let ratio = leaves_over_records(|number| ascending(number % 40 * 1_000_000 + number / 40));
     assert!(ratio < 1.9, "leaves take {ratio:.2} of what is in them");
 }
@@ -85,7 +85,7 @@ fn a_long_value_is_taken_off_with_its_record() {
     let tree = engine.tree("grown").unwrap();
     let before = engine.stats().leaf_memory_bytes;
     for _ in 0..50 {
-        // Too long to be joined with what is before it.
+        // Too long to be joined with the piece before it.
         tree.append(b"key", &vec![7; 140 << 10], Durability::Flushed).unwrap();
     }
     assert!(engine.stats().leaf_memory_bytes > before);

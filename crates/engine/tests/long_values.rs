@@ -9,7 +9,7 @@ use atoll_engine::{Durability, Engine, EngineError, Options, Tree, WriteBatch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A disk in memory that counts the bytes that are read.
+/// A disk in memory that counts the bytes read.
 struct Counted {
     bytes: MemoryDisk,
     read: AtomicU64,
@@ -87,7 +87,7 @@ fn a_piece_that_stays_behind_keeps_no_more_than_itself() {
         found.read(from as u64, 10).unwrap();
     }
     let once = found.read(0, 2_000_000).unwrap();
-    // Some of the pieces lie together by now, and some do not: nothing moves.
+    // Some of the pieces now lie together, and some do not: nothing moves.
     let sliding = found.read(1_000_000, 2_000_000).unwrap();
     assert_eq!(sliding, value[1_000_000..3_000_000]);
     let again = found.read(0, 2_000_000).unwrap();
@@ -145,7 +145,7 @@ fn every_range_of_values_of_any_length_is_what_was_put_and_appended() {
         if !is_crash {
             engine.close().unwrap();
         }
-        // What is in memory alone is lost; the log has all of it.
+        // What is only in memory is lost; the log has everything.
         let again = disk_of(disk.bytes.to_bytes());
         let (_engine, tree) = open(&again);
         check(&tree, &mut random);

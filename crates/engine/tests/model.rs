@@ -146,7 +146,7 @@ impl Run {
         self.model.insert(key, value);
     }
 
-    /// A long value in pieces, with a checkpoint or a given-up writer in between.
+    /// A long value in pieces, with a checkpoint or an abandoned writer in between.
     fn stream(&mut self) {
         let key = random_key(&mut self.random);
         let mut writer = self.tree.value_writer(&key).unwrap();

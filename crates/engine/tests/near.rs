@@ -1,5 +1,5 @@
-//! What is brought nearer is only asked for: others may change, shrink and remove it meanwhile, and nothing
-//! of it changes by that.
+//! Prefetching only asks for memory: other threads may change, shrink and remove what is prefetched, and
+//! prefetching changes none of it.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use atoll_disk::{Disk, MemoryDisk};
@@ -48,8 +48,8 @@ fn whoever_changes_records_meanwhile_finds_what_was_written() {
     }
 }
 
-/// Puts, appends to or deletes a record; values grow beyond what a leaf holds, so that all steps have
-/// something to ask for.
+/// Puts, appends to or deletes a record. Values grow beyond what a leaf holds, so that every step has
+/// something to prefetch.
 fn change(tree: &Tree, model: &mut [Option<Vec<u8>>], random: &mut fastrand::Rng) {
     let number = random.u64(..KEYS);
     let (name, value) = (key(number), &mut model[number as usize]);

@@ -1,6 +1,6 @@
-//! A budget stays true where values of one length go and leave gaps that values of another one cannot use.
+//! A budget stays true where freed values of one length leave gaps that values of another length cannot use.
 //!
-//! The only test of its process: what is measured is all of it.
+//! The only test in its process, because it measures the whole process.
 
 // Under sanitizers values do not lie together.
 #![cfg(all(target_os = "linux", not(atoll_plain_memory)))]
@@ -53,11 +53,12 @@ fn values_of_another_length() {
     }
     let bound = BUDGET + BUDGET / 8;
     assert!(most <= bound, "{most} of {bound} bytes of nodes and runs: {:?}", engine.stats());
-    // Whatever else a process has, it had before.
+    // Whatever else the process uses, it used before.
     assert!(most_seen - beside <= bound, "{most_seen} of {bound} bytes with {beside}, as the system sees it");
 }
 
-/// Those few are not worth what they keep: they go to the last of them where leaves want the room.
+/// The few values left are not worth the gaps around them: all of them are evicted where leaves want the
+/// room.
 fn small_records() {
     let folder = tempfile::tempdir().unwrap();
     let (engine, tree) = open(folder.path());
@@ -69,7 +70,7 @@ fn small_records() {
     assert!(left < before / 2, "{left} bytes of {before} are pinned still: {:?}", engine.stats());
 }
 
-/// Bytes of memory for nodes and values, with what is left free between these.
+/// Bytes of memory for nodes and values, including the gaps between these.
 fn in_slabs(engine: &Engine) -> u64 {
     let stats = engine.stats();
     stats.leaf_memory_bytes + stats.inner_memory_bytes + atoll_buffer::run_bytes() as u64
@@ -83,7 +84,7 @@ fn put(tree: &Tree, number: u64, len: usize) {
     tree.put(&key(number), &vec![number as u8; len], Durability::Buffered).unwrap();
 }
 
-/// Anonymous memory of the process, as the system sees it.
+/// Anonymous memory of the process, as the system reports it.
 fn anonymous_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let field = status.lines().find_map(|line| line.strip_prefix("RssAnon:")?.trim().strip_suffix(" kB"));

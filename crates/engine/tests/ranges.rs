@@ -18,7 +18,7 @@ type Models = BTreeMap<String, Model>;
 
 const ALL: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
 
-/// Mostly keys that share a little, now and then some that share a great deal, or nothing.
+/// Mostly keys with a short common prefix, occasionally some with a long one, or none.
 fn random_key(random: &mut Rng) -> Vec<u8> {
     let number = random.u64(..6000);
     match random.u64(..12) {
@@ -120,7 +120,7 @@ impl Run {
         [Durability::Buffered, Durability::Flushed, Durability::Synced][self.random.u64(..3) as usize]
     }
 
-    /// The tree that a key belongs to: whose range has it, so that ranges seldom mix.
+    /// The tree whose range includes a key, so that ranges seldom mix.
     fn owner(&mut self, key: &[u8]) -> String {
         let mut reaches = self.models.iter().filter(|(_, model)| {
             let (first, last) = (model.first_key_value(), model.last_key_value());
@@ -199,7 +199,7 @@ impl Run {
 
     fn split_off(&mut self) {
         let (name, to, durability) = (self.name(), self.name(), self.durability());
-        // At a key that is there, and between others.
+        // At an existing key, or between others.
         let at = match self.models.get(&name).and_then(|model| model.keys().nth(model.len() / 3)) {
             Some(key) if self.random.u64(..3) == 0 => key.clone(),
             _ => random_key(&mut self.random),

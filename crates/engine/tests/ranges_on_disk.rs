@@ -1,5 +1,5 @@
-//! Key ranges that move between trees: what that writes, what an older build makes of it, what failing disks
-//! do to it.
+//! Key ranges that move between trees: what a move writes, how older builds react to it, and how it fares on
+//! failing disks.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use atoll_disk::{Disk, DiskError, FaultPlan, MemoryDisk, SimDisk, Window};
@@ -25,7 +25,7 @@ fn load(tree: &Tree, from: u64, to: u64) {
     tree.bulk_load((from..to).map(|number| (key(number), value(number)))).unwrap();
 }
 
-/// The numbers of a tree's keys, from both ends, each with its value.
+/// The numbers of a tree's keys, read from both ends and checked with their values.
 fn numbers(tree: &Tree) -> Vec<u64> {
     let mut both = [Direction::Forward, Direction::Backward].map(|direction| {
         let mut found = Vec::new();
@@ -46,7 +46,7 @@ fn assert_sound(engine: &Engine) {
     assert!(report.damage.is_empty(), "{:?}", report.damage);
 }
 
-/// Counts what is written.
+/// Counts the bytes written.
 struct Counted {
     inner: MemoryDisk,
     written: AtomicU64,
@@ -114,7 +114,7 @@ fn a_move_writes_the_nodes_on_the_way_and_nothing_else() {
 
 #[test]
 fn trees_of_any_height_become_one_and_part_again() {
-    // A leaf, some leaves, a level of nodes above them, two.
+    // One leaf, some leaves, one level of nodes above them, two levels.
     let sizes = [1, 40, 3000, 120_000];
     for (lower, upper) in sizes.into_iter().flat_map(|lower| sizes.map(|upper| (lower, upper))) {
         let engine = Engine::open(Arc::new(MemoryDisk::new()), options()).unwrap();
@@ -122,7 +122,7 @@ fn trees_of_any_height_become_one_and_part_again() {
         load(&a, 0, lower);
         load(&b, 1_000_000, 1_000_000 + upper);
         let what = format!("{lower} below {upper}");
-        // The upper one takes the lower, and the other way round.
+        // The upper tree absorbs the lower one, and vice versa.
         let (into, from) = if (lower + upper) % 3 == 0 { (&a, &b) } else { (&b, &a) };
         into.absorb(from, Durability::Buffered).unwrap();
         let expected = (0..lower).chain(1_000_000..1_000_000 + upper);
@@ -148,7 +148,7 @@ fn trees_of_any_height_become_one_and_part_again() {
 fn nodes_that_are_full_are_split_at_the_seam() {
     let engine = Engine::in_memory(options()).unwrap();
     let (a, b) = (engine.tree("a").unwrap(), engine.tree("b").unwrap());
-    // Ascending puts fill nodes to the brim.
+    // Ascending puts fill nodes completely.
     let put = |tree: &Tree, numbers: std::ops::Range<u64>| {
         for number in numbers {
             tree.put(&key(number), &value(number), Durability::Buffered).unwrap();
@@ -181,7 +181,7 @@ fn splitting_and_absorbing_again_and_again_leaves_no_more_nodes() {
     engine.checkpoint().unwrap();
     let after = engine.check().unwrap();
     assert!(after.damage.is_empty() && after.records == 200_000, "{after:?}");
-    // At most two leaves for each cut, where halves do not go into one again.
+    // At most two leaves for each cut, where halves do not fit into one leaf again.
     assert!(after.pages <= pages + 2 * 200 + 8, "{pages} {}", after.pages);
     assert!(numbers(&tree).into_iter().eq(0..200_000));
 }
@@ -198,7 +198,8 @@ fn both_superblocks_say_so_before_the_first_range_moves() {
     let tree = engine.tree("t").unwrap();
     (0..100).for_each(|number| assert!(tree.put(&key(number), b"v", Durability::Synced).is_ok()));
     assert_eq!(features(&disk.to_bytes()), [0, 0]);
-    // At every change of the disk from the beginning of the split on: no log without the word.
+    // At every change of the disk from the beginning of the split on: the log has no move before the
+    // superblocks announce it.
     for cut in 0..12 {
         let copy = disk.fork();
         let engine = Engine::open(Arc::new(copy.clone()), options()).unwrap();
@@ -215,12 +216,12 @@ fn both_superblocks_say_so_before_the_first_range_moves() {
         assert_sound(&engine);
     }
     assert!(engine.format().features.is_empty());
-    // It stays.
+    // The feature stays.
     let (upper, _) = tree.split_off(&key(50), "upper", Durability::Synced).unwrap();
     assert_eq!(features(&disk.to_bytes()), [1, 1]);
     tree.absorb(&upper, Durability::Synced).unwrap();
     engine.close().unwrap();
-    // Nobody counted the tree since, and a commit says so.
+    // The tree was not counted since, and a commit says so.
     assert_eq!(features(&disk.to_bytes()), [3, 3]);
     let engine = Engine::open(Arc::new(disk.clone()), options()).unwrap();
     assert_eq!(engine.tree("t").unwrap().len().unwrap(), 100);
@@ -266,7 +267,7 @@ fn records_are_counted_when_somebody_asks_and_stay_counted() {
     let known =
         |engine: &Engine| -> BTreeMap<String, Option<u64>> { engine.stats().trees.into_iter().collect() };
     assert_eq!(known(&engine).values().flatten().count(), 0);
-    // What comes and goes meanwhile changes nothing of that.
+    // Trees that change meanwhile do not affect this.
     tree.put(&key(0), b"again", Durability::Buffered).unwrap();
     let c = engine.tree("c").unwrap();
     (4000..4600).for_each(|number| assert!(c.delete(&key(number), Durability::Buffered).is_ok()));
@@ -354,7 +355,7 @@ fn log_segments_of_what_moved_are_cleaned_as_any_other() {
     for number in (10..2000).step_by(10) {
         assert_eq!(upper.get(&key(number)).unwrap().unwrap().to_buffer().unwrap().to_vec(), long(number));
     }
-    // What was moved to a cold segment moves on, and is found there as well.
+    // Values that were moved to a cold segment move again, and are found there as well.
     tree.absorb(&upper, Durability::Buffered).unwrap();
     for number in (0..2000).filter(|number| number % 100 > 0) {
         tree.delete(&key(number), Durability::Buffered).unwrap();
@@ -379,7 +380,7 @@ fn ranges_move_beside_writers_in_place_and_readers() {
             scope.spawn(move || {
                 let mut round = 0u64;
                 while !stop.load(Ordering::Relaxed) {
-                    // Below every cut, so these stay where they are.
+                    // Below every cut, so these stay in their tree.
                     let number = (round * 2 + thread) % 1000;
                     tree.put(&key(number), &value(round), Durability::Flushed).unwrap();
                     let found = tree.get(&key(number)).unwrap().unwrap();
@@ -412,14 +413,14 @@ fn ranges_move_beside_writers_in_place_and_readers() {
 
 #[test]
 fn a_cut_through_long_keys_leaves_leaves_that_can_hold_them() {
-    // What a leaf leaves out here is many times as long as a leaf.
+    // The prefix that a leaf leaves out here is many times as long as a leaf.
     let long = |number: u64| [vec![b'x'; 50_000], format!("{number:06}").into_bytes()].concat();
     for at in [1, 7, 60, 61, 150, 299] {
         let engine = Engine::open(Arc::new(MemoryDisk::new()), options()).unwrap();
         let tree = engine.tree("t").unwrap();
         (0..300).for_each(|number| assert!(tree.put(&long(number), b"v", Durability::Buffered).is_ok()));
         let (upper, _) = tree.split_off(&long(at), "upper", Durability::Buffered).unwrap();
-        // Keys from beyond the former separators come to the leaves at the cut.
+        // Keys beyond the former separators come to the leaves at the cut.
         tree.put(b"y", b"beyond", Durability::Buffered).unwrap();
         upper.put(b"w", b"before", Durability::Buffered).unwrap();
         engine.checkpoint().unwrap();

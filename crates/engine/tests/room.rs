@@ -1,9 +1,9 @@
-//! Who waits for memory, for how much, and how long: batches, updates, and stores larger than their nodes may
-//! be.
+//! Which writers wait for memory, for how much, and how long: batches, updates, and stores whose nodes exceed
+//! the memory.
 //!
-//! What is held to the bound is the most that the engine ever counted.
+//! The bound applies to the peak that the engine ever counted.
 //!
-//! Not under sanitizers, as for the other tests of the budget.
+//! Not under sanitizers, like the other tests of the budget.
 
 #![cfg(not(atoll_plain_memory))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -13,9 +13,9 @@ use atoll_engine::{Durability, Engine, EngineError, Options, Tree, WriteBatch};
 use std::sync::Arc;
 
 const BUDGET: u64 = 4 << 20;
-/// Records of some 120 bytes: four times the budget.
+/// Records of about 120 bytes: four times the budget.
 const RECORDS: u64 = 140_000;
-/// Changes of a batch: their leaves are a twelfth of the budget.
+/// Changes of a batch; their leaves are a twelfth of the budget.
 const BATCH: u64 = 42;
 
 fn options() -> Options {
@@ -27,7 +27,7 @@ fn options() -> Options {
     }
 }
 
-/// Keys in no order that the numbers have.
+/// Keys in an order unrelated to that of the numbers.
 fn key(number: u64) -> Vec<u8> {
     format!("user{:020}", number.wrapping_mul(0x9E37_79B9_7F4A_7C15)).into_bytes()
 }
@@ -83,7 +83,7 @@ fn many_writers_who_wait_are_all_let_go() {
             });
         }
     });
-    // Each of them may have passed the check before the others wrote: a batch and its copy for each.
+    // Each thread may have passed the check before the others wrote: a batch and its copy for each.
     let stats = engine.stats();
     assert!(stats.memory_bytes_most <= 2 * BUDGET, "{stats:?}");
     assert!(tree.len().unwrap() >= RECORDS);

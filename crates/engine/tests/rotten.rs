@@ -1,5 +1,5 @@
-//! Leaves that rot on the disk while the log goes on about them: what is whole stays readable, and nothing
-//! old is shown.
+//! Leaves that rot on disk while the log has further changes to them: what is intact stays readable, and
+//! nothing outdated is shown.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 mod support;
@@ -21,7 +21,7 @@ fn open(image: &[u8], options: Options) -> Result<(Engine, Tree), EngineError> {
     Ok((engine, tree))
 }
 
-/// What is on disk of a store that made these changes after its last checkpoint, the leaf of the sick key
+/// The disk of a store that made these changes after its last checkpoint, with the leaf of the sick key
 /// rotten.
 fn rotten(change: impl FnOnce(&Engine, &Tree)) -> Vec<u8> {
     let disk = Arc::new(MemoryDisk::new());
@@ -34,7 +34,7 @@ fn rotten(change: impl FnOnce(&Engine, &Tree)) -> Vec<u8> {
     let tree = engine.tree("t").unwrap();
     change(&engine, &tree);
     let mut bytes = image(&*disk);
-    // The log before the checkpoint has it as well, and is read by nobody.
+    // The log before the checkpoint has it as well, and is not read.
     let needle = old(SICK);
     let places: Vec<usize> =
         (0..bytes.len() - needle.len()).filter(|&at| bytes[at..].starts_with(&needle)).collect();
@@ -48,7 +48,8 @@ fn unread(tree: &Tree) -> Vec<u32> {
     (SICK - 200..SICK + 200).filter(|&number| value(tree, number).is_err()).collect()
 }
 
-/// That all is as it was but for the rotten leaf, which is an error, and what `told` says.
+/// Asserts that everything is unchanged, except the rotten leaf, which is an error, and the records in
+/// `told`.
 fn assert_sound_elsewhere(tree: &Tree, told: &[(u32, Option<&[u8]>)]) {
     let unread = unread(tree);
     assert!((10..200).contains(&unread.len()), "{unread:?}");
@@ -76,10 +77,10 @@ fn a_rotten_leaf_that_small_puts_of_the_log_went_to_keeps_no_other_from_being_re
         assert_eq!(engine.recovery().leaves_lost, 0);
         assert!(!engine.check().unwrap().damage.is_empty());
     }
-    // What goes on from there is committed.
+    // Later writes are committed.
     let disk = Arc::new(MemoryDisk::with_bytes(bytes));
     for round in 0..3 {
-        // So that lookups read what lies beside a leaf before the leaf.
+        // So that lookups read the records beside a leaf before the leaf.
         let options = Options { blind_puts: true, ..options() };
         let engine = Engine::open(Arc::clone(&disk) as Arc<dyn Disk>, options).unwrap();
         let tree = engine.tree("t").unwrap();
@@ -115,7 +116,7 @@ fn a_rotten_leaf_keeps_more_small_puts_of_the_log_than_it_would_have_taken() {
     }
     let disk = Arc::new(MemoryDisk::with_bytes(bytes));
     for _ in 0..2 {
-        // So that lookups read what lies beside a leaf before the leaf.
+        // So that lookups read the records beside a leaf before the leaf.
         let options = Options { blind_puts: true, ..options() };
         let engine = Engine::open(Arc::clone(&disk) as Arc<dyn Disk>, options).unwrap();
         let tree = engine.tree("t").unwrap();
@@ -152,7 +153,7 @@ fn what_has_to_know_a_rotten_leaf_is_refused_and_salvage_does_without_the_leaf()
     for number in [SICK, SICK + 1, SICK + 2] {
         assert!(unread.contains(&number), "{number}");
     }
-    // What was deleted of the range is gone where it can be told.
+    // Deleted keys of the range are absent where that can be known.
     for number in (SICK - 120..SICK).filter(|number| !unread.contains(number)) {
         assert_eq!(value(&tree, number).unwrap(), None, "{number}");
     }

@@ -1,4 +1,4 @@
-//! Leaves that rot under what was put beside them: checkpoints go on, and what was put is found.
+//! Leaves that rot beneath the records beside them: checkpoints go on, and those records are found.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 mod support;
@@ -8,16 +8,16 @@ use atoll_engine::{Attempt, Durability, Engine, EngineError, Options, Tree};
 use std::sync::{Arc, Mutex};
 use support::{KEYS, SICK, fill, image, key, old, options, value};
 
-/// Where the superblocks end.
+/// End of the superblocks.
 const DATA_START: u64 = 8192;
 
 type Happening = Box<dyn FnOnce() + Send>;
 
-/// A disk in memory of which a write fails, or on which something happens before a read.
+/// A disk in memory on which a write fails, or something happens before a read.
 #[derive(Default)]
 struct Troubled {
     bytes: MemoryDisk,
-    /// How many writes are taken before one that is not.
+    /// Number of writes that are accepted before one that is not.
     writes_left: Mutex<Option<u32>>,
     happening: Mutex<Option<Happening>>,
 }
@@ -72,13 +72,13 @@ impl Disk for Troubled {
 }
 
 impl Troubled {
-    /// Damages whatever has these bytes. The log before the last checkpoint may be among it, which nobody
-    /// reads.
+    /// Damages every occurrence of these bytes. One may be in the log before the last checkpoint, which is
+    /// not read.
     fn rot(&self, needle: &[u8]) {
         self.rot_where(&image(&self.bytes), needle);
     }
 
-    /// The same where an earlier image had them.
+    /// The same, at the places where an earlier image had them.
     fn rot_where(&self, image: &[u8], needle: &[u8]) {
         let places = (0..image.len() - needle.len()).filter(|&at| image[at..].starts_with(needle));
         let damaged = places.map(|at| self.bytes.write_at(at as u64 + 5, &[image[at + 5] ^ 1]).unwrap());
@@ -91,7 +91,7 @@ fn opened(disk: &Arc<Troubled>, blind_puts: bool) -> (Engine, Tree) {
         Engine::open(Arc::clone(disk) as Arc<dyn Disk>, Options { blind_puts, ..options() }).unwrap();
     let tree = engine.tree("t").unwrap();
     if blind_puts {
-        // So that it is known where leaves are.
+        // So that the depth of the leaves is known.
         tree.put(&key(0), b"first of all", Durability::Flushed).unwrap();
     }
     (engine, tree)
@@ -105,7 +105,7 @@ fn image_of_filled() -> Vec<u8> {
     let disk = Arc::new(Troubled::default());
     let (engine, tree) = opened(&disk, false);
     fill(&tree);
-    // Still more room around the sick one.
+    // Still more room around the sick key.
     for number in (SICK - 199..SICK + 200).step_by(2) {
         tree.delete(&key(number), Durability::Buffered).unwrap();
     }
@@ -117,7 +117,7 @@ fn with(image: &[u8]) -> Arc<Troubled> {
     Arc::new(Troubled { bytes: MemoryDisk::with_bytes(image.to_vec()), ..Troubled::default() })
 }
 
-/// That these have their new values, and all elsewhere is as it was.
+/// Asserts that these have their new values, and that everything elsewhere is unchanged.
 fn assert_there(tree: &Tree, put: impl Iterator<Item = u32>) {
     for number in put {
         assert_eq!(value(tree, number).unwrap(), Some(new(number)), "{number}");
@@ -128,7 +128,7 @@ fn assert_there(tree: &Tree, put: impl Iterator<Item = u32>) {
     }
 }
 
-/// The same, and that the sick one is damaged.
+/// As [`assert_there`], and that the sick key is damaged.
 fn assert_there_but_for(tree: &Tree, put: impl Iterator<Item = u32>, sick: u32) {
     assert_there(tree, put);
     let found = value(tree, sick);
@@ -139,7 +139,7 @@ fn assert_there_but_for(tree: &Tree, put: impl Iterator<Item = u32>, sick: u32) 
 fn a_leaf_that_rots_after_a_checkpoint_failed_does_not_stop_the_next_ones() {
     let image = image_of_filled();
     let mut stayed_damaged = 0;
-    // Some go to a second page, more are merged with the leaf.
+    // A few go to a second page, more are merged with the leaf.
     for (count, writes) in [2, 9].into_iter().flat_map(|count| (0..12).map(move |writes| (count, writes))) {
         let disk = with(&image);
         let (engine, tree) = opened(&disk, true);
@@ -160,7 +160,7 @@ fn a_leaf_that_rots_after_a_checkpoint_failed_does_not_stop_the_next_ones() {
             );
             assert_there(&tree, put.clone());
         }
-        // Unless the page that had all of it was written before.
+        // Unless the page with everything was written before.
         let is_damaged = value(&tree, SICK).is_err();
         stayed_damaged += u32::from(is_damaged && count == 9);
         engine.close().unwrap();
@@ -180,7 +180,7 @@ fn a_leaf_that_rots_after_a_checkpoint_failed_does_not_stop_the_next_ones() {
 fn a_merged_page_that_rots_under_what_was_put_meanwhile_stops_no_checkpoint() {
     let disk = with(&image_of_filled());
     let (engine, tree) = opened(&disk, true);
-    // So much that the checkpoint makes one page of both, and more of it while it reads the leaf.
+    // Put so much that the checkpoint makes one page of both, and more of it while it reads the leaf.
     for number in (SICK + 2..SICK + 26).step_by(2) {
         tree.put(&key(number), &new(number), Durability::Flushed).unwrap();
     }

@@ -1,4 +1,4 @@
-//! How pages go to disk and come back: in long runs, and past the cache of the system where memory is short
+//! How pages go to disk and come back: in long runs, and past the system's page cache where memory is short
 //! or much is written.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A disk that notes how it is written and read.
+/// A disk that records how it is written and read.
 #[derive(Default)]
 struct Noted {
     disk: MemoryDisk,
-    /// Calls past the cache, and their bytes.
+    /// Writes past the cache, and their bytes.
     runs: AtomicU64,
     run_bytes: AtomicU64,
     reads_past: AtomicU64,
@@ -21,7 +21,7 @@ struct Noted {
 }
 
 impl Noted {
-    /// What was counted since this was asked: reads past the cache, other reads, runs and their bytes.
+    /// The counts since the last call: reads past the cache, other reads, runs and their bytes.
     fn since(&self) -> [u64; 4] {
         [&self.reads_past, &self.reads, &self.runs, &self.run_bytes]
             .map(|counter| counter.swap(0, Ordering::Relaxed))
@@ -88,7 +88,7 @@ fn value(number: u64, version: u64) -> [u8; 92] {
     value
 }
 
-/// A store of 26 MB with this much memory, loaded in no order.
+/// A store of 26 MB with this much memory, loaded in random order.
 fn loaded(disk: &Arc<Noted>, memory_bytes: u64) -> Engine {
     let options = Options { memory_bytes, background: false, keep: Duration::ZERO, ..Options::default() };
     let engine = Engine::open(Arc::<Noted>::clone(disk), options).unwrap();
@@ -106,7 +106,7 @@ fn place(step: u64, stride: u64) -> usize {
     (step * stride % RECORDS) as usize
 }
 
-/// Puts `count` records in the order of multiples of a prime, with a checkpoint after some megabytes.
+/// Puts `count` records in the order of multiples of a prime, with a checkpoint every few megabytes.
 fn put_all(engine: &Engine, version: u64, count: u64, stride: u64) {
     let tree = engine.tree("t").unwrap();
     let mut batch = WriteBatch::new();
@@ -154,7 +154,7 @@ fn what_a_long_checkpoint_writes_does_not_fill_the_cache() {
         disk.since()
     };
     let [.., past] = put(0..340_000);
-    // All that is written is about as long as the records, in leaves that were filled one after the other.
+    // Everything written is about as long as the records, in leaves that were filled one after the other.
     let beyond = 340_000 * (8 + 250) - CACHED;
     assert!(past.abs_diff(beyond) < 2 << 20, "{past} of {beyond}");
     let [.., past] = put(1000..1010);
@@ -190,7 +190,7 @@ fn where_memory_is_short_pages_go_past_the_cache_in_long_runs() {
     }
     let [reads_past, reads, ..] = disk.since();
     assert!(reads_past > 300 && reads < 10, "{reads_past} reads past the cache, {reads} through it");
-    // A few records far from each other stay, though there is no room for all their leaves.
+    // A few records far from each other stay in memory, although there is no room for all their leaves.
     let some = || (0..RECORDS).step_by(RECORDS as usize / 400);
     some().for_each(|number| assert!(tree.get(&key(number)).unwrap().is_some()));
     let leaves = engine.stats().leaf_memory_bytes / 8256;

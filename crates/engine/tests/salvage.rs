@@ -1,5 +1,5 @@
-//! What comes out of a store with rotten leaves that the log goes on about, opened with `salvage`: all that
-//! can be read, and nothing old.
+//! What `salvage` recovers from a store with rotten leaves that the log changes: everything readable, and
+//! nothing outdated.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 mod support;
@@ -18,7 +18,7 @@ fn opened(disk: &Arc<MemoryDisk>) -> Engine {
     Engine::open(Arc::clone(disk) as Arc<dyn Disk>, options()).unwrap()
 }
 
-/// A store with a large tree, one of three records above its keys, and one more, closed.
+/// A store with a large tree, a tree of three records above its keys, and one more tree, closed.
 fn filled() -> Arc<MemoryDisk> {
     let disk = Arc::new(MemoryDisk::new());
     let engine = opened(&disk);
@@ -41,8 +41,7 @@ fn rot(bytes: &mut [u8], needle: &[u8]) {
     places.into_iter().for_each(|at| bytes[at + 2] ^= 1);
 }
 
-/// What is on disk of a store that made these changes after its last checkpoint, the leaf with this value
-/// rotten.
+/// The disk of a store that made these changes after its last checkpoint, with the leaf of this value rotten.
 fn rotten(needle: &[u8], change: impl FnOnce(&Engine, &Tree)) -> Vec<u8> {
     let disk = filled();
     let engine = opened(&disk);
@@ -64,8 +63,8 @@ fn salvaged(image: &[u8]) -> (Engine, Tree) {
     open(image, salvaging()).unwrap()
 }
 
-/// That nothing can be told of the sick key, and all away from it, of which some are in other trees, is as it
-/// was.
+/// Asserts that the sick key is unreadable, and that everything away from it, some of it in other trees, is
+/// unchanged.
 fn assert_whole_elsewhere(tree_of: impl Fn(u32) -> Tree) {
     assert!(value_of(&tree_of(SICK), &key(SICK)).is_err());
     for number in (0..KEYS).step_by(97).filter(|number| !(SICK - 200..SICK + 200).contains(number)) {
@@ -82,12 +81,12 @@ fn a_leaf_that_the_log_changes_often_is_lost_once() {
         }
     });
     let (engine, tree) = salvaged(&bytes);
-    // Leaves end somewhere.
+    // The range may meet a boundary of leaves.
     assert!((1..=2).contains(&engine.recovery().leaves_lost), "{:?}", engine.recovery());
     assert_whole_elsewhere(|_| tree.clone());
 }
 
-/// Many keys behind the sick one and before the next.
+/// Many keys between the sick one and the next.
 fn behind_sick(number: u32) -> Vec<u8> {
     [key(SICK), (number * 7919 % 3000).to_be_bytes()].concat()
 }
@@ -138,10 +137,10 @@ fn longer_values_of_the_log_come_out_that_were_put_into_a_rotten_leaf() {
         put(11, b"short");
         put(12, &long(400));
         tree.append(&behind_sick(12), b"more", Durability::Flushed).unwrap();
-        // It does not lie in the log.
+        // This value does not lie in the log.
         put(13, b"short");
         put(13, &long(64 << 10));
-        // Some of all lie in one half of what was put, and some in the other.
+        // The lost part is divided, with some of each kind in either half.
         for number in 100..1000 {
             put(number, &long(100));
         }
@@ -201,7 +200,7 @@ fn ranges_that_moved_over_a_rotten_leaf_are_where_they_went() {
         assert!(value_of(&upper, &key(SICK + 1)).is_err());
         assert_whole_elsewhere(tree_of);
         if !is_absorbed {
-            // How far the leaf reached that was cut is not known.
+            // How far the damaged leaf reached is unknown.
             assert_ne!(value_of(&tree, &key(SICK + 500)).ok().flatten(), Some(old(SICK + 500)), "it went");
         }
         assert!(engine.recovery().leaves_lost > 0);

@@ -1,4 +1,5 @@
-//! Where the system maps no slab any more, a store takes records for as long as the allocator has memory.
+//! Tests that a store takes records as long as the allocator has memory, even where the system maps no more
+//! slabs.
 
 // Under sanitizers there are no slabs, and much more is mapped than is used.
 #![cfg(all(target_os = "linux", not(atoll_plain_memory)))]
@@ -8,7 +9,7 @@ use atoll_engine::{Durability, Engine, Options};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::process::Command;
 
-/// Set for the process that has too little.
+/// Set for the starved child process.
 const STARVED: &str = "ATOLL_TEST_STARVED";
 
 #[test]
@@ -22,8 +23,8 @@ fn leaves_are_the_allocators_where_no_slab_can_be_mapped() {
     assert!(ended.status.success(), "{}: {}", ended.status, String::from_utf8_lossy(&ended.stderr));
 }
 
-/// Allows this process hardly more addresses than it has: fewer than a slab takes until it is cut to its
-/// bounds.
+/// Limits this process to hardly more addresses than it has: fewer than mapping a slab takes before it is
+/// trimmed.
 fn starve() {
     let engine = Engine::in_memory(Options { background: false, ..Options::default() }).unwrap();
     let tree = engine.tree("records").unwrap();
@@ -43,6 +44,6 @@ fn starve() {
     }
     let leaves = engine.stats().leaf_memory_bytes;
     assert!(leaves > atoll_buffer::slab::SLAB_BYTES as u64, "{leaves} bytes of leaves have room in one slab");
-    // Leaves of both kinds go where they came from.
+    // Leaves of both kinds go back where they came from.
     drop((tree, engine));
 }

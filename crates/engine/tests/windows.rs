@@ -1,5 +1,5 @@
-//! A log that is copied into windows of its file is byte for byte the log that is written without them, but
-//! for zeros behind its end where the space was used before.
+//! A log that is copied into windows of its file is byte for byte the log that is written without them,
+//! except for zeros behind its end where the space was used before.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 use atoll_disk::{Disk, DiskError, FileDisk, Mode, Operation, Window};
@@ -14,7 +14,7 @@ struct Counted {
     allowed: bool,
     windows: AtomicU64,
     writes: AtomicU64,
-    /// Done when a superblock is written next; long writes fail from then on.
+    /// Runs when a superblock is next written; long writes fail from then on.
     at_superblock: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     is_failing: AtomicBool,
 }
@@ -90,9 +90,10 @@ fn open_with(path: &Path, allowed: bool, life: u64, log_segment_bytes: u64) -> (
     (Engine::open(disk.clone(), options).unwrap(), disk)
 }
 
-/// Writes of all sizes, on both sides of what is copied, over many segments; what the tree holds at the end.
+/// Makes writes of all sizes, above and below the limit for copying, over many segments. Returns what the
+/// tree holds at the end.
 ///
-/// Every other seed frees space on the way, which is used again.
+/// With every other seed it frees space on the way, which is reused.
 fn write(engine: &Engine, seed: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut random = fastrand::Rng::with_seed(seed);
     let tree = engine.tree("t").unwrap();
@@ -115,7 +116,7 @@ fn write(engine: &Engine, seed: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
             engine.checkpoint().unwrap();
         }
     }
-    // What was buffered so far is not lost with the process from here on.
+    // From here on, what was buffered is not lost with the process.
     tree.put(b"last", b"", Durability::Flushed).unwrap();
     contents(engine)
 }
@@ -151,7 +152,7 @@ fn windows_change_no_byte_of_the_file_and_save_most_writes() {
         }
         let writes = [windowed, plain].map(|disk| disk.writes.load(Ordering::Relaxed));
         assert!(writes[0] * 2 < writes[1], "{writes:?} writes, seed {seed}");
-        // Neither is closed: what follows is what a process leaves that is killed.
+        // Neither is closed: what follows is what a killed process leaves.
         let [ours, theirs] = [&with, &without].map(|path| std::fs::read(path).unwrap());
         let may_be_zero = frees_space(seed);
         let differs = ours.iter().zip(&theirs).position(|(a, b)| a != b && !(may_be_zero && *a == 0));
@@ -165,7 +166,7 @@ fn windows_change_no_byte_of_the_file_and_save_most_writes() {
     }
 }
 
-/// Writes go on in the segment that the life before left.
+/// Asserts that writes go on in the segment that the life before left.
 fn assert_goes_on(engine: &Engine, seed: u64) {
     let tree = engine.tree("t").unwrap();
     tree.put(b"after", b"the crash", Durability::Flushed).unwrap();
@@ -174,8 +175,8 @@ fn assert_goes_on(engine: &Engine, seed: u64) {
     assert!(engine.check().unwrap().damage.is_empty(), "seed {seed}");
 }
 
-/// Small writes are copied, and pages for them made ready by whoever holds no lock; longer ones are written
-/// by calls meanwhile, to where those pages are.
+/// Small writes are copied, with their pages prepared by a thread that holds no lock; meanwhile longer ones
+/// are written by calls, to where those pages are.
 #[test]
 fn what_threads_write_in_both_ways_at_once_is_in_the_log() {
     for seed in 1..4 {
@@ -198,7 +199,7 @@ fn what_threads_write_in_both_ways_at_once_is_in_the_log() {
     }
 }
 
-/// One thread of four writes values that are not copied, the others short ones.
+/// One thread of four writes values that are too long to be copied, the others short ones.
 fn write_own_keys(engine: &Engine, seed: u64, thread: u8) {
     let mut random = fastrand::Rng::with_seed(seed * 4 + u64::from(thread));
     let tree = engine.tree("t").unwrap();

@@ -4,9 +4,8 @@
 /// of an operation strike once; `space_left`, `read_only` and `unreadable` last.
 #[derive(Clone, Debug, Default)]
 pub struct FaultPlan {
-    /// Changes (write, sync, reserve, truncate, release) that still succeed; the next one finds the power
-    /// gone, and so does everything after it. The write that is struck may reach the medium, whole or in
-    /// part.
+    /// Changes (write, sync, reserve, truncate, release) that still succeed. The next one finds the power
+    /// gone, and so does everything after it. The struck write may reach the medium, whole or in part.
     pub power_cut_after: Option<u64>,
     /// The write that is acknowledged but lands on another block.
     pub misdirect_write: Option<u64>,

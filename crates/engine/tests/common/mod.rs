@@ -1,4 +1,4 @@
-//! Runs from seeds, side by side; a run that fails says how it is replayed.
+//! Runs from seeds, side by side; a failing run says how to replay it.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::panic)]
 
 use std::ops::RangeInclusive;
@@ -6,10 +6,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::thread;
 
-/// Runs at once: a run computes, and there are seldom more processors for one test.
+/// Runs at the same time: a run is pure computation, and one test seldom has more processors.
 const LANES: usize = 2;
 
-/// What came of each seed, or of the one that `ATOLL_SEED` names.
+/// The outcome of each seed, or of the one in `ATOLL_SEED`.
 pub fn each_seed<T: Send>(test: &str, usual: RangeInclusive<u64>, run: impl Fn(u64) -> T + Sync) -> Vec<T> {
     let seeds = match std::env::var("ATOLL_SEED") {
         Ok(seed) => vec![seed.parse().unwrap()],

@@ -1,4 +1,4 @@
-//! Disks of the models: the simulated one, before whose calls another thread may go on.
+//! Disks of the models: the simulated disk, with thread switches around its calls.
 
 use atoll_disk::{Disk, DiskError, SimDisk, Survival};
 use shuttle::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ const READ_STEPS: usize = 12;
 /// The simulated disk, under the scheduler.
 pub struct Scheduled {
     disk: SimDisk,
-    /// Writes and syncs so far; to look at it is a step of the schedule.
+    /// Writes and syncs so far; reading the number is a step of the schedule.
     changes: AtomicUsize,
 }
 
@@ -28,17 +28,17 @@ impl Scheduled {
         self.changes.load(Ordering::SeqCst)
     }
 
-    /// Cuts the power: only what was synced is there afterwards.
+    /// Cuts the power: only what was synced survives.
     pub fn cut(&self) -> SimDisk {
         self.disk.crash_with(Survival::Nothing)
     }
 
-    /// Ends the process: all that was written is there afterwards.
+    /// Ends the process: everything written survives.
     pub fn kill(&self) -> SimDisk {
         self.disk.kill()
     }
 
-    /// A step of the schedule on both sides of a call.
+    /// A step of the schedule before and after a call.
     fn around<R>(&self, call: impl FnOnce() -> R) -> R {
         self.changes();
         let answer = call();
@@ -54,7 +54,7 @@ impl Scheduled {
 
 impl Disk for Scheduled {
     fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
-        // Reads are what others overtake.
+        // Long reads let other threads overtake them.
         (0..READ_STEPS).for_each(|_| _ = self.changes());
         self.around(|| self.disk.read_at(offset, target))
     }

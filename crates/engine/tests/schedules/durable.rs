@@ -1,4 +1,4 @@
-//! Models of what is told: that a write survives the loss of power, and that a store is closed.
+//! Models of acknowledgements: that a write survives a loss of power, and that a store is closed.
 
 use crate::disk::Scheduled;
 use crate::small::{content, get, join, open, options, put};
@@ -7,10 +7,11 @@ use shuttle::sync::Mutex;
 use shuttle::thread::spawn;
 use std::sync::Arc;
 
-/// After so many changes of the disk the power may go.
+/// The power may fail after this many changes of the disk.
 const LATER: usize = 4;
 
-/// Three have their writes synced, one of them makes a checkpoint too; the power goes at any moment.
+/// Three threads have their writes synced, and one of them makes a checkpoint too; the power fails at any
+/// moment.
 pub fn synced() {
     let disk = Scheduled::empty();
     let (engine, tree) = open(disk.clone(), options());
@@ -23,7 +24,7 @@ pub fn synced() {
             for number in 0..3 {
                 let key = format!("{name}{number}");
                 let put = |durability| tree.put(key.as_bytes(), b"kept", durability).is_ok();
-                // One asks for its sync afterwards, by a ticket.
+                // One syncs afterwards, by a ticket.
                 let is_kept = if name == "d" {
                     put(Durability::Buffered) && by_ticket(&engine)
                 } else {
@@ -63,7 +64,7 @@ pub fn synced() {
     join(vec![power]);
 }
 
-/// Syncs what this thread wrote before, by a ticket for an update.
+/// Syncs earlier writes of this thread, by a ticket for an update.
 fn by_ticket(engine: &Engine) -> bool {
     let tree = engine.tree("tickets").ok();
     let updated = tree.and_then(|tree| {
@@ -77,7 +78,8 @@ fn by_ticket(engine: &Engine) -> bool {
     updated.is_some_and(|(_, ticket)| ticket.is_some_and(|ticket| ticket.run().is_ok()))
 }
 
-/// A store is closed while one writes a large value and one small ones; nothing reaches the disk after that.
+/// A store is closed while one thread writes a large value and another small ones; nothing reaches the disk
+/// afterwards.
 pub fn close() {
     let disk = Scheduled::empty();
     let (engine, tree) = open(disk.clone(), options());

@@ -1,16 +1,15 @@
-//! Models of records that are looked up often: one or two places, for which all keys of the model stand for
-//! election.
+//! Models of hot records: one or two places, for which all keys of the model stand for election.
 
 use crate::small::{get, join, options, put, put_all};
 use atoll_engine::{Engine, Tree};
 use shuttle::thread::spawn;
 
-/// A value of this number, of several words.
+/// A value of several words with this number.
 fn value(number: u8) -> Vec<u8> {
     vec![number; 40]
 }
 
-/// The number of a value, which must be whole.
+/// The number of a value, which must not be torn.
 fn number(tree: &Tree, key: &str) -> u8 {
     let value = get(tree, key).unwrap();
     assert!(value.len() == 40 && value.iter().all(|&byte| byte == value[0]), "torn: {value:?}");
@@ -26,7 +25,8 @@ fn hot() -> (Engine, Tree) {
     (engine, tree)
 }
 
-/// One puts into a hot record, another one looks it up, a third looks up what wants its place.
+/// One thread puts into a hot record, another looks it up, and a third looks up a key that competes for its
+/// place.
 pub fn put_in_place() {
     let (_engine, tree) = hot();
     let writer = spawn({
@@ -48,7 +48,7 @@ pub fn put_in_place() {
     assert_eq!((number(&tree, "a"), number(&tree, "b")), (3, 0));
 }
 
-/// One sets both records at once, others look up one after the other, in either order.
+/// One thread sets both records at once; others look up one after the other, in either order.
 pub fn batches() {
     let (_engine, tree) = hot();
     let writer = spawn({
@@ -70,14 +70,14 @@ pub fn batches() {
     assert_eq!((number(&tree, "a"), number(&tree, "b")), (2, 2));
 }
 
-/// Two leaves, whose records want one place: one is looked up and comes in, the other one is looked up and
-/// changes.
+/// Two leaves whose records compete for one place: one record is looked up and comes in, the other is looked
+/// up and changed.
 pub fn of_two_trees() {
     let engine = Engine::in_memory(options()).unwrap();
     let (one, other) = (engine.tree("one").unwrap(), engine.tree("other").unwrap());
     put(&one, "a", &value(0));
     put(&other, "b", &value(0));
-    // From here on there are places.
+    // From here on the places exist.
     assert_eq!(number(&one, "a"), 0);
     let first = spawn({
         let one = one.clone();

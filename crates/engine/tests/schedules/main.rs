@@ -1,11 +1,11 @@
 //! The engine under a scheduler: small programs of two to four threads on the code that ships, in thousands
 //! of orders.
 //!
-//! Each batch of orders follows from a seed, half of them drawn step by step, half with few changes of thread
-//! (probabilistic concurrency testing). A failure prints what repeats it: `ATOLL_SEED=N ATOLL_SCHEDULES=50
-//! cargo test -p atoll-engine --features schedules --test schedules NAME`. `ATOLL_SCHEDULES` is how many
-//! orders of each kind a model goes through. Memory orders are not weakened here: an order of steps is one
-//! that all threads agree on.
+//! Each batch of orders follows from a seed; half of them are drawn step by step, half have few thread
+//! switches (probabilistic concurrency testing). A failure prints how to repeat it: `ATOLL_SEED=N
+//! ATOLL_SCHEDULES=50 cargo test -p atoll-engine --features schedules --test schedules NAME`.
+//! `ATOLL_SCHEDULES` is the number of orders of each kind that a model goes through. Memory orders are not
+//! weakened here: all threads agree on one order of steps.
 //!
 //! For each planted bug of [`Bug::BETWEEN_THREADS`] a model must fail.
 #![allow(
@@ -28,22 +28,22 @@ use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What a model is called, and what each of its orders runs.
+/// The name of a model, and what each of its orders runs.
 type Model = (&'static str, fn());
 
 /// Orders that follow from one seed.
 const BATCH: usize = 50;
 
-/// Orders of each kind that a model goes through if nothing else is asked for.
+/// Orders of each kind that a model goes through by default.
 const USUAL: usize = 2000;
 
-/// Orders of each kind in which a planted bug must show.
+/// Orders of each kind within which a planted bug must show.
 const TO_SEE_A_BUG: usize = 8000;
 
-/// Changes of thread that count, in orders that have few.
+/// Thread switches in orders that have few.
 const DEPTH: usize = 4;
 
-/// Steps after which it is said that no end is in sight.
+/// Steps after which a model counts as endless.
 const STEPS_MAX: usize = 400_000;
 
 fn number_from(name: &str) -> Option<u64> {
@@ -86,11 +86,11 @@ fn explore((name, model): Model) {
 }
 
 thread_local! {
-    /// What was said first by a panic of this thread, which runs planted bugs; none elsewhere.
+    /// The first message of a panic on this thread, which runs planted bugs; none on other threads.
     static SAID: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Keeps what panics of this thread say, instead of showing it.
+/// Keeps the messages of this thread's panics instead of showing them.
 fn listen() {
     let show = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -107,8 +107,8 @@ fn listen() {
     }));
 }
 
-/// Whether the model fails with the bug planted. A thread that ran a failure has seen panics that did not
-/// end, so it is not used again.
+/// Whether the model fails with the bug planted. A thread that ran a failure has unfinished panics, so it is
+/// not used again.
 fn is_seen(bug: Bug, model: fn()) -> bool {
     let run = move || {
         SAID.set(Some(String::new()));
@@ -147,7 +147,7 @@ models! {
     nothing_is_written_once_a_store_is_closed: durable::close;
 }
 
-/// What each model must see.
+/// The bugs that models must catch, each with its model.
 const PLANTED: &[(Bug, fn())] = &[
     (Bug::ForestUnlocked, small::reader_against_split),
     (Bug::LookUnlatched, small::reader_against_split),

@@ -1,5 +1,5 @@
-//! Models of leaves that are let go of and read back, of space that is used again, and of writers who wait
-//! for memory.
+//! Models of leaves that are evicted and read back, of space that is reused, and of writers that wait for
+//! memory.
 
 use crate::disk::Scheduled;
 use crate::small::{content, content_of, get, join, open, options, put, put_all};
@@ -18,7 +18,7 @@ fn value(version: u8) -> [u8; 220] {
     [version; 220]
 }
 
-/// Memory for less than the leaves: lookups, a scan and a writer bring leaves in and so send others out.
+/// Memory for less than the leaves: lookups, a scan and a writer bring leaves in and so evict others.
 pub fn eviction() {
     let disk = Scheduled::empty();
     let (engine, tree) = open(disk, Options { memory_bytes: 24 << 10, ..options() });
@@ -61,7 +61,7 @@ pub fn eviction() {
     assert!(engine.check().unwrap().damage.is_empty());
 }
 
-/// A snapshot is read while everything is written anew and committed, again and again.
+/// A snapshot is read while everything is rewritten and committed, again and again.
 pub fn reclamation() {
     let disk = Scheduled::empty();
     let (engine, tree) = open(disk.clone(), Options { memory_bytes: 24 << 10, ..options() });
@@ -106,8 +106,8 @@ pub fn reclamation() {
     assert!(engine.check().unwrap().damage.is_empty());
 }
 
-/// Leaves that are not in memory: somebody puts beside them and makes checkpoints of that, others read what
-/// lies in the leaves, by a lookup and by a snapshot.
+/// Leaves that are not in memory: one thread puts beside them and makes checkpoints of that, others read
+/// records of the leaves, by a lookup and by a snapshot.
 pub fn deltas() {
     let disk = Scheduled::empty();
     let (engine, tree) = open(disk.clone(), options());
@@ -120,7 +120,8 @@ pub fn deltas() {
         move || {
             for version in 1..4 {
                 (0..4).for_each(|part| _ = put(&tree, &put_at(part), &[version]));
-                // So much that one page is made of it; of what is beside the other leaves a second one is.
+                // So much that it becomes one page with its leaf; beside the other leaves there are second
+                // pages.
                 [0, 50]
                     .iter()
                     .for_each(|from| put_all(&tree, (from + 13..from + 22).map(key), &value(version)));
@@ -156,8 +157,8 @@ pub fn deltas() {
     assert!(engine.check().unwrap().damage.is_empty());
 }
 
-/// Leaves of which all is on disk, with records beside them that nobody has read yet: whoever looks a record
-/// up, among others that do, finds what was put last.
+/// Leaves that are completely on disk, with records beside them that were not read yet: concurrent lookups of
+/// a record find the latest put.
 pub fn lookups_beside() {
     let disk = Scheduled::empty();
     let blind = |life| Options { blind_puts: true, life: Some(life), ..options() };
@@ -182,7 +183,7 @@ pub fn lookups_beside() {
     assert!(engine.check().unwrap().damage.is_empty());
 }
 
-/// Two bring in more than the memory holds; a thread makes checkpoints. All of them end.
+/// Two threads bring in more than the memory holds; a third makes checkpoints. All of them end.
 pub fn room() {
     let disk = Scheduled::empty();
     let (engine, tree) = open(disk, Options { memory_bytes: 48 << 10, background: true, ..options() });
@@ -200,12 +201,12 @@ pub fn room() {
     engine.close_shared().unwrap();
 }
 
-/// Cleaning moves values while somebody overwrites and removes them and another reads.
+/// Cleaning moves values while one thread overwrites and removes them and another reads.
 pub fn cleaning() {
     let disk = Scheduled::empty();
     let (engine, tree) = open(disk.clone(), options());
     let long = |version: u8| [version; 600];
-    // Each batch fills most of a segment; of the first ones a quarter stays alive.
+    // Each batch fills most of a segment; a quarter of the first ones stays alive.
     (0..RECORDS).step_by(20).for_each(|first| put_all(&tree, (first..first + 20).map(key), &long(0)));
     let others: Vec<usize> = (0..RECORDS).filter(|number| number % 4 > 0).collect();
     others.chunks(20).for_each(|some| put_all(&tree, some.iter().copied().map(key), &long(1)));

@@ -1,4 +1,4 @@
-//! Models of a few leaves that are all in memory: splits, latches, stillness, updates.
+//! Models of a few leaves that are all in memory: splits, latches, *still*, updates.
 
 use crate::disk::Scheduled;
 use atoll_disk::Disk;
@@ -77,7 +77,7 @@ pub fn join(threads: Vec<JoinHandle<()>>) {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-/// One leaf that nearly fills its frame; somebody writes until it splits, others look keys up and scan.
+/// A leaf that nearly fills its frame; one thread writes until it splits, others look keys up and scan.
 pub fn reader_against_split() {
     let engine = Engine::in_memory(options()).unwrap();
     let tree = engine.tree("records").unwrap();
@@ -107,7 +107,7 @@ pub fn reader_against_split() {
     assert!(engine.stats().leaf_memory_bytes > before, "the leaf was split");
 }
 
-/// Two write into one leaf, keys of their own between those of the other and one key together; a third looks.
+/// Two threads write into one leaf, interleaved keys of their own and one common key; a third reads.
 pub fn writers_of_one_leaf() {
     let disk = Scheduled::empty();
     let (_engine, tree) = open(disk.clone(), options());
@@ -116,7 +116,7 @@ pub fn writers_of_one_leaf() {
         let tree = tree.clone();
         move || {
             let first = put(&tree, own[0], own[0].as_bytes());
-            // One of them lies in the leaf, the other one in the log.
+            // The value of one lies in the leaf, that of the other in the log.
             let shared =
                 put(&tree, "shared", &own[0].repeat(if own[0] == "b" { 300 } else { 1 }).into_bytes());
             let last = put(&tree, own[1], own[1].as_bytes());
@@ -148,8 +148,8 @@ pub fn writers_of_one_leaf() {
     assert_eq!(content(&tree), here, "the log says the same");
 }
 
-/// One writes into two leaves in turn, one into both at once; whoever reads more than one leaf sees no half
-/// of it.
+/// One thread writes into two leaves in turn, one into both at once; a reader of more than one leaf sees no
+/// half of it.
 pub fn stillness() {
     let engine = Engine::in_memory(options()).unwrap();
     let tree = engine.tree("records").unwrap();
@@ -198,7 +198,7 @@ pub fn stillness() {
     join(vec![placer, batcher, scanner, others]);
 }
 
-/// Two count in one record by updates, while somebody puts beside it and one puts into what they read.
+/// Two threads count in one record by updates, while one puts beside it and one puts into what they read.
 pub fn updates() {
     let disk = Scheduled::empty();
     let (engine, tree) = open(disk.clone(), options());

@@ -1,4 +1,4 @@
-//! A store whose leaves can rot: what is put into it, how it is opened, and what is on its disk.
+//! A store whose leaves can rot: its contents, how it is opened, and what is on its disk.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use atoll_disk::Disk;
@@ -28,14 +28,14 @@ pub fn old(number: u32) -> Vec<u8> {
     format!("value of {number:08}").repeat(6).into_bytes()
 }
 
-/// Puts all keys in no order, so that leaves have some room left.
+/// Puts all keys in random order, so that leaves have some room left.
 pub fn fill(tree: &Tree) {
     for number in (0..KEYS).map(|number| number * 7919 % KEYS) {
         tree.put(&key(number), &old(number), Durability::Buffered).unwrap();
     }
 }
 
-/// All that a disk has.
+/// All bytes of a disk.
 pub fn image(disk: &dyn Disk) -> Vec<u8> {
     let mut bytes = vec![0; disk.len().unwrap() as usize];
     disk.read_at(0, &mut bytes).unwrap();
