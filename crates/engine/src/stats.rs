@@ -45,7 +45,7 @@ pub struct Stats {
     pub memory_bytes_most: u64,
     /// The part of `memory_bytes` that only a checkpoint could release.
     pub unwritten_memory_bytes: u64,
-    /// Bytes of inner nodes; they stay.
+    /// Bytes of inner nodes, which stay in memory while they take no more than half of the room.
     pub inner_memory_bytes: u64,
     /// Bytes of values in memory that could be read back.
     pub value_memory_bytes: u64,

@@ -60,7 +60,7 @@ mod mapped {
 
     // SAFETY: a mapping belongs to no thread, and places are made of atomic words.
     unsafe impl Send for Places {}
-    // SAFETY: as above: whoever refers to the places from another thread reads and writes atomic words.
+    // SAFETY: as above: all access through a shared reference reads and writes atomic words.
     unsafe impl Sync for Places {}
 
     impl Places {

@@ -44,7 +44,7 @@ impl SharedLeaf {
     pub(super) fn allocate(words: usize, birth: u64, purpose: Purpose) -> Self {
         let memory = if in_frame(words) { frames::take(purpose) } else { own_memory(layout(words)) };
         let head = memory.cast::<Head>();
-        // SAFETY: the memory is as long as a head and `words` words, aligned for both, and nobody else's.
+        // SAFETY: the memory is as long as a head and `words` words, aligned for both, and not shared yet.
         // The words behind the head are initialised: a frame always is, and memory of its own was zeroed.
         unsafe {
             head.write(LeafOf {
@@ -76,8 +76,8 @@ impl SharedLeaf {
         if self.is_shared() {
             return None;
         }
-        // SAFETY: this is the one owner, borrowed for itself alone, so nobody can read the leaf or come to
-        // own it meanwhile; the load above saw the last of what former owners did.
+        // SAFETY: this is the only owner, mutably borrowed, so no other thread can read the leaf or become
+        // an owner meanwhile; the acquiring load above synchronises with the release of former owners.
         Some(unsafe { &mut *self.whole() })
     }
 
