@@ -7,11 +7,11 @@
 //! Invariant: a block is in use or free in its run, never both, and its bytes are initialised.
 //! Invariant: nothing here waits long for a lock: a child that was forked while another thread held it would
 //! wait for ever. A thread that does not get the lock takes a block from the allocator, or leaves the block
-//! that it gives back to the next holder of the lock ([`crate::missed`]).
+//! that it gives back to the next holder of the lock ([`crate::deferred`]).
 #![expect(unsafe_code, reason = "memory by address, docs/decisions/0015-unsafe.md")]
 
 use crate::ALIGNMENT;
-use crate::missed;
+use crate::deferred;
 use crate::runs::{self, RUN_BYTES, Run};
 use crate::slab::Slab;
 use std::collections::BTreeSet;
@@ -153,7 +153,7 @@ pub(crate) unsafe fn give(link: NonNull<Link>, place: Place) {
         unsafe { link.as_ref() }.next.store(last, Ordering::Relaxed);
         // Release: the thread that takes it sees everything that was done with the block.
         match LEFT[class].compare_exchange_weak(last, link.as_ptr(), Ordering::Release, Ordering::Relaxed) {
-            Ok(_) => return missed::note(class),
+            Ok(_) => return deferred::note(class),
             Err(now) => last = now,
         }
     }
@@ -171,7 +171,7 @@ struct After {
 impl Drop for After {
     fn drop(&mut self) {
         if self.had_pool {
-            missed::catch_up();
+            deferred::catch_up();
         }
     }
 }
@@ -185,7 +185,7 @@ pub(crate) fn tidy(class: usize) {
             blocks.give_runs(class, &mut after);
             blocks.tell();
         }
-        Err(_) => missed::note(class),
+        Err(_) => deferred::note(class),
     }
     // The caller does this for all classes.
     after.had_pool = false;
@@ -319,7 +319,7 @@ impl Class {
                 Err(run) => {
                     *place = Some(Blocks { run, free, used });
                     self.empty.push(number);
-                    return missed::note(class);
+                    return deferred::note(class);
                 }
             }
             after.had_pool = true;

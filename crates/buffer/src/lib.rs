@@ -10,8 +10,8 @@
 
 mod blocks;
 mod counted;
+mod deferred;
 mod huge;
-mod missed;
 mod owners;
 pub mod parts;
 mod prefetch;
@@ -22,8 +22,8 @@ mod spare;
 
 pub use blocks::unused_bytes;
 pub use counted::Counted;
+pub use deferred::{Ending, ending};
 pub use huge::may_be_huge;
-pub use missed::{Ending, ending};
 pub use prefetch::{bring_bytes_nearer, bring_nearer, prefetch};
 pub use runs::run_bytes;
 pub use spare::keep_at_most;

@@ -3,7 +3,7 @@
 //! Invariant: a run has one owner, or is free in the pool.
 #![expect(unsafe_code, reason = "memory by address, docs/decisions/0015-unsafe.md")]
 
-use crate::missed;
+use crate::deferred;
 use crate::parts::{Elsewhere, Pool, Purpose, words_for};
 use crate::slab::Slab;
 use std::ptr::NonNull;
@@ -77,7 +77,7 @@ fn may_thin_out() -> bool {
 pub(crate) fn thin_out() {
     match crate::tried(&POOL) {
         Some(mut pool) => while may_thin_out() && pool.thin_out() {},
-        None => missed::note(missed::PAGES),
+        None => deferred::note(deferred::PAGES),
     }
 }
 

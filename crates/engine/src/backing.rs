@@ -1,7 +1,7 @@
 //! What backs the nodes in memory: the disk, the store's identity, and the memory budget.
 
+use crate::fragmentation::Fragmentation;
 use crate::meter::{Kind, Meter, Weight};
-use crate::pinned::Pinned;
 use crate::threads::{AtomicBool, AtomicU64, AtomicUsize, Mutex};
 use crate::value::{Chain, PIECE_BYTES, Piece};
 use crate::{Damage, EngineError};
@@ -52,7 +52,7 @@ pub struct Backing {
     values: Mutex<VecDeque<Piece>>,
     meter: Arc<Meter>,
     /// Only where there is a disk; without one nothing can be evicted.
-    pinned: Option<Pinned>,
+    fragmentation: Option<Fragmentation>,
     /// Whether a node of the current trees may lie on disk alone.
     has_absent_nodes: AtomicBool,
     /// How often the current trees were told what a delta replaced.
@@ -71,14 +71,14 @@ impl Backing {
             atoll_buffer::keep_at_most(usize::try_from(memory_bytes / SPARE_SHARE).unwrap_or(usize::MAX));
         }
         let name = disk.as_ref().map_or_else(|| "memory".to_owned(), |disk| disk.name().to_owned());
-        let pinned = disk.as_ref().map(|_| Pinned::within(room_of(memory_bytes)));
+        let fragmentation = disk.as_ref().map(|_| Fragmentation::within(room_of(memory_bytes)));
         Self {
             disk,
             name,
             store_id,
             values: Mutex::default(),
             meter: Arc::default(),
-            pinned,
+            fragmentation,
             has_absent_nodes: AtomicBool::new(false),
             tells: AtomicU64::new(0),
             checks: AtomicUsize::new(0),
@@ -196,7 +196,7 @@ impl Backing {
     /// As [`Backing::shed_values`], while memory is short of `need` bytes.
     pub(crate) fn shed_values_for(&self, need: u64) {
         // The gaps that values pin count as theirs: evicting the last value around a gap frees most.
-        let theirs = || self.value_bytes() + self.pinned_bytes();
+        let theirs = || self.value_bytes() + self.fragmentation_bytes();
         let is_over = || self.excess_with(need) > 0 && theirs() > self.memory_bytes / VALUES_SHARE;
         // Evict no more than the present excess: values that lie among others free nothing yet, however many
         // go.
@@ -239,18 +239,18 @@ impl Backing {
 
     /// Whether inner nodes take so much that little is left for leaves, and so for everything else.
     pub(crate) fn has_too_many_inner_nodes(&self) -> bool {
-        self.meter.bytes_of(Kind::Inner) > (self.room() - self.pinned_bytes()) / INNER_SHARE
+        self.meter.bytes_of(Kind::Inner) > (self.room() - self.fragmentation_bytes()) / INNER_SHARE
     }
 
     /// Bytes of nodes, values and buffers in memory, plus the gaps that the allocator and slabs keep between
     /// them.
     pub(crate) fn held_bytes(&self) -> u64 {
-        self.meter.held() + self.pinned_bytes()
+        self.meter.held() + self.fragmentation_bytes()
     }
 
     /// Bytes left free between values, as far as this store accounts for them.
-    fn pinned_bytes(&self) -> u64 {
-        self.pinned.as_ref().map_or(0, Pinned::bytes)
+    fn fragmentation_bytes(&self) -> u64 {
+        self.fragmentation.as_ref().map_or(0, Fragmentation::bytes)
     }
 
     /// Bytes that may be held: the budget less what is reserved for small buffers.
@@ -293,8 +293,8 @@ impl Backing {
     /// Whether so much memory is unwritten that a checkpoint should write it. What the last checkpoint could
     /// not write does not count: the next one could not write it either.
     pub(crate) fn wants_checkpoint(&self) -> bool {
-        // A checkpoint frees nothing of what is pinned.
-        let room = self.room() - self.pinned_bytes();
+        // A checkpoint frees none of the fragmentation.
+        let room = self.room() - self.fragmentation_bytes();
         self.meter.unwritten_bytes() > room / 2
             && self.meter.newly_unwritten_bytes() > room / 4
             && self.meter.held() > room / 4 * 3

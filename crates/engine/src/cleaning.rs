@@ -26,8 +26,8 @@ pub(crate) use parts::Left;
 use crate::EngineError;
 use crate::cold::{COLD_NUMBER, ColdSegment, VALUE_OVERHEAD_MAX};
 use crate::log::Written;
-use crate::near::Bytes;
 use crate::planted::{self, Bug};
+use crate::prefetching::PrefetchDepth;
 use crate::search::{self, LANES};
 use crate::shared::Shared;
 use crate::space::{Extent, SegmentUse};
@@ -259,7 +259,7 @@ impl Shared {
             if number.is_multiple_of(LANES) {
                 let next = values[number..].iter().take(LANES).take_while(|next| next.tree == value.tree);
                 let keys: Vec<&[u8]> = next.map(|next| &bytes[next.key.clone()]).collect();
-                self.bring_nearer(value.tree, &keys, Bytes::Not);
+                self.bring_nearer(value.tree, &keys, PrefetchDepth::Piece);
             }
             let (key, content) = (&bytes[value.key.clone()], &bytes[value.value.clone()]);
             match self.piece_at(value, key, part.offset) {
@@ -387,7 +387,7 @@ impl Shared {
         for values in filling.moving.chunk_by(|value, next| value.tree == next.tree) {
             for values in values.chunks(LANES) {
                 let keys: Vec<&[u8]> = values.iter().map(|value| value.key.as_slice()).collect();
-                self.bring_nearer(values[0].tree, &keys, Bytes::Not);
+                self.bring_nearer(values[0].tree, &keys, PrefetchDepth::Piece);
                 values.iter().for_each(|value| self.tell(value, extent));
             }
         }

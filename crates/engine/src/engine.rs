@@ -13,10 +13,10 @@ use crate::commit::Commit;
 use crate::forest::Forest;
 use crate::gate::Apart;
 use crate::options::Options;
-use crate::ours::{GivenUp, OurDisk};
 use crate::planted::Bug;
 use crate::record::Record;
 use crate::recovery::{self, RecoveryReport};
+use crate::revocable_disk::{GivenUp, RevocableDisk};
 use crate::shared::{Shared, Writer};
 use crate::snapshot::{Reader, Snapshot};
 use crate::sync::Syncer;
@@ -44,7 +44,7 @@ impl Engine {
     pub fn open(disk: Arc<dyn Disk>, options: Options) -> Result<Self, EngineError> {
         options.validate()?;
         let is_given_up = GivenUp::default();
-        let found = recovery::recover(OurDisk::until(&is_given_up, disk), &options)?;
+        let found = recovery::recover(RevocableDisk::until(&is_given_up, disk), &options)?;
         let flushed = found.log.flushed();
         let log = if options.log_windows { found.log } else { found.log.without_windows() };
         let log = (!options.read_only).then_some(log);

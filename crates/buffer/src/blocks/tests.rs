@@ -116,7 +116,7 @@ fn runs_and_blocks_that_could_not_go_back_at_once_go_with_the_next_ending_or_the
         // While another test has one of the locks, a later attempt will do.
         let is_done = (0..10_000).any(|_| {
             match others {
-                None => drop(missed::ending()),
+                None => drop(deferred::ending()),
                 Some(others) => drop((0..9).map(|_| block(others)).collect::<Vec<_>>()),
             }
             std::thread::yield_now();

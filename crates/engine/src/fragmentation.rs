@@ -24,11 +24,11 @@ const LEFT_SHARE: u64 = 2;
 static ROOMS: AtomicU64 = AtomicU64::new(0);
 
 /// The part that one store accounts for, for as long as it lives.
-pub(crate) struct Pinned {
+pub(crate) struct Fragmentation {
     room: u64,
 }
 
-impl Pinned {
+impl Fragmentation {
     /// For a store that may hold `room` bytes, and can evict some.
     pub(crate) fn within(room: u64) -> Self {
         ROOMS.fetch_add(room, Ordering::Relaxed);
@@ -52,7 +52,7 @@ impl Pinned {
     }
 }
 
-impl Drop for Pinned {
+impl Drop for Fragmentation {
     fn drop(&mut self) {
         ROOMS.fetch_sub(self.room, Ordering::Relaxed);
     }
@@ -64,15 +64,15 @@ mod tests {
 
     #[test]
     fn much_counts_for_stores_by_their_room_and_leaves_each_half_of_it() {
-        let (mib, pinned) = (1 << 20, Pinned::within(40 << 20));
-        assert_eq!(pinned.of(2 * mib, 2 * mib, 40 * mib), 0, "a little is usual");
-        assert_eq!(pinned.of(10 * mib, 80 * mib, 40 * mib), 0, "and so is a share");
-        assert_eq!(pinned.of(28 * mib, 80 * mib, 40 * mib), 16 * mib);
+        let (mib, fragmentation) = (1 << 20, Fragmentation::within(40 << 20));
+        assert_eq!(fragmentation.of(2 * mib, 2 * mib, 40 * mib), 0, "a little is usual");
+        assert_eq!(fragmentation.of(10 * mib, 80 * mib, 40 * mib), 0, "and so is a share");
+        assert_eq!(fragmentation.of(28 * mib, 80 * mib, 40 * mib), 16 * mib);
         assert_eq!(
-            pinned.of(28 * mib, 80 * mib, 160 * mib),
+            fragmentation.of(28 * mib, 80 * mib, 160 * mib),
             4 * mib,
             "one that is three times as large answers for more"
         );
-        assert_eq!(pinned.of(800 * mib, 800 * mib, 40 * mib), 20 * mib);
+        assert_eq!(fragmentation.of(800 * mib, 800 * mib, 40 * mib), 20 * mib);
     }
 }

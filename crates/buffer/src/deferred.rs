@@ -11,7 +11,7 @@ use crate::{blocks, runs};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// One bit for each class of blocks, and one for the pages of the pool.
-static MISSED: AtomicU64 = AtomicU64::new(0);
+static DEFERRED: AtomicU64 = AtomicU64::new(0);
 
 /// The bit of the pool's pages.
 pub(crate) const PAGES: usize = 63;
@@ -22,21 +22,21 @@ const _: () = assert!(blocks::CLASSES <= PAGES);
 pub(crate) fn note(what: usize) {
     // Release: the thread that takes the bit finds what was left. Even if the bit is set already, because the
     // thread that takes it now may have looked before.
-    MISSED.fetch_or(1 << what, Ordering::Release);
+    DEFERRED.fetch_or(1 << what, Ordering::Release);
 }
 
 /// Does the deferred work, except what is missed once more. No lock may be held.
 pub(crate) fn catch_up() {
-    if MISSED.load(Ordering::Relaxed) == 0 {
+    if DEFERRED.load(Ordering::Relaxed) == 0 {
         return;
     }
-    let mut missed = MISSED.swap(0, Ordering::Acquire);
-    while missed != 0 {
-        match missed.trailing_zeros() as usize {
+    let mut deferred = DEFERRED.swap(0, Ordering::Acquire);
+    while deferred != 0 {
+        match deferred.trailing_zeros() as usize {
             PAGES => runs::thin_out(),
             class => blocks::tidy(class),
         }
-        missed &= missed - 1;
+        deferred &= deferred - 1;
     }
 }
 

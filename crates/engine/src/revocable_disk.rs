@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) type GivenUp = Arc<AtomicBool>;
 
 /// A disk, and whether it was given up.
-pub(crate) struct OurDisk {
+pub(crate) struct RevocableDisk {
     disk: Arc<dyn Disk>,
     is_given_up: GivenUp,
 }
 
-impl OurDisk {
+impl RevocableDisk {
     /// The disk, which is given up when the flag is raised.
     pub(crate) fn until(is_given_up: &GivenUp, disk: Arc<dyn Disk>) -> Arc<dyn Disk> {
         Arc::new(Self { disk, is_given_up: Arc::clone(is_given_up) })
@@ -32,7 +32,7 @@ impl OurDisk {
     }
 }
 
-impl Disk for OurDisk {
+impl Disk for RevocableDisk {
     fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
         self.disk.read_at(offset, target)
     }

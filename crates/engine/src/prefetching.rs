@@ -15,11 +15,11 @@ use crate::tree::HashedKey;
 
 /// How far to go towards values that lie outside of their leaf.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Bytes {
+pub(crate) enum PrefetchDepth {
     /// To both ends of their bytes.
-    Too,
+    Bytes,
     /// To the piece, which knows where the bytes are.
-    Not,
+    Piece,
 }
 
 /// The leaf of a key and, depending on the step, the key's fingerprint or slot.
@@ -29,7 +29,7 @@ impl Tree {
     /// Prefetches what lookups, puts and appends of these keys will touch, as far as it is in memory. Worth
     /// while for two keys or more.
     pub fn bring_nearer<K: AsRef<[u8]>>(&self, keys: &[K]) {
-        self.engine.shared.bring_nearer(self.id(), keys, Bytes::Too);
+        self.engine.shared.bring_nearer(self.id(), keys, PrefetchDepth::Bytes);
     }
 }
 
@@ -50,7 +50,7 @@ impl Shared {
     }
 
     /// Prefetches what changes of these keys will touch, in the tree of this number.
-    pub(crate) fn bring_nearer<K: AsRef<[u8]>>(&self, tree: u32, keys: &[K], bytes: Bytes) {
+    pub(crate) fn bring_nearer<K: AsRef<[u8]>>(&self, tree: u32, keys: &[K], depth: PrefetchDepth) {
         let forest = self.forest.read();
         let Some(tree) = forest.tree(tree) else { return };
         for keys in keys.chunks(LANES) {
@@ -72,7 +72,7 @@ impl Shared {
             step(&|leaf, fingerprint| leaf.bring_record_nearer(fingerprint as u8));
             step(&|leaf, slot| leaf.bring_nearer(slot, Leaf::prefetch_chain));
             step(&|leaf, slot| leaf.bring_nearer(slot, Leaf::prefetch_piece));
-            if bytes == Bytes::Too {
+            if depth == PrefetchDepth::Bytes {
                 step(&|leaf, slot| leaf.bring_nearer(slot, Leaf::prefetch_ends));
             }
         }
