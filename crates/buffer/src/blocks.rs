@@ -65,14 +65,14 @@ const SHARES: [usize; CLASSES] = {
 
 /// Where memory came from.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct MemoryOrigin {
     run: u32,
     class: u8,
     /// If the memory comes from the allocator, how many bytes before the usable part it begins; else zero.
     own_before: u8,
 }
 
-impl Place {
+impl MemoryOrigin {
     /// Memory of the allocator that begins `before` bytes before the usable part; `before` is above zero.
     pub(crate) fn own(before: usize) -> Self {
         Self { run: 0, class: 0, own_before: before as u8 }
@@ -91,25 +91,25 @@ impl Place {
 
 /// A header that lies somewhere in each block in use, and identifies the block once it is freed.
 pub(crate) struct Link {
-    place: Place,
+    place: MemoryOrigin,
     /// The block that was left before this one; see [`give`].
     next: AtomicPtr<Self>,
 }
 
 impl Link {
     /// The link of memory that came from `place`.
-    pub(crate) fn of(place: Place) -> Self {
+    pub(crate) fn of(place: MemoryOrigin) -> Self {
         Self { place, next: AtomicPtr::default() }
     }
 
     /// Where its memory came from.
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> MemoryOrigin {
         self.place
     }
 }
 
 /// A block of this many lines, if that is a middle length and a block is to be had at once.
-pub(crate) fn take(lines: usize, purpose: Purpose) -> Option<(NonNull<u8>, Place)> {
+pub(crate) fn take(lines: usize, purpose: Purpose) -> Option<(NonNull<u8>, MemoryOrigin)> {
     if !(LINES_LEAST..=LINES_MOST).contains(&lines) {
         return None;
     }
@@ -119,7 +119,7 @@ pub(crate) fn take(lines: usize, purpose: Purpose) -> Option<(NonNull<u8>, Place
     take_what_was_left(class, &mut blocks, &mut after);
     let (start, run) = blocks.take(class, purpose, &mut after)?;
     drop(blocks);
-    Some((start, Place { run, class: class as u8, own_before: 0 }))
+    Some((start, MemoryOrigin { run, class: class as u8, own_before: 0 }))
 }
 
 /// Lines of the blocks of a class.
@@ -128,7 +128,7 @@ const fn lines_of(class: usize) -> usize {
 }
 
 /// Address of the state that giving a block back will most likely touch; only for prefetching.
-pub(crate) fn kept_at(place: Place) -> *const u8 {
+pub(crate) fn kept_at(place: MemoryOrigin) -> *const u8 {
     let kept = KEPT[usize::from(place.class)].load(Ordering::Relaxed);
     kept.wrapping_add(place.run as usize * size_of::<Option<Blocks>>())
 }
@@ -138,7 +138,7 @@ pub(crate) fn kept_at(place: Place) -> *const u8 {
 /// # Safety
 /// The block came from [`take`] with this place, which the link holds too; it was not given back since, and
 /// nothing refers to it any more.
-pub(crate) unsafe fn give(link: NonNull<Link>, place: Place) {
+pub(crate) unsafe fn give(link: NonNull<Link>, place: MemoryOrigin) {
     let class = usize::from(place.class);
     let mut after = After::default();
     if let Some(mut blocks) = crate::tried(&BLOCKS[class]) {

@@ -7,7 +7,7 @@
 #![expect(unsafe_code, reason = "shared by count, docs/decisions/0015-unsafe.md")]
 
 use crate::ALIGNMENT;
-use crate::blocks::{self, Link, Place, Purpose};
+use crate::blocks::{self, Link, MemoryOrigin, Purpose};
 use crate::owners::Owners;
 use crate::shared::OWN_MEMORY;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
@@ -55,7 +55,8 @@ impl<T> Counted<T> {
     fn placed(value: T, purpose: Purpose) -> Self {
         let () = Self::IS_ALIGNED;
         let block = if OWN_MEMORY { None } else { blocks::take(Self::LINES, purpose) };
-        let (start, place) = block.unwrap_or_else(|| (own_memory(Layout::new::<Cell<T>>()), Place::own(1)));
+        let (start, place) =
+            block.unwrap_or_else(|| (own_memory(Layout::new::<Cell<T>>()), MemoryOrigin::own(1)));
         let cell = start.cast::<Cell<T>>();
         // SAFETY: the memory is as long as a cell and as aligned, and belongs to the caller alone.
         unsafe { cell.write(Cell { link: Link::of(place), owners: Owners::one(), value }) };

@@ -8,7 +8,7 @@
 #![expect(unsafe_code, reason = "shared by count, docs/decisions/0015-unsafe.md")]
 
 use crate::ALIGNMENT;
-use crate::blocks::{self, Link, Place, Purpose};
+use crate::blocks::{self, Link, MemoryOrigin, Purpose};
 use crate::owners::Owners;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::Deref;
@@ -59,13 +59,13 @@ impl Shared {
         let Some(memory) = NonNull::new(memory) else { handle_alloc_error(layout) };
         let before = HEAD_BYTES + memory.as_ptr().wrapping_add(HEAD_BYTES).align_offset(ALIGNMENT);
         // SAFETY: the layout includes the head and the alignment before this many bytes.
-        (unsafe { Self::at(memory.add(before), bytes, Place::own(before)) }, true)
+        (unsafe { Self::at(memory.add(before), bytes, MemoryOrigin::own(before)) }, true)
     }
 
     /// # Safety
     /// `start` is a multiple of [`ALIGNMENT`]. `bytes` initialised bytes follow it, and room for a head lies
     /// before it, in memory that came from `place` and belongs to the caller alone.
-    unsafe fn at(start: NonNull<u8>, bytes: usize, place: Place) -> Self {
+    unsafe fn at(start: NonNull<u8>, bytes: usize, place: MemoryOrigin) -> Self {
         // SAFETY: as the caller promises; a head is aligned if `start` is, since its length is a multiple of
         // its alignment.
         unsafe {

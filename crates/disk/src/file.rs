@@ -6,9 +6,9 @@
 //! Invariant: a file that [`Mode::Create`] made still exists after a power loss, empty or with later
 //! contents.
 
-use crate::apart::Apart;
 use crate::direct::Direct;
 use crate::fault::check_end;
+use crate::page_exclusion::PageExclusion;
 use crate::{Disk, DiskError, Operation, Window};
 use parking_lot::RwLock;
 use std::fs::{File, OpenOptions};
@@ -40,7 +40,7 @@ pub struct FileDisk {
     /// Whether its file system counts the names of a file: a file without a name was then removed.
     has_names: bool,
     direct: Direct,
-    apart: Arc<Apart>,
+    exclusion: Arc<PageExclusion>,
 }
 
 impl FileDisk {
@@ -57,8 +57,15 @@ impl FileDisk {
             offset: 0,
             source,
         })?;
-        let (growth, direct, apart) = Default::default();
-        Ok(Self { file, mode, name, growth, has_names, direct, apart })
+        Ok(Self {
+            file,
+            mode,
+            name,
+            growth: RwLock::new(()),
+            has_names,
+            direct: Direct::default(),
+            exclusion: Arc::default(),
+        })
     }
 
     fn error(&self, operation: Operation, offset: u64) -> impl FnOnce(io::Error) -> DiskError {
@@ -132,7 +139,7 @@ impl Disk for FileDisk {
         check_end(&self.name, Operation::Write, offset, bytes.len() as u64)?;
         let (mut at, end) = (offset, offset + bytes.len() as u64);
         while at < end {
-            let (part, passing) = self.apart.first_part(at..end);
+            let (part, passing) = self.exclusion.first_part(at..end);
             let bytes = &bytes[(part.start - offset) as usize..(part.end - offset) as usize];
             if passing.is_none() || !self.write_direct(at, bytes)? {
                 self.write_at(at, bytes)?;
@@ -183,8 +190,8 @@ impl Disk for FileDisk {
             return None;
         }
         let range = offset..offset.checked_add(len)?;
-        let kept = self.apart.keep(&range);
-        Some(Window::on(&self.file, &self.name, range)?.kept_apart(kept))
+        let guard = self.exclusion.register_window(&range);
+        Some(Window::on(&self.file, &self.name, range)?.guarded_by(guard))
     }
 
     fn will_read(&self, offset: u64, len: u64) {

@@ -15,11 +15,11 @@ pub use relay::Relay;
 pub use sim::{Counters, FaultPlan, SimDisk, Survival};
 pub use window::{Ahead, Window};
 
-mod apart;
 mod direct;
 mod fault;
 mod file;
 mod memory;
+mod page_exclusion;
 mod relay;
 mod sim;
 mod window;

@@ -17,8 +17,8 @@
 //! Invariant: a window is only written; no reference into it is ever made.
 //! Invariant: zeros are written only behind everything written so far, and never once the window has ended.
 
-use crate::apart::Kept;
 use crate::file::{allocate, write_zeros};
+use crate::page_exclusion::WindowGuard;
 use crate::{DiskError, Operation};
 use mapped::{Memory, PAGE};
 use parking_lot::Mutex;
@@ -43,7 +43,7 @@ pub struct Window {
     /// The range behind it that another thread was asked to prepare.
     ahead: Option<(Range<u64>, Arc<Mutex<Stage>>)>,
     /// Keeps writes that bypass the page cache away from its pages.
-    kept: Option<Kept>,
+    guard: Option<WindowGuard>,
 }
 
 /// The file, and its pages in memory.
@@ -107,15 +107,15 @@ impl Window {
         let memory = Memory::of(file, &(start..range.end))?;
         let pages = Arc::new(Pages { file: file.try_clone().ok()?, memory, start });
         let ready = range.start..range.start;
-        let mut window = Self { pages, name: name.to_owned(), range, ready, ahead: None, kept: None };
+        let mut window = Self { pages, name: name.to_owned(), range, ready, ahead: None, guard: None };
         // A system that cannot populate pages reports it only here.
         window.prepare(window.range.start, 1).ok()?;
         Some(window)
     }
 
     /// The same window, with a guard that is kept for as long as the window exists.
-    pub(crate) fn kept_apart(mut self, kept: Kept) -> Self {
-        self.kept = Some(kept);
+    pub(crate) fn guarded_by(mut self, guard: WindowGuard) -> Self {
+        self.guard = Some(guard);
         self
     }
 
@@ -198,7 +198,7 @@ impl Window {
 impl Drop for Window {
     fn drop(&mut self) {
         self.hold_still();
-        drop(self.kept.take());
+        drop(self.guard.take());
     }
 }
 

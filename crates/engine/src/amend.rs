@@ -9,7 +9,7 @@
 use crate::batch::{Action, Given};
 use crate::commit::Commit;
 use crate::engine::Tree;
-use crate::in_place::Done;
+use crate::in_place::InPlaceCommit;
 use crate::room::Need;
 use crate::value::Front;
 use crate::{Durability, EngineError};
@@ -52,7 +52,7 @@ pub enum Amended {
 pub(crate) enum Amending {
     Unseen,
     Seen,
-    Done(Done),
+    Committed(InPlaceCommit),
 }
 
 impl Tree {
@@ -74,7 +74,9 @@ impl Tree {
         Ok(match shared.amend_in_place(self.id(), key, flush, decide)? {
             Amending::Unseen => Amended::Unseen,
             Amending::Seen => Amended::Seen,
-            Amending::Done(done) => Amended::Committed(shared.make_durable(&shared.after(done), durability)?),
+            Amending::Committed(commit) => {
+                Amended::Committed(shared.make_durable(&shared.after(commit), durability)?)
+            }
         })
     }
 }

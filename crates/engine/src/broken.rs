@@ -20,13 +20,13 @@ const BROKEN: usize = 1;
 const CLOSED: usize = 2;
 
 /// A listener that wants to know that a store broke.
-type Tell = Box<dyn FnOnce() + Send>;
+type BrokenListener = Box<dyn FnOnce() + Send>;
 
 /// Whether a store answers. Every lookup checks it.
 #[derive(Default)]
 pub(crate) struct Answering {
     state: AtomicUsize,
-    to_tell: Mutex<Vec<Tell>>,
+    to_tell: Mutex<Vec<BrokenListener>>,
 }
 
 impl Answering {
@@ -52,7 +52,7 @@ impl Answering {
         let _ = self.state.compare_exchange(ON, BROKEN, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    fn when_broken(&self, tell: Tell) {
+    fn when_broken(&self, tell: BrokenListener) {
         let mut to_tell = self.to_tell.lock();
         // The thread that breaks the store takes the list after it has set the state.
         if !self.is_broken() {

@@ -112,18 +112,18 @@ struct Builder<'a> {
     epoch: u64,
     count: u64,
     /// Records of the leaf that is being filled.
-    pending: Vec<(Vec<u8>, Held)>,
+    pending: Vec<(Vec<u8>, PendingValue)>,
     pending_bytes: usize,
     low: Option<Box<[u8]>>,
     leaves: Vec<(Option<Box<[u8]>>, Slot)>,
 }
 
-enum Held {
+enum PendingValue {
     Inline(Vec<u8>),
     Chain(Chain),
 }
 
-impl Held {
+impl PendingValue {
     fn stored(&self) -> Stored<'_> {
         match self {
             Self::Inline(bytes) => Stored::Inline(bytes),
@@ -145,10 +145,10 @@ impl<'a> Builder<'a> {
             return Err(EngineError::NotSorted { index });
         }
         let held = if value.len() < INLINE_BELOW {
-            Held::Inline(value.to_vec())
+            PendingValue::Inline(value.to_vec())
         } else {
             let backing = &self.tree.engine.shared.backing;
-            Held::Chain(Chain::One(Piece::waiting(Buffer::copy_from(value), self.epoch, backing)))
+            PendingValue::Chain(Chain::One(Piece::waiting(Buffer::copy_from(value), self.epoch, backing)))
         };
         let bytes = Record { key: [key, &[]], fingerprint: 0, value: held.stored() }.memory(0);
         if self.pending_bytes + bytes > FILL_BYTES && !self.pending.is_empty() {

@@ -76,7 +76,7 @@ impl Snapshot {
         loop {
             let old = Walk::of(older.root_of(tree)?, &from, shared);
             let new = Walk::of(self.root_of(tree)?, &from, shared);
-            let mut both = Both { old, new };
+            let mut both = TwoWalks { old, new };
             let ended = both.run(|key, value| {
                 visit(
                     key,
@@ -135,14 +135,14 @@ struct Walk<'w> {
     root: Slot,
     /// Inner nodes above the position, each with the child on the path.
     above: Vec<(Arc<Inner>, usize)>,
-    at: At,
+    at: WalkPosition,
     /// The node at the position, once it was needed.
     loaded: Option<Node>,
     leaves: usize,
 }
 
 /// Where a walk stands.
-enum At {
+enum WalkPosition {
     /// Before a node that was not entered.
     Node,
     /// At a record of a leaf.
@@ -152,7 +152,7 @@ enum At {
 
 impl<'w> Walk<'w> {
     fn of(root: Option<Node>, from: &'w [u8], shared: &'w Shared) -> Self {
-        let at = if root.is_some() { At::Node } else { At::End };
+        let at = if root.is_some() { WalkPosition::Node } else { WalkPosition::End };
         let root = root.map(Slot::resident).unwrap_or_default();
         Self { shared, from, root, above: Vec::new(), at, loaded: None, leaves: 0 }
     }
@@ -202,7 +202,7 @@ impl<'w> Walk<'w> {
                 self.leaves += 1;
                 let slot = leaf.lower_bound(self.from);
                 if slot < leaf.len() {
-                    self.at = At::Record(leaf, slot);
+                    self.at = WalkPosition::Record(leaf, slot);
                 } else {
                     self.pass();
                 }
@@ -213,11 +213,11 @@ impl<'w> Walk<'w> {
 
     /// Passes the node that the walk stands before, or the leaf that it is in.
     fn pass(&mut self) {
-        (self.loaded, self.at) = (None, At::End);
+        (self.loaded, self.at) = (None, WalkPosition::End);
         while let Some((inner, child)) = self.above.last_mut() {
             *child += 1;
             if *child < inner.children.len() {
-                self.at = At::Node;
+                self.at = WalkPosition::Node;
                 return;
             }
             self.above.pop();
@@ -225,7 +225,7 @@ impl<'w> Walk<'w> {
     }
 
     fn next_record(&mut self) {
-        let At::Record(leaf, slot) = &mut self.at else { return };
+        let WalkPosition::Record(leaf, slot) = &mut self.at else { return };
         *slot += 1;
         if *slot == leaf.len() {
             self.pass();
@@ -235,14 +235,14 @@ impl<'w> Walk<'w> {
     /// The key of the record that the walk stands at.
     fn key(&self) -> Vec<u8> {
         match &self.at {
-            At::Record(leaf, slot) => [leaf.prefix(), leaf.suffix(*slot)].concat(),
+            WalkPosition::Record(leaf, slot) => [leaf.prefix(), leaf.suffix(*slot)].concat(),
             _ => Vec::new(),
         }
     }
 
     fn value(&self) -> Option<Stored<'_>> {
         match &self.at {
-            At::Record(leaf, slot) => Some(leaf.value(*slot)),
+            WalkPosition::Record(leaf, slot) => Some(leaf.value(*slot)),
             _ => None,
         }
     }
@@ -250,15 +250,15 @@ impl<'w> Walk<'w> {
     /// A lower bound of all records that are left; none if no record is left.
     fn position(&self) -> Option<Vec<u8>> {
         match self.at {
-            At::Node => Some(self.low().to_vec()),
-            At::Record(..) => Some(self.key()),
-            At::End => None,
+            WalkPosition::Node => Some(self.low().to_vec()),
+            WalkPosition::Record(..) => Some(self.key()),
+            WalkPosition::End => None,
         }
     }
 }
 
 /// The walks through both states.
-struct Both<'w> {
+struct TwoWalks<'w> {
     old: Walk<'w>,
     new: Walk<'w>,
 }
@@ -271,7 +271,7 @@ enum Step {
     End,
 }
 
-impl Both<'_> {
+impl TwoWalks<'_> {
     /// Reports each change to `tell`, with the present value of the record, until `tell` stops.
     fn run(
         &mut self,
@@ -307,20 +307,24 @@ impl Both<'_> {
     fn next_step(&mut self) -> Result<Step, EngineError> {
         let (old, new) = (&self.old, &self.new);
         Ok(match (&old.at, &new.at) {
-            (At::End, At::End) => Step::End,
-            (At::Node, At::Node) if old.slot().is_same(new.slot()) => Step::Pass,
-            (At::Node, At::Node) => return self.next_of_nodes(),
-            (At::Node, At::Record(..)) if new.key().as_slice() < old.low() => {
+            (WalkPosition::End, WalkPosition::End) => Step::End,
+            (WalkPosition::Node, WalkPosition::Node) if old.slot().is_same(new.slot()) => Step::Pass,
+            (WalkPosition::Node, WalkPosition::Node) => return self.next_of_nodes(),
+            (WalkPosition::Node, WalkPosition::Record(..)) if new.key().as_slice() < old.low() => {
                 Step::Tell { old: false, new: true }
             }
-            (At::Record(..), At::Node) if old.key().as_slice() < new.low() => {
+            (WalkPosition::Record(..), WalkPosition::Node) if old.key().as_slice() < new.low() => {
                 Step::Tell { old: true, new: false }
             }
-            (At::Node, At::Record(..) | At::End) => Step::GoInto { old: true, new: false },
-            (At::Record(..) | At::End, At::Node) => Step::GoInto { old: false, new: true },
-            (At::Record(..), At::End) => Step::Tell { old: true, new: false },
-            (At::End, At::Record(..)) => Step::Tell { old: false, new: true },
-            (At::Record(..), At::Record(..)) => match old.key().cmp(&new.key()) {
+            (WalkPosition::Node, WalkPosition::Record(..) | WalkPosition::End) => {
+                Step::GoInto { old: true, new: false }
+            }
+            (WalkPosition::Record(..) | WalkPosition::End, WalkPosition::Node) => {
+                Step::GoInto { old: false, new: true }
+            }
+            (WalkPosition::Record(..), WalkPosition::End) => Step::Tell { old: true, new: false },
+            (WalkPosition::End, WalkPosition::Record(..)) => Step::Tell { old: false, new: true },
+            (WalkPosition::Record(..), WalkPosition::Record(..)) => match old.key().cmp(&new.key()) {
                 Ordering::Less => Step::Tell { old: true, new: false },
                 Ordering::Equal => Step::Tell { old: true, new: true },
                 Ordering::Greater => Step::Tell { old: false, new: true },

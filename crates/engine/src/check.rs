@@ -104,12 +104,12 @@ struct Check<'a> {
 
 /// Where a node lies in its tree: between which separators, and below how many nodes.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct NodePosition<'a> {
     range: (Bound<&'a [u8]>, Bound<&'a [u8]>),
     depth: usize,
 }
 
-impl Place<'_> {
+impl NodePosition<'_> {
     /// Whether a leaf has only keys that belong here, and could hold any key that does.
     fn suits(&self, leaf: &Leaf) -> bool {
         leaf.suits(bound_of(self.range.0), bound_of(self.range.1))

@@ -21,7 +21,7 @@ mod fruitless;
 mod parts;
 
 pub(crate) use fruitless::Fruitless;
-pub(crate) use parts::Left;
+pub(crate) use parts::ResumePoint;
 
 use crate::EngineError;
 use crate::cold::{COLD_NUMBER, ColdSegment, VALUE_OVERHEAD_MAX};
@@ -34,7 +34,7 @@ use crate::space::{Extent, SegmentUse};
 use crate::superblock::MOVED_RANGES;
 use crate::value::{Chain, Piece, Stored};
 use fruitless::Cleaned;
-use parts::{Part, Parts};
+use parts::{SegmentPart, SegmentParts};
 use std::sync::atomic::Ordering;
 
 /// Segments may take this many parts where `ALIVE_PARTS` are alive, so that three quarters of their bytes
@@ -78,7 +78,7 @@ struct Alive {
 }
 
 /// Progress on one segment.
-struct Going {
+struct SegmentProgress {
     /// The newest epoch that a snapshot holds.
     held: Option<u64>,
     /// Bytes that go to the cold segment.
@@ -89,7 +89,7 @@ struct Going {
 
 /// Where going through a segment ended, and why.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Went {
+enum PassEnd {
     /// At the end.
     Through,
     /// Where memory was full: the next checkpoint goes on behind it.
@@ -198,61 +198,61 @@ impl Shared {
         filling: &mut Filling,
     ) -> Result<Cleaned, EngineError> {
         let left = self.take_left(victim);
-        let mut going = Going { held, added: 0, is_unread: false };
+        let mut going = SegmentProgress { held, added: 0, is_unread: false };
         // A value that a snapshot needs may be in the last part, so look for one before adding anything of
         // the first.
         let is_looked_for = held.is_none() || left.as_ref().is_some_and(|left| left.is_free_of(held));
         if self.has_parts(victim) && !is_looked_for {
-            let went = self.go_through(&mut Parts::of(victim), &mut going, bytes, None)?;
-            if went == Went::Needed {
+            let went = self.go_through(&mut SegmentParts::of(victim), &mut going, bytes, None)?;
+            if went == PassEnd::Needed {
                 return Ok(Cleaned::Nothing);
             }
         }
         let is_behind = left.is_some();
-        let mut parts = left.map_or_else(|| Parts::of(victim), |left| left.parts(victim));
+        let mut parts = left.map_or_else(|| SegmentParts::of(victim), |left| left.parts(victim));
         let mut went = self.go_through(&mut parts, &mut going, bytes, Some(&mut *filling))?;
-        if is_behind && going.added == 0 && went == Went::Through {
+        if is_behind && going.added == 0 && went == PassEnd::Through {
             // Only a pass over the whole segment shows whether nothing alive is left.
-            parts = Parts::of(victim);
+            parts = SegmentParts::of(victim);
             went = self.go_through(&mut parts, &mut going, bytes, Some(filling))?;
         }
-        if went == Went::Full && self.has_parts(victim) {
+        if went == PassEnd::Full && self.has_parts(victim) {
             self.note_left(victim, parts.left(held));
         }
-        Ok(Cleaned::of(going.added, going.is_unread && went != Went::Needed))
+        Ok(Cleaned::of(going.added, going.is_unread && went != PassEnd::Needed))
     }
 
     /// Adds the live values of the remaining parts to the cold segment; without one, only looks for values
     /// that a snapshot needs.
     fn go_through(
         &self,
-        parts: &mut Parts<'_>,
-        going: &mut Going,
+        parts: &mut SegmentParts<'_>,
+        going: &mut SegmentProgress,
         bytes: &mut Vec<u8>,
         mut filling: Option<&mut Filling>,
-    ) -> Result<Went, EngineError> {
+    ) -> Result<PassEnd, EngineError> {
         // Moving dirties leaves. Where these fill the memory, the next checkpoint goes on.
         while going.added == 0 || self.backing.excess() == 0 {
             self.make_room();
             let part = match self.next_part(parts, bytes) {
                 Ok(Some(part)) => part,
-                Ok(None) => return Ok(Went::Through),
+                Ok(None) => return Ok(PassEnd::Through),
                 Err(error) => {
                     self.leave(&error);
                     going.is_unread = true;
-                    return Ok(Went::Unread);
+                    return Ok(PassEnd::Unread);
                 }
             };
-            let Some(alive) = self.alive_in(&part, bytes, going) else { return Ok(Went::Needed) };
+            let Some(alive) = self.alive_in(&part, bytes, going) else { return Ok(PassEnd::Needed) };
             if let Some(filling) = &mut filling {
                 going.added += self.add_to_cold(&part, bytes, &alive, filling)?;
             }
         }
-        Ok(Went::Full)
+        Ok(PassEnd::Full)
     }
 
     /// The live values, each with the tree that has it; none if a snapshot needs any of them.
-    fn alive_in(&self, part: &Part, bytes: &[u8], going: &mut Going) -> Option<Vec<Alive>> {
+    fn alive_in(&self, part: &SegmentPart, bytes: &[u8], going: &mut SegmentProgress) -> Option<Vec<Alive>> {
         let values = &part.values;
         let mut alive = Vec::new();
         for (number, value) in values.iter().enumerate() {
@@ -284,7 +284,7 @@ impl Shared {
     /// Adds values to the cold segment, and returns the number of bytes.
     fn add_to_cold(
         &self,
-        part: &Part,
+        part: &SegmentPart,
         bytes: &[u8],
         alive: &[Alive],
         filling: &mut Filling,

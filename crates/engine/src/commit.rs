@@ -21,7 +21,7 @@ use crate::meter::Weight;
 use crate::planted::{self, Bug};
 use crate::room::{Need, bytes_to_log};
 use crate::search::LANES;
-use crate::sharded::Write;
+use crate::sharded_lock::Write;
 use crate::shared::{Shared, Writer};
 use crate::snapshot::Reader;
 use crate::sync::SyncError;

@@ -160,8 +160,12 @@ impl Delta {
 
     fn with(birth: u64, mut content: Content) -> Self {
         content.weigh();
-        let (told_as, was_used) = Default::default();
-        Self { birth, content: RwLock::new(content), told_as, was_used }
+        Self {
+            birth,
+            content: RwLock::new(content),
+            told_as: AtomicU64::new(0),
+            was_used: AtomicBool::new(false),
+        }
     }
 
     /// Its home, if a checkpoint wrote it.
@@ -341,14 +345,14 @@ impl Delta {
 
     /// Shows each chain that it replaced, and whether the current tree is to retire it now, under `number`,
     /// or was told before. `number` is not 0.
-    pub(crate) fn tell_replaced(&self, number: u64, show: &mut dyn FnMut(Told, &Chain, u64)) {
+    pub(crate) fn tell_replaced(&self, number: u64, show: &mut dyn FnMut(Retirement, &Chain, u64)) {
         // One atomic step: a tell between a load and a store would be missed.
         let tell = |told: &AtomicU64| {
             told.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed)
                 .unwrap_or_else(|before| before)
         };
         self.show_replaced(&tell, &mut |before, chain, birth| {
-            show(if before == 0 { Told::Now } else { Told::As(before) }, chain, birth);
+            show(if before == 0 { Retirement::Now } else { Retirement::Before(before) }, chain, birth);
         });
     }
 
@@ -373,10 +377,10 @@ impl Delta {
 
 /// When the current tree retired what a delta replaced.
 #[derive(Clone, Copy)]
-pub(crate) enum Told {
+pub(crate) enum Retirement {
     Now,
     /// Before, under this number.
-    As(u64),
+    Before(u64),
 }
 
 impl Content {

@@ -11,7 +11,7 @@ use crate::broken::Unfinished;
 use crate::checkpoint::Checkpoint;
 use crate::commit::Commit;
 use crate::forest::Forest;
-use crate::gate::Apart;
+use crate::gate::CachePadded;
 use crate::options::Options;
 use crate::planted::Bug;
 use crate::record::Record;
@@ -53,7 +53,7 @@ impl Engine {
         Ok(Self::start(Shared {
             space: Mutex::new(found.space),
             syncer: Syncer::new(found.synced),
-            flushed: Apart(AtomicU64::new(flushed)),
+            flushed: CachePadded(AtomicU64::new(flushed)),
             table: Mutex::new(Some(found.table)),
             features: AtomicU64::new(found.superblock.features),
             features_noted: AtomicU64::new(found.superblock.features),

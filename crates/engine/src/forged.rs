@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 /// The part of a store that is forged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum ForgedPart {
     FirstLeaf,
     MiddleLeaf,
     LastLeaf,
@@ -38,7 +38,7 @@ enum Part {
 }
 
 /// Changes the bytes of a part before anything refers to them.
-type Changing<'c> = &'c dyn Fn(Part, &mut Vec<u8>);
+type Changing<'c> = &'c dyn Fn(ForgedPart, &mut Vec<u8>);
 
 fn options() -> Options {
     Options {
@@ -143,7 +143,7 @@ impl<'c> Forger<'c> {
         }
     }
 
-    fn part(&mut self, part: Part, mut bytes: Vec<u8>) -> PageRef {
+    fn part(&mut self, part: ForgedPart, mut bytes: Vec<u8>) -> PageRef {
         (self.changing)(part, &mut bytes);
         self.place(&bytes)
     }
@@ -153,7 +153,7 @@ impl<'c> Forger<'c> {
         let Superblock { store_id, log, .. } = self.superblock;
         let extent = self.place(&[8; 700]);
         let mut payload = records(&extent);
-        (self.changing)(Part::Log, &mut payload);
+        (self.changing)(ForgedPart::Log, &mut payload);
         let mut point = log;
         point.sequence += 1;
         let group = group_bytes(store_id, &point, GROUP_MAGIC, 0, &payload);
@@ -166,12 +166,12 @@ impl<'c> Forger<'c> {
         self.table.free = vec![Extent::in_units(extent.offset, extent.len.into())];
         self.table.end = self.image.len() as u64 + 4096;
         let mut bytes = self.table.encode();
-        (self.changing)(Part::Table, &mut bytes);
+        (self.changing)(ForgedPart::Table, &mut bytes);
         bytes.resize(4096, 0);
         self.superblock.table = PageRef { birth: self.superblock.epoch, ..self.place(&bytes) };
         self.superblock.features |= DELTAS;
         let mut bytes = self.superblock.encode();
-        (self.changing)(Part::Superblock, &mut bytes);
+        (self.changing)(ForgedPart::Superblock, &mut bytes);
         let (body, sum) = bytes.split_at_mut(4088);
         sum.copy_from_slice(&checksum(u64::from_le_bytes(*b"ATOLLST1"), body).to_le_bytes());
         for copy in COPIES {
@@ -243,18 +243,18 @@ fn records(extent: &PageRef) -> Vec<u8> {
 fn store(base: &[u8], changing: Changing<'_>) -> Vec<u8> {
     let mut forger = Forger::new(base, changing);
     let long = forger.place(&[5; 300]);
-    let first = forger.part(Part::FirstLeaf, leaf("", &["key/0001", "key/0002"], None));
-    let middle = forger.part(Part::MiddleLeaf, leaf("key/01", &["00", "01", "50"], Some(&long)));
-    let last = forger.part(Part::LastLeaf, leaf("", &["key/0300", "z"], None));
+    let first = forger.part(ForgedPart::FirstLeaf, leaf("", &["key/0001", "key/0002"], None));
+    let middle = forger.part(ForgedPart::MiddleLeaf, leaf("key/01", &["00", "01", "50"], Some(&long)));
+    let last = forger.part(ForgedPart::LastLeaf, leaf("", &["key/0300", "z"], None));
     let mut beside = vec![3];
     for key in ["key/0101", "key/0160"] {
         beside.put_bytes(key.as_bytes());
         beside.put_bytes(b"put");
     }
     let filter = crate::delta::Records::decode(&beside).unwrap().filter();
-    let delta = Some(forger.part(Part::Beside, beside));
+    let delta = Some(forger.part(ForgedPart::Beside, beside));
     let homes = [first.into(), Home { page: middle, delta, filter }, last.into()];
-    let root = forger.part(Part::Inner, inner(&homes, &["key/0100", "key/0190"]));
+    let root = forger.part(ForgedPart::Inner, inner(&homes, &["key/0100", "key/0190"]));
     forger.finish(root.into())
 }
 
@@ -320,7 +320,7 @@ fn assert_no_panic(image: &[u8], what: &str) {
 
 #[test]
 fn whatever_byte_of_a_store_is_another_one_that_its_checksum_covers_nothing_panics() {
-    use Part::{Beside, FirstLeaf, Inner, LastLeaf, Log, MiddleLeaf, Superblock, Table};
+    use ForgedPart::{Beside, FirstLeaf, Inner, LastLeaf, Log, MiddleLeaf, Superblock, Table};
     let base = base();
     let sound = opened(&store(&base, &|_, _| ())).unwrap();
     let damage = sound.check().unwrap().damage;
@@ -346,9 +346,9 @@ fn whatever_byte_of_a_store_is_another_one_that_its_checksum_covers_nothing_pani
 /// A store whose middle leaf is this page.
 fn with_middle(page: &[u8]) -> Vec<u8> {
     store(&base(), &|part, bytes| match part {
-        Part::MiddleLeaf => *bytes = page.to_vec(),
-        Part::Beside => *bytes = vec![3],
-        Part::Log => *bytes = Vec::new(),
+        ForgedPart::MiddleLeaf => *bytes = page.to_vec(),
+        ForgedPart::Beside => *bytes = vec![3],
+        ForgedPart::Log => *bytes = Vec::new(),
         _ => {}
     })
 }

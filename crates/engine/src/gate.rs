@@ -37,9 +37,9 @@ const SPINS: usize = if cfg!(feature = "schedules") { 1 } else { 40 };
 /// A value in cache lines of its own; processors fetch lines in pairs.
 #[derive(Default)]
 #[repr(align(128))]
-pub(crate) struct Apart<T>(pub(crate) T);
+pub(crate) struct CachePadded<T>(pub(crate) T);
 
-impl<T> Deref for Apart<T> {
+impl<T> Deref for CachePadded<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -49,7 +49,7 @@ impl<T> Deref for Apart<T> {
 
 /// One place of a gate.
 #[derive(Default)]
-struct Place {
+struct GatePlace {
     /// Shared by placing writes here; exclusive for *alone*.
     placing: RwLock<()>,
     /// Exclusive for a placing write here; shared by *still*.
@@ -58,8 +58,8 @@ struct Place {
 
 /// A gate to something that is written *alone*, or briefly by a placing write.
 pub(crate) struct Gate<T> {
-    places: [Apart<Place>; PLACES],
-    content: Apart<Mutex<T>>,
+    places: [CachePadded<GatePlace>; PLACES],
+    content: CachePadded<Mutex<T>>,
     watch: Watch,
 }
 
@@ -72,8 +72,8 @@ pub(crate) fn own_place() -> usize {
 impl<T> Gate<T> {
     pub(crate) fn new(content: T) -> Self {
         Self {
-            places: array::from_fn(|_| Apart::default()),
-            content: Apart(Mutex::new(content)),
+            places: array::from_fn(|_| CachePadded::default()),
+            content: CachePadded(Mutex::new(content)),
             watch: Watch::new(),
         }
     }
@@ -162,7 +162,7 @@ impl<T> Placing<'_, T> {
 const LATCHES: usize = 128;
 
 /// Latches of leaves, by address: some leaves share one.
-pub(crate) struct Latches([Apart<Latch>; LATCHES]);
+pub(crate) struct Latches([CachePadded<Latch>; LATCHES]);
 
 /// A latch, shared by some leaves.
 #[derive(Default)]
@@ -201,7 +201,7 @@ impl Latch {
 
 impl Default for Latches {
     fn default() -> Self {
-        Self(array::from_fn(|_| Apart::default()))
+        Self(array::from_fn(|_| CachePadded::default()))
     }
 }
 

@@ -25,7 +25,7 @@ mod place;
 mod tests;
 
 use crate::checksum::wide_hash;
-use crate::gate::Apart;
+use crate::gate::CachePadded;
 use crate::meter::{Kind, Meter, Weight};
 use crate::planted::{self, Bug};
 use crate::threads::{AtomicU64, AtomicUsize, Mutex};
@@ -59,7 +59,7 @@ pub(crate) struct Hot {
     last: AtomicUsize,
     /// How often an empty place was filled since the last doubling. After a doubling, half of these are where
     /// no lookup goes.
-    filled: Apart<AtomicUsize>,
+    filled: CachePadded<AtomicUsize>,
     /// Records of a tree are valid if they came in at this age.
     ages: [AtomicU64; AGES],
     weight: Mutex<Weight>,
@@ -92,7 +92,7 @@ impl Hot {
             places: OnceLock::new(),
             most,
             last: AtomicUsize::new(most.clamp(1, FIRST) - 1),
-            filled: Apart(AtomicUsize::new(0)),
+            filled: CachePadded(AtomicUsize::new(0)),
             ages: array::from_fn(|_| AtomicU64::new(0)),
             weight: Mutex::new(Weight::of(meter, Kind::Buffer, 0)),
         }

@@ -51,14 +51,14 @@ impl Shared {
     }
 
     /// The rest of a commit in place, once all locks are released.
-    pub(crate) fn after(&self, done: Done) -> Visible {
+    pub(crate) fn after(&self, done: InPlaceCommit) -> Visible {
         self.do_chores(done.chores);
         self.ask_if_due(done.waiting);
         done.left.iter().for_each(|chain| self.backing.has_left(chain));
         done.visible
     }
 
-    fn change_record(&self, op: &Op<'_>, flush: bool) -> Result<Option<Done>, EngineError> {
+    fn change_record(&self, op: &Op<'_>, flush: bool) -> Result<Option<InPlaceCommit>, EngineError> {
         let Some(key) = op.action.key() else { return Ok(None) };
         let placing = self.writer.placing();
         self.check_writable()?;
@@ -87,7 +87,8 @@ impl Shared {
         let Some(leaf) = latched.get_mut().filter(|leaf| is_ours(leaf, &forest)) else { return Ok(None) };
         // The previous holder of the latch may have left half of a change there.
         self.check_open()?;
-        let at = At { placing: &placing, forest: &forest, tree, place: leaf.locate(&key), leaf, key };
+        let at =
+            RecordLocation { placing: &placing, forest: &forest, tree, place: leaf.locate(&key), leaf, key };
         self.change_at(at, op, value, placed, flush)
     }
 
@@ -126,21 +127,21 @@ impl Shared {
             _ => return Ok(Amending::Seen),
         };
         check_sizes(std::slice::from_ref(&op))?;
-        let at = At { placing: &placing, forest: &forest, tree: state, place, leaf, key: hashed };
-        Ok(self.change_at(at, &op, value, None, flush)?.map_or(Amending::Seen, Amending::Done))
+        let at = RecordLocation { placing: &placing, forest: &forest, tree: state, place, leaf, key: hashed };
+        Ok(self.change_at(at, &op, value, None, flush)?.map_or(Amending::Seen, Amending::Committed))
     }
 
     /// Logs a change of a record and makes it. Returns none, with nothing done, if the leaf does not take it
     /// as it is.
     fn change_at(
         &self,
-        at: At<'_, '_>,
+        at: RecordLocation<'_, '_>,
         op: &Op<'_>,
         value: Option<NewValue<'_>>,
         placed: Option<Placed>,
         flush: bool,
-    ) -> Result<Option<Done>, EngineError> {
-        let At { placing, forest, tree, leaf, place, key } = at;
+    ) -> Result<Option<InPlaceCommit>, EngineError> {
+        let RecordLocation { placing, forest, tree, leaf, place, key } = at;
         let is_append = matches!(op.action, Action::Append(..));
         let mut room = [0; INLINE_BELOW];
         let (edit, joined) = match value {
@@ -171,7 +172,7 @@ impl Shared {
         let left = left.filter(|_| !is_append);
         // Fetched while locks are released.
         left.iter().for_each(Chain::prefetch_end_of_bytes);
-        Ok(Some(Done { visible, waiting, chores, left }))
+        Ok(Some(InPlaceCommit { visible, waiting, chores, left }))
     }
 
     /// The edit that an append makes in its leaf, if the leaf takes it as it is, and the piece that it joined
@@ -233,7 +234,7 @@ fn is_ours(leaf: &Leaf, forest: &Forest) -> bool {
 }
 
 /// The position of a record, present or absent, and what is held meanwhile.
-struct At<'a, 'l> {
+struct RecordLocation<'a, 'l> {
     placing: &'a Placing<'a, Writer>,
     forest: &'a Forest,
     tree: &'a TreeState,
@@ -243,7 +244,7 @@ struct At<'a, 'l> {
 }
 
 /// A commit in place.
-pub(crate) struct Done {
+pub(crate) struct InPlaceCommit {
     visible: Visible,
     /// Bytes that wait for a checkpoint, this commit included.
     waiting: u64,

@@ -21,7 +21,7 @@ mod replayer;
 mod revocable_disk;
 mod room;
 mod run_bytes;
-mod sharded;
+mod sharded_lock;
 mod shared;
 mod stats;
 

@@ -26,8 +26,8 @@ mod signpost;
 mod writer;
 
 pub(crate) use contents::{Passage, Written, values_in};
-pub(crate) use replay::{End, Group, Replay};
-pub(crate) use signpost::{Found as FoundSignpost, Signpost};
+pub(crate) use replay::{Group, LogEnd, Replay};
+pub(crate) use signpost::{FoundSignpost, Signpost};
 pub(crate) use writer::{Chores, Log, SignpostPlace};
 
 use crate::checksum::checksum;

@@ -3,7 +3,7 @@
 
 use crate::EngineError;
 use crate::backing::{Backing, Reading};
-use crate::delta::{Delta, Told};
+use crate::delta::{Delta, Retirement};
 use crate::leaf::{Leaf, SharedLeaf};
 use crate::meter::Weight;
 use crate::node::{Home, Inner, Node, PageRef};
@@ -39,8 +39,8 @@ pub(crate) struct PageWriter<'a> {
     backing: &'a Backing,
     space: &'a Mutex<Space>,
     sparse: Sparse,
-    /// One for each [`Part`].
-    runs: [Run; PARTS],
+    /// One for each [`RunKind`].
+    runs: [Run; RUN_KINDS],
     scratch: Vec<u8>,
     /// Set while writing for snapshots alone: what is written retires with the snapshot of this epoch.
     only_until: Option<u64>,
@@ -62,7 +62,7 @@ pub(crate) struct PageWriter<'a> {
 /// Items that are written apart, because they will be replaced at different times: what lies together should
 /// become free together.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum RunKind {
     /// Leaves, and what their values need.
     Leaves,
     /// Records beside leaves, which the next checkpoints write again.
@@ -71,7 +71,7 @@ enum Part {
     Inner,
 }
 
-const PARTS: usize = 3;
+const RUN_KINDS: usize = 3;
 
 /// A run being filled.
 #[derive(Default)]
@@ -161,7 +161,7 @@ impl<'a> PageWriter<'a> {
         };
         let (settled, part) = match leaf {
             None => self.write_records(delta, node)?,
-            Some(leaf) => (self.write_merged(delta, &leaf)?, Part::Leaves),
+            Some(leaf) => (self.write_merged(delta, &leaf)?, RunKind::Leaves),
         };
         let home = settled.home;
         self.note(address, home, Unsettled::Delta(settled), part);
@@ -188,7 +188,7 @@ impl<'a> PageWriter<'a> {
         &mut self,
         delta: &Arc<Delta>,
         node: Option<&Node>,
-    ) -> Result<(SettledDelta, Part), EngineError> {
+    ) -> Result<(SettledDelta, RunKind), EngineError> {
         let mut page = std::mem::take(&mut self.scratch);
         page.clear();
         let shown = delta.show_all_records(self.backing, |records, is_lossy| {
@@ -199,16 +199,16 @@ impl<'a> PageWriter<'a> {
         if is_lossy && let Some(Node::Leaf(leaf)) = node {
             // The leaf was read while all of it could be.
             self.scratch = page;
-            return Ok((self.write_merged(delta, leaf)?, Part::Leaves));
+            return Ok((self.write_merged(delta, leaf)?, RunKind::Leaves));
         }
-        let second = self.place(&page, delta.birth, Part::Beside);
+        let second = self.place(&page, delta.birth, RunKind::Beside);
         self.scratch = page;
         let second = second?;
         let page = if is_lossy { delta.page().lost() } else { delta.page() };
         let home = Home { page, delta: Some(second), filter };
         let bytes = u64::from(second.len);
         let kept = self.backing.has_spare(bytes).then(|| self.backing.buffer(bytes));
-        Ok((SettledDelta { delta: Arc::clone(delta), home, kept, leaves: None }, Part::Beside))
+        Ok((SettledDelta { delta: Arc::clone(delta), home, kept, leaves: None }, RunKind::Beside))
     }
 
     /// Writes the leaf that a delta and what it lies on add up to.
@@ -226,17 +226,17 @@ impl<'a> PageWriter<'a> {
     /// for good.
     fn tell_replaced(&mut self, delta: &Delta) {
         delta.tell_replaced(self.tells_as, &mut |told, chain, epoch| match told {
-            Told::Now => self.replaced.extend(pieces_of(chain, epoch)),
-            Told::As(number) if number > self.told_before && number != self.tells_as => {
+            Retirement::Now => self.replaced.extend(pieces_of(chain, epoch)),
+            Retirement::Before(number) if number > self.told_before && number != self.tells_as => {
                 self.told_since.extend(pieces_of(chain, epoch));
             }
             // The freeze included it, or this writer told it.
-            Told::As(_) => {}
+            Retirement::Before(_) => {}
         });
     }
 
     /// Notes where an item will live once its run is written.
-    fn note(&mut self, address: usize, home: Home, item: Unsettled, part: Part) {
+    fn note(&mut self, address: usize, home: Home, item: Unsettled, part: RunKind) {
         let run = &mut self.runs[part as usize];
         run.homes.insert(address, home);
         run.unsettled.push(item);
@@ -258,8 +258,8 @@ impl<'a> PageWriter<'a> {
             return Ok(home);
         }
         let (page, part) = match node {
-            Node::Leaf(leaf) => (self.write_leaf(leaf, leaf.birth)?, Part::Leaves),
-            Node::Inner(inner) => (self.write_inner(inner)?, Part::Inner),
+            Node::Leaf(leaf) => (self.write_leaf(leaf, leaf.birth)?, RunKind::Leaves),
+            Node::Inner(inner) => (self.write_inner(inner)?, RunKind::Inner),
         };
         self.note(node.address(), page.into(), Unsettled::Node(node.clone(), page), part);
         Ok(page.into())
@@ -274,11 +274,11 @@ impl<'a> PageWriter<'a> {
         }
         let mut page = std::mem::take(&mut self.scratch);
         page.clear();
-        let homes = &self.runs[Part::Leaves as usize].piece_homes;
+        let homes = &self.runs[RunKind::Leaves as usize].piece_homes;
         let home_of =
             |piece: &Piece| piece.home().or_else(|| homes.get(&piece.address()).copied()).unwrap_or_default();
         page::encode_leaf(leaf, home_of, &mut page);
-        let home = self.place(&page, birth, Part::Leaves);
+        let home = self.place(&page, birth, RunKind::Leaves);
         self.scratch = page;
         home
     }
@@ -298,7 +298,7 @@ impl<'a> PageWriter<'a> {
         }
         let mut page = Vec::new();
         page::encode_inner(inner, &homes, &mut page);
-        self.place(&page, inner.birth, Part::Inner)
+        self.place(&page, inner.birth, RunKind::Inner)
     }
 
     /// Requests the pages that the next of these slots will be merged from.
@@ -327,12 +327,12 @@ impl<'a> PageWriter<'a> {
             return Ok(());
         }
         let Some(bytes) = piece.resident_bytes() else { return Ok(()) };
-        if self.runs[Part::Leaves as usize].piece_homes.contains_key(&piece.address()) {
+        if self.runs[RunKind::Leaves as usize].piece_homes.contains_key(&piece.address()) {
             return Ok(());
         }
         let offset = if bytes.len() < EXTENT_FROM {
-            let offset = self.place(&bytes, piece.birth(), Part::Leaves)?.offset;
-            let run = &mut self.runs[Part::Leaves as usize];
+            let offset = self.place(&bytes, piece.birth(), RunKind::Leaves)?.offset;
+            let run = &mut self.runs[RunKind::Leaves as usize];
             run.piece_homes.insert(piece.address(), offset);
             run.unsettled.push(Unsettled::Piece(piece.clone(), offset));
             offset
@@ -349,7 +349,7 @@ impl<'a> PageWriter<'a> {
             let (len, birth) = (u64::from(piece.len()), piece.birth());
             let retired = Retired { offset, len, birth, death: epoch + 1 };
             // A piece that has its home already keeps it even if the run is never written.
-            let in_run = &mut self.runs[Part::Leaves as usize].of_snapshots;
+            let in_run = &mut self.runs[RunKind::Leaves as usize].of_snapshots;
             let list = if piece.home().is_some() { &mut self.of_snapshots } else { in_run };
             list.push(retired);
         }
@@ -357,7 +357,7 @@ impl<'a> PageWriter<'a> {
     }
 
     /// Appends `bytes` to the run of its part.
-    fn place(&mut self, bytes: &[u8], birth: u64, part: Part) -> Result<PageRef, EngineError> {
+    fn place(&mut self, bytes: &[u8], birth: u64, part: RunKind) -> Result<PageRef, EngineError> {
         let len = (bytes.len() as u64).next_multiple_of(UNIT);
         let run = &mut self.runs[part as usize];
         if run.extent.is_none() && !run.goes_on {
@@ -396,15 +396,17 @@ impl<'a> PageWriter<'a> {
 
     /// Writes everything that was placed.
     pub(crate) fn flush(&mut self) -> Result<(), EngineError> {
-        [Part::Inner, Part::Leaves, Part::Beside].into_iter().try_for_each(|part| self.flush_part(part))
+        [RunKind::Inner, RunKind::Leaves, RunKind::Beside]
+            .into_iter()
+            .try_for_each(|part| self.flush_part(part))
     }
 
     /// Writes the run of a part, gives back its unused rest, and only then gives its nodes their homes: a
     /// home must never be unwritten, nor lead to something unwritten.
-    fn flush_part(&mut self, part: Part) -> Result<(), EngineError> {
-        if part == Part::Inner && !planted::is(Bug::InnerSettledFirst) {
-            self.flush_part(Part::Leaves)?;
-            self.flush_part(Part::Beside)?;
+    fn flush_part(&mut self, part: RunKind) -> Result<(), EngineError> {
+        if part == RunKind::Inner && !planted::is(Bug::InnerSettledFirst) {
+            self.flush_part(RunKind::Leaves)?;
+            self.flush_part(RunKind::Beside)?;
         }
         let Some(extent) = self.runs[part as usize].extent.take() else { return Ok(()) };
         let mut run = std::mem::take(&mut self.runs[part as usize]);

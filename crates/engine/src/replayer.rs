@@ -10,13 +10,13 @@ use crate::backing::Backing;
 use crate::codec::{Decoder, Malformed};
 use crate::forest::{Change, Count, Forest, NewValue};
 use crate::frames::FRAME_BYTES;
-use crate::log::{End, Group, LogPoint, Replay, Signpost};
+use crate::log::{Group, LogEnd, LogPoint, Replay, Signpost};
 use crate::planted::{self, Bug};
 use crate::record::{self, Logged, Record};
 use crate::recovery::{Cut, RecoveryReport};
 use crate::retired::RetiredList;
 use crate::space::{Extent, SegmentUse, Space};
-use crate::tree::{self, Going};
+use crate::tree::{self, Evictable};
 use crate::value::{INLINE_BELOW, Piece};
 use crate::{Damage, EngineError};
 use atoll_buffer::Buffer;
@@ -84,7 +84,7 @@ impl<'a> Replayer<'a> {
         from: LogPoint,
         signpost: Option<Signpost>,
         salvages: bool,
-    ) -> Result<(End, u64), EngineError> {
+    ) -> Result<(LogEnd, u64), EngineError> {
         self.salvages = salvages;
         let replay = Replay::start(self.backing, from, from.position)?;
         let mut replay = replay.with_signpost(signpost).salvaging(salvages);
@@ -240,7 +240,7 @@ impl<'a> Replayer<'a> {
             let excess = self.backing.excess();
             if excess > 0 {
                 // A little more, so that this is not repeated every few changes.
-                for what in [Going::Leaves, Going::Records] {
+                for what in [Evictable::Leaves, Evictable::Records] {
                     tree::evict(&mut state.root, excess + self.backing.room() / 16, 0, what, self.backing);
                 }
             }

@@ -52,13 +52,13 @@ impl Nodes {
 
 enum Undecided {
     Node(Node),
-    Delta(Arc<Delta>, Part),
+    Delta(Arc<Delta>, DeltaPart),
     Piece(Piece),
 }
 
 /// The part of a delta that left the trees.
 #[derive(Clone, Copy)]
-enum Part {
+enum DeltaPart {
     /// The second page, because there are records above it.
     Records,
     /// The page at the bottom, with everything on it.
@@ -114,9 +114,9 @@ impl RetiredList {
 
     /// Notes that a delta is part of the current trees only as the base of another one.
     pub(crate) fn superseded(&mut self, delta: &Arc<Delta>, epoch: u64) {
-        self.part_of_delta(delta, Part::Records, epoch);
+        self.part_of_delta(delta, DeltaPart::Records, epoch);
         if planted::is(Bug::PageBelowFreed) {
-            self.part_of_delta(delta, Part::Bottom, epoch);
+            self.part_of_delta(delta, DeltaPart::Bottom, epoch);
         }
     }
 
@@ -124,13 +124,13 @@ impl RetiredList {
     pub(crate) fn delta(&mut self, delta: &Arc<Delta>, epoch: u64) {
         match delta.below() {
             // No checkpoint knows this delta, so it will have no home.
-            Some(below) if delta.birth == epoch => self.part_of_delta(&below, Part::Bottom, epoch),
-            None if delta.birth == epoch => self.decided_part(delta, Part::All, epoch + 1),
-            _ => self.part_of_delta(delta, Part::All, epoch),
+            Some(below) if delta.birth == epoch => self.part_of_delta(&below, DeltaPart::Bottom, epoch),
+            None if delta.birth == epoch => self.decided_part(delta, DeltaPart::All, epoch + 1),
+            _ => self.part_of_delta(delta, DeltaPart::All, epoch),
         }
     }
 
-    fn part_of_delta(&mut self, delta: &Arc<Delta>, part: Part, epoch: u64) {
+    fn part_of_delta(&mut self, delta: &Arc<Delta>, part: DeltaPart, epoch: u64) {
         if delta.home().is_some() {
             self.decided_part(delta, part, epoch + 1);
         } else {
@@ -140,11 +140,13 @@ impl RetiredList {
     }
 
     /// Retires a part of a delta to which no checkpoint is about to give a home.
-    fn decided_part(&mut self, delta: &Delta, part: Part, death: u64) {
-        if let (Part::Records | Part::All, Some(page)) = (part, delta.home().and_then(|home| home.delta)) {
+    fn decided_part(&mut self, delta: &Delta, part: DeltaPart, death: u64) {
+        if let (DeltaPart::Records | DeltaPart::All, Some(page)) =
+            (part, delta.home().and_then(|home| home.delta))
+        {
             self.page(page, death);
         }
-        if let Part::Bottom | Part::All = part {
+        if let DeltaPart::Bottom | DeltaPart::All = part {
             self.page(delta.page(), death);
         }
     }

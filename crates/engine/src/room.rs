@@ -18,7 +18,7 @@ use crate::planted::{self, Bug};
 use crate::shared::{Shared, Wanted};
 use crate::slot::Slot;
 use crate::threads::{AtomicU64, Condvar, Mutex, MutexGuard};
-use crate::tree::{self, Going};
+use crate::tree::{self, Evictable};
 use crate::value::{EXTENT_FROM, INLINE_BELOW};
 use crate::{Engine, EngineError};
 use std::sync::atomic::Ordering;
@@ -316,7 +316,7 @@ impl Shared {
     /// Returns whether that many could be evicted. The second pass takes what the first one spared.
     fn evict_leaves(&self, trees: &mut [TreeState], looks: Looks, need: u64) -> bool {
         let mut wanted = self.backing.excess_with(need) + self.options.memory_bytes / 16;
-        let each_look = [Going::Leaves, Going::Records];
+        let each_look = [Evictable::Leaves, Evictable::Records];
         for what in each_look.into_iter().cycle().take(each_look.len() * looks as usize) {
             for state in &mut *trees {
                 if wanted == 0 {

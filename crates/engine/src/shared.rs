@@ -6,9 +6,9 @@
 
 use crate::backing::{Backing, Reading};
 use crate::broken::{Answering, Spoiled};
-use crate::cleaning::{Fruitless, Left};
+use crate::cleaning::{Fruitless, ResumePoint};
 use crate::forest::Forest;
-use crate::gate::{Apart, Gate, Latches, Look};
+use crate::gate::{CachePadded, Gate, Latches, Look};
 use crate::hot::Hot;
 use crate::leaf::{SLOT_LINES, SharedLeaf};
 use crate::log::Log;
@@ -21,7 +21,7 @@ use crate::retired::RetiredList;
 use crate::revocable_disk::GivenUp;
 use crate::room::Room;
 use crate::search::{Missing, Sought};
-use crate::sharded::Sharded;
+use crate::sharded_lock::ShardedLock;
 use crate::slot::Slot;
 use crate::space::{Extent, Space};
 use crate::superblock::Superblock;
@@ -45,7 +45,7 @@ pub(crate) struct Shared {
     pub(crate) checkpointing: Mutex<()>,
     pub(crate) spoiled: Spoiled,
     pub(crate) writer: Gate<Writer>,
-    pub(crate) forest: Sharded<Forest>,
+    pub(crate) forest: ShardedLock<Forest>,
     /// Latches of the leaves of the current trees, for concurrent readers and writers of one leaf.
     pub(crate) latches: Latches,
     /// Copies of frequently read records.
@@ -54,7 +54,7 @@ pub(crate) struct Shared {
     pub(crate) pins: Arc<Pins>,
     pub(crate) syncer: Syncer,
     /// Position up to which the log was handed to the disk.
-    pub(crate) flushed: Apart<AtomicU64>,
+    pub(crate) flushed: CachePadded<AtomicU64>,
     pub(crate) answering: Answering,
     /// Whether the disk belongs to another owner; it then takes no writes any more.
     pub(crate) is_given_up: GivenUp,
@@ -85,7 +85,7 @@ pub(crate) struct Shared {
     /// Log segments, by offset, from which nothing could be moved.
     pub(crate) fruitless: Mutex<BTreeMap<u64, Fruitless>>,
     /// Where cleaning stopped in long segments from which something was moved.
-    pub(crate) left_segments: Mutex<BTreeMap<u64, Left>>,
+    pub(crate) left_segments: Mutex<BTreeMap<u64, ResumePoint>>,
     /// The copy of the superblock that was written last, which may be damaged if that write failed.
     pub(crate) doubtful_copy: AtomicUsize,
 }
@@ -178,12 +178,12 @@ impl Shared {
             checkpointing: Mutex::new(()),
             spoiled: Spoiled::default(),
             writer: Gate::new(writer),
-            forest: Sharded::new(forest),
+            forest: ShardedLock::new(forest),
             latches: Latches::default(),
             space: Mutex::default(),
             pins: Arc::default(),
             syncer: Syncer::default(),
-            flushed: Apart(AtomicU64::new(0)),
+            flushed: CachePadded(AtomicU64::new(0)),
             answering: Answering::default(),
             is_given_up: Arc::default(),
             recovery,

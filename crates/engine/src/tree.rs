@@ -7,7 +7,7 @@
 
 mod cut;
 mod delete;
-mod going;
+mod eviction;
 mod join;
 mod lost;
 mod place;
@@ -15,7 +15,7 @@ mod put;
 
 pub(crate) use cut::{cut_off, discard};
 pub(crate) use delete::delete;
-pub(crate) use going::{Going, evict, let_go};
+pub(crate) use eviction::{Evictable, evict, make_way};
 pub(crate) use join::join;
 pub(crate) use lost::{learn_leaves, lose, put_beside_lost};
 pub(crate) use place::{load_range, missing_for};
@@ -23,7 +23,7 @@ pub(crate) use put::{Run, put};
 
 use crate::EngineError;
 use crate::backing::{Backing, Reading};
-use crate::delta::{Delta, Told};
+use crate::delta::{Delta, Retirement};
 use crate::frames::Purpose;
 use crate::leaf::{Leaf, Record, SharedLeaf};
 use crate::node::{FAN_OUT_MAX, Inner, Node, Pivot, common_prefix};
@@ -218,7 +218,7 @@ fn own<'a>(slot: &'a mut Slot, edit: &mut Edit<'_>) -> Result<Owned<'a>, EngineE
 fn own_merged(shared: &mut SharedLeaf, delta: &Arc<Delta>, edit: &mut Edit<'_>) {
     edit.retired.delta(delta, edit.epoch);
     delta.tell_replaced(edit.backing.next_tell(), &mut |told, chain, epoch| {
-        if let Told::Now = told {
+        if let Retirement::Now = told {
             edit.retired.chain(chain, None, epoch);
         }
     });

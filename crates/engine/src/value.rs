@@ -222,9 +222,9 @@ impl<'a> ValueRef<'a> {
             Stored::Chain(chain) => chain.ready_bytes(),
         };
         Value(match (whole, self.stored) {
-            (Some(bytes), _) => Kept::Whole(bytes),
-            (None, Stored::Inline(bytes)) => Kept::Whole(Buffer::copy_from(bytes)),
-            (None, Stored::Chain(chain)) => Kept::Chain {
+            (Some(bytes), _) => ValueSource::Whole(bytes),
+            (None, Stored::Inline(bytes)) => ValueSource::Whole(Buffer::copy_from(bytes)),
+            (None, Stored::Chain(chain)) => ValueSource::Chain {
                 chain: chain.clone(),
                 backing: Arc::clone(self.backing),
                 // The pin keeps the bytes on disk in place for as long as this value may read them back.
@@ -256,10 +256,10 @@ impl std::ops::Deref for ValueBytes<'_> {
 
 /// A value that was read: cheap to clone, and read back from disk only when it is used.
 #[derive(Clone)]
-pub struct Value(Kept);
+pub struct Value(ValueSource);
 
 #[derive(Clone)]
-enum Kept {
+enum ValueSource {
     Whole(Buffer),
     Chain { chain: Chain, backing: Arc<Backing>, _pin: Option<Pin> },
 }
@@ -269,8 +269,8 @@ impl Value {
     #[must_use]
     pub fn len(&self) -> u64 {
         match &self.0 {
-            Kept::Whole(bytes) => bytes.len() as u64,
-            Kept::Chain { chain, .. } => chain.len(),
+            ValueSource::Whole(bytes) => bytes.len() as u64,
+            ValueSource::Chain { chain, .. } => chain.len(),
         }
     }
 
@@ -290,8 +290,8 @@ impl Value {
     #[must_use]
     pub fn is_resident_within(&self, offset: u64, len: u64) -> bool {
         match &self.0 {
-            Kept::Whole(_) => true,
-            Kept::Chain { chain, .. } => {
+            ValueSource::Whole(_) => true,
+            ValueSource::Chain { chain, .. } => {
                 touched(chain, self.clamped(offset, len)).all(|(_, piece)| piece.is_resident())
             }
         }
@@ -310,11 +310,11 @@ impl Value {
     /// # Errors
     /// As [`Value::to_buffer`].
     pub fn read(&self, offset: u64, len: u64) -> Result<Buffer, EngineError> {
-        if let Kept::Whole(bytes) = &self.0 {
+        if let ValueSource::Whole(bytes) = &self.0 {
             let end = offset.saturating_add(len).min(bytes.len() as u64) as usize;
             return Ok(bytes.slice(offset.min(end as u64) as usize..end));
         }
-        let Kept::Chain { chain, backing, .. } = &self.0 else { return Ok(Buffer::new()) };
+        let ValueSource::Chain { chain, backing, .. } = &self.0 else { return Ok(Buffer::new()) };
         let range = self.clamped(offset, len);
         if let Some(few) = chain.few_of_growing(range.clone()) {
             return Ok(few);
@@ -336,13 +336,13 @@ impl Value {
         self.pieces().map(|piece| piece.bytes())
     }
 
-    fn pieces(&self) -> impl Iterator<Item = KeptPiece<'_>> + '_ {
+    fn pieces(&self) -> impl Iterator<Item = PieceSource<'_>> + '_ {
         let (whole, chain) = match &self.0 {
-            Kept::Whole(bytes) => (Some(KeptPiece::Whole(bytes)), None),
-            Kept::Chain { chain, backing, .. } => (None, Some((chain, backing))),
+            ValueSource::Whole(bytes) => (Some(PieceSource::Whole(bytes)), None),
+            ValueSource::Chain { chain, backing, .. } => (None, Some((chain, backing))),
         };
         let pieces = chain.into_iter().flat_map(|(chain, backing)| {
-            chain.pieces().iter().map(move |piece| KeptPiece::Piece(piece, backing))
+            chain.pieces().iter().map(move |piece| PieceSource::Piece(piece, backing))
         });
         whole.into_iter().chain(pieces)
     }
@@ -358,12 +358,12 @@ fn touched(chain: &Chain, range: Range<u64>) -> impl Iterator<Item = (u64, &Piec
     })
 }
 
-enum KeptPiece<'a> {
+enum PieceSource<'a> {
     Whole(&'a Buffer),
     Piece(&'a Piece, &'a Backing),
 }
 
-impl KeptPiece<'_> {
+impl PieceSource<'_> {
     fn bytes(&self) -> Result<Buffer, EngineError> {
         match self {
             Self::Whole(bytes) => Ok((*bytes).clone()),

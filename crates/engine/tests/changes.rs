@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
-type Told = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+type ReportedChanges = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
 /// Values below this length lie in leaves, where comparing them costs nothing.
 const SMALL: usize = 256;
@@ -228,8 +228,8 @@ impl Run {
     }
 
     /// All changes reported from a key on, sometimes by several calls.
-    fn told(&mut self, newer: &Snapshot, older: &Snapshot, tree: &str, from: &[u8]) -> Told {
-        let mut told = Told::new();
+    fn told(&mut self, newer: &Snapshot, older: &Snapshot, tree: &str, from: &[u8]) -> ReportedChanges {
+        let mut told = ReportedChanges::new();
         let mut next = Bound::Included(from.to_vec());
         let at_once = if self.random.bool() { usize::MAX } else { self.random.usize(1..2000) };
         loop {
@@ -253,7 +253,7 @@ impl Run {
 }
 
 /// Asserts that everything that differs is reported in order, and otherwise only long values.
-fn check_told(told: &Told, now: &Model, before: &Model, from: &[u8]) {
+fn check_told(told: &ReportedChanges, now: &Model, before: &Model, from: &[u8]) {
     assert!(told.windows(2).all(|pair| pair[0].0 < pair[1].0), "keys ascend");
     assert!(told.first().is_none_or(|(key, _)| key.as_slice() >= from), "from the key on");
     let mut all: Vec<&Vec<u8>> =

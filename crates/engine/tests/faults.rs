@@ -322,13 +322,13 @@ fn a_torn_signpost_costs_nothing_and_is_mended_by_the_next_write() {
 
 /// A disk that holds up one write: it reports the write, and waits until the write may go on. Later writes
 /// are counted.
-struct Held {
+struct StalledDisk {
     disk: SimDisk,
     next: Mutex<Option<(Sender<()>, Receiver<()>)>>,
     later: AtomicU64,
 }
 
-impl Disk for Held {
+impl Disk for StalledDisk {
     fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
         self.disk.read_at(offset, target)
     }
@@ -368,7 +368,7 @@ impl Disk for Held {
 #[test]
 fn a_checkpoint_of_a_store_that_is_abandoned_writes_no_page_more() {
     let disk = SimDisk::seeded(5);
-    let disk = Arc::new(Held { disk, next: Mutex::default(), later: AtomicU64::new(0) });
+    let disk = Arc::new(StalledDisk { disk, next: Mutex::default(), later: AtomicU64::new(0) });
     let engine = Engine::open(Arc::clone(&disk) as Arc<dyn Disk>, options()).unwrap();
     let tree = engine.tree("t").unwrap();
     fill(&tree, 0, 10_000);
@@ -390,7 +390,7 @@ fn a_checkpoint_of_a_store_that_is_abandoned_writes_no_page_more() {
 #[test]
 fn a_store_that_closes_hands_over_what_only_it_holds_before_it_waits_for_a_checkpoint() {
     let disk = SimDisk::seeded(5);
-    let disk = Arc::new(Held { disk, next: Mutex::default(), later: AtomicU64::new(0) });
+    let disk = Arc::new(StalledDisk { disk, next: Mutex::default(), later: AtomicU64::new(0) });
     let engine = Engine::open(Arc::clone(&disk) as Arc<dyn Disk>, options()).unwrap();
     let tree = engine.tree("t").unwrap();
     fill(&tree, 0, 10_000);

@@ -3,7 +3,7 @@
 //! Invariant: a partition that is in the map has at least one cell.
 //! Invariant: a refused batch leaves the map as it was.
 
-use crate::splits::Part;
+use crate::splits::SplitPart;
 use atoll_store::{
     Batch, Buffer, ByteRange, Cell, Conflict, Direction, Limits, Mutation, PartitionKey, PartitionPage,
     PartitionQuery, Projection, ScanEntry, ScanPage, ScanRequest, SortKey, SortRange, StoreError,
@@ -66,7 +66,7 @@ impl Map {
     pub(crate) fn partition_keys(
         &self,
         query: &PartitionQuery,
-        part: Part,
+        part: SplitPart,
         after: Option<&PartitionKey>,
         limits: &Limits,
     ) -> PartitionPage {

@@ -8,12 +8,12 @@ const SPLITS_MAX: usize = 1024;
 
 /// Part `index` of `count`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct SplitPart {
     index: u32,
     count: u32,
 }
 
-impl Part {
+impl SplitPart {
     /// The whole store.
     pub(crate) const ALL: Self = Self { index: 0, count: 1 };
 

@@ -3,7 +3,7 @@
 use crate::map::{Map, part_of};
 use crate::options::{Options, OptionsError};
 use crate::requests::RequestMemory;
-use crate::splits::Part;
+use crate::splits::SplitPart;
 use atoll_store::watch::Watches;
 use atoll_store::{
     Batch, Buffer, ByteRange, Capabilities, Cell, Durability, Expectation, PartitionPage, PartitionQuery,
@@ -109,7 +109,7 @@ impl MemoryStore {
 
     fn list(&self, query: &PartitionQuery) -> Result<PartitionPage, StoreError> {
         let after = query.check()?;
-        let part = query.split.as_ref().map_or(Ok(Part::ALL), Part::of)?;
+        let part = query.split.as_ref().map_or(Ok(SplitPart::ALL), SplitPart::of)?;
         Ok(self.lock()?.map.partition_keys(query, part, after.as_ref(), &self.options.limits))
     }
 
@@ -172,7 +172,7 @@ impl Store for MemoryStore {
     }
 
     fn splits(&self, readers: usize) -> StoreFuture<'_, Vec<Split>> {
-        Box::pin(async move { self.lock().and_then(|_| Part::deal(readers)) })
+        Box::pin(async move { self.lock().and_then(|_| SplitPart::deal(readers)) })
     }
 
     fn place<'a>(&'a self, partition: &'a [u8]) -> StoreFuture<'a, Place> {

@@ -1,6 +1,6 @@
 //! The check of the trees: every page and every value that they lead to.
 
-use super::{Check, Hurt, Place};
+use super::{Check, Hurt, NodePosition};
 use crate::backing::Reading;
 use crate::delta::{Delta, Records};
 use crate::forest::TreeState;
@@ -24,7 +24,7 @@ impl Check<'_> {
 
     pub(super) fn tree_of_snapshot(&mut self, tree: &TreeState) -> u64 {
         (self.tree_records, self.depth) = (0, None);
-        self.slot(&tree.root, Place { range: (Bound::Unbounded, Bound::Unbounded), depth: 0 });
+        self.slot(&tree.root, NodePosition { range: (Bound::Unbounded, Bound::Unbounded), depth: 0 });
         self.tree_records
     }
 
@@ -36,7 +36,7 @@ impl Check<'_> {
         self.report.hurt.extend((since..self.report.damage.len()).map(of));
     }
 
-    fn slot(&mut self, slot: &Slot, place: Place<'_>) {
+    fn slot(&mut self, slot: &Slot, place: NodePosition<'_>) {
         let before = self.report.damage.len();
         let (node, is_new) = self.node(slot, place);
         self.hurt(before, place.range);
@@ -51,7 +51,7 @@ impl Check<'_> {
     }
 
     /// The node of a slot, as far as it can be read, and whether it was not read before.
-    fn node(&mut self, slot: &Slot, place: Place<'_>) -> (Option<Node>, bool) {
+    fn node(&mut self, slot: &Slot, place: NodePosition<'_>) -> (Option<Node>, bool) {
         match slot.home() {
             // A node with a home is read from there, resident or not: verifying the disk is the purpose.
             Some(Home { page, delta: None, .. }) => {
@@ -72,7 +72,7 @@ impl Check<'_> {
         }
     }
 
-    fn leaf(&mut self, slot: &Slot, leaf: &Leaf, place: Place<'_>, is_new: bool) {
+    fn leaf(&mut self, slot: &Slot, leaf: &Leaf, place: NodePosition<'_>, is_new: bool) {
         self.tree_records += leaf.len() as u64;
         let is_deep_as_others = *self.depth.get_or_insert(place.depth) == place.depth;
         if !is_deep_as_others || !place.suits(leaf) {
@@ -105,13 +105,13 @@ impl Check<'_> {
         Arc::clone(resident)
     }
 
-    fn inner(&mut self, inner: &Inner, Place { range, depth }: Place<'_>) {
+    fn inner(&mut self, inner: &Inner, NodePosition { range, depth }: NodePosition<'_>) {
         for (index, child) in inner.children.iter().enumerate() {
             let low = index.checked_sub(1).and_then(|before| inner.pivots().get(before));
             let high = inner.pivots().get(index);
             let low = low.map_or(range.0, |pivot| Bound::Included(&**pivot));
             let range = (low, high.map_or(range.1, |pivot| Bound::Excluded(&**pivot)));
-            self.slot(child, Place { range, depth: depth + 1 });
+            self.slot(child, NodePosition { range, depth: depth + 1 });
         }
     }
 

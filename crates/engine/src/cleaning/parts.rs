@@ -14,22 +14,22 @@ use crate::space::{Extent, SegmentUse};
 const PART_LEAST: u64 = 256 << 10;
 
 /// The values of a part of a segment. Their ranges refer to the bytes that were read for the part.
-pub(super) struct Part {
+pub(super) struct SegmentPart {
     /// Offset of the part in the file.
     pub(super) offset: u64,
     pub(super) values: Vec<Written>,
 }
 
 /// A pass through a segment.
-pub(super) struct Parts<'s> {
+pub(super) struct SegmentParts<'s> {
     segment: &'s SegmentUse,
     is_over: bool,
-    place: Place,
+    position: PassPosition,
 }
 
 /// How far a pass through a segment came.
 #[derive(Default)]
-struct Place {
+struct PassPosition {
     /// Bytes of the segment that the pass is done with.
     done: u64,
     log: log::Passage,
@@ -37,41 +37,41 @@ struct Place {
 }
 
 /// Where cleaning stopped in a segment that it moved values out of, for the next checkpoint to go on.
-pub(crate) struct Left {
-    place: Place,
+pub(crate) struct ResumePoint {
+    position: PassPosition,
     held: Option<u64>,
 }
 
-impl<'s> Parts<'s> {
+impl<'s> SegmentParts<'s> {
     pub(super) fn of(segment: &'s SegmentUse) -> Self {
-        Self { segment, is_over: false, place: Place::default() }
+        Self { segment, is_over: false, position: PassPosition::default() }
     }
 
     /// Stops here. `held` is the newest epoch that a snapshot holds; nothing in the whole segment is needed
     /// by it.
-    pub(super) fn left(self, held: Option<u64>) -> Left {
-        Left { place: self.place, held }
+    pub(super) fn left(self, held: Option<u64>) -> ResumePoint {
+        ResumePoint { position: self.position, held }
     }
 }
 
-impl Left {
+impl ResumePoint {
     /// Whether this epoch is known to need nothing of the segment: what is alive there becomes no older.
     pub(super) fn is_free_of(&self, held: Option<u64>) -> bool {
         self.held == held
     }
 
-    pub(super) fn parts(self, segment: &SegmentUse) -> Parts<'_> {
-        Parts { segment, is_over: false, place: self.place }
+    pub(super) fn parts(self, segment: &SegmentUse) -> SegmentParts<'_> {
+        SegmentParts { segment, is_over: false, position: self.position }
     }
 }
 
 impl Shared {
     /// Where cleaning stopped in this segment, if it did.
-    pub(super) fn take_left(&self, segment: &SegmentUse) -> Option<Left> {
+    pub(super) fn take_left(&self, segment: &SegmentUse) -> Option<ResumePoint> {
         self.left_segments.lock().remove(&segment.extent.offset)
     }
 
-    pub(super) fn note_left(&self, segment: &SegmentUse, left: Left) {
+    pub(super) fn note_left(&self, segment: &SegmentUse, left: ResumePoint) {
         self.left_segments.lock().insert(segment.extent.offset, left);
     }
 
@@ -88,9 +88,9 @@ impl Shared {
     /// Reads the next part into the buffer of the one before; none behind the last part.
     pub(super) fn next_part(
         &self,
-        parts: &mut Parts<'_>,
+        parts: &mut SegmentParts<'_>,
         bytes: &mut Vec<u8>,
-    ) -> Result<Option<Part>, EngineError> {
+    ) -> Result<Option<SegmentPart>, EngineError> {
         let segment = parts.segment;
         let left = segment.extent.len.saturating_sub(parts.place.done);
         if parts.is_over || left == 0 {
@@ -107,7 +107,7 @@ impl Shared {
         };
         parts.place.done += passed as u64;
         parts.is_over = passed == 0;
-        Ok(Some(Part { offset, values }))
+        Ok(Some(SegmentPart { offset, values }))
     }
 
     /// Reads as much of an extent as the file has.

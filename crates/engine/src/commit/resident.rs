@@ -62,7 +62,7 @@ impl Shared {
         for (tree, key, _) in puts {
             if let Some(state) = forest.trees.get_mut(tree as usize) {
                 let of_slot = |slot| bytes.get(&slot).map_or(usize::MAX / 2, |bytes| bytes + MERGED_MORE);
-                tree::let_go(&mut state.root, key, of_slot, &self.backing);
+                tree::make_way(&mut state.root, key, of_slot, &self.backing);
             }
         }
     }

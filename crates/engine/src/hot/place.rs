@@ -195,19 +195,19 @@ impl Place {
     }
 
     /// Holds the place, unless another thread holds it.
-    fn hold(&self) -> Option<Held<'_>> {
+    fn hold(&self) -> Option<PlaceGuard<'_>> {
         self.hold_at(self.state.load(Ordering::Relaxed))
     }
 
     /// As [`Place::hold`], if the state is still this one.
-    fn hold_at(&self, state: u64) -> Option<Held<'_>> {
+    fn hold_at(&self, state: u64) -> Option<PlaceGuard<'_>> {
         if state & 1 == 1 {
             return None;
         }
         self.state.compare_exchange(state, state + 1, Ordering::Acquire, Ordering::Relaxed).ok()?;
         // A reader that does not see the odd state sees none of the words written from here on.
         fence(Ordering::Release);
-        Some(Held { place: self, state })
+        Some(PlaceGuard { place: self, state })
     }
 
     /// Gives the record of this key another value, or drops it where there is none.
@@ -244,12 +244,12 @@ fn is_key(words: &[AtomicU64], key: &HotKey<'_>) -> bool {
 }
 
 /// Exclusive write access to a place.
-struct Held<'p> {
+struct PlaceGuard<'p> {
     place: &'p Place,
     state: u64,
 }
 
-impl Held<'_> {
+impl PlaceGuard<'_> {
     /// Puts a record there, at this age of its tree. Returns whether there was none.
     fn fill(self, key: &HotKey<'_>, value: &[u8], age: u64) -> bool {
         let was_empty = self.place.shape.load(Ordering::Relaxed) == 0;
@@ -276,7 +276,7 @@ impl Place {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for PlaceGuard<'_> {
     fn drop(&mut self) {
         self.place.state.store(self.state + 2, Ordering::Release);
     }

@@ -49,7 +49,7 @@ impl Group {
 
 /// Where the log ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct End {
+pub(crate) struct LogEnd {
     pub(crate) point: LogPoint,
     /// Bytes behind the end that held torn or unchained groups, if any.
     pub(crate) cut_bytes: u64,
@@ -58,7 +58,7 @@ pub(crate) struct End {
 }
 
 /// What lies at a position.
-enum Found {
+enum LogEntry {
     Group(GroupHeader),
     Jump(GroupHeader, LogPoint),
     /// No group: nothing, a torn one, or one from an earlier life of this space.
@@ -123,20 +123,20 @@ impl<'a> Replay<'a> {
     pub(crate) fn next(&mut self) -> Result<Option<Group>, EngineError> {
         loop {
             match self.look_at(&self.point, &self.bytes) {
-                Found::Group(header)
+                LogEntry::Group(header)
                     if (header.chain == self.point.chain
                         && header.sequence == self.point.sequence.wrapping_add(1))
                         || planted::is(Bug::ChainIgnored) =>
                 {
                     return Ok(Some(self.take(header)));
                 }
-                Found::Jump(header, next)
+                LogEntry::Jump(header, next)
                     if header.chain == self.point.chain && self.has_header(&next)? =>
                 {
                     self.synced = self.synced.max(header.synced);
                     self.enter(next)?;
                 }
-                Found::Group(_) | Found::Jump(..) | Found::Nothing => return Ok(None),
+                LogEntry::Group(_) | LogEntry::Jump(..) | LogEntry::Nothing => return Ok(None),
             }
         }
     }
@@ -168,7 +168,7 @@ impl<'a> Replay<'a> {
     ///
     /// Searches further on for groups which say that the log was synced beyond this point: then this is no
     /// torn tail.
-    pub(crate) fn end(&mut self, at: LogPoint) -> Result<End, EngineError> {
+    pub(crate) fn end(&mut self, at: LogPoint) -> Result<LogEnd, EngineError> {
         if at.segment != self.point.segment {
             self.bytes = read_segment(self.backing, at.segment)?;
         }
@@ -181,7 +181,7 @@ impl<'a> Replay<'a> {
             return Err(self.backing.corrupt(offset, Damage::LogBeforeSyncedEnd));
         }
         self.entered.retain(|entered| entered.number <= at.number);
-        Ok(End { point: at, cut_bytes: ahead.bytes, was_synced })
+        Ok(LogEnd { point: at, cut_bytes: ahead.bytes, was_synced })
     }
 
     /// Groups anywhere behind `at` that pass their own checksum, chained or not.
@@ -193,7 +193,7 @@ impl<'a> Replay<'a> {
         // magic says so or, in case the magic is what is damaged, if it is chained to the group before.
         let here = (at.position - at.start) as usize;
         if let Some(head) = bytes.get(here..here + GROUP_HEADER)
-            && matches!(self.look_at(&at, &bytes), Found::Nothing)
+            && matches!(self.look_at(&at, &bytes), LogEntry::Nothing)
         {
             let chained = at.chain != 0 && head[24..32] == at.chain.to_le_bytes();
             match GroupHeader::decode(head) {
@@ -215,7 +215,7 @@ impl<'a> Replay<'a> {
                 continue;
             }
             match self.look_at(&point, &bytes) {
-                Found::Group(header) if header.sequence > at.sequence => {
+                LogEntry::Group(header) if header.sequence > at.sequence => {
                     ahead.synced = ahead.synced.max(header.synced);
                     // A jump from a former life may lead back to positions that this one has passed.
                     let end = point.position + header.stride();
@@ -223,7 +223,7 @@ impl<'a> Replay<'a> {
                     point.position += header.stride();
                 }
                 // The header of the next segment may be what is damaged, so it is not checked here.
-                Found::Jump(header, next) if next.number > point.number && segments < 1 << 20 => {
+                LogEntry::Jump(header, next) if next.number > point.number && segments < 1 << 20 => {
                     ahead.synced = ahead.synced.max(header.synced);
                     bytes = read_segment(self.backing, next.segment)?;
                     point = next;
@@ -240,23 +240,23 @@ impl<'a> Replay<'a> {
     }
 
     /// What lies at `point`, judged by its own checksum; the caller checks whether it is chained.
-    fn look_at(&self, point: &LogPoint, bytes: &[u8]) -> Found {
+    fn look_at(&self, point: &LogPoint, bytes: &[u8]) -> LogEntry {
         let at = (point.position - point.start) as usize;
         let Some(Ok(header)) = bytes.get(at..at + GROUP_HEADER).map(GroupHeader::decode) else {
-            return Found::Nothing;
+            return LogEntry::Nothing;
         };
         let body = at + GROUP_HEADER;
-        let Some(payload) = bytes.get(body..body + header.payload as usize) else { return Found::Nothing };
+        let Some(payload) = bytes.get(body..body + header.payload as usize) else { return LogEntry::Nothing };
         let sum = group_checksum(self.backing.store_id(), point.position, &bytes[at..at + 32], payload);
         if sum != header.checksum && !planted::is(Bug::GroupChecksumIgnored) {
-            return Found::Nothing;
+            return LogEntry::Nothing;
         }
         if header.magic == GROUP_MAGIC {
-            return Found::Group(header);
+            return LogEntry::Group(header);
         }
         match LogPoint::from_jump(payload, header.sequence) {
-            Ok(next) => Found::Jump(header, next),
-            Err(_) => Found::Nothing,
+            Ok(next) => LogEntry::Jump(header, next),
+            Err(_) => LogEntry::Nothing,
         }
     }
 

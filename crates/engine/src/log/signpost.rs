@@ -32,7 +32,7 @@ pub(crate) struct Signpost {
 
 /// The state of the signpost on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum FoundSignpost {
     /// Stores older than signposts have none.
     None,
     Intact(Signpost),
@@ -69,18 +69,18 @@ impl Signpost {
     }
 
     /// Reads the signpost at `offset`; 0 for a store that has none.
-    pub(crate) fn read(disk: &dyn Disk, offset: u64, store_id: u64) -> Result<Found, DiskError> {
+    pub(crate) fn read(disk: &dyn Disk, offset: u64, store_id: u64) -> Result<FoundSignpost, DiskError> {
         if offset == 0 {
-            return Ok(Found::None);
+            return Ok(FoundSignpost::None);
         }
         let mut bytes = [0; SIGNPOST_BYTES];
         if disk.len()? < offset.saturating_add(SIGNPOST_BYTES as u64) {
-            return Ok(Found::Damaged);
+            return Ok(FoundSignpost::Damaged);
         }
         // It decides nothing, so failing to read it is no reason to give up.
         let is_read = disk.read_at(offset, &mut bytes).is_ok();
         let found = if is_read { Self::decode(&bytes, store_id) } else { None };
-        Ok(found.map_or(Found::Damaged, Found::Intact))
+        Ok(found.map_or(FoundSignpost::Damaged, FoundSignpost::Intact))
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// What to evict. Leaves go first: for their bytes, records beside leaves answer more lookups.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Going {
+pub(crate) enum Evictable {
     Leaves,
     Records,
 }
@@ -19,7 +19,7 @@ pub(crate) enum Going {
 /// returns the bytes evicted. Leaves that were read since the last pass are spared. Each pass begins at a
 /// different node, according to `turn`, so that no leaf always goes first. Where there are too many inner
 /// nodes, those without a leaf in memory are evicted too.
-pub(crate) fn evict(slot: &mut Slot, wanted: u64, turn: usize, what: Going, backing: &Backing) -> u64 {
+pub(crate) fn evict(slot: &mut Slot, wanted: u64, turn: usize, what: Evictable, backing: &Backing) -> u64 {
     let Some(Node::Inner(shared)) = slot.get_mut() else { return 0 };
     let Some(inner) = Arc::get_mut(shared) else { return 0 };
     let (mut gone, count) = (0, inner.children.len());
@@ -29,9 +29,9 @@ pub(crate) fn evict(slot: &mut Slot, wanted: u64, turn: usize, what: Going, back
         }
         let child = &mut inner.children[(turn + step) % count];
         gone += match child.get() {
-            None if what == Going::Records => child.shed_beside(backing.meter()),
+            None if what == Evictable::Records => child.shed_beside(backing.meter()),
             Some(Node::Leaf(leaf))
-                if what == Going::Leaves && !leaf.is_shared() && !leaf.counted.take_use() =>
+                if what == Evictable::Leaves && !leaf.is_shared() && !leaf.counted.take_use() =>
             {
                 let bytes = child.evict();
                 if bytes > 0 {
@@ -42,7 +42,7 @@ pub(crate) fn evict(slot: &mut Slot, wanted: u64, turn: usize, what: Going, back
             Some(Node::Inner(_)) => {
                 let below = evict(child, wanted - gone, turn / count, what, backing);
                 // Once per pass: the first pass spares what was just read.
-                let takes_bare = what == Going::Leaves && gone + below < wanted;
+                let takes_bare = what == Evictable::Leaves && gone + below < wanted;
                 below + if takes_bare { evict_bare(child, backing) } else { 0 }
             }
             _ => 0,
@@ -53,7 +53,7 @@ pub(crate) fn evict(slot: &mut Slot, wanted: u64, turn: usize, what: Going, back
 
 /// Evicts the leaf of `key` in favour of small records about to be put, if it can be read back, was not read
 /// lately, and takes all of them beside it; `bytes` gives their size by the address of the leaf's slot.
-pub(crate) fn let_go(root: &mut Slot, key: &[u8], bytes: impl Fn(*const Slot) -> usize, backing: &Backing) {
+pub(crate) fn make_way(root: &mut Slot, key: &[u8], bytes: impl Fn(*const Slot) -> usize, backing: &Backing) {
     let mut slot = root;
     while let Some(Node::Inner(shared)) = slot.get_mut() {
         let Some(inner) = Arc::get_mut(shared) else { return };

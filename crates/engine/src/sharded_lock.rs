@@ -6,7 +6,7 @@
 //! Invariant: the value is referred to only while at least one place is held, and changed only while all are.
 #![allow(unsafe_code)]
 
-use crate::gate::{Apart, PLACES, own_place};
+use crate::gate::{CachePadded, PLACES, own_place};
 use crate::planted::Bug;
 use crate::threads::{Inside, RwLock, RwLockReadGuard, RwLockWriteGuard, Watch, Way, unless};
 use std::array;
@@ -14,20 +14,20 @@ use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 
 /// A value behind such a lock.
-pub(crate) struct Sharded<T> {
-    places: [Apart<RwLock<()>>; PLACES],
+pub(crate) struct ShardedLock<T> {
+    places: [CachePadded<RwLock<()>>; PLACES],
     watch: Watch,
     value: UnsafeCell<T>,
 }
 
 // SAFETY: as for `RwLock`: readers on several threads refer to the value at once, and a writer may move it
 // out.
-unsafe impl<T: Send + Sync> Sync for Sharded<T> {}
+unsafe impl<T: Send + Sync> Sync for ShardedLock<T> {}
 
-impl<T> Sharded<T> {
+impl<T> ShardedLock<T> {
     pub(crate) fn new(value: T) -> Self {
         Self {
-            places: array::from_fn(|_| Apart::default()),
+            places: array::from_fn(|_| CachePadded::default()),
             watch: Watch::new(),
             value: UnsafeCell::new(value),
         }
@@ -46,7 +46,7 @@ impl<T> Sharded<T> {
         Write { _inside: self.watch.enter(Way::Writing), value: &self.value, _places }
     }
 
-    /// As [`Sharded::write`], if the lock is free.
+    /// As [`ShardedLock::write`], if the lock is free.
     pub(crate) fn try_write(&self) -> Option<Write<'_, T>> {
         let [a, b, c, d] = &self.places;
         let _places = [a.try_write()?, b.try_write()?, c.try_write()?, d.try_write()?];
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn writers_have_it_alone_and_readers_see_whole_values() {
-        let pair = Sharded::new((0u64, 0u64));
+        let pair = ShardedLock::new((0u64, 0u64));
         thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_writer_does_not_come_in_beside_a_reader_on_any_thread() {
-        let value = Sharded::new(1);
+        let value = ShardedLock::new(1);
         thread::scope(|scope| {
             for _ in 0..PLACES + 1 {
                 scope

@@ -18,13 +18,13 @@ const PAGE_MOST: u64 = 2 << 20;
 
 /// The ranges of a file that are being written in either way.
 #[derive(Debug, Default)]
-pub(crate) struct Apart {
-    now: Mutex<Now>,
+pub(crate) struct PageExclusion {
+    active: Mutex<ActiveRanges>,
     ended: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Now {
+struct ActiveRanges {
     /// Pages in which windows may lie.
     windows: Vec<Range<u64>>,
     /// Ranges that are being written past the cache.
@@ -33,40 +33,40 @@ struct Now {
 
 /// Registers a window for as long as it lives.
 #[derive(Debug)]
-pub(crate) struct Kept {
-    apart: Arc<Apart>,
+pub(crate) struct WindowGuard {
+    exclusion: Arc<PageExclusion>,
     pages: Range<u64>,
 }
 
 /// Registers a write past the cache for as long as it lives.
-pub(crate) struct Passing<'a> {
-    apart: &'a Apart,
+pub(crate) struct BypassGuard<'a> {
+    exclusion: &'a PageExclusion,
     range: Range<u64>,
 }
 
-impl Apart {
+impl PageExclusion {
     /// Registers a window on this range, and waits for writes past the cache that are under way there.
-    pub(crate) fn keep(self: &Arc<Self>, range: &Range<u64>) -> Kept {
+    pub(crate) fn register_window(self: &Arc<Self>, range: &Range<u64>) -> WindowGuard {
         let end = range.end.checked_next_multiple_of(PAGE_MOST).unwrap_or(u64::MAX);
         let pages = range.start / PAGE_MOST * PAGE_MOST..end;
-        let mut now = self.now.lock();
+        let mut now = self.active.lock();
         // From here on no further one begins.
         now.windows.push(pages.clone());
         self.ended.wait_while(&mut now, |now| now.past.iter().any(|past| meet(past, &pages)));
         drop(now);
-        Kept { apart: Arc::clone(self), pages }
+        WindowGuard { exclusion: Arc::clone(self), pages }
     }
 
     /// The beginning of a range that can be written in one way, with a pass if that way is past the cache.
-    pub(crate) fn first_part(&self, range: Range<u64>) -> (Range<u64>, Option<Passing<'_>>) {
-        let mut now = self.now.lock();
+    pub(crate) fn first_part(&self, range: Range<u64>) -> (Range<u64>, Option<BypassGuard<'_>>) {
+        let mut now = self.active.lock();
         let near = now.windows.iter().filter(|pages| meet(pages, &range)).min_by_key(|pages| pages.start);
         match near.cloned() {
             Some(pages) if pages.start <= range.start => (range.start..range.end.min(pages.end), None),
             near => {
                 let range = range.start..near.map_or(range.end, |pages| pages.start);
                 now.past.push(range.clone());
-                (range.clone(), Some(Passing { apart: self, range }))
+                (range.clone(), Some(BypassGuard { exclusion: self, range }))
             }
         }
     }
@@ -83,16 +83,16 @@ fn take_out(ranges: &mut Vec<Range<u64>>, range: &Range<u64>) {
     }
 }
 
-impl Drop for Kept {
+impl Drop for WindowGuard {
     fn drop(&mut self) {
-        take_out(&mut self.apart.now.lock().windows, &self.pages);
+        take_out(&mut self.exclusion.active.lock().windows, &self.pages);
     }
 }
 
-impl Drop for Passing<'_> {
+impl Drop for BypassGuard<'_> {
     fn drop(&mut self) {
-        take_out(&mut self.apart.now.lock().past, &self.range);
-        self.apart.ended.notify_all();
+        take_out(&mut self.exclusion.active.lock().past, &self.range);
+        self.exclusion.ended.notify_all();
     }
 }
 
@@ -103,10 +103,10 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     /// The parts of a range, and whether each goes past the cache.
-    fn parts(apart: &Apart, mut range: Range<u64>) -> Vec<(Range<u64>, bool)> {
+    fn parts(exclusion: &PageExclusion, mut range: Range<u64>) -> Vec<(Range<u64>, bool)> {
         let mut parts = Vec::new();
         while !range.is_empty() {
-            let (part, passing) = apart.first_part(range.clone());
+            let (part, passing) = exclusion.first_part(range.clone());
             range.start = part.end;
             parts.push((part, passing.is_some()));
         }
@@ -115,10 +115,10 @@ mod tests {
 
     #[test]
     fn what_lies_in_pages_of_windows_goes_through_the_cache_and_the_rest_past_it() {
-        let apart = Arc::new(Apart::default());
-        assert_eq!(parts(&apart, 0..20 * MIB), [(0..20 * MIB, true)]);
-        let first = apart.keep(&(5 * MIB..7 * MIB));
-        let second = apart.keep(&(10 * MIB + 4096..12 * MIB));
+        let exclusion = Arc::new(PageExclusion::default());
+        assert_eq!(parts(&exclusion, 0..20 * MIB), [(0..20 * MIB, true)]);
+        let first = exclusion.register_window(&(5 * MIB..7 * MIB));
+        let second = exclusion.register_window(&(10 * MIB + 4096..12 * MIB));
         let all = [
             (0..4 * MIB, true),
             (4 * MIB..8 * MIB, false),
@@ -126,38 +126,41 @@ mod tests {
             (10 * MIB..12 * MIB, false),
             (12 * MIB..20 * MIB, true),
         ];
-        assert_eq!(parts(&apart, 0..20 * MIB), all);
-        assert_eq!(parts(&apart, 7 * MIB..7 * MIB + 4096), [(7 * MIB..7 * MIB + 4096, false)]);
-        assert_eq!(parts(&apart, 8 * MIB..8 * MIB + 4096), [(8 * MIB..8 * MIB + 4096, true)]);
+        assert_eq!(parts(&exclusion, 0..20 * MIB), all);
+        assert_eq!(parts(&exclusion, 7 * MIB..7 * MIB + 4096), [(7 * MIB..7 * MIB + 4096, false)]);
+        assert_eq!(parts(&exclusion, 8 * MIB..8 * MIB + 4096), [(8 * MIB..8 * MIB + 4096, true)]);
         // A window that begins where another one ends, as on the next segment of a log.
-        let third = apart.keep(&(7 * MIB..8 * MIB));
+        let third = exclusion.register_window(&(7 * MIB..8 * MIB));
         drop(first);
-        assert_eq!(parts(&apart, 4 * MIB..8 * MIB), [(4 * MIB..6 * MIB, true), (6 * MIB..8 * MIB, false)]);
+        assert_eq!(
+            parts(&exclusion, 4 * MIB..8 * MIB),
+            [(4 * MIB..6 * MIB, true), (6 * MIB..8 * MIB, false)]
+        );
         drop((second, third));
-        assert_eq!(parts(&apart, 0..20 * MIB), [(0..20 * MIB, true)]);
-        let now = apart.now.lock();
+        assert_eq!(parts(&exclusion, 0..20 * MIB), [(0..20 * MIB, true)]);
+        let now = exclusion.active.lock();
         assert!(now.windows.is_empty() && now.past.is_empty(), "{now:?}");
     }
 
     #[test]
     fn a_window_waits_for_what_is_under_way_to_its_pages_and_for_nothing_else() {
-        let apart = Arc::new(Apart::default());
-        let (_, elsewhere) = apart.first_part(0..2 * MIB);
-        let (range, passing) = apart.first_part(2 * MIB..3 * MIB);
+        let exclusion = Arc::new(PageExclusion::default());
+        let (_, elsewhere) = exclusion.first_part(0..2 * MIB);
+        let (range, passing) = exclusion.first_part(2 * MIB..3 * MIB);
         assert!(range == (2 * MIB..3 * MIB) && passing.is_some() && elsewhere.is_some());
         let (told, is_there) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let window = apart.keep(&(3 * MIB..4 * MIB));
+                let window = exclusion.register_window(&(3 * MIB..4 * MIB));
                 told.send(()).unwrap();
                 drop(window);
             });
             // It has registered its range, and still waits.
-            while apart.now.lock().windows.is_empty() {
+            while exclusion.active.lock().windows.is_empty() {
                 std::thread::yield_now();
             }
             assert!(
-                apart.first_part(2 * MIB..3 * MIB).1.is_none(),
+                exclusion.first_part(2 * MIB..3 * MIB).1.is_none(),
                 "past the cache to where a window begins"
             );
             assert!(is_there.try_recv().is_err());
