@@ -98,8 +98,17 @@ impl Run {
         let engine = Engine::open(Arc::new(disk.clone()), options(false)).unwrap();
         let tree = engine.tree("t").unwrap();
         let random = Rng::with_seed(seed);
-        let (model, held) = Default::default();
-        let mut run = Self { random, disk, engine, tree, model, held, named: None, beside: 0, failed: 0 };
+        let mut run = Self {
+            random,
+            disk,
+            engine,
+            tree,
+            model: Model::new(),
+            held: Vec::new(),
+            named: None,
+            beside: 0,
+            failed: 0,
+        };
         for first in (0..KEYS).step_by(500) {
             let mut batch = WriteBatch::new();
             for number in first..first + 500 {
