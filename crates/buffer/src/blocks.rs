@@ -22,17 +22,17 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 pub(crate) use crate::parts::Purpose;
 
 /// The allocator keeps shorter ones at hand itself.
-const LINES_LEAST: usize = 2;
+const LINES_MIN: usize = 2;
 
 /// Few longer ones would fit into a run, leaving much of it unused, and each takes more than a page anyway.
 /// The first line is what lies before the bytes, so the longest value in a block has 4,032 of them, and one
 /// of 4 KiB comes from the allocator.
-const LINES_MOST: usize = RUN_BYTES / 4 / ALIGNMENT;
+const LINES_MAX: usize = RUN_BYTES / 4 / ALIGNMENT;
 
-pub(crate) const CLASSES: usize = LINES_MOST - LINES_LEAST + 1;
+pub(crate) const CLASSES: usize = LINES_MAX - LINES_MIN + 1;
 
 /// Most blocks of a run, one bit for each.
-type Bits = [u64; (RUN_BYTES / (LINES_LEAST * ALIGNMENT)).div_ceil(64)];
+type Bits = [u64; (RUN_BYTES / (LINES_MIN * ALIGNMENT)).div_ceil(64)];
 
 static BLOCKS: [Mutex<Class>; CLASSES] = [const { Mutex::new(Class::new()) }; CLASSES];
 
@@ -110,10 +110,10 @@ impl Link {
 
 /// A block of this many lines, if that is a middle length and a block is to be had at once.
 pub(crate) fn take(lines: usize, purpose: Purpose) -> Option<(NonNull<u8>, MemoryOrigin)> {
-    if !(LINES_LEAST..=LINES_MOST).contains(&lines) {
+    if !(LINES_MIN..=LINES_MAX).contains(&lines) {
         return None;
     }
-    let class = lines - LINES_LEAST;
+    let class = lines - LINES_MIN;
     let mut after = After::default();
     let mut blocks = crate::tried(&BLOCKS[class])?;
     take_what_was_left(class, &mut blocks, &mut after);
@@ -124,7 +124,7 @@ pub(crate) fn take(lines: usize, purpose: Purpose) -> Option<(NonNull<u8>, Memor
 
 /// Lines of the blocks of a class.
 const fn lines_of(class: usize) -> usize {
-    LINES_LEAST + class
+    LINES_MIN + class
 }
 
 /// Address of the state that giving a block back will most likely touch; only for prefetching.

@@ -216,11 +216,11 @@ impl Buffer {
 }
 
 /// How often a lock that is held briefly is tried.
-const TRIES: usize = 64;
+const LOCK_ATTEMPTS: usize = 64;
 
 /// Takes a lock, unless another thread goes on holding it.
 fn tried<T>(lock: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    (0..TRIES).find_map(|_| lock.try_lock().map_err(|_| std::hint::spin_loop()).ok())
+    (0..LOCK_ATTEMPTS).find_map(|_| lock.try_lock().map_err(|_| std::hint::spin_loop()).ok())
 }
 
 /// Copies pieces, one after the other; the rest of `target` is zeroed.
@@ -236,7 +236,7 @@ fn put<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, target: &mut [u8]) {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if let Some(shared) = self.shared.take_if(|shared| shared.len() >= spare::LONG) {
+        if let Some(shared) = self.shared.take_if(|shared| shared.len() >= spare::LONG_BYTES) {
             spare::give_back(shared);
         }
     }

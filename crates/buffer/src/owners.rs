@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
 /// With more owners than this, references are being leaked, and the count might wrap around to zero.
-const MOST: usize = isize::MAX as usize;
+const OWNERS_MAX: usize = isize::MAX as usize;
 
 /// The number of owners of the value beside it.
 #[repr(transparent)]
@@ -28,7 +28,7 @@ impl Owners {
     #[inline]
     pub(crate) fn add(&self) {
         // Relaxed: a new owner on another thread gets it through a channel that orders all earlier writes.
-        if self.0.fetch_add(1, Ordering::Relaxed) > MOST {
+        if self.0.fetch_add(1, Ordering::Relaxed) > OWNERS_MAX {
             std::process::abort();
         }
     }

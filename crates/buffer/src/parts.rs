@@ -81,7 +81,7 @@ impl<const PART_BYTES: usize, const WORDS: usize> Pool<PART_BYTES, WORDS> {
 
     /// A slab with fewer spare parts is left alone: giving pages back would cost many calls and its huge
     /// page, for little memory.
-    const SPARE_LEAST: usize = Self::PARTS / 8;
+    const SPARE_PARTS_MIN: usize = Self::PARTS / 8;
 
     /// An empty pool.
     #[must_use]
@@ -115,11 +115,11 @@ impl<const PART_BYTES: usize, const WORDS: usize> Pool<PART_BYTES, WORDS> {
         };
         let Some(slab) = self.slabs.get_mut(&base) else { unreachable!("an open slab is one of the slabs") };
         self.empty -= usize::from(slab.used == 0);
-        let was_laden = slab.fresh() >= Self::SPARE_LEAST;
+        let was_laden = slab.fresh() >= Self::SPARE_PARTS_MIN;
         let (index, was_backed) = slab.take();
         self.used += 1;
         self.spare -= usize::from(was_backed);
-        if was_laden && slab.fresh() < Self::SPARE_LEAST {
+        if was_laden && slab.fresh() < Self::SPARE_PARTS_MIN {
             self.laden.remove(&base);
         }
         if slab.used == Self::PARTS {
@@ -153,7 +153,7 @@ impl<const PART_BYTES: usize, const WORDS: usize> Pool<PART_BYTES, WORDS> {
         slab.give((address - base) / PART_BYTES);
         self.used -= 1;
         self.spare += 1;
-        if slab.fresh() == Self::SPARE_LEAST {
+        if slab.fresh() == Self::SPARE_PARTS_MIN {
             self.laden.insert(base);
         }
         let open = &mut self.open[slab.purpose as usize];
@@ -201,7 +201,7 @@ impl<const PART_BYTES: usize, const WORDS: usize> Pool<PART_BYTES, WORDS> {
             if purpose == Purpose::Reading { (free, Self::PARTS) } else { (Bits::of(0), 0) };
         let parted = Parted { slab, purpose, free, backed, used: 0, spare, stuck: 0, is_thin: false };
         self.spare += spare;
-        if spare >= Self::SPARE_LEAST {
+        if spare >= Self::SPARE_PARTS_MIN {
             self.laden.insert(base);
         }
         self.slabs.insert(base, parted);

@@ -26,7 +26,7 @@ struct Head {
 }
 
 /// Shorter ones are left to the allocator, which keeps them at hand itself.
-const BLOCK_LEAST: usize = 256;
+const BLOCK_BYTES_MIN: usize = 256;
 
 /// Bytes of the header.
 const HEAD_BYTES: usize = size_of::<Head>();
@@ -46,7 +46,7 @@ impl Shared {
     /// This many bytes, above zero, with one owner, and whether they are known to be zeros.
     pub(crate) fn allocate(bytes: usize, purpose: Purpose) -> (Self, bool) {
         if !OWN_MEMORY
-            && bytes >= BLOCK_LEAST
+            && bytes >= BLOCK_BYTES_MIN
             && let Some((block, place)) = blocks::take(lines_for(bytes), purpose)
         {
             // SAFETY: behind its first line the block has this many bytes, and it belongs to the caller

@@ -15,7 +15,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Shorter allocations are left to the allocator, which keeps them at hand itself.
-pub(crate) const LONG: usize = 256 << 10;
+pub(crate) const LONG_BYTES: usize = 256 << 10;
 
 /// An allocation may be longer than needed by at most one part in this many, counted from the shortest that
 /// is kept.
@@ -51,7 +51,7 @@ pub fn keep_at_most(bytes: usize) {
 /// An allocation of at least this many bytes, and whether its bytes are zeros. It is fresh, or was used
 /// before and still has its old contents.
 pub(crate) fn allocation(bytes: usize, purpose: Purpose) -> (Shared, bool) {
-    if bytes >= LONG {
+    if bytes >= LONG_BYTES {
         if let Some(used) = SPARE.try_lock().ok().and_then(|mut spare| spare.take(bytes)) {
             return (used, false);
         }
@@ -64,7 +64,7 @@ pub(crate) fn allocation(bytes: usize, purpose: Purpose) -> (Shared, bool) {
 
 /// Bytes that an allocation for this many may have beyond them and their alignment.
 pub(crate) const fn unused_max(bytes: usize) -> usize {
-    if bytes + ALIGNMENT > LONG { bytes / PARTS + ROUNDED_TO } else { 0 }
+    if bytes + ALIGNMENT > LONG_BYTES { bytes / PARTS + ROUNDED_TO } else { 0 }
 }
 
 /// Keeps an allocation, if it is long and has no other owner.
@@ -110,17 +110,20 @@ mod tests {
     #[test]
     fn what_is_about_as_long_fits_and_no_more_is_kept_than_may_be() {
         let mut spare = Spare { allocations: Vec::new(), bytes: 0 };
-        for bytes in [LONG, 3 * LONG, 2 * LONG] {
+        for bytes in [LONG_BYTES, 3 * LONG_BYTES, 2 * LONG_BYTES] {
             spare.allocations.push(Shared::allocate(bytes, Purpose::Writing).0);
             spare.bytes += bytes;
         }
-        assert!(spare.take(3 * LONG + 1).is_none(), "too short");
-        assert!(spare.take(LONG + LONG / 2).is_none(), "two thirds of it would be for nothing");
-        assert_eq!(spare.take(2 * LONG - LONG / PARTS).map(|taken| taken.len()), Some(2 * LONG));
-        assert_eq!((spare.bytes, spare.allocations.len()), (4 * LONG, 2));
-        spare.shrink(3 * LONG);
-        assert_eq!((spare.bytes, spare.allocations.len()), (3 * LONG, 1));
-        spare.shrink(LONG);
+        assert!(spare.take(3 * LONG_BYTES + 1).is_none(), "too short");
+        assert!(spare.take(LONG_BYTES + LONG_BYTES / 2).is_none(), "two thirds of it would be for nothing");
+        assert_eq!(
+            spare.take(2 * LONG_BYTES - LONG_BYTES / PARTS).map(|taken| taken.len()),
+            Some(2 * LONG_BYTES)
+        );
+        assert_eq!((spare.bytes, spare.allocations.len()), (4 * LONG_BYTES, 2));
+        spare.shrink(3 * LONG_BYTES);
+        assert_eq!((spare.bytes, spare.allocations.len()), (3 * LONG_BYTES, 1));
+        spare.shrink(LONG_BYTES);
         assert_eq!((spare.bytes, spare.allocations.len()), (0, 0));
     }
 }

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub const BLOCK: usize = 4096;
 
 /// Longer reads go through the cache, because the system reads ahead there.
-const READ_MOST: usize = 256 << 10;
+const READ_BYTES_MAX: usize = 256 << 10;
 
 /// A second handle of a file, which bypasses the cache.
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ impl Direct {
         }
         let range = whole_blocks(offset, target.len());
         let len = (range.end - range.start) as usize;
-        let Some(direct) = self.file(file).filter(|_| len <= READ_MOST) else { return Ok(false) };
+        let Some(direct) = self.file(file).filter(|_| len <= READ_BYTES_MAX) else { return Ok(false) };
         BLOCKS.with_borrow_mut(|room| {
             let blocks = aligned(room, len);
             let skipped = (offset - range.start) as usize;
@@ -208,7 +208,7 @@ mod tests {
         assert!(!direct.write(&file, 512, &bytes[..BLOCK]).unwrap());
         assert!(!direct.write(&file, 0, &bytes[..BLOCK - 1]).unwrap());
         assert!(!direct.write(&file, 0, &bytes[64..BLOCK + 64]).unwrap());
-        let mut long = vec![0; READ_MOST + 1];
+        let mut long = vec![0; READ_BYTES_MAX + 1];
         assert!(!direct.read(&file, 0, &mut long).unwrap());
     }
 

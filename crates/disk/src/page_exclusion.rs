@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// No cache page is longer, or begins elsewhere than at a multiple of its length.
-const PAGE_MOST: u64 = 2 << 20;
+const PAGE_BYTES_MAX: u64 = 2 << 20;
 
 /// The ranges of a file that are being written in either way.
 #[derive(Debug, Default)]
@@ -47,8 +47,8 @@ pub(crate) struct BypassGuard<'a> {
 impl PageExclusion {
     /// Registers a window on this range, and waits for writes past the cache that are under way there.
     pub(crate) fn register_window(self: &Arc<Self>, range: &Range<u64>) -> WindowGuard {
-        let end = range.end.checked_next_multiple_of(PAGE_MOST).unwrap_or(u64::MAX);
-        let pages = range.start / PAGE_MOST * PAGE_MOST..end;
+        let end = range.end.checked_next_multiple_of(PAGE_BYTES_MAX).unwrap_or(u64::MAX);
+        let pages = range.start / PAGE_BYTES_MAX * PAGE_BYTES_MAX..end;
         let mut now = self.active.lock();
         // From here on no further one begins.
         now.windows.push(pages.clone());

@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 /// Bytes of pages that are prepared at once: zeros of more would push other data out of the nearest caches. A
 /// sync writes pages that are prepared but not used yet, too.
-const STEP: u64 = 64 << 10;
+const PREPARED_BYTES: u64 = 64 << 10;
 
 /// A range of a file that is written by copying.
 #[derive(Debug)]
@@ -153,8 +153,8 @@ impl Window {
     /// out.
     pub fn ahead_of(&mut self, offset: u64, is_far: bool) -> Option<Ahead> {
         let from = self.ready.end;
-        let until = (from + if is_far { 2 * STEP } else { STEP }).min(self.range.end);
-        let is_time = offset <= from && offset + STEP / 2 >= from;
+        let until = (from + if is_far { 2 * PREPARED_BYTES } else { PREPARED_BYTES }).min(self.range.end);
+        let is_time = offset <= from && offset + PREPARED_BYTES / 2 >= from;
         // Nothing was written behind `offset` yet. If `offset` has passed the prepared part, that does not
         // hold for the range between.
         if self.ahead.is_some() || from == until || !is_time {
@@ -188,7 +188,7 @@ impl Window {
         }
         let goes_on = (self.ready.start..=self.ready.end).contains(&offset);
         let from = if goes_on { self.ready.end } else { offset };
-        let until = (offset + len).next_multiple_of(STEP).min(self.range.end);
+        let until = (offset + len).next_multiple_of(PREPARED_BYTES).min(self.range.end);
         self.pages.make_ready(&(from..until))?;
         self.ready = if goes_on { self.ready.start..until } else { from..until };
         Ok(())
@@ -217,11 +217,11 @@ mod mapped {
     pub(super) const PAGE: u64 = if cfg!(target_arch = "x86_64") { 4 << 10 } else { 64 << 10 };
 
     /// Magic numbers of ext4 (and ext2 and ext3, which cannot reserve), XFS and tmpfs.
-    const IN_PLACE: [u64; 3] = [0xef53, 0x5846_5342, 0x0102_1994];
+    const IN_PLACE_FILE_SYSTEMS: [u64; 3] = [0xef53, 0x5846_5342, 0x0102_1994];
 
     /// Whether a page of the file that was written once can be written again, however full the disk is.
     pub(super) fn overwrites_in_place(file: &File) -> bool {
-        fstatfs(file).is_ok_and(|system| IN_PLACE.contains(&(system.f_type as u64)))
+        fstatfs(file).is_ok_and(|system| IN_PLACE_FILE_SYSTEMS.contains(&(system.f_type as u64)))
     }
 
     /// Pages of a file in memory.
@@ -395,26 +395,26 @@ mod tests {
     fn what_somebody_made_ready_is_taken_in_and_what_was_overtaken_is_not() {
         let (_file, Some(mut window)) = window() else { return skipped() };
         window.write_at(PAGE, &[7; 100]).unwrap();
-        assert_eq!(window.ready, PAGE..STEP);
+        assert_eq!(window.ready, PAGE..PREPARED_BYTES);
         assert!(window.ahead_of(PAGE + 100, false).is_none(), "more than half of a step is left");
-        let ahead = window.ahead_of(STEP - 100, false).unwrap();
-        assert!(window.ahead_of(STEP - 90, false).is_none(), "somebody was told");
+        let ahead = window.ahead_of(PREPARED_BYTES - 100, false).unwrap();
+        assert!(window.ahead_of(PREPARED_BYTES - 90, false).is_none(), "somebody was told");
         ahead.ask();
-        window.write_at(STEP - 90, &[7; 100]).unwrap();
-        assert_eq!(window.ready, PAGE..2 * STEP, "taken in, and nothing else made ready");
+        window.write_at(PREPARED_BYTES - 90, &[7; 100]).unwrap();
+        assert_eq!(window.ready, PAGE..2 * PREPARED_BYTES, "taken in, and nothing else made ready");
         // Needed before it was prepared: the writer prepares it, and the late preparation changes nothing.
-        let late = window.ahead_of(2 * STEP - 10, false).unwrap();
-        window.write_at(2 * STEP - 5, &[7; 100]).unwrap();
-        assert_eq!(window.ready.end, 3 * STEP);
+        let late = window.ahead_of(2 * PREPARED_BYTES - 10, false).unwrap();
+        window.write_at(2 * PREPARED_BYTES - 5, &[7; 100]).unwrap();
+        assert_eq!(window.ready.end, 3 * PREPARED_BYTES);
         late.ask();
-        window.write_at(2 * STEP + 200, &[7; 100]).unwrap();
-        assert_eq!((window.ready.end, window.ahead.is_none()), (3 * STEP, true));
+        window.write_at(2 * PREPARED_BYTES + 200, &[7; 100]).unwrap();
+        assert_eq!((window.ready.end, window.ahead.is_none()), (3 * PREPARED_BYTES, true));
         // Bytes written by a call lie behind the prepared part, and must not be filled with zeros.
-        assert!(window.ahead_of(3 * STEP + 1, false).is_none());
-        let far = window.ahead_of(3 * STEP - 1, true);
+        assert!(window.ahead_of(3 * PREPARED_BYTES + 1, false).is_none());
+        let far = window.ahead_of(3 * PREPARED_BYTES - 1, true);
         far.into_iter().for_each(Ahead::ask);
         window.hold_still();
-        assert_eq!(window.ready.end, 5 * STEP, "twice as far");
+        assert_eq!(window.ready.end, 5 * PREPARED_BYTES, "twice as far");
         // At the end there is nothing ahead.
         window.write_at(MIB - PAGE - 10, &[7; 10]).unwrap();
         assert!(window.ahead_of(MIB - PAGE, false).is_none());
@@ -429,17 +429,17 @@ mod tests {
             found == [9; 100]
         };
         window.write_at(PAGE, &[7; 100]).unwrap();
-        let told = window.ahead_of(STEP - 100, false).unwrap();
+        let told = window.ahead_of(PREPARED_BYTES - 100, false).unwrap();
         window.hold_still();
-        file.write_all_at(&[9; 100], STEP).unwrap();
+        file.write_all_at(&[9; 100], PREPARED_BYTES).unwrap();
         told.ask();
-        assert!(is_kept(STEP), "while it is held still");
-        window.write_at(STEP + 100, &[7; 100]).unwrap();
-        let told = window.ahead_of(2 * STEP - 100, false).unwrap();
+        assert!(is_kept(PREPARED_BYTES), "while it is held still");
+        window.write_at(PREPARED_BYTES + 100, &[7; 100]).unwrap();
+        let told = window.ahead_of(2 * PREPARED_BYTES - 100, false).unwrap();
         drop(window);
-        file.write_all_at(&[9; 100], 2 * STEP).unwrap();
+        file.write_all_at(&[9; 100], 2 * PREPARED_BYTES).unwrap();
         told.ask();
-        assert!(is_kept(2 * STEP), "after its end");
+        assert!(is_kept(2 * PREPARED_BYTES), "after its end");
     }
 
     #[test]
@@ -471,7 +471,7 @@ mod tests {
         pages.file = File::open(file.path()).unwrap();
         assert!(window.write_at(MIB / 2 + PAGE, b"gone").is_err());
         window.write_at(PAGE + 5, b"there").unwrap();
-        window.ahead_of(STEP - 1, false).unwrap().ask();
-        assert!(window.write_at(STEP - 1, b"gone").is_err(), "nor what somebody asked for");
+        window.ahead_of(PREPARED_BYTES - 1, false).unwrap().ask();
+        assert!(window.write_at(PREPARED_BYTES - 1, b"gone").is_err(), "nor what somebody asked for");
     }
 }

@@ -22,7 +22,7 @@ const INNER_SHARE: u64 = 2;
 /// What a checkpoint writes beyond this bypasses the system's page cache. The pages it writes are in memory
 /// here as well, so the cache would hold them twice, and copying them there takes a sixth of the time of a
 /// load. A smaller checkpoint goes through the cache, since other processes may read it soon.
-const CACHED_MOST: u64 = 64 << 20;
+const CACHED_BYTES_MAX: u64 = 64 << 20;
 
 /// Long buffers that are kept for reuse take at most this share of the memory.
 const SPARE_SHARE: u64 = 32;
@@ -161,7 +161,7 @@ impl Backing {
     /// others need.
     pub(crate) fn write_blocks(&self, offset: u64, blocks: &[u8], before: u64) -> Result<(), DiskError> {
         let Some(disk) = &self.disk else { return Ok(()) };
-        if self.is_short() || before >= CACHED_MOST {
+        if self.is_short() || before >= CACHED_BYTES_MAX {
             disk.write_past(offset, blocks)
         } else {
             disk.write_at(offset, blocks)

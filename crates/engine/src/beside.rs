@@ -4,7 +4,7 @@
 //! Invariant: for a holder of the writer's lock the answer stays true until the commit. For any other caller
 //! it says what a put would do at this moment.
 
-use crate::delta::{MERGED_MORE, record_len};
+use crate::delta::{MERGED_GROWTH_BYTES_MAX, record_len};
 use crate::search::Missing;
 use crate::value::INLINE_BELOW;
 use std::collections::HashMap;
@@ -29,7 +29,7 @@ impl Beside {
         let slot = &parent.children[*child];
         let before = self.bytes.entry(std::ptr::from_ref(slot).addr()).or_default();
         let bytes = record_len(key_len, value_len);
-        let goes = slot.takes_delta(*before + bytes + MERGED_MORE);
+        let goes = slot.takes_delta(*before + bytes + MERGED_GROWTH_BYTES_MAX);
         *before += if goes { bytes } else { 0 };
         goes
     }

@@ -15,7 +15,7 @@ use crate::threads::{AtomicBool, AtomicUsize, Mutex};
 use crate::{Engine, EngineError};
 use std::sync::atomic::Ordering;
 
-const ON: usize = 0;
+const ANSWERING: usize = 0;
 const BROKEN: usize = 1;
 const CLOSED: usize = 2;
 
@@ -32,7 +32,7 @@ pub(crate) struct Answering {
 impl Answering {
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
-        self.state.load(Ordering::Acquire) == ON
+        self.state.load(Ordering::Acquire) == ANSWERING
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -49,7 +49,7 @@ impl Answering {
 
     fn break_off(&self) {
         // A closed store stays closed.
-        let _ = self.state.compare_exchange(ON, BROKEN, Ordering::AcqRel, Ordering::Acquire);
+        let _ = self.state.compare_exchange(ANSWERING, BROKEN, Ordering::AcqRel, Ordering::Acquire);
     }
 
     fn when_broken(&self, tell: BrokenListener) {
@@ -108,7 +108,7 @@ pub(crate) struct Spoiled {
 
 /// Where no checkpoint will be made, writes are refused once the log is this many times as long as what makes
 /// a checkpoint due.
-const LOG_FULL: u64 = 4;
+const LOG_FULL_FACTOR: u64 = 4;
 
 impl Spoiled {
     pub(crate) fn is_spoiled(&self) -> bool {
@@ -122,7 +122,7 @@ impl Spoiled {
 
     /// Notes that `waiting` bytes of log wait for a checkpoint, where `due` bytes make one due.
     pub(crate) fn note_waiting(&self, waiting: u64, due: u64) {
-        if self.is_spoiled() && waiting >= due.saturating_mul(LOG_FULL) {
+        if self.is_spoiled() && waiting >= due.saturating_mul(LOG_FULL_FACTOR) {
             self.is_log_full.store(true, Ordering::Relaxed);
         }
     }

@@ -32,7 +32,7 @@ use std::sync::atomic::Ordering;
 
 /// With more memory than this the allocator would look too long for what it can give back, and writers would
 /// wait for it.
-const GIVEN_BACK_MOST: u64 = 1 << 30;
+const TRIM_MEMORY_BYTES_MAX: u64 = 1 << 30;
 
 /// Result of a checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -207,7 +207,7 @@ impl Shared {
                 self.cut_free_end(disk);
                 self.release_free(disk, commit.written_bytes, clean);
                 if self.backing.is_short() {
-                    if self.backing.room() <= GIVEN_BACK_MOST {
+                    if self.backing.room() <= TRIM_MEMORY_BYTES_MAX {
                         heap::give_back();
                     }
                     self.backing.meter().gaps_close(8);

@@ -87,7 +87,7 @@ struct SegmentProgress {
     is_unread: bool,
 }
 
-/// Where going through a segment ended, and why.
+/// Where a pass through a segment ended, and why.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PassEnd {
     /// At the end.
@@ -197,29 +197,30 @@ impl Shared {
         bytes: &mut Vec<u8>,
         filling: &mut Filling,
     ) -> Result<Cleaned, EngineError> {
-        let left = self.take_left(victim);
-        let mut going = SegmentProgress { held, added: 0, is_unread: false };
+        let resume_point = self.take_resume_point(victim);
+        let mut progress = SegmentProgress { held, added: 0, is_unread: false };
         // A value that a snapshot needs may be in the last part, so look for one before adding anything of
         // the first.
-        let is_looked_for = held.is_none() || left.as_ref().is_some_and(|left| left.is_free_of(held));
+        let is_looked_for =
+            held.is_none() || resume_point.as_ref().is_some_and(|point| point.is_free_of(held));
         if self.has_parts(victim) && !is_looked_for {
-            let went = self.go_through(&mut SegmentParts::of(victim), &mut going, bytes, None)?;
-            if went == PassEnd::Needed {
+            let end = self.go_through(&mut SegmentParts::of(victim), &mut progress, bytes, None)?;
+            if end == PassEnd::Needed {
                 return Ok(Cleaned::Nothing);
             }
         }
-        let is_behind = left.is_some();
-        let mut parts = left.map_or_else(|| SegmentParts::of(victim), |left| left.parts(victim));
-        let mut went = self.go_through(&mut parts, &mut going, bytes, Some(&mut *filling))?;
-        if is_behind && going.added == 0 && went == PassEnd::Through {
+        let is_behind = resume_point.is_some();
+        let mut parts = resume_point.map_or_else(|| SegmentParts::of(victim), |point| point.parts(victim));
+        let mut end = self.go_through(&mut parts, &mut progress, bytes, Some(&mut *filling))?;
+        if is_behind && progress.added == 0 && end == PassEnd::Through {
             // Only a pass over the whole segment shows whether nothing alive is left.
             parts = SegmentParts::of(victim);
-            went = self.go_through(&mut parts, &mut going, bytes, Some(filling))?;
+            end = self.go_through(&mut parts, &mut progress, bytes, Some(filling))?;
         }
-        if went == PassEnd::Full && self.has_parts(victim) {
-            self.note_left(victim, parts.left(held));
+        if end == PassEnd::Full && self.has_parts(victim) {
+            self.note_resume_point(victim, parts.resume_point(held));
         }
-        Ok(Cleaned::of(going.added, going.is_unread && went != PassEnd::Needed))
+        Ok(Cleaned::of(progress.added, progress.is_unread && end != PassEnd::Needed))
     }
 
     /// Adds the live values of the remaining parts to the cold segment; without one, only looks for values
@@ -227,32 +228,37 @@ impl Shared {
     fn go_through(
         &self,
         parts: &mut SegmentParts<'_>,
-        going: &mut SegmentProgress,
+        progress: &mut SegmentProgress,
         bytes: &mut Vec<u8>,
         mut filling: Option<&mut Filling>,
     ) -> Result<PassEnd, EngineError> {
         // Moving dirties leaves. Where these fill the memory, the next checkpoint goes on.
-        while going.added == 0 || self.backing.excess() == 0 {
+        while progress.added == 0 || self.backing.excess() == 0 {
             self.make_room();
             let part = match self.next_part(parts, bytes) {
                 Ok(Some(part)) => part,
                 Ok(None) => return Ok(PassEnd::Through),
                 Err(error) => {
                     self.leave(&error);
-                    going.is_unread = true;
+                    progress.is_unread = true;
                     return Ok(PassEnd::Unread);
                 }
             };
-            let Some(alive) = self.alive_in(&part, bytes, going) else { return Ok(PassEnd::Needed) };
+            let Some(alive) = self.alive_in(&part, bytes, progress) else { return Ok(PassEnd::Needed) };
             if let Some(filling) = &mut filling {
-                going.added += self.add_to_cold(&part, bytes, &alive, filling)?;
+                progress.added += self.add_to_cold(&part, bytes, &alive, filling)?;
             }
         }
         Ok(PassEnd::Full)
     }
 
     /// The live values, each with the tree that has it; none if a snapshot needs any of them.
-    fn alive_in(&self, part: &SegmentPart, bytes: &[u8], going: &mut SegmentProgress) -> Option<Vec<Alive>> {
+    fn alive_in(
+        &self,
+        part: &SegmentPart,
+        bytes: &[u8],
+        progress: &mut SegmentProgress,
+    ) -> Option<Vec<Alive>> {
         let values = &part.values;
         let mut alive = Vec::new();
         for (number, value) in values.iter().enumerate() {
@@ -263,7 +269,9 @@ impl Shared {
             }
             let (key, content) = (&bytes[value.key.clone()], &bytes[value.value.clone()]);
             match self.piece_at(value, key, part.offset) {
-                Ok(Some((_, piece))) if going.held.is_some_and(|held| piece.birth() <= held) => return None,
+                Ok(Some((_, piece))) if progress.held.is_some_and(|held| piece.birth() <= held) => {
+                    return None;
+                }
                 // Reading a value that does not verify is an error, and has to stay one after a move.
                 Ok(Some((tree, piece))) if self.backing.checksum(content) == piece.checksum() => {
                     alive.push(Alive { number, tree, checksum: piece.checksum() });
@@ -274,7 +282,7 @@ impl Shared {
                 Ok(_) => {}
                 Err(error) => {
                     self.leave(&error);
-                    going.is_unread = true;
+                    progress.is_unread = true;
                 }
             }
         }

@@ -30,11 +30,11 @@ use atoll_disk::{DiskError, Operation};
 use std::sync::atomic::Ordering;
 
 /// Values of a group up to this many bytes are not counted before they are written.
-const SMALL_GROUP: u64 = 128 << 10;
+const SMALL_GROUP_BYTES: u64 = 128 << 10;
 
 /// If a deleted range has fewer keys than this, their hot copies are dropped one by one; otherwise all copies
 /// of the tree are.
-const HOT_IN_RANGE: usize = 64;
+const HOT_KEYS_IN_RANGE_MAX: usize = 64;
 
 /// The acknowledgement of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,7 +169,7 @@ impl Shared {
         for op in ops {
             let Action::DeleteRange(from, to) = op.action else { continue };
             let Some(tree) = forest.tree(op.tree) else { continue };
-            match tree.few_keys_in((from, to), HOT_IN_RANGE, &self.backing) {
+            match tree.few_keys_in((from, to), HOT_KEYS_IN_RANGE_MAX, &self.backing) {
                 Some(keys) => keys.iter().for_each(|key| self.hot.forget(&HotKey::of(op.tree, key))),
                 None => self.hot.forget_tree(op.tree),
             }
@@ -211,7 +211,7 @@ impl Shared {
     /// Counts the values of a large group until it is handed to the disk. Small groups are not worth it.
     fn count_to_log(&self, ops: &[Op<'_>]) -> Option<Weight> {
         let weight = Some(bytes_to_log(ops))
-            .filter(|&bytes| bytes > SMALL_GROUP)
+            .filter(|&bytes| bytes > SMALL_GROUP_BYTES)
             .map(|bytes| self.backing.buffer(bytes));
         if weight.is_some() {
             self.backing.shed_values();

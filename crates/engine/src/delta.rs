@@ -44,15 +44,15 @@ const SLIM_PARTS: usize = 4;
 
 /// Records up to this many bytes are copied into a delta put above them: they take no more than another delta
 /// would. Longer ones stay where they are, and can be evicted.
-const COPIED_MOST: usize = DELTA_BYTES;
+const COPIED_BYTES_MAX: usize = DELTA_BYTES;
 
 /// Room that a checkpoint leaves beside a leaf, in bytes.
-const ROOM_LEFT: usize = 1 << 10;
+const ROOM_LEFT_BYTES: usize = 1 << 10;
 
 /// How many bytes longer a merged page may be than page and delta were: one for each record whose value takes
 /// one more byte for its length there. Decisions made before the log is written leave this much room, because
 /// a checkpoint may merge both until the put is applied.
-pub(crate) const MERGED_MORE: usize = 192;
+pub(crate) const MERGED_GROWTH_BYTES_MAX: usize = 192;
 
 /// Memory of a delta without its records, including what holds it.
 const DELTA_BYTES: usize = size_of::<Delta>() + 96;
@@ -135,7 +135,7 @@ impl Delta {
         retired.superseded(former, epoch);
         match former.home() {
             Some(Home { page, delta: None, .. }) => Self::of_page(page, epoch, backing),
-            Some(Home { page, delta: Some(second), .. }) if second.len as usize <= COPIED_MOST => {
+            Some(Home { page, delta: Some(second), .. }) if second.len as usize <= COPIED_BYTES_MAX => {
                 match former.content.read().records.clone() {
                     Some(records) => Self::new(Base::Page(page), records, epoch, meter),
                     None => Self::new(Base::Delta(Arc::clone(former)), Records::default(), epoch, meter),
@@ -188,7 +188,7 @@ impl Delta {
     /// the leaf can be read after all, a leaf can still hold both: records take up to eight times as much
     /// there as on a page.
     pub(crate) fn fits_unread(page: usize, records: usize, added: usize) -> bool {
-        page + records + added <= Leaf::BYTES_MOST / 8
+        page + records + added <= Leaf::BYTES_MAX / 8
     }
 
     /// Bytes of the page at the bottom, and of all records above it.
@@ -209,7 +209,8 @@ impl Delta {
         let (page, records) = self.sizes();
         // With no more room beside it, a leaf would be read by the next put, alone, where a checkpoint reads
         // many together. That does not help a page that is long in itself.
-        let has_room = Self::fits(page, records, ROOM_LEFT) || !Self::fits(page, 0, 2 * ROOM_LEFT);
+        let has_room =
+            Self::fits(page, records, ROOM_LEFT_BYTES) || !Self::fits(page, 0, 2 * ROOM_LEFT_BYTES);
         records * SLIM_PARTS <= page && has_room
     }
 

@@ -31,19 +31,19 @@ use crate::planted::{self, Bug};
 use crate::threads::{AtomicU64, AtomicUsize, Mutex};
 use crate::value::Stored;
 use memory::Places;
-use place::{Place, ROOM, Room};
+use place::{Place, RECORD_BYTES_MAX, Room};
 use std::array;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 /// Number of places at first.
-const FIRST: usize = if cfg!(feature = "schedules") { 1 } else { 256 };
+const FIRST_PLACES: usize = if cfg!(feature = "schedules") { 1 } else { 256 };
 
-/// Hot records take this share of the memory by default, and no more than [`BYTES_MOST`].
-const SHARE: u64 = 32;
+/// Hot records take this share of the memory by default, and no more than [`DEFAULT_BYTES_MAX`].
+const MEMORY_SHARE: u64 = 32;
 
 /// Most bytes that hot records take by default.
-const BYTES_MOST: u64 = 256 << 20;
+const DEFAULT_BYTES_MAX: u64 = 256 << 20;
 
 /// Number of ages, which the trees share: a tree that ends its age ends that of the others that share it.
 const AGES: usize = 64;
@@ -77,7 +77,7 @@ impl<'k> HotKey<'k> {
     #[inline]
     pub(crate) fn of(tree: u32, bytes: &'k [u8]) -> Self {
         // A key too long for a place need not be hashed.
-        let hash = if bytes.len() <= ROOM { wide_hash(tree, bytes) } else { 0 };
+        let hash = if bytes.len() <= RECORD_BYTES_MAX { wide_hash(tree, bytes) } else { 0 };
         Self { tree, bytes, hash }
     }
 }
@@ -85,13 +85,15 @@ impl<'k> HotKey<'k> {
 impl Hot {
     /// An empty table. It will take at most `bytes`, or the default for a store with this memory.
     pub(crate) fn new(bytes: Option<u64>, memory_bytes: u64, meter: &Arc<Meter>) -> Self {
-        let bytes = bytes.map_or((memory_bytes / SHARE).min(BYTES_MOST), |bytes| bytes.min(memory_bytes / 2));
+        let bytes = bytes.map_or((memory_bytes / MEMORY_SHARE).min(DEFAULT_BYTES_MAX), |bytes| {
+            bytes.min(memory_bytes / 2)
+        });
         let places = usize::try_from(bytes).unwrap_or(usize::MAX) / size_of::<Place>();
-        let most = places.checked_ilog2().map_or(0, |bits| 1 << bits).min(memory::PLACES_MOST);
+        let most = places.checked_ilog2().map_or(0, |bits| 1 << bits).min(memory::PLACES_MAX);
         Self {
             places: OnceLock::new(),
             most,
-            last: AtomicUsize::new(most.clamp(1, FIRST) - 1),
+            last: AtomicUsize::new(most.clamp(1, FIRST_PLACES) - 1),
             filled: CachePadded(AtomicUsize::new(0)),
             ages: array::from_fn(|_| AtomicU64::new(0)),
             weight: Mutex::new(Weight::of(meter, Kind::Buffer, 0)),
@@ -210,7 +212,7 @@ impl Hot {
     /// The place for a key, if there are places and the key fits into one.
     #[inline]
     fn place_of(&self, key: &HotKey<'_>) -> Option<&Place> {
-        if key.bytes.is_empty() || key.bytes.len() > ROOM {
+        if key.bytes.is_empty() || key.bytes.len() > RECORD_BYTES_MAX {
             return None;
         }
         let places = self.places.get()?.as_ref()?;

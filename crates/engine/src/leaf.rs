@@ -34,10 +34,10 @@ use std::sync::atomic::AtomicUsize;
 
 /// Leaf sizes in words of 8 bytes: the regular one, which fills a frame; one for the sum of a regular leaf
 /// and a delta; and two for long keys.
-const CLASSES: [usize; 4] = [1017, 2041, 4096, LARGEST];
+const CLASSES: [usize; 4] = [1017, 2041, 4096, LARGEST_WORDS];
 
 /// Words of the largest size.
-const LARGEST: usize = 32768;
+const LARGEST_WORDS: usize = 32768;
 
 /// Cache lines of a leaf that a lookup reads before it knows the record: header, fingerprints, offsets.
 pub(crate) const SLOT_LINES: usize = 5;
@@ -125,7 +125,7 @@ fn head_of(suffix: &[u8]) -> u32 {
 
 impl Leaf {
     /// Bytes of the largest size, slots included.
-    pub(crate) const BYTES_MOST: usize = LARGEST * 8;
+    pub(crate) const BYTES_MAX: usize = LARGEST_WORDS * 8;
 
     /// An empty leaf for keys that start with `prefix`.
     pub(crate) fn empty(prefix: &[u8], birth: u64) -> SharedLeaf {
@@ -146,7 +146,7 @@ impl Leaf {
         let fixed = heap + prefix.len().next_multiple_of(4);
         // Room for more records is welcome where it exists, but not worth a larger leaf.
         let need = fixed + records.len().next_multiple_of(16) * SLOT_BYTES;
-        let words = CLASSES.into_iter().find(|words| words * 8 >= need).unwrap_or(LARGEST);
+        let words = CLASSES.into_iter().find(|words| words * 8 >= need).unwrap_or(LARGEST_WORDS);
         let fitting = (words * 8 - prefix.len()) / (average.max(8) + SLOT_BYTES);
         let most = (words * 8).saturating_sub(fixed) / SLOT_BYTES / 16 * 16;
         let least = (records.len() + usize::from(spare > 0)).next_multiple_of(16).min(most);
@@ -169,7 +169,7 @@ impl Leaf {
     pub(crate) fn can_hold(prefix: &[u8], records: &[Record<'_>]) -> bool {
         let heap: usize = records.iter().map(|record| record.bytes_after(prefix.len())).sum();
         let slots = records.len().next_multiple_of(16) * SLOT_BYTES;
-        records.len() <= 8192 && heap + prefix.len().next_multiple_of(4) + slots <= Self::BYTES_MOST
+        records.len() <= 8192 && heap + prefix.len().next_multiple_of(4) + slots <= Self::BYTES_MAX
     }
 
     /// An unshared copy without a home on disk.

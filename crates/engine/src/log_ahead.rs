@@ -15,13 +15,14 @@ use atoll_disk::Window;
 
 /// Shorter segments, of stores with little memory, are prepared by the writer that needs them: a thread would
 /// be woken all the time.
-const WORTH_A_THREAD: u64 = 1 << 20;
+const BACKGROUND_SEGMENT_BYTES_MIN: u64 = 1 << 20;
 
 impl Shared {
     /// Does the work that the log left to a thread that holds no lock any more.
     pub(crate) fn do_chores(&self, chores: Option<Chores>) {
         let Some(mut chores) = chores else { return };
-        let is_worth_it = self.options.background && self.options.segment_bytes() >= WORTH_A_THREAD;
+        let is_worth_it =
+            self.options.background && self.options.segment_bytes() >= BACKGROUND_SEGMENT_BYTES_MIN;
         if is_worth_it && chores.former.is_some() {
             // The thread unmaps it when it is woken for the next segment.
             let before = std::mem::replace(&mut *self.window_former.lock(), chores.former.take());

@@ -69,12 +69,12 @@ impl Default for Options {
 const SEGMENT_SHARE: u64 = 16;
 
 /// Segments are not made shorter than this for want of memory.
-const SEGMENT_LEAST: u64 = 64 << 10;
+const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 
 impl Options {
     /// Length of a new log segment, in bytes.
     pub(crate) fn segment_bytes(&self) -> u64 {
-        let most = (self.memory_bytes / SEGMENT_SHARE / 4096 * 4096).max(SEGMENT_LEAST);
+        let most = (self.memory_bytes / SEGMENT_SHARE / 4096 * 4096).max(SEGMENT_BYTES_MIN);
         self.log_segment_bytes.min(most)
     }
 

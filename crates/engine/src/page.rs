@@ -34,11 +34,11 @@ const INNER: u8 = 2;
 
 /// Most inner nodes below each other: with two children each, they would lead to more leaves than there can
 /// be. A longer path leads in a circle, or through forged pages.
-const LEVELS_MOST: u8 = 64;
+const LEVELS_MAX: u8 = 64;
 
 /// Before memory is allocated for a page longer than this, which is unusual, the length of the file is
 /// checked.
-const LONG: u64 = 1 << 20;
+const LONG_PAGE_BYTES: u64 = 1 << 20;
 
 /// Reads and verifies the page of a node with `level` inner nodes above it.
 pub(crate) fn read(
@@ -75,7 +75,9 @@ pub(crate) fn read_bytes(
         return Err(backing.corrupt(home.offset, Damage::PageChecksum));
     }
     let len = u64::from(home.len);
-    if len > LONG && backing.disk().map_or(Ok(0), |disk| disk.len())? < home.offset.saturating_add(len) {
+    if len > LONG_PAGE_BYTES
+        && backing.disk().map_or(Ok(0), |disk| disk.len())? < home.offset.saturating_add(len)
+    {
         return Err(backing.corrupt(home.offset, Damage::PageChecksum));
     }
     let mut bytes = vec![0; home.len as usize];
@@ -168,7 +170,7 @@ pub(crate) fn decode(bytes: &[u8], home: &PageRef, level: u8) -> Result<Node, Ma
     let mut page = Decoder::new(bytes);
     let node = match page.u8()? {
         LEAF => decode_leaf(&mut page, home)?,
-        INNER if level < LEVELS_MOST => decode_inner(&mut page, home, level)?,
+        INNER if level < LEVELS_MAX => decode_inner(&mut page, home, level)?,
         _ => return Err(Malformed),
     };
     if page.is_at_end() { Ok(node) } else { Err(Malformed) }

@@ -19,20 +19,20 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Bytes of one run.
-const RUN: u64 = 1 << 20;
+const RUN_BYTES: u64 = 1 << 20;
 
 /// Children of a node whose pages are requested together before they are read.
-const ASKED_AT_ONCE: usize = 256;
+const REQUESTED_PAGES_MAX: usize = 256;
 
 /// How many chains ahead the writing of a leaf prefetches the pieces.
 const CHAINS_AHEAD: usize = 12;
 
 /// Pages with no more than this many bytes between them are requested as one range: the pages of one
 /// checkpoint lie in key order, and reading a little too much costs less than another request.
-const GAP_MOST: u64 = 32 << 10;
+const GAP_BYTES_MAX: u64 = 32 << 10;
 
 /// Shorter free runs are left alone while the file is mostly in use.
-const RUN_LEAST: u64 = 384 << 10;
+const RUN_BYTES_MIN: u64 = 384 << 10;
 
 /// Writes the nodes and pieces that have no home yet.
 pub(crate) struct PageWriter<'a> {
@@ -286,12 +286,12 @@ impl<'a> PageWriter<'a> {
     fn write_inner(&mut self, inner: &Inner) -> Result<PageRef, EngineError> {
         let mut homes = Vec::with_capacity(inner.children.len());
         for (index, child) in inner.children.iter().enumerate() {
-            if index % ASKED_AT_ONCE == 0 {
+            if index % REQUESTED_PAGES_MAX == 0 {
                 // One such group ahead, and at the beginning also the first one.
-                let from = if index == 0 { 0 } else { index + ASKED_AT_ONCE };
+                let from = if index == 0 { 0 } else { index + REQUESTED_PAGES_MAX };
                 self.ask_for(
                     inner.children.get(from..).unwrap_or_default(),
-                    index + 2 * ASKED_AT_ONCE - from,
+                    index + 2 * REQUESTED_PAGES_MAX - from,
                 );
             }
             homes.push(self.write(child)?);
@@ -313,7 +313,7 @@ impl<'a> PageWriter<'a> {
             });
         }
         pages.sort_unstable();
-        for near in pages.chunk_by(|(_, end), (start, _)| *start <= end + GAP_MOST) {
+        for near in pages.chunk_by(|(_, end), (start, _)| *start <= end + GAP_BYTES_MAX) {
             let (start, end) = (near[0].0, near[near.len() - 1].1);
             disk.will_read(start, end - start);
         }
@@ -361,7 +361,7 @@ impl<'a> PageWriter<'a> {
         let len = (bytes.len() as u64).next_multiple_of(UNIT);
         let run = &mut self.runs[part as usize];
         if run.extent.is_none() && !run.goes_on {
-            run.buffer = RunBytes::with_room(RUN as usize);
+            run.buffer = RunBytes::with_room(RUN_BYTES as usize);
         }
         let extent = match run.extent {
             Some(extent) if run.buffer.len() + len <= extent.len => extent,
@@ -382,12 +382,12 @@ impl<'a> PageWriter<'a> {
     /// file.
     fn next_run(&self, least: u64, goes_on: bool) -> Extent {
         // Most checkpoints are short.
-        let most = if goes_on { RUN } else { RUN / 4 };
+        let most = if goes_on { RUN_BYTES } else { RUN_BYTES / 4 };
         let mut space = self.space.lock();
         // Where most of the file is free, short runs will soon merge, because leaves move out of sparse
         // regions.
         let is_needed = space.free_bytes() / 2 > space.end() / 3;
-        let worth = if is_needed { least } else { least.max(RUN_LEAST) };
+        let worth = if is_needed { least } else { least.max(RUN_BYTES_MIN) };
         match space.longest_free(worth) {
             Some(found) => space.allocate(found.clamp(least, most.max(least))),
             None => space.allocate(least.max(most)),

@@ -76,7 +76,7 @@ pub(crate) struct Recovered {
 }
 
 /// Bytes that are rewritten at once.
-const WRITTEN_AGAIN_AT_ONCE: u64 = 1 << 20;
+const REWRITE_BYTES: u64 = 1 << 20;
 
 /// Most attempts of an opening for reading, each of which the owner of the store overtook.
 const OPENINGS_MAX: usize = 100;
@@ -298,12 +298,12 @@ fn write_again(disk: &dyn Disk, parts: &[Extent]) -> Result<(), EngineError> {
         return Ok(());
     }
     let end = disk.len()?;
-    let mut bytes = vec![0; WRITTEN_AGAIN_AT_ONCE as usize];
+    let mut bytes = vec![0; REWRITE_BYTES as usize];
     for part in parts {
         let part_end = part.end().min(end);
         let mut at = part.offset;
         while at < part_end {
-            let some = &mut bytes[..(part_end - at).min(WRITTEN_AGAIN_AT_ONCE) as usize];
+            let some = &mut bytes[..(part_end - at).min(REWRITE_BYTES) as usize];
             disk.read_at(at, some)?;
             disk.write_at(at, some)?;
             at += some.len() as u64;

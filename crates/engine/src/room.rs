@@ -322,7 +322,7 @@ impl Shared {
                 if wanted == 0 {
                     return true;
                 }
-                let turn = self.turn.fetch_add(TURN, Ordering::Relaxed);
+                let turn = self.turn.fetch_add(TURN_STEP, Ordering::Relaxed);
                 let gone = tree::evict(&mut state.root, wanted, turn, what, &self.backing);
                 wanted = wanted.saturating_sub(gone);
             }
@@ -332,7 +332,7 @@ impl Shared {
 }
 
 /// How far each pass over the leaves begins behind the one before; prime to the usual numbers of children.
-const TURN: usize = 211;
+const TURN_STEP: usize = 211;
 
 #[cfg(test)]
 mod tests {

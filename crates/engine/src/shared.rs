@@ -85,7 +85,7 @@ pub(crate) struct Shared {
     /// Log segments, by offset, from which nothing could be moved.
     pub(crate) fruitless: Mutex<BTreeMap<u64, Fruitless>>,
     /// Where cleaning stopped in long segments from which something was moved.
-    pub(crate) left_segments: Mutex<BTreeMap<u64, ResumePoint>>,
+    pub(crate) resume_points: Mutex<BTreeMap<u64, ResumePoint>>,
     /// The copy of the superblock that was written last, which may be damaged if that write failed.
     pub(crate) doubtful_copy: AtomicUsize,
 }
@@ -199,7 +199,7 @@ impl Shared {
             segments_cleaned: AtomicU64::new(0),
             values_moved: AtomicU64::new(0),
             fruitless: Mutex::default(),
-            left_segments: Mutex::default(),
+            resume_points: Mutex::default(),
             doubtful_copy: AtomicUsize::new(0),
             evict_above: AtomicU64::new(0),
             views: Views::default(),

@@ -122,7 +122,7 @@ pub(crate) struct Space {
 }
 
 /// Free space is given back to the file system in pieces of at least this many bytes.
-const RELEASE_LEAST: u64 = 64 << 10;
+const RELEASE_BYTES_MIN: u64 = 64 << 10;
 
 /// Free space up to this share of what is in use stays with the file, for reuse.
 const SPARE_SHARE: u64 = 8;
@@ -337,12 +337,12 @@ impl Space {
     /// the longest pieces first, and at most this many of them. It is in flight until [`Space::released`].
     pub(crate) fn take_to_release(&mut self, least: u64, pieces: usize) -> Vec<Extent> {
         let mut excess = self.spare_bytes().saturating_sub(self.used_bytes() / SPARE_SHARE + least);
-        if excess < RELEASE_LEAST {
+        if excess < RELEASE_BYTES_MIN {
             return Vec::new();
         }
         let mut taken = Vec::new();
-        for mut extent in self.free.pieces_to_release(RELEASE_LEAST) {
-            if excess < RELEASE_LEAST || taken.len() == pieces {
+        for mut extent in self.free.pieces_to_release(RELEASE_BYTES_MIN) {
+            if excess < RELEASE_BYTES_MIN || taken.len() == pieces {
                 break;
             }
             extent.len = extent.len.min(excess / BLOCK * BLOCK);

@@ -11,7 +11,7 @@ use crate::{Durability, EngineError};
 use atoll_buffer::Buffer;
 
 /// Bytes that are gathered before they go to disk.
-const CHUNK: usize = 1 << 20;
+const CHUNK_BYTES: usize = 1 << 20;
 
 /// A value that is being written piece by piece, in bounded memory.
 pub struct ValueWriter {
@@ -44,7 +44,7 @@ impl ValueWriter {
         check_size("value", self.len + bytes.len() as u64, 0, VALUE_MAX)?;
         self.len += bytes.len() as u64;
         self.gathered.extend_from_slice(bytes);
-        if self.gathered.len() >= CHUNK {
+        if self.gathered.len() >= CHUNK_BYTES {
             self.place_gathered()?;
         }
         Ok(())

@@ -13,11 +13,11 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 /// Records that are prefetched ahead of the visit.
-const AHEAD: usize = 8;
+const RECORDS_AHEAD: usize = 8;
 
 /// The path to a value outside of the leaf has three more steps. For each step, in their order, how many
 /// records ahead it is prefetched.
-const FAR: [usize; 4] = [14, 10, 6, 3];
+const VALUE_STEPS_AHEAD: [usize; 4] = [14, 10, 6, 3];
 
 /// Bounds of a range of keys.
 pub(crate) type Range<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
@@ -154,14 +154,14 @@ where
         if is_far {
             self.begin_far(slots, leaf);
         } else {
-            (0..AHEAD).for_each(|step| self.prefetch(step, slots, leaf, next));
+            (0..RECORDS_AHEAD).for_each(|step| self.prefetch(step, slots, leaf, next));
         }
         let mut step = 0;
         while let Some(slot) = self.direction.at(step, slots) {
             if is_far {
                 self.prefetch_far(step, slots, leaf);
             } else {
-                self.prefetch(step + AHEAD, slots, leaf, next);
+                self.prefetch(step + RECORDS_AHEAD, slots, leaf, next);
             }
             self.last.take(leaf, slot);
             let value = leaf.value(slot);
@@ -176,16 +176,16 @@ where
 
     /// Prefetches for the first steps of a leaf, whose turn would have come before it.
     fn begin_far(&self, slots: (usize, usize), leaf: &Leaf) {
-        for ahead in 0..FAR[0] {
+        for ahead in 0..VALUE_STEPS_AHEAD[0] {
             self.far(ahead, slots, |slot| leaf.prefetch_record(slot));
         }
-        for ahead in 0..FAR[1] {
+        for ahead in 0..VALUE_STEPS_AHEAD[1] {
             self.far(ahead, slots, |slot| leaf.prefetch_chain(slot));
         }
-        for ahead in 0..FAR[2] {
+        for ahead in 0..VALUE_STEPS_AHEAD[2] {
             self.far(ahead, slots, |slot| leaf.prefetch_piece(slot));
         }
-        for ahead in 0..FAR[3] {
+        for ahead in 0..VALUE_STEPS_AHEAD[3] {
             self.far(ahead, slots, |slot| leaf.prefetch_bytes(slot));
         }
     }
@@ -194,10 +194,10 @@ where
     /// prefetched for.
     #[inline]
     fn prefetch_far(&self, step: usize, slots: (usize, usize), leaf: &Leaf) {
-        self.far(step + FAR[0], slots, |slot| leaf.prefetch_record(slot));
-        self.far(step + FAR[1], slots, |slot| leaf.prefetch_chain(slot));
-        self.far(step + FAR[2], slots, |slot| leaf.prefetch_piece(slot));
-        self.far(step + FAR[3], slots, |slot| leaf.prefetch_bytes(slot));
+        self.far(step + VALUE_STEPS_AHEAD[0], slots, |slot| leaf.prefetch_record(slot));
+        self.far(step + VALUE_STEPS_AHEAD[1], slots, |slot| leaf.prefetch_chain(slot));
+        self.far(step + VALUE_STEPS_AHEAD[2], slots, |slot| leaf.prefetch_piece(slot));
+        self.far(step + VALUE_STEPS_AHEAD[3], slots, |slot| leaf.prefetch_bytes(slot));
     }
 
     #[inline(always)]
@@ -215,7 +215,7 @@ where
             (self.direction, self.range.0)
         {
             let begin = leaf.guess(key);
-            (begin..(begin + AHEAD).min(leaf.len())).for_each(|slot| leaf.prefetch_record(slot));
+            (begin..(begin + RECORDS_AHEAD).min(leaf.len())).for_each(|slot| leaf.prefetch_record(slot));
         }
     }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// A block of a length that no other test uses, so that its class belongs to the test alone. While another
 /// test takes a run there may be none, but not for long.
 fn block(bytes: usize) -> Shared {
-    let class = lines_for(bytes) - LINES_LEAST;
+    let class = lines_for(bytes) - LINES_MIN;
     let found = (0..1_000_000).find_map(|_| {
         assert!(!BLOCKS[class].is_poisoned(), "a test failed with the lock of blocks of {bytes} bytes");
         let (taken, _) = Shared::allocate(bytes, Purpose::Writing);
@@ -35,7 +35,7 @@ fn blocks_are_apart_in_their_run_and_come_back() {
     });
     assert!(runs.len() == 3 && runs.values().all(|blocks| *blocks == most), "{runs:?}");
     let open_and_empty = || {
-        let class = BLOCKS[lines_for(BYTES) - LINES_LEAST].lock().expect("nobody failed");
+        let class = BLOCKS[lines_for(BYTES) - LINES_MIN].lock().expect("nobody failed");
         (class.open.len(), class.empty.len())
     };
     assert_eq!(open_and_empty(), (0, 0));
@@ -54,7 +54,7 @@ fn blocks_are_apart_in_their_run_and_come_back() {
 #[test]
 fn what_nobody_can_have_at_once_is_had_elsewhere_and_what_is_left_is_found() {
     const BYTES: usize = 3_000;
-    let class = lines_for(BYTES) - LINES_LEAST;
+    let class = lines_for(BYTES) - LINES_MIN;
     let held: Vec<Shared> = (0..3).map(|_| block(BYTES)).collect();
     let starts: Vec<usize> = held.iter().map(|block| block.as_ptr().addr()).collect();
     let locked = BLOCKS[class].lock().expect("nobody failed");
@@ -98,7 +98,7 @@ fn a_block_keeps_what_was_written_while_others_come_and_go_on_two_threads() {
 #[test]
 fn runs_and_blocks_that_could_not_go_back_at_once_go_with_the_next_ending_or_the_next_run() {
     for (bytes, others) in [(3_700, None), (3_830, Some(3_900))] {
-        let class = lines_for(bytes) - LINES_LEAST;
+        let class = lines_for(bytes) - LINES_MIN;
         let behind = || {
             let empty = BLOCKS[class].lock().expect("nobody failed").empty.len();
             (empty, LEFT[class].load(Ordering::Relaxed).is_null())
@@ -129,7 +129,7 @@ fn runs_and_blocks_that_could_not_go_back_at_once_go_with_the_next_ending_or_the
 #[test]
 fn a_lock_that_somebody_failed_with_stops_nobody_and_is_told_by_tests_that_want_a_block() {
     const BYTES: usize = 3_560;
-    let class = lines_for(BYTES) - LINES_LEAST;
+    let class = lines_for(BYTES) - LINES_MIN;
     let held = block(BYTES);
     let failed = std::thread::spawn(move || {
         let _locked = BLOCKS[class].lock();

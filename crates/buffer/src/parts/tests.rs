@@ -87,7 +87,7 @@ fn what_shares_a_page_with_what_is_held_is_spare_until_all_of_the_page_is_free()
     assert_gone_is_gone(&pool);
     check_counts(&pool);
     let stuck = 4 * (parts - parts / in_page) / 2;
-    let soon = 4 * Pool::<BYTES, { words_for(BYTES) }>::SPARE_LEAST;
+    let soon = 4 * Pool::<BYTES, { words_for(BYTES) }>::SPARE_PARTS_MIN;
     // Where pages are longer, too few parts were given back for a new attempt.
     assert!(in_page > 4 || pool.spare < stuck + soon, "{} are spare, {stuck} of them for good", pool.spare);
     assert!(of_page(0).skip(1).step_by(2).all(|part| is_filled::<BYTES>(part, 7)), "nothing held went");
@@ -158,7 +158,7 @@ fn check_counts<const BYTES: usize, const WORDS: usize>(pool: &Pool<BYTES, WORDS
     assert!(pool.slabs.values().all(|slab| slab.backed.count() == slab.spare && slab.stuck <= slab.spare));
     assert_eq!(pool.empty, sum(|slab| usize::from(slab.used == 0)));
     assert!(pool.slabs.values().all(|slab| slab.free.count() + slab.used == SLAB_BYTES / BYTES));
-    let is_laden = |slab: &Parted<BYTES, WORDS>| slab.fresh() >= Pool::<BYTES, WORDS>::SPARE_LEAST;
+    let is_laden = |slab: &Parted<BYTES, WORDS>| slab.fresh() >= Pool::<BYTES, WORDS>::SPARE_PARTS_MIN;
     let laden = pool.slabs.iter().filter(|(_, slab)| is_laden(slab)).map(|(&base, _)| base);
     assert!(laden.eq(pool.laden.iter().copied()), "those that can give are known, and no others");
 }

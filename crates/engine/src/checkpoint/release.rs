@@ -20,7 +20,7 @@ impl Shared {
         for segment in &commit.dead {
             space.remove_segment(segment.extent.offset);
             self.fruitless.lock().remove(&segment.extent.offset);
-            self.left_segments.lock().remove(&segment.extent.offset);
+            self.resume_points.lock().remove(&segment.extent.offset);
         }
         let now = self.options.clock.now();
         for extent in &commit.extents {

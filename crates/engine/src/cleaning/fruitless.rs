@@ -4,7 +4,7 @@ use crate::shared::Shared;
 use crate::space::SegmentUse;
 
 /// A segment that could not be read is tried again after at most this many checkpoints.
-const PAUSE_MOST: u64 = 16;
+const PAUSE_CHECKPOINTS_MAX: u64 = 16;
 
 /// Outcome of cleaning a segment.
 pub(super) enum Cleaned {
@@ -41,7 +41,7 @@ impl Fruitless {
     /// The entry after one more failed try.
     pub(super) fn unread(before: Option<Self>, epoch: u64) -> Self {
         let pause = match before {
-            Some(Self::Unread { pause, .. }) => (pause * 2).min(PAUSE_MOST),
+            Some(Self::Unread { pause, .. }) => (pause * 2).min(PAUSE_CHECKPOINTS_MAX),
             _ => 1,
         };
         Self::Unread { again: epoch + pause, pause }

@@ -11,7 +11,7 @@ use crate::shared::Shared;
 use crate::space::{Extent, SegmentUse};
 
 /// Least length of a part: the longest value of a segment fits together with its key.
-const PART_LEAST: u64 = 256 << 10;
+const PART_BYTES_MIN: u64 = 256 << 10;
 
 /// The values of a part of a segment. Their ranges refer to the bytes that were read for the part.
 pub(super) struct SegmentPart {
@@ -49,7 +49,7 @@ impl<'s> SegmentParts<'s> {
 
     /// Stops here. `held` is the newest epoch that a snapshot holds; nothing in the whole segment is needed
     /// by it.
-    pub(super) fn left(self, held: Option<u64>) -> ResumePoint {
+    pub(super) fn resume_point(self, held: Option<u64>) -> ResumePoint {
         ResumePoint { position: self.position, held }
     }
 }
@@ -67,17 +67,17 @@ impl ResumePoint {
 
 impl Shared {
     /// Where cleaning stopped in this segment, if it did.
-    pub(super) fn take_left(&self, segment: &SegmentUse) -> Option<ResumePoint> {
-        self.left_segments.lock().remove(&segment.extent.offset)
+    pub(super) fn take_resume_point(&self, segment: &SegmentUse) -> Option<ResumePoint> {
+        self.resume_points.lock().remove(&segment.extent.offset)
     }
 
-    pub(super) fn note_left(&self, segment: &SegmentUse, left: ResumePoint) {
-        self.left_segments.lock().insert(segment.extent.offset, left);
+    pub(super) fn note_resume_point(&self, segment: &SegmentUse, point: ResumePoint) {
+        self.resume_points.lock().insert(segment.extent.offset, point);
     }
 
     /// Bytes of a segment that are read at once: the length of the segments that the log makes at present.
     pub(super) fn part_bytes(&self) -> u64 {
-        self.options.segment_bytes().max(PART_LEAST)
+        self.options.segment_bytes().max(PART_BYTES_MIN)
     }
 
     /// Whether a segment is too long to be read at once.
@@ -92,20 +92,20 @@ impl Shared {
         bytes: &mut Vec<u8>,
     ) -> Result<Option<SegmentPart>, EngineError> {
         let segment = parts.segment;
-        let left = segment.extent.len.saturating_sub(parts.place.done);
+        let left = segment.extent.len.saturating_sub(parts.position.done);
         if parts.is_over || left == 0 {
             return Ok(None);
         }
-        let offset = segment.extent.offset + parts.place.done;
+        let offset = segment.extent.offset + parts.position.done;
         self.read_into(bytes, Extent { offset, len: left.min(self.part_bytes()) })?;
         let is_cold = segment.number == COLD_NUMBER;
         let (values, passed) = match self.has_parts(segment) {
             false if is_cold => (cold::values_in(bytes, &self.backing), 0),
             false => (log::values_in(segment, bytes, &self.backing), 0),
-            true if is_cold => parts.place.cold.pass(bytes, &self.backing),
-            true => parts.place.log.pass(segment, bytes, &self.backing),
+            true if is_cold => parts.position.cold.pass(bytes, &self.backing),
+            true => parts.position.log.pass(segment, bytes, &self.backing),
         };
-        parts.place.done += passed as u64;
+        parts.position.done += passed as u64;
         parts.is_over = passed == 0;
         Ok(Some(SegmentPart { offset, values }))
     }

@@ -7,7 +7,7 @@
 use crate::EngineError;
 use crate::batch::{Action, Given, Op};
 use crate::beside::Beside;
-use crate::delta::{MERGED_MORE, record_bytes};
+use crate::delta::{MERGED_GROWTH_BYTES_MAX, record_bytes};
 use crate::pins::Pin;
 use crate::search::{self, Missing};
 use crate::shared::Shared;
@@ -61,7 +61,8 @@ impl Shared {
         }
         for (tree, key, _) in puts {
             if let Some(state) = forest.trees.get_mut(tree as usize) {
-                let of_slot = |slot| bytes.get(&slot).map_or(usize::MAX / 2, |bytes| bytes + MERGED_MORE);
+                let of_slot =
+                    |slot| bytes.get(&slot).map_or(usize::MAX / 2, |bytes| bytes + MERGED_GROWTH_BYTES_MAX);
                 tree::make_way(&mut state.root, key, of_slot, &self.backing);
             }
         }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// Most keys that [`Tree::get_many`] looks up while writers are held off. The others are read afterwards, as
 /// they were at that moment.
-const READ_STILL: usize = 1024;
+const STILL_READ_KEYS_MAX: usize = 1024;
 
 /// One named tree of a store: an ordered map from keys to values. Cheap to clone.
 #[derive(Clone)]
@@ -176,7 +176,7 @@ impl Tree {
             let forest = shared.forest.read();
             shared.check_open()?;
             let Some(tree) = forest.tree(self.id) else { return Ok(()) };
-            for lanes in keys[..keys.len().min(READ_STILL)].chunks(search::LANES) {
+            for lanes in keys[..keys.len().min(STILL_READ_KEYS_MAX)].chunks(search::LANES) {
                 let mut long = None;
                 let (ready, missing) = search::get_lanes(&tree.root, lanes, |lane, stored| match stored {
                     _ if long.is_some() => {}

@@ -67,7 +67,7 @@ impl Change<'_> {
 }
 
 /// Keys that a range delete removes before it searches the tree again.
-const RANGE_STEP: usize = 1024;
+const RANGE_STEP_KEYS: usize = 1024;
 
 impl Forest {
     /// Sets the chain of a key that has one, where nothing changes but the place of its bytes.
@@ -203,13 +203,13 @@ impl TreeState {
         edit: &mut Edit<'_>,
     ) -> Result<(), EngineError> {
         loop {
-            let keys = self.keys_in((from, to), RANGE_STEP, passes_lost, edit.backing)?;
+            let keys = self.keys_in((from, to), RANGE_STEP_KEYS, passes_lost, edit.backing)?;
             let mut deleted = 0;
             for key in &keys {
                 deleted += u64::from(tree::delete(&mut self.root, HashedKey::new(key), edit)?);
             }
             self.records.take_off(deleted);
-            if keys.len() < RANGE_STEP {
+            if keys.len() < RANGE_STEP_KEYS {
                 return Ok(());
             }
             if deleted == 0 {

@@ -5,9 +5,9 @@
 use super::Place;
 
 #[cfg(not(any(miri, atoll_plain_memory, feature = "schedules")))]
-pub(super) use mapped::{PLACES_MOST, Places};
+pub(super) use mapped::{PLACES_MAX, Places};
 #[cfg(any(miri, atoll_plain_memory, feature = "schedules"))]
-pub(super) use plain::{PLACES_MOST, Places};
+pub(super) use plain::{PLACES_MAX, Places};
 
 /// For tools that track every allocation: a few places.
 #[cfg(any(miri, atoll_plain_memory, feature = "schedules"))]
@@ -15,7 +15,7 @@ mod plain {
     use super::Place;
     use std::ops::Deref;
 
-    pub(in crate::hot) const PLACES_MOST: usize = if cfg!(feature = "schedules") { 4 } else { 1024 };
+    pub(in crate::hot) const PLACES_MAX: usize = if cfg!(feature = "schedules") { 4 } else { 1024 };
 
     pub(in crate::hot) struct Places(Box<[Place]>);
 
@@ -44,7 +44,7 @@ mod mapped {
     use std::ptr::NonNull;
 
     /// About three gigabytes of them.
-    pub(in crate::hot) const PLACES_MOST: usize = 1 << 24;
+    pub(in crate::hot) const PLACES_MAX: usize = 1 << 24;
 
     /// Bytes and alignment of a huge page.
     const HUGE: usize = 2 << 20;

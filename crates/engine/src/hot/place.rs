@@ -17,13 +17,13 @@ use std::sync::atomic::Ordering;
 const WORDS: usize = 20;
 
 /// Bytes of a key, padded to words, and a value.
-pub(super) const ROOM: usize = WORDS * 8;
+pub(super) const RECORD_BYTES_MAX: usize = WORDS * 8;
 
 /// Bits of a length in a shape.
 const LENGTH_BITS: u32 = 16;
 
 /// Most votes that a record keeps.
-const VOTES_MOST: u8 = 3;
+const VOTES_MAX: u8 = 3;
 
 /// A place: three cache lines.
 #[repr(C, align(64))]
@@ -153,7 +153,7 @@ impl Place {
             return None;
         }
         let election = self.votes.load(Ordering::Relaxed);
-        if (election as u8) < VOTES_MOST {
+        if (election as u8) < VOTES_MAX {
             self.votes.store(election + 1, Ordering::Relaxed);
         }
         room.0.as_flattened().get(..value)

@@ -39,7 +39,7 @@ fn what_was_looked_up_is_found_until_it_goes() {
     assert_eq!(found(&hot, b"a").as_deref(), Some(&b"another one"[..]));
     hot.note_change(&HotKey::of(TREE, b"b"), Some(b"nobody looked"));
     assert_eq!(found(&hot, b"b"), None);
-    hot.note_change(&HotKey::of(TREE, b"a"), Some(&[7; ROOM]));
+    hot.note_change(&HotKey::of(TREE, b"a"), Some(&[7; RECORD_BYTES_MAX]));
     assert_eq!(found(&hot, b"a"), None, "it is too long by now");
     look_up(&hot, b"a", b"");
     assert_eq!(found(&hot, b"a").as_deref(), Some(&b""[..]));
@@ -52,11 +52,11 @@ fn keys_and_values_of_all_lengths_come_back_or_do_not_come_in() {
     let (hot, _) = hot(1 << 20);
     look_up(&hot, b"x", b"");
     let bytes: Vec<u8> = (0..=255).collect();
-    for key in (0..ROOM + 9).map(|len| &bytes[..len]) {
-        for value in (0..ROOM + 9).step_by(7).map(|len| &bytes[bytes.len() - len..]) {
+    for key in (0..RECORD_BYTES_MAX + 9).map(|len| &bytes[..len]) {
+        for value in (0..RECORD_BYTES_MAX + 9).step_by(7).map(|len| &bytes[bytes.len() - len..]) {
             hot.note_lookup(&HotKey::of(TREE, key), value);
             hot.note_lookup(&HotKey::of(TREE, key), value);
-            let fits = !key.is_empty() && key.len().next_multiple_of(8) + value.len() <= ROOM;
+            let fits = !key.is_empty() && key.len().next_multiple_of(8) + value.len() <= RECORD_BYTES_MAX;
             let expected = fits.then_some(value);
             assert_eq!(found(&hot, key).as_deref(), expected, "{} and {} bytes", key.len(), value.len());
             hot.forget(&HotKey::of(TREE, key));
@@ -93,8 +93,8 @@ fn places_become_more_up_to_the_budget_and_count() {
     let (hot, meter) = hot(1 << 20);
     look_up(&hot, b"a", b"");
     let few = meter.bytes();
-    assert_eq!(few, (FIRST * size_of::<Place>()) as u64);
-    let most = memory::PLACES_MOST.min(4096);
+    assert_eq!(few, (FIRST_PLACES * size_of::<Place>()) as u64);
+    let most = memory::PLACES_MAX.min(4096);
     let keys = 5 * most as u64;
     (0..keys).for_each(|number| _ = look_up(&hot, &key(number), &number.to_le_bytes()));
     assert_eq!((meter.bytes(), hot.bytes()), ((most * size_of::<Place>()) as u64, meter.bytes()));

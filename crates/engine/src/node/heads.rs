@@ -8,7 +8,7 @@
 //! none.
 
 /// Integers compared at once: as many as fit into a cache line.
-pub(super) const TOGETHER: usize = 8;
+pub(super) const COMPARED_AT_ONCE: usize = 8;
 
 /// Sorted integers.
 #[derive(Clone, Default)]
@@ -37,7 +37,7 @@ impl Heads {
     fn mark(&mut self) {
         let last_of_each = |of: &[u64], to: &mut Vec<u64>| {
             to.clear();
-            to.extend(of.chunks_exact(TOGETHER).map(|together| together[TOGETHER - 1]));
+            to.extend(of.chunks_exact(COMPARED_AT_ONCE).map(|together| together[COMPARED_AT_ONCE - 1]));
         };
         last_of_each(&self.all, &mut self.marks);
         last_of_each(&self.marks, &mut self.tops);
@@ -47,8 +47,8 @@ impl Heads {
     /// compares.
     #[inline]
     pub(super) fn below(&self, head: u64, near: impl FnOnce(usize)) -> usize {
-        let top = count_below(&self.tops, head) * TOGETHER;
-        let mark = (top + count_among(&self.marks, top, head)) * TOGETHER;
+        let top = count_below(&self.tops, head) * COMPARED_AT_ONCE;
+        let mark = (top + count_among(&self.marks, top, head)) * COMPARED_AT_ONCE;
         near(mark);
         mark + count_among(&self.all, mark, head)
     }
@@ -58,7 +58,7 @@ impl Heads {
 #[inline]
 fn count_among(of: &[u64], from: usize, head: u64) -> usize {
     let rest = of.get(from..).unwrap_or_default();
-    match rest.first_chunk::<TOGETHER>() {
+    match rest.first_chunk::<COMPARED_AT_ONCE>() {
         Some(together) => count_below(together, head),
         None => count_below(rest, head),
     }
@@ -84,7 +84,7 @@ mod tests {
                 let mut told = None;
                 assert_eq!(heads.below(head, |from| told = Some(from)), expected, "{len}, {head}");
                 let from = told.unwrap_or(usize::MAX);
-                assert!((from..=from + TOGETHER).contains(&expected), "{len}, {head}, told {from}");
+                assert!((from..=from + COMPARED_AT_ONCE).contains(&expected), "{len}, {head}, told {from}");
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Inner nodes: pivots, and the children between them.
 
-use super::heads::{Heads, TOGETHER};
+use super::heads::{COMPARED_AT_ONCE, Heads};
 use super::{HomeCell, PageRef};
 use crate::meter::{Kind, Meter, Weight};
 use crate::slot::Slot;
@@ -44,7 +44,7 @@ pub(crate) struct Inner {
 const CHILD_BYTES: u64 = 176;
 
 /// Cache lines of the slots that belong to the heads compared at once, and of the slot behind them.
-const SLOT_LINES: usize = ((TOGETHER + 1) * size_of::<Slot>()).div_ceil(64);
+const SLOT_LINES: usize = ((COMPARED_AT_ONCE + 1) * size_of::<Slot>()).div_ceil(64);
 
 /// Bytes of a short pivot.
 const SHORT_PIVOT: usize = 32;

@@ -6,7 +6,7 @@ use super::free::Free;
 pub(super) const REGION: u64 = 1 << 20;
 
 /// A shorter file has no sparse regions.
-const REGIONS_LEAST: u64 = 16;
+const REGIONS_MIN: u64 = 16;
 
 /// Least free bytes of a sparse region: fewer are enough once most of the file is free.
 pub(super) const SPARSE_FREE: u64 = REGION / 4 * 3;
@@ -19,7 +19,7 @@ pub(crate) struct Sparse(Vec<bool>);
 impl Sparse {
     /// Finds the sparse regions; none in a short file, where there is little to gain.
     pub(super) fn of(free: &Free, end: u64) -> Self {
-        if end / REGION < REGIONS_LEAST {
+        if end / REGION < REGIONS_MIN {
             return Self::default();
         }
         let mut free_of_each = vec![0; (end / REGION) as usize + 1];

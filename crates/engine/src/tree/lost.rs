@@ -83,7 +83,7 @@ fn lose_below(
 
 /// Bytes of records beside one lost node. Beyond this it is divided into two, so that each can be searched
 /// quickly.
-const BESIDE_MOST: usize = 32 << 10;
+const BESIDE_BYTES_MAX: usize = 32 << 10;
 
 /// Puts a record beside the lost node where its key belongs, if that node is lost and the log has the value.
 /// Of a longer value, or one that memory has no room for, nothing is known then.
@@ -148,7 +148,7 @@ fn put_below(
     let mut records = child.records_beside(edit.backing);
     records.put(key, value);
     let (len, middle) = (records.len(), records.middle().map(<[u8]>::to_vec));
-    let Some(middle) = middle.filter(|_| len > BESIDE_MOST) else {
+    let Some(middle) = middle.filter(|_| len > BESIDE_BYTES_MAX) else {
         *child = child.lost_with(records, edit.backing);
         return Ok(None);
     };

@@ -27,11 +27,11 @@ pub(super) enum Resident {
 }
 
 /// Longest range of a growing piece that is copied for a read; for longer ones, the piece is made shareable.
-const FEW: usize = 1024;
+const COPIED_RANGE_BYTES_MAX: usize = 1024;
 
 /// Bytes of a growing piece that are also kept in [`Waiting`], so that a reader of only these does not wait
 /// for the memory of the others.
-pub(super) const FRONT: usize = 24;
+pub(super) const FRONT_BYTES: usize = 24;
 
 impl Resident {
     pub(super) fn bytes(&self) -> &[u8] {
@@ -114,7 +114,7 @@ impl Piece {
 
 impl PieceCell {
     /// Its first bytes, where they are kept.
-    pub(super) fn front(&self) -> Option<&[u8; FRONT]> {
+    pub(super) fn front(&self) -> Option<&[u8; FRONT_BYTES]> {
         self.waiting.as_ref()?.front.as_ref()
     }
 
@@ -237,7 +237,7 @@ impl Chain {
             return Some(Buffer::copy_from(few));
         }
         match &*cell.resident.lock() {
-            Resident::Growing(bytes) if to - from <= FEW && to - from < bytes.len() => {
+            Resident::Growing(bytes) if to - from <= COPIED_RANGE_BYTES_MAX && to - from < bytes.len() => {
                 Some(Buffer::copy_from(&bytes[from..to]))
             }
             _ => None,

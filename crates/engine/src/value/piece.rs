@@ -3,7 +3,7 @@
 //! Invariant: a piece that is not resident has a home, and bytes read from there pass the checksum.
 //! Invariant: a piece that more than one value, reader or list refers to does not change.
 
-use super::growing::{FRONT, Resident};
+use super::growing::{FRONT_BYTES, Resident};
 use crate::backing::Backing;
 use crate::meter::{Kind, Meter};
 use crate::planted::{self, Bug};
@@ -61,7 +61,7 @@ pub(super) struct Waiting {
     /// Seed of the checksum.
     pub(super) seed: u64,
     /// Its first bytes, if it grows or did.
-    pub(super) front: Option<[u8; FRONT]>,
+    pub(super) front: Option<[u8; FRONT_BYTES]>,
 }
 
 /// The place of a piece on disk, once it has one.
