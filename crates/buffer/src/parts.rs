@@ -19,7 +19,7 @@ use std::ptr::NonNull;
 /// Free parts backed by memory are kept up to this share of the parts in use, and those of one slab.
 const SPARE_SHARE: usize = 16;
 
-/// What memory is taken for.
+/// The purpose for which memory is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Data read from a disk.

@@ -1,10 +1,10 @@
 //! Reading a record and changing it in one step.
 //!
-//! A caller that reads a record to decide what becomes of it finds the leaf once instead of twice. That is
-//! possible where a write could be made [in place](crate::in_place). Elsewhere the caller is told so, and
-//! reads and writes by itself.
+//! A caller that reads a record to decide how to change it finds the leaf once instead of twice. That is
+//! possible where a write could be made [in place](crate::in_place). Elsewhere [`Amended`] says so, and the
+//! caller reads and writes by itself.
 //!
-//! Invariant: between what is shown and the change that follows, nothing else changes the record.
+//! Invariant: between the read and the change that follows, nothing else changes the record.
 
 use crate::batch::{Action, Given};
 use crate::commit::Commit;

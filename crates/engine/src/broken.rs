@@ -1,5 +1,5 @@
-//! What happens to a store when a write fails or panics after its group is in the log: the log has the write,
-//! and memory has half of it or none.
+//! The broken state of a store, which follows a write that fails or panics after its group is in the log: the
+//! log has the write, and memory has half of it or none.
 //!
 //! Whether the write took effect is then undecided, and no reader may see half of it. So the store refuses
 //! readers and writers alike, and the next opening has what the log says.

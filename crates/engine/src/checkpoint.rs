@@ -55,7 +55,7 @@ struct Frozen {
     signpost: u64,
     /// Epoch that the checkpoint commits.
     epoch: u64,
-    /// What left the trees since the list was last taken.
+    /// Items that left the trees since the list was last taken.
     retired: RetiredList,
     /// How often the current trees had been told what deltas replaced.
     tells: u64,
@@ -218,8 +218,8 @@ impl Shared {
             }
             Err(error) => {
                 self.backing.meter().checkpoint_ended(false);
-                // What was to be freed is still referred to by the last successful commit, and by deltas that
-                // were not written. A reader that comes to hold one of these before the next commit needs it
+                // The last successful commit, and deltas that were not written, still refer to the space that
+                // was to be freed. A reader that comes to hold one of these before the next commit needs it
                 // as well.
                 let all = sorted.kept.into_iter().chain(sorted.freeing);
                 writer.retired.put_back(all.map(|retired| retired.outliving(epoch)));

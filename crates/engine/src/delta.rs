@@ -218,7 +218,7 @@ impl Delta {
     pub(crate) fn put(&mut self, (key, value): (&[u8], &[u8]), epoch: u64) {
         self.birth = epoch;
         let mut content = self.content.write();
-        // What was merged before does not include this record.
+        // An earlier merge does not include this record.
         if let Some(rare) = &mut content.rare {
             rare.replaced = None;
         }
@@ -284,7 +284,7 @@ impl Delta {
         content.weigh();
     }
 
-    /// Whether so many records of its page were looked up that the leaf is worth its memory.
+    /// Whether enough records of its page were looked up to make the leaf worth its memory.
     pub(crate) fn has_seen_much(&self, home: &Home) -> bool {
         let content = self.content.read();
         content.rare.as_ref().is_some_and(|rare| rare.seen.len() * 8 > home.page.len as usize)

@@ -45,8 +45,8 @@ pub(crate) struct PageWriter<'a> {
     /// Set while writing for snapshots alone: what is written retires with the snapshot of this epoch.
     only_until: Option<u64>,
     pub(crate) of_snapshots: Vec<Retired>,
-    /// What left the current trees with the pages that were written: values that deltas replaced, and pages
-    /// that deltas lay on.
+    /// Items that left the current trees with the pages that were written: values that deltas replaced, and
+    /// pages that deltas lay on.
     pub(crate) replaced: Vec<Retired>,
     /// Values replaced by deltas that were merged here, and retired by a writer since the freeze: the
     /// writer's list has them, but the commit's does not yet.
@@ -174,7 +174,7 @@ impl<'a> PageWriter<'a> {
         match delta.read(Reading::Along, self.backing) {
             Ok(leaf) => Ok(Some(leaf)),
             Err(error) if !error.is_damage() => Err(error),
-            // Whatever a writer told of it since the freeze, this commit does not include it.
+            // This commit does not include anything that a writer reported about it since the freeze.
             Err(error) => {
                 tracing::warn!(store = self.backing.name(), %error, "a leaf cannot be read; what was put into it is kept");
                 Ok(None)

@@ -29,7 +29,8 @@ pub enum Bug {
     ChainIgnored,
     /// The log is cut although it was synced beyond that point.
     CutBelowSyncedEnd,
-    /// What was read behind the last known sync is relied on as it is, although the medium may not have it.
+    /// Groups read behind the last known sync are relied on as they are, although the medium may not have
+    /// them.
     TailNotWrittenAgain,
     /// A group is replayed although a large value that it names was never written.
     ExtentNotVerified,

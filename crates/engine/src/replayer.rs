@@ -105,8 +105,9 @@ impl<'a> Replayer<'a> {
             let offset = end.point.offset_of(end.point.position);
             self.report.cut = Some(Cut { offset, bytes: end.cut_bytes, was_synced: end.was_synced });
         }
-        // What lies beyond may be only in the system's cache. It survives the process, as it did before.
-        // After it was rewritten, the first sync makes it durable, and until then no group claims that it is.
+        // Groups beyond this point may be only in the system's cache. They survive the process, as before.
+        // Once they are rewritten, the first sync makes them durable; until then no group claims that they
+        // are.
         self.let_go_of_synced(&replay);
         self.unsynced = replay.unsynced(&end.point);
         self.unsynced.extend(self.named.drain(..).map(|(_, extent)| extent));

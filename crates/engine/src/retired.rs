@@ -1,4 +1,4 @@
-//! What left the current trees: space on disk that becomes free once nothing needs it.
+//! Retired items: space on disk that left the current trees and becomes free once nothing needs it.
 //!
 //! Invariant: an item leaves the current tree once, so its space is retired once.
 //! Invariant: retired space is freed only by a checkpoint after its death, when no pin and no named snapshot

@@ -188,10 +188,10 @@ impl Shared {
                 self.nudge.ask(Wanted::Checkpoint);
             }
             self.room.changed.wait(&mut state);
-            // What was written can be evicted now, but only a thread that needs the room does so.
+            // Written data can be evicted at this point, but only a thread that needs the room does so.
             MutexGuard::unlocked(&mut state, || self.make_room_by_waiting(need));
         }
-        // What cannot be evicted stays so, however often it is tried.
+        // Repeated attempts to evict the rest would fail alike.
         if state.ended >= enough && is_full() {
             state.futile_below = self.backing.held_bytes() + self.options.memory_bytes / 16;
         }

@@ -191,7 +191,7 @@ impl Slot {
         }
     }
 
-    /// What was put into the leaf in this slot since it was written, while the leaf itself was not changed.
+    /// The records put into the leaf in this slot since it was written, while the leaf itself was unchanged.
     pub(crate) fn delta(&self, backing: &Backing) -> Option<&Arc<Delta>> {
         match self.away.as_deref() {
             Some(Away::Delta(delta)) => Some(delta),

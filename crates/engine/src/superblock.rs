@@ -227,7 +227,7 @@ impl Table {
         bytes
     }
 
-    /// What left the trees, except entries that overlap free space or one another: no store writes such
+    /// The retired items, except entries that overlap free space or one another: no store writes such
     /// entries, and freeing them would give away space in use. For values in log segments there are only
     /// sums.
     pub(crate) fn retired_apart(&self) -> Vec<Retired> {

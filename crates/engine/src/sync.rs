@@ -101,8 +101,8 @@ impl Syncer {
         }
         match result {
             Ok(()) => self.note_synced(&mut state, target),
-            // What was not durable before may be lost even if a later sync succeeds, so nothing that follows
-            // may rely on it.
+            // Bytes that were not durable before may be lost even if a later sync succeeds, so nothing that
+            // follows may rely on them.
             Err(error) => {
                 self.note_failed(&mut state);
                 return Err(error);

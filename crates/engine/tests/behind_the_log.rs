@@ -325,7 +325,7 @@ fn behind_a_checkpoint_that_panicked_writes_are_refused_where_memory_or_the_log_
         if keys == 1 {
             assert!(engine.write(&batch(&tree), Durability::Flushed).is_err_and(is_broken));
         }
-        // What was accepted is there, in this store and for the next opening.
+        // Every accepted put is found, in this store and by the next opening.
         let distinct = taken.min(keys);
         assert_eq!(count(&tree).unwrap(), distinct + 1);
         assert!(engine.close_shared().is_err_and(is_broken));

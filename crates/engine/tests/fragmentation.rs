@@ -53,7 +53,7 @@ fn values_of_another_length() {
     }
     let bound = BUDGET + BUDGET / 8;
     assert!(most <= bound, "{most} of {bound} bytes of nodes and runs: {:?}", engine.stats());
-    // Whatever else the process uses, it used before.
+    // The rest of the process uses as much as before.
     assert!(most_seen - beside <= bound, "{most_seen} of {bound} bytes with {beside}, as the system sees it");
 }
 

@@ -83,7 +83,7 @@ fn a_check_counts_the_bytes_that_a_snapshot_shares_once() {
     engine.checkpoint().unwrap();
     let shared = bytes();
     assert!(shared < before + (64 << 10), "{before} bytes before, {shared} with the snapshot");
-    // What only the snapshot has counts as well.
+    // Values that only the snapshot has count as well.
     fill(&tree, 1);
     engine.checkpoint().unwrap();
     let apart = bytes();

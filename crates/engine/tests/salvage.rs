@@ -1,5 +1,5 @@
-//! What `salvage` recovers from a store with rotten leaves that the log changes: everything readable, and
-//! nothing outdated.
+//! `salvage` recovers from a store with rotten leaves that the log changes: everything readable, and nothing
+//! outdated.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 mod support;

@@ -71,8 +71,7 @@ impl Shared {
     fn sync_for_commit(&self, disk: &dyn Disk) -> Result<(), EngineError> {
         let flushed = || self.flushed.load(Ordering::Acquire);
         self.syncer.sync_now(disk, flushed).map_err(|error| match error {
-            // Whatever the disk's error says, even that there is no room: acknowledged writes may be lost
-            // with it.
+            // Acknowledged writes may be lost whatever the disk's error says, even one about a lack of room.
             SyncError::Failed(source) => EngineError::NotDurable { store: self.backing.name(), source },
             SyncError::Poisoned => EngineError::Poisoned { store: self.backing.name() },
         })

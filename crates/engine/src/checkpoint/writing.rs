@@ -87,7 +87,7 @@ impl Shared {
         Ok(())
     }
 
-    /// What this commit frees: extents, and log segments that nothing needs.
+    /// The space that this commit frees: extents, and log segments that nothing needs.
     fn freed_by(&self, sorted: &Sorted, log_number: u64) -> (Vec<Extent>, Vec<SegmentUse>) {
         let is_dead = |segment: &&SegmentUse| segment.number < log_number && segment.live == 0;
         let dead: Vec<SegmentUse> = sorted.segments.iter().filter(is_dead).copied().collect();

@@ -92,7 +92,7 @@ impl Tree {
         match found {
             None => Ok(None),
             Some(Ok(front)) => Ok(Some(front)),
-            // What has to be read from disk is read without the lock.
+            // Reads from disk happen without the lock.
             Some(Err(value)) => Ok(Some(Front::of(&value.read(0, N as u64)?, value.len()))),
         }
     }

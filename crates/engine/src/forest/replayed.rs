@@ -96,7 +96,7 @@ impl Forest {
             Change::Put(key, _) | Change::Append(key, _) | Change::Delete(key) => {
                 tree::lose(&mut state.root, (Bound::Included(key), Bound::Included(key)), &mut edit)?;
                 if !search::slot_of(&state.root, key).is_lost() {
-                    // What could not be read a moment ago can be read now.
+                    // The leaf could not be read a moment ago, and can be read at this attempt.
                     let made = self.replay(std::slice::from_ref(change), backing, retired);
                     return made.map(|()| Salvaged { lost: 0, met_damage: true });
                 }

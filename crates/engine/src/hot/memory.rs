@@ -112,9 +112,9 @@ mod mapped {
 
         #[inline]
         fn deref(&self) -> &[Place] {
-            // SAFETY: so many places lie there until `self` goes, aligned to a page or more; a place of
-            // zeros, as the kernel gives them, is an empty one; and all that is ever written to them are
-            // atomic words.
+            // SAFETY: `count` places lie there until `self` is dropped, aligned to a page or more; the kernel
+            // provides zeros, and a place of zeros is an empty one; everything written to them is atomic
+            // words.
             unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.count) }
         }
     }

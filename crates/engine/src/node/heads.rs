@@ -43,7 +43,7 @@ impl Heads {
         last_of_each(&self.marks, &mut self.tops);
     }
 
-    /// How many are below `head`. Before the last step, `near` is told the index from which on that step
+    /// How many are below `head`. Before the last step, `near` is called with the first index that this step
     /// compares.
     #[inline]
     pub(super) fn below(&self, head: u64, near: impl FnOnce(usize)) -> usize {

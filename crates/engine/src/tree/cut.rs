@@ -51,7 +51,7 @@ pub(crate) fn discard(mut slot: Slot, edit: &mut Edit<'_>) -> Result<(), EngineE
     std::mem::take(&mut inner.children).into_iter().try_for_each(|child| discard(child, edit))
 }
 
-/// What lies below `at`, and the rest. An empty leaf in the way goes to neither.
+/// The part below `at`, and the rest. An empty leaf on the path goes to neither.
 fn cut(
     mut slot: Slot,
     fences: Fences<'_>,

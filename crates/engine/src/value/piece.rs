@@ -39,7 +39,7 @@ pub(super) struct PieceCell {
     pub(super) home: PieceHome,
     pub(super) birth: u64,
     pub(super) checksum: AtomicU64,
-    /// What its bytes in memory count for, once they are counted.
+    /// The bytes that count for it in memory, once they are counted.
     pub(super) counted: AtomicU64,
     /// State that is needed while it waits for a checkpoint.
     pub(super) waiting: Option<Box<Waiting>>,
