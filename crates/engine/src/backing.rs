@@ -55,8 +55,8 @@ pub struct Backing {
     fragmentation: Option<Fragmentation>,
     /// Whether a node of the current trees may lie on disk alone.
     has_absent_nodes: AtomicBool,
-    /// How often the current trees were told what a delta replaced.
-    tells: AtomicU64,
+    /// How often the current trees retired what a delta replaced.
+    retirements: AtomicU64,
     /// Number of checks that run.
     checks: AtomicUsize,
     memory_bytes: u64,
@@ -80,7 +80,7 @@ impl Backing {
             meter: Arc::default(),
             fragmentation,
             has_absent_nodes: AtomicBool::new(false),
-            tells: AtomicU64::new(0),
+            retirements: AtomicU64::new(0),
             checks: AtomicUsize::new(0),
             memory_bytes,
             blind_puts: false,
@@ -97,16 +97,16 @@ impl Backing {
         self.disk.as_ref()
     }
 
-    /// The next number, greater than all before, under which the current trees are told what a delta
+    /// The next number, greater than all before, under which the current trees retire what a delta
     /// replaced.
-    pub(crate) fn next_tell(&self) -> u64 {
-        self.tells.fetch_add(1, Ordering::Relaxed) + 1
+    pub(crate) fn next_retirement(&self) -> u64 {
+        self.retirements.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// The greatest number given out by [`Backing::next_tell`]. For a caller that holds the writer's lock and
-    /// the checkpoint lock, no use of a number is pending.
-    pub(crate) fn tells(&self) -> u64 {
-        self.tells.load(Ordering::Relaxed)
+    /// The greatest number given out by [`Backing::next_retirement`]. For a caller that holds the writer
+    /// lock and the checkpoint lock, no use of a number is pending.
+    pub(crate) fn retirements(&self) -> u64 {
+        self.retirements.load(Ordering::Relaxed)
     }
 
     /// Marks a check as running until the returned guard is dropped. Meanwhile, code that releases something

@@ -61,7 +61,7 @@ impl Engine {
             used: BTreeMap::new(),
             segments: Vec::new(),
             found: Vec::new(),
-            tells: 0,
+            retirements: 0,
             tree_records: 0,
             depth: None,
             current: None,
@@ -93,8 +93,8 @@ struct Check<'a> {
     /// Log segments, by offset, and how many bytes of each were found to be needed so far.
     segments: Vec<SegmentUse>,
     found: Vec<u64>,
-    /// How often the current trees had been told what deltas replaced when the check began.
-    tells: u64,
+    /// How often the current trees had retired what deltas replaced when the check began.
+    retirements: u64,
     /// Records of the present tree, and the depth of its leaves, as far as they were seen.
     tree_records: u64,
     depth: Option<usize>,
@@ -138,7 +138,7 @@ impl Check<'_> {
         let forest = self.shared.forest.read();
         self.segments = self.shared.space.lock().segments().copied().collect();
         self.found = vec![0; self.segments.len()];
-        self.tells = self.shared.backing.tells();
+        self.retirements = self.shared.backing.retirements();
         self.running = Some(self.shared.backing.begin_check());
         writer.retired.places().for_each(|(offset, len)| self.find(offset, len));
         let named = forest.snapshots.iter().flat_map(|named| named.trees.iter());

@@ -57,8 +57,8 @@ struct Frozen {
     epoch: u64,
     /// Items that left the trees since the list was last taken.
     retired: RetiredList,
-    /// How often the current trees had been told what deltas replaced.
-    tells: u64,
+    /// How often the current trees had retired what deltas replaced.
+    retirements: u64,
     segments: Vec<SegmentUse>,
 }
 
@@ -173,7 +173,7 @@ impl Shared {
             }
         };
         let sorted = self.sort_out(&mut frozen, retired);
-        let mut pages = PageWriter::new(&self.backing, &self.space, frozen.tells);
+        let mut pages = PageWriter::new(&self.backing, &self.space, frozen.retirements);
         let written = self.write_checkpoint(&mut pages, disk, &frozen, &sorted, clean);
         let (epoch, position) = (frozen.epoch, frozen.point.position);
         // What it held can go now. There may be much of it, so it is dropped while no lock is held.
@@ -246,11 +246,11 @@ impl Shared {
         let epoch = current.epoch;
         drop(current);
         writer.note_epoch(epoch, point.number);
-        let (retired, tells) = (writer.retired.take(), self.backing.tells());
+        let (retired, retirements) = (writer.retired.take(), self.backing.retirements());
         let mut space = self.space.lock();
         space.freeze();
         let segments = space.segments().copied().collect();
-        Ok(Frozen { forest, views, point, signpost, epoch, retired, tells, segments })
+        Ok(Frozen { forest, views, point, signpost, epoch, retired, retirements, segments })
     }
 
     /// Divides what left the trees into what the commit of `frozen` frees and what it keeps.

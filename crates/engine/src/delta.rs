@@ -62,9 +62,9 @@ pub(crate) struct Delta {
     /// The epoch of the last put.
     pub(crate) birth: u64,
     content: RwLock<Content>,
-    /// The number under which the current tree was told to retire what this delta replaced
-    /// ([`Backing::next_tell`]); 0 where it was not told.
-    told_as: AtomicU64,
+    /// The number under which the current tree retired the chains that this delta replaced
+    /// ([`Backing::next_retirement`]); 0 while it has not.
+    retired_as: AtomicU64,
     /// Whether a lookup found something here since the last scan for what to evict.
     was_used: AtomicBool,
 }
@@ -91,10 +91,10 @@ struct Rare {
     seen: Records,
 }
 
-/// A chain that a delta replaced, the number under which the current tree was told, and the epoch in which it
-/// was replaced.
+/// A chain that a delta replaced, the number under which the current tree retired it, and the epoch in which
+/// it was replaced.
 struct Replaced {
-    told_as: u64,
+    retired_as: u64,
     chain: Chain,
     epoch: u64,
 }
@@ -163,7 +163,7 @@ impl Delta {
         Self {
             birth,
             content: RwLock::new(content),
-            told_as: AtomicU64::new(0),
+            retired_as: AtomicU64::new(0),
             was_used: AtomicBool::new(false),
         }
     }
@@ -334,43 +334,44 @@ impl Delta {
         self.content.read().weight.bytes()
     }
 
-    /// Chains that it replaced and that the current tree had not retired when `tells` was the greatest number
-    /// given out, each with the epoch in which it was replaced. The delta must have been merged.
-    pub(crate) fn replaced(&self, tells: u64) -> Vec<(Chain, u64)> {
+    /// Chains that it replaced and that the current tree had not retired when `retirements` was the greatest
+    /// number given out, each with the epoch in which it was replaced. The delta must have been merged.
+    pub(crate) fn replaced(&self, retirements: u64) -> Vec<(Chain, u64)> {
         let mut all = Vec::new();
-        self.show_replaced(&|told| told.load(Ordering::Relaxed), &mut |told, chain, epoch| {
-            all.extend((told == 0 || told > tells).then(|| (chain.clone(), epoch)));
+        self.show_replaced(&|number| number.load(Ordering::Relaxed), &mut |retired, chain, epoch| {
+            all.extend((retired == 0 || retired > retirements).then(|| (chain.clone(), epoch)));
         });
         all
     }
 
     /// Shows each chain that it replaced, and whether the current tree is to retire it now, under `number`,
-    /// or was told before. `number` is not 0.
-    pub(crate) fn tell_replaced(&self, number: u64, show: &mut dyn FnMut(Retirement, &Chain, u64)) {
-        // One atomic step: a tell between a load and a store would be missed.
-        let tell = |told: &AtomicU64| {
-            told.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed)
+    /// or retired it before. `number` is not 0.
+    pub(crate) fn retire_replaced(&self, number: u64, show: &mut dyn FnMut(Retirement, &Chain, u64)) {
+        // One atomic step: a retirement between a load and a store would be missed.
+        let retire = |retired_as: &AtomicU64| {
+            retired_as
+                .compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed)
                 .unwrap_or_else(|before| before)
         };
-        self.show_replaced(&tell, &mut |before, chain, birth| {
+        self.show_replaced(&retire, &mut |before, chain, birth| {
             show(if before == 0 { Retirement::Now } else { Retirement::Before(before) }, chain, birth);
         });
     }
 
-    /// Shows everything that was replaced, with the number it was told under according to `look`, and the
+    /// Shows everything that was replaced, with the number it was retired under according to `look`, and the
     /// epoch in which it was replaced.
     fn show_replaced(&self, look: &dyn Fn(&AtomicU64) -> u64, show: &mut dyn FnMut(u64, &Chain, u64)) {
         let content = self.content.read();
         if let Base::Delta(below) = &content.base {
             below.show_replaced(look, show);
         }
-        for Replaced { told_as, chain, epoch } in content.rare.iter().flat_map(|rare| &rare.below) {
-            show(*told_as, chain, *epoch);
+        for Replaced { retired_as, chain, epoch } in content.rare.iter().flat_map(|rare| &rare.below) {
+            show(*retired_as, chain, *epoch);
         }
         if let Some(replaced) = content.rare.as_ref().and_then(|rare| rare.replaced.as_ref())
             && !planted::is(Bug::ReplacedForgotten)
         {
-            let before = look(&self.told_as);
+            let before = look(&self.retired_as);
             replaced.iter().for_each(|chain| show(before, chain, self.birth));
         }
     }
@@ -392,15 +393,15 @@ impl Content {
         }
     }
 
-    /// Takes over what the delta below had replaced, which is about to be dropped. Chains that were told are
+    /// Takes over what the delta below had replaced, which is about to be dropped. Retired chains are
     /// gone for good, also from the page, and are kept only for a check that began before.
-    fn take_over_replaced(&mut self, below: &Delta, keeps_told: bool) {
+    fn take_over_replaced(&mut self, below: &Delta, keeps_retired: bool) {
         // Without it the delta was never merged; a later merge finds everything replaced in the page.
         let Some(rare) = &mut self.rare else { return };
         let Rare { replaced, below: kept, .. } = &mut **rare;
-        below.show_replaced(&|told| told.load(Ordering::Relaxed), &mut |told_as, chain, epoch| {
-            if told_as != 0 {
-                kept.extend(keeps_told.then(|| Replaced { told_as, chain: chain.clone(), epoch }));
+        below.show_replaced(&|number| number.load(Ordering::Relaxed), &mut |retired_as, chain, epoch| {
+            if retired_as != 0 {
+                kept.extend(keeps_retired.then(|| Replaced { retired_as, chain: chain.clone(), epoch }));
             } else if let Some(replaced) = replaced {
                 replaced.push(chain.clone());
             }

@@ -50,10 +50,10 @@ pub(crate) struct PageWriter<'a> {
     pub(crate) replaced: Vec<Retired>,
     /// Values replaced by deltas that were merged here, and retired by a writer since the freeze: the
     /// writer's list has them, but the commit's does not yet.
-    pub(crate) told_since: Vec<Retired>,
-    /// The greatest tell number at the freeze, and the number of the tells that are made here.
-    told_before: u64,
-    tells_as: u64,
+    pub(crate) retired_since: Vec<Retired>,
+    /// The greatest retirement number at the freeze, and the number of the retirements made here.
+    retirements_before: u64,
+    retires_as: u64,
     /// Whether some leaf has a page of records beside it.
     pub(crate) has_second_pages: bool,
     pub(crate) written: u64,
@@ -107,8 +107,8 @@ struct SettledDelta {
 }
 
 impl<'a> PageWriter<'a> {
-    /// A writer for a commit whose freeze saw `told_before` as the greatest tell number.
-    pub(crate) fn new(backing: &'a Backing, space: &'a Mutex<Space>, told_before: u64) -> Self {
+    /// A writer for a commit whose freeze saw `retirements_before` as the greatest retirement number.
+    pub(crate) fn new(backing: &'a Backing, space: &'a Mutex<Space>, retirements_before: u64) -> Self {
         Self {
             backing,
             space,
@@ -118,9 +118,9 @@ impl<'a> PageWriter<'a> {
             only_until: None,
             of_snapshots: Vec::new(),
             replaced: Vec::new(),
-            told_since: Vec::new(),
-            told_before,
-            tells_as: backing.next_tell(),
+            retired_since: Vec::new(),
+            retirements_before,
+            retires_as: backing.next_retirement(),
             has_second_pages: false,
             written: 0,
         }
@@ -221,16 +221,16 @@ impl<'a> PageWriter<'a> {
         Ok(SettledDelta { delta: Arc::clone(delta), home, kept: None, leaves })
     }
 
-    /// Tells the trees what a delta replaced that is now one page with what it lay on. This happens only once
-    /// that page is written: otherwise a failed checkpoint would leave a delta in the trees, marked as told
-    /// for good.
-    fn tell_replaced(&mut self, delta: &Delta) {
-        delta.tell_replaced(self.tells_as, &mut |told, chain, epoch| match told {
+    /// Retires the chains that a delta replaced, once a merge makes one page of the delta and what it lay on.
+    /// This happens only after that page is written: otherwise a failed checkpoint would leave a delta in the
+    /// trees whose chains are marked as retired for good.
+    fn retire_replaced(&mut self, delta: &Delta) {
+        delta.retire_replaced(self.retires_as, &mut |retirement, chain, epoch| match retirement {
             Retirement::Now => self.replaced.extend(pieces_of(chain, epoch)),
-            Retirement::Before(number) if number > self.told_before && number != self.tells_as => {
-                self.told_since.extend(pieces_of(chain, epoch));
+            Retirement::Before(number) if number > self.retirements_before && number != self.retires_as => {
+                self.retired_since.extend(pieces_of(chain, epoch));
             }
-            // The freeze included it, or this writer told it.
+            // The freeze included it, or this writer retired it.
             Retirement::Before(_) => {}
         });
     }
@@ -427,7 +427,7 @@ impl<'a> PageWriter<'a> {
                     let page = second.and_then(|page| run.buffer.get(page.offset - extent.offset, page.len));
                     drop(kept);
                     if leaves.is_some() {
-                        self.tell_replaced(&delta);
+                        self.retire_replaced(&delta);
                     }
                     delta.settle(home, page, self.backing);
                     self.replaced.extend(leaves);

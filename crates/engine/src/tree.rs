@@ -217,8 +217,8 @@ fn own<'a>(slot: &'a mut Slot, edit: &mut Edit<'_>) -> Result<Owned<'a>, EngineE
 /// Makes a leaf changeable that a page and a delta added up to: it replaces the delta.
 fn own_merged(shared: &mut SharedLeaf, delta: &Arc<Delta>, edit: &mut Edit<'_>) {
     edit.retired.delta(delta, edit.epoch);
-    delta.tell_replaced(edit.backing.next_tell(), &mut |told, chain, epoch| {
-        if let Retirement::Now = told {
+    delta.retire_replaced(edit.backing.next_retirement(), &mut |retirement, chain, epoch| {
+        if let Retirement::Now = retirement {
             edit.retired.chain(chain, None, epoch);
         }
     });

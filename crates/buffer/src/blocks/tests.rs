@@ -1,4 +1,4 @@
-//! The guarantees of blocks. Each test uses lengths of its own, because the classes belong to the whole process.
+//! The guarantees of blocks. Each test uses lengths of its own, because classes belong to the whole process.
 #![allow(clippy::expect_used)]
 
 use super::*;

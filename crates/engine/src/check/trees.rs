@@ -55,7 +55,7 @@ impl Check<'_> {
         match slot.home() {
             // A node with a home is read from there, resident or not: verifying the disk is the purpose.
             Some(Home { page, delta: None, .. }) => {
-                // A checkpoint may have merged both into one page since, and told what was replaced.
+                // A checkpoint may have merged both into one page since, and retired what was replaced.
                 if let Some(delta) = slot.known_delta() {
                     self.replaced(delta);
                 }
@@ -149,7 +149,7 @@ impl Check<'_> {
 
     /// Counts what a delta replaced: it does not leave the current tree before both pages become one.
     fn replaced(&mut self, delta: &Delta) {
-        for (chain, _) in delta.replaced(self.tells) {
+        for (chain, _) in delta.replaced(self.retirements) {
             let pieces = chain.pieces().iter();
             pieces.filter_map(|piece| Some((piece.home()?, piece.len()))).for_each(|(offset, len)| {
                 self.find(offset, len.into());

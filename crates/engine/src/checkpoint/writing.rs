@@ -31,7 +31,7 @@ impl Shared {
         self.write_snapshots(pages, frozen, &mut table)?;
         pages.flush()?;
         let left = sorted.kept.iter().chain(&pages.of_snapshots).chain(&pages.replaced);
-        table.retired = left.chain(&pages.told_since).copied().collect();
+        table.retired = left.chain(&pages.retired_since).copied().collect();
         if table.has_uncounted() {
             self.features.fetch_or(UNCOUNTED, Ordering::Relaxed);
         }
