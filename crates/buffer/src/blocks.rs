@@ -114,7 +114,7 @@ pub(crate) fn take(lines: usize, purpose: Purpose) -> Option<(NonNull<u8>, Memor
         return None;
     }
     let class = lines - LINES_MIN;
-    let mut after = After::default();
+    let mut after = WorkAfterUnlock::default();
     let mut blocks = crate::tried(&BLOCKS[class])?;
     take_what_was_left(class, &mut blocks, &mut after);
     let (start, run) = blocks.take(class, purpose, &mut after)?;
@@ -140,7 +140,7 @@ pub(crate) fn kept_at(place: MemoryOrigin) -> *const u8 {
 /// nothing refers to it any more.
 pub(crate) unsafe fn give(link: NonNull<Link>, place: MemoryOrigin) {
     let class = usize::from(place.class);
-    let mut after = After::default();
+    let mut after = WorkAfterUnlock::default();
     if let Some(mut blocks) = crate::tried(&BLOCKS[class]) {
         take_what_was_left(class, &mut blocks, &mut after);
         blocks.give(class, place.run, link.as_ptr().addr(), &mut after);
@@ -161,14 +161,14 @@ pub(crate) unsafe fn give(link: NonNull<Link>, place: MemoryOrigin) {
 
 /// Work for the time when the lock of a class is free again.
 #[derive(Default)]
-struct After {
+struct WorkAfterUnlock {
     /// Slabs that go back to the system.
     emptied: Vec<Slab>,
     /// Whether the pool was locked, so that other threads may have missed it.
     had_pool: bool,
 }
 
-impl Drop for After {
+impl Drop for WorkAfterUnlock {
     fn drop(&mut self) {
         if self.had_pool {
             deferred::catch_up();
@@ -178,7 +178,7 @@ impl Drop for After {
 
 /// Takes the blocks of a class that other threads left, and gives back its empty runs.
 pub(crate) fn tidy(class: usize) {
-    let mut after = After::default();
+    let mut after = WorkAfterUnlock::default();
     match BLOCKS[class].try_lock() {
         Ok(mut blocks) => {
             take_what_was_left(class, &mut blocks, &mut after);
@@ -192,7 +192,7 @@ pub(crate) fn tidy(class: usize) {
 }
 
 /// Takes the blocks that other threads left.
-fn take_what_was_left(class: usize, blocks: &mut Class, after: &mut After) {
+fn take_what_was_left(class: usize, blocks: &mut Class, after: &mut WorkAfterUnlock) {
     if LEFT[class].load(Ordering::Relaxed).is_null() {
         return;
     }
@@ -245,7 +245,12 @@ impl Class {
     }
 
     /// A free block, and the number of its run.
-    fn take(&mut self, class: usize, purpose: Purpose, after: &mut After) -> Option<(NonNull<u8>, u32)> {
+    fn take(
+        &mut self,
+        class: usize,
+        purpose: Purpose,
+        after: &mut WorkAfterUnlock,
+    ) -> Option<(NonNull<u8>, u32)> {
         let block_bytes = lines_of(class) * ALIGNMENT;
         let number = match self.open.first() {
             Some(&number) => number,
@@ -266,7 +271,7 @@ impl Class {
     }
 
     /// Marks the block that contains this address as free.
-    fn give(&mut self, class: usize, number: u32, address: usize, after: &mut After) {
+    fn give(&mut self, class: usize, number: u32, address: usize, after: &mut WorkAfterUnlock) {
         let block_bytes = lines_of(class) * ALIGNMENT;
         let Some(blocks) = self.runs[number as usize].as_mut() else { unreachable!("its run is there") };
         if blocks.used as usize == RUN_BYTES / block_bytes {
@@ -281,7 +286,7 @@ impl Class {
         self.tell();
     }
 
-    fn add_run(&mut self, class: usize, purpose: Purpose, after: &mut After) -> Option<u32> {
+    fn add_run(&mut self, class: usize, purpose: Purpose, after: &mut WorkAfterUnlock) -> Option<u32> {
         let block_bytes = lines_of(class) * ALIGNMENT;
         let run = runs::take(purpose)?;
         after.had_pool = true;
@@ -306,7 +311,7 @@ impl Class {
     }
 
     /// Gives back all empty runs but one.
-    fn give_runs(&mut self, class: usize, after: &mut After) {
+    fn give_runs(&mut self, class: usize, after: &mut WorkAfterUnlock) {
         while self.empty.len() > 1
             && let Some(number) = self.empty.pop()
         {

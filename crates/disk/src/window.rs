@@ -41,7 +41,7 @@ pub struct Window {
     /// The part of it that was prepared last.
     ready: Range<u64>,
     /// The range behind it that another thread was asked to prepare.
-    ahead: Option<(Range<u64>, Arc<Mutex<Stage>>)>,
+    ahead: Option<(Range<u64>, Arc<Mutex<PreparationStage>>)>,
     /// Keeps writes that bypass the page cache away from its pages.
     guard: Option<WindowGuard>,
 }
@@ -57,7 +57,7 @@ struct Pages {
 
 /// State of a preparation that was handed out. The thread that runs it holds the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum PreparationStage {
     Wanted,
     Ready,
     /// It failed, or is not wanted any more.
@@ -70,7 +70,7 @@ enum Stage {
 pub struct Ahead {
     pages: Arc<Pages>,
     range: Range<u64>,
-    stage: Arc<Mutex<Stage>>,
+    stage: Arc<Mutex<PreparationStage>>,
 }
 
 impl Pages {
@@ -86,9 +86,9 @@ impl Ahead {
     /// that needs them.
     pub fn ask(self) {
         let mut stage = self.stage.lock();
-        if *stage == Stage::Wanted {
+        if *stage == PreparationStage::Wanted {
             let is_ready = self.pages.make_ready(&self.range).is_ok();
-            *stage = if is_ready { Stage::Ready } else { Stage::Over };
+            *stage = if is_ready { PreparationStage::Ready } else { PreparationStage::Over };
         }
     }
 }
@@ -160,7 +160,7 @@ impl Window {
         if self.ahead.is_some() || from == until || !is_time {
             return None;
         }
-        let (range, stage) = (from..until, Arc::new(Mutex::new(Stage::Wanted)));
+        let (range, stage) = (from..until, Arc::new(Mutex::new(PreparationStage::Wanted)));
         self.ahead = Some((range.clone(), Arc::clone(&stage)));
         Some(Ahead { pages: Arc::clone(&self.pages), range, stage })
     }
@@ -169,8 +169,8 @@ impl Window {
     /// it writes to the range otherwise than through the window.
     pub fn hold_still(&mut self) {
         let Some((range, stage)) = self.ahead.take() else { return };
-        let stage = std::mem::replace(&mut *stage.lock(), Stage::Over);
-        if stage == Stage::Ready {
+        let stage = std::mem::replace(&mut *stage.lock(), PreparationStage::Over);
+        if stage == PreparationStage::Ready {
             self.ready.end = range.end;
         }
     }

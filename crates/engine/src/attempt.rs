@@ -8,7 +8,7 @@ use crate::beside::Beside;
 use crate::engine::Tree;
 use crate::hot::HotKey;
 use crate::pins::Pin;
-use crate::search::{self, Missing};
+use crate::search::{self, MissingNode};
 use crate::value::{Stored, Value};
 
 /// An immediate answer, or what must be read first.
@@ -22,12 +22,12 @@ pub enum Attempt<T> {
 /// A read of one page that a lookup needs. The page's space stays in place for as long as the ticket lives.
 pub struct ReadTicket {
     tree: Tree,
-    missing: Missing,
+    missing: MissingNode,
     pin: Pin,
 }
 
 impl ReadTicket {
-    pub(crate) fn new(tree: Tree, missing: Missing, pin: Pin) -> Self {
+    pub(crate) fn new(tree: Tree, missing: MissingNode, pin: Pin) -> Self {
         Self { tree, missing, pin }
     }
 

@@ -5,7 +5,7 @@
 //! it says what a put would do at this moment.
 
 use crate::delta::{MERGED_GROWTH_BYTES_MAX, record_len};
-use crate::search::Missing;
+use crate::search::MissingNode;
 use crate::value::INLINE_BELOW;
 use std::collections::HashMap;
 
@@ -21,8 +21,8 @@ pub struct Beside {
 impl Beside {
     /// Whether a record with a key and a value of these lengths goes beside the missing leaf. If so, its
     /// bytes are added to that leaf's count.
-    pub(crate) fn takes(&mut self, missing: &Missing, key_len: usize, value_len: usize) -> bool {
-        let Missing { parent: Some(parent), child } = missing else { return false };
+    pub(crate) fn takes(&mut self, missing: &MissingNode, key_len: usize, value_len: usize) -> bool {
+        let MissingNode { parent: Some(parent), child } = missing else { return false };
         if value_len >= INLINE_BELOW || !parent.has_leaves() {
             return false;
         }

@@ -6,7 +6,8 @@
 //!
 //! Invariant: a listener is called after the store broke, never before, so any lookup that it makes then is
 //! refused.
-//! Invariant: from the moment a group is in the log until the trees have it, an [`Unfinished`] for it exists.
+//! Invariant: from the moment a group is in the log until the trees have it, an [`UnfinishedGroup`] exists
+//! for it.
 //! Invariant: a store is marked as broken before the lock of the trees, or the latch of a half-changed leaf,
 //! is released.
 
@@ -77,11 +78,11 @@ impl Answering {
 }
 
 /// A group that is in the log, or on its way there, and not yet in the trees. Dropped without
-/// [`Unfinished::done`], by an error or a panic, it breaks the store.
+/// [`UnfinishedGroup::done`], by an error or a panic, it breaks the store.
 #[must_use = "dropped at once, it breaks the store"]
-pub(crate) struct Unfinished<'s>(&'s Shared);
+pub(crate) struct UnfinishedGroup<'s>(&'s Shared);
 
-impl Unfinished<'_> {
+impl UnfinishedGroup<'_> {
     /// The trees have the group, or it was taken back.
     #[inline]
     pub(crate) fn done(self) {
@@ -89,7 +90,7 @@ impl Unfinished<'_> {
     }
 }
 
-impl Drop for Unfinished<'_> {
+impl Drop for UnfinishedGroup<'_> {
     #[cold]
     fn drop(&mut self) {
         self.0.answering.break_off();
@@ -129,9 +130,9 @@ impl Spoiled {
 }
 
 /// A running checkpoint. If a panic drops it, it is the last one.
-struct Running<'s>(&'s Shared);
+struct RunningCheckpoint<'s>(&'s Shared);
 
-impl Drop for Running<'_> {
+impl Drop for RunningCheckpoint<'_> {
     fn drop(&mut self) {
         self.0.spoiled.is_spoiled.store(true, Ordering::Relaxed);
         let store = self.0.backing.name();
@@ -159,8 +160,8 @@ impl Engine {
 impl Shared {
     /// Begins a step that must not end half-way.
     #[inline]
-    pub(crate) fn unfinished(&self) -> Unfinished<'_> {
-        Unfinished(self)
+    pub(crate) fn unfinished(&self) -> UnfinishedGroup<'_> {
+        UnfinishedGroup(self)
     }
 
     /// The error for a write that failed after its group was in the log. The group is whole. It is handed to
@@ -187,7 +188,7 @@ impl Shared {
         if self.spoiled.is_spoiled() {
             return Err(EngineError::Broken { store: self.backing.name() });
         }
-        let running = Running(self);
+        let running = RunningCheckpoint(self);
         let done = run();
         std::mem::forget(running);
         done

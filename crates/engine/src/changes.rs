@@ -87,9 +87,9 @@ impl Snapshot {
                 )
             })?;
             match ended {
-                Ended::All => return Ok(None),
-                Ended::Stopped(key) => return Ok(Some(key)),
-                Ended::Paused(key) => from = key,
+                WalkEnd::All => return Ok(None),
+                WalkEnd::Stopped(key) => return Ok(Some(key)),
+                WalkEnd::Paused(key) => from = key,
             }
         }
     }
@@ -120,7 +120,7 @@ impl Snapshot {
 }
 
 /// How a walk ended.
-enum Ended {
+enum WalkEnd {
     All,
     /// The visitor stopped at this key.
     Stopped(Vec<u8>),
@@ -276,17 +276,17 @@ impl TwoWalks<'_> {
     fn run(
         &mut self,
         mut tell: impl FnMut(&[u8], Option<Stored<'_>>) -> ControlFlow<()>,
-    ) -> Result<Ended, EngineError> {
+    ) -> Result<WalkEnd, EngineError> {
         loop {
             match self.next_step()? {
-                Step::End => return Ok(Ended::All),
+                Step::End => return Ok(WalkEnd::All),
                 Step::Pass => {
                     self.old.pass();
                     self.new.pass();
                 }
                 Step::GoInto { old, new } => {
                     if let Some(position) = self.pause() {
-                        return Ok(Ended::Paused(position));
+                        return Ok(WalkEnd::Paused(position));
                     }
                     if old {
                         self.old.go_in()?;
@@ -297,7 +297,7 @@ impl TwoWalks<'_> {
                 }
                 Step::Tell { old, new } => {
                     if let Some(key) = self.tell(old, new, &mut tell) {
-                        return Ok(Ended::Stopped(key));
+                        return Ok(WalkEnd::Stopped(key));
                     }
                 }
             }

@@ -64,7 +64,7 @@ struct Frozen {
 
 /// Everything that left the trees before the commit, divided into what the commit frees and what it must
 /// keep.
-struct Sorted {
+struct SortedSpace {
     freeing: Vec<Retired>,
     kept: Vec<Retired>,
     /// Space of `freeing` outside of log segments.
@@ -78,7 +78,7 @@ struct Sorted {
 }
 
 /// A commit that is on disk, and what it frees.
-struct Written {
+struct WrittenCommit {
     written_bytes: u64,
     extents: Vec<Extent>,
     dead: Vec<SegmentUse>,
@@ -254,7 +254,7 @@ impl Shared {
     }
 
     /// Divides what left the trees into what the commit of `frozen` frees and what it keeps.
-    fn sort_out(&self, frozen: &mut Frozen, mut retired: Vec<Retired>) -> Sorted {
+    fn sort_out(&self, frozen: &mut Frozen, mut retired: Vec<Retired>) -> SortedSpace {
         let (since, weight) = frozen.retired.take().decided_and_counted();
         retired.extend(since);
         let snapshots = epochs_of(&frozen.forest);
@@ -280,7 +280,7 @@ impl Shared {
         {
             extents.iter().for_each(|extent| drop(disk.release(extent.offset, extent.len)));
         }
-        Sorted { freeing, kept, extents, in_segments, segments, _weight: weight }
+        SortedSpace { freeing, kept, extents, in_segments, segments, _weight: weight }
     }
 
     /// Whether nothing needs it once `epoch` is committed.

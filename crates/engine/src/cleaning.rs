@@ -25,7 +25,7 @@ pub(crate) use parts::ResumePoint;
 
 use crate::EngineError;
 use crate::cold::{COLD_NUMBER, ColdSegment, VALUE_OVERHEAD_MAX};
-use crate::log::Written;
+use crate::log::SegmentValue;
 use crate::planted::{self, Bug};
 use crate::prefetching::PrefetchDepth;
 use crate::search::{self, LANES};
@@ -60,7 +60,7 @@ pub(crate) struct Standing {
 }
 
 /// A value that was copied to the cold segment while every reader still finds it at its old place.
-struct Moving {
+struct MovedValue {
     tree: u32,
     key: Vec<u8>,
     from: u64,
@@ -71,7 +71,7 @@ struct Moving {
 }
 
 /// A live value of a part: its number, and the tree that has it.
-struct Alive {
+struct LiveValue {
     number: usize,
     tree: u32,
     checksum: u64,
@@ -101,14 +101,14 @@ enum PassEnd {
 }
 
 /// A cold segment being filled, and the values that move there.
-struct Filling {
+struct ColdFill {
     segment: ColdSegment,
-    moving: Vec<Moving>,
+    moving: Vec<MovedValue>,
     /// Bytes of cold segments written before.
     written: u64,
 }
 
-impl Filling {
+impl ColdFill {
     fn new(room: u64) -> Self {
         Self { segment: ColdSegment::new(room as usize), moving: Vec::new(), written: 0 }
     }
@@ -124,7 +124,7 @@ impl Shared {
         let (epoch, held) = (standing.epoch, standing.held);
         let victims = self.victims(standing);
         let Some(longest) = victims.iter().map(|victim| victim.extent.len).max() else { return Ok(()) };
-        let (mut filling, mut moved) = (Filling::new(self.cold_bytes()), 0);
+        let (mut filling, mut moved) = (ColdFill::new(self.cold_bytes()), 0);
         // Each victim is read into the same buffer as the one before it: touching fresh memory costs more
         // than reading.
         let (mut bytes, mut cleaned) = (Vec::new(), Vec::new());
@@ -195,7 +195,7 @@ impl Shared {
         victim: &SegmentUse,
         held: Option<u64>,
         bytes: &mut Vec<u8>,
-        filling: &mut Filling,
+        filling: &mut ColdFill,
     ) -> Result<Cleaned, EngineError> {
         let resume_point = self.take_resume_point(victim);
         let mut progress = SegmentProgress { held, added: 0, is_unread: false };
@@ -230,7 +230,7 @@ impl Shared {
         parts: &mut SegmentParts<'_>,
         progress: &mut SegmentProgress,
         bytes: &mut Vec<u8>,
-        mut filling: Option<&mut Filling>,
+        mut filling: Option<&mut ColdFill>,
     ) -> Result<PassEnd, EngineError> {
         // Moving dirties leaves. Where these fill the memory, the next checkpoint goes on.
         while progress.added == 0 || self.backing.excess() == 0 {
@@ -258,7 +258,7 @@ impl Shared {
         part: &SegmentPart,
         bytes: &[u8],
         progress: &mut SegmentProgress,
-    ) -> Option<Vec<Alive>> {
+    ) -> Option<Vec<LiveValue>> {
         let values = &part.values;
         let mut alive = Vec::new();
         for (number, value) in values.iter().enumerate() {
@@ -274,10 +274,14 @@ impl Shared {
                 }
                 // Reading a value that does not verify is an error, and has to stay one after a move.
                 Ok(Some((tree, piece))) if self.backing.checksum(content) == piece.checksum() => {
-                    alive.push(Alive { number, tree, checksum: piece.checksum() });
+                    alive.push(LiveValue { number, tree, checksum: piece.checksum() });
                 }
                 Ok(None) if planted::is(Bug::MovedWithoutLook) => {
-                    alive.push(Alive { number, tree: value.tree, checksum: self.backing.checksum(content) });
+                    alive.push(LiveValue {
+                        number,
+                        tree: value.tree,
+                        checksum: self.backing.checksum(content),
+                    });
                 }
                 Ok(_) => {}
                 Err(error) => {
@@ -294,11 +298,11 @@ impl Shared {
         &self,
         part: &SegmentPart,
         bytes: &[u8],
-        alive: &[Alive],
-        filling: &mut Filling,
+        alive: &[LiveValue],
+        filling: &mut ColdFill,
     ) -> Result<u64, EngineError> {
         let mut added = 0;
-        for &Alive { number, tree, checksum } in alive {
+        for &LiveValue { number, tree, checksum } in alive {
             let value = &part.values[number];
             let (key, content) = (&bytes[value.key.clone()], &bytes[value.value.clone()]);
             if filling.segment.len() + key.len() + content.len() + VALUE_OVERHEAD_MAX
@@ -308,7 +312,7 @@ impl Shared {
             }
             let at = filling.segment.add(tree, key, content);
             let (from, len) = (part.offset + value.value.start as u64, content.len() as u32);
-            filling.moving.push(Moving { tree, key: key.to_vec(), from, len, checksum, at });
+            filling.moving.push(MovedValue { tree, key: key.to_vec(), from, len, checksum, at });
             added += u64::from(len);
         }
         Ok(added)
@@ -326,7 +330,12 @@ impl Shared {
 
     /// The piece at this place of the part that begins at `part`, if the key still has it, and the tree that
     /// has the key. That tree differs from the one in the segment if the key's range has moved since.
-    fn piece_at(&self, value: &Written, key: &[u8], part: u64) -> Result<Option<(u32, Piece)>, EngineError> {
+    fn piece_at(
+        &self,
+        value: &SegmentValue,
+        key: &[u8],
+        part: u64,
+    ) -> Result<Option<(u32, Piece)>, EngineError> {
         if let Some(piece) = self.piece_in(value.tree, value, key, part)? {
             return Ok(Some((value.tree, piece)));
         }
@@ -345,7 +354,7 @@ impl Shared {
     fn piece_in(
         &self,
         tree: u32,
-        value: &Written,
+        value: &SegmentValue,
         key: &[u8],
         part: u64,
     ) -> Result<Option<Piece>, EngineError> {
@@ -376,7 +385,7 @@ impl Shared {
 
     /// Writes the cold segment, updates the keys of its values with their new places, and starts an empty
     /// one.
-    fn write_cold(&self, filling: &mut Filling) -> Result<(), EngineError> {
+    fn write_cold(&self, filling: &mut ColdFill) -> Result<(), EngineError> {
         let (Some(disk), false) = (self.backing.disk(), filling.moving.is_empty()) else { return Ok(()) };
         let bytes = filling.segment.finish(self.backing.store_id());
         let extent = self.space.lock().allocate_in_flight(bytes.len() as u64);
@@ -407,7 +416,7 @@ impl Shared {
 
     /// Updates the key of a value with its new place. Each key is updated separately, because readers wait
     /// for an update that is not made in place.
-    fn tell(&self, value: &Moving, extent: Extent) {
+    fn tell(&self, value: &MovedValue, extent: Extent) {
         let moved = |chain: &Chain, epoch| self.moved(chain, value, extent, epoch);
         let is_moved = match self.replace_in_place(value.tree, &value.key, moved) {
             Some(is_moved) => Ok(is_moved),
@@ -434,7 +443,7 @@ impl Shared {
     }
 
     /// The chain with the value at its new place, if the chain still has it at the former one.
-    fn moved(&self, chain: &Chain, value: &Moving, extent: Extent, epoch: u64) -> Option<Chain> {
+    fn moved(&self, chain: &Chain, value: &MovedValue, extent: Extent, epoch: u64) -> Option<Chain> {
         let to = Piece::on_disk(extent.offset + value.at, value.len, value.checksum, epoch);
         let is_it = |piece: &Piece| piece.home() == Some(value.from) && piece.len() == value.len;
         match chain.pieces().iter().find(|piece| is_it(piece)) {

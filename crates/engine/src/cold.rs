@@ -12,7 +12,7 @@
 use crate::backing::Backing;
 use crate::checksum::checksum;
 use crate::codec::{Decoder, Encode};
-use crate::log::Written;
+use crate::log::SegmentValue;
 use crate::run_bytes::RunBytes;
 
 /// Number of a cold segment in the table.
@@ -76,7 +76,7 @@ impl ColdSegment {
 }
 
 /// The values in the bytes of a cold segment; as many as can be recognized, if it is damaged.
-pub(crate) fn values_in(bytes: &[u8], backing: &Backing) -> Vec<Written> {
+pub(crate) fn values_in(bytes: &[u8], backing: &Backing) -> Vec<SegmentValue> {
     Passage::default().pass(bytes, backing).0
 }
 
@@ -91,7 +91,7 @@ impl Passage {
     /// The values in the next bytes of the segment, which begin where the pass had come to, and the number of
     /// bytes the pass is done with: the last value may be cut off. Both are empty at the end, and where the
     /// bytes make no sense.
-    pub(crate) fn pass(&mut self, bytes: &[u8], backing: &Backing) -> (Vec<Written>, usize) {
+    pub(crate) fn pass(&mut self, bytes: &[u8], backing: &Backing) -> (Vec<SegmentValue>, usize) {
         let (mut found, mut at) = (Vec::new(), 0);
         let mut left = match self.left {
             Some(left) => left,
@@ -121,14 +121,14 @@ fn values_of(bytes: &[u8], backing: &Backing) -> Option<u64> {
     (intact && magic == MAGIC && store == backing.store_id()).then(|| words.u64().ok())?
 }
 
-fn value_at(bytes: &[u8], at: usize) -> Option<Written> {
+fn value_at(bytes: &[u8], at: usize) -> Option<SegmentValue> {
     let mut fields = Decoder::new(bytes.get(at..)?);
     let tree = u32::try_from(fields.varint().ok()?).ok()?;
     let (key, value) = (fields.varint().ok()? as usize, fields.varint().ok()? as usize);
     let start = at + fields.position();
     let middle = start.checked_add(key)?;
     let end = middle.checked_add(value).filter(|&end| end <= bytes.len())?;
-    Some(Written { tree, key: start..middle, value: middle..end })
+    Some(SegmentValue { tree, key: start..middle, value: middle..end })
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ mod placed;
 mod resident;
 mod sizes;
 
-pub(crate) use placed::Placed;
+pub(crate) use placed::PlacedValue;
 pub(crate) use sizes::{check_size, check_sizes};
 
 use crate::batch::{Action, Given, Op, WriteBatch};
@@ -97,7 +97,7 @@ impl Shared {
     pub(crate) fn commit_placed(
         &self,
         ops: &[Op<'_>],
-        placed: Vec<Placed>,
+        placed: Vec<PlacedValue>,
         durability: Durability,
     ) -> Result<Commit, EngineError> {
         if let Err(error) = self.wait_for_room(Need::of(ops)) {
@@ -132,10 +132,10 @@ impl Shared {
         &self,
         mut writer: Alone<'_, Writer>,
         ops: &[Op<'_>],
-        placed: Vec<Placed>,
+        placed: Vec<PlacedValue>,
         durability: Durability,
     ) -> Result<Visible, EngineError> {
-        let mut placed: Vec<Option<Placed>> = placed.into_iter().map(Some).collect();
+        let mut placed: Vec<Option<PlacedValue>> = placed.into_iter().map(Some).collect();
         let _bytes = self.count_to_log(ops);
         if let Err(error) = self.prepare(ops, &mut placed) {
             self.unplace(&placed);
@@ -220,7 +220,7 @@ impl Shared {
     }
 
     /// Does everything that can fail before the log is written.
-    fn prepare(&self, ops: &[Op<'_>], placed: &mut Vec<Option<Placed>>) -> Result<(), EngineError> {
+    fn prepare(&self, ops: &[Op<'_>], placed: &mut Vec<Option<PlacedValue>>) -> Result<(), EngineError> {
         self.check_writable()?;
         check_sizes(ops)?;
         self.make_resident(ops, placed.len())?;
@@ -281,11 +281,11 @@ pub(crate) fn is_flushed(durability: Durability) -> bool {
 }
 
 /// The changes to apply.
-fn changes_of<'a>(ops: &[Op<'a>], placed: &[Option<Placed>]) -> impl Iterator<Item = (u32, Change<'a>)> {
+fn changes_of<'a>(ops: &[Op<'a>], placed: &[Option<PlacedValue>]) -> impl Iterator<Item = (u32, Change<'a>)> {
     ops.iter().zip(placed).map(|(op, placed)| (op.tree, change_of(op, placed.as_ref())))
 }
 
-fn change_of<'a>(op: &Op<'a>, placed: Option<&Placed>) -> Change<'a> {
+fn change_of<'a>(op: &Op<'a>, placed: Option<&PlacedValue>) -> Change<'a> {
     let value = |given: Given<'a>| match placed {
         Some(placed) => placed.to_value(),
         None => NewValue::Inline(given.bytes()),

@@ -74,12 +74,12 @@ struct Content {
     /// None where they are on disk alone.
     records: Option<Records>,
     /// Fields that few deltas need.
-    rare: Option<Box<Rare>>,
+    rare: Option<Box<RareFields>>,
     weight: Weight,
 }
 
 #[derive(Default)]
-struct Rare {
+struct RareFields {
     /// Chains that the records replaced in what the delta lies on, or, with a home, in its page; none before
     /// both were merged.
     replaced: Option<Vec<Chain>>,
@@ -398,7 +398,7 @@ impl Content {
     fn take_over_replaced(&mut self, below: &Delta, keeps_retired: bool) {
         // Without it the delta was never merged; a later merge finds everything replaced in the page.
         let Some(rare) = &mut self.rare else { return };
-        let Rare { replaced, below: kept, .. } = &mut **rare;
+        let RareFields { replaced, below: kept, .. } = &mut **rare;
         below.show_replaced(&|number| number.load(Ordering::Relaxed), &mut |retired_as, chain, epoch| {
             if retired_as != 0 {
                 kept.extend(keeps_retired.then(|| Replaced { retired_as, chain: chain.clone(), epoch }));
@@ -409,7 +409,7 @@ impl Content {
     }
 
     fn weigh(&mut self) {
-        let rare = self.rare.as_ref().map_or(0, |rare| size_of::<Rare>() + rare.seen.capacity());
+        let rare = self.rare.as_ref().map_or(0, |rare| size_of::<RareFields>() + rare.seen.capacity());
         let records = self.records.as_ref().map_or(0, Records::capacity);
         self.weight.set((DELTA_BYTES + rare + records) as u64);
     }

@@ -7,7 +7,7 @@ pub use tree::Tree;
 
 use crate::backing::Backing;
 use crate::batch::WriteBatch;
-use crate::broken::Unfinished;
+use crate::broken::UnfinishedGroup;
 use crate::checkpoint::Checkpoint;
 use crate::commit::Commit;
 use crate::forest::Forest;
@@ -320,7 +320,7 @@ impl Shared {
         &self,
         writer: &mut Writer,
         records: &[Record<'_>],
-    ) -> Result<Unfinished<'_>, EngineError> {
+    ) -> Result<UnfinishedGroup<'_>, EngineError> {
         self.check_writable()?;
         let Some(log) = &mut writer.log else { return Ok(self.unfinished()) };
         let mut payload = Vec::new();

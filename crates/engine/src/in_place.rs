@@ -17,7 +17,7 @@
 use crate::EngineError;
 use crate::amend::{Amending, Amendment};
 use crate::batch::{Action, Op};
-use crate::commit::{Placed, Visible, check_size, check_sizes};
+use crate::commit::{PlacedValue, Visible, check_size, check_sizes};
 use crate::forest::{Appended, Count, Forest, NewValue, TreeState, appended};
 use crate::gate::Placing;
 use crate::hot::HotKey;
@@ -138,7 +138,7 @@ impl Shared {
         at: RecordLocation<'_, '_>,
         op: &Op<'_>,
         value: Option<NewValue<'_>>,
-        placed: Option<Placed>,
+        placed: Option<PlacedValue>,
         flush: bool,
     ) -> Result<Option<InPlaceCommit>, EngineError> {
         let RecordLocation { placing, forest, tree, leaf, place, key } = at;

@@ -25,7 +25,7 @@ mod replay;
 mod signpost;
 mod writer;
 
-pub(crate) use contents::{Passage, Written, values_in};
+pub(crate) use contents::{Passage, SegmentValue, values_in};
 pub(crate) use replay::{Group, LogEnd, Replay};
 pub(crate) use signpost::{FoundSignpost, Signpost};
 pub(crate) use writer::{Chores, Log, SignpostPlace};

@@ -10,7 +10,7 @@
 mod lost;
 
 use crate::backing::{Backing, Reading};
-use crate::broken::Unfinished;
+use crate::broken::UnfinishedGroup;
 use crate::commit::{Visible, check_size};
 use crate::engine::Tree;
 use crate::forest::{Forest, TreeState};
@@ -140,7 +140,7 @@ impl Shared {
 
     fn apply_move(
         &self,
-        (mut writer, in_log): (Alone<'_, Writer>, Unfinished<'_>),
+        (mut writer, in_log): (Alone<'_, Writer>, UnfinishedGroup<'_>),
         trees: [u32; 2],
         change: impl FnOnce(&mut Forest, &mut RetiredList) -> Result<(), EngineError>,
     ) -> Result<Visible, EngineError> {

@@ -35,14 +35,14 @@ pub(crate) struct RetiredList {
     space: Vec<Retired>,
     /// Bytes that were added, without those that were put back.
     added_bytes: u64,
-    undecided: Vec<(Undecided, u64)>,
+    undecided: Vec<(UndecidedItem, u64)>,
     weight: Weight,
 }
 
 /// Nodes that left the trees before a checkpoint had written them.
-pub(crate) struct Nodes(Vec<(Undecided, u64)>);
+pub(crate) struct UnwrittenNodes(Vec<(UndecidedItem, u64)>);
 
-impl Nodes {
+impl UnwrittenNodes {
     /// Drops them, which may take a while, and returns their space on disk. The checkpoint that may have
     /// written them has ended.
     pub(crate) fn decided(self) -> Vec<Retired> {
@@ -50,7 +50,7 @@ impl Nodes {
     }
 }
 
-enum Undecided {
+enum UndecidedItem {
     Node(Node),
     Delta(Arc<Delta>, DeltaPart),
     Piece(Piece),
@@ -74,7 +74,7 @@ impl RetiredList {
     }
 
     fn weigh(&mut self) {
-        let places = self.undecided.capacity() * size_of::<(Undecided, u64)>()
+        let places = self.undecided.capacity() * size_of::<(UndecidedItem, u64)>()
             + self.space.capacity() * size_of::<Retired>();
         // Nodes count themselves; of pieces, this list may hold the only reference.
         self.weight.set((places + self.undecided.len() * PIECE_BYTES) as u64);
@@ -105,7 +105,7 @@ impl RetiredList {
         match node.home() {
             Some(home) => self.page(home, epoch + 1),
             None if node.birth() < epoch => {
-                self.undecided.push((Undecided::Node(node), epoch + 1));
+                self.undecided.push((UndecidedItem::Node(node), epoch + 1));
                 self.weigh();
             }
             None => {}
@@ -134,7 +134,7 @@ impl RetiredList {
         if delta.home().is_some() {
             self.decided_part(delta, part, epoch + 1);
         } else {
-            self.undecided.push((Undecided::Delta(Arc::clone(delta), part), epoch + 1));
+            self.undecided.push((UndecidedItem::Delta(Arc::clone(delta), part), epoch + 1));
             self.weigh();
         }
     }
@@ -161,7 +161,7 @@ impl RetiredList {
                 death: epoch + 1,
             }),
             None if piece.may_settle(epoch) => {
-                self.undecided.push((Undecided::Piece(piece.clone()), epoch + 1));
+                self.undecided.push((UndecidedItem::Piece(piece.clone()), epoch + 1));
                 self.weigh();
             }
             None => {}
@@ -181,13 +181,13 @@ impl RetiredList {
     fn decide(&mut self) {
         for (item, death) in std::mem::take(&mut self.undecided) {
             match item {
-                Undecided::Node(node) => {
+                UndecidedItem::Node(node) => {
                     if let Some(home) = node.home() {
                         self.page(home, death);
                     }
                 }
-                Undecided::Delta(delta, part) => self.decided_part(&delta, part, death),
-                Undecided::Piece(piece) => {
+                UndecidedItem::Delta(delta, part) => self.decided_part(&delta, part, death),
+                UndecidedItem::Piece(piece) => {
                     if let Some(offset) = piece.home() {
                         let len = u64::from(piece.len());
                         self.space.push(Retired { offset, len, birth: piece.birth(), death });
@@ -203,10 +203,10 @@ impl RetiredList {
         std::mem::replace(self, Self { weight, ..Self::default() })
     }
 
-    /// Takes out the nodes whose homes were not known; see [`Nodes::decided`].
-    pub(crate) fn take_nodes(&mut self) -> Nodes {
-        let is_node = |(item, _): &mut (Undecided, u64)| !matches!(item, Undecided::Piece(_));
-        Nodes(self.undecided.extract_if(.., is_node).collect())
+    /// Takes out the nodes whose homes were not known; see [`UnwrittenNodes::decided`].
+    pub(crate) fn take_nodes(&mut self) -> UnwrittenNodes {
+        let is_node = |(item, _): &mut (UndecidedItem, u64)| !matches!(item, UndecidedItem::Piece(_));
+        UnwrittenNodes(self.undecided.extract_if(.., is_node).collect())
     }
 
     /// Puts back what was taken and is still needed.
@@ -234,8 +234,8 @@ impl RetiredList {
     /// The places of the pieces that left the trees, each with its length. The log must have been flushed.
     pub(crate) fn places(&self) -> impl Iterator<Item = (u64, u64)> {
         let pieces = self.undecided.iter().filter_map(|(item, _)| match item {
-            Undecided::Piece(piece) => Some((piece.home()?, u64::from(piece.len()))),
-            Undecided::Node(_) | Undecided::Delta(..) => None,
+            UndecidedItem::Piece(piece) => Some((piece.home()?, u64::from(piece.len()))),
+            UndecidedItem::Node(_) | UndecidedItem::Delta(..) => None,
         });
         self.space.iter().map(|retired| (retired.offset, retired.len)).chain(pieces)
     }

@@ -14,7 +14,7 @@ use crate::value::Stored;
 use std::sync::Arc;
 
 /// A node that is not in memory: a child of `parent`, or the root itself.
-pub(crate) struct Missing {
+pub(crate) struct MissingNode {
     pub(crate) parent: Option<Arc<Inner>>,
     pub(crate) child: usize,
 }
@@ -29,7 +29,7 @@ pub(crate) enum Sought {
     In(SharedLeaf),
 }
 
-impl Missing {
+impl MissingNode {
     pub(crate) const ROOT: Self = Self { parent: None, child: 0 };
 
     /// Number of inner nodes above it.
@@ -67,8 +67,8 @@ impl Missing {
 }
 
 /// The leaf whose range holds `key`.
-pub(crate) fn leaf_of<'a>(root: &'a Slot, key: &[u8]) -> Result<&'a SharedLeaf, Missing> {
-    let mut node = root.get().ok_or(Missing::ROOT)?;
+pub(crate) fn leaf_of<'a>(root: &'a Slot, key: &[u8]) -> Result<&'a SharedLeaf, MissingNode> {
+    let mut node = root.get().ok_or(MissingNode::ROOT)?;
     loop {
         match node {
             Node::Leaf(leaf) => return Ok(leaf),
@@ -76,7 +76,7 @@ pub(crate) fn leaf_of<'a>(root: &'a Slot, key: &[u8]) -> Result<&'a SharedLeaf, 
                 let child = inner.child_of(key);
                 node = inner.children[child]
                     .get()
-                    .ok_or_else(|| Missing { parent: Some(Arc::clone(inner)), child })?;
+                    .ok_or_else(|| MissingNode { parent: Some(Arc::clone(inner)), child })?;
             }
         }
     }
@@ -86,7 +86,7 @@ pub(crate) fn leaf_of<'a>(root: &'a Slot, key: &[u8]) -> Result<&'a SharedLeaf, 
 pub(crate) fn is_leaf_known(root: &Slot, key: &[u8]) -> bool {
     match leaf_of(root, key) {
         Ok(_) => true,
-        Err(Missing { parent, .. }) => parent.is_some_and(|parent| parent.has_leaves()),
+        Err(MissingNode { parent, .. }) => parent.is_some_and(|parent| parent.has_leaves()),
     }
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn slot_of<'a>(root: &'a Slot, key: &[u8]) -> &'a Slot {
 }
 
 /// The value of `key`, for a caller that holds the gate's *alone* or *still*.
-pub(crate) fn get<'a>(root: &'a Slot, key: &[u8]) -> Result<Option<Stored<'a>>, Missing> {
+pub(crate) fn get<'a>(root: &'a Slot, key: &[u8]) -> Result<Option<Stored<'a>>, MissingNode> {
     let leaf = leaf_of(root, key)?;
     leaf.prefetch(SLOT_LINES);
     Ok(get_in(leaf, key))
@@ -122,7 +122,7 @@ pub(crate) fn get_lanes<K: AsRef<[u8]>>(
     root: &Slot,
     keys: &[K],
     mut found: impl FnMut(usize, Option<Stored<'_>>),
-) -> (usize, Option<Missing>) {
+) -> (usize, Option<MissingNode>) {
     let mut leaves: [Option<(&SharedLeaf, u8)>; LANES] = [None; LANES];
     let mut missing = None;
     let mut ready = 0;
@@ -166,18 +166,18 @@ const WAY_LEVELS: usize = 4;
 /// The children that led to a leaf, level by level from the root, and the slot in it that led to a record.
 /// They are only guesses as soon as the tree changes.
 #[derive(Clone, Copy)]
-pub(crate) struct Way {
+pub(crate) struct PathHint {
     children: [u16; WAY_LEVELS],
     slot: u16,
 }
 
-impl Default for Way {
+impl Default for PathHint {
     fn default() -> Self {
         Self { children: [u16::MAX; WAY_LEVELS], slot: u16::MAX }
     }
 }
 
-impl Way {
+impl PathHint {
     /// The child to try first; an index that no node has where nothing is known.
     #[inline]
     pub(crate) fn child_at(&self, level: usize) -> usize {
@@ -190,7 +190,7 @@ impl Way {
         Self { slot, ..Self::default() }
     }
 
-    /// The slot to try first, as [`Way::child_at`].
+    /// The slot to try first, as [`PathHint::child_at`].
     #[inline]
     pub(crate) fn slot(&self) -> usize {
         self.slot.into()
@@ -203,7 +203,7 @@ impl Way {
 /// searched again.
 pub(crate) fn prefetch_for_puts(root: &Slot, depth: usize, items: &mut [(HashedKey<'_>, Stored<'_>)]) {
     let mut slots: [Option<&Slot>; LANES] = [None; LANES];
-    let mut before = Way::default();
+    let mut before = PathHint::default();
     for ((key, _), lane) in items.iter_mut().zip(&mut slots) {
         *lane = slot_below(root, depth, key, &before);
         before = key.way;
@@ -224,7 +224,12 @@ pub(crate) fn prefetch_for_puts(root: &Slot, depth: usize, items: &mut [(HashedK
 
 /// The slot on the path to `key` below `depth` inner nodes, prefetched but not read; `None` if a node on the
 /// path is not resident. The way of the key before is tried first.
-fn slot_below<'a>(root: &'a Slot, depth: usize, key: &mut HashedKey<'_>, before: &Way) -> Option<&'a Slot> {
+fn slot_below<'a>(
+    root: &'a Slot,
+    depth: usize,
+    key: &mut HashedKey<'_>,
+    before: &PathHint,
+) -> Option<&'a Slot> {
     let mut slot = root;
     // Two keys share the node of a level only if they share all above it.
     let mut shares_node = true;

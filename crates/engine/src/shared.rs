@@ -20,7 +20,7 @@ use crate::recovery::RecoveryReport;
 use crate::retired::RetiredList;
 use crate::revocable_disk::GivenUp;
 use crate::room::Room;
-use crate::search::{Missing, Sought};
+use crate::search::{MissingNode, Sought};
 use crate::sharded_lock::ShardedLock;
 use crate::slot::Slot;
 use crate::space::{Extent, Space};
@@ -231,7 +231,7 @@ impl Shared {
     /// Room is made afterwards, when nothing here holds a node any more, and the node just read is not the
     /// one that is evicted. If a leaf cannot be read, the records beside it are read instead, so that the
     /// caller looks there once more; the next attempt returns the error.
-    pub(crate) fn load_missing(&self, tree: u32, missing: Missing, pin: Pin) -> Result<(), EngineError> {
+    pub(crate) fn load_missing(&self, tree: u32, missing: MissingNode, pin: Pin) -> Result<(), EngineError> {
         match self.load_into_place(tree, &missing) {
             Err(error) if error.is_damage() && missing.bring_in_beside(&self.backing) => {}
             loaded => loaded?,
@@ -241,7 +241,7 @@ impl Shared {
         Ok(())
     }
 
-    fn load_into_place(&self, tree: u32, missing: &Missing) -> Result<(), EngineError> {
+    fn load_into_place(&self, tree: u32, missing: &MissingNode) -> Result<(), EngineError> {
         match &missing.parent {
             Some(parent) => self.note_use(parent.children[missing.child].load(Reading::One, &self.backing)?),
             None => {
@@ -255,7 +255,7 @@ impl Shared {
 
     /// Reads the missing leaf for one lookup alone, if there is no room for it; none where it should be
     /// loaded.
-    pub(crate) fn leaf_apart(&self, missing: &Missing) -> Result<Option<SharedLeaf>, EngineError> {
+    pub(crate) fn leaf_apart(&self, missing: &MissingNode) -> Result<Option<SharedLeaf>, EngineError> {
         let (Some(parent), true) = (&missing.parent, self.backing.excess() > 0) else { return Ok(None) };
         match parent.children[missing.child].read_beside(&self.backing) {
             Ok(Some(leaf)) => {
@@ -272,7 +272,7 @@ impl Shared {
     /// Where memory is short and a missing leaf has records beside it on disk: reads those records, if the
     /// key may be among them, or else the leaf without them. That is one read, and only the record that was
     /// looked up stays in memory.
-    pub(crate) fn find_apart(&self, missing: &Missing, key: &[u8]) -> Result<Sought, EngineError> {
+    pub(crate) fn find_apart(&self, missing: &MissingNode, key: &[u8]) -> Result<Sought, EngineError> {
         let backing = &self.backing;
         if !backing.is_short() || !backing.has_spare(SOUGHT_BYTES) {
             return Ok(Sought::Elsewhere);

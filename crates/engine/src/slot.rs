@@ -23,11 +23,11 @@ use std::sync::{Arc, OnceLock};
 #[derive(Clone, Default)]
 pub(crate) struct Slot {
     node: OnceLock<Node>,
-    away: Option<Arc<Away>>,
+    source: Option<Arc<NodeSource>>,
 }
 
 /// How to read a node that is not resident.
-enum Away {
+enum NodeSource {
     /// A node of one page.
     Page {
         page: PageRef,
@@ -36,13 +36,13 @@ enum Away {
         /// Number of inner nodes above it.
         level: u8,
     },
-    Second(Box<Second>),
+    TwoPages(Box<TwoPages>),
     Delta(Arc<Delta>),
 }
 
 /// A leaf with a page of records beside its own, of which nothing was read yet. Most leaves of a large store
 /// may be such.
-struct Second {
+struct TwoPages {
     home: Home,
     /// Created on first use.
     delta: OnceLock<Arc<Delta>>,
@@ -51,29 +51,29 @@ struct Second {
 }
 
 /// How many bytes more a leaf of two pages takes than one of a single page.
-const SECOND_BYTES: u64 = size_of::<Second>() as u64 + 16;
+const TWO_PAGES_BYTES: u64 = size_of::<TwoPages>() as u64 + 16;
 
-impl Away {
+impl NodeSource {
     fn at(home: Home, level: u8) -> Self {
         match home.delta {
             None => Self::Page { page: home.page, seen: OnceLock::new(), level },
-            Some(_) => Self::Second(Box::new(Second { home, delta: OnceLock::new(), meter: None })),
+            Some(_) => Self::TwoPages(Box::new(TwoPages { home, delta: OnceLock::new(), meter: None })),
         }
     }
 
     /// The same, counted on a meter from here on.
     fn counted(mut self, meter: &Arc<Meter>) -> Self {
-        if let Self::Second(second) = &mut self {
+        if let Self::TwoPages(second) = &mut self {
             second.count_in(meter);
         }
         self
     }
 }
 
-impl Second {
+impl TwoPages {
     fn count_in(&mut self, meter: &Arc<Meter>) {
         if self.meter.is_none() {
-            meter.add(Kind::Inner, SECOND_BYTES);
+            meter.add(Kind::Inner, TWO_PAGES_BYTES);
             self.meter = Some(Arc::clone(meter));
         }
     }
@@ -83,17 +83,17 @@ impl Second {
     }
 }
 
-impl Drop for Second {
+impl Drop for TwoPages {
     fn drop(&mut self) {
         if let Some(meter) = &self.meter {
-            meter.take_off(Kind::Inner, SECOND_BYTES);
+            meter.take_off(Kind::Inner, TWO_PAGES_BYTES);
         }
     }
 }
 
 impl Slot {
     pub(crate) fn resident(node: Node) -> Self {
-        Self { node: OnceLock::from(node), away: None }
+        Self { node: OnceLock::from(node), source: None }
     }
 
     /// The root of a tree.
@@ -103,40 +103,42 @@ impl Slot {
 
     /// A node below `level` others.
     pub(crate) fn below(home: Home, level: u8) -> Self {
-        Self { node: OnceLock::new(), away: Some(Arc::new(Away::at(home, level))) }
+        Self { node: OnceLock::new(), source: Some(Arc::new(NodeSource::at(home, level))) }
     }
 
     /// Number of inner nodes above this one, as far as it is known; for a leaf it makes no difference.
     fn level(&self) -> u8 {
-        match (self.node.get(), self.away.as_deref()) {
+        match (self.node.get(), self.source.as_deref()) {
             (Some(Node::Inner(inner)), _) => inner.level(),
-            (_, Some(Away::Page { level, .. })) => *level,
+            (_, Some(NodeSource::Page { level, .. })) => *level,
             _ => 0,
         }
     }
 
     /// Counts what it takes besides its place, if it was just made.
     pub(crate) fn count_in(&mut self, meter: &Arc<Meter>) {
-        if let Some(Away::Second(second)) = self.away.as_mut().and_then(Arc::get_mut) {
+        if let Some(NodeSource::TwoPages(second)) = self.source.as_mut().and_then(Arc::get_mut) {
             second.count_in(meter);
         }
     }
 
     /// Reads the node to keep it here; see [`Slot::read_once`].
     fn read(&self, reading: Reading, backing: &Backing) -> Result<Node, EngineError> {
-        match self.away.as_deref() {
+        match self.source.as_deref() {
             // A later change of the leaf will have to know what the delta replaced.
-            Some(Away::Second(second)) => Ok(Node::Leaf(second.delta(backing).read(reading, backing)?)),
+            Some(NodeSource::TwoPages(second)) => {
+                Ok(Node::Leaf(second.delta(backing).read(reading, backing)?))
+            }
             _ => self.read_once(reading, backing),
         }
     }
 
     /// Reads the node, and keeps nothing of it.
     fn read_once(&self, reading: Reading, backing: &Backing) -> Result<Node, EngineError> {
-        match self.away.as_deref() {
-            Some(Away::Page { page, level, .. }) => page::read(page, *level, reading, backing),
-            Some(Away::Delta(delta)) => Ok(Node::Leaf(delta.read(reading, backing)?)),
-            Some(Away::Second(second)) => Ok(Node::Leaf(match second.delta.get() {
+        match self.source.as_deref() {
+            Some(NodeSource::Page { page, level, .. }) => page::read(page, *level, reading, backing),
+            Some(NodeSource::Delta(delta)) => Ok(Node::Leaf(delta.read(reading, backing)?)),
+            Some(NodeSource::TwoPages(second)) => Ok(Node::Leaf(match second.delta.get() {
                 Some(delta) => delta.read(reading, backing)?,
                 None => Delta::on_disk(second.home, backing.meter()).read(reading, backing)?,
             })),
@@ -152,7 +154,7 @@ impl Slot {
             return Self::on_disk(page.into());
         }
         let delta = Arc::new(Delta::beside_lost(page, records, backing));
-        Self { node: OnceLock::new(), away: Some(Arc::new(Away::Delta(delta))) }
+        Self { node: OnceLock::new(), source: Some(Arc::new(NodeSource::Delta(delta))) }
     }
 
     /// Whether it may never be read.
@@ -193,18 +195,18 @@ impl Slot {
 
     /// The records put into the leaf in this slot since it was written, while the leaf itself was unchanged.
     pub(crate) fn delta(&self, backing: &Backing) -> Option<&Arc<Delta>> {
-        match self.away.as_deref() {
-            Some(Away::Delta(delta)) => Some(delta),
-            Some(Away::Second(second)) => Some(second.delta(backing)),
+        match self.source.as_deref() {
+            Some(NodeSource::Delta(delta)) => Some(delta),
+            Some(NodeSource::TwoPages(second)) => Some(second.delta(backing)),
             _ => None,
         }
     }
 
     /// The same delta, if it was needed before; otherwise nothing of it is in memory.
     pub(crate) fn known_delta(&self) -> Option<&Arc<Delta>> {
-        match self.away.as_deref() {
-            Some(Away::Delta(delta)) => Some(delta),
-            Some(Away::Second(second)) => second.delta.get(),
+        match self.source.as_deref() {
+            Some(NodeSource::Delta(delta)) => Some(delta),
+            Some(NodeSource::TwoPages(second)) => second.delta.get(),
             _ => None,
         }
     }
@@ -212,8 +214,8 @@ impl Slot {
     /// Records in memory of the leaf in this slot, which itself is not: those that were put, and those that
     /// were looked up.
     pub(crate) fn records_in_memory(&self) -> Option<&Arc<Delta>> {
-        match self.away.as_deref() {
-            Some(Away::Page { seen, .. }) => seen.get(),
+        match self.source.as_deref() {
+            Some(NodeSource::Page { seen, .. }) => seen.get(),
             _ => self.known_delta(),
         }
     }
@@ -228,21 +230,23 @@ impl Slot {
     /// disk. Whether it is a leaf may be unknown.
     pub(crate) fn apart(&self, needs_second: bool, backing: &Backing) -> Option<(&Arc<Delta>, Home)> {
         let home = self.home().filter(|home| home.delta.is_some() || !needs_second)?;
-        let delta = match self.away.as_deref()? {
-            Away::Page { seen, .. } => seen.get_or_init(|| Arc::new(Delta::on_disk(home, backing.meter()))),
-            Away::Second(second) => second.delta(backing),
-            Away::Delta(delta) => delta,
+        let delta = match self.source.as_deref()? {
+            NodeSource::Page { seen, .. } => {
+                seen.get_or_init(|| Arc::new(Delta::on_disk(home, backing.meter())))
+            }
+            NodeSource::TwoPages(second) => second.delta(backing),
+            NodeSource::Delta(delta) => delta,
         };
         Some((delta, home))
     }
 
     /// The home of the node on disk, if both are equal.
     pub(crate) fn home(&self) -> Option<Home> {
-        match (self.away.as_deref(), self.node.get()) {
-            (Some(Away::Delta(delta)), _) => delta.home(),
-            (Some(Away::Second(second)), _) => Some(second.home),
+        match (self.source.as_deref(), self.node.get()) {
+            (Some(NodeSource::Delta(delta)), _) => delta.home(),
+            (Some(NodeSource::TwoPages(second)), _) => Some(second.home),
             (_, Some(node)) => node.home().map(Home::from),
-            (Some(Away::Page { page, .. }), None) => Some(Home::from(*page)),
+            (Some(NodeSource::Page { page, .. }), None) => Some(Home::from(*page)),
             (None, None) => Some(Home::default()),
         }
     }
@@ -330,7 +334,7 @@ impl Slot {
         };
         match (self.home(), self.known_delta()) {
             (Some(home @ Home { delta: None, .. }), _) => {
-                self.away = Some(Arc::new(Away::at(home, self.level())))
+                self.source = Some(Arc::new(NodeSource::at(home, self.level())))
             }
             (_, Some(_)) => {}
             (_, None) => return 0,
@@ -348,7 +352,7 @@ impl Slot {
             return 0;
         }
         let bytes = if Arc::strong_count(delta) == 1 { delta.bytes() } else { 0 };
-        self.away = Some(Arc::new(Away::at(home, self.level()).counted(meter)));
+        self.source = Some(Arc::new(NodeSource::at(home, self.level()).counted(meter)));
         bytes
     }
 
@@ -391,27 +395,29 @@ impl Slot {
             delta.put(record, epoch);
             return;
         }
-        let mut fresh = match self.away.as_deref() {
-            Some(Away::Page { page, .. }) => Delta::of_page(*page, epoch, backing),
-            Some(Away::Delta(delta)) => Delta::above(delta, epoch, backing, retired),
-            Some(Away::Second(second)) => Delta::above(second.delta(backing), epoch, backing, retired),
+        let mut fresh = match self.source.as_deref() {
+            Some(NodeSource::Page { page, .. }) => Delta::of_page(*page, epoch, backing),
+            Some(NodeSource::Delta(delta)) => Delta::above(delta, epoch, backing, retired),
+            Some(NodeSource::TwoPages(second)) => {
+                Delta::above(second.delta(backing), epoch, backing, retired)
+            }
             None => return,
         };
         fresh.put(record, epoch);
-        self.away = Some(Arc::new(Away::Delta(Arc::new(fresh))));
+        self.source = Some(Arc::new(NodeSource::Delta(Arc::new(fresh))));
     }
 
     /// The delta, if it is unshared and may change.
     fn sole_delta(&mut self) -> Option<&mut Delta> {
-        let away = self.away.as_mut().and_then(Arc::get_mut)?;
-        let Away::Delta(delta) = away else { return None };
+        let source = self.source.as_mut().and_then(Arc::get_mut)?;
+        let NodeSource::Delta(delta) = source else { return None };
         Arc::get_mut(delta).filter(|delta| delta.may_change())
     }
 
     /// Takes the delta away, because its node, which is resident, is about to change.
     pub(crate) fn take_delta(&mut self, backing: &Backing) -> Option<Arc<Delta>> {
         let delta = self.delta(backing)?.clone();
-        self.away = None;
+        self.source = None;
         Some(delta)
     }
 }

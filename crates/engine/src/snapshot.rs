@@ -4,7 +4,7 @@ use crate::EngineError;
 use crate::engine::{Engine, Tree};
 use crate::forest::TreeState;
 use crate::node::Node;
-use crate::search::Missing;
+use crate::search::MissingNode;
 use crate::shared::Shared;
 use crate::slot::Slot;
 use crate::value::{Stored, Value, ValueRef};
@@ -150,7 +150,7 @@ pub(crate) fn scan_current(
         }
         let pin = shared.pins.pin(forest.epoch);
         drop((forest, still));
-        shared.load_missing(tree.id(), Missing::ROOT, pin)?;
+        shared.load_missing(tree.id(), MissingNode::ROOT, pin)?;
     };
     let Some(state) = forest.tree(tree.id()) else { return Ok(None) };
     let epoch = forest.epoch;

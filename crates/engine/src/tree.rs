@@ -29,7 +29,7 @@ use crate::leaf::{Leaf, Record, SharedLeaf};
 use crate::node::{FAN_OUT_MAX, Inner, Node, Pivot, common_prefix};
 use crate::planted::{self, Bug};
 use crate::retired::RetiredList;
-use crate::search::Way;
+use crate::search::PathHint;
 use crate::slot::Slot;
 use std::sync::Arc;
 
@@ -73,12 +73,12 @@ impl<'a> Edit<'a> {
 pub(crate) struct HashedKey<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) fingerprint: u8,
-    pub(crate) way: Way,
+    pub(crate) way: PathHint,
 }
 
 impl<'a> HashedKey<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, fingerprint: crate::checksum::key_hash(bytes), way: Way::default() }
+        Self { bytes, fingerprint: crate::checksum::key_hash(bytes), way: PathHint::default() }
     }
 }
 
@@ -115,13 +115,13 @@ impl<'a> Fences<'a> {
 }
 
 /// The upper part of a node that was split, and the first key that belongs to it.
-struct Upper {
+struct UpperPart {
     pivot: Pivot,
     slot: Slot,
 }
 
 /// Puts a new root above the two nodes that the root was split into.
-fn grow(root: &mut Slot, upper: Upper, edit: &Edit<'_>) {
+fn grow(root: &mut Slot, upper: UpperPart, edit: &Edit<'_>) {
     let lower = std::mem::take(root);
     let mut inner = Inner::new(edit.epoch, vec![upper.pivot], vec![lower, upper.slot]);
     inner.count_in(edit.backing.meter());
@@ -130,19 +130,19 @@ fn grow(root: &mut Slot, upper: Upper, edit: &Edit<'_>) {
 
 /// Inserts the upper part of a split child behind the child, and splits the node if it then has too many
 /// children.
-fn insert_upper(inner: &mut Inner, index: usize, upper: Upper) -> Option<Upper> {
+fn insert_upper(inner: &mut Inner, index: usize, upper: UpperPart) -> Option<UpperPart> {
     let at_end = index + 1 == inner.children.len();
     inner.insert_after(index, upper.pivot, upper.slot);
     split_if_full(inner, at_end)
 }
 
 /// Splits a node that has too many children.
-fn split_if_full(inner: &mut Inner, at_end: bool) -> Option<Upper> {
+fn split_if_full(inner: &mut Inner, at_end: bool) -> Option<UpperPart> {
     if inner.children.len() <= FAN_OUT_MAX {
         return None;
     }
     let (pivot, right) = inner.split(at_end);
-    Some(Upper { pivot, slot: Slot::resident(Node::Inner(Arc::new(right))) })
+    Some(UpperPart { pivot, slot: Slot::resident(Node::Inner(Arc::new(right))) })
 }
 
 /// The shortest key above `left` and not above `right`.
@@ -166,13 +166,13 @@ fn leaf_of(prefix: &[u8], records: &[Record<'_>], edit: &Edit<'_>) -> SharedLeaf
     leaf
 }
 
-enum Owned<'a> {
+enum OwnedNode<'a> {
     Leaf(&'a mut SharedLeaf),
     Inner(&'a mut Inner),
 }
 
 /// Makes the node of `slot` changeable: unshared, and without a home on disk.
-fn own<'a>(slot: &'a mut Slot, edit: &mut Edit<'_>) -> Result<Owned<'a>, EngineError> {
+fn own<'a>(slot: &'a mut Slot, edit: &mut Edit<'_>) -> Result<OwnedNode<'a>, EngineError> {
     slot.load(Reading::One, edit.backing)?;
     let delta = slot.take_delta(edit.backing);
     match slot.get_mut() {
@@ -193,7 +193,7 @@ fn own<'a>(slot: &'a mut Slot, edit: &mut Edit<'_>) -> Result<Owned<'a>, EngineE
                     leaf.birth = edit.epoch;
                 }
             }
-            Ok(Owned::Leaf(shared))
+            Ok(OwnedNode::Leaf(shared))
         }
         Some(Node::Inner(shared)) => {
             if Arc::strong_count(shared) > 1 {
@@ -208,7 +208,7 @@ fn own<'a>(slot: &'a mut Slot, edit: &mut Edit<'_>) -> Result<Owned<'a>, EngineE
             if inner.birth != edit.epoch {
                 inner.birth = edit.epoch;
             }
-            Ok(Owned::Inner(inner))
+            Ok(OwnedNode::Inner(inner))
         }
         None => unreachable!("a slot that was loaded holds a node"),
     }

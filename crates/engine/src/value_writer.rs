@@ -4,7 +4,7 @@
 //! Invariant: before the commit no reader sees any of it, and a writer that is dropped gives its space back.
 
 use crate::batch::{Action, Given, Op};
-use crate::commit::{Commit, Placed, check_size};
+use crate::commit::{Commit, PlacedValue, check_size};
 use crate::engine::Tree;
 use crate::value::{EXTENT_FROM, VALUE_MAX};
 use crate::{Durability, EngineError};
@@ -18,7 +18,7 @@ pub struct ValueWriter {
     tree: Tree,
     key: Vec<u8>,
     gathered: Vec<u8>,
-    placed: Vec<Placed>,
+    placed: Vec<PlacedValue>,
     len: u64,
 }
 
@@ -98,7 +98,8 @@ impl ValueWriter {
 
 impl Drop for ValueWriter {
     fn drop(&mut self) {
-        let placed: Vec<Option<Placed>> = std::mem::take(&mut self.placed).into_iter().map(Some).collect();
+        let placed: Vec<Option<PlacedValue>> =
+            std::mem::take(&mut self.placed).into_iter().map(Some).collect();
         self.tree.engine.shared.unplace(&placed);
     }
 }

@@ -1,6 +1,6 @@
 //! Space that a commit frees: it is used again, given back to the file system, or cut off the file.
 
-use super::Written;
+use super::WrittenCommit;
 use crate::shared::Shared;
 use crate::space::Extent;
 use atoll_disk::Disk;
@@ -10,7 +10,7 @@ const PIECES_RELEASED: usize = 16;
 
 impl Shared {
     /// Frees what the commit before needed and this one does not.
-    pub(super) fn release(&self, in_segments: &[(u64, u64)], commit: &Written) {
+    pub(super) fn release(&self, in_segments: &[(u64, u64)], commit: &WrittenCommit) {
         let mut space = self.space.lock();
         for (offset, bytes) in in_segments {
             if let Some(segment) = space.segment_of(*offset) {

@@ -1,7 +1,7 @@
 //! What a checkpoint writes before its superblock: pages of trees, snapshots and views, and the table that
 //! names them.
 
-use super::{Frozen, Sorted, Written};
+use super::{Frozen, SortedSpace, WrittenCommit};
 use crate::EngineError;
 use crate::forest::TreeState;
 use crate::node::PageRef;
@@ -21,9 +21,9 @@ impl Shared {
         pages: &mut PageWriter<'_>,
         disk: &dyn Disk,
         frozen: &Frozen,
-        sorted: &Sorted,
+        sorted: &SortedSpace,
         clean: bool,
-    ) -> Result<Written, EngineError> {
+    ) -> Result<WrittenCommit, EngineError> {
         let mut table = Table { trees: write_trees(pages, &frozen.forest.trees)?, ..Table::default() };
         if planted::is(Bug::TreeForgotten) {
             table.trees.pop();
@@ -58,7 +58,7 @@ impl Shared {
             pages.of_snapshots.push(Retired { offset: table.offset, len: table.len, birth, death });
             return Err(error);
         }
-        Ok(Written { written_bytes, extents, dead, table })
+        Ok(WrittenCommit { written_bytes, extents, dead, table })
     }
 
     /// Writes the pages that only snapshots and views have.
@@ -88,7 +88,7 @@ impl Shared {
     }
 
     /// The space that this commit frees: extents, and log segments that nothing needs.
-    fn freed_by(&self, sorted: &Sorted, log_number: u64) -> (Vec<Extent>, Vec<SegmentUse>) {
+    fn freed_by(&self, sorted: &SortedSpace, log_number: u64) -> (Vec<Extent>, Vec<SegmentUse>) {
         let is_dead = |segment: &&SegmentUse| segment.number < log_number && segment.live == 0;
         let dead: Vec<SegmentUse> = sorted.segments.iter().filter(is_dead).copied().collect();
         let mut extents: Vec<Extent> = dead.iter().map(|segment| segment.extent).collect();

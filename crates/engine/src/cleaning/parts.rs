@@ -6,7 +6,7 @@
 
 use crate::EngineError;
 use crate::cold::{self, COLD_NUMBER};
-use crate::log::{self, Written};
+use crate::log::{self, SegmentValue};
 use crate::shared::Shared;
 use crate::space::{Extent, SegmentUse};
 
@@ -17,7 +17,7 @@ const PART_BYTES_MIN: u64 = 256 << 10;
 pub(super) struct SegmentPart {
     /// Offset of the part in the file.
     pub(super) offset: u64,
-    pub(super) values: Vec<Written>,
+    pub(super) values: Vec<SegmentValue>,
 }
 
 /// A pass through a segment.

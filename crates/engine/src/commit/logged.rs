@@ -1,10 +1,10 @@
 //! The group of a commit in the log.
 
-use super::Placed;
+use super::PlacedValue;
 use super::sizes::{bound_len, check_size};
 use crate::EngineError;
 use crate::batch::{Action, Given, Op};
-use crate::broken::Unfinished;
+use crate::broken::UnfinishedGroup;
 use crate::log::Log;
 use crate::planted::{self, Bug};
 use crate::record::{Logged, OVERHEAD_MAX, Record};
@@ -23,9 +23,9 @@ impl Shared {
         &self,
         writer: &mut Writer,
         ops: &[Op<'_>],
-        placed: &[Option<Placed>],
+        placed: &[Option<PlacedValue>],
         flush: bool,
-    ) -> Result<Unfinished<'_>, EngineError> {
+    ) -> Result<UnfinishedGroup<'_>, EngineError> {
         let Some(log) = &mut writer.log else { return Ok(self.unfinished()) };
         let bound: usize = ops.iter().map(encoded_bound).sum();
         check_size("batch", bound as u64, 0, BATCH_MAX)?;
@@ -38,7 +38,7 @@ impl Shared {
                 continue;
             }
             record_of(op, placed.as_ref()).encode(log.payload());
-            if let Some(Placed { piece, extent: None }) = placed {
+            if let Some(PlacedValue { piece, extent: None }) = placed {
                 // The value's bytes are the last of its record.
                 let offset = log.payload_offset() - u64::from(piece.len());
                 log.will_settle(piece.clone(), offset);
@@ -105,9 +105,9 @@ impl Shared {
     }
 }
 
-fn record_of<'a>(op: &Op<'a>, placed: Option<&Placed>) -> Record<'a> {
+fn record_of<'a>(op: &Op<'a>, placed: Option<&PlacedValue>) -> Record<'a> {
     let value = |given: Given<'a>| match placed {
-        Some(Placed { piece, extent: Some(extent) }) => {
+        Some(PlacedValue { piece, extent: Some(extent) }) => {
             Logged::Extent { offset: extent.offset, len: piece.len(), checksum: piece.checksum() }
         }
         _ => Logged::Bytes { bytes: given.bytes(), at: 0 },

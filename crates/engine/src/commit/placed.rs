@@ -9,12 +9,12 @@ use crate::space::Extent;
 use crate::value::{EXTENT_FROM, INLINE_BELOW, Piece};
 
 /// A value too long for a leaf record. A large one was written to an extent of its own.
-pub(crate) struct Placed {
+pub(crate) struct PlacedValue {
     pub(super) piece: Piece,
     pub(super) extent: Option<Extent>,
 }
 
-impl Placed {
+impl PlacedValue {
     /// The value, for the tree.
     pub(crate) fn to_value(&self) -> NewValue<'static> {
         NewValue::piece(self.piece.clone())
@@ -27,7 +27,7 @@ impl Shared {
     pub(super) fn place_large_values(
         &self,
         ops: &[Op<'_>],
-        placed: &mut Vec<Option<Placed>>,
+        placed: &mut Vec<Option<PlacedValue>>,
     ) -> Result<(), EngineError> {
         let epoch = self.forest.read().epoch;
         for op in &ops[placed.len()..] {
@@ -43,7 +43,12 @@ impl Shared {
 
     /// Makes a piece for one value. `ahead` means that the writer lock is not held and the commit is yet to
     /// come.
-    pub(crate) fn place(&self, given: Given<'_>, epoch: u64, ahead: bool) -> Result<Placed, EngineError> {
+    pub(crate) fn place(
+        &self,
+        given: Given<'_>,
+        epoch: u64,
+        ahead: bool,
+    ) -> Result<PlacedValue, EngineError> {
         self.place_summed(given, self.backing.checksum(given.bytes()), epoch, ahead)
     }
 
@@ -54,14 +59,14 @@ impl Shared {
         checksum: u64,
         epoch: u64,
         ahead: bool,
-    ) -> Result<Placed, EngineError> {
+    ) -> Result<PlacedValue, EngineError> {
         let bytes = given.to_buffer();
         let len = bytes.len() as u64;
         let Some(disk) = self.backing.disk() else {
-            return Ok(Placed { piece: Piece::resident(bytes, checksum, epoch), extent: None });
+            return Ok(PlacedValue { piece: Piece::resident(bytes, checksum, epoch), extent: None });
         };
         if bytes.len() < EXTENT_FROM {
-            return Ok(Placed { piece: Piece::in_log(bytes, checksum, epoch), extent: None });
+            return Ok(PlacedValue { piece: Piece::in_log(bytes, checksum, epoch), extent: None });
         }
         let extent = if ahead {
             self.space.lock().allocate_in_flight(len)
@@ -77,10 +82,10 @@ impl Shared {
         // Not kept in memory: the system's page cache has it, and a heavy writer would fill the budget with
         // values that may never be read.
         let piece = Piece::on_disk(extent.offset, bytes.len() as u32, checksum, epoch);
-        Ok(Placed { piece, extent: Some(extent) })
+        Ok(PlacedValue { piece, extent: Some(extent) })
     }
 
-    pub(crate) fn unplace(&self, placed: &[Option<Placed>]) {
+    pub(crate) fn unplace(&self, placed: &[Option<PlacedValue>]) {
         let mut space = self.space.lock();
         for extent in placed.iter().flatten().filter_map(|placed| placed.extent) {
             space.cancel(extent);

@@ -9,7 +9,7 @@ use crate::batch::{Action, Given, Op};
 use crate::beside::Beside;
 use crate::delta::{MERGED_GROWTH_BYTES_MAX, record_bytes};
 use crate::pins::Pin;
-use crate::search::{self, Missing};
+use crate::search::{self, MissingNode};
 use crate::shared::Shared;
 use crate::slot::Slot;
 use crate::tree;
@@ -85,7 +85,7 @@ impl Shared {
         }
     }
 
-    fn missing_for(&self, tree: u32, key: &[u8]) -> Result<Option<(Missing, Pin)>, EngineError> {
+    fn missing_for(&self, tree: u32, key: &[u8]) -> Result<Option<(MissingNode, Pin)>, EngineError> {
         let forest = self.forest.read();
         let Some(state) = forest.tree(tree) else { return Ok(None) };
         let missing = tree::missing_for(&state.root, key, &self.backing)?;

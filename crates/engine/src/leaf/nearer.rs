@@ -142,7 +142,7 @@ mod tests {
     use crate::frames::Purpose;
     use crate::leaf::Record;
     use crate::meter::Kind;
-    use crate::search::Way;
+    use crate::search::PathHint;
     use crate::tree::HashedKey;
     use crate::value::{Piece, Stored};
     use std::sync::Arc;
@@ -202,7 +202,7 @@ mod tests {
         for key in keys.into_iter().chain(["user", "user0", "user150010", "user15003", "user4", "userz"]) {
             let expected = keys.binary_search(&key);
             for guess in (0..12).chain([u16::MAX]) {
-                let hashed = HashedKey { way: Way::to_slot(guess), ..HashedKey::new(key.as_bytes()) };
+                let hashed = HashedKey { way: PathHint::to_slot(guess), ..HashedKey::new(key.as_bytes()) };
                 assert_eq!(leaf.locate(&hashed), expected, "{key}, guessed {guess}");
             }
             let told = leaf.prefetch_for_put(key.as_bytes()).unwrap_or(usize::MAX);

@@ -15,14 +15,14 @@ use std::ops::Range;
 /// A value that was written into a segment; whether its key still has it is for the tree to say. The ranges
 /// refer to the segment's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Written {
+pub(crate) struct SegmentValue {
     pub(crate) tree: u32,
     pub(crate) key: Range<usize>,
     pub(crate) value: Range<usize>,
 }
 
 /// The values in the bytes of a segment, up to the first group that does not verify.
-pub(crate) fn values_in(segment: &SegmentUse, bytes: &[u8], backing: &Backing) -> Vec<Written> {
+pub(crate) fn values_in(segment: &SegmentUse, bytes: &[u8], backing: &Backing) -> Vec<SegmentValue> {
     let mut found = Vec::new();
     let Some(start) = start_of(segment, bytes, backing) else { return found };
     let mut at = SEGMENT_HEADER as usize;
@@ -58,7 +58,7 @@ impl Passage {
         segment: &SegmentUse,
         bytes: &[u8],
         backing: &Backing,
-    ) -> (Vec<Written>, usize) {
+    ) -> (Vec<SegmentValue>, usize) {
         let (mut found, mut at) = (Vec::new(), 0);
         if !self.has_begun {
             if start_of(segment, bytes, backing).is_none() {
@@ -106,7 +106,7 @@ fn start_of(segment: &SegmentUse, bytes: &[u8], backing: &Backing) -> Option<u64
 }
 
 /// Adds the values of records. Returns how many bytes these take, up to the first incomplete record.
-fn add_values(payload: &[u8], body: usize, found: &mut Vec<Written>) -> usize {
+fn add_values(payload: &[u8], body: usize, found: &mut Vec<SegmentValue>) -> usize {
     let (mut records, mut whole) = (Decoder::new(payload), 0);
     while !records.is_at_end() {
         let Ok(record) = record::decode(&mut records) else { break };
@@ -119,7 +119,11 @@ fn add_values(payload: &[u8], body: usize, found: &mut Vec<Written>) -> usize {
             && bytes.len() >= INLINE_BELOW
         {
             let value = body + at;
-            found.push(Written { tree, key: value - key.len()..value, value: value..value + bytes.len() });
+            found.push(SegmentValue {
+                tree,
+                key: value - key.len()..value,
+                value: value..value + bytes.len(),
+            });
         }
     }
     whole
@@ -158,9 +162,9 @@ mod tests {
             loop {
                 let next = &bytes[at..(at + part).min(bytes.len())];
                 let (values, passed) = passage.pass(&segment, next, &backing);
-                found.extend(values.into_iter().map(|Written { tree, key, value }| {
+                found.extend(values.into_iter().map(|SegmentValue { tree, key, value }| {
                     let moved = |range: Range<usize>| range.start + at..range.end + at;
-                    Written { tree, key: moved(key), value: moved(value) }
+                    SegmentValue { tree, key: moved(key), value: moved(value) }
                 }));
                 if passed == 0 {
                     break;

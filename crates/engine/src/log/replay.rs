@@ -185,8 +185,8 @@ impl<'a> Replay<'a> {
     }
 
     /// Groups anywhere behind `at` that pass their own checksum, chained or not.
-    fn look_ahead(&self, at: LogPoint) -> Result<Ahead, EngineError> {
-        let mut ahead = Ahead { synced: 0, bytes: 0 };
+    fn look_ahead(&self, at: LogPoint) -> Result<BytesAhead, EngineError> {
+        let mut ahead = BytesAhead { synced: 0, bytes: 0 };
         let mut point = at;
         let mut bytes = Arc::clone(&self.bytes);
         // A torn group right at the end counts as cut even if no intact one follows. There is one if its
@@ -272,7 +272,7 @@ impl<'a> Replay<'a> {
     }
 }
 
-struct Ahead {
+struct BytesAhead {
     synced: u64,
     bytes: u64,
 }

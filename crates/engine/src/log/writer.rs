@@ -235,7 +235,7 @@ impl Log {
 
     /// Ends the open group by filling in its header. The group is then part of the log, though still in
     /// memory.
-    pub(crate) fn end(&mut self, prepared: &Prepared, synced: u64) -> Ended {
+    pub(crate) fn end(&mut self, prepared: &Prepared, synced: u64) -> RollbackPoint {
         let before = self.point;
         debug_assert!(self.pending.len() - prepared.group_at >= GROUP_HEADER);
         let body = prepared.group_at + GROUP_HEADER;
@@ -255,11 +255,11 @@ impl Log {
         self.point.position += header.stride();
         self.point.chain = header.checksum;
         self.point.sequence += 1;
-        Ended { before }
+        RollbackPoint { before }
     }
 
     /// Undoes a group that was begun and ended, and that the disk refused.
-    pub(crate) fn roll_back(&mut self, prepared: &Prepared, ended: Ended) {
+    pub(crate) fn roll_back(&mut self, prepared: &Prepared, ended: RollbackPoint) {
         self.pending.truncate(prepared.group_at);
         self.unsettled.truncate(prepared.unsettled);
         self.is_fresh = prepared.was_fresh;
@@ -343,7 +343,7 @@ impl Log {
 }
 
 /// The point of the log before a group was ended.
-pub(crate) struct Ended {
+pub(crate) struct RollbackPoint {
     before: LogPoint,
 }
 
@@ -357,12 +357,12 @@ mod tests {
 
     /// A file on which the preparation of pages comes late: right after the next write by a call to the first
     /// segment.
-    struct Late {
+    struct LateFile {
         file: FileDisk,
         told: Mutex<Vec<Ahead>>,
     }
 
-    impl Disk for Late {
+    impl Disk for LateFile {
         fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
             self.file.read_at(offset, target)
         }
@@ -414,7 +414,7 @@ mod tests {
     fn whoever_makes_pages_ready_late_overwrites_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let file = FileDisk::open(&folder.path().join("store"), Mode::Create).unwrap();
-        let disk = Arc::new(Late { file, told: Mutex::default() });
+        let disk = Arc::new(LateFile { file, told: Mutex::default() });
         disk.reserve(0, 2 * SEGMENT).unwrap();
         let backing = Backing::new(Some(disk.clone()), 1, 64 << 20);
         let segment = Extent { offset: 0, len: SEGMENT };

@@ -17,14 +17,14 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// What is known about one end of a tree.
-struct End {
+struct TreeEnd {
     /// The known key that is nearest to this end.
     key: Option<Vec<u8>>,
     /// Whether something unreadable lies before that key.
     is_lost: bool,
 }
 
-impl End {
+impl TreeEnd {
     /// Whether the tree is known to have no records.
     fn is_of_nothing(&self) -> bool {
         self.key.is_none() && !self.is_lost
@@ -32,14 +32,14 @@ impl End {
 }
 
 /// What is known about the first and the last records of a tree.
-struct Ends {
-    first: End,
-    last: End,
+struct TreeEnds {
+    first: TreeEnd,
+    last: TreeEnd,
 }
 
-impl Ends {
+impl TreeEnds {
     fn of(root: &Slot, backing: &Backing) -> Result<Self, EngineError> {
-        let end = |direction| -> Result<End, EngineError> {
+        let end = |direction| -> Result<TreeEnd, EngineError> {
             let (mut key, mut is_lost) = (None, false);
             let visitor = |found: &[u8], _: Stored<'_>| {
                 key = Some(found.to_vec());
@@ -54,7 +54,7 @@ impl Ends {
                 }
                 loaded => loaded.cloned(),
             })?;
-            Ok(End { key, is_lost })
+            Ok(TreeEnd { key, is_lost })
         };
         Ok(Self { first: end(Direction::Forward)?, last: end(Direction::Backward)? })
     }
@@ -91,7 +91,7 @@ impl Forest {
         let Ok([tree, from]) = self.trees.get_disjoint_mut([tree as usize, from as usize]) else {
             return Ok(0);
         };
-        let (ours, theirs) = (Ends::of(&tree.root, backing)?, Ends::of(&from.root, backing)?);
+        let (ours, theirs) = (TreeEnds::of(&tree.root, backing)?, TreeEnds::of(&from.root, backing)?);
         let (a, b) = (std::mem::take(&mut tree.root), std::mem::take(&mut from.root));
         let mut lost = 0;
         tree.root = match (&ours.first.key, &theirs.first.key) {
@@ -118,9 +118,9 @@ impl Forest {
 /// Joins two trees, of both of which records are known.
 fn joined(
     a: Slot,
-    ours: &Ends,
+    ours: &TreeEnds,
     b: Slot,
-    theirs: &Ends,
+    theirs: &TreeEnds,
     epoch: u64,
     backing: &Backing,
 ) -> Result<Slot, EngineError> {
@@ -131,9 +131,8 @@ fn joined(
     };
     // The gap between the known records of both belongs to the tree that is not completely known there.
     let pivot = match (&above.first, &below.last) {
-        (End { key: Some(key), is_lost: false }, _) | (End { key: Some(key), .. }, End { key: None, .. }) => {
-            key.clone()
-        }
+        (TreeEnd { key: Some(key), is_lost: false }, _)
+        | (TreeEnd { key: Some(key), .. }, TreeEnd { key: None, .. }) => key.clone(),
         (_, last) => behind(last.key.as_deref().unwrap_or_default()),
     };
     Ok(node_of(vec![pivot.into()], vec![lower, upper], epoch, backing))
@@ -141,7 +140,7 @@ fn joined(
 
 /// A tree, with another one beside it of which nothing is known: the other lies before or behind everything
 /// known.
-fn surrounded(root: Slot, ends: &Ends, lost: &Slot, epoch: u64, backing: &Backing) -> Slot {
+fn surrounded(root: Slot, ends: &TreeEnds, lost: &Slot, epoch: u64, backing: &Backing) -> Slot {
     let (Some(first), Some(last)) = (&ends.first.key, &ends.last.key) else { return root };
     let lost = || lost.lost_with(crate::delta::Records::default(), backing);
     let pivots = vec![first.as_slice().into(), behind(last).into()];

@@ -12,7 +12,7 @@
 
 use super::delete::shrink;
 use super::place::refuse_stranger;
-use super::{Edit, Fences, LEAF_SPLIT_BYTES, Owned, Upper};
+use super::{Edit, Fences, LEAF_SPLIT_BYTES, OwnedNode, UpperPart};
 use super::{grow, insert_upper, leaf_of, new_leaf, own, separator};
 use crate::backing::Reading;
 use crate::leaf::{Leaf, Record, SharedLeaf};
@@ -47,7 +47,7 @@ pub(crate) fn cut_off(root: &mut Slot, at: &[u8], edit: &mut Edit<'_>) -> Result
 
 /// Retires a tree without records.
 pub(crate) fn discard(mut slot: Slot, edit: &mut Edit<'_>) -> Result<(), EngineError> {
-    let Owned::Inner(inner) = own(&mut slot, edit)? else { return Ok(()) };
+    let OwnedNode::Inner(inner) = own(&mut slot, edit)? else { return Ok(()) };
     std::mem::take(&mut inner.children).into_iter().try_for_each(|child| discard(child, edit))
 }
 
@@ -78,8 +78,8 @@ fn cut(
     }
     let home = slot.home().map(|home| home.page);
     match own(&mut slot, edit)? {
-        Owned::Leaf(leaf) => Ok(cut_leaf(leaf, at, edit)),
-        Owned::Inner(inner) => {
+        OwnedNode::Leaf(leaf) => Ok(cut_leaf(leaf, at, edit)),
+        OwnedNode::Inner(inner) => {
             let index = inner.child_of(at);
             let child = std::mem::take(&mut inner.children[index]);
             let (lower, upper) = cut(child, fences.of_child(inner.pivots(), index), at, edit)?;
@@ -151,12 +151,12 @@ fn open(
     fences: Fences<'_>,
     edge: Edge,
     edit: &mut Edit<'_>,
-) -> Result<Option<Upper>, EngineError> {
+) -> Result<Option<UpperPart>, EngineError> {
     match own(slot, edit)? {
         // It leaves out what its former separators shared.
-        Owned::Leaf(leaf) if !fences.hold(leaf) => Err(edit.backing.corrupt(0, Damage::PageContent)),
-        Owned::Leaf(leaf) => Ok(open_leaf(leaf, fences, edge, edit)),
-        Owned::Inner(inner) => {
+        OwnedNode::Leaf(leaf) if !fences.hold(leaf) => Err(edit.backing.corrupt(0, Damage::PageContent)),
+        OwnedNode::Leaf(leaf) => Ok(open_leaf(leaf, fences, edge, edit)),
+        OwnedNode::Inner(inner) => {
             let index = edge.of(inner.children.len());
             let (pivots, children) = inner.parts_mut();
             let upper = open(&mut children[index], fences.of_child(pivots, index), edge, edit)?;
@@ -167,7 +167,7 @@ fn open(
 
 /// As [`open`], for the leaf itself. What it leaves out may be long: records that do not fit any more stay in
 /// a leaf with separators on both sides, which can leave out as much as before.
-fn open_leaf(shared: &mut SharedLeaf, fences: Fences<'_>, edge: Edge, edit: &Edit<'_>) -> Option<Upper> {
+fn open_leaf(shared: &mut SharedLeaf, fences: Fences<'_>, edge: Edge, edit: &Edit<'_>) -> Option<UpperPart> {
     let old = shared.clone();
     let records = records_of(&old);
     let Some(middle) = opened_part(&records, edge) else {
@@ -177,7 +177,7 @@ fn open_leaf(shared: &mut SharedLeaf, fences: Fences<'_>, edge: Edge, edit: &Edi
     let pivot = separator(&records[middle - 1], &records[middle]);
     *shared = new_leaf(Fences { high: Some(&pivot), ..fences }, &records[..middle], edit);
     let right = new_leaf(Fences { low: Some(&pivot), ..fences }, &records[middle..], edit);
-    Some(Upper { pivot, slot: Slot::resident(Node::Leaf(right)) })
+    Some(UpperPart { pivot, slot: Slot::resident(Node::Leaf(right)) })
 }
 
 /// Where to split records so that those at the edge, at least one, fill half a leaf with whole keys; none if

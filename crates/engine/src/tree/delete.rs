@@ -4,7 +4,7 @@
 //! can wait.
 
 use super::place::{own_in, refuse_stranger};
-use super::{Edit, Fences, HashedKey, Owned, new_leaf, own};
+use super::{Edit, Fences, HashedKey, OwnedNode, new_leaf, own};
 use crate::EngineError;
 use crate::backing::Reading;
 use crate::leaf::{Leaf, Record};
@@ -32,7 +32,7 @@ pub(super) fn shrink(root: &mut Slot, edit: &mut Edit<'_>) -> Result<(), EngineE
                 _ => return Ok(()),
             },
         }
-        if let Owned::Inner(inner) = own(root, edit)? {
+        if let OwnedNode::Inner(inner) = own(root, edit)? {
             let only = std::mem::take(&mut inner.children[0]);
             *root = only;
         }
@@ -58,7 +58,7 @@ fn delete_in(
     edit: &mut Edit<'_>,
 ) -> Result<(), EngineError> {
     match own_in(slot, fences, edit)? {
-        Owned::Leaf(shared) => {
+        OwnedNode::Leaf(shared) => {
             let found = shared.find(key.bytes, key.fingerprint);
             if let (Some(leaf), Some(found)) = (shared.get_mut(), found)
                 && let Some(old) = leaf.remove(found)
@@ -67,7 +67,7 @@ fn delete_in(
             }
             Ok(())
         }
-        Owned::Inner(inner) => {
+        OwnedNode::Inner(inner) => {
             let index = inner.child_of(key.bytes);
             let (pivots, children) = inner.parts_mut();
             let inside = fences.of_child(pivots, index);

@@ -9,7 +9,7 @@
 
 use super::cut::Edge;
 use super::place::own_in;
-use super::{Edit, Fences, Owned, Upper};
+use super::{Edit, Fences, OwnedNode, UpperPart};
 use super::{grow, insert_upper, new_leaf, own, split_if_full};
 use crate::EngineError;
 use crate::backing::{Backing, Reading};
@@ -20,8 +20,8 @@ use crate::slot::Slot;
 /// Joins `lower`, all of whose keys are below `pivot`, and `upper`, none of whose keys is. `pivot` divides
 /// their separators as well, and neither leaf at the seam leaves out anything of its keys.
 pub(crate) fn join(lower: Slot, upper: Slot, pivot: Pivot, edit: &mut Edit<'_>) -> Result<Slot, EngineError> {
-    let lower = Side { height: height(&lower, Edge::Last, edit.backing)?, slot: lower };
-    let upper = Side { height: height(&upper, Edge::First, edit.backing)?, slot: upper };
+    let lower = JoinSide { height: height(&lower, Edge::Last, edit.backing)?, slot: lower };
+    let upper = JoinSide { height: height(&upper, Edge::First, edit.backing)?, slot: upper };
     let (mut root, above) = zip(lower, upper, pivot, Fences::default(), edit)?;
     if let Some(above) = above {
         grow(&mut root, above, edit);
@@ -30,7 +30,7 @@ pub(crate) fn join(lower: Slot, upper: Slot, pivot: Pivot, edit: &mut Edit<'_>) 
 }
 
 /// One side of the seam, and the number of inner nodes above its leaves.
-struct Side {
+struct JoinSide {
     slot: Slot,
     height: usize,
 }
@@ -46,12 +46,12 @@ fn height(root: &Slot, edge: Edge, backing: &Backing) -> Result<usize, EngineErr
 
 /// Joins both sides into one node, or two where one cannot hold everything.
 fn zip(
-    lower: Side,
-    upper: Side,
+    lower: JoinSide,
+    upper: JoinSide,
     pivot: Pivot,
     fences: Fences<'_>,
     edit: &mut Edit<'_>,
-) -> Result<(Slot, Option<Upper>), EngineError> {
+) -> Result<(Slot, Option<UpperPart>), EngineError> {
     match (lower.height, upper.height) {
         (0, 0) => join_leaves(lower.slot, upper.slot, pivot, fences, edit),
         (a, b) if a > b => join_below_last(lower, upper, pivot, fences, edit),
@@ -61,15 +61,15 @@ fn zip(
 }
 
 fn join_below_last(
-    mut lower: Side,
-    upper: Side,
+    mut lower: JoinSide,
+    upper: JoinSide,
     pivot: Pivot,
     fences: Fences<'_>,
     edit: &mut Edit<'_>,
-) -> Result<(Slot, Option<Upper>), EngineError> {
-    let Owned::Inner(inner) = own(&mut lower.slot, edit)? else { return Ok((lower.slot, None)) };
+) -> Result<(Slot, Option<UpperPart>), EngineError> {
+    let OwnedNode::Inner(inner) = own(&mut lower.slot, edit)? else { return Ok((lower.slot, None)) };
     let last = inner.children.len() - 1;
-    let child = Side { slot: std::mem::take(&mut inner.children[last]), height: lower.height - 1 };
+    let child = JoinSide { slot: std::mem::take(&mut inner.children[last]), height: lower.height - 1 };
     let inside = fences.of_child(inner.pivots(), last);
     let (child, above) = zip(child, upper, pivot, inside, edit)?;
     inner.children[last] = child;
@@ -78,14 +78,14 @@ fn join_below_last(
 }
 
 fn join_below_first(
-    lower: Side,
-    mut upper: Side,
+    lower: JoinSide,
+    mut upper: JoinSide,
     pivot: Pivot,
     fences: Fences<'_>,
     edit: &mut Edit<'_>,
-) -> Result<(Slot, Option<Upper>), EngineError> {
-    let Owned::Inner(inner) = own(&mut upper.slot, edit)? else { return Ok((upper.slot, None)) };
-    let child = Side { slot: std::mem::take(&mut inner.children[0]), height: upper.height - 1 };
+) -> Result<(Slot, Option<UpperPart>), EngineError> {
+    let OwnedNode::Inner(inner) = own(&mut upper.slot, edit)? else { return Ok((upper.slot, None)) };
+    let child = JoinSide { slot: std::mem::take(&mut inner.children[0]), height: upper.height - 1 };
     let inside = fences.of_child(inner.pivots(), 0);
     let (child, above) = zip(lower, child, pivot, inside, edit)?;
     inner.children[0] = child;
@@ -94,14 +94,14 @@ fn join_below_first(
 }
 
 fn join_inner(
-    mut lower: Side,
-    mut upper: Side,
+    mut lower: JoinSide,
+    mut upper: JoinSide,
     pivot: Pivot,
     fences: Fences<'_>,
     edit: &mut Edit<'_>,
-) -> Result<(Slot, Option<Upper>), EngineError> {
+) -> Result<(Slot, Option<UpperPart>), EngineError> {
     let height = lower.height - 1;
-    let (Owned::Inner(left), Owned::Inner(right)) =
+    let (OwnedNode::Inner(left), OwnedNode::Inner(right)) =
         (own(&mut lower.slot, edit)?, own(&mut upper.slot, edit)?)
     else {
         return Ok((lower.slot, None));
@@ -112,7 +112,7 @@ fn join_inner(
     let low = fences.of_child(left_pivots, last).low;
     let inside = Fences { low, high: pivots.first().or(fences.high) };
     let seam = [&mut left_children[last], &mut right.children[0]];
-    let [a, b] = seam.map(|slot| Side { slot: std::mem::take(slot), height });
+    let [a, b] = seam.map(|slot| JoinSide { slot: std::mem::take(slot), height });
     let (joined, above) = zip(a, b, pivot, inside, edit)?;
     left.children[last] = joined;
     if let Some(above) = above {
@@ -129,16 +129,16 @@ fn join_leaves(
     pivot: Pivot,
     fences: Fences<'_>,
     edit: &mut Edit<'_>,
-) -> Result<(Slot, Option<Upper>), EngineError> {
+) -> Result<(Slot, Option<UpperPart>), EngineError> {
     let fit_well = match (lower.get(), upper.get()) {
         (Some(Node::Leaf(a)), Some(Node::Leaf(b))) => a.joins_well(b, fences.prefix().len()),
         _ => false,
     };
     if !fit_well {
-        return Ok((lower, Some(Upper { pivot, slot: upper })));
+        return Ok((lower, Some(UpperPart { pivot, slot: upper })));
     }
     let (below, above) = (Fences { high: Some(&pivot), ..fences }, Fences { low: Some(&pivot), ..fences });
-    if let (Owned::Leaf(a), Owned::Leaf(b)) =
+    if let (OwnedNode::Leaf(a), OwnedNode::Leaf(b)) =
         (own_in(&mut lower, below, edit)?, own_in(&mut upper, above, edit)?)
     {
         let both = [&**a, &**b].into_iter();

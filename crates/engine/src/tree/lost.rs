@@ -2,7 +2,7 @@
 //! up.
 
 use super::place::{children_in, refuse_stranger};
-use super::{Edit, Fences, Owned, Upper, grow, insert_upper, own};
+use super::{Edit, Fences, OwnedNode, UpperPart, grow, insert_upper, own};
 use crate::EngineError;
 use crate::backing::{Backing, Reading};
 use crate::node::{Inner, Node};
@@ -18,14 +18,14 @@ pub(crate) fn learn_leaves(slot: &mut Slot, key: &[u8], edit: &mut Edit<'_>) -> 
     let Some(inner) = slot.inner() else { return Ok(false) };
     let index = inner.child_of(key);
     if inner.children[index].inner().is_some() {
-        let Owned::Inner(inner) = own(slot, edit)? else { return Ok(false) };
+        let OwnedNode::Inner(inner) = own(slot, edit)? else { return Ok(false) };
         return learn_leaves(&mut inner.children[index], key, edit);
     }
     if inner.has_leaves() {
         return Ok(true);
     }
     let is_leaf = has_readable_leaf(inner, index, edit.backing);
-    if is_leaf && let Owned::Inner(inner) = own(slot, edit)? {
+    if is_leaf && let OwnedNode::Inner(inner) = own(slot, edit)? {
         inner.note_leaves();
     }
     Ok(is_leaf)
@@ -72,7 +72,7 @@ fn lose_below(
         Ok(Node::Leaf(_)) => return Ok(()),
         Ok(Node::Inner(_)) => {}
     }
-    if let Owned::Inner(inner) = own(slot, edit)? {
+    if let OwnedNode::Inner(inner) = own(slot, edit)? {
         for index in children_in(inner, range) {
             let (pivots, children) = inner.parts_mut();
             lose_below(&mut children[index], fences.of_child(pivots, index), range, edit)?;
@@ -134,11 +134,11 @@ fn put_below(
     key: &[u8],
     value: &[u8],
     edit: &mut Edit<'_>,
-) -> Result<Option<Upper>, EngineError> {
+) -> Result<Option<UpperPart>, EngineError> {
     if slot.inner().is_none() {
         return Ok(None);
     }
-    let Owned::Inner(inner) = own(slot, edit)? else { return Ok(None) };
+    let OwnedNode::Inner(inner) = own(slot, edit)? else { return Ok(None) };
     let index = inner.child_of(key);
     let child = &mut inner.children[index];
     if !child.is_lost() {
@@ -155,5 +155,5 @@ fn put_below(
     let [lower, upper] = records.parted_at(&middle);
     let upper = child.lost_with(upper, edit.backing);
     *child = child.lost_with(lower, edit.backing);
-    Ok(insert_upper(inner, index, Upper { pivot: middle.into(), slot: upper }))
+    Ok(insert_upper(inner, index, UpperPart { pivot: middle.into(), slot: upper }))
 }

@@ -5,11 +5,11 @@
 //!
 //! Invariant: a leaf of the current trees that was changed since it was read belongs where it is.
 
-use super::{Edit, Fences, Owned, own};
+use super::{Edit, Fences, OwnedNode, own};
 use crate::backing::{Backing, Reading};
 use crate::leaf::Leaf;
 use crate::node::{Inner, Node};
-use crate::search::Missing;
+use crate::search::MissingNode;
 use crate::slot::Slot;
 use crate::visit::Range;
 use crate::{Damage, EngineError};
@@ -21,7 +21,7 @@ pub(super) fn own_in<'a>(
     slot: &'a mut Slot,
     fences: Fences<'_>,
     edit: &mut Edit<'_>,
-) -> Result<Owned<'a>, EngineError> {
+) -> Result<OwnedNode<'a>, EngineError> {
     if let Node::Leaf(leaf) = slot.load(Reading::One, edit.backing)? {
         refuse_stranger(slot, leaf, fences, edit.backing)?;
     }
@@ -52,7 +52,7 @@ pub(crate) fn missing_for(
     root: &Slot,
     key: &[u8],
     backing: &Backing,
-) -> Result<Option<Missing>, EngineError> {
+) -> Result<Option<MissingNode>, EngineError> {
     let (mut slot, mut fences, mut above) = (root, Fences::default(), None);
     loop {
         match slot.get() {
@@ -63,8 +63,9 @@ pub(crate) fn missing_for(
             }
             Some(Node::Leaf(leaf)) => return refuse_stranger(slot, leaf, fences, backing).map(|()| None),
             None => {
-                let missing = above.map(|(inner, child)| Missing { parent: Some(Arc::clone(inner)), child });
-                return Ok(Some(missing.unwrap_or(Missing::ROOT)));
+                let missing =
+                    above.map(|(inner, child)| MissingNode { parent: Some(Arc::clone(inner)), child });
+                return Ok(Some(missing.unwrap_or(MissingNode::ROOT)));
             }
         }
     }

@@ -4,7 +4,7 @@
 
 use super::place::own_in;
 use super::{
-    Edit, Fences, HashedKey, LEAF_SPLIT_BYTES, Owned, Upper, grow, insert_upper, new_leaf, separator,
+    Edit, Fences, HashedKey, LEAF_SPLIT_BYTES, OwnedNode, UpperPart, grow, insert_upper, new_leaf, separator,
     sole_leaf,
 };
 use crate::EngineError;
@@ -57,9 +57,9 @@ fn put_in(
     run: &mut Run<'_>,
     end: usize,
     edit: &mut Edit<'_>,
-) -> Result<Option<Upper>, EngineError> {
+) -> Result<Option<UpperPart>, EngineError> {
     match own_in(slot, fences, edit)? {
-        Owned::Leaf(leaf) => {
+        OwnedNode::Leaf(leaf) => {
             while run.at < end {
                 if let Some(upper) = put_in_leaf(leaf, fences, run, end, edit) {
                     return Ok(Some(upper));
@@ -67,7 +67,7 @@ fn put_in(
             }
             Ok(None)
         }
-        Owned::Inner(inner) => {
+        OwnedNode::Inner(inner) => {
             while run.at < end {
                 let upper = put_in_child(inner, fences, level, run, end, edit)?;
                 if upper.is_some() {
@@ -86,7 +86,7 @@ fn put_in_child(
     run: &mut Run<'_>,
     end: usize,
     edit: &mut Edit<'_>,
-) -> Result<Option<Upper>, EngineError> {
+) -> Result<Option<UpperPart>, EngineError> {
     let key = &run.items[run.at].0;
     let index = inner.child_near(key.bytes, key.way.child_at(level));
     let end = run.end_in(inner, index, end);
@@ -138,7 +138,7 @@ fn put_in_leaf(
     run: &mut Run<'_>,
     end: usize,
     edit: &mut Edit<'_>,
-) -> Option<Upper> {
+) -> Option<UpperPart> {
     let leaf = sole_leaf(shared);
     while run.at < end {
         let (key, value) = &run.items[run.at];
@@ -188,7 +188,7 @@ fn rebuild(
     place: Result<usize, usize>,
     value: &Stored<'_>,
     edit: &mut Edit<'_>,
-) -> Option<Upper> {
+) -> Option<UpperPart> {
     let old = shared.clone();
     let changed = Record { key: [key.bytes, &[]], fingerprint: key.fingerprint, value: *value };
     let mut records: Vec<Record<'_>> = (0..old.len()).map(|slot| old.record(slot)).collect();
@@ -215,7 +215,7 @@ fn rebuild(
     let pivot = separator(&records[middle - 1], &records[middle]);
     *shared = new_leaf(Fences { high: Some(&pivot), ..fences }, &records[..middle], edit);
     let right = new_leaf(Fences { low: Some(&pivot), ..fences }, &records[middle..], edit);
-    Some(Upper { pivot, slot: Slot::resident(Node::Leaf(right)) })
+    Some(UpperPart { pivot, slot: Slot::resident(Node::Leaf(right)) })
 }
 
 /// Index of the first record of the upper half, by bytes.
