@@ -4,7 +4,7 @@
 //! read evicts another one, and written pages wait in memory that others need.
 //!
 //! Invariant: whether a call bypasses the cache makes no difference to what later reads return, either way.
-//! For windows, [`crate::apart`] ensures this.
+//! For windows, [`crate::page_exclusion`] ensures this.
 
 use std::cell::RefCell;
 use std::fs::File;
