@@ -1,13 +1,13 @@
-//! Blocks: what a writer appended in one step, in the order of the weights.
+//! Blocks: the rows that a writer appended in one step, in weight order.
 //!
 //! ```text
 //! head 64 B | directory | band 0: column 0, column 1, … | band 1: … | …
 //! ```
 //!
-//! Rows lie in bands, each as long as all before it together, so that a sample is the first few bands and
-//! reads at most twice the rows it returns. The directory says for each band how heavy its rows are, what box
-//! they lie in, and where each column's slice is: a query reads the directory and then only the slices it
-//! needs.
+//! Rows lie in bands, each as long as all bands before it together. A sample is therefore the first few
+//! bands, and reading it decodes at most twice the rows it returns. The directory records the weight range,
+//! the bounding box and the column slices of each band: a query reads the directory and then only the slices
+//! it needs.
 //!
 //! ```text
 //! head:      magic 8 | format 4 | directory length 4 | rows 8 | block length 8 | schema 8 | directory sum 8
@@ -19,11 +19,11 @@
 //! slice:     offset 8 | length 8 | checksum 8
 //! ```
 //!
-//! Weights follow from the sample key; up to format 2 they are a slice in front of the columns'.
-//! Integers are little-endian, slices start on multiples of 64 bytes, checksums are XXH3-64.
+//! Weights follow from the sample key. In format 2 and earlier they are stored, as a slice in front of the
+//! columns. Integers are little-endian; slices start on multiples of 64 bytes; checksums are XXH3-64.
 //!
-//! Invariant: rows lie in the order of (weight, id), over all bands.
-//! Invariant: no byte of a block is believed before its checksum was found right.
+//! Invariant: rows are ordered by (weight, id) across all bands.
+//! Invariant: no byte of a block is trusted before its checksum has been verified.
 
 mod content;
 mod directory;
@@ -39,20 +39,20 @@ pub use write::{encode_block, encode_sorted};
 use arrow_schema::{ArrowError, DataType};
 use atoll_errors::ErrorKind;
 
-/// Rows of the first band.
+/// Rows in the first band.
 pub const BAND_ROWS_FIRST: usize = 256;
 
-/// Bytes of a block's head.
+/// Length of a block's head in bytes.
 pub const HEAD_BYTES: usize = 64;
 
-/// Boundary on which slices start.
+/// Alignment of slices in bytes.
 const ALIGNMENT: usize = 64;
 
 /// Why a block cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BlockError {
-    /// The rows have not the columns of the table.
+    /// The columns of the rows differ from those of the table.
     #[error("the rows have not the columns of the table: {problem}")]
     Columns {
         /// The first difference.
@@ -72,7 +72,7 @@ pub enum BlockError {
     /// An extent could not be computed.
     #[error(transparent)]
     Lattice(#[from] crate::lattice::LatticeError),
-    /// The bytes are no block, or damaged.
+    /// The bytes are not a block, or are damaged.
     #[error("the block is damaged: {problem}")]
     Damaged {
         /// What is wrong.
@@ -83,32 +83,32 @@ pub enum BlockError {
     NewerFormat {
         /// The format found.
         found: u32,
-        /// The newest that is known.
+        /// The newest known format.
         supported: u32,
     },
     /// The block belongs to a table with another schema.
     #[error("the block was written with another schema")]
     OtherSchema,
-    /// A type that blocks do not hold got past the schema.
+    /// A column type that blocks cannot hold, which the schema should have refused.
     #[error("blocks do not hold columns of type {data_type}")]
     Type {
         /// The type.
         data_type: DataType,
     },
-    /// The texts of a column, put together, are longer than an array of them may be.
+    /// The texts of one column, concatenated, exceed the length of an Arrow array.
     #[error("{bytes} bytes of text in one column are too much at once; at most {max}")]
     TooMuchText {
-        /// Bytes up to the first text for which there was no room.
+        /// Bytes up to the first text that did not fit.
         bytes: usize,
-        /// Most bytes.
+        /// The most bytes that fit.
         max: usize,
     },
-    /// Arrow refused.
+    /// Arrow refused an operation.
     #[error("the rows could not be rearranged: {0}")]
     Arrow(#[source] ArrowError),
 }
 
-/// Bytes of text that an array may have: Arrow counts them in 31 bits.
+/// The most bytes of text in one array: Arrow counts them in 31 bits.
 pub(crate) const TEXT_BYTES_MAX: usize = i32::MAX as usize;
 
 impl From<ArrowError> for BlockError {
@@ -121,7 +121,7 @@ impl From<ArrowError> for BlockError {
 }
 
 impl BlockError {
-    /// The kind of error, as all doors name it.
+    /// The error kind that all doors share.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -146,12 +146,13 @@ pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     twox_hash::XxHash3_64::oneshot(bytes)
 }
 
-/// What ties a block to the schema it was written with.
+/// The checksum that ties a block to the schema it was written with.
 pub(crate) fn schema_sum(schema: &crate::TableSchema) -> u64 {
     checksum(schema.to_sorted_json().as_bytes())
 }
 
-/// How many rows the bands of `rows` rows have: the first few, then each as many as all before it.
+/// The row counts of the bands of a block of `rows` rows: [`BAND_ROWS_FIRST`] first, then each band as long
+/// as all before it.
 pub fn band_rows(rows: usize) -> impl Iterator<Item = usize> {
     let mut done = 0;
     std::iter::from_fn(move || {

@@ -1,8 +1,7 @@
-//! Contents: what a slice will hold, which knows how long it is before it is written.
+//! The contents of slices. The length of a content is known before it is written.
 //!
-//! A number that all rows have is written once. Other numbers of which none is null go from where the rows
-//! lie to where the block stays, in the order of weights, at once; everything else is rearranged and encoded
-//! first.
+//! A number that is the same in all rows is written once. Other numbers without nulls are gathered in weight
+//! order straight from the caller's rows into the block. Every other column is rearranged and encoded first.
 
 use super::slice::ALIKE;
 use super::{BlockError, slice};
@@ -12,33 +11,33 @@ use arrow_buffer::Buffer;
 use arrow_schema::DataType;
 use arrow_select::take::take;
 
-/// Bytes in front of the values in a slice with one part.
+/// Bytes in front of the values of a slice that has one part.
 const ONE_PART_BYTES: usize = 16;
 
-/// A column of the rows as they came.
+/// A column of the caller's rows, in their original order.
 pub(super) struct Source {
     column: ArrayRef,
-    /// Its values and how wide they are, if they are numbers and none is null.
+    /// The values and their width in bytes, if the column holds numbers without nulls.
     plain: Option<(Buffer, usize)>,
-    /// Whether these are all the same.
+    /// Whether all values are equal.
     is_alike: bool,
 }
 
-/// What a slice holds.
+/// What a slice will hold.
 pub(super) enum Content<'c> {
-    /// Numbers, in an order that their column is not in yet.
+    /// Numbers that are still in the order of the caller's rows.
     Plain { data_type: &'c DataType, values: &'c [u8], width: usize, order: &'c [u32] },
     /// One number for all rows.
     Alike { data_type: &'c DataType, value: &'c [u8], order: &'c [u32] },
-    /// The slice itself.
+    /// An encoded slice.
     Encoded { bytes: Vec<u8>, order: &'c [u32] },
 }
 
 impl Source {
-    /// What the columns of a table hold, some of which are the id.
+    /// The sources of all columns of a table; `ids` are the places of its id columns.
     pub(super) fn of_all(columns: &[ArrayRef], ids: &[usize]) -> Vec<Self> {
         let mut sources: Vec<Self> = columns.iter().map(Self::of).collect();
-        // A band whose every id were written once would not show how many rows it has.
+        // If every id column were written once, nothing in a band would bound its number of rows.
         if ids.iter().all(|&place| sources[place].is_alike)
             && let Some(&first) = ids.first()
         {
@@ -57,14 +56,15 @@ impl Source {
             let whole = parts.buffers().first()?;
             Some((whole.slice_with_length(parts.offset() * width, parts.len() * width), width))
         });
-        // A step's number mostly is; other columns show with their second value that they are not.
+        // The step usually is the same in all rows. Any other column shows by its second value that it is
+        // not.
         let is_alike = plain.as_ref().is_some_and(|(values, width)| {
             values.len() > *width && values[*width..] == values[..values.len() - width]
         });
         Self { column: column.clone(), plain, is_alike }
     }
 
-    /// The content of a slice with these rows.
+    /// The content of the slice that holds the rows `order`.
     pub(super) fn content<'c>(&'c self, order: &'c [u32]) -> Result<Content<'c>, BlockError> {
         if let Some((values, width)) = &self.plain {
             if self.is_alike {
@@ -83,7 +83,7 @@ impl Source {
 }
 
 impl Content<'_> {
-    /// Bytes of the slice.
+    /// The length of the slice in bytes.
     pub(super) fn bytes(&self) -> usize {
         let one_part = |bytes: usize| ONE_PART_BYTES + bytes.next_multiple_of(8);
         match self {
@@ -93,8 +93,8 @@ impl Content<'_> {
         }
     }
 
-    /// Writes the slice into as many bytes, which are zero; what its values span, where that is seen on the
-    /// way.
+    /// Writes the slice into `slice`, which has exactly its length and is zero-filled. Returns the extent of
+    /// the values where writing shows it.
     pub(super) fn write(&self, slice: &mut [u8]) -> Option<Extent> {
         match self {
             Self::Encoded { bytes, .. } => {
@@ -120,7 +120,7 @@ impl Content<'_> {
     }
 }
 
-/// Writes the front of a slice with one part, and no nulls; where that part goes.
+/// Writes the header of a slice with one part and no nulls. Returns the bytes of that part.
 fn begin_part(slice: &mut [u8], bytes: usize) -> &mut [u8] {
     slice[..4].copy_from_slice(&1_u32.to_le_bytes());
     slice[8..ONE_PART_BYTES].copy_from_slice(&(bytes as u64).to_le_bytes());

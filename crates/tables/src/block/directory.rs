@@ -1,6 +1,6 @@
-//! The directory of a block: what lies where, and how heavy it is.
+//! The directory of a block: where its bands and slices lie, and the weight range of each band.
 //!
-//! Invariant: decoding is total, and allocates no more than the bytes given allow.
+//! Invariant: decoding is total, and its allocations are bounded by the bytes given.
 
 use super::{BlockError, HEAD_BYTES, checksum, damaged};
 use crate::Weight;
@@ -8,24 +8,24 @@ use crate::lattice::{Extent, Scalar};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"ATOLLBLK");
 
-/// The newest format that is known. Up to the second, the weights of a band are a slice in front of those of
-/// the columns. The second has slices of one value; the first is the same without them.
+/// The newest known format. Formats 1 and 2 store the weights of a band as a slice in front of its columns.
+/// Format 2 has slices of a single value; format 1 is the same without these.
 const FORMAT: u32 = 3;
 
 /// The last format whose bands have a slice of weights.
 const LAST_WITH_WEIGHTS: u32 = 2;
 
-/// Rows of an id that a byte holds at most: those of a column of bits.
+/// The most rows that one byte of an id column can stand for: those of a column of bits.
 const ROWS_A_BYTE: u64 = 8;
 
 const EXTENT_BYTES: usize = 24;
 const SLICE_BYTES: usize = 24;
 const BAND_FIXED_BYTES: usize = 24;
 
-/// What stands at the head of a block.
+/// The head of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
-    /// Whether bands have a slice of weights; those that are written now have none.
+    /// Whether bands have a slice of weights, as they do up to [`LAST_WITH_WEIGHTS`].
     pub(super) has_weights: bool,
     pub(super) directory_bytes: u32,
     pub(super) rows: u64,
@@ -74,42 +74,43 @@ impl Head {
     }
 }
 
-/// Where some bytes of a block lie, and what they add up to.
+/// The place and the checksum of some bytes of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice {
     /// Offset in the block.
     pub offset: u64,
     /// Length in bytes.
     pub bytes: u64,
-    /// Their checksum.
+    /// Checksum of the bytes.
     pub checksum: u64,
 }
 
 /// One band.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Band {
-    /// Rows in it, at least one.
+    /// Number of rows, at least one.
     pub rows: u32,
     /// The weight of its first row.
     pub least: Weight,
     /// The weight of its last row.
     pub greatest: Weight,
-    /// What its rows span in each index column.
+    /// The extent of its rows in each index column.
     pub extents: Vec<Extent>,
-    /// The slice of the weights, in blocks of earlier releases: they follow from the sample key.
+    /// The slice of the weights, in blocks of format 2 and earlier. Newer blocks leave weights out, as they
+    /// follow from the sample key.
     pub weights: Option<Slice>,
-    /// A slice for each column of the table.
+    /// One slice for each column of the table.
     pub slices: Vec<Slice>,
 }
 
-/// What lies where in a block.
+/// The layout of a block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Directory {
-    /// Rows of the block.
+    /// Rows in the block.
     pub rows: u64,
     /// Length of the block in bytes.
     pub bytes: u64,
-    /// Its bands, lightest first.
+    /// The bands, lightest first.
     pub bands: Vec<Band>,
 }
 
@@ -136,13 +137,13 @@ impl Directory {
         bytes
     }
 
-    /// Bytes that the directory of a block like this takes.
+    /// The encoded length of a directory in bytes.
     pub(super) fn encoded_bytes(bands: usize, index_columns: usize, slices: usize) -> usize {
         16 + bands * (BAND_FIXED_BYTES + index_columns * EXTENT_BYTES + slices * SLICE_BYTES)
     }
 
-    /// Reads the directory of a block with this head, for a table with so many columns and index columns,
-    /// some of which are the id.
+    /// Reads the directory that belongs to `head`, for a table with the given numbers of columns and index
+    /// columns. `ids` are the places of the id columns.
     pub(super) fn decode(
         head: &Head,
         bytes: &[u8],
@@ -186,8 +187,8 @@ impl Directory {
         if !slices.into_iter().all(lies_inside) {
             return Err(damaged("a slice lies outside the block"));
         }
-        // Weights and one column of the id are never written once for all rows, so what a band takes in
-        // memory is bounded by its own bytes.
+        // Weights and at least one id column are never written once for all rows. A band's memory is
+        // therefore bounded by its own bytes.
         let has_rows = |band: &Band| {
             let bytes = ids.iter().filter_map(|&place| band.slices.get(place)).chain(&band.weights);
             bytes.map(|slice| slice.bytes).max().unwrap_or(0).saturating_mul(ROWS_A_BYTE)
@@ -201,7 +202,7 @@ impl Directory {
 }
 
 impl Band {
-    /// The slices of its columns, and of its weights if it has one.
+    /// The slices of its columns, preceded by that of its weights if it has one.
     fn all_slices(&self) -> impl Iterator<Item = &Slice> {
         self.weights.iter().chain(&self.slices)
     }
@@ -237,7 +238,7 @@ fn put_extent(extent: &Extent, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&greatest.to_le_bytes());
 }
 
-/// Fields one after the other.
+/// Reads fields from front to back.
 struct Fields<'a> {
     rest: &'a [u8],
 }

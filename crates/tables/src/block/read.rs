@@ -1,6 +1,6 @@
-//! Reading a block: which bytes a query needs, and what rows they hold.
+//! Reading a block: the byte ranges that a query needs, and the rows in them.
 //!
-//! Without I/O: the caller reads the ranges it is told, and hands the bytes in.
+//! No I/O happens here: the caller reads the ranges and hands the bytes in.
 
 use super::directory::Head;
 use super::{Band, BlockError, Directory, HEAD_BYTES, Slice, checksum, damaged, schema_sum, slice};
@@ -16,16 +16,16 @@ use std::sync::Arc;
 /// What a query wants of a block.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'q> {
-    /// Rows of these weights.
+    /// The window of weights.
     pub window: Window,
-    /// Places of the columns to read, in the order in which they are answered.
+    /// Places of the columns to read, in the order in which they are returned.
     pub columns: &'q [usize],
-    /// Of these only the rows from one place of the band to another, where more is known than weights; a
-    /// block does not look at it.
+    /// Restricts the answer to this range of rows of the band, where the caller knows more than weights.
+    /// Blocks ignore it.
     pub rows: Option<(u32, u32)>,
 }
 
-/// A block whose directory was read.
+/// A block whose directory has been read.
 #[derive(Clone, Debug)]
 pub struct BlockReader {
     schema: Arc<TableSchema>,
@@ -33,7 +33,7 @@ pub struct BlockReader {
 }
 
 impl BlockReader {
-    /// How many bytes at the front of a block hold its head and directory, by its first [`HEAD_BYTES`] bytes.
+    /// Length of head and directory together, from the first [`HEAD_BYTES`] bytes of a block.
     ///
     /// # Errors
     /// [`BlockError::Damaged`], [`BlockError::NewerFormat`].
@@ -54,7 +54,7 @@ impl BlockReader {
         self.schema.columns().fields().len()
     }
 
-    /// Opens a block of a table by the bytes at its front.
+    /// Opens a block of a table from its front: head and directory.
     ///
     /// # Errors
     /// [`BlockError::Damaged`], [`BlockError::NewerFormat`], [`BlockError::OtherSchema`].
@@ -70,14 +70,14 @@ impl BlockReader {
         Ok(Self { schema, directory })
     }
 
-    /// What lies where.
+    /// The layout of the block.
     #[must_use]
     pub fn directory(&self) -> &Directory {
         &self.directory
     }
 
-    /// The bands that may hold rows of these weights, by their places, of those whose extents, one for each
-    /// index column, pass a test.
+    /// The places of the bands that may hold rows in the window and whose extents, one for each index column,
+    /// pass `may_hold`.
     pub fn bands(&self, window: Window, may_hold: impl Fn(&[Extent]) -> bool) -> impl Iterator<Item = usize> {
         let passes =
             move |band: &Band| window.clipped(band.least, band.greatest).is_some() && may_hold(&band.extents);
@@ -85,11 +85,11 @@ impl BlockReader {
         bands.filter(move |(_, band)| passes(band)).map(|(place, _)| place)
     }
 
-    /// The slices to read of one band: those of the columns that are wanted, then what tells the weights,
-    /// which is the rest of the sample key, or weights that an earlier release wrote.
+    /// The slices to read of one band: the wanted columns, then those that give the weights. These are the
+    /// remaining columns of the sample key, or the slice of weights in blocks of format 2 and earlier.
     ///
     /// # Panics
-    /// Never for a place that [`BlockReader::bands`] named and columns of the table.
+    /// Never for a band from [`BlockReader::bands`] and columns of the table.
     #[must_use]
     pub fn slices(&self, band: usize, columns: &[usize]) -> Vec<Slice> {
         let band = &self.directory.bands[band];
@@ -97,7 +97,7 @@ impl BlockReader {
         read.into_iter().map(|column| band.slices[column]).chain(band.weights).collect()
     }
 
-    /// The columns that are read for a query: those it wants, and those of the sample key.
+    /// The columns to read for a query: the wanted ones and those of the sample key.
     fn columns_of(&self, band: &Band, wanted: &[usize]) -> Vec<usize> {
         let mut columns = wanted.to_vec();
         if band.weights.is_none() {
@@ -106,7 +106,8 @@ impl BlockReader {
         columns
     }
 
-    /// The rows of a band with the weights that are wanted, from the bytes of its slices; and those weights.
+    /// The rows of a band whose weights are in the window, decoded from the bytes of its slices, and their
+    /// weights.
     ///
     /// # Errors
     /// [`BlockError::Damaged`] where bytes do not match their checksum.
@@ -142,17 +143,18 @@ impl BlockReader {
         Ok((self.batch(wanted.columns, columns, &kept)?, weights[kept].to_vec()))
     }
 
-    /// The weights of the rows of a band, of which these columns were read.
+    /// The weights of all rows of a band, given the columns that were read.
     fn weights(&self, read: &[usize], arrays: &[ArrayRef]) -> Result<Vec<Weight>, BlockError> {
         let of_key = |place: &usize| read.iter().position(|column| column == place);
         let key = self.schema.sample_key().iter().filter_map(of_key).map(|at| Arc::clone(&arrays[at]));
         Ok(weights(&key.collect::<Vec<_>>(), Salt(self.schema.salt()))?)
     }
 
-    /// Appends all rows of a column of a band to a column that grows, from the bytes of the whole block.
+    /// Appends all rows of one column of a band to a growing column, from the bytes of the whole block.
     ///
     /// # Errors
-    /// [`BlockError::Damaged`] where bytes do not match their checksum; the column is of no use then.
+    /// [`BlockError::Damaged`] where bytes do not match their checksum; the growing column is unusable
+    /// afterwards.
     pub(crate) fn append(
         &self,
         band: &Band,
@@ -179,7 +181,7 @@ impl BlockReader {
             places.iter().map(|&place| Arc::clone(&self.schema.columns().fields()[place])).collect();
         let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(kept.len()));
         let schema = Arc::new(Schema::new(fields));
-        // Nulls where there must be none would be damage that its checksum did not show.
+        // A null in a column that allows none is damage that the checksum did not reveal.
         RecordBatch::try_new_with_options(schema, columns, &options)
             .map_err(|error| damaged(error.to_string()))
     }
@@ -192,10 +194,9 @@ fn verified<'b>(slice: &Slice, bytes: &'b [u8]) -> Result<&'b [u8], BlockError> 
     Err(damaged(format!("the {} bytes at offset {} do not match their checksum", slice.bytes, slice.offset)))
 }
 
-/// Weights as earlier releases wrote them.
+/// Decodes the slice of weights of formats 1 and 2.
 fn written_weights(rows: usize, bytes: &[u8]) -> Result<Vec<Weight>, BlockError> {
-    // They were never written once for all rows, so what a band takes in memory is bounded by the bytes of
-    // its own.
+    // Weights are never written once for all rows, so a band's memory is bounded by its own bytes.
     if bytes.len() / size_of::<u64>() < rows {
         return Err(damaged("a band has fewer weights than rows"));
     }

@@ -1,14 +1,14 @@
-//! Slices: one column of one band, as the buffers of an Arrow array one behind the other.
+//! Slices: one column of one band, stored as the buffers of an Arrow array one after the other.
 //!
 //! ```text
 //! parts 4 | nulls 4 | length of each part 8 … | parts, each on a multiple of 8
 //! ```
 //!
-//! Where all rows have one number, the only part is that number, and the word for nulls says so.
+//! If all rows hold the same number, that number is the only part, and [`ALIKE`] is set in the word `nulls`.
 //!
-//! Parts: the validity bitmap if there are nulls, then the type's own buffers; for vectors, the parts of
-//! their elements. Everything starts at row 0 and is as long as the rows need, so a slice depends on nothing
-//! but them.
+//! The parts are the validity bitmap, if there are nulls, and then the buffers of the type; for vectors, the
+//! parts of their elements. Every buffer starts at row 0 and is exactly as long as the rows need, so a slice
+//! depends on its rows alone.
 
 use super::{BlockError, damaged};
 use arrow_array::{Array, ArrayRef, make_array};
@@ -16,10 +16,11 @@ use arrow_buffer::{BooleanBuffer, Buffer};
 use arrow_data::{ArrayData, ArrayDataBuilder};
 use arrow_schema::DataType;
 
-/// In the word for nulls: all rows have the value that the only part is.
+/// Flag in the word `nulls`: the only part is a single value that all rows have.
 pub(super) const ALIKE: u32 = 1 << 31;
 
-/// Appends the slice of `column`, which starts at its first row (as whatever was taken or built does).
+/// Appends the slice of `column`, whose buffers must start at its first row. Arrays that were just taken or
+/// built do.
 pub(crate) fn encode(column: &ArrayRef, bytes: &mut Vec<u8>) -> Result<(), BlockError> {
     let start = bytes.len();
     let mut parts = Vec::new();
@@ -35,7 +36,7 @@ pub(crate) fn encode(column: &ArrayRef, bytes: &mut Vec<u8>) -> Result<(), Block
     Ok(())
 }
 
-/// The parts of an array; whether it and its elements have nulls, a bit for each level.
+/// Collects the parts of an array. Returns whether it and its elements have nulls, one bit for each level.
 fn collect_parts(data: &ArrayData, parts: &mut Vec<Vec<u8>>) -> Result<u32, BlockError> {
     let rows = data.len();
     let has_nulls = data.null_count() > 0;
@@ -69,7 +70,8 @@ fn collect_parts(data: &ArrayData, parts: &mut Vec<Vec<u8>>) -> Result<u32, Bloc
     Ok(own)
 }
 
-/// The bits of `rows` rows, from the first bit of the first byte on, zeros behind the last.
+/// The first `rows` bits as bytes, starting at the first bit of the first byte; bits after the last row are
+/// zero.
 pub(crate) fn bits_of(bits: &BooleanBuffer, rows: usize) -> Vec<u8> {
     let mut bytes = bits.sliced().as_slice()[..rows.div_ceil(8)].to_vec();
     if let (Some(last), over @ 1..) = (bytes.last_mut(), rows % 8) {
@@ -78,8 +80,8 @@ pub(crate) fn bits_of(bits: &BooleanBuffer, rows: usize) -> Vec<u8> {
     bytes
 }
 
-/// The values of a slice that is nothing but numbers of which none is null, and whether they are one for all
-/// rows; none for any other slice.
+/// The values of a slice that holds only numbers without nulls, and whether one value stands for all rows.
+/// `None` for any other slice.
 pub(crate) fn plain(bytes: &[u8]) -> Option<(bool, &[u8])> {
     let (count, rest) = bytes.split_first_chunk::<4>()?;
     let (nulls, rest) = rest.split_first_chunk::<4>()?;
@@ -90,7 +92,7 @@ pub(crate) fn plain(bytes: &[u8]) -> Option<(bool, &[u8])> {
     Some((nulls == ALIKE, rest.get(..length)?))
 }
 
-/// The column of `rows` rows whose slice this is.
+/// Decodes a slice into a column of `rows` rows.
 pub(crate) fn decode(data_type: &DataType, rows: usize, bytes: &[u8]) -> Result<ArrayRef, BlockError> {
     let cut_off = || damaged("a slice is cut off");
     let (&count, rest) = bytes.split_first_chunk::<4>().ok_or_else(cut_off)?;
@@ -117,7 +119,7 @@ pub(crate) fn decode(data_type: &DataType, rows: usize, bytes: &[u8]) -> Result<
     Ok(make_array(data))
 }
 
-/// The values of rows that are all alike.
+/// Repeats the single value of a slice for all rows.
 fn repeated(data_type: &DataType, rows: usize, parts: &[Buffer]) -> Result<Buffer, BlockError> {
     let width = data_type.primitive_width().ok_or_else(|| damaged("only numbers are all alike"))?;
     match parts {
@@ -133,7 +135,7 @@ fn build(
     parts: &mut impl Iterator<Item = Buffer>,
 ) -> Result<ArrayData, BlockError> {
     let mut next = || parts.next().ok_or_else(|| damaged("a slice lacks a part"));
-    // The builder reads this many bits without asking whether they are there.
+    // The builder reads `rows` bits without checking that they are there.
     let bitmap = |bits: Buffer| {
         if bits.len() == rows.div_ceil(8) { Ok(bits) } else { Err(damaged("a bitmap has the wrong length")) }
     };
@@ -151,6 +153,6 @@ fn build(
         other if other.primitive_width().is_some() => builder.add_buffer(next()?),
         other => return Err(BlockError::Type { data_type: other.clone() }),
     };
-    // Checks lengths, offsets and UTF-8; what passes is safe to use.
+    // `build` checks lengths, offsets and UTF-8; an array that passes is safe to use.
     builder.build().map_err(|error| damaged(error.to_string()))
 }

@@ -88,7 +88,7 @@ fn rows(random: &mut fastrand::Rng, count: usize) -> RecordBatch {
     RecordBatch::try_new(Arc::clone(schema().columns()), columns).unwrap()
 }
 
-/// The rows in the order of (weight, id), and their weights: what a block must hold.
+/// The rows ordered by (weight, id), and their weights: what a block must hold.
 fn expected(rows: &RecordBatch) -> (RecordBatch, Vec<Weight>) {
     let weights = weights(&[Arc::clone(rows.column(0))], Salt(5)).unwrap();
     let order = order(&weights, &rows.columns()[..2]).unwrap();
@@ -106,7 +106,7 @@ fn open_of(schema: &TableSchema, bytes: &[u8]) -> Result<BlockReader, BlockError
     BlockReader::open(Arc::new(schema.clone()), front)
 }
 
-/// Reads what is wanted the way a table does: directory, bands, slices. Also how many rows were decoded.
+/// Reads what is wanted as a table does: directory, bands, slices. Also returns how many rows were decoded.
 fn read(
     bytes: &[u8],
     wanted: &Wanted<'_>,
@@ -194,7 +194,7 @@ fn a_sample_is_what_filtering_by_weight_gives_and_touches_at_most_twice_its_rows
 #[test]
 fn bands_outside_a_region_are_left_out_and_no_row_inside_it_is_lost() {
     for_seeds("bands_outside_a_region_are_left_out_and_no_row_inside_it_is_lost", 6, |random| {
-        // Steps of one entity far apart in time, so that bands differ.
+        // The steps of one entity are far apart in time, so that bands differ.
         let rows = rows(random, 3000);
         let bytes = encode_block(&schema(), &rows).unwrap();
         let (sorted, _) = expected(&rows);
@@ -243,7 +243,7 @@ fn no_flipped_bit_is_ever_read_as_rows() {
             let place = random.usize(..flipped.len());
             flipped[place] ^= 1 << random.u8(..8);
             match read(&flipped, &EVERYTHING, &region) {
-                // Only the zeros between slices may change without anybody noticing.
+                // Only the padding between slices may change unnoticed.
                 Ok(read) => assert_eq!((read.0, read.1), (whole.0.clone(), whole.1.clone()), "byte {place}"),
                 Err(error) => {
                     assert!(matches!(error.kind(), ErrorKind::Corrupt), "byte {place}: {error}");
@@ -269,7 +269,7 @@ fn no_bytes_make_a_reader_panic_even_where_checksums_are_right() {
                 bytes[place] = [0, 1, 0x7f, 0x80, 0xff][random.usize(..5)];
             }
             bytes.truncate(random.usize(..=bytes.len()));
-            // Whatever is accepted can be looked at in full.
+            // An array that is accepted must pass a full validation.
             if let Ok(array) = slice::decode(&data_type, random.usize(..50), &bytes) {
                 array.to_data().validate_full().unwrap();
             }
@@ -370,7 +370,7 @@ fn kept_rows() -> (TableSchema, RecordBatch) {
     (schema, rows)
 }
 
-/// Makes it say that it was written so.
+/// Rewrites the head so that it names another format.
 fn set_format(block: &mut [u8], format: u8) {
     block[8] = format;
     let sum = checksum(&block[..HEAD_BYTES - 8]);
@@ -422,7 +422,7 @@ fn a_band_that_says_more_rows_than_its_ids_have_is_refused() {
     let (schema, rows) = kept_rows();
     let honest = encode_block(&schema, &rows.slice(0, 200)).unwrap();
     let front = BlockReader::front_bytes(&honest).unwrap() as usize;
-    // With all sums right: as somebody would write it who wants a reader to take memory.
+    // All checksums are right, as in a block made to exhaust a reader's memory.
     let saying = |count: u32| {
         let mut bytes = honest.clone();
         bytes[16..24].copy_from_slice(&u64::from(count).to_le_bytes());

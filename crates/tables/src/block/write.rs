@@ -1,4 +1,4 @@
-//! Writing a block: rows into the order of their weights, bands, slices, and the directory in front of them.
+//! Writing a block: rows in weight order, cut into bands and slices, behind a directory.
 
 use super::content::{Content, Source};
 use super::directory::Head;
@@ -18,13 +18,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Encodes rows, in any order, as a block of a table.
 ///
 /// # Errors
-/// [`BlockError::Columns`] and [`BlockError::Null`] where the rows do not fit the table, and errors of
-/// weights.
+/// [`BlockError::Columns`] and [`BlockError::Null`] where the rows do not fit the table; errors of weights
+/// and extents.
 pub fn encode_block(schema: &TableSchema, rows: &RecordBatch) -> Result<Vec<u8>, BlockError> {
     Ok(write_block(schema, rows)?.bytes.to_vec())
 }
 
-/// As [`encode_block`], where the block stays.
+/// As [`encode_block`], but keeps the block in the buffer it was written to.
 pub(crate) fn write_block(schema: &TableSchema, rows: &RecordBatch) -> Result<Written, BlockError> {
     check(schema, rows)?;
     let columns = |places: &[usize]| -> Vec<ArrayRef> {
@@ -37,7 +37,7 @@ pub(crate) fn write_block(schema: &TableSchema, rows: &RecordBatch) -> Result<Wr
     encode(schema, rows, &order, &weights)
 }
 
-/// As [`encode_block`], for rows that are in the order of (weight, id) already, with their weights.
+/// As [`encode_block`], for rows that are already ordered by (weight, id), given their weights.
 ///
 /// # Errors
 /// As [`encode_block`].
@@ -77,15 +77,15 @@ pub(crate) fn check(schema: &TableSchema, rows: &RecordBatch) -> Result<(), Bloc
     Ok(())
 }
 
-/// A block as it was written.
+/// A block that has been written.
 pub(crate) struct Written {
     pub(crate) bytes: Buffer,
     pub(crate) directory: Directory,
-    /// Bytes of the head and the directory.
+    /// Length of head and directory in bytes.
     pub(crate) front_bytes: u64,
 }
 
-/// Writes every slice to where it stays, on several threads, and the directory in front of them.
+/// Writes every slice in place, on several threads, and then the directory in front of them.
 fn encode(
     schema: &TableSchema,
     rows: &RecordBatch,
@@ -133,19 +133,19 @@ fn encode(
     Ok(Written { bytes, directory, front_bytes: front as u64 })
 }
 
-/// A slice that was written, and what its values span if that could be seen.
+/// A slice that has been written, with the extent of its values if writing showed it.
 struct Put {
     slice: Slice,
     extent: Option<Extent>,
 }
 
-/// Writes slices one behind the other into bytes that lie so far behind the front.
+/// Writes slices one after the other into `bytes`, which begins at `offset` in the block.
 fn put_slices(contents: &[Content<'_>], mut offset: usize, mut bytes: &mut [u8], threads: usize) -> Vec<Put> {
     let mut places = Vec::with_capacity(contents.len());
     for content in contents {
         let len = content.bytes();
         let (own, behind) = bytes.split_at_mut(len.next_multiple_of(ALIGNMENT));
-        // Each is locked once, by whichever thread writes it.
+        // Locked once, by the thread that writes it.
         places.push((content, offset, Mutex::new(&mut own[..len])));
         (bytes, offset) = (behind, offset + len.next_multiple_of(ALIGNMENT));
     }

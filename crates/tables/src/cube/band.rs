@@ -1,9 +1,9 @@
-//! Bands: the rows of a cube, cut into pieces that are light or heavy, and here or there.
+//! Bands: the rows of a cube, cut by weight and by place.
 //!
-//! A cube is cut twice. By weight into *layers*, so that a sample leaves out whole layers; and each layer by
-//! place into *bands* of about equal numbers of rows, always across the axis along which the rows are spread
-//! most, so that a small box leaves out most bands. Within a band rows rise in (weight, id) again, so that a
-//! sample of a band is its beginning.
+//! A cube is cut twice. First by weight into *layers*, so that a sample leaves out whole layers. Then each
+//! layer by place into *bands* of about equally many rows, always across the axis along which the rows are
+//! spread most, so that a small box leaves out most bands. Within a band rows are again ordered by (weight,
+//! id), so that a sample of a band is its beginning.
 //!
 //! Invariant: no row of a layer is heavier than a row of the next.
 
@@ -12,7 +12,7 @@ use super::sizes::RowBytes;
 use super::tree::{Spot, spread};
 use std::ops::Range;
 
-/// Rows of a layer, band by band; within a band in the order of (weight, id).
+/// The rows of a layer, band by band, each band ordered by (weight, id).
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct BandRows {
     pub(super) rows: Vec<u32>,
@@ -21,18 +21,19 @@ pub(super) struct BandRows {
 }
 
 impl BandRows {
-    /// Where the rows of each band lie.
+    /// The range of rows of each band.
     pub(super) fn bands(&self) -> impl Iterator<Item = Range<usize>> {
         let mut from = 0;
         self.ends.iter().map(move |&end| std::mem::replace(&mut from, end as usize)..end as usize)
     }
 
-    /// Whether the first band takes no more than so many bytes.
+    /// Whether the first band takes at most `bytes` bytes.
     pub(super) fn begins_within(&self, bytes: usize, sizes: &RowBytes) -> bool {
         self.bands().next().is_none_or(|band| sizes.of_rows(&self.rows[band]) <= bytes)
     }
 
-    /// Keeps the first bands, one at least and no more than take so many bytes; the others, if there are any.
+    /// Keeps the first bands, at least one, as far as they take at most `bytes_max` bytes. Returns the
+    /// others, if any.
     pub(super) fn split_off(&mut self, bytes_max: usize, sizes: &RowBytes) -> Option<Self> {
         let mut bytes = 0;
         let fits = |band: &Range<usize>| {
@@ -49,7 +50,7 @@ impl BandRows {
         Some(Self { rows: self.rows.split_off(from as usize), ends })
     }
 
-    /// The same rows, in bands of which none takes more than so many bytes, unless it is of one row.
+    /// The same rows in bands of at most `bytes_max` bytes each; a band of a single row may take more.
     pub(super) fn cut_at(self, bytes_max: usize, sizes: &RowBytes) -> Self {
         if sizes.are_alike() {
             return self;
@@ -63,19 +64,20 @@ impl BandRows {
     }
 }
 
-/// How much less bands are cut across the axis of the steps than across others. A box of many rows spans many
-/// steps and is thin in space, if anywhere; one of few steps has few rows.
+/// How much more coarsely bands are cut across the axis of the steps than across others. A box of many rows
+/// spans many steps and is thin in space, if in anything; a box of few steps has few rows.
 const STEPS_COARSER: f64 = 1.7;
 
-/// What counts as the same spread over each axis: that of all rows, and more of it over the steps.
+/// What counts as the same spread on each axis: the spread of all rows, times [`STEPS_COARSER`] on the steps.
 pub(super) fn scale<const AXES: usize>(spread: [u32; AXES], steps_axis: Option<usize>) -> [f64; AXES] {
     std::array::from_fn(|axis| {
         f64::from(spread[axis].max(1)) * if steps_axis == Some(axis) { STEPS_COARSER } else { 1.0 }
     })
 }
 
-/// The bands of each layer of a cube, lightest first, of its rows in the order of (weight, id); they are
-/// divided where they are spread most, by this [`scale`].
+/// Cuts a cube, whose rows are ordered by (weight, id), into layers, lightest first, and each layer into
+/// bands. Bands are divided across the axis on which they are spread most, measured by `scale` (see
+/// [`scale`]).
 pub(super) fn layers<const AXES: usize>(
     cube: &[Spot<AXES>],
     scale: &[f64; AXES],
@@ -98,20 +100,20 @@ pub(super) fn layers<const AXES: usize>(
     shape.layers(cube.len()).map(layer).collect()
 }
 
-/// How a layer is cut.
+/// The state of cutting one layer into bands.
 struct Cut<'c, const AXES: usize> {
     layer: &'c [Spot<AXES>],
     scale: &'c [f64; AXES],
     band_rows: usize,
-    /// The band of each row of the layer.
+    /// Where each finished band ends.
     band_of: &'c mut [u32],
     /// Where each band ends, of those that were cut.
     ends: Vec<u32>,
 }
 
 impl<const AXES: usize> Cut<'_, AXES> {
-    /// Cuts rows across the axis of their widest spread, until what is left has few rows. The lower half of a
-    /// key is the place of a row in the layer; the upper half is for comparing.
+    /// Cuts rows across the axis of their widest spread until the pieces are small. The lower half of a key
+    /// is the row's place in the layer; the upper half is for comparing.
     fn cut(&mut self, keys: &mut [u64]) {
         let place = |key: u64| key as u32 as usize;
         let count = keys.len().div_ceil(self.band_rows);
@@ -134,7 +136,7 @@ impl<const AXES: usize> Cut<'_, AXES> {
         self.cut(high);
     }
 
-    /// Rows that are a band.
+    /// Finishes a band of these rows.
     fn close(&mut self, keys: &[u64]) {
         if keys.is_empty() {
             return;
@@ -144,8 +146,8 @@ impl<const AXES: usize> Cut<'_, AXES> {
         self.ends.push(before + keys.len() as u32);
     }
 
-    /// The rows of each band in their order, in which those of the layer come: so each is put behind the last
-    /// of its band, which is less than to sort them.
+    /// The rows of each band in the order of the layer. Each row is appended to its band, which costs less
+    /// than sorting.
     fn band_rows(self) -> BandRows {
         let mut rows = vec![0; self.layer.len()];
         let mut next: Vec<u32> = [0].into_iter().chain(self.ends.iter().copied()).collect();

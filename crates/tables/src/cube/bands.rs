@@ -1,5 +1,5 @@
-//! The bands of an object, as its directory has them: a column of packed numbers for each thing that is known
-//! of a band.
+//! The bands of an object as its directory stores them: one column of packed numbers for each property of a
+//! band.
 //!
 //! ```text
 //! words: rows | upper halves of the least and of the greatest weights | bytes | marks
@@ -7,13 +7,13 @@
 //! for each column, words: lengths
 //! ```
 //!
-//! A mark stands at each [`MARK_ROWS`]th row of a band and says in which 256th of the range of the band's
-//! weights the weight of that row lies.
+//! A mark stands at every [`MARK_ROWS`]th row of a band. It records in which 256th of the band's weight range
+//! the weight of that row lies.
 //!
 //! A query looks at few bands of an object, so what only those need stays packed: marks and lengths always,
-//! extents until the first query that cannot tell by the box of a whole layer.
+//! extents until the first query that the box of a whole layer does not settle.
 //!
-//! Invariant: decoding is total, and whatever the numbers say, no slice reaches beyond its band.
+//! Invariant: decoding is total, and no slice reaches beyond its band, whatever the numbers say.
 
 use super::fields::Fields;
 use super::rank::Rank;
@@ -25,29 +25,29 @@ use crate::lattice::Extent;
 use crate::weight::Window;
 use std::ops::Range;
 
-/// More cubes or bands than this an object never has: a band holds a row at least, and takes some bytes.
+/// The most cubes or bands of an object: a band holds at least one row and takes some bytes.
 pub(super) const BANDS_MAX: usize = 1 << 18;
 
-/// Parts of the range of the weights of a band that its marks tell apart.
+/// The number of parts of a band's weight range that marks distinguish.
 const MARK_PARTS: u64 = 256;
 
-/// A band as it is written.
+/// A band that is being written.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct NewBand {
     pub(super) head: BandHead,
     pub(super) marks: Vec<u8>,
     pub(super) extents: Vec<Extent>,
-    /// How long its columns are, seals included.
+    /// The lengths of its columns, seals included.
     pub(super) lengths: Vec<u64>,
 }
 
-/// What every query has to know of a band.
+/// The properties of a band that every query needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BandHead {
     pub(super) rows: u32,
-    /// No row is lighter: a weight whose lower half is empty.
+    /// A lower bound of the weights: the lower half is all zeros.
     pub(super) least: Weight,
-    /// No row is heavier: a weight whose lower half is full.
+    /// An upper bound of the weights: the lower half is all ones.
     pub(super) greatest: Weight,
 }
 
@@ -55,44 +55,44 @@ pub(super) struct BandHead {
 #[derive(Clone, Debug)]
 pub(super) struct Bands {
     heads: Vec<BandHead>,
-    /// Where each begins, counted from the first; and where the last ends.
+    /// Where each band begins, counted from the first one; then where the last one ends.
     offsets: Vec<u64>,
-    /// How many marks those before it have.
+    /// The number of marks before those of each band.
     marks_before: Vec<u32>,
     marks: Words,
     /// For each index column: flags, least and greatest values.
     extents: Vec<(Rank, [Words; 3])>,
     lengths: Vec<Words>,
-    /// The directory, in which what is packed lies.
+    /// The bytes of the directory, which hold the packed numbers.
     bytes: Vec<u8>,
 }
 
 impl BandHead {
-    /// What is kept of the weights of the rows of a band, which rise.
+    /// Summarizes the weights of a band, which are in rising order.
     pub(super) fn of(weights: &[Weight]) -> Self {
         let upper = |weight: Option<&Weight>| weight.map_or(0, |weight| weight.get() >> 32);
         let (least, greatest) = (from_upper(upper(weights.first())), up_from_upper(upper(weights.last())));
         Self { rows: weights.len() as u32, least, greatest }
     }
 
-    /// Weights in the range of a band.
+    /// The number of weights in the band's range.
     pub(super) fn range(self) -> u128 {
         u128::from(self.greatest.get() - self.least.get()) + 1
     }
 
-    /// In which part of the range a weight of it lies.
+    /// The part of the range in which `weight` lies.
     fn part(self, weight: Weight) -> u8 {
         (u128::from(weight.get() - self.least.get()) * u128::from(MARK_PARTS) / self.range()) as u8
     }
 
-    /// The lightest weight of a part of the range.
+    /// The lightest weight in a part of the range.
     fn lightest(self, part: u64) -> Weight {
         let offset = (u128::from(part) * self.range()).div_ceil(MARK_PARTS.into());
         let weight = u128::from(self.least.get()) + offset;
         u64::try_from(weight).ok().and_then(Weight::new).unwrap_or(self.greatest)
     }
 
-    /// The heaviest weight of a part of the range.
+    /// The heaviest weight in a part of the range.
     fn heaviest(self, part: u64) -> Weight {
         let next = (part < MARK_PARTS - 1).then(|| self.lightest(part + 1).get() - 1);
         next.and_then(Weight::new).unwrap_or(self.greatest)
@@ -111,7 +111,7 @@ impl NewBand {
     }
 }
 
-/// Appends the columns of bands, in which rows have `columns` columns.
+/// Appends the columns of `bands`, whose rows have `columns` columns.
 pub(super) fn put_bands(bands: &[NewBand], ranks: &[Rank], columns: usize, bytes: &mut Vec<u8>) {
     let mut put = |word: &dyn Fn(&NewBand) -> u64| {
         put_words(&bands.iter().map(word).collect::<Vec<_>>(), bytes);
@@ -128,7 +128,7 @@ pub(super) fn put_bands(bands: &[NewBand], ranks: &[Rank], columns: usize, bytes
     }
 }
 
-/// Appends extents, one for each index column.
+/// Appends extents, one for each index column of each box.
 pub(super) fn put_extents<'e>(
     boxes: impl Iterator<Item = &'e [Extent]> + Clone,
     ranks: &[Rank],
@@ -142,7 +142,7 @@ pub(super) fn put_extents<'e>(
     }
 }
 
-/// Where extents lie: for each index column flags, least and greatest values of `count` boxes.
+/// Finds the extents of `count` boxes: for each index column flags, least and greatest values.
 pub(super) fn find_extents(
     fields: &mut Fields<'_>,
     ranks: &[Rank],
@@ -153,7 +153,7 @@ pub(super) fn find_extents(
     ranks.iter().map(of_axis).collect()
 }
 
-/// The box at a place.
+/// The extents of the box at a place.
 pub(super) fn extents_at(
     found: &[(Rank, [Words; 3])],
     bytes: &[u8],
@@ -163,7 +163,7 @@ pub(super) fn extents_at(
 }
 
 impl Bands {
-    /// Reads the columns of `count` bands whose rows have `columns` columns, from the fields of a directory.
+    /// Reads `count` bands, whose rows have `columns` columns, from the fields of a directory.
     pub(super) fn decode(
         fields: &mut Fields<'_>,
         bytes: &[u8],
@@ -198,32 +198,32 @@ impl Bands {
         &self.heads
     }
 
-    /// Bytes of all bands.
+    /// The total length of all bands in bytes.
     pub(super) fn end(&self) -> u64 {
         self.offsets.last().copied().unwrap_or_default()
     }
 
-    /// What the rows of a band span in each index column.
+    /// The extent of a band's rows in each index column.
     pub(super) fn extents(&self, place: usize) -> impl Iterator<Item = Extent> {
         extents_at(&self.extents, &self.bytes, place)
     }
 
-    /// How long a band is.
+    /// The length of a band in bytes.
     pub(super) fn bytes(&self, place: usize) -> u64 {
         self.offsets[place + 1] - self.offsets[place]
     }
 
-    /// Where a band begins, counted from the first.
+    /// Where a band begins, counted from the first one.
     pub(super) fn offset(&self, place: usize) -> u64 {
         self.offsets[place]
     }
 
-    /// Columns of a band.
+    /// The number of columns of a band.
     pub(super) fn column_count(&self) -> usize {
         self.lengths.len()
     }
 
-    /// Where each column of a band begins, counted from the first band, and how long it is.
+    /// Offset, counted from the first band, and length of each column of a band.
     pub(super) fn columns(&self, place: usize) -> impl Iterator<Item = (u64, u64)> {
         let end = self.offsets[place + 1];
         let mut at = self.offsets[place];
@@ -234,7 +234,7 @@ impl Bands {
         })
     }
 
-    /// The rows of a band to decode for a window: from one mark to another.
+    /// The rows of a band to decode for a window: a range between two marks.
     pub(super) fn decoded(&self, place: usize, window: Window) -> Range<usize> {
         let head = self.heads[place];
         let rows = head.rows as usize;
@@ -242,8 +242,7 @@ impl Bands {
             return 0..rows;
         }
         let mark = |number: usize| self.marks.get(&self.bytes, self.marks_before[place] as usize + number);
-        // The row at a mark is no heavier than the heaviest weight of its part, and no lighter than the
-        // lightest.
+        // The weight of the row at a mark lies between the lightest and the heaviest weight of its part.
         let is_out = |number: usize| window.after().takes(head.heaviest(mark(number)));
         let is_within = |number: usize| window.until().takes(head.lightest(mark(number)));
         let out = first_without(head.mark_count(), is_out);
@@ -252,8 +251,7 @@ impl Bands {
         (out * MARK_ROWS).min(to)..to
     }
 
-    /// The rows of a band that have weights of a window for certain, by its marks: a part of those that are
-    /// decoded.
+    /// The rows of a band that are certain to be in a window, by its marks: a part of those that are decoded.
     pub(super) fn certain(&self, place: usize, window: Window) -> Range<usize> {
         let head = self.heads[place];
         let rows = head.rows as usize;
@@ -268,7 +266,7 @@ impl Bands {
             rows
         } else {
             let is_within = |number: usize| window.until().takes(head.heaviest(mark(number)));
-            // Rows before the last of these marks are no heavier than its own.
+            // Rows before the last of these marks are no heavier than the row at it.
             first_without(head.mark_count(), is_within) * MARK_ROWS
         };
         from..to.max(from)
@@ -286,7 +284,7 @@ fn heads(rows: &[u64], least: &[u64], greatest: &[u64]) -> Result<Vec<BandHead>,
     rows.iter().zip(least).zip(greatest).map(head).collect()
 }
 
-/// The first of some numbers of which something that is true of the first ones is not true any more.
+/// The first of `count` numbers for which `is_true` is false, given that it is true for a prefix of them.
 fn first_without(count: usize, is_true: impl Fn(usize) -> bool) -> usize {
     let (mut from, mut to) = (0, count);
     while from < to {

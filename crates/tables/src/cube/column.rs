@@ -1,16 +1,15 @@
-//! Columns of a band as bytes, and back: numbers packed, everything else as blocks keep it. How they are
-//! written is in
-//! [`super::source`].
+//! Columns of a band: numbers are packed, everything else is stored as blocks store it. This module reads
+//! them; [`super::source`] writes them.
 //!
 //! ```text
 //! numbers: tag 1 | (bitmap of nulls) | words       other: tag 1 | the slice of a block
 //! ```
 //!
-//! Numbers are ranked first, that is, mapped to unsigned integers of the same order, so that values which lie
-//! near each other, floats too, differ in their low bits only.
+//! Numbers are first ranked, that is, mapped to unsigned integers of the same order. Values that lie near
+//! each other, floats included, then differ in their low bits only.
 //!
-//! Invariant: values come back bit by bit, the sign of a zero and the payload of a NaN included; what lies
-//! below a null does not.
+//! Invariant: values come back bit by bit, including the sign of a zero and the payload of a NaN. The bytes
+//! below a null are not kept.
 
 use super::groups::{Number, Word};
 use super::words::{Packing, SLACK_BYTES};
@@ -26,12 +25,12 @@ pub(super) const OTHER: u8 = 0;
 pub(super) const NUMBERS: u8 = 1;
 pub(super) const NUMBERS_AND_NULLS: u8 = 2;
 
-/// How a type of numbers lies in memory.
+/// The memory layout of a type of numbers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Numeric {
     pub(super) kind: Kind,
     pub(super) width: usize,
-    /// How many numbers a row has.
+    /// Numbers in each row.
     pub(super) per_row: usize,
 }
 
@@ -46,7 +45,7 @@ impl Numeric {
     }
 }
 
-/// The rows `wanted` of a column of `rows` rows, from its bytes and [`SLACK_BYTES`] more.
+/// Decodes the rows `wanted` of a column of `rows` rows from its bytes and [`SLACK_BYTES`] more.
 pub(super) fn decode(
     data_type: &DataType,
     rows: usize,
@@ -75,18 +74,18 @@ pub(super) fn decode(
     build(data_type, numeric, wanted.len(), buffer, packed.nulls(wanted))
 }
 
-/// A column of packed numbers, before they are unpacked.
+/// A column of packed numbers, not unpacked yet.
 pub(super) struct Packed<'b> {
     numeric: Numeric,
     rows: usize,
-    /// Its bitmap of nulls, if it has any.
+    /// The bitmap of nulls, if there are nulls.
     bits: Option<&'b [u8]>,
     packing: Packing,
     bytes: &'b [u8],
 }
 
 impl<'b> Packed<'b> {
-    // Inlined, as what is returned by way of memory is waited for.
+    // Inlined, since a result returned through memory stalls the caller.
     #[inline(always)]
     pub(super) fn read(numeric: Numeric, rows: usize, bytes: &'b [u8]) -> Result<Self, BlockError> {
         let cut_off = || damaged("a column is cut off");
@@ -103,13 +102,13 @@ impl<'b> Packed<'b> {
         Ok(Self { numeric, rows, bits, packing, bytes })
     }
 
-    /// Which of some rows are not null; none where none is.
+    /// The nulls among some rows; `None` if the column has no nulls.
     pub(super) fn nulls(&self, wanted: Range<usize>) -> Option<NullBuffer> {
         let bits = Buffer::from(self.bits?);
         Some(NullBuffer::new(BooleanBuffer::new(bits, wanted.start, wanted.len())))
     }
 
-    /// Appends the numbers of some rows, which must be of the width of the column.
+    /// Appends the numbers of some rows, whose type must have the width of the column.
     #[inline(always)]
     pub(super) fn unpack<N: Number>(
         &self,
@@ -121,7 +120,7 @@ impl<'b> Packed<'b> {
         let numbers = wanted.start * per_row..wanted.end * per_row;
         let sign = N::Word::of(1_u64 << (width * 8 - 1));
         let (packing, bytes) = (self.packing, self.bytes);
-        // A loop for each kind, since what kind it is would be asked for each number otherwise.
+        // One loop for each kind; a single loop would test the kind for every number.
         match kind {
             Kind::Unsigned => packing.unpack_to(bytes, count, numbers, values, |rank| rank),
             Kind::Signed => packing.unpack_to(bytes, count, numbers, values, |rank| rank ^ sign),

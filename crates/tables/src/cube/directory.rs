@@ -1,4 +1,4 @@
-//! The directory of an object of cubes: which cubes, which bands, what they span and where they lie.
+//! The directory of an object of cubes: its cubes and bands, their extents, and where they lie.
 //!
 //! ```text
 //! layers of cubes 4 | bands 4 | columns of a band 4 | index columns 4 | runs 4 | step column + 1 4
@@ -24,12 +24,12 @@ use crate::{TableSchema, Weight};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A layer of a cube of an object.
+/// A layer of a cube in an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CubeEntry {
-    /// Which cube of its tree.
+    /// The cube in its tree.
     pub id: CubeId,
-    /// Which layer of the cube; 0 is the lightest.
+    /// The layer of the cube; 0 is the lightest.
     pub layer: u8,
     /// The places of its bands.
     pub bands: Range<usize>,
@@ -45,27 +45,27 @@ pub(super) struct NewDirectory {
     pub(super) bands: Vec<NewBand>,
 }
 
-/// What lies where in an object of cubes.
+/// The layout of an object of cubes.
 #[derive(Clone, Debug)]
 pub struct CubeDirectory {
     /// The lattice of the tree.
     pub root: Root,
-    /// The runs that its rows come from; a band has a column of places in this list if there are several.
+    /// The runs of its rows. If there are several, each band has a hidden column of places in this list.
     pub runs: Arc<[RunId]>,
-    /// The column that is the step in which each row was written; if there is none, a band has a column of
-    /// steps.
+    /// The column that equals the step in which each row was written. Without one, each band has a hidden
+    /// column of steps.
     pub step_column: Option<usize>,
-    /// The layers of the cubes, in their order in the object: all lightest ones first, then cube by cube.
+    /// The layers of the cubes in the order of the object: all lightest ones first, then cube by cube.
     pub cubes: Vec<CubeEntry>,
     rows: u64,
     pub(super) bands: Bands,
-    /// What each layer spans.
+    /// The extents of each layer.
     pub(super) spans: Vec<Vec<Extent>>,
-    /// No row of a layer is lighter than the first of these or heavier than the second.
+    /// Bounds of the weights of each layer: the least and the greatest.
     pub(super) weights: Vec<(Weight, Weight)>,
 }
 
-/// Columns of a band beside those of the table: the run if there are several, the step if no column is it.
+/// The number of hidden columns of a band: the run if there are several, and the step if no column equals it.
 const fn hidden_columns(runs: &[RunId], step_column: Option<usize>) -> usize {
     (runs.len() > 1) as usize + step_column.is_none() as usize
 }
@@ -125,13 +125,13 @@ impl NewDirectory {
 }
 
 impl CubeDirectory {
-    /// Rows of all cubes.
+    /// The number of rows of all cubes.
     #[must_use]
     pub const fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Columns of a band beside those of the table: the run if there are several, the step if no column is
+    /// The number of hidden columns of a band: the run if there are several, and the step if no column equals
     /// it.
     pub(super) fn hidden_columns(&self) -> usize {
         hidden_columns(&self.runs, self.step_column)
@@ -164,7 +164,7 @@ impl CubeDirectory {
         let spans = (0..cubes.len()).map(|cube| extents_at(&spans, bytes, cube).collect()).collect();
         let bands = Bands::decode(&mut fields, bytes, bands, &ranks, columns)?;
         let rows = bands.heads().iter().map(|band| u64::from(band.rows)).sum();
-        // What lies in front of the bands is added to where they end.
+        // Where the bands end is added to the bytes in front of them later; the bound rules out an overflow.
         if rows != head.rows || bands.end() != head.bands_bytes || bands.end() > u64::MAX / 2 {
             return Err(damaged("its directory contradicts itself"));
         }

@@ -1,4 +1,4 @@
-//! Fields of a directory, one after the other.
+//! Fields of a directory, read one after the other.
 //!
 //! Invariant: reading is total.
 
@@ -6,7 +6,7 @@ use super::words::{Words, read_words};
 use crate::block::{BlockError, damaged};
 use crate::protocol::RunId;
 
-/// Bytes that are read from the front to the back.
+/// Bytes that are read from front to back.
 pub(super) struct Fields<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -35,14 +35,14 @@ impl<'a> Fields<'a> {
         self.take().map(u64::from_le_bytes)
     }
 
-    /// A run of numbers, unpacked.
+    /// Reads and unpacks a run of numbers.
     pub(super) fn words(&mut self, count: usize) -> Result<Vec<u64>, BlockError> {
         let (words, rest) = read_words(self.rest(), count)?;
         self.at = self.bytes.len() - rest.len();
         Ok(words)
     }
 
-    /// A run of numbers, where it lies.
+    /// Finds a run of numbers and leaves it packed.
     pub(super) fn packed(&mut self, count: usize) -> Result<Words, BlockError> {
         let (words, end) = Words::find(self.bytes, self.at, count)?;
         self.at = end;

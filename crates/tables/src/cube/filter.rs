@@ -1,18 +1,18 @@
-//! Filters: which entities have rows in a band, and which rows, told by a few bits for each entity.
+//! Filters: which entities have rows in a band, and in which rows, in a few bits for each entity.
 //!
 //! ```text
 //! section:  band: beginnings | buckets | remainders, … | seal 8
 //! ```
 //!
-//! The rows of an entity have one weight, so those of a band are neighbours. *Beginnings* has a bit for each
-//! row, set where a weight differs from the one before. Of each of the `n` distinct weights it is known in
-//! which of `n << REMAINDER_BITS` equal parts of the band's range it lies: the upper part is the number of a
-//! *bucket*, of which there are `n`, as bits: one 1 for each weight of a bucket and a 0 at its end (the code
-//! of Elias and Fano); the lower part is a *remainder* of [`REMAINDER_BITS`] bits. So an entity that is not
-//! in the band is taken for another once in `1 << REMAINDER_BITS` times.
+//! The rows of an entity have one weight, so within a band they are neighbours. *Beginnings* has one bit for
+//! each row, set where the weight differs from that of the row before. Each of the `n` distinct weights lies
+//! in one of `n << REMAINDER_BITS` equal parts of the band's range. The upper bits of the number of that part
+//! select one of `n` *buckets*, which are stored as bits: a 1 for each weight in the bucket and a 0 at its
+//! end (the code of Elias and Fano). The lower [`REMAINDER_BITS`] bits are the *remainder*. An entity that is
+//! not in the band is therefore mistaken for one that is once in `1 << REMAINDER_BITS` times.
 //!
-//! Invariant: a row of a band is among those that the filter names for its weight.
-//! Invariant: decoding is total, and allocates no more than a number for each band.
+//! Invariant: the rows that a filter names for a weight include all rows of the band with that weight.
+//! Invariant: decoding is total, and allocates at most one number for each band.
 
 use super::bands::BandHead;
 use super::write::{SEAL_BYTES, seal};
@@ -24,7 +24,7 @@ use std::ops::Range;
 /// Bits of a remainder.
 const REMAINDER_BITS: usize = 10;
 
-/// What the seal of this section is made with, unlike that of any column.
+/// The seed of this section's seal, which differs from that of any column.
 const SECTION: u64 = u64::from_le_bytes(*b"entities");
 
 /// The filters of the bands of an object.
@@ -35,7 +35,7 @@ pub(super) struct Filters {
     starts: Vec<u32>,
 }
 
-/// Bits, from the lowest of the first byte on.
+/// A string of bits, from the lowest bit of the first byte on.
 #[derive(Default)]
 struct Bits {
     bytes: Vec<u8>,
@@ -54,14 +54,14 @@ impl Bits {
     }
 }
 
-/// In which part of `count << REMAINDER_BITS` of a range a weight of it lies: its bucket and its remainder.
+/// The bucket and the remainder of `weight` in a band with `count` distinct weights.
 fn part(weight: Weight, band: BandHead, count: usize) -> (usize, u64) {
     let parts = (count as u128) << REMAINDER_BITS;
     let part = u128::from(weight.get() - band.least.get()) * parts / band.range();
     ((part >> REMAINDER_BITS) as usize, part as u64 & ((1 << REMAINDER_BITS) - 1))
 }
 
-/// Appends the filter of a band whose rows have these weights, which rise.
+/// Appends the filter of a band whose rows have these weights, in rising order.
 pub(super) fn put_filter(weights: &[Weight], bytes: &mut Vec<u8>) {
     let band = BandHead::of(weights);
     let mut distinct = weights.to_vec();
@@ -86,18 +86,18 @@ pub(super) fn put_filter(weights: &[Weight], bytes: &mut Vec<u8>) {
     [beginnings, buckets, remainders].iter().for_each(|bits| bytes.extend_from_slice(&bits.bytes));
 }
 
-/// Closes a section of filters.
+/// Ends a section of filters with its seal.
 pub(super) fn seal_filters(bytes: &mut Vec<u8>) {
     let sum = seal(bytes, SECTION);
     bytes.extend_from_slice(&sum.to_le_bytes());
 }
 
-/// Bytes of each part of the filter of a band with so many rows and so many distinct weights.
+/// The lengths in bytes of the parts of a filter, for a band with `rows` rows and `count` distinct weights.
 const fn lengths(rows: usize, count: usize) -> [usize; 3] {
     [rows.div_ceil(8), (2 * count).div_ceil(8), (REMAINDER_BITS * count).div_ceil(8)]
 }
 
-/// How many of the first bits are set.
+/// The number of ones among the first `bits` bits.
 fn ones(bytes: &[u8], bits: usize) -> usize {
     let whole: usize = bytes[..bits / 8].iter().map(|byte| byte.count_ones() as usize).sum();
     let rest = bytes.get(bits / 8).map_or(0, |byte| byte & ((1_u16 << (bits % 8)) - 1) as u8);
@@ -108,7 +108,7 @@ fn bit(bytes: &[u8], place: usize) -> bool {
     bytes.get(place / 8).is_some_and(|byte| byte >> (place % 8) & 1 == 1)
 }
 
-/// The place of the `number`th bit that is `value`, counted from 0; `bits` if there are not so many.
+/// The place of the `number`th bit that equals `value`, counted from 0; `bits` if there are fewer.
 fn place_of(bytes: &[u8], bits: usize, value: bool, number: usize) -> usize {
     let mut left = number;
     for (place, byte) in bytes.iter().enumerate() {
@@ -147,11 +147,11 @@ impl Filters {
         if at == bytes.len() { Ok(Self { bytes: bytes.to_vec(), starts }) } else { Err(odd()) }
     }
 
-    /// The rows of a band that may have one of these weights, which lie in its range.
+    /// The rows of a band that may have one of these weights, all of which lie in its range.
     pub(super) fn rows(&self, place: usize, band: BandHead, weights: &[Weight]) -> Option<Range<usize>> {
         let rows = band.rows as usize;
         let start = self.starts.get(place).map_or(self.bytes.len(), |start| *start as usize);
-        // Decoding has checked that all of it is there.
+        // Decoding has checked that the whole filter is there.
         let of_band = self.bytes.get(start..).unwrap_or_default();
         let count = ones(of_band, rows);
         let [beginnings, buckets, remainders] = lengths(rows, count);
@@ -282,7 +282,7 @@ mod tests {
             let at = random.usize(..bytes.len());
             changed[at] ^= 1 << random.u8(..8);
             assert!(Filters::decode(&changed, &entries).is_err(), "byte {at}");
-            // Whatever is sealed, reading it ends, with rows of the band.
+            // Reading anything with a valid seal terminates, and returns rows of the band.
             let mut sealed: Vec<u8> = bytes[..bytes.len() - SEAL_BYTES].to_vec();
             let at = random.usize(..sealed.len());
             sealed[at] ^= 1 << random.u8(..8);

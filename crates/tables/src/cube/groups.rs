@@ -1,40 +1,40 @@
-//! Groups: packed numbers, eight at a time, by a loop of its own for each width.
+//! Groups: packed numbers are unpacked eight at a time, by one loop for each width.
 //!
-//! Eight numbers of any width begin and end on whole bytes, so within a group of a known width every load and
-//! every shift is a constant, and one look at the length of the bytes serves them all.
+//! Eight numbers of any width begin and end on whole bytes. Within a group of a known width every load and
+//! every shift is therefore a constant, and one check of the length serves all eight.
 //!
-//! Invariant: what comes out is what [`super::words::Packing`] says one number at a time; unpacking is total.
+//! Invariant: the result equals unpacking with [`super::words::Packing`] one number at a time; unpacking is
+//! total.
 
 use std::ops::{BitAnd, BitXor, Not};
 
-/// Numbers of a group.
+/// Numbers in a group.
 pub(super) const GROUP: usize = 8;
 
-/// Bytes that must lie behind the bits of a group, so that each number is one load.
+/// Bytes that must follow the bits of a group, so that each number is one load.
 const SLACK: usize = 8;
 
-/// The bits that a number has.
+/// The lowest `bits` bits.
 pub(super) const fn mask(bits: u32) -> u64 {
     if bits >= u64::BITS { u64::MAX } else { (1 << bits) - 1 }
 }
 
-/// Fills groups from the bytes where the first of them begins; answers how many of them the bytes sufficed
-/// for.
+/// Fills groups from bytes that begin with the first of them. Returns how many groups the bytes sufficed for.
 type Unpack<W> = fn(&[u8], &mut [[W; GROUP]]) -> usize;
 
-/// A word that packed numbers become before anything else is done with them.
+/// The word type that packed numbers are unpacked into first.
 pub(super) trait Word: Copy + Default {
-    /// The loop for numbers of so many bits, if there is one.
+    /// The loop for numbers of `bits` bits, if there is one.
     fn unpack(bits: usize) -> Option<Unpack<Self>>;
 
     fn of(word: u64) -> Self;
 
-    /// Makes words of what was packed: shifted by so many bits, a base added, and then whatever `of` makes of
-    /// it. What does not fit is lost.
+    /// Turns packed words into values: shifts them by `shift` bits, adds `base`, and applies `of`. Overflow
+    /// is discarded.
     fn raise(words: &mut [Self], base: Self, shift: u32, of: impl Fn(Self) -> Self);
 }
 
-/// Numbers of one width, which are the lower bits of a word.
+/// A number of one width, which is the lower bits of a word.
 pub(super) trait Number: Copy {
     /// The shortest word that holds them.
     type Word: Word
@@ -45,7 +45,7 @@ pub(super) trait Number: Copy {
 
     fn of(word: Self::Word) -> Self;
 
-    /// Appends the numbers of some words.
+    /// Appends the numbers in `words`.
     fn append(words: &[Self::Word], values: &mut Vec<Self>);
 }
 
@@ -114,8 +114,8 @@ macro_rules! word {
                 word as Self
             }
 
-            // Two loops, so that most numbers, which are not shifted, are neither; and in place, so that
-            // several are made at a time.
+            // Two loops, so that most numbers, which need no shift, do not pay for one. In place, so that the
+            // compiler handles several at a time.
             #[inline(always)]
             fn raise(words: &mut [Self], base: Self, shift: u32, of: impl Fn(Self) -> Self) {
                 match shift {
@@ -131,8 +131,8 @@ macro_rules! word {
 }
 
 word!(u32: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32);
-// One load is eight bytes, from the byte in which a number begins. A number of up to 57 bits is in them
-// wherever it begins (57 + 7 = 64), and one of 64 bits begins with a byte. Widths between go one number at a
-// time.
+// One load takes eight bytes, from the byte in which a number begins. They contain any number of up to 57
+// bits, wherever it begins (57 + 7 = 64); numbers of 64 bits begin on whole bytes. Widths between are
+// unpacked one number at a time.
 word!(u64: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32
     33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 64);

@@ -1,8 +1,8 @@
-//! Columns that grow: bands decoded one behind the other, without an array for each.
+//! Growing columns: bands are decoded one after the other into one column, without an array for each.
 //!
-//! A large answer is thousands of bands. An array of Arrow costs more than the hundred numbers in it.
+//! A large answer is thousands of bands, and an Arrow array costs more than the hundred numbers in it.
 //!
-//! Invariant: what grew is what the arrays of the bands would be, one behind the other.
+//! Invariant: the result equals the arrays of the bands, concatenated.
 
 use super::column::{Numeric, OTHER, Packed, build, decode};
 use super::groups::Number;
@@ -20,12 +20,12 @@ use std::ops::Range;
 #[derive(Debug)]
 pub struct Growing {
     data_type: DataType,
-    /// What grew before something came that is not packed numbers.
+    /// The arrays that were finished whenever something other than packed numbers was appended.
     before: Vec<ArrayRef>,
     numbers: Option<GrowingNumbers>,
 }
 
-/// Packed numbers, as they come out.
+/// Unpacked numbers.
 #[derive(Debug)]
 struct GrowingNumbers {
     numeric: Numeric,
@@ -44,13 +44,13 @@ enum Values {
 }
 
 impl Growing {
-    /// A column without rows, with room for some.
+    /// A column without rows, with room for `rows` of them.
     pub(crate) fn new(data_type: &DataType, rows: usize) -> Self {
         let numbers = Numeric::of(data_type).map(|numeric| GrowingNumbers::new(numeric, rows));
         Self { data_type: data_type.clone(), before: Vec::new(), numbers }
     }
 
-    /// Appends the rows `wanted` of a column of a band of `rows` rows, from its bytes and the slack behind
+    /// Appends the rows `wanted` of a column of a band of `rows` rows, from its bytes and the slack after
     /// them.
     pub(super) fn append(
         &mut self,
@@ -67,7 +67,7 @@ impl Growing {
         }
     }
 
-    /// As [`Growing::append`], of those of the wanted rows that are kept.
+    /// As [`Growing::append`], but only those of the wanted rows that are kept.
     pub(super) fn append_some(
         &mut self,
         rows: usize,
@@ -95,21 +95,21 @@ impl Growing {
         if is_appended { Ok(()) } else { self.append_array(slice::decode(&self.data_type, rows, bytes)?) }
     }
 
-    /// Appends a column.
+    /// Appends an array.
     pub(crate) fn append_array(&mut self, array: ArrayRef) -> Result<(), BlockError> {
         self.set_aside()?;
         self.before.push(array);
         Ok(())
     }
 
-    /// Appends rows without a value.
+    /// Appends rows that are null.
     pub(crate) fn append_nulls(&mut self, rows: usize) -> Result<(), BlockError> {
         self.set_aside()?;
         self.before.push(new_null_array(&self.data_type, rows));
         Ok(())
     }
 
-    /// Makes an array of the numbers that grew so far.
+    /// Finishes the numbers so far as an array in `before`.
     fn set_aside(&mut self) -> Result<(), BlockError> {
         let Some(numbers) = &mut self.numbers else { return Ok(()) };
         if numbers.rows > 0 {
@@ -119,7 +119,7 @@ impl Growing {
         Ok(())
     }
 
-    /// The whole column; it is empty then, and can grow again.
+    /// The whole column. Leaves it empty and ready to grow again.
     pub(crate) fn finish(&mut self) -> Result<ArrayRef, BlockError> {
         self.set_aside()?;
         let arrays = std::mem::take(&mut self.before);
@@ -162,8 +162,8 @@ impl GrowingNumbers {
         Ok(())
     }
 
-    /// Appends numbers as they lie in memory, or one number for all rows; whether there are as many as that
-    /// takes.
+    /// Appends numbers as they lie in memory, or one number repeated for all rows. Returns whether the bytes
+    /// had the length that this takes.
     fn append_plain(&mut self, rows: usize, is_alike: bool, bytes: &[u8]) -> bool {
         let (width, per_row) = (self.numeric.width, self.numeric.per_row);
         let count = if is_alike { 1 } else { rows.saturating_mul(per_row) };
@@ -220,7 +220,7 @@ impl GrowingNumbers {
     }
 }
 
-/// Appends the numbers of some bytes; a single one so many times.
+/// Appends the numbers in some bytes; with `is_alike`, a single number that is repeated.
 fn extend<const WIDTH: usize, N: Copy>(
     values: &mut Vec<N>,
     bytes: &[u8],
@@ -234,7 +234,7 @@ fn extend<const WIDTH: usize, N: Copy>(
     }
 }
 
-/// Unpacks numbers, and closes the gaps of the rows that are not kept.
+/// Unpacks numbers and removes the rows that are not kept.
 fn unpack_some<N: Number>(
     packed: &Packed<'_>,
     wanted: Range<usize>,
@@ -272,7 +272,7 @@ mod tests {
         (0..rows).map(|_| (!has_nulls || random.u8(..5) > 0).then(|| value(random))).collect()
     }
 
-    /// Vectors that are null, or have elements that are, or neither: only these are packed.
+    /// Vectors that are null, that have null elements, or neither: only the last are packed.
     fn vectors(random: &mut Rng, rows: usize) -> ArrayRef {
         let elements: Float32Array = match random.bool() {
             true => (0..3 * rows).map(|_| Some(random.f32())).collect(),
@@ -300,7 +300,7 @@ mod tests {
         for_seeds("what_grew_is_what_the_bands_are", 200, |random| {
             let kind = random.u8(..6);
             let mut growing = Growing::new(band(random, kind, 1).data_type(), random.usize(..300));
-            // What was taken out is gone, and it can grow again.
+            // `finish` leaves it empty, and it can grow again.
             for _ in 0..2 {
                 let mut expected: Vec<ArrayRef> = vec![band(random, kind, 0)];
                 for _ in 0..random.usize(..8) {

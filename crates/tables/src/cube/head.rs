@@ -1,22 +1,22 @@
-//! The head of an object of cubes: how long each of its sections is, and checksums of what is read first.
+//! The head of an object of cubes: the lengths of its sections, and checksums of what is read first.
 //!
 //! ```text
 //! magic 8 | format 4 | directory length 4 | rows 8 | length of all bands 8 | schema 8 | directory sum 8
 //! | length of the statistics 4 | length of the filters 4 | head sum 8
 //! ```
-//! For the statistics there is room, and nobody writes them yet.
+//! Room is reserved for statistics; no release writes them yet.
 //!
-//! Invariant: a head that decodes is whole, and of a format that this release reads.
+//! Invariant: a head that decodes is intact and of a format that this release reads.
 
 use super::fields::Fields;
 use crate::block::{BlockError, HEAD_BYTES, checksum, damaged};
 
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"ATOLLCUB");
 
-/// The only format that is read. Those before it were never released.
+/// The only format that is read; earlier ones were never released.
 const FORMAT: u32 = 3;
 
-/// What stands at the head of an object of cubes.
+/// The head of an object of cubes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) directory_bytes: u32,

@@ -1,4 +1,4 @@
-//! What rows keep beside their columns: where they were written, unless that is known of all of them.
+//! Hidden columns: the origins of rows, kept beside the columns of the table unless all rows share them.
 
 use super::Origins;
 use super::origin::{ends_of, says_steps};
@@ -8,19 +8,19 @@ use arrow_array::{Array, ArrayRef, UInt32Array, UInt64Array};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What the rows of a tree keep, in the order in which they will lie.
+/// The hidden columns of the rows of a tree, in the order in which the rows will lie.
 #[derive(Debug)]
 pub(super) struct HiddenOfTree {
     names: Arc<[RunId]>,
-    /// Places among the names; none if there is one.
+    /// Places among the names; empty if there is only one name.
     runs: Vec<u32>,
-    /// Steps; none if a column says them.
+    /// Steps; empty if a column of the table equals them.
     steps: Vec<u64>,
-    /// The column that is the step of every row.
+    /// The column that equals the step of every row.
     step_column: Option<usize>,
 }
 
-/// What the rows of an object keep.
+/// The hidden columns of the rows of one object.
 pub(super) struct Hidden {
     pub(super) names: Vec<RunId>,
     pub(super) step_column: Option<usize>,
@@ -30,7 +30,8 @@ pub(super) struct Hidden {
 }
 
 impl HiddenOfTree {
-    /// Of rows that are put in this order, of which a column says the steps or none does.
+    /// The hidden columns of rows that are put into `order`; `step_column` is the column that equals the
+    /// steps, if any.
     pub(super) fn of(origins: Origins, step_column: Option<usize>, order: &[u32]) -> Self {
         let names = Arc::clone(origins.names());
         let (mut runs, mut steps) = (Vec::new(), Vec::new());
@@ -43,7 +44,7 @@ impl HiddenOfTree {
         Self { names, runs, steps, step_column }
     }
 
-    /// Of the rows of one object.
+    /// The hidden columns of the rows of one object.
     pub(super) fn of_object(&self, sources: &[Source], rows: Range<usize>) -> Hidden {
         let (mut names, mut columns): (_, Vec<ArrayRef>) = (vec![0], Vec::new());
         if let Some(runs) = self.runs.get(rows.clone()).filter(|_| self.names.len() > 1) {
@@ -63,7 +64,7 @@ impl HiddenOfTree {
         };
         let mut step_column = self.step_column;
         if step_column.is_none() {
-            // It may be that of a part of the rows all the same.
+            // A column may equal the steps of just these rows.
             step_column = sources.iter().position(|source| says_steps(&some(source), steps));
         }
         if step_column.is_none() {

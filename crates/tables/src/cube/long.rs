@@ -1,9 +1,9 @@
-//! Long columns: put one behind the other, or into another order, in room that is used again.
+//! Long columns: concatenated or reordered in memory that is reused.
 //!
-//! Plain numbers without nulls are what the columns of a simulation mostly are; the others go the way of
-//! Arrow's kernels.
+//! Most columns of a simulation are plain numbers without nulls, which are handled here. The others go
+//! through Arrow's kernels.
 //!
-//! Invariant: what comes out is what those kernels make.
+//! Invariant: the result equals that of those kernels.
 
 use super::column::{Numeric, build};
 use crate::block::BlockError;
@@ -16,7 +16,7 @@ use arrow_select::concat::concat;
 use arrow_select::take::take;
 use bytemuck::Pod;
 
-/// Columns of one type, one behind the other.
+/// Concatenates columns of one type.
 pub(crate) fn joined(data_type: &DataType, columns: &[ArrayRef]) -> Result<ArrayRef, BlockError> {
     let plain: Option<Vec<ArrayData>> = columns.iter().map(plain).collect();
     match (plain_numbers(data_type), plain) {
@@ -34,7 +34,7 @@ pub(crate) fn joined(data_type: &DataType, columns: &[ArrayRef]) -> Result<Array
     }
 }
 
-/// A column whose rows are those at these places of another, which has as many.
+/// The rows of `column` in the order `places`, which names as many rows as the column has.
 pub(super) fn rearranged(column: &ArrayRef, places: &UInt32Array) -> Result<ArrayRef, BlockError> {
     let (Some(numeric), Some(data)) = (plain_numbers(column.data_type()), plain(column)) else {
         return Ok(take(column, places, None)?);
@@ -48,12 +48,12 @@ pub(super) fn rearranged(column: &ArrayRef, places: &UInt32Array) -> Result<Arra
     build(column.data_type(), numeric, places.len(), numbers, None)
 }
 
-/// How the numbers of a column lie, if each row has one.
+/// The memory layout of a column's numbers, if each row has one number.
 fn plain_numbers(data_type: &DataType) -> Option<Numeric> {
     Numeric::of(data_type).filter(|_| data_type.is_primitive())
 }
 
-/// A column without nulls.
+/// The data of a column of numbers without nulls.
 fn plain(column: &ArrayRef) -> Option<ArrayData> {
     (column.null_count() == 0 && column.data_type().is_primitive()).then(|| column.to_data())
 }

@@ -1,7 +1,7 @@
-//! Origins: which run and step a row was written in, kept beside its columns.
+//! Origins: the run and the step in which each row was written, kept beside its columns.
 //!
-//! An object may have rows of thousands of runs, and has thousands of bands: their names are shared by all of
-//! these, and looked at once for all.
+//! An object may have rows of thousands of runs, in thousands of bands. All of them share one list of names,
+//! which is resolved once for all.
 
 use crate::lattice::Numbers;
 use crate::protocol::RunId;
@@ -16,7 +16,7 @@ const ROWS_AT_ONCE: usize = 1 << 12;
 /// The runs and steps of some rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origins {
-    /// Runs, of which some may occur in no row.
+    /// Names of runs; some may occur in no row.
     names: Arc<[RunId]>,
     /// Places in `names`, one for each row.
     runs: Vec<u32>,
@@ -24,14 +24,14 @@ pub struct Origins {
 }
 
 impl Origins {
-    /// Of rows that were all written in one run and step.
+    /// The origins of rows that were all written in one run and step.
     #[must_use]
     pub fn of_block(run: RunId, step: u64, rows: usize) -> Self {
         Self { names: [run].into(), runs: vec![0; rows], steps: vec![step; rows] }
     }
 
-    /// Of rows, each with the place of its run among `names`; none where a place is beyond them, or not each
-    /// row has both.
+    /// The origins of rows given by the place of each row's run among `names` and its step. `None` if a place
+    /// is out of range, or if the lengths differ.
     #[must_use]
     pub fn new(names: impl Into<Arc<[RunId]>>, runs: Vec<u32>, steps: Vec<u64>) -> Option<Self> {
         let names = names.into();
@@ -39,7 +39,7 @@ impl Origins {
         fits.then_some(Self { names, runs, steps })
     }
 
-    /// Rows.
+    /// The number of rows.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.steps.len()
@@ -69,7 +69,7 @@ impl Origins {
         &self.steps
     }
 
-    /// The rows at these places.
+    /// The origins of the rows at these places.
     #[must_use]
     pub fn taken(&self, rows: &[u32]) -> Self {
         let runs = rows.iter().map(|&row| self.runs[row as usize]).collect();
@@ -77,7 +77,7 @@ impl Origins {
         Self { names: Arc::clone(&self.names), runs, steps }
     }
 
-    /// Some rows that follow each other.
+    /// The origins of a range of rows.
     #[must_use]
     pub fn slice(&self, rows: std::ops::Range<usize>) -> Self {
         let (runs, steps) = (self.runs[rows.clone()].to_vec(), self.steps[rows].to_vec());
@@ -85,33 +85,33 @@ impl Origins {
     }
 }
 
-/// Origins that grow, part by part.
+/// Origins that grow part by part.
 #[derive(Debug, Default)]
 pub(crate) struct GrowingOrigins {
-    /// All but the names.
+    /// Everything but the names.
     grown: Origins,
     names: Vec<RunId>,
-    /// The place of each of the names.
+    /// The place of each name.
     places: HashMap<RunId, u32>,
-    /// The names of what was appended last, and their places: what comes next is of the same part, mostly.
+    /// The names of the last part and their places: the next rows mostly belong to the same part.
     last: Option<(Arc<[RunId]>, Vec<u32>)>,
 }
 
 impl GrowingOrigins {
-    /// Of no rows, with room for some.
+    /// Origins of no rows, with room for `rows` of them.
     pub(crate) fn with_room(rows: usize) -> Self {
         let grown = Origins { names: Arc::default(), runs: room(rows), steps: room(rows) };
         Self { grown, ..Self::default() }
     }
 
-    /// Appends rows of one run and one step.
+    /// Appends `rows` rows of one run and one step.
     pub(crate) fn append_alike(&mut self, run: &RunId, step: u64, rows: usize) {
         let place = self.place_of(run);
         self.grown.runs.extend(std::iter::repeat_n(place, rows));
         self.grown.steps.extend(std::iter::repeat_n(step, rows));
     }
 
-    /// Appends the rows of others.
+    /// Appends the origins of other rows.
     pub(crate) fn append(&mut self, others: &Origins) {
         let last = self.last.take().filter(|(names, _)| Arc::ptr_eq(names, &others.names));
         let (names, places) = last.unwrap_or_else(|| {
@@ -123,7 +123,7 @@ impl GrowingOrigins {
         self.last = Some((names, places));
     }
 
-    /// Says of some rows that a column says their steps; whether it can.
+    /// Takes the steps of some rows from a column. Returns whether the column holds steps.
     pub(crate) fn set_steps(&mut self, rows: std::ops::Range<usize>, column: &ArrayRef) -> bool {
         let found = steps_of(&column.slice(rows.start, rows.len()));
         let steps = found.zip(self.grown.steps.get_mut(rows));
@@ -139,7 +139,7 @@ impl GrowingOrigins {
         self.grown
     }
 
-    /// The place of a run among the names, where it comes last if it is new.
+    /// The place of a run among the names; a new name is appended.
     fn place_of(&mut self, name: &RunId) -> u32 {
         if let Some(&place) = self.places.get(name) {
             return place;
@@ -158,12 +158,12 @@ impl Drop for Origins {
     }
 }
 
-/// Whether a column of whole numbers says these steps.
+/// Whether a column of integers equals these steps.
 pub(super) fn says_steps(column: &ArrayRef, steps: &[u64]) -> bool {
     if column.null_count() > 0 || !column.data_type().is_integer() || column.len() != steps.len() {
         return false;
     }
-    // Most columns show with their first rows that they do not.
+    // Most columns differ in their first rows already.
     let said = |from: usize| {
         let rows = ROWS_AT_ONCE.min(column.len() - from);
         let steps = &steps[from..from + rows];
@@ -179,7 +179,7 @@ pub(super) fn says_steps(column: &ArrayRef, steps: &[u64]) -> bool {
     (0..column.len()).step_by(ROWS_AT_ONCE).all(said)
 }
 
-/// The least and the greatest step of a column that says the steps of its rows; none where it has no rows.
+/// The least and the greatest step in a column of steps; `None` if it has no rows.
 pub(super) fn ends_of(column: &ArrayRef) -> Option<(u64, u64)> {
     let ends = match Numbers::of(column)? {
         Numbers::Signed(values) => {
@@ -192,7 +192,7 @@ pub(super) fn ends_of(column: &ArrayRef) -> Option<(u64, u64)> {
     ends.0.zip(ends.1)
 }
 
-/// The steps that a column of whole numbers says, if all can be steps.
+/// The values of a column of integers as steps, if all of them can be steps.
 pub(super) fn steps_of(column: &ArrayRef) -> Option<Vec<u64>> {
     if column.null_count() > 0 {
         return None;
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn what_grows_by_many_bands_of_parts_of_many_runs_does_not_look_at_each_run_for_each_band() {
-        // Hours, if it did.
+        // Hours, if each append looked at all names.
         const RUNS: u32 = 50_000;
         let mut growing = GrowingOrigins::default();
         let parts = [names(0..RUNS), names(RUNS / 2..RUNS / 2 + RUNS)];

@@ -1,6 +1,6 @@
-//! Ranks: the ends of extents as words of a directory.
+//! Ranks: the ends of extents, encoded as words of a directory.
 //!
-//! Invariant: an extent comes back as it was; any words give an extent.
+//! Invariant: an extent is decoded as it was encoded; any words decode to some extent.
 
 use crate::lattice::{Extent, Kind, Scalar};
 use arrow_schema::DataType;
@@ -10,7 +10,7 @@ const HAS_RANGE: u64 = 1;
 const HAS_INCOMPARABLE: u64 = 2;
 const SIGN: u64 = 1 << 63;
 
-/// How the ends of the extents of an index column become words.
+/// Encodes the ends of the extents of one index column as words.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rank {
     kind: Kind,
@@ -20,11 +20,11 @@ pub(super) struct Rank {
 impl Rank {
     pub(super) fn of(data_type: &DataType) -> Self {
         let is_single = matches!(data_type, DataType::Float32 | DataType::Float16);
-        // An axis is of numbers or times.
+        // Axes exist only for numbers and times.
         Self { kind: Kind::of(data_type).unwrap_or(Kind::Unsigned), is_single }
     }
 
-    /// Which kinds of values an extent has.
+    /// Which kinds of values an extent contains, as bits.
     pub(super) fn flags(self, extent: &Extent) -> u64 {
         let range = if extent.range().is_some() { HAS_RANGE } else { 0 };
         range | if extent.has_incomparable() { HAS_INCOMPARABLE } else { 0 }
@@ -35,8 +35,8 @@ impl Rank {
         extent.range().map_or((0, 0), |(least, greatest)| (self.word(least), self.word(greatest)))
     }
 
-    /// The extent with these flags, this least and this greatest value. Where no writer would have written
-    /// those, it is one that prunes nothing that it should not.
+    /// The extent with these flags and ends. Words that no writer would produce decode to an extent that
+    /// prunes nothing it should not.
     pub(super) fn extent(self, [flags, least, greatest]: [u64; 3]) -> Extent {
         let ends = (self.scalar(least), self.scalar(greatest));
         let ends = match ends.0.partial_cmp(&ends.1) {
@@ -51,7 +51,7 @@ impl Rank {
         match scalar {
             Scalar::Signed(value) => value as u64 ^ SIGN,
             Scalar::Unsigned(value) => value,
-            // Exact, since such a column has no other values.
+            // Exact, since a column of this type holds no other values.
             Scalar::Float(value) if self.is_single => u64::from((value as f32).to_bits()),
             Scalar::Float(value) => value.to_bits(),
         }

@@ -1,6 +1,6 @@
-//! Reading cubes: which bytes of an object a query needs, and what rows they hold.
+//! Reading cubes: the byte ranges of an object that a query needs, and the rows in them.
 //!
-//! Without I/O: the caller reads the ranges it is told, and hands the bytes in.
+//! No I/O happens here: the caller reads the ranges and hands the bytes in.
 
 use super::directory::CubeDirectory;
 use super::filter::Filters;
@@ -21,20 +21,20 @@ use arrow_schema::{DataType, Schema};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-/// More entities than this are not looked for in the filter of a band: some of them would seem to be there
-/// anyway, and looking takes longer than decoding the band.
+/// The most entities that are looked for in the filter of a band. With more, some would match by chance
+/// anyway, and the lookups would take longer than decoding the band.
 const SOUGHT_MAX: usize = 128;
 
-/// An object of cubes whose directory was read.
+/// An object of cubes whose directory has been read.
 #[derive(Clone, Debug)]
 pub struct CubeReader {
     schema: Arc<TableSchema>,
     directory: CubeDirectory,
-    /// What the bands of each layer span, band by band, once somebody had to know it.
+    /// The extents of the bands of each layer, unpacked when first needed.
     extents: Vec<OnceLock<Vec<Extent>>>,
-    /// Where the filters lie; nowhere if there are none.
+    /// Where the filters lie; empty if there are none.
     filters_at: Range<u64>,
-    /// The filters, once they were read.
+    /// The filters, once they have been read.
     filters: OnceLock<Filters>,
     /// Where the bands begin.
     bands_at: u64,
@@ -43,13 +43,12 @@ pub struct CubeReader {
 /// A band of which columns are read.
 struct Located {
     rows: usize,
-    /// Where each of its columns begins, counted from the first band, and how long it is.
+    /// Offset, counted from the first band, and length of each of its columns.
     columns: Vec<(u64, u64)>,
 }
 
 impl CubeReader {
-    /// How many bytes at the front of an object hold its head and directory, by its first [`HEAD_BYTES`]
-    /// bytes.
+    /// Length of head and directory together, from the first [`HEAD_BYTES`] bytes of an object.
     ///
     /// # Errors
     /// [`BlockError::Damaged`], [`BlockError::NewerFormat`].
@@ -70,7 +69,7 @@ impl CubeReader {
         self.schema.columns().fields().len()
     }
 
-    /// Opens an object of a table by the bytes at its front.
+    /// Opens an object of a table from its front: head and directory.
     ///
     /// # Errors
     /// [`BlockError::Damaged`], [`BlockError::NewerFormat`], [`BlockError::OtherSchema`].
@@ -89,7 +88,7 @@ impl CubeReader {
         Ok(Self { schema, directory, extents, filters_at, filters, bands_at })
     }
 
-    /// What lies where.
+    /// The layout of the object.
     #[must_use]
     pub const fn directory(&self) -> &CubeDirectory {
         &self.directory
@@ -113,7 +112,7 @@ impl CubeReader {
     /// [`BlockError::Damaged`].
     pub fn keep_filters(&self, bytes: &[u8]) -> Result<(), BlockError> {
         let filters = Filters::decode(bytes, self.directory.bands.heads())?;
-        // Whoever else was reading them has read the same.
+        // Another thread that read the filters meanwhile has read the same bytes.
         self.filters.get_or_init(|| filters);
         Ok(())
     }
@@ -128,7 +127,7 @@ impl CubeReader {
         }
     }
 
-    /// How many bands it has.
+    /// The number of bands.
     #[must_use]
     pub fn band_count(&self) -> usize {
         self.directory.bands.heads().len()
@@ -158,7 +157,7 @@ impl CubeReader {
             let band = self.directory.bands.heads()[place];
             window.clipped(band.least, band.greatest).is_some()
         });
-        // What is true of all bands of a layer need not be asked of each.
+        // A verdict that holds for a whole layer need not be asked of each band.
         if layer.verdict == Verdict::Always {
             within.for_each(|place| found(place, layer.verdict));
             return;
@@ -173,7 +172,7 @@ impl CubeReader {
         }
     }
 
-    /// What the bands of a layer span, band by band.
+    /// The extents of the bands of a layer.
     fn extents_of(&self, layer: usize) -> &[Extent] {
         self.extents[layer].get_or_init(|| {
             let bands = self.directory.cubes[layer].bands.clone();
@@ -189,7 +188,7 @@ impl CubeReader {
         BandFacts { rows: band.rows.into(), decoded, least: band.least, greatest: band.greatest }
     }
 
-    /// Bytes of all columns of a band.
+    /// The length of all columns of a band in bytes.
     pub(crate) fn band_bytes(&self, place: usize) -> u64 {
         self.directory.bands.bytes(place)
     }
@@ -206,9 +205,9 @@ impl CubeReader {
         self.directory.bands.columns(place).map(|(offset, length)| (self.bands_at + offset, length))
     }
 
-    /// Where a band lies, if these are all its columns.
+    /// Where a band lies, if `columns` are all of its columns.
     pub(crate) fn whole(&self, place: usize, columns: &[usize]) -> Option<(u64, u64)> {
-        // No column is there twice.
+        // No column is named twice.
         let is_whole = columns.len() == self.directory.bands.column_count();
         is_whole.then(|| self.all_at(place))
     }
@@ -219,7 +218,7 @@ impl CubeReader {
         (self.bands_at + bands.offset(place), bands.bytes(place))
     }
 
-    /// The columns that are read for a query: those it wants, those of the sample key, and those of the
+    /// The columns to read for a query: the wanted ones, those of the sample key and, if wanted, those of the
     /// origin.
     pub(crate) fn columns_of(&self, wanted: &[usize], with_origins: bool) -> Vec<usize> {
         let mut columns = wanted.to_vec();
@@ -234,8 +233,8 @@ impl CubeReader {
         columns
     }
 
-    /// The rows of a band with the weights that are wanted, from the bytes of its slices; those weights, and
-    /// the origins if they are wanted.
+    /// The rows of a band whose weights are in the window, from the bytes of its slices; their weights; and
+    /// their origins, if these are wanted.
     ///
     /// # Errors
     /// [`BlockError::Damaged`] where bytes do not match their seal.
@@ -270,7 +269,7 @@ impl CubeReader {
         Ok(BandOfRows { rows, weights, origins: origins.map(|origins| origins.slice(kept)) })
     }
 
-    /// The rows of a band that are decoded for a window, and which of these have weights of it for certain.
+    /// The rows of a band that are decoded for a window, and which of these are certain to be in it.
     pub(crate) fn rows_in(&self, place: usize, window: Window) -> (Range<usize>, Range<usize>) {
         let bands = &self.directory.bands;
         let (decoded, certain) = (bands.decoded(place, window), bands.certain(place, window));
@@ -278,11 +277,12 @@ impl CubeReader {
         (decoded.clone(), from..certain.end.clamp(from, decoded.end))
     }
 
-    /// Appends rows of one column of a band to a column that grows, all or those that are kept, from its
-    /// bytes, which begin so far from the front of the object.
+    /// Appends rows of one column of a band, all or those that are kept, to a growing column. The bytes are
+    /// those of the column, which begins `at` bytes from the front of the object.
     ///
     /// # Errors
-    /// [`BlockError::Damaged`] where bytes do not match their seal; the column is of no use then.
+    /// [`BlockError::Damaged`] where bytes do not match their seal; the growing column is unusable
+    /// afterwards.
     pub(crate) fn append(
         &self,
         place: usize,
@@ -299,11 +299,12 @@ impl CubeReader {
         }
     }
 
-    /// Appends all rows of all columns of a band to columns that grow, from the bytes of the whole object,
-    /// and where they were written; steps that a column says are left as 0. How many rows it has.
+    /// Appends all rows of all columns of a band to growing columns, from the bytes of the whole object, and
+    /// their origins. Steps that a column of the table holds are left at 0. Returns the number of rows.
     ///
     /// # Errors
-    /// [`BlockError::Damaged`] where bytes do not match their seal; the columns are of no use then.
+    /// [`BlockError::Damaged`] where bytes do not match their seal; the growing columns are unusable
+    /// afterwards.
     pub(crate) fn append_all(
         &self,
         place: usize,
@@ -334,7 +335,7 @@ impl CubeReader {
         let first = self.column_count();
         let array = |column: &usize| {
             let hidden = column.checked_sub(first).and_then(|place| hidden.get(place).cloned());
-            // Steps that a column says come later.
+            // The steps are filled in from that column later.
             let is_step = Some(*column) == directory.step_column;
             hidden
                 .or_else(|| is_step.then(|| Arc::new(UInt64Array::from(vec![0; rows])) as ArrayRef))
@@ -344,7 +345,7 @@ impl CubeReader {
         Ok(rows)
     }
 
-    /// Where the columns of a band lie, and which rows of it are decoded for what is wanted of it.
+    /// The columns of a band, and the rows of it that are decoded for `wanted`.
     fn band(
         &self,
         place: usize,
@@ -355,7 +356,7 @@ impl CubeReader {
         Ok((Located { rows, columns: self.directory.bands.columns(place).collect() }, range))
     }
 
-    /// How many rows a band has, and which of them are decoded for what is wanted of it.
+    /// The number of rows of a band, and the range of them that is decoded for `wanted`.
     fn rows_to_decode(
         &self,
         place: usize,
@@ -373,7 +374,7 @@ impl CubeReader {
         Ok((head.rows as usize, range))
     }
 
-    /// Rows of one column of a band.
+    /// Decodes rows of one column of a band.
     fn column(
         &self,
         band: &Located,
@@ -385,7 +386,7 @@ impl CubeReader {
         column::decode(&self.type_of(column), band.rows, rows, bytes)
     }
 
-    /// Refuses bytes that are not those of a column of a band, by where it begins and how long it is.
+    /// Refuses bytes that are not those of the column of a band at this offset and of this length.
     fn verify(&self, (offset, length): (u64, u64), bytes: &[u8]) -> Result<(), BlockError> {
         let sealed = bytes.len().checked_sub(SEAL_BYTES).map(|at| bytes.split_at(at));
         let (payload, found) = sealed.ok_or_else(|| damaged("a column has no seal"))?;
@@ -438,7 +439,7 @@ impl CubeReader {
         let fields = places.iter().map(|&place| Arc::clone(&self.schema.columns().fields()[place]));
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        // Nulls where there must be none would be damage that no seal showed.
+        // A null in a column that allows none is damage that no seal revealed.
         RecordBatch::try_new_with_options(schema, columns, &options)
             .map_err(|error| damaged(error.to_string()))
     }

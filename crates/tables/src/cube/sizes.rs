@@ -1,7 +1,7 @@
-//! Sizes: how many bytes rows take, about.
+//! Sizes: how many bytes rows take, approximately.
 //!
-//! Numbers take the same in each row. Texts do not, and long ones may lie together: by their mean size an
-//! object of them could be larger than any store takes.
+//! Numbers take the same in each row. Texts do not, and long ones may lie together: planned by the mean size,
+//! an object of them could exceed what any store accepts.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{BinaryType, ByteArrayType, Utf8Type};
@@ -9,15 +9,15 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType;
 use std::ops::Range;
 
-/// Bytes that say where a text ends.
+/// Bytes that record where a text ends.
 const END_BYTES: usize = size_of::<i32>();
 
-/// How many bytes the rows of a batch take in memory, about.
+/// The approximate size of each row of a batch in memory.
 #[derive(Debug)]
 pub(super) struct RowBytes {
-    /// In each row, without texts.
+    /// Bytes of each row, without texts.
     each: usize,
-    /// The texts of each row; nothing where there are no columns of texts.
+    /// Bytes of the texts of each row; empty if no column holds texts.
     texts: Vec<u32>,
 }
 
@@ -29,7 +29,7 @@ impl RowBytes {
                 DataType::Utf8 => sizes.add_texts::<Utf8Type>(column),
                 DataType::Binary => sizes.add_texts::<BinaryType>(column),
                 other => {
-                    // Where no row has a vector they take next to nothing, whatever lies below the nulls.
+                    // If no row has a vector they take next to nothing, whatever lies below the nulls.
                     let bytes =
                         if column.null_count() < column.len() { column.get_array_memory_size() } else { 0 };
                     let of_vectors = || bytes / column.len().max(1);
@@ -49,18 +49,18 @@ impl RowBytes {
         }
     }
 
-    /// Whether no row takes more than another.
+    /// Whether all rows take the same.
     pub(super) const fn are_alike(&self) -> bool {
         self.texts.is_empty()
     }
 
-    /// Of a row, in the mean.
+    /// The mean size of a row.
     pub(super) fn mean(&self) -> usize {
         let texts: usize = self.texts.iter().map(|&bytes| bytes as usize).sum();
         self.each + texts / self.texts.len().max(1)
     }
 
-    /// Of these rows together.
+    /// The size of these rows together.
     pub(super) fn of_rows(&self, rows: &[u32]) -> usize {
         let numbers = rows.len() * self.each;
         if self.are_alike() {
@@ -69,7 +69,7 @@ impl RowBytes {
         numbers + rows.iter().map(|&row| self.texts[row as usize] as usize).sum::<usize>()
     }
 
-    /// Rows of a band cut so that no part takes more than so many bytes; one row at least is in each.
+    /// Cuts the rows of a band into parts of at most `bytes_max` bytes, each with at least one row.
     pub(super) fn cut<'r>(
         &'r self,
         rows: &'r [u32],

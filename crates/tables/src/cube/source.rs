@@ -1,9 +1,9 @@
-//! Sources: columns of which bands are written.
+//! Sources: the columns from which bands are written.
 //!
-//! The numbers of a band are packed from where they lie, by way of room that is used again for the next: no
-//! array is made for a band, since that costs more than the hundred numbers in it.
+//! The numbers of a band are packed from where they lie, through scratch memory that is reused for the next
+//! band. No array is made for a band, since that would cost more than the hundred numbers in it.
 //!
-//! Invariant: what is written of some rows depends on their values alone, not on the column around them.
+//! Invariant: the bytes written for some rows depend on their values alone, not on the rest of the column.
 
 use super::column::{NUMBERS, NUMBERS_AND_NULLS, Numeric, OTHER};
 use super::words::{Packable, put_words};
@@ -20,7 +20,7 @@ use std::ops::{BitXor, Range, Shl};
 #[derive(Debug)]
 pub(super) struct Source {
     column: ArrayRef,
-    /// Its numbers, if it has nothing else.
+    /// Its numbers, if the column holds nothing else.
     numbers: Option<Numbers>,
 }
 
@@ -28,11 +28,11 @@ pub(super) struct Source {
 struct Numbers {
     numeric: Numeric,
     values: Buffer,
-    /// Which rows are not null, if any is null.
+    /// Which rows are not null, if any row is null.
     nulls: Option<NullBuffer>,
 }
 
-/// Room for the numbers of a band.
+/// Scratch memory for the numbers of a band.
 #[derive(Debug, Default)]
 pub(super) struct Room {
     narrow: Vec<u32>,
@@ -44,7 +44,7 @@ impl Source {
         Self { column: column.clone(), numbers: Numbers::of(column) }
     }
 
-    /// Appends some rows and a seal; how long that is.
+    /// Appends some rows and a seal. Returns the length of both.
     pub(super) fn put(
         &self,
         rows: Range<usize>,
@@ -71,7 +71,7 @@ impl Source {
         }
         let some = self.column.slice(rows.start, rows.len());
         match Numbers::of(&some) {
-            // Vectors of which others lack an element.
+            // Elements are missing in vectors of other rows only, so these rows can still be packed.
             Some(numbers) => {
                 numbers.encode(0..rows.len(), room, bytes);
                 Ok(())
@@ -83,7 +83,7 @@ impl Source {
         }
     }
 
-    /// What some rows span, if this is an index column.
+    /// The extent of some rows, if this is an index column.
     pub(super) fn extent(&self, rows: Range<usize>) -> Result<Extent, BlockError> {
         let plain =
             self.numbers.as_ref().filter(|numbers| numbers.nulls.is_none() && numbers.numeric.per_row == 1);
@@ -102,7 +102,7 @@ impl Source {
 }
 
 impl Numbers {
-    /// The numbers of a column; none where a vector that is there has an element that is not.
+    /// The numbers of a column; `None` if a vector that is not null has a null element.
     fn of(column: &ArrayRef) -> Option<Self> {
         let numeric = Numeric::of(column.data_type())?;
         let data = column.to_data();
@@ -125,7 +125,7 @@ impl Numbers {
         Some(Self { numeric, values: buffer.slice_with_length(from, bytes), nulls })
     }
 
-    /// The numbers of some rows, one behind the other.
+    /// The bytes of the numbers in some rows.
     fn bytes(&self, rows: Range<usize>) -> &[u8] {
         let of_row = self.numeric.width * self.numeric.per_row;
         &self.values[rows.start * of_row..rows.end * of_row]
@@ -147,7 +147,7 @@ impl Numbers {
         put(narrow, nulls.as_deref(), self.numeric.per_row, bytes);
     }
 
-    /// Puts the tag and, if some of the rows are null, which; whether each has a value then.
+    /// Appends the tag and, if some of the rows are null, the bitmap. Returns then which rows are not null.
     fn put_nulls(&self, rows: Range<usize>, bytes: &mut Vec<u8>) -> Option<Vec<bool>> {
         let is_valid =
             |nulls: &NullBuffer| -> Vec<bool> { rows.clone().map(|row| nulls.is_valid(row)).collect() };
@@ -163,18 +163,18 @@ impl Numbers {
     }
 }
 
-/// Unsigned integers of the same width that are ordered as the values are; [`super::column::Packed::unpack`]
-/// has the way back.
+/// Maps values to unsigned integers of the same width and order. [`super::column::Packed::unpack`] is the
+/// inverse.
 fn ranks<const WIDTH: usize, N>(raw: &[u8], kind: Kind, word: impl Fn([u8; WIDTH]) -> N, ranks: &mut Vec<N>)
 where
     N: Packable + Shl<u32, Output = N> + BitXor<Output = N> + From<bool>,
 {
     let sign = N::from(true) << (u8::BITS * WIDTH as u32 - 1);
-    // All bits of the width, made without a shift that is as long as the word.
+    // All bits of the width, made without a shift by the width of the word.
     let all = sign | (sign - N::from(true));
     let words = raw.as_chunks::<WIDTH>().0.iter().map(|value| word(*value));
     ranks.clear();
-    // A loop for each kind, since what kind it is would be asked for each number otherwise.
+    // One loop for each kind; a single loop would test the kind for every number.
     match kind {
         Kind::Unsigned => ranks.extend(words),
         Kind::Signed => ranks.extend(words.map(|word| word ^ sign)),
@@ -182,8 +182,8 @@ where
     }
 }
 
-/// Whether all vectors that are there have all of their elements; what lies below one that is null is
-/// nothing.
+/// Whether all vectors that are not null have all their elements. Whatever lies below a null vector is
+/// ignored.
 fn are_whole(vectors: &ArrayData, elements: &ArrayData, per_row: usize) -> bool {
     let Some(missing) = elements.nulls().filter(|missing| missing.null_count() > 0) else { return true };
     let first = vectors.offset() * per_row;
@@ -193,10 +193,10 @@ fn are_whole(vectors: &ArrayData, elements: &ArrayData, per_row: usize) -> bool 
         .all(|row| missing.slice(first + row * per_row, per_row).null_count() == 0)
 }
 
-/// Puts the numbers of rows that have so many each, of which some rows may be null.
+/// Appends the numbers of rows, `per_row` in each; `valid` says which rows are not null.
 fn put<N: Packable>(ranks: &mut [N], valid: Option<&[bool]>, per_row: usize, bytes: &mut Vec<u8>) {
     if let Some(valid) = valid {
-        // Nothing that is seen lies below a null, so it takes no room.
+        // Nothing below a null is ever seen, so it is written as the number that takes the least room.
         let rows = ranks.chunks_exact(per_row).zip(valid);
         let least = rows.filter(|(_, is_valid)| **is_valid).flat_map(|(row, _)| row).min().copied();
         let rows = ranks.chunks_exact_mut(per_row).zip(valid).filter(|(_, is_valid)| !**is_valid);

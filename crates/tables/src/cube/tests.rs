@@ -1,4 +1,4 @@
-//! Trees of cubes against plain filtering of the same rows.
+//! Trees of cubes compared with plain filtering of the same rows.
 //!
 //! Replay a failure with `ATOLL_SEED=N cargo test -p atoll-tables cube`.
 #![allow(clippy::disallowed_methods, reason = "the environment may name the seed")]
@@ -37,7 +37,7 @@ fn schema(has_step: bool) -> Arc<TableSchema> {
     Arc::new(TableSchema::new(columns, &roles).unwrap())
 }
 
-/// Rows, their weights and origins, in the order of (weight, id).
+/// Rows with their weights and origins, ordered by (weight, id).
 struct Grown {
     schema: Arc<TableSchema>,
     rows: RecordBatch,
@@ -117,7 +117,7 @@ impl Grown {
         self.encode_by(shape, 1)
     }
 
-    /// By so many threads.
+    /// Encodes on the given number of threads.
     fn encode_by(&self, shape: &Shape, threads: usize) -> Vec<CubeObject> {
         let (rows, weights, origins) = (self.rows.clone(), self.weights.clone(), self.origins.clone());
         let tree = Tree::grow(&self.schema, rows, weights, origins, shape, threads).unwrap();
@@ -141,7 +141,7 @@ fn open(schema: &Arc<TableSchema>, bytes: &[u8]) -> Result<Part, BlockError> {
     Part::open(Arc::clone(schema), bytes.get(..needed).unwrap_or_default())
 }
 
-/// All columns of what a part answers, as a query would put it together, and the rows decoded for it.
+/// All columns that a part returns, put together as a query would, and the number of rows decoded for them.
 fn answer(
     schema: &Arc<TableSchema>,
     objects: &[Vec<u8>],
@@ -235,7 +235,7 @@ fn every_query_of_a_tree_equals_plain_filtering_of_its_rows() {
             let (region, window) = (some_region(&mut random), some_window(&mut random));
             let (rows, weights, origins, _) = answer(&grown.schema, &objects, &region, window).unwrap();
             let expected = grown.expected(&region, window);
-            // As text, since a NaN is not equal to itself.
+            // Compared as text, since NaN does not equal itself.
             assert_eq!(format!("{rows:?}"), format!("{:?}", expected.0), "{region:?} {window:?} {shape:?}");
             assert_eq!(weights, expected.1);
             let runs = |origins: &Origins| {
@@ -269,7 +269,7 @@ fn neither_the_order_in_which_rows_come_nor_the_threads_change_a_byte_of_their_o
     }
 }
 
-/// The cubes of a tree over rows in the order of (weight, id), and the rows of each.
+/// The cubes of a tree over rows ordered by (weight, id), and the rows of each.
 fn cubes<const AXES: usize>(
     root: &Root,
     schema: &TableSchema,
@@ -306,7 +306,7 @@ fn a_row_lives_in_the_shallowest_cube_of_its_path_with_room() {
         }
     }
     assert!(fathers > 50 && cubes.iter().any(|cube| cube.0.level > 2));
-    // What lies beyond the axes changes nothing.
+    // Unused axes change nothing.
     assert_eq!(cubes, self::cubes::<8>(&root, &grown.schema, &grown.rows, &shape));
 }
 
@@ -362,7 +362,7 @@ fn a_directory_with_any_content_is_refused_or_read_and_never_stops_the_reader() 
             let at = random.usize(HEAD_BYTES..needed);
             front[at] = if random.bool() { random.u8(..) } else { front[at] ^ (1 << random.u8(..8)) };
         }
-        // Whoever damages on purpose mends the checksums too.
+        // Deliberate damage comes with correct checksums.
         let sum = crate::block::checksum(&front[HEAD_BYTES..]);
         front[40..48].copy_from_slice(&0_u64.to_le_bytes());
         front[48..56].copy_from_slice(&0_u64.to_le_bytes());
@@ -394,7 +394,7 @@ fn a_block_is_a_part_like_any_other() {
     assert_eq!(rows.sum::<usize>(), expected);
 }
 
-/// The object without its filters.
+/// The object with its filters removed.
 fn without_filters(object: &[u8]) -> Vec<u8> {
     let word = |at: usize| u32::from_le_bytes(*object[at..].first_chunk().unwrap()) as usize;
     let end = HEAD_BYTES + word(12);
@@ -423,7 +423,7 @@ fn a_format_that_is_not_known_is_said_to_be_so() {
     }
 }
 
-/// A table of twelve frames of some particles, which is sampled by particle.
+/// A table of twelve frames of some particles, sampled by particle.
 fn particles(random: &mut fastrand::Rng, count: i64) -> Grown {
     let schema = Arc::new(
         TableSchema::new(
@@ -459,7 +459,7 @@ fn particles(random: &mut fastrand::Rng, count: i64) -> Grown {
     }
 }
 
-/// How many rows of each object lie where its filters say that those of a weight are, and how many those are.
+/// How many rows the filters of the objects name for a weight, and how many rows have it.
 fn of_weight(schema: &Arc<TableSchema>, objects: &[Vec<u8>], weight: Weight) -> (usize, usize) {
     let window = Window::between(weight, weight);
     let (mut found, mut decoded) = (0, 0);
@@ -539,7 +539,7 @@ fn a_cube_that_is_larger_than_an_object_becomes_several_whatever_its_rows_are() 
         }
         let objects = grown.encode(&shape);
         let most = objects.iter().map(|object| object.bytes.len()).max().unwrap();
-        // Checksums and the directory come on top, and the rows of some are longer than those of most.
+        // Checksums and the directory come on top, and some rows take more than the mean.
         assert!(most <= 2 * shape.object_bytes, "{most} bytes in one of {} objects", objects.len());
         assert_eq!(objects.iter().map(|object| object.rows).sum::<u64>(), 6000);
         assert!(objects.iter().map(|object| object.cubes).sum::<usize>() <= 2);

@@ -1,10 +1,10 @@
-//! Growing a tree: which cube each row lives in.
+//! Growing a tree: the cube in which each row lives.
 //!
 //! The root is the smallest cube of the lattice around all rows. A cube holds the lightest rows of its domain
-//! that no ancestor holds; the others go to its 2^D children, each a half of it along every axis. A domain
-//! with few rows is not divided any more, and its cube holds all of them.
+//! that no ancestor holds. The others go to its 2^D children, each half as long along every axis. A domain
+//! with few rows is not divided further; its cube holds all of them.
 //!
-//! Invariant: a row lives in one cube, and what a cube holds is no heavier than anything below it.
+//! Invariant: a row lives in one cube, and no row of a cube is heavier than a row below it.
 
 use super::Shape;
 use crate::TableSchema;
@@ -23,8 +23,8 @@ pub struct Root {
     spans: Vec<Span>,
 }
 
-/// A row and where it lies in the root of a tree: for each axis how far from its beginning, in 2^-32 of its
-/// side; beyond the axes there is nothing. Rows are moved as such, since all that is asked of a row then lies
+/// A row and its place in the root of a tree: on each axis the distance from the root's low end, in units of
+/// 2^-32 of its side, and nothing on unused axes. Rows move as spots, so that all that is asked of a row lies
 /// together.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spot<const AXES: usize> {
@@ -32,44 +32,44 @@ pub(super) struct Spot<const AXES: usize> {
     pub(super) row: u32,
 }
 
-/// Where rows lie in the root of a tree.
+/// The places of rows in the root of a tree.
 #[derive(Debug)]
 pub(super) struct Places<const AXES: usize> {
-    /// As in [`Spot`], of each row.
+    /// The place of each row, as in [`Spot`].
     at: Lent<[u32; AXES]>,
-    /// Rows without a place, in rising order: some index column is null, NaN or infinite.
+    /// Rows without a place, in rising order: an index column of theirs is null, NaN or infinite.
     missing: Vec<u32>,
     axes: u32,
 }
 
-/// Which cube of a tree.
+/// Identifies a cube within a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CubeId {
     /// 0 for the root.
     pub level: u8,
-    /// The halves that lead to it from the root, a bit for each axis and level, from the highest bit on.
+    /// The path from the root: one half for each axis and level, as a bit, from the highest bit on.
     pub code: u64,
-    /// Whether it is the side cube, of the rows without a place.
+    /// Whether this is the side cube, which holds the rows without a place.
     pub is_side: bool,
 }
 
 /// The rows of a tree, cube by cube.
 #[derive(Debug)]
 pub(super) struct Divided<const AXES: usize> {
-    /// Rows of two turns: those of the cubes of even levels are in the first, the others in the second.
+    /// Two buffers of rows: the cubes of even levels lie in the first, those of odd levels in the second.
     spots: [Lent<Spot<AXES>>; 2],
-    /// The cubes, a father before its children, and which rows of its turn live in each; these are in the
-    /// order of (weight, id).
+    /// The cubes, each parent before its children: the id, the buffer, and the range of rows in it, which are
+    /// ordered by (weight, id).
     cubes: Vec<(CubeId, usize, Range<usize>)>,
-    /// To which child each row goes of the domain that is divided.
+    /// The child to which each row of the domain being divided goes.
     children: Lent<u8>,
 }
 
 impl Root {
-    /// The root around rows of a table.
+    /// The smallest root around the rows of a table.
     ///
     /// # Errors
-    /// [`LatticeError`] where the rows have not the columns of the table.
+    /// [`LatticeError`] where the columns of the rows differ from those of the table.
     pub fn around(schema: &TableSchema, rows: &RecordBatch) -> Result<Self, LatticeError> {
         let columns = schema.index_values(rows.columns())?;
         let mut root = Self { axes: Vec::new(), spans: Vec::new() };
@@ -82,7 +82,7 @@ impl Root {
         Ok(root)
     }
 
-    /// The root with these axes and sides, one of each for each index column.
+    /// The root with these axes and sides, one of each for every index column.
     pub(super) const fn new(axes: Vec<Axis>, spans: Vec<Span>) -> Self {
         Self { axes, spans }
     }
@@ -93,13 +93,13 @@ impl Root {
         &self.axes
     }
 
-    /// The sides of the root, one for each axis.
+    /// The sides of the root, one for every axis.
     #[must_use]
     pub fn spans(&self) -> &[Span] {
         &self.spans
     }
 
-    /// Where rows lie in this root, which holds all of them and has no more axes than that.
+    /// The places of rows in this root, which must contain all of them and have at most `AXES` axes.
     pub(super) fn places<const AXES: usize>(
         &self,
         schema: &TableSchema,
@@ -108,7 +108,7 @@ impl Root {
         let mut at = Lent::filled(rows.num_rows(), [0; AXES]);
         let mut missing = Vec::new();
         let columns = schema.index_values(rows.columns())?;
-        // All axes of some rows, which stay in a cache meanwhile, before the next rows.
+        // All axes of a few rows, while these are in the cache, before the next rows.
         for (from, at) in (0..).step_by(ROWS_AT_ONCE).zip(at.chunks_mut(ROWS_AT_ONCE)) {
             let axes = self.axes.iter().zip(&self.spans).zip(&columns).take(AXES);
             for (number, ((axis, span), column)) in axes.enumerate() {
@@ -123,7 +123,7 @@ impl Root {
     }
 }
 
-/// The extent of the values that have a place.
+/// The extent of the finite values.
 fn finite_extent(column: &ArrayRef) -> Result<Extent, LatticeError> {
     let whole = Extent::of(column)?;
     let is_finite = |(least, greatest): (Scalar, Scalar)| least.is_finite() && greatest.is_finite();
@@ -143,12 +143,12 @@ fn finite_extent(column: &ArrayRef) -> Result<Extent, LatticeError> {
 }
 
 impl<const AXES: usize> Places<AXES> {
-    /// How far all rows are spread over each axis.
+    /// How far the rows are spread on each axis.
     pub(super) fn spread(&self) -> [u32; AXES] {
         spread(self.at.iter().copied())
     }
 
-    /// The cubes of a tree over rows that come in the order of (weight, id).
+    /// Divides rows, given in the order of (weight, id), among the cubes of a tree.
     pub(super) fn divided(&self, order: &[u32], shape: &Shape) -> Divided<AXES> {
         let spot = |&row: &u32| Spot { at: self.at[row as usize], row };
         let is_missing = |row: &u32| self.missing.binary_search(row).is_ok();
@@ -178,23 +178,23 @@ impl<const AXES: usize> Places<AXES> {
 }
 
 impl<const AXES: usize> Divided<AXES> {
-    /// The cubes and the rows of each.
+    /// The cubes with their rows.
     pub(super) fn cubes(&self) -> Vec<(CubeId, &[Spot<AXES>])> {
         let rows = |(id, turn, rows): &(CubeId, usize, Range<usize>)| (*id, &self.spots[*turn][rows.clone()]);
         self.cubes.iter().map(rows).collect()
     }
 }
 
-/// How a tree is divided.
+/// The parameters of dividing a tree.
 struct Division<'s> {
     axes: u32,
-    /// Levels that a code tells apart.
+    /// The number of levels that a code can distinguish.
     levels: u32,
     shape: &'s Shape,
 }
 
 impl Division<'_> {
-    /// Divides a domain: rows that lie in the turn of its level, in the order of (weight, id).
+    /// Divides a domain: a range of rows in the buffer of its level, ordered by (weight, id).
     fn divide<const AXES: usize>(&self, divided: &mut Divided<AXES>, id: CubeId, rows: Range<usize>) {
         if rows.is_empty() {
             return;
@@ -219,8 +219,8 @@ impl Division<'_> {
         }
     }
 
-    /// Moves rows to where those of the same child lie together, each child's in the order in which they
-    /// came; how many each child has.
+    /// Groups the rows of a domain by child in the other buffer, keeping their order. Returns how many rows
+    /// each child has.
     fn deal<const AXES: usize>(
         &self,
         level: u32,
@@ -246,17 +246,16 @@ impl Division<'_> {
         counts
     }
 
-    /// The halves of a cube of this level in which a row lies, a bit for each axis, of which there are eight
-    /// at most.
+    /// The child of a cube of this level in which a row lies: one bit for each axis, at most eight.
     fn child<const AXES: usize>(&self, level: u32, spot: &Spot<AXES>) -> u8 {
         let bit = |at: u32| (at >> (FRACTION_BITS - 1 - level) & 1) as u8;
         let whole = spot.at.iter().fold(0, |child, &at| child << 1 | bit(at));
-        // What lies beyond the axes is no half.
+        // Unused axes contribute no bit.
         whole >> (AXES as u32 - self.axes)
     }
 }
 
-/// How far some rows are spread over each axis.
+/// How far some rows are spread on each axis.
 pub(super) fn spread<const AXES: usize>(spots: impl Iterator<Item = [u32; AXES]>) -> [u32; AXES] {
     let (mut least, mut greatest) = ([u32::MAX; AXES], [0; AXES]);
     for at in spots {

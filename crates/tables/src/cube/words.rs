@@ -4,10 +4,10 @@
 //! bits 1 | shift 1 | base 8 | count * bits, from the lowest bit of the first byte on
 //! ```
 //!
-//! A number is `base + (packed << shift)`. Whatever follows the packed bits must be [`SLACK_BYTES`] long at
-//! least, so that a number is one load wherever it begins; numbers of more than 57 bits take 64.
+//! A number is `base + (packed << shift)`. At least [`SLACK_BYTES`] bytes must follow the packed bits, so
+//! that each number is one load wherever it begins. Numbers of more than 57 bits are stored in 64.
 //!
-//! Invariant: what was packed comes back bit by bit; unpacking is total.
+//! Invariant: numbers are unpacked as they were packed; unpacking is total.
 
 use super::groups::{GROUP, Number, Word, mask};
 use crate::block::BlockError;
@@ -16,16 +16,16 @@ use std::ops::{BitOr, Range, Sub};
 /// Bytes that must follow packed bits.
 pub(super) const SLACK_BYTES: usize = 8;
 
-/// Bytes in front of packed bits.
+/// Length of the header in front of packed bits.
 const HEAD_BYTES: usize = 10;
 
-/// More bits than this may not lie within one load.
+/// The most bits that are sure to lie within one load, wherever they begin.
 const BITS_IN_ONE_LOAD: u32 = 57;
 
-/// Groups that are unpacked before anything is made of them: as many numbers as most bands have rows.
+/// Groups that are unpacked before they are converted: as many numbers as most bands have rows.
 const GROUPS: usize = 8;
 
-/// Numbers that are packed.
+/// Numbers that can be packed.
 pub(super) trait Packable:
     Copy + Ord + Default + Into<u64> + Sub<Output = Self> + BitOr<Output = Self>
 {
@@ -34,7 +34,7 @@ pub(super) trait Packable:
 impl Packable for u32 {}
 impl Packable for u64 {}
 
-/// How numbers are packed: what all have in common.
+/// The parameters of packing that all numbers of a run share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Packing {
     bits: u32,
@@ -43,7 +43,7 @@ pub(super) struct Packing {
 }
 
 impl Packing {
-    /// The tightest for these numbers.
+    /// The tightest packing for these numbers.
     fn of<N: Packable>(words: &[N]) -> Self {
         let Some(base) = words.iter().copied().min() else { return Self::default() };
         let any: u64 = words.iter().fold(N::default(), |any, &word| any | (word - base)).into();
@@ -55,7 +55,7 @@ impl Packing {
         Self { bits, shift, base: base.into() }
     }
 
-    /// Bytes that `count` numbers take.
+    /// The number of bytes that `count` numbers take.
     const fn bytes(self, count: usize) -> Option<usize> {
         match count.checked_mul(self.bits as usize) {
             Some(bits) => Some(bits.div_ceil(8)),
@@ -78,12 +78,12 @@ impl Packing {
         }
     }
 
-    /// Joins `JOINED` numbers, which have no more than 56 bits together, before they are appended: each
-    /// append waits for the one before it.
+    /// Joins `JOINED` numbers, of at most 56 bits together, before appending them, since each append waits
+    /// for the one before it.
     fn put_joined<const JOINED: usize, N: Packable>(self, words: &[N], bytes: &mut Vec<u8>) {
         let start = bytes.len();
         let end = start + (words.len() * self.bits as usize).div_ceil(8);
-        // Whole words are written, of which the last reaches beyond the end.
+        // Whole words are written; the last one reaches beyond the end.
         bytes.resize(end + size_of::<u64>(), 0);
         let out = &mut bytes[start..];
         let (mut held, mut fill, mut at) = (0_u64, 0, 0);
@@ -121,7 +121,7 @@ impl Packing {
         bytes.extend_from_slice(&held.to_le_bytes()[..fill.div_ceil(8) as usize]);
     }
 
-    /// The packing at the front of `bytes`, and what follows it.
+    /// Reads the packing at the front of `bytes`. Returns it with the bytes that follow.
     #[inline(always)]
     pub(super) fn read(bytes: &[u8]) -> Result<(Self, &[u8]), BlockError> {
         let (head, rest) = bytes.split_at_checked(HEAD_BYTES).ok_or_else(cut_off)?;
@@ -131,15 +131,15 @@ impl Packing {
         if is_known && packing.shift < u64::BITS { Ok((packing, rest)) } else { Err(odd()) }
     }
 
-    /// What follows `count` packed numbers.
+    /// The bytes after `count` packed numbers.
     fn rest(self, bytes: &[u8], count: usize) -> Result<&[u8], BlockError> {
         let packed = self.bytes(count).ok_or_else(cut_off)?;
         let is_whole = bytes.len() >= packed.saturating_add(SLACK_BYTES);
         if is_whole { Ok(&bytes[packed..]) } else { Err(cut_off()) }
     }
 
-    /// Appends numbers `from..to` of `count` packed ones, each as `of` makes it of its word, whose upper bits
-    /// are lost where it is short.
+    /// Appends the numbers in the range `numbers`, out of `count` packed ones, each converted by `of` from
+    /// its word. A narrow word loses the upper bits.
     #[inline(never)]
     pub(super) fn unpack_to<N: Number>(
         self,
@@ -153,7 +153,7 @@ impl Packing {
         if numbers.end > count {
             return Err(cut_off());
         }
-        // Numbers of no bits take no bytes, so that a damaged count may ask for more than there is.
+        // Numbers of zero bits take no bytes, so a damaged count can ask for more than there is memory.
         values.try_reserve(numbers.len()).map_err(|_| cut_off())?;
         let whole = |offset: u64| self.base.wrapping_add(offset << self.shift);
         let one = |number: usize| N::of(of(N::Word::of(whole(self.offset(bytes, number)))));
@@ -171,7 +171,7 @@ impl Packing {
         while at < numbers.end {
             // The last group may reach beyond what is wanted: most bands have more rows than that.
             let wanted = (numbers.end - at).div_ceil(GROUP).min(GROUPS);
-            // Where the first of these begins; eight numbers take whole bytes.
+            // Where the first group begins; eight numbers take whole bytes.
             let bytes = bytes.get(at / GROUP * self.bits as usize..).unwrap_or_default();
             let done = unpack(bytes, &mut groups[..wanted]);
             let words = groups[..done].as_flattened_mut();
@@ -187,7 +187,7 @@ impl Packing {
         Ok(())
     }
 
-    /// A packed number as it lies there.
+    /// A packed number without base and shift.
     fn offset(self, bytes: &[u8], number: usize) -> u64 {
         let at = number * self.bits as usize;
         let word = bytes.get(at / 8..).and_then(<[u8]>::first_chunk);
@@ -195,8 +195,8 @@ impl Packing {
     }
 }
 
-/// A run of packed numbers that is read where it lies: a number is one load, and nothing is unpacked before
-/// it is asked for.
+/// A run of packed numbers that is read in place: each number is one load, and nothing is unpacked in
+/// advance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Words {
     packing: Packing,
@@ -205,14 +205,16 @@ pub(super) struct Words {
 }
 
 impl Words {
-    /// The run of `count` numbers that begins `at` a place in `bytes`, and where it ends.
+    /// Finds the run of `count` numbers that begins at `at` in `bytes`. Returns it with the offset of its
+    /// end.
     pub(super) fn find(bytes: &[u8], at: usize, count: usize) -> Result<(Self, usize), BlockError> {
         let (packing, rest) = Packing::read(bytes.get(at..).unwrap_or_default())?;
         let end = bytes.len() - packing.rest(rest, count)?.len();
         Ok((Self { packing, at: bytes.len() - rest.len() }, end))
     }
 
-    /// One of the numbers of the run that was found in these bytes; some number for a place behind its end.
+    /// One number of the run, from the bytes in which it was found; an arbitrary number for a place beyond
+    /// the end.
     pub(super) fn get(self, bytes: &[u8], place: usize) -> u64 {
         let Packing { bits, shift, base } = self.packing;
         let at = place.wrapping_mul(bits as usize);
@@ -229,11 +231,10 @@ pub(super) fn put_words<N: Packable>(words: &[N], bytes: &mut Vec<u8>) {
     packing.put(words, bytes);
 }
 
-/// Reads a run of `count` numbers; what follows it.
+/// Reads a run of `count` numbers. Returns it with the bytes that follow.
 pub(super) fn read_words(bytes: &[u8], count: usize) -> Result<(Vec<u64>, &[u8]), BlockError> {
     let (packing, rest) = Packing::read(bytes)?;
-    // A run without bits is a promise that costs its writer nothing; whoever reads it knows a bound of
-    // `count`.
+    // A run of zero-bit numbers costs its writer nothing, whatever it promises; callers bound `count`.
     let mut words = Vec::with_capacity(count.min(bytes.len().saturating_mul(8)));
     packing.unpack_to(rest, count, 0..count, &mut words, |word| word)?;
     Ok((words, packing.rest(rest, count)?))
@@ -261,7 +262,7 @@ mod tests {
         assert_eq!(rest, &[0xA5; SLACK_BYTES]);
         let (found, end) = Words::find(&bytes, 0, words.len()).unwrap();
         assert_eq!(end, length);
-        // From anywhere to anywhere, and the lower halves alone.
+        // Any range, and also the lower halves alone.
         let from = words.len() / 3;
         let (mut some, mut halves) = (vec![7_u64], vec![7_u32]);
         let (packing, packed) = Packing::read(&bytes).unwrap();

@@ -25,21 +25,21 @@ use atoll_store::Buffer;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes of a seal.
+/// Length of a seal in bytes.
 pub(super) const SEAL_BYTES: usize = 8;
 
-/// An object of a tree, encoded.
+/// An encoded object of a tree.
 #[derive(Clone, Debug)]
 pub struct CubeObject {
-    /// Its bytes.
+    /// The encoded object.
     pub bytes: Buffer,
-    /// How many of them, at its front, tell what lies where.
+    /// Length of head and directory together, at its front.
     pub front_bytes: u64,
-    /// What its rows span in each index column.
+    /// The extent of its rows in each index column.
     pub extents: Vec<Extent>,
-    /// Rows in it.
+    /// Number of rows.
     pub rows: u64,
-    /// Cubes that begin in it.
+    /// Number of cubes that begin in it.
     pub cubes: usize,
     /// The least and the greatest weight of its rows.
     pub weights: (Weight, Weight),
@@ -49,22 +49,22 @@ pub struct CubeObject {
     pub steps: (u64, u64),
 }
 
-/// One layer of a cube, or some bands of one.
+/// A layer of a cube, or some bands of one.
 #[derive(Debug)]
 struct Layer {
     cube: CubeId,
     layer: u8,
     /// Whether the cube begins with it.
     is_first: bool,
-    /// The rows of each band.
+    /// The range of rows of each band.
     bands: Vec<Range<usize>>,
 }
 
-/// What will be in one object.
+/// The planned contents of one object.
 #[derive(Debug)]
 struct Portion {
     layers: Vec<Layer>,
-    /// Bytes of its rows, about.
+    /// The approximate size of its rows in bytes.
     bytes: usize,
 }
 
@@ -73,18 +73,17 @@ struct Portion {
 pub struct Tree {
     schema: Arc<TableSchema>,
     root: Root,
-    /// The columns of the table, in the order in which they will lie: a band is a few rows that follow each
-    /// other.
+    /// The columns of the table, in the final order of the rows: a band is a few consecutive rows.
     sources: Vec<Source>,
     weights: Lent<Weight>,
     hidden: HiddenOfTree,
-    /// What each object holds.
+    /// The contents of each object.
     portions: Vec<Portion>,
 }
 
 impl Tree {
-    /// Grows a tree over rows in any order, by so many threads. What comes out does not depend on that order,
-    /// as long as no two rows have one weight and one id, nor on the threads.
+    /// Grows a tree over rows in any order, on `threads` threads. The result depends neither on the threads
+    /// nor on the order of the rows, unless two rows share a weight and an id.
     ///
     /// # Errors
     /// As [`crate::block::encode_block`].
@@ -107,7 +106,7 @@ impl Tree {
         let steps_axis = schema.index().iter().position(is_steps);
         let sizes = RowBytes::of(&rows);
         let shape = &shape.with_rows_of(sizes.mean());
-        // No more is kept of a row than its axes need; eight is the most that a table has.
+        // A row carries only as many axes as it needs; eight is the most that a table has.
         let divided =
             if root.axes().len() <= 4 { divided::<4> } else { divided::<{ crate::INDEX_COLUMNS_MAX }> };
         let cubes = divided(schema, &rows, &weights, &root, steps_axis, shape, threads)?;
@@ -125,18 +124,18 @@ impl Tree {
         })
     }
 
-    /// How many objects it becomes.
+    /// The number of objects of the tree.
     #[must_use]
     pub fn object_count(&self) -> usize {
         self.portions.len()
     }
 
-    /// Encodes its objects, one after another.
+    /// Encodes the objects, one after another.
     pub fn objects(&self) -> impl Iterator<Item = Result<CubeObject, BlockError>> {
         (0..self.object_count()).map(|number| self.object(number))
     }
 
-    /// Encodes one of its objects, which are numbered from 0.
+    /// Encodes one object; objects are numbered from 0.
     ///
     /// # Errors
     /// As [`crate::block::encode_block`].
@@ -151,7 +150,7 @@ impl Tree {
             ..bands().map(|band| band.end).max().unwrap_or(0);
         let hidden = self.hidden.of_object(&self.sources, all.clone());
         let mut directory = NewDirectory::new(self.root.clone(), hidden.names.clone(), hidden.step_column);
-        // Packed, rows hardly take more than they did.
+        // Packed rows hardly ever take more than unpacked ones.
         let mut bytes = Lent::new(portion.bytes);
         let (mut filters, mut room) = (Vec::new(), Room::default());
         for layer in &portion.layers {
@@ -175,14 +174,14 @@ impl Tree {
             seal_filters(&mut filters);
         }
         let of_object = &self.weights[all];
-        // A portion has a row at least.
+        // A portion has at least one row.
         let least = of_object.iter().min().copied().unwrap_or(Weight::LEAST);
         let weights = (least, of_object.iter().max().copied().unwrap_or(least));
         let sections = Sections { filters, bands: bytes };
         Ok(assemble(&self.schema, directory, &sections, cubes, weights, hidden.steps))
     }
 
-    /// Appends the columns of a band; what its rows span, and how long its columns are.
+    /// Appends the columns of a band. Returns its extents and the lengths of its columns.
     fn put_band(
         &self,
         rows: &Range<usize>,
@@ -204,7 +203,7 @@ impl Tree {
     }
 }
 
-/// The cubes of a tree, and the rows of each, in layers and bands.
+/// The cubes of a tree with their rows, in layers and bands.
 type Cubes = Vec<(CubeId, Vec<BandRows>)>;
 
 fn divided<const AXES: usize>(
@@ -231,32 +230,32 @@ fn divided<const AXES: usize>(
 #[derive(Default)]
 struct Filled {
     layers: Vec<(CubeId, u8, bool, BandRows)>,
-    /// Bytes of its rows, about.
+    /// The approximate size of its rows in bytes.
     bytes: usize,
 }
 
-/// Objects that are being filled, one after the other.
+/// Fills objects one after the other.
 struct Filling<'r> {
     objects: Vec<Filled>,
-    /// Bytes that one may have.
+    /// The most bytes of an object.
     bytes_max: usize,
     sizes: &'r RowBytes,
 }
 
 impl Filling<'_> {
-    /// Bytes of the last one.
+    /// The bytes of the last object.
     fn bytes(&self) -> usize {
         self.objects.last().map_or(0, |object| object.bytes)
     }
 
-    /// Begins another object.
+    /// Begins the next object.
     fn begin(&mut self) {
         self.objects.push(Filled::default());
     }
 
-    /// Adds a cube: whole where there is room, or in an object that it begins. Where it is more than an
-    /// object may have, which rows without a place and rows of many bytes come to, it goes on in the next: a
-    /// layer may end with any band, since whoever reads looks at the layers of an object alone.
+    /// Adds a cube: whole where there is room, otherwise at the start of a new object. A cube that exceeds an
+    /// object, as rows without a place and wide rows may, continues in the next one. A layer may end after
+    /// any band, since readers look at the layers of one object alone.
     fn add(&mut self, cube: CubeId, layers: Vec<BandRows>) {
         let of_cube: usize = layers.iter().map(|layer| self.sizes.of_rows(&layer.rows)).sum();
         if self.objects.is_empty() || self.bytes() + of_cube > self.bytes_max {
@@ -281,17 +280,17 @@ impl Filling<'_> {
     }
 }
 
-/// Which cubes share an object: those of one level that follow each other along the curve through their
-/// codes. A sample needs whole levels, from the root down, and a box a stretch of each. And which row comes
-/// first, which second, and so on, over all objects.
+/// Assigns cubes to objects. Cubes of one level that follow each other along the curve through their codes
+/// share an object, since a sample needs whole levels from the root down, and a box a stretch of each.
+/// Returns also the order of the rows over all objects.
 fn portions(cubes: Cubes, shape: &Shape, sizes: &RowBytes) -> (Vec<Portion>, Lent<u32>) {
     let rows = cubes.iter().flat_map(|(_, layers)| layers).map(|layer| layer.rows.len()).sum();
     let mut filling = Filling { objects: Vec::new(), bytes_max: shape.object_bytes, sizes };
     cubes.into_iter().for_each(|(cube, layers)| filling.add(cube, layers));
     let mut objects = filling.objects;
-    // A sample reads the beginning of an object, its lightest layers. The others lie cube by cube, since who
-    // needs those is in a box and needs all layers of few cubes: one stretch for each, not one for each
-    // layer.
+    // A sample reads the beginning of an object: its lightest layers. The others lie cube by cube, since a
+    // query that needs them asks for a box, and needs all layers of a few cubes: one stretch for each cube,
+    // not one for each layer.
     objects.iter_mut().for_each(|object| object.layers.sort_by_key(|(_, layer, ..)| (*layer).min(1)));
     let mut order = Lent::new(rows);
     let mut placed = |(cube, layer, is_first, rows): (CubeId, u8, bool, BandRows)| {
@@ -306,25 +305,26 @@ fn portions(cubes: Cubes, shape: &Shape, sizes: &RowBytes) -> (Vec<Portion>, Len
     (portions, order)
 }
 
-/// Columns in another order. One column after the other is rearranged, and the old one let go of: what is
-/// read at random then stays in a cache as long as it can.
+/// Reorders columns, one after the other, and frees the old ones on the way. What is read at random then
+/// stays in a cache as long as possible.
 fn in_order(rows: RecordBatch, order: Lent<u32>, threads: usize) -> Result<Vec<ArrayRef>, BlockError> {
     let (_, columns, _) = rows.into_parts();
     let order = UInt32Array::new(ScalarBuffer::from(buffer(order)), None);
     map_owned(columns, threads, |column| rearranged(&column, &order)).into_iter().collect()
 }
 
-/// A column that holds the step already, as the tables of most simulations do.
+/// A column that equals the step of every row, as the tables of most simulations have.
 fn step_column(columns: &[ArrayRef], steps: &[u64]) -> Option<usize> {
     columns.iter().position(|column| says_steps(column, steps))
 }
 
-/// What follows a column: a checksum that also knows where the column lies, counted from the first band.
+/// The seal that follows a column: a checksum that also covers where the column lies, counted from the first
+/// band.
 pub(super) fn seal(column: &[u8], offset: u64) -> u64 {
     twox_hash::XxHash3_64::oneshot_with_seed(offset, column)
 }
 
-/// What follows the directory.
+/// The sections that follow the directory.
 struct Sections {
     filters: Vec<u8>,
     bands: Lent<u8>,
