@@ -1,12 +1,13 @@
-//! Estimates: numbers from samples, with intervals that hold the truth as often as they say.
+//! Estimates: numbers from samples, with intervals that contain the truth as often as they claim.
 //!
-//! [`Units`] says which rows of a sample belong together and how large a part of everything they are. The
-//! functions here turn values of those rows into an [`Estimate`]; a [`Reading`] reads on until one is narrow
-//! enough. None of them reads a table: [`Table::estimate`](crate::Table::estimate) does, through them.
-//! docs/internals/tables-estimates.md has the formulas, their sources, and how often they were right.
+//! [`Units`] records which rows of a sample belong together and how large a share of everything they are. The
+//! functions here turn values of those rows into an [`Estimate`], and a [`Reading`] reads on until an
+//! estimate is narrow enough. None of them reads a table; [`Table::estimate`](crate::Table::estimate) does,
+//! and calls them. docs/internals/tables-estimates.md has the formulas, their sources, and how often they
+//! were right.
 //!
 //! Invariant: the unit of every variance is the unit of sampling, never the row.
-//! Invariant: what a sample cannot tell is said in [`Estimate::doubts`].
+//! Invariant: whatever a sample cannot tell is stated in [`Estimate::doubts`].
 
 mod bounded;
 mod confidence;
@@ -46,20 +47,20 @@ pub use units::Units;
 
 use atoll_errors::ErrorKind;
 
-/// What is estimated of one value a row. For shares and counts, the value is 1 for a row that satisfies the
-/// condition, and anything else for one that does not.
+/// The quantity that is estimated from one value for each row. For shares and counts, the value is 1 for a
+/// row that satisfies the condition, and anything else for a row that does not.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Quantity {
     /// The mean of the rows with a value.
     Mean,
     /// The sum, given the exact number of rows if it is known.
     Sum {
-        /// Rows in all, of which the sample is one.
+        /// The number of all rows, of which the sample is a part.
         rows: Option<u64>,
     },
-    /// How many rows satisfy the condition, given the exact number of rows if it is known.
+    /// The number of rows that satisfy the condition, given the exact number of rows if it is known.
     Count {
-        /// Rows in all, of which the sample is one.
+        /// The number of all rows, of which the sample is a part.
         rows: Option<u64>,
     },
     /// The share of rows that satisfy the condition.
@@ -72,7 +73,7 @@ pub enum Quantity {
 }
 
 impl Quantity {
-    /// The estimate from a value for each row, NaN for none.
+    /// The estimate from one value for each row; NaN stands for no value.
     ///
     /// # Errors
     /// [`EstimateError::Rows`] for fewer values than rows, [`EstimateError::Share`].
@@ -100,50 +101,50 @@ pub enum EstimateError {
     /// The rows are not in the order of their weights, or outside of the sample.
     #[error("row {row} of the sample is out of order, or outside of its window")]
     Order {
-        /// Which, from 0.
+        /// The row, counted from 0.
         row: usize,
     },
     /// There are fewer values than rows.
     #[error("there are {values} values for {rows} rows")]
     Rows {
-        /// Values given.
+        /// The number of values given.
         values: usize,
-        /// Rows of the sample.
+        /// The number of rows of the sample.
         rows: usize,
     },
-    /// A confidence is a probability.
+    /// The confidence is not a probability between 0 and 1.
     #[error("a confidence lies between 0 and 1, such as 0.95, and is not {level}")]
     Confidence {
-        /// What was given.
+        /// The confidence given.
         level: f64,
     },
-    /// A quantile needs a share.
+    /// The share of a quantile does not lie between 0 and 1.
     #[error("a quantile's share lies between 0 and 1, such as 0.5, and is not {share}")]
     Share {
-        /// What was given.
+        /// The share given.
         share: f64,
     },
-    /// A tolerance is a width.
+    /// The tolerance is not a positive number.
     #[error("a tolerance is a positive number, not {tolerance}")]
     Tolerance {
-        /// What was given.
+        /// The tolerance given.
         tolerance: f64,
     },
-    /// The edges of a histogram rise.
+    /// The edges of a histogram do not rise.
     #[error("a histogram needs two edges or more, each above the one before; edge {place} is not")]
     Edges {
-        /// Which, from 0.
+        /// The edge, counted from 0.
         place: usize,
     },
-    /// Known groups are not of the column's type.
+    /// The known groups do not have the column's type.
     #[error("the groups of column \"{column}\" were given as {found}")]
     Groups {
         /// The column.
         column: String,
-        /// What was given.
+        /// The type given.
         found: String,
     },
-    /// Values that cannot be told apart as groups.
+    /// The column has a type whose values cannot be told apart as groups.
     #[error("rows cannot be grouped by column \"{column}\", which has type {data_type}")]
     NotGroups {
         /// The column.
@@ -151,41 +152,41 @@ pub enum EstimateError {
         /// Its type.
         data_type: String,
     },
-    /// Bounds that do not hold.
+    /// The bounds of the values do not hold.
     #[error("the values do not lie between {least} and {greatest}{}", stray(.value))]
     Bounds {
-        /// The least value there may be.
+        /// The lower bound.
         least: f64,
-        /// The greatest.
+        /// The upper bound.
         greatest: f64,
         /// A value outside, if there is one.
         value: Option<f64>,
     },
-    /// The estimator needs each row to be a unit.
+    /// The estimator needs each row to be a unit by itself.
     #[error("bounds of values help only where each row is sampled by itself: {rows} rows are {units} units")]
     NotRows {
-        /// Rows of the sample.
+        /// The number of rows of the sample.
         rows: u64,
-        /// Its units.
+        /// The number of its units.
         units: u64,
     },
-    /// Bounds that would not be looked at.
+    /// Bounds were given where no estimator uses them.
     #[error("bounds of values are of no use {place}")]
     BoundsUnused {
         /// Where they were given.
         place: &'static str,
-        /// What to do instead.
+        /// What the caller can do instead.
         hint: &'static str,
     },
-    /// A part of a number that may be zero.
+    /// The tolerance is relative to a value that may be zero.
     #[error(
         "no tolerance can be relative to a value that may be 0: after {rows} rows it lies between {low} and \
          {high}; give the tolerance as `absolute`, or as `of_sd`, a part of one standard deviation"
     )]
     HoldsZero {
-        /// Where the interval begins.
+        /// The low end of the interval.
         low: f64,
-        /// Where it ends.
+        /// The high end of the interval.
         high: f64,
         /// Rows read.
         rows: u64,
@@ -197,7 +198,7 @@ fn stray(value: &Option<f64>) -> String {
 }
 
 impl EstimateError {
-    /// The kind of error, as all doors name it.
+    /// The error kind that all doors share.
     #[must_use]
     pub const fn kind(&self) -> ErrorKind {
         match self {
@@ -215,7 +216,7 @@ impl EstimateError {
         }
     }
 
-    /// What the caller can do about it, where that is not in the text.
+    /// What the caller can do about the error, where the text does not say it.
     #[must_use]
     pub const fn hint(&self) -> Option<&'static str> {
         match self {

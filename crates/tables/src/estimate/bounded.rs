@@ -1,22 +1,22 @@
-//! Means of values whose bounds are known: an interval that holds at any moment, for any number of units.
+//! Means of values with known bounds: an interval that holds at any moment, for any number of units.
 //!
 //! Source: Waudby-Smith and Ramdas, "Confidence sequences for sampling without replacement", NeurIPS 2020,
 //! and "Estimating means of bounded random variables by betting", Journal of the Royal Statistical Society B
-//! 86, 2024, for the choice of the bets. Unlike the normal mixture it rests on no approximation, and pays
-//! with width.
+//! 86, 2024, for the choice of the bets. Unlike the normal mixture, this interval rests on no approximation;
+//! the price is its width.
 //!
 //! Invariant: the bet on a row depends only on the rows before it.
 
 use super::outcome::{Doubt, Estimate, Facts, Method, checked};
 use super::{Confidence, EstimateError, Units, mean};
 
-/// Largest bet: beyond it the price of a bet grows out of hand.
+/// The largest bet: beyond it the price of a bet grows out of hand.
 const BET_MAX: f64 = 0.5;
 
-/// The mean of a column whose values lie within bounds, where every row is a unit and their number is known.
+/// The mean of a column with bounded values, where every row is a unit and their number is known.
 ///
-/// The values are taken in the order in which they are given, which is that of the weights. The interval
-/// holds at whatever moment the reading stops.
+/// The values are taken in the order given, which is that of the weights. The interval holds at whatever
+/// moment the reading stops.
 ///
 /// # Errors
 /// [`EstimateError::Bounds`] if the bounds are not two finite numbers that rise, or a value lies outside or
@@ -51,8 +51,7 @@ pub fn bounded_mean(
     let value = values.iter().sum::<f64>() / values.len() as f64;
     let facts = Facts {
         value,
-        // The centre of the bets is not the mean, which may be the least bit outside of a very narrow
-        // interval.
+        // The centre of the bets differs from the mean, which may lie just outside of a very narrow interval.
         low: unscaled(low).min(value),
         high: unscaled(high).max(value),
         deviation: mean::deviation(units, values),
@@ -63,18 +62,18 @@ pub fn bounded_mean(
     Ok(Estimate::new(units, confidence, facts))
 }
 
-/// The sums that the interval is made of, over values scaled to 0..1.
+/// The sums that make up the interval, over values scaled to 0..1.
 struct Bets {
     rows: f64,
     /// The logarithm of two over the risk.
     chance: f64,
     taken: f64,
     sum: f64,
-    /// Squares of what each value was beyond the mean before it.
+    /// The sum of squared differences between each value and the mean up to and including it.
     spread: f64,
-    /// Sum of bets times values, each as if it spoke of the mean of all rows.
+    /// The sum of bets times values, each value restated as an observation of the mean of all rows.
     won: f64,
-    /// Sum of bets, weighed alike.
+    /// The sum of the bets, restated in the same way.
     staked: f64,
     price: f64,
 }
@@ -94,12 +93,13 @@ impl Bets {
     }
 
     fn take(&mut self, value: f64) {
-        // Half a row's worth of one half, and a quarter of variance, stand for what is not known yet.
+        // A prior for what is not known yet: one more row with the value one half, and a variance of one
+        // quarter.
         let mean = (0.5 + self.sum) / (self.taken + 1.0);
         let variance = (0.25 + self.spread) / (self.taken + 1.0);
         let place = self.taken + 1.0;
         let bet = (2.0 * self.chance / (variance * place * place.ln_1p())).sqrt().min(BET_MAX);
-        // What is expected of the next row is the mean of those that are left.
+        // The next row is expected to have the mean of the rows that are left.
         let left = self.rows - self.taken;
         self.won += bet * (value + self.sum / left);
         self.staked += bet * (1.0 + self.taken / left);
@@ -115,7 +115,7 @@ impl Bets {
             return (0.0, 1.0);
         }
         let (centre, reach) = (self.won / self.staked, (self.chance + self.price) / self.staked);
-        // The rows that are left can only all be 0, or all be 1.
+        // At the extremes, all remaining rows are 0, or all are 1.
         let (least, greatest) = (self.sum / self.rows, (self.sum + self.rows - self.taken) / self.rows);
         ((centre - reach).max(least), (centre + reach).min(greatest))
     }

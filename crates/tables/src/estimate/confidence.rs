@@ -1,50 +1,52 @@
 //! Confidence: how far a sum over a sample may be from what it estimates.
 //!
 //! Everything here is about one kind of number: the sum, over the units of the sample, of a residual whose
-//! sum over *all* units is zero. For a mean the residual of a unit is its sum less its rows times the mean; a
-//! share, a quantile, a count are the same with other values. docs/internals/tables-estimates.md derives both
-//! bounds.
+//! sum over *all* units is zero. For a mean, the residual of a unit is the sum of its values minus its number
+//! of rows times the mean. Shares, quantiles and counts have the same form with other values.
+//! docs/internals/tables-estimates.md derives both bounds.
 //!
-//! Invariant: a sample that is everything has a bound of zero.
+//! Invariant: the bound of a sample that is everything is zero.
 
 use super::EstimateError;
 use super::distributions::student_quantile;
 use super::ratio::Squares;
 use serde::Serialize;
 
-/// Units as large as the largest that are allowed for where somebody looks while the sample grows. Of a
-/// lopsided column the first looks have met few of the large values, and their spread is too small; so many
-/// bring the worst cell of the coverage test, lognormal values under an adversary, from 87 % to 96 %.
+/// How many unmet units, as large as the largest one met, the bound allows for when the caller may look at
+/// any time. In a lopsided column the first looks have met few of the large values, so the estimated spread
+/// is too small. This number raises the worst cell of the coverage test, lognormal values under an adversary,
+/// from 87 % to 96 %.
 const UNMET_ANYTIME: f64 = 6.0;
 
-/// The same where looks are few and planned.
+/// The same allowance where looks are few and planned.
 const UNMET_NARROW: f64 = 2.0;
 
-/// What stops the reading.
+/// The rule by which reading stops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stopping {
-    /// The sample's size was fixed before anything of it was seen: Student's t.
+    /// The size of the sample was fixed before anything of it was seen: Student's t.
     #[default]
     Fixed,
-    /// Reading goes on until the interval is narrow enough, with few looks that are planned: Student's t, of
-    /// a variance that allows for large units that were not met. What a [`Reading`](super::Reading) makes of
-    /// `Fixed`.
+    /// Reading goes on until the interval is narrow enough, with a few planned looks: Student's t, with a
+    /// variance that allows for large units that were not met. A [`Reading`](super::Reading) uses this in
+    /// place of `Fixed`.
     Narrow,
-    /// Somebody looks while it grows, and may stop whenever they like what they see: a confidence sequence,
-    /// the normal mixture. About half as wide again, and narrowest for its scale near this many units.
+    /// The caller looks while the sample grows, and may stop at any moment, for any reason: a confidence
+    /// sequence, the normal mixture. Its intervals are about half as wide again, and narrowest for their
+    /// scale near this many units.
     Anytime {
-        /// Where it is narrowest.
+        /// The number of units at which the interval is narrowest.
         units: u64,
     },
 }
 
 impl Stopping {
-    /// Anytime, narrowest near a thousand units.
+    /// [`Stopping::Anytime`], narrowest near a thousand units.
     pub const ANYTIME: Self = Self::Anytime { units: 1000 };
 }
 
-/// How sure an interval shall be, and under which circumstances.
+/// How sure an interval is to be, and under which rule of stopping.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Confidence {
     level: f64,
@@ -59,7 +61,7 @@ impl Default for Confidence {
 }
 
 impl Confidence {
-    /// Intervals that hold the truth with this probability, such as 0.95.
+    /// A confidence with which intervals contain the truth with probability `level`, such as 0.95.
     ///
     /// # Errors
     /// [`EstimateError::Confidence`] unless it lies between 0 and 1, without the ends.
@@ -71,42 +73,42 @@ impl Confidence {
         }
     }
 
-    /// The same, for a way of stopping.
+    /// The same confidence under another rule of stopping.
     #[must_use]
     pub const fn stopping(self, stopping: Stopping) -> Self {
         Self { stopping, ..self }
     }
 
-    /// The same, so that so many intervals hold all at once (Bonferroni: each may fail a part of the time).
+    /// The same confidence for `comparisons` intervals at once (Bonferroni: each may fail an equal part of
+    /// the time).
     #[must_use]
     pub fn simultaneous(self, comparisons: usize) -> Self {
         Self { comparisons: u32::try_from(comparisons.max(1)).unwrap_or(u32::MAX), ..self }
     }
 
-    /// How probable it is that the interval holds the truth; all of them if there are several.
+    /// The probability that the interval contains the truth; for several intervals, that all of them do.
     #[must_use]
     pub const fn level(&self) -> f64 {
         self.level
     }
 
-    /// What stops the reading.
+    /// Whether the intervals hold at any time.
     #[must_use]
     pub const fn is_anytime(&self) -> bool {
         matches!(self.stopping, Stopping::Anytime { .. })
     }
 
-    /// The same, for reading until the interval is narrow.
+    /// The same confidence, for reading until the interval is narrow.
     pub(super) fn until_narrow(self) -> Self {
         if self.stopping == Stopping::Fixed { self.stopping(Stopping::Narrow) } else { self }
     }
 
-    /// How often one of the intervals may fail.
+    /// The probability with which one of the intervals may fail.
     pub(super) fn risk(&self) -> f64 {
         (1.0 - self.level) / f64::from(self.comparisons)
     }
 
-    /// How far sums over a sample of so many units, which are this share of all, may be from what they
-    /// estimate.
+    /// The bound for sums over a sample of `units` units that are the share `share` of all.
     pub(super) fn bound(&self, units: u64, share: f64) -> Bound {
         let left = 1.0 - share;
         let reach = if left <= 0.0 {
@@ -136,9 +138,9 @@ impl Confidence {
 pub(super) struct Bound {
     /// The share of all units that is not in the sample.
     left: f64,
-    /// Makes the sum of squares an unbiased one.
+    /// The factor that makes the sum of squares unbiased.
     spread: f64,
-    /// How many units more, as large as the largest, are allowed for.
+    /// The number of unmet units, as large as the largest one met, that the bound allows for.
     unmet: f64,
     reach: Reach,
 }
@@ -146,9 +148,9 @@ pub(super) struct Bound {
 enum Reach {
     Nothing,
     Anything,
-    /// So many standard errors.
+    /// A multiple of the standard error.
     Student(f64),
-    /// A sequence that is narrowest at so many times the units that are there.
+    /// A sequence that is narrowest at this multiple of the present number of units.
     Mixture {
         planned: f64,
         risk: f64,
@@ -156,20 +158,20 @@ enum Reach {
 }
 
 impl Bound {
-    /// Where the residuals have these squares.
+    /// The bound for residuals with these squares.
     pub(super) fn of_residuals(&self, squares: &Squares) -> f64 {
         self.of(squares.sum + self.unmet * squares.largest)
     }
 
-    /// Where the squares of the residuals have this sum.
+    /// The bound for residuals whose squares have this sum.
     pub(super) fn of(&self, squares: f64) -> f64 {
         match self.reach {
             Reach::Nothing => 0.0,
             Reach::Anything => f64::INFINITY,
             Reach::Student(quantile) => quantile * (self.left * self.spread * squares).sqrt(),
             Reach::Mixture { planned, risk } => {
-                // What is left to read sums up to minus what was read, so the sum divided by the share left
-                // is a martingale, and its variance grows like this.
+                // What is left to read sums up to minus what was read. The sum divided by the share left is
+                // therefore a martingale, with this variance.
                 let variance = self.spread * squares / self.left;
                 self.left * mixture_boundary(variance, self.spread * squares * planned, risk)
             }
@@ -177,15 +179,15 @@ impl Bound {
     }
 }
 
-/// The two-sided boundary of the normal mixture: a Brownian motion leaves it, ever, with the probability
+/// The two-sided boundary of the normal mixture: a Brownian motion ever leaves it with the probability
 /// `risk`.
 ///
 /// Source: Howard, Ramdas, McAuliffe, Sekhon, "Time-uniform, nonparametric, nonasymptotic confidence
-/// sequences", Annals of Statistics 49, 2021, equation 14; it is Robbins's. `variance` is the time, and
-/// `narrowest` the time at which it is narrowest for its scale.
+/// sequences", Annals of Statistics 49, 2021, equation 14; the mixture is Robbins's. `variance` is the time,
+/// and `narrowest` the time at which the boundary is narrowest for its scale.
 fn mixture_boundary(variance: f64, narrowest: f64, risk: f64) -> f64 {
     let chance = -2.0 * risk.ln();
-    // The mixture's parameter that is best for that time, up to a few per cent.
+    // The parameter of the mixture that is best for that time, up to a few per cent.
     let parameter = narrowest / (chance + chance.ln_1p());
     if parameter <= 0.0 {
         return 0.0;
@@ -253,7 +255,7 @@ mod tests {
         for other in [10.0, 100.0, 500.0, 2000.0, 10_000.0, 100_000.0] {
             assert!(for_its_scale(1000.0, other) > best * 0.999, "planned for {other}");
         }
-        // At the planned time about 1.55 times Student's 1.96: the price of looking whenever one likes.
+        // At the planned time about 1.55 times Student's 1.96: the price of looking at any time.
         assert!((2.9..3.2).contains(&best), "{best}");
     }
 

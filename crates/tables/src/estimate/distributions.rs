@@ -8,11 +8,11 @@
 //! Invariant: both rise with the probability, and are odd about one half.
 #![allow(clippy::excessive_precision, reason = "coefficients are given as they were published")]
 
-/// Degrees of freedom up to which the closed form is inverted; above, the expansion is as good.
+/// The most degrees of freedom for which the closed form is inverted; beyond, the expansion is as good.
 const CLOSED_FORM_MAX: u64 = 40;
 
-/// The value below which a standard normal number lies with this probability, from 0 to 1: infinite at the
-/// ends, NaN outside.
+/// The value below which a standard normal number lies with this probability. Infinite for 0 and 1, NaN
+/// outside of them.
 #[must_use]
 pub fn normal_quantile(probability: f64) -> f64 {
     if !(0.0..=1.0).contains(&probability) {
@@ -31,8 +31,8 @@ pub fn normal_quantile(probability: f64) -> f64 {
     value.copysign(from_half)
 }
 
-/// The value below which a number of Student's distribution lies with this probability. Infinite for no
-/// degree of freedom: one observation says nothing about the spread.
+/// The value below which a number of Student's distribution lies with this probability. Infinite for zero
+/// degrees of freedom: one observation says nothing about the spread.
 #[must_use]
 pub fn student_quantile(probability: f64, degrees: u64) -> f64 {
     let normal = normal_quantile(probability);
@@ -59,7 +59,7 @@ fn expanded(z: f64, degrees: f64) -> f64 {
     z * (1.0 + series)
 }
 
-/// The quantile by halving the angle in which the closed form rises.
+/// The quantile by bisection over the angle in which the closed form rises.
 fn inverted(probability: f64, degrees: u64) -> f64 {
     let within = 2.0 * probability - 1.0;
     let (mut low, mut high) = (0.0, std::f64::consts::FRAC_PI_2);
@@ -75,8 +75,7 @@ fn inverted(probability: f64, degrees: u64) -> f64 {
     (0.5 * (low + high)).tan() * (degrees as f64).sqrt()
 }
 
-/// How probable it is that a number of Student's distribution lies within `tan(angle) * sqrt(degrees)` of
-/// zero.
+/// The probability that a number of Student's distribution lies within `tan(angle) * sqrt(degrees)` of zero.
 fn probability_within(angle: f64, degrees: u64) -> f64 {
     let (sine, cosine) = angle.sin_cos();
     let is_odd = degrees % 2 == 1;
@@ -92,7 +91,7 @@ fn probability_within(angle: f64, degrees: u64) -> f64 {
     if is_odd { (angle + sine * sum) * std::f64::consts::FRAC_2_PI } else { sine * sum }
 }
 
-/// A quotient of two polynomials, the coefficients of each from the highest power down.
+/// A quotient of two polynomials; the coefficients of each go from the highest power down.
 fn rational(x: f64, coefficients: &[[f64; 8]; 2]) -> f64 {
     let [top, bottom] = coefficients.map(|of| of.iter().fold(0.0, |sum, coefficient| sum * x + coefficient));
     top / bottom
@@ -173,7 +172,7 @@ mod tests {
 
     #[test]
     fn normal_quantiles_are_those_of_the_tables() {
-        // Probabilities on all three branches, and what tables and other implementations give for them.
+        // Probabilities on all three branches, with values from tables and other implementations.
         let table = [
             (0.5, 0.0),
             (0.6, 0.253_347_103_135_799_8),

@@ -1,11 +1,13 @@
-//! Numbers of everything: rows are folded as they come, in no order, so that memory does not grow with the
-//! table.
+//! Numbers of everything: rows are folded as they are read, in any order, so that memory does not grow with
+//! the table.
 //!
-//! Where nothing is left out an answer is exact, and needs nothing of the order of weights. What grows is a
-//! number for each row of a quantile, and one for each unit of a table with a sample key, which are counted;
-//! means of groups count those of each group, which are as many as rows where a unit has one row in each.
+//! Where nothing is left out an answer is exact, and does not depend on the order of weights. Memory grows in
+//! three cases only. A quantile keeps one number for each row. A table with a sample key keeps one for each
+//! unit, to count them. Means of groups keep one for each unit of each group, which is as many as there are
+//! rows where a unit has one row in each group.
 //!
-//! Invariant: a value is what the estimators make of the same rows; deviations differ in their last digits.
+//! Invariant: a value equals what the estimators make of the same rows; deviations differ in their last
+//! digits.
 
 mod parts;
 
@@ -19,13 +21,13 @@ use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-/// Whether nothing is left out of what a query is about, so that a number of its rows is exact.
+/// Whether a query leaves nothing out, so that a number of its rows is exact.
 pub(super) fn is_everything(query: &Query) -> bool {
     let window = query.window;
     !query.is_cut_short() && window.after() == Cut::NOTHING && window.until() == Cut::ALL
 }
 
-/// What was read.
+/// What a fold has read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Read {
     pub(super) version: Version,
@@ -34,8 +36,8 @@ pub(super) struct Read {
 }
 
 impl Readable {
-    /// Reads all rows of a query, and shows each batch with the weights of its rows; without these where each
-    /// row is a unit by itself.
+    /// Reads all rows of a query and passes each batch to `take`, with the weights of its rows; without
+    /// weights where each row is a unit by itself.
     pub(super) async fn fold(
         &self,
         query: &Query,
@@ -57,7 +59,7 @@ impl Readable {
     }
 }
 
-/// The sample key, where units have several rows.
+/// The sample key, where units may have several rows.
 struct Key {
     names: Vec<String>,
     salt: Salt,
@@ -70,7 +72,7 @@ impl Key {
         Self { names: key.iter().map(name).collect(), salt: Salt(schema.salt()) }
     }
 
-    /// The query, with the columns of the key.
+    /// The query, extended by the columns of the key.
     fn read_with(&self, query: &Query) -> Query {
         let mut query = query.clone();
         if let Some(columns) = &mut query.columns {
@@ -93,7 +95,7 @@ impl Key {
     }
 }
 
-/// Weights that were seen. They are hashes already, and need not be hashed again.
+/// Weights that were seen. They are hashes already and are not hashed again.
 type Weights = HashSet<Weight, BuildHasherDefault<AsItIs>>;
 
 #[derive(Default)]
@@ -113,7 +115,7 @@ impl Hasher for AsItIs {
     }
 }
 
-/// The units that had a say: rows, or those with a sample key's weights.
+/// The units that contributed: rows, or the distinct weights of a table with a sample key.
 #[derive(Default)]
 struct UnitsSeen {
     rows: u64,
@@ -121,7 +123,7 @@ struct UnitsSeen {
 }
 
 impl UnitsSeen {
-    /// Takes in a row that has a say, and its weight where a unit may have several rows.
+    /// Counts a row that contributes, with its weight where a unit may have several rows.
     fn take(&mut self, weight: Option<Weight>) {
         self.rows += 1;
         if let Some(weight) = weight {
@@ -134,7 +136,7 @@ impl UnitsSeen {
     }
 }
 
-/// How many numbers there were, their sum, and how far they lie apart.
+/// Count, sum and spread of some numbers.
 #[derive(Clone, Copy, Default)]
 struct Moments {
     count: u64,
@@ -154,7 +156,7 @@ impl Moments {
         self.squares += before * (number - self.mean);
     }
 
-    /// Not the mean that the squares are about: rounding moves that a little with every number.
+    /// Differs from the mean that the squares refer to, which rounding moves a little with every number.
     fn mean(&self) -> f64 {
         self.total.sum() / self.count as f64
     }
@@ -164,15 +166,15 @@ impl Moments {
     }
 }
 
-/// One number of everything, as far as rows were taken in.
+/// One number of everything, over the rows folded so far.
 pub(super) struct Folding {
     plan: Plan,
     moments: Moments,
     /// Rows that satisfy a condition.
     holding: u64,
-    /// The values of a quantile.
+    /// The values, for a quantile.
     values: Vec<f64>,
-    /// Rows that have no value.
+    /// Rows without a value.
     missing: u64,
     units: UnitsSeen,
 }
@@ -233,7 +235,7 @@ impl Folding {
     }
 }
 
-/// The share of so many rows of all, and its deviation.
+/// The share of `holding` among `rows` rows, and its deviation.
 fn of_share(holding: f64, rows: u64) -> (f64, f64) {
     let share = holding / rows as f64;
     (share, (share * (1.0 - share)).max(0.0).sqrt())

@@ -1,6 +1,6 @@
-//! Means of groups, and histograms: several estimates of one sample.
+//! Means of groups, and histograms: several estimates from one sample.
 //!
-//! Each holds by itself; with `simultaneous`, all of them together do.
+//! Each holds by itself; with `simultaneous`, all of them hold together.
 
 use super::mean;
 use super::outcome::{Estimate, checked};
@@ -8,10 +8,10 @@ use super::ratio::{Ratio, Sizes};
 use super::values::missing;
 use super::{Confidence, EstimateError, Units, share};
 
-/// The mean of a column in each of the groups `0..count`; none for a group that the sample did not meet,
-/// which may well be there.
+/// The mean of a column in each of the groups `0..count`; `None` for a group that the sample did not meet,
+/// although it may exist.
 ///
-/// `groups` has the group of each row, none for rows of no group; `values` NaN for no value.
+/// `groups` has the group of each row, `None` for a row of no group. `values` has NaN for no value.
 ///
 /// # Errors
 /// [`EstimateError::Rows`] if there are fewer values or groups than rows.
@@ -25,7 +25,7 @@ pub fn group_means(
     checked(units, values.len())?;
     checked(units, groups.len())?;
     let of_group = |rows: &[usize]| {
-        // Sums over a unit's rows of the group, so units without any count for nothing.
+        // Sums over the rows that a unit has in the group; units without such rows count for nothing.
         let ratio = Ratio::of_some(units, rows, values);
         let own = rows.iter().map(|row| values[*row]);
         (!rows.is_empty()).then(|| {
@@ -37,7 +37,7 @@ pub fn group_means(
     Ok(rows_of_groups(&groups[..units.rows()], count).iter().map(|rows| of_group(rows)).collect())
 }
 
-/// The rows of each group, in their order.
+/// The rows of each group, in rising order.
 fn rows_of_groups(groups: &[Option<u32>], count: usize) -> Vec<Vec<usize>> {
     let mut rows = vec![Vec::new(); count];
     for (row, group) in groups.iter().enumerate() {
@@ -48,10 +48,10 @@ fn rows_of_groups(groups: &[Option<u32>], count: usize) -> Vec<Vec<usize>> {
     rows
 }
 
-/// The share of rows in each bin: bin `i` holds the values from `edges[i]` up to `edges[i + 1]`, without
-/// that.
+/// The share of rows in each bin: bin `i` holds the values from `edges[i]` up to, but not including, `edges[i
+/// + 1]`.
 ///
-/// Rows without a value, or outside all bins, are rows like others and in no bin.
+/// Rows without a value or outside all bins count among all rows, and belong to no bin.
 ///
 /// # Errors
 /// [`EstimateError::Edges`] unless there are two edges or more and they rise; [`EstimateError::Rows`].

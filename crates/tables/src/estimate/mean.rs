@@ -1,16 +1,16 @@
 //! Means and sums.
 //!
-//! A mean is a ratio over units. A sum is a mean times the number of rows where that is known exactly; only
-//! where it is not, the sum over the sample is divided by the share that the sample is.
+//! A mean is a ratio over units. A sum is the mean times the number of rows, if that is known exactly;
+//! otherwise it is the sum over the sample divided by the share of everything that the sample is.
 
 use super::confidence::Bound;
 use super::outcome::{Doubt, Estimate, Facts, Method, checked};
 use super::ratio::{Ratio, Squares, total};
 use super::{Confidence, EstimateError, Units};
 
-/// The mean of a column, of the rows that have a value.
+/// The mean of a column, over the rows that have a value.
 ///
-/// `values` has one for each row, NaN for none.
+/// `values` has one value for each row, NaN for none.
 ///
 /// # Errors
 /// [`EstimateError::Rows`] if there are fewer values than rows.
@@ -21,9 +21,8 @@ pub fn mean(units: &Units, values: &[f64], confidence: &Confidence) -> Result<Es
 
 /// The sum of a column; rows without a value add nothing.
 ///
-/// `rows` is how many rows there are in all, of which these are a sample, if that is known exactly. Rows that
-/// are counted but do not belong to the sum shall be in the sample without a value.
-///
+/// `rows` is the number of all rows, of which the sample is a part, if that is known exactly. Rows that are
+/// counted there but do not belong to the sum must be in the sample, without a value.
 /// # Errors
 /// [`EstimateError::Rows`] if there are fewer values than rows.
 pub fn sum(
@@ -38,8 +37,8 @@ pub fn sum(
     if let Some(rows) = rows.filter(|_| !units.is_everything()) {
         return Ok(of_ratio(units, &ratio, deviation, confidence).scaled(rows as f64));
     }
-    // Without their number, the residual of a unit is all that it has: the sum over all units is what is
-    // sought.
+    // If the number of rows is not known, the residual of a unit is its whole sum, since the sum over all
+    // units is what is sought.
     let squares = ratio.residuals(0.0);
     let share = units.share();
     let bound = reach(&confidence.bound(ratio.units(), share), &squares);
@@ -56,7 +55,7 @@ pub fn sum(
     Ok(Estimate::new(units, confidence, facts))
 }
 
-/// The estimate that a ratio is, with the interval of its residuals.
+/// The estimate of a ratio, with an interval from its residuals.
 pub(super) fn of_ratio(units: &Units, ratio: &Ratio, deviation: f64, confidence: &Confidence) -> Estimate {
     let value = ratio.value();
     let squares = ratio.residuals(value);
@@ -73,8 +72,8 @@ pub(super) fn of_ratio(units: &Units, ratio: &Ratio, deviation: f64, confidence:
     Estimate::new(units, confidence, facts)
 }
 
-/// How far the sum may be from what it estimates. If all units are alike, nobody knows: zeros in a sample
-/// look as certain as they can, and may have missed the few ones.
+/// How far the sum may be from what it estimates. Units that are all alike tell nothing about that: a sample
+/// of zeros looks as certain as can be, and may have missed the few ones.
 fn reach(bound: &Bound, squares: &Squares) -> f64 {
     if squares.sum > 0.0 { bound.of_residuals(squares) } else { f64::INFINITY }
 }
@@ -83,12 +82,12 @@ fn doubts(ratio: &Ratio, squares: &Squares) -> Vec<Doubt> {
     Doubt::few_units(ratio.units()).into_iter().chain(Doubt::of_squares(squares)).collect()
 }
 
-/// The standard deviation of the values that are there, over rows.
+/// The standard deviation of the values over rows, without NaN.
 pub(super) fn deviation(units: &Units, values: &[f64]) -> f64 {
     deviation_of(values[..units.rows()].iter().copied())
 }
 
-/// The standard deviation of those that are values.
+/// The standard deviation of the values that are not NaN.
 pub(super) fn deviation_of(values: impl Iterator<Item = f64> + Clone) -> f64 {
     let present = || values.clone().filter(|value| !value.is_nan());
     let count = present().count() as f64;

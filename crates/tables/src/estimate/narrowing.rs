@@ -1,30 +1,30 @@
 //! Reading a table until estimates are narrow enough: one of them, or several from the same batches.
 //!
-//! Invariant: each looks at what it planned to look at, whoever else reads along: a batch ends where the
-//! first of them wants to look, and a [`Reading`] does not look before.
+//! Invariant: each estimate looks exactly when it planned to, whatever others read along with it: a batch
+//! ends where the first of them wants to look, and a [`Reading`] does not look before its own time.
 
 use super::of_table::{Plan, together};
 use super::{Estimate, EstimateRequest, Estimated, Reading, Step, Within};
 use crate::protocol::Version;
 use crate::{Cut, Query, Readable, Refined, TableError, Work};
 
-/// An estimate that is read for.
+/// An estimate that is being narrowed.
 pub(super) struct Narrowing {
     plan: Plan,
     reading: Reading,
     /// The answer, once it is narrow enough.
     found: Option<Estimate>,
-    /// Rows to read before it looks again.
+    /// The number of rows to read before the next look.
     wanted: u64,
     rows_read: u64,
-    /// Rows among those below the cut that have no value.
+    /// Rows below the cut that have no value.
     missing: u64,
     work: Work,
     version: Option<Version>,
 }
 
 impl Narrowing {
-    /// Nothing read yet.
+    /// An estimate for which nothing has been read yet.
     pub(super) fn new(plan: Plan, request: &EstimateRequest, within: Within) -> Result<Self, TableError> {
         let (after, work) = (plan.query.window.after(), plan.work);
         let Within { tolerance, rows_max } = within;
@@ -36,7 +36,7 @@ impl Narrowing {
     fn push(&mut self, refined: &Refined) -> Result<(), TableError> {
         self.rows_read += refined.rows.num_rows() as u64;
         (self.work, self.version) = (together(self.plan.work, refined.work), Some(refined.version));
-        // A limit of rows may have let some in beyond the cut below which all are known.
+        // A limit of rows may have let in some beyond the cut; only below it all are known.
         let known = refined.cut.prefix(&refined.weights);
         let (values, missing) = self.plan.values(&refined.rows.slice(0, known))?;
         self.missing += missing;
@@ -48,7 +48,7 @@ impl Narrowing {
         Ok(())
     }
 
-    /// The answer: when it was found, or all that there was.
+    /// The answer: the one found, or an estimate from all that was read.
     pub(super) async fn estimated(self, of: &Readable) -> Result<Estimated, TableError> {
         let estimate = match self.found {
             Some(estimate) => estimate,
@@ -64,13 +64,13 @@ impl Narrowing {
 }
 
 impl Readable {
-    /// Reads a query until all of them are narrow enough.
+    /// Reads a query until all estimates are narrow enough.
     pub(super) async fn narrow(&self, query: &Query, all: &mut [Narrowing]) -> Result<(), TableError> {
         let mut refinement = self.refine(query);
         loop {
             let open = || all.iter().filter(|one| one.found.is_none());
             let Some(wanted) = open().map(|one| one.wanted).min() else { return Ok(()) };
-            // The first batch is as long as a first batch is.
+            // The first batch keeps its default length.
             if open().any(|one| one.version.is_some()) {
                 refinement.want(usize::try_from(wanted).unwrap_or(usize::MAX));
             }

@@ -1,7 +1,8 @@
-//! Several questions at once: those of one sample, or of one reading, are answered from what is read once.
+//! Several questions at once: those that share a sample, or a reading, are answered from rows that are read
+//! once.
 //!
-//! Invariant: all answers are of one version and of one sample; those without a tolerance are what each
-//! question has alone.
+//! Invariant: all answers are of one version and one sample; an answer without a tolerance equals the one
+//! that its question gets alone.
 
 use super::everything::{Folding, is_everything};
 use super::narrowing::Narrowing;
@@ -13,9 +14,9 @@ use arrow_array::RecordBatch;
 
 /// Questions that need the same rows.
 struct Group<'r> {
-    /// What to read, with the columns of all.
+    /// The query to read, with the columns of all questions.
     query: Query,
-    /// The place of each, what it is, and the plan of it.
+    /// For each question its place, the request, and its plan.
     members: Vec<(usize, &'r EstimateRequest, Plan)>,
 }
 
@@ -35,11 +36,11 @@ impl Table {
 
 impl Readable {
     /// Estimates several numbers of the rows of a query, each as [`Readable::estimate`] does, in the order of
-    /// the requests. Those without a tolerance have one sample, which is read once; those with one are read
-    /// for together.
+    /// the requests. Requests without a tolerance share one sample, which is read once; those with a
+    /// tolerance share one reading.
     ///
-    /// Each interval holds by itself; [`Confidence::simultaneous`](super::Confidence::simultaneous) is for
-    /// all at once. What an answer says about work is that of all that were answered with it.
+    /// Each interval holds by itself; use [`Confidence::simultaneous`](super::Confidence::simultaneous) for
+    /// all at once. The work reported with an answer is that of all answers of its group.
     ///
     /// # Errors
     /// As [`Readable::estimate`], of the first request that has one.
@@ -113,7 +114,7 @@ impl Readable {
     }
 }
 
-/// Whether it is neither read on for, nor about values between bounds.
+/// Whether a request has neither a tolerance nor bounds of values.
 fn is_plain(request: &EstimateRequest) -> bool {
     request.within.is_none() && request.bounds.is_none()
 }

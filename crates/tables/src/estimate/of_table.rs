@@ -1,8 +1,8 @@
-//! Estimates of tables: finds out what is known without reading, reads a sample, and hands it to the
+//! Estimates of tables: finds out what is known without reading, reads a sample, and passes it to the
 //! estimators.
 //!
-//! Invariant: no band is read twice, and none that the exact answer would not read.
-//! Invariant: the number of rows that an estimate rests on is of the version that its sample is of.
+//! Invariant: no band is read twice, and no band is read that the exact answer would not read.
+//! Invariant: the number of rows that an estimate uses belongs to the version of its sample.
 
 use super::everything::{Folding, is_everything};
 use super::narrowing::Narrowing;
@@ -16,15 +16,15 @@ use crate::table::restart_if_gone;
 use crate::{Answer, Count, Query, Readable, Table, TableError, TypeName, Weight, Window, Work};
 use arrow_array::RecordBatch;
 
-/// A question that fits a table.
+/// A question that has been checked against a table.
 pub(super) struct Plan {
-    /// What to read.
+    /// The query to read.
     pub(super) query: Query,
-    /// Rows that are sampled and do not belong to what is asked.
+    /// A condition on sampled rows; rows that fail it do not belong to the question.
     filter: Option<Bound>,
     value: Value,
     pub(super) quantity: Quantity,
-    /// Rows in all, and the version that they are of, where that was counted.
+    /// The number of all rows and the version it belongs to, if they were counted.
     counted: Option<(u64, Version)>,
     pub(super) work: Work,
 }
@@ -50,14 +50,14 @@ impl Table {
 impl Readable {
     /// Estimates a number of the rows of a query, without reading all of them.
     ///
-    /// The sample is the query's: below its cut, or its first units or rows. Of everything the number is
-    /// exact, and rows are not kept for it, but one number of each for a quantile; where each row is a unit,
-    /// [`Estimate::units`] counts rows then. With [`EstimateRequest::within`] it is as large as that takes,
-    /// beginning where the query's window does, and never more than the exact answer reads.
+    /// The sample is the query's own: what lies below its cut, or its first units or rows. If the query
+    /// leaves nothing out, the number is exact, and no rows are kept for it except one number of each for a
+    /// quantile; where each row is a unit, [`Estimate::units`] then counts rows. With
+    /// [`EstimateRequest::within`] the sample is as large as the tolerance takes. It begins where the query's
+    /// window does, and never exceeds what the exact answer reads.
     ///
-    /// # Errors
     /// [`TableError::Estimate`] for a question without an answer, such as a tolerance relative to zero;
-    /// [`TableError::Column`], [`TableError::NoNumbers`], and what [`Table::query`] may answer.
+    /// [`TableError::Column`], [`TableError::NoNumbers`], and the errors of [`Table::query`].
     pub async fn estimate(&self, query: &Query, request: &EstimateRequest) -> Result<Estimated, TableError> {
         restart_if_gone(query, || self.estimate_once(query, request)).await
     }
@@ -85,7 +85,7 @@ impl Readable {
         one.estimated(self).await
     }
 
-    /// What to read for a question, and what is known without.
+    /// Plans what to read for a question, and finds out what is known without reading.
     pub(super) async fn plan(&self, query: &Query, request: &EstimateRequest) -> Result<Plan, TableError> {
         request.check_bounds()?;
         let value = value_of(&self.first_now().await?, &request.subject)?;
@@ -108,9 +108,9 @@ impl Readable {
         Ok(plan)
     }
 
-    /// Counts the rows, if that takes no reading: of all rows, which versions know. Where a filter is about
-    /// no index column, and does not name the units that it wants, it is taken out of the query and left to
-    /// the estimator: the same bands are read either way, and the number of rows before the filter is known.
+    /// Counts the rows if that takes no reading, as for all rows, whose number versions know. A filter on no
+    /// index column, which does not name the units it wants, is taken out of the query and left to the
+    /// estimator: the same bands are read either way, and the number of rows before the filter is known.
     async fn count_without_reading(&self, plan: &mut Plan) -> Result<(), TableError> {
         let schema = self.schema();
         let filter = plan.query.filter.as_ref().map(|filter| filter.bind(schema.columns())).transpose()?;
@@ -118,9 +118,9 @@ impl Readable {
         let prunes =
             |filter: &Bound| index.iter().any(|column| filter.ranges(column) != Interval::EVERYTHING);
         let names_units = |filter: &Bound| self.first().is_ok_and(|table| table.names_units(filter));
-        // The first units with rows of a filter are other units than the first of all.
+        // The first units with rows that pass a filter are not the first of all units.
         let is_cut_short = plan.query.units.is_some() || plan.query.limit.is_some();
-        // Where runs were packed together, only the rows themselves tell whose they are.
+        // Where runs were packed together, only the rows themselves tell which run they belong to.
         if plan.query.runs.is_some() {
             return Ok(());
         }
@@ -135,7 +135,7 @@ impl Readable {
         Ok(())
     }
 
-    /// How many rows there are in all, and the query of that version.
+    /// Counts all rows, and pins the query to the version counted.
     pub(super) async fn count_all(&self, query: &mut Query) -> Result<Count, TableError> {
         let Query { as_of, with_arriving, .. } = *query;
         let objects = query.objects.clone();
@@ -153,7 +153,7 @@ pub(super) fn value_of(table: &Table, subject: &Subject) -> Result<Value, TableE
     Ok(match subject {
         Subject::Mean(column) | Subject::Sum(column) | Subject::Quantile(column, _) => {
             check_numbers(table, column)?;
-            // Not only when all rows are read.
+            // Refused up front, and not only once all rows have been read.
             if let Subject::Quantile(_, share) = subject {
                 super::quantile::check_share(*share)?;
             }
@@ -164,7 +164,7 @@ pub(super) fn value_of(table: &Table, subject: &Subject) -> Result<Value, TableE
     })
 }
 
-/// Refuses a column that is not there, or has no numbers.
+/// Refuses a column that does not exist or holds no numbers.
 pub(super) fn check_numbers(table: &Table, column: &Column) -> Result<(), TableError> {
     let schema = table.schema();
     let found = schema.columns().column_with_name(&column.name);
@@ -185,7 +185,7 @@ impl Value {
         }
     }
 
-    /// What each row counts as, NaN for nothing.
+    /// What each row counts as, NaN for no value.
     pub(super) fn of_rows(&self, rows: &RecordBatch) -> Result<Vec<f64>, TableError> {
         Ok(match self {
             Self::Column(column) => numbers(rows, column).unwrap_or_default(),
@@ -196,7 +196,7 @@ impl Value {
 }
 
 impl Plan {
-    /// The answer, if that takes no reading.
+    /// The answer, if it is known without reading.
     pub(super) fn known(&self, request: &EstimateRequest) -> Option<Estimated> {
         let (Subject::Count, None, Some((rows, version))) = (&request.subject, &self.filter, self.counted)
         else {
@@ -218,7 +218,7 @@ impl Plan {
             (Some(bounds), Some(rows), None) => {
                 bounded_mean(units, &values, bounds, rows, &request.confidence)?
             }
-            // Of everything, the mean is known.
+            // If the sample is everything, the mean is known.
             (Some(_), ..) if !units.is_everything() => return Err(of_unknown_rows().into()),
             _ => self.quantity.estimate(units, &values, &request.confidence)?,
         };
@@ -230,7 +230,7 @@ impl Plan {
         })
     }
 
-    /// What to read batch by batch until an estimate is narrow enough.
+    /// The query to read batch by batch until an estimate is narrow enough.
     pub(super) fn query_within(&self, within: Within) -> Query {
         let window = Window::above(self.query.window.after());
         let limit = within.rows_max.map(|rows| usize::try_from(rows).unwrap_or(usize::MAX));
@@ -248,7 +248,8 @@ impl Plan {
         columns
     }
 
-    /// What each row counts as, NaN for nothing, and how many belong to what is asked and have no value.
+    /// What each row counts as, NaN for no value, and how many rows that belong to the question have no
+    /// value.
     pub(super) fn values(&self, rows: &RecordBatch) -> Result<(Vec<f64>, u64), TableError> {
         let mut values = self.value.of_rows(rows)?;
         let Some(filter) = &self.filter else {
@@ -267,7 +268,7 @@ impl Plan {
     }
 }
 
-/// The refusal of bounds where the number of rows that they are about is not known.
+/// Refuses bounds where the number of rows that they apply to is not known.
 fn of_unknown_rows() -> EstimateError {
     EstimateError::BoundsUnused {
         place: "where the number of rows is not known",
@@ -275,7 +276,7 @@ fn of_unknown_rows() -> EstimateError {
     }
 }
 
-/// The units of an answer, and how large a part of everything they are.
+/// The units of an answer, and the share of everything that they are.
 pub(super) fn units_of(query: &Query, weights: &[Weight]) -> Result<Units, TableError> {
     let units = weights.chunk_by(PartialEq::eq).count();
     let is_cut_short = query.units.is_some_and(|most| units >= most)
@@ -287,7 +288,7 @@ pub(super) fn units_of(query: &Query, weights: &[Weight]) -> Result<Units, Table
     })
 }
 
-/// What two answers took.
+/// The work of two answers together.
 pub(super) fn together(one: Work, other: Work) -> Work {
     Work {
         blocks: one.blocks.max(other.blocks),

@@ -1,19 +1,19 @@
-//! Estimates: a number, an interval, and what speaks against trusting it.
+//! Estimates: a number, an interval, and the doubts about it.
 //!
-//! Invariant: `low <= value <= high` wherever they are numbers, and an exact estimate has all three equal.
-//! Invariant: whatever a sample cannot tell is in the doubts; no number comes without them.
+//! Invariant: `low <= value <= high` wherever they are numbers; in an exact estimate all three are equal.
+//! Invariant: whatever a sample cannot tell is among the doubts; no number comes without them.
 
 use super::ratio::Squares;
 use super::{Confidence, EstimateError, Units};
 use serde::Serialize;
 
-/// Fewest units of an estimate that is to be trusted.
+/// The fewest units of an estimate that is to be trusted.
 pub const UNITS_MIN: u64 = 30;
 
-/// Fewest units on either side of a share or a quantile.
+/// The fewest units on either side of a share or a quantile.
 pub const OUTCOME_UNITS_MIN: u64 = 10;
 
-/// Most of the variance that the five largest units may carry.
+/// The largest part of the variance that the five largest units may carry.
 pub const LARGEST_SHARE_MAX: f64 = 0.5;
 
 /// How an interval was found.
@@ -25,10 +25,10 @@ pub enum Method {
     Exact,
     /// Student's t, for a sample whose size was fixed beforehand.
     StudentT,
-    /// The normal mixture, a confidence sequence: holds at whatever moment one stops.
+    /// The normal mixture, a confidence sequence: holds at whatever moment the reading stops.
     NormalMixture,
-    /// The empirical Bernstein confidence sequence for sampling without replacement, of values whose bounds
-    /// are known: holds at whatever moment one stops, for any number of units.
+    /// The empirical Bernstein confidence sequence for sampling without replacement, of values with known
+    /// bounds: holds at whatever moment the reading stops, for any number of units.
     EmpiricalBernstein,
 }
 
@@ -37,7 +37,7 @@ impl Method {
         if confidence.is_anytime() { Self::NormalMixture } else { Self::StudentT }
     }
 
-    /// Its name.
+    /// The name of the method.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -49,32 +49,32 @@ impl Method {
     }
 }
 
-/// Why an interval may hold the truth less often than it says.
+/// A reason why an interval may contain the truth less often than it claims.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Doubt {
     /// Fewer than [`UNITS_MIN`] units.
     FewUnits {
-        /// How many there are.
+        /// The number of units.
         units: u64,
     },
     /// Fewer than [`OUTCOME_UNITS_MIN`] units with, or without, what is counted.
     FewOutcomes {
-        /// How many there are.
+        /// The number of such units.
         units: u64,
     },
-    /// The five largest units carry over half of the variance: what the sample did not meet may be larger
-    /// still.
+    /// The five largest units carry over half of the variance: a unit that the sample did not meet may be
+    /// larger still.
     FewCarryMost {
-        /// What they carry.
+        /// The part of the variance that they carry.
         share: f64,
     },
     /// All units are alike, so nothing is known about the spread.
     NoSpread,
     /// A value is infinite.
     Infinite,
-    /// The reading ended before the interval was as narrow as it was to be.
+    /// The reading ended before the interval was as narrow as requested.
     TooWide,
 }
 
@@ -122,28 +122,29 @@ impl std::fmt::Display for Doubt {
 pub struct Estimate {
     /// The number; NaN where the sample has no value at all.
     pub value: f64,
-    /// Where the interval begins; minus infinity if the sample does not bound it.
+    /// The low end of the interval; minus infinity if the sample does not bound it.
     pub low: f64,
-    /// Where it ends; infinity if the sample does not bound it.
+    /// The high end of the interval; infinity if the sample does not bound it.
     pub high: f64,
-    /// How probable it is that the interval holds the truth, over salts.
+    /// The probability, over salts, that the interval contains the truth.
     pub confidence: f64,
     /// How the interval was found.
     pub method: Method,
-    /// Units that had a say.
+    /// The number of units that contributed.
     pub units: u64,
-    /// Rows of the sample, with or without a value; of the mean of a group, those of the group.
+    /// Rows of the sample, with or without a value; for the mean of a group, rows of the group.
     pub rows: u64,
-    /// How many of them have no value: it is null or NaN. They have no say in a mean or a quantile, add
-    /// nothing to a sum, and are in no bin. Always 0 where rows are counted, or looked at for a condition.
+    /// How many of these rows have no value, that is, null or NaN. They do not contribute to a mean or a
+    /// quantile, add nothing to a sum, and are in no bin. Always 0 where rows are counted, or tested for a
+    /// condition.
     pub missing: u64,
-    /// One standard deviation of the rows, on the scale of the value: what `of_sd` tolerances refer to.
+    /// One standard deviation of the rows, in the unit of the value; `of_sd` tolerances refer to it.
     pub deviation: f64,
-    /// What speaks against trusting the interval; empty if nothing does.
+    /// The reasons not to trust the interval; empty if there are none.
     pub doubts: Vec<Doubt>,
 }
 
-/// What an estimator found, before it is judged whether that was everything.
+/// What an estimator found, before it is known whether the sample was everything.
 pub(super) struct Facts {
     pub value: f64,
     pub low: f64,
@@ -158,7 +159,8 @@ impl Estimate {
     pub(super) fn new(units: &Units, confidence: &Confidence, facts: Facts) -> Self {
         let exact = units.is_everything();
         let Facts { value, low, high, deviation, method, doubts, units: seen } = facts;
-        // Without a value nothing bounds the truth, and a bound of NaN would say less than that.
+        // Without a value nothing bounds the truth: the interval is then open, as an end of NaN would say
+        // less.
         let open = |bound: f64, end: f64| if bound.is_nan() { end } else { bound };
         Self {
             value,
@@ -174,12 +176,12 @@ impl Estimate {
         }
     }
 
-    /// A number that is known without reading any row.
+    /// An estimate known without reading any row.
     pub(super) fn known(value: f64) -> Self {
         Self::of_everything(value, 0.0, 0, 0)
     }
 
-    /// A number of so many rows, which are all that there are.
+    /// An estimate from all rows that there are.
     pub(super) fn of_everything(value: f64, deviation: f64, units: u64, rows: u64) -> Self {
         let (confidence, method, doubts) = (1.0, Method::Exact, Vec::new());
         Self {
@@ -196,34 +198,34 @@ impl Estimate {
         }
     }
 
-    /// Whether everything was read, so that the value is the truth.
+    /// Whether everything was read, so that the value is exact.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.method == Method::Exact
     }
 
-    /// Whether nothing speaks against trusting the interval.
+    /// Whether the estimate has no doubts.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.doubts.is_empty()
     }
 
-    /// How far the interval reaches from the value, on its longer side.
+    /// The distance from the value to the farther end of the interval.
     #[must_use]
     pub fn half_width(&self) -> f64 {
         if self.is_exact() { 0.0 } else { (self.high - self.value).max(self.value - self.low) }
     }
 
-    /// Whether the interval holds a number.
+    /// Whether the interval contains a number.
     #[must_use]
     pub fn holds(&self, number: f64) -> bool {
         self.low <= number && number <= self.high
     }
 
-    /// The estimate of a multiple: a count from a share, say. The factor is positive and known exactly.
+    /// The estimate of a multiple, such as a count from a share. The factor is positive and known exactly.
     #[must_use]
     pub fn scaled(self, factor: f64) -> Self {
-        // No times an interval without an end is still none.
+        // Zero times an open end is zero.
         let times = |number: f64| if factor == 0.0 { 0.0 } else { number * factor };
         Self {
             value: times(self.value),
@@ -234,13 +236,13 @@ impl Estimate {
         }
     }
 
-    /// The same, of a sample in which so many rows have no value.
+    /// The same estimate, from a sample in which `missing` rows have no value.
     #[must_use]
     pub(super) fn without(self, missing: u64) -> Self {
         Self { missing, ..self }
     }
 
-    /// The same with one doubt more.
+    /// The same estimate with one more doubt.
     #[must_use]
     pub(super) fn doubted(mut self, doubt: Doubt) -> Self {
         self.doubts.push(doubt);

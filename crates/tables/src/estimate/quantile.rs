@@ -1,9 +1,9 @@
 //! Quantiles, by Woodruff's method.
 //!
-//! The share of rows up to the true quantile is known, so a value is inside the interval if the share of
-//! sampled rows up to it is no further from that than shares of samples are (Woodruff, "Confidence intervals
-//! for medians and other position measures", Journal of the American Statistical Association 47, 1952), with
-//! the variance of a ratio over units.
+//! The share of rows up to the true quantile is known. A value is therefore inside the interval if the share
+//! of sampled rows up to it is no further from the known share than shares of samples are (Woodruff,
+//! "Confidence intervals for medians and other position measures", Journal of the American Statistical
+//! Association 47, 1952), with the variance of a ratio over units.
 //!
 //! Invariant: the ends of the interval are values of the sample, or infinite where it has none that far out.
 
@@ -12,15 +12,14 @@ use super::ratio::Ratio;
 use super::share::Worth;
 use super::{Confidence, EstimateError, Units, mean};
 
-/// Rows that are less than this part of one beside a rank are taken to be at it: ranks are products of
-/// floats.
+/// A number of rows within this distance of a rank counts as equal to it, since ranks are products of floats.
 const RANK_ROUNDING: f64 = 1e-9;
 
-/// The least value such that this share of the rows, or more, have it or a lesser one; of the rows that have
-/// a value.
+/// The least value such that at least this share of the rows have it or a smaller one, over the rows with a
+/// value.
 ///
-/// `values` has one for each row, NaN for none. The share lies between 0 and 1, without the ends: the least
-/// and the greatest value cannot be told from a sample.
+/// `values` has one value for each row, NaN for none. The share lies between 0 and 1, without the ends: a
+/// sample cannot tell the least and the greatest value.
 ///
 /// # Errors
 /// [`EstimateError::Share`], and [`EstimateError::Rows`] if there are fewer values than rows.
@@ -52,7 +51,7 @@ pub fn quantile(
     Ok(Estimate::new(units, confidence, facts))
 }
 
-/// The quantile of these values, none of which is NaN, where there are no others; NaN of none.
+/// The quantile of all values, none of which is NaN; NaN if there are none.
 pub(super) fn of_values(values: Vec<f64>, share: f64) -> Result<f64, EstimateError> {
     check_share(share)?;
     let rows = values.len() as f64;
@@ -69,7 +68,7 @@ fn doubts(units: &Units, values: &[f64], value: f64, up_to: &Ratio) -> Vec<Doubt
     let sides = [up_to.units_with(has_any), from.units_with(has_any)];
     let squares = up_to.residuals(up_to.value());
     let is_alike = sides.iter().all(|side| *side == up_to.units()) && squares.sum <= 0.0;
-    // A value that most rows share has no rows beyond it, and so no residuals; that is no reason for doubt.
+    // A value that most rows share has no rows beyond it, hence no residuals; that is no reason for doubt.
     let of_squares = Doubt::of_squares(&squares).filter(|doubt| *doubt != Doubt::NoSpread || is_alike);
     Doubt::few_units(up_to.units())
         .into_iter()
@@ -78,7 +77,7 @@ fn doubts(units: &Units, values: &[f64], value: f64, up_to: &Ratio) -> Vec<Doubt
         .collect()
 }
 
-/// Of the rows with a value, those whose value satisfies a condition.
+/// Among the rows with a value, those whose value satisfies a condition.
 fn compared(units: &Units, values: &[f64], holds: impl Fn(f64) -> bool) -> Ratio {
     Ratio::new(units, |rows| {
         let present = values[rows].iter().filter(|value| !value.is_nan());
@@ -86,17 +85,16 @@ fn compared(units: &Units, values: &[f64], holds: impl Fn(f64) -> bool) -> Ratio
     })
 }
 
-/// Values of which a few are asked for by their rank: each takes one pass, where putting all in order takes
-/// many.
+/// Values of which a few are selected by rank: each selection takes one pass, while sorting takes many.
 struct Ranks(Vec<f64>);
 
 impl Ranks {
-    /// The least value up to which there are so many.
+    /// The least value such that `rank` values, or more, are no greater.
     fn at(&mut self, rank: f64) -> Option<f64> {
         self.select((rank - RANK_ROUNDING).ceil().max(1.0) - 1.0)
     }
 
-    /// The least value up to which there are more than so many.
+    /// The least value such that more than `rank` values are no greater.
     fn after(&mut self, rank: f64) -> Option<f64> {
         self.select((rank + RANK_ROUNDING).floor().max(0.0))
     }
@@ -105,7 +103,7 @@ impl Ranks {
         if rank <= 0.0 { f64::NEG_INFINITY } else { self.at(rank).unwrap_or(f64::NEG_INFINITY) }
     }
 
-    /// The value with so many before it; none beyond the last.
+    /// The value that has `before` values before it in order; `None` beyond the last.
     fn select(&mut self, before: f64) -> Option<f64> {
         let place = before as usize;
         if place >= self.0.len() {

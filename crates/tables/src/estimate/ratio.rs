@@ -1,20 +1,20 @@
-//! Ratios over units: what all estimates are made of.
+//! Ratios over units, which all estimates are made of.
 //!
-//! Each unit has a numerator and a denominator, such as the sum of its values and how many rows it has. The
-//! ratio of their totals estimates the ratio over all units, and what a unit has beyond its part of it, its
-//! residual, says how sure that is (Cochran, "Sampling Techniques", 3rd edition, 1977, sections 2.11 and 6.3
-//! and 9A.1).
+//! Each unit has a numerator and a denominator, such as the sum of its values and its number of rows. The
+//! ratio of the totals estimates the ratio over all units. The residual of a unit is its numerator minus the
+//! ratio times its denominator; residuals tell how certain the estimate is (Cochran, "Sampling Techniques",
+//! 3rd edition, 1977, sections 2.11 and 6.3 and 9A.1).
 //!
-//! Invariant: units whose denominator is zero count for nothing, not even as units.
-//! Invariant: what rounding leaves of units that are alike is no residual.
+//! Invariant: units whose denominator is zero are ignored and not counted as units.
+//! Invariant: rounding errors of units that are alike are no residuals.
 
 use super::units::Units;
 use std::ops::Range;
 
-/// Units whose residuals, squared, may at most sum up to half of the variance, taken together.
+/// How many of the largest squared residuals are compared with half of the variance.
 const LARGEST: usize = 5;
 
-/// Numerator and denominator of each unit that has any.
+/// The numerator and denominator of each unit with a denominator.
 pub(super) struct Ratio {
     pairs: Vec<(f64, f64)>,
     others: Others,
@@ -22,20 +22,20 @@ pub(super) struct Ratio {
     below: f64,
 }
 
-/// Units beside the pairs of a ratio: they have a denominator, and no numerator.
+/// Units outside the pairs of a ratio: they have a denominator, but no numerator.
 #[derive(Clone, Copy, Default)]
 struct Others {
     units: u64,
     /// The sum of the squares of their denominators.
     squares: f64,
-    /// The largest of these denominators.
+    /// The largest of their denominators.
     largest: [f64; LARGEST],
 }
 
-/// How many rows each unit has.
+/// The number of rows of each unit.
 pub(super) struct Sizes {
     of_units: Vec<f64>,
-    /// Units, those with most rows first.
+    /// The units, ordered by falling number of rows.
     falling: Vec<usize>,
     rows: f64,
     squares: f64,
@@ -50,7 +50,7 @@ impl Sizes {
         Self { of_units, falling, rows: units.rows() as f64, squares }
     }
 
-    /// All units but these, which rise.
+    /// All units except `few`, which are in rising order.
     fn without(&self, few: &[(usize, f64)]) -> Others {
         let is_other = |unit: &&usize| few.binary_search_by_key(*unit, |(unit, _)| *unit).is_err();
         let mut largest = [0.0; LARGEST];
@@ -63,7 +63,7 @@ impl Sizes {
 }
 
 impl Ratio {
-    /// The ratio of what `pair` says of each unit's rows.
+    /// The ratio of the pairs that `pair` returns for the rows of each unit.
     pub(super) fn new(units: &Units, pair: impl Fn(Range<usize>) -> (f64, f64)) -> Self {
         Self::of_pairs(units.iter().map(pair))
     }
@@ -75,8 +75,9 @@ impl Ratio {
         Self { pairs, others: Others::default(), above, below }
     }
 
-    /// How many rows satisfy a condition, of all rows, where a few units, which rise, have so many such rows
-    /// and the others none: as long as these are few, whatever there is else.
+    /// Rows that satisfy a condition over all rows, where a few units, in rising order, have the given
+    /// numbers of such rows and all others have none. Takes time in proportion to these few units, however
+    /// many others there are.
     pub(super) fn of_few(few: &[(usize, f64)], sizes: &Sizes) -> Self {
         let pairs: Vec<_> = few.iter().map(|&(unit, inside)| (inside, sizes.of_units[unit])).collect();
         let above = pairs.iter().map(|(above, _)| *above).sum();
@@ -91,8 +92,8 @@ impl Ratio {
         })
     }
 
-    /// As [`Ratio::of_values`] of only these rows, which rise: as long as there are few of them, whatever
-    /// there is else.
+    /// As [`Ratio::of_values`] over only these rows, which are in rising order. Takes time in proportion to
+    /// these rows, however many others there are.
     pub(super) fn of_some(units: &Units, rows: &[usize], values: &[f64]) -> Self {
         let of_unit = |rows: &[usize]| {
             let present = rows.iter().map(|row| values[*row]).filter(|value| !value.is_nan());
@@ -110,7 +111,7 @@ impl Ratio {
         })
     }
 
-    /// How many rows satisfy a condition, of all rows.
+    /// Rows that satisfy a condition over all rows.
     pub(super) fn of_condition(units: &Units, holds: impl Fn(usize) -> bool) -> Self {
         Self::new(units, |rows| {
             let count = rows.len() as f64;
@@ -118,7 +119,7 @@ impl Ratio {
         })
     }
 
-    /// Units with a denominator.
+    /// The number of units with a denominator.
     pub(super) fn units(&self) -> u64 {
         self.pairs.len() as u64 + self.others.units
     }
@@ -133,7 +134,7 @@ impl Ratio {
         self.below
     }
 
-    /// Their quotient; NaN without units.
+    /// The quotient of the two sums; NaN without units.
     pub(super) fn value(&self) -> f64 {
         self.above / self.below
     }
@@ -143,20 +144,20 @@ impl Ratio {
         self.pairs.iter().map(|(_, below)| below * below).sum::<f64>() + self.others.squares
     }
 
-    /// Units whose numerator satisfies a condition, given the denominator; it compares the two, or the
-    /// numerator with 0.
+    /// The number of units whose numerator satisfies a condition, given the denominator. The condition must
+    /// compare the two, or the numerator with 0.
     pub(super) fn units_with(&self, holds: impl Fn(f64, f64) -> bool) -> u64 {
         let of_others = if holds(0.0, 1.0) { self.others.units } else { 0 };
         self.pairs.iter().filter(|(above, below)| holds(*above, *below)).count() as u64 + of_others
     }
 
-    /// The squares of what units have beyond `ratio` times their denominator; none where that is nothing but
+    /// The squares of what units have beyond `ratio` times their denominator; zero where that is only
     /// rounding.
     pub(super) fn residuals(&self, ratio: f64) -> Squares {
-        // Of units that are alike, numerator and ratio are right but for the roundings of the numerator, of
-        // the total and of its quotient, half an epsilon each; the product and the difference below add one
-        // each. So no unit is further off than this part of what it ought to have, which leaves a half to be
-        // safe.
+        // If units are alike, numerator and ratio are exact but for the roundings of the numerator, of the
+        // total and of its quotient, half an epsilon each; the product and the difference below add one each.
+        // No unit is therefore further off than `ROUNDING` times what it ought to have, which leaves half an
+        // epsilon to be safe.
         let rounding = ROUNDING * ratio.abs();
         let residual = |(above, below): &(f64, f64)| above - below * ratio;
         let others_have_none = self.others.units == 0 || ratio == 0.0;
@@ -171,19 +172,19 @@ impl Ratio {
 }
 
 /// What rounding may make of units that are alike, as a part of each. A spread in the last three bits of the
-/// values is less than this as well, and it is less than the values were rounded by.
+/// values is smaller than this too, but that is less than the values themselves were rounded by.
 const ROUNDING: f64 = 4.0 * f64::EPSILON;
 
-/// The sum of numbers, each rounding of which is kept and added in the end (A. Neumaier,
+/// The sum of numbers, with the rounding error of each addition kept and added in the end (A. Neumaier,
 /// "Rundungsfehleranalyse einiger Verfahren zur Summation endlicher Summen", 1974): off by one rounding,
-/// however many there are.
+/// however many numbers there are.
 pub(super) fn total(numbers: impl Iterator<Item = f64>) -> f64 {
     let mut total = Total::default();
     numbers.for_each(|number| total.add(number));
     total.sum()
 }
 
-/// As [`total`], of numbers that come by and by.
+/// As [`total`], of numbers that arrive one by one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Total {
     sum: f64,
@@ -199,30 +200,31 @@ impl Total {
     }
 
     pub(super) fn sum(&self) -> f64 {
-        // What is lost beside an infinity is no number.
+        // Next to an infinity, the rounding error is NaN.
         if self.sum.is_finite() { self.sum + self.lost } else { self.sum }
     }
 }
 
-/// Squares of residuals.
+/// The squares of residuals.
 pub(super) struct Squares {
     /// Their sum.
     pub(super) sum: f64,
     /// The largest of them.
     pub(super) largest: f64,
-    /// What the five largest of them are of the sum, from 0 to 1; 0 if all are zero.
+    /// The part of the sum that the five largest make up, from 0 to 1; 0 if all are zero.
     pub(super) of_largest: f64,
 }
 
 impl Squares {
-    /// Of these residuals, and of others that are none of the largest, whose squares have this sum.
+    /// The squares of these residuals, and of others, none of which is among the largest, whose squares sum
+    /// up to `others`.
     fn of(residuals: impl Iterator<Item = f64>, others: f64) -> Self {
         let mut largest = [0.0f64; LARGEST];
         let mut sum = others;
         for residual in residuals {
             let mut square = residual * residual;
             sum += square;
-            // Each keeps the larger one and hands the other down.
+            // Each place keeps the larger square and hands the smaller one down.
             for kept in &mut largest {
                 if square > *kept {
                     std::mem::swap(kept, &mut square);

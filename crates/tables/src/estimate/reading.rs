@@ -1,9 +1,9 @@
-//! Reading until an estimate is narrow enough: which says after each batch whether to stop or to go on.
+//! Reading until an estimate is narrow enough: decides after each batch whether to stop or to read on.
 //!
-//! A first look plans how much to read, and there is no second look before that was read: with few looks, the
-//! moment of stopping says little about the values. An interval that is narrow and doubted is given with its
-//! doubts: whoever reads on until they are gone stops at just those samples that have not met what the doubt
-//! is about. [`Stopping::Anytime`](super::Stopping::Anytime) makes it harmless altogether.
+//! The first look plans how much to read, and there is no second look before that much was read: with few
+//! looks, the moment of stopping says little about the values. A narrow interval with doubts is returned with
+//! its doubts. Reading on until they are gone would stop at just those samples that have not met what the
+//! doubts are about. [`Stopping::Anytime`](super::Stopping::Anytime) makes looking entirely harmless.
 //!
 //! Invariant: it asks for no more rows than the limit allows, and stops when everything was read.
 
@@ -11,21 +11,21 @@ use super::outcome::{Doubt, Estimate, UNITS_MIN};
 use super::{Confidence, EstimateError, Quantity, Units};
 use crate::{Cut, Weight};
 
-/// How much more than planned is read, so that the plan's own uncertainty seldom costs another round.
+/// How much more than planned is read, so that the uncertainty of the plan seldom costs another round.
 const MARGIN: f64 = 1.1;
 
-/// How many times as much may be there at the next look. A plan from few units may be far off, and to look
-/// costs nothing.
+/// The most growth of the sample between two looks. A plan from few units may be far off, and a look costs
+/// nothing.
 const GROWTH_MAX: f64 = 8.0;
 
-/// Growth where the sample is too small to plan with.
+/// The growth where the sample is too small to plan with.
 const GROWTH_BLIND: f64 = 2.0;
 
-/// Share of everything that a relative tolerance may need at best, if the interval holds 0, before it is
-/// refused.
+/// The largest share of everything that a relative tolerance may need at best if the interval contains 0;
+/// beyond it the tolerance is refused.
 const SHARE_FOR_ZERO_MAX: f64 = 0.5;
 
-/// How narrow an estimate shall be: half of its interval, at most.
+/// How narrow an estimate is to be: a bound on half the width of its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Tolerance {
     /// This part of the value: 0.01 for 1 %.
@@ -37,7 +37,7 @@ pub enum Tolerance {
 }
 
 impl Tolerance {
-    /// What that is for an estimate.
+    /// The tolerance for an estimate, in the unit of its value.
     fn of(self, estimate: &Estimate) -> f64 {
         match self {
             Self::Relative(part) => part * estimate.value.abs(),
@@ -59,12 +59,12 @@ impl Tolerance {
 /// What to do after a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Read so many rows more.
+    /// Read this many more rows.
     GoOn {
         /// At least one.
         rows: u64,
     },
-    /// This is the answer. It has [`Doubt::TooWide`] if the limit of rows was reached first.
+    /// Stop with this answer. It has [`Doubt::TooWide`] if the limit of rows was reached first.
     Stop(Estimate),
 }
 
@@ -77,15 +77,15 @@ pub struct Reading {
     rows_max: u64,
     units: Units,
     values: Vec<f64>,
-    /// Rows without which there is no point in looking.
+    /// The number of rows before which a look is pointless.
     next_look: u64,
 }
 
 impl Reading {
-    /// Nothing read yet, of what lies above a cut.
+    /// A reading of what lies above a cut, with nothing read yet.
     ///
     /// # Errors
-    /// [`EstimateError::Tolerance`] for one that is not a positive number.
+    /// [`EstimateError::Tolerance`] if the tolerance is not a positive number.
     pub fn new(
         quantity: Quantity,
         confidence: Confidence,
@@ -104,10 +104,10 @@ impl Reading {
         })
     }
 
-    /// Takes the rows that follow, all that there are up to a cut, and says whether to go on.
+    /// Takes the next rows, which must be all rows up to a cut, and decides whether to go on.
     ///
     /// # Errors
-    /// [`EstimateError::Order`], [`EstimateError::Rows`], what the quantity refuses, and
+    /// [`EstimateError::Order`], [`EstimateError::Rows`], the errors of the quantity, and
     /// [`EstimateError::HoldsZero`] if the tolerance is relative to a value that cannot be told from 0.
     pub fn push(
         &mut self,
@@ -140,7 +140,7 @@ impl Reading {
         Ok(Step::GoOn { rows: self.next_look - rows })
     }
 
-    /// The answer from what was pushed, where nothing more will be.
+    /// The answer from what was pushed, when no more rows will come.
     ///
     /// # Errors
     /// As [`Reading::push`].
@@ -153,14 +153,14 @@ impl Reading {
         Ok(estimate.doubted(Doubt::TooWide))
     }
 
-    /// What is known, and whether that is narrow enough.
+    /// The present estimate, and whether it is narrow enough.
     fn look(&self) -> Result<(Estimate, bool), EstimateError> {
         let estimate = self.quantity.estimate(&self.units, &self.values, &self.confidence)?;
         let is_met = estimate.is_exact() || estimate.half_width() <= self.tolerance.of(&estimate);
         Ok((estimate, is_met))
     }
 
-    /// How many times as much shall have been read at the next look.
+    /// The factor by which the sample must grow before the next look.
     fn growth(&self, estimate: &Estimate, is_end: bool) -> Result<f64, EstimateError> {
         if estimate.units < UNITS_MIN {
             return Ok(GROWTH_BLIND);
@@ -172,7 +172,7 @@ impl Reading {
         if let Tolerance::Relative(part) = self.tolerance
             && estimate.holds(0.0)
         {
-            // At best the truth is at the farther end of the interval.
+            // At best the truth lies at the farther end of the interval.
             let best = of_tolerance(part * estimate.low.abs().max(estimate.high.abs()));
             let is_hopeless = best * self.units.share() > SHARE_FOR_ZERO_MAX
                 || best * self.units.rows() as f64 > self.rows_max as f64;
@@ -185,8 +185,8 @@ impl Reading {
         Ok(of_tolerance(self.tolerance.of(estimate)).min(GROWTH_MAX))
     }
 
-    /// How many times as much makes the interval so narrow. Its width falls with the root of what was read,
-    /// and to nothing when everything was.
+    /// The factor by which the sample must grow for the interval to become as narrow as `tolerance`. The
+    /// width falls with the root of what was read, and reaches zero when everything was read.
     fn growth_to(&self, estimate: &Estimate, tolerance: f64) -> f64 {
         let share = self.units.share();
         let odds = share / (1.0 - share) * (estimate.half_width() / tolerance).powi(2) * MARGIN;

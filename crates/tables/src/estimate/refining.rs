@@ -1,12 +1,10 @@
-//! Estimates that get better while a query is read on: one for each batch of its refinement.
+//! Estimates that improve while a query is read on: one for each batch of its refinement.
 //!
-//! Each look is at all that came so far, so the distance between looks grows with that, and a batch in
-//! between has the estimate of the last one: all looks together see a few times as many values as there are,
-//! however many that is. Batches do not grow with it: they are held in memory, of which there is less than of
-//! the table.
+//! Each look covers all rows so far, so the distance between looks grows with their number, and a batch in
+//! between repeats the last estimate. All looks together then read each value only a few times. Batches do
+//! not grow in the same way, since they are held in memory, which is smaller than the table.
 //!
-//! Invariant: the intervals are those of a confidence sequence, so that they hold at whichever batch one
-//! stops.
+//! Invariant: the intervals form a confidence sequence, so they hold at whichever batch the reader stops.
 
 use super::of_table::{Value, value_of};
 use super::values::missing;
@@ -15,13 +13,14 @@ use crate::readable::Refining;
 use crate::table::BATCH_ROWS_MAX;
 use crate::{Cut, Query, Readable, Refined, TableError};
 
-/// Which part of what came up to the last look has to come before the next one.
+/// The next look comes when the rows have grown by one part in this many since the last.
 const GROWTH_MIN: usize = 4;
 
-/// Rows up to which each batch is looked at: until then it is a quarter of all before it in any case.
+/// Every batch is looked at until there are this many rows: so far a batch is at least a quarter of all
+/// before it.
 const EACH_ROWS_MAX: usize = GROWTH_MIN * BATCH_ROWS_MAX;
 
-/// A query that is read batch by batch, with an estimate from all that came so far.
+/// A query that is read batch by batch, with an estimate from all rows so far.
 #[derive(Debug)]
 pub struct RefinedEstimates {
     refining: Refining,
@@ -30,20 +29,20 @@ pub struct RefinedEstimates {
     confidence: super::Confidence,
     units: Units,
     values: Vec<f64>,
-    /// The columns that were asked for, where others are read for the estimate as well.
+    /// The columns that were asked for, if others are read for the estimate as well.
     answered: Option<Vec<usize>>,
-    /// Whether somebody said how many rows the next batch shall have.
+    /// Whether the caller chose the size of the next batch.
     is_told: bool,
-    /// The last estimate, and of how many rows it is.
+    /// The last estimate, and the number of rows it rests on.
     looked: Option<(usize, Estimate)>,
     each_rows_max: usize,
 }
 
 impl Readable {
-    /// The answer to a query batch by batch, each with an estimate of the request's subject from all batches
-    /// so far.
+    /// Answers a query batch by batch, each with an estimate of the request's subject from all batches so
+    /// far.
     ///
-    /// The request's tolerance is not looked at: whoever reads stops when it is good enough. Bounds of values
+    /// The request's tolerance is ignored: the caller stops when an estimate is good enough. Bounds of values
     /// are refused.
     ///
     /// # Errors
@@ -90,23 +89,24 @@ impl Readable {
 }
 
 impl RefinedEstimates {
-    /// Asks for at least so many rows in the next batch, in place of about twice those of the last, and for
-    /// an estimate from all that came with it.
+    /// Asks for at least `rows` rows in the next batch, instead of about twice those of the last, and for a
+    /// fresh estimate with it.
     pub fn want(&mut self, rows: usize) {
         self.is_told = true;
         self.refining.want(rows);
     }
 
-    /// The next batch, and the estimate from all that came; none after the last.
+    /// The next batch, and the estimate from all rows so far; `None` after the last batch.
     ///
-    /// Beyond a million rows an estimate is made when a quarter more came, with the last batch, and where
-    /// rows were asked for; batches in between have the one before, whose interval holds as well.
+    /// Beyond a million rows, an estimate is made when the rows have grown by a quarter, with the last batch,
+    /// and where the caller asked for rows. Batches in between repeat the one before, whose interval still
+    /// holds.
     ///
     /// # Errors
     /// As [`crate::Refinement::next`].
     pub async fn next(&mut self) -> Result<Option<(Refined, Estimate)>, TableError> {
         let Some(mut refined) = self.refining.next().await? else { return Ok(None) };
-        // A limit of rows may have let some in beyond the cut below which all are known.
+        // A limit of rows may have let some in beyond the cut; only below it all are known.
         let known = refined.cut.prefix(&refined.weights);
         self.values.extend(self.value.of_rows(&refined.rows.slice(0, known))?);
         self.units.extend(&refined.weights[..known], refined.cut)?;
@@ -121,7 +121,7 @@ impl RefinedEstimates {
         Ok(Some((refined, estimate)))
     }
 
-    /// The estimate from all that came, or the one before where too little came since.
+    /// The estimate from all rows so far, or the one before if too few rows came since.
     fn look(&mut self, is_last: bool) -> Result<Estimate, TableError> {
         let rows = self.values.len();
         let is_near = |looked: &usize| rows > self.each_rows_max && rows - looked < looked / GROWTH_MIN;
@@ -187,7 +187,7 @@ mod tests {
         estimates.each_rows_max = 2_000;
         let (mut batches, mut longest, mut looks, mut looked_at) = (0, 0, 0, 0);
         loop {
-            // As large as a batch becomes at most; nobody who reads asks for it.
+            // As large as a batch becomes at most; the caller does not ask for a size.
             estimates.refining.want(500);
             let before = estimates.looked.as_ref().map(|(rows, _)| *rows);
             let Some((refined, estimate)) = estimates.next().await.unwrap() else { break };

@@ -1,27 +1,27 @@
-//! What to estimate of the rows of a query, and how well.
+//! What to estimate from the rows of a query, and how well.
 
 use super::{Confidence, Estimate, EstimateError, Quantity, Tolerance};
 use crate::Work;
 use crate::expression::{Column, Expression};
 use crate::protocol::Version;
 
-/// What is to be estimated.
+/// The quantity to estimate.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Subject {
-    /// The mean of a column, of the rows that have a value.
+    /// The mean of a column, over the rows that have a value.
     Mean(Column),
     /// The sum of a column.
     Sum(Column),
-    /// How many rows there are.
+    /// The number of rows.
     Count,
-    /// The share of the rows that satisfy a condition too.
+    /// The share of the rows that also satisfy a condition.
     Share(Expression),
     /// The value of a column below which this share of the rows lies.
     Quantile(Column, f64),
 }
 
 impl Subject {
-    /// What is estimated of the values of rows, of which there are so many in all, where that is known.
+    /// The quantity to estimate from values of rows, given the number of all rows if it is known.
     pub(super) fn quantity(&self, rows: Option<u64>) -> Quantity {
         match self {
             Self::Mean(_) => Quantity::Mean,
@@ -33,67 +33,67 @@ impl Subject {
     }
 }
 
-/// How narrow the estimate shall be, and what that may cost.
+/// How narrow the estimate is to be, and what that may cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Within {
-    /// Half of the interval, at most.
+    /// The tolerance on half the width of the interval.
     pub tolerance: Tolerance,
-    /// Most rows to read for it. The answer then says that it is too wide.
+    /// The most rows to read. An answer that reaches this limit has
+    /// [`Doubt::TooWide`](super::Doubt::TooWide).
     pub rows_max: Option<u64>,
 }
 
 /// A question for an estimate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EstimateRequest {
-    /// What of.
+    /// What to estimate.
     pub subject: Subject,
-    /// How sure.
+    /// How certain the interval is to be.
     pub confidence: Confidence,
-    /// Reads on until the estimate is so narrow; else the sample is the query's, its window, units or limit.
+    /// Reads on until the estimate is narrow enough; without it, the sample is the query's own window, units
+    /// or limit.
     pub within: Option<Within>,
-    /// How many rows the query has, where the caller knows it exactly, such as from [`crate::Table::count`]:
-    /// makes sums surer. Without a filter, or with one that no index column is in, it is found without being
-    /// told.
+    /// The number of rows of the query, if the caller knows it exactly, for example from
+    /// [`crate::Table::count`]. It makes sums more certain. For a query without a filter, or with a filter on
+    /// no index column, the number is found anyway.
     pub rows: Option<u64>,
-    /// Between what all values of the column lie, for means of rows whose number is known, from the query's
-    /// own sample: an interval without any approximation. Refused with whatever else they would be of no use
-    /// for.
+    /// Bounds of all values of the column, for means of rows whose number is known, from the query's own
+    /// sample: gives an interval without any approximation. Refused wherever they would not be used.
     pub bounds: Option<(f64, f64)>,
 }
 
 impl EstimateRequest {
-    /// The estimate from the query's own sample, at 95 %.
+    /// An estimate from the query's own sample, at 95 %.
     #[must_use]
     pub fn new(subject: Subject) -> Self {
         Self { subject, confidence: Confidence::default(), within: None, rows: None, bounds: None }
     }
 
-    /// The same, as sure as this.
+    /// The same request with this confidence.
     #[must_use]
     pub fn confidence(self, confidence: Confidence) -> Self {
         Self { confidence, ..self }
     }
 
-    /// The same, from as many rows as that takes.
+    /// The same request, from as many rows as this tolerance takes.
     #[must_use]
     pub fn within(self, tolerance: Tolerance, rows_max: Option<u64>) -> Self {
         Self { within: Some(Within { tolerance, rows_max }), ..self }
     }
 
-    /// The same, of so many rows.
+    /// The same request, for a query of `rows` rows.
     #[must_use]
     pub fn of_rows(self, rows: u64) -> Self {
         Self { rows: Some(rows), ..self }
     }
 
-    /// The same, of values between bounds.
+    /// The same request, for values between these bounds.
     #[must_use]
     pub fn bounded(self, least: f64, greatest: f64) -> Self {
         Self { bounds: Some((least, greatest)), ..self }
     }
 
-    /// Refuses bounds that would not be looked at, and seem to have made an interval that they have no part
-    /// in.
+    /// Refuses bounds that would be ignored, since the interval would seem to rest on them.
     pub(super) fn check_bounds(&self) -> Result<(), EstimateError> {
         let (place, hint) = match (self.bounds, self.within, &self.subject) {
             (Some(_), Some(_), _) => (
@@ -107,15 +107,15 @@ impl EstimateRequest {
     }
 }
 
-/// The answer to a question for an estimate.
+/// The answer to a request.
 #[derive(Clone, Debug)]
 pub struct Estimated {
     /// What was found.
     pub estimate: Estimate,
     /// The version that was read.
     pub version: Version,
-    /// Rows of the sample that were read for it.
+    /// The number of rows of the sample that were read.
     pub rows_read: u64,
-    /// What that took.
+    /// The work it took.
     pub work: Work,
 }

@@ -1,6 +1,6 @@
-//! Several estimates of one sample of a table: the means of its groups, and histograms.
+//! Several estimates from one sample of a table: means of groups, and histograms.
 //!
-//! Invariant: a group that is known to be there is in the answer, met or not.
+//! Invariant: a group that is known beforehand is in the answer, whether the sample met it or not.
 
 use super::everything::is_everything;
 use super::of_table::check_numbers;
@@ -17,47 +17,48 @@ use arrow_select::take::take;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The means of the groups of a sample.
+/// The means of the groups in a sample.
 #[derive(Clone, Debug)]
 pub struct GroupMeans {
-    /// The value of each group: those that were known in their order, then the others as they were met; of
-    /// everything, which is read in no order, in some order that is always the same.
+    /// The value of each group: known ones in their order, then the others as they were met. If the query
+    /// leaves nothing out, rows are read in no particular order, and the others come in an order that is
+    /// always the same.
     pub groups: ArrayRef,
-    /// The mean of each, none for a group that was not seen.
+    /// The mean of each group, `None` for a group that was not seen.
     pub means: Vec<Option<Estimate>>,
     /// The version that was read.
     pub version: Version,
     /// Rows of the sample.
     pub rows_read: u64,
-    /// What that took.
+    /// The work it took.
     pub work: Work,
 }
 
 /// The share of rows in each bin.
 #[derive(Clone, Debug)]
 pub struct Histogram {
-    /// A share for each bin; [`Estimate::scaled`] by the number of rows, a count.
+    /// The share of each bin; [`Estimate::scaled`] by the number of rows, it is a count.
     pub bins: Vec<Estimate>,
-    /// How many rows there are in all, where that is known without reading.
+    /// The number of all rows, if it is known without reading.
     pub rows: Option<u64>,
     /// The version that was read.
     pub version: Version,
     /// Rows of the sample.
     pub rows_read: u64,
-    /// What that took.
+    /// The work it took.
     pub work: Work,
 }
 
 impl Readable {
-    /// The mean of a column in each group of rows that have one value of the column `by`, from the query's
+    /// The mean of a column in each group of rows that share a value of the column `by`, from the query's
     /// sample.
     ///
-    /// `known` are values of groups that are known to be there; those that the sample did not meet are
-    /// answered as not seen. Each mean holds by itself; with `is_simultaneous`, all of them together do.
+    /// `known` are values of groups that are known to exist; those that the sample did not meet are returned
+    /// as not seen. Each mean holds by itself; with `is_simultaneous`, all of them hold together.
     ///
     /// # Errors
     /// [`TableError::Column`], [`TableError::NoNumbers`], [`TableError::Estimate`] for known values of
-    /// another type than the column, and what [`Table::query`] may answer.
+    /// another type than the column, and the errors of [`Table::query`].
     pub async fn estimate_groups(
         &self,
         query: &Query,
@@ -110,12 +111,12 @@ impl Readable {
     }
 
     /// The share of the query's rows in each bin, from its sample: bin `i` holds the values from `edges[i]`
-    /// up to `edges[i + 1]`, without that. Each share holds by itself; with `is_simultaneous`, all of them
-    /// together do.
+    /// up to, but not including, `edges[i + 1]`. Each share holds by itself; with `is_simultaneous`, all of
+    /// them hold together.
     ///
     /// # Errors
     /// [`TableError::Column`], [`TableError::NoNumbers`], [`TableError::Estimate`] unless the edges rise, and
-    /// what [`Table::query`] may answer.
+    /// the errors of [`Table::query`].
     pub async fn estimate_histogram(
         &self,
         query: &Query,
@@ -184,7 +185,7 @@ impl Table {
     }
 }
 
-/// Refuses a column that is not there, or whose values cannot be told apart.
+/// Refuses a column that does not exist, or whose values cannot be told apart.
 fn check_groups(table: &Table, by: &str) -> Result<(), TableError> {
     let schema = table.schema();
     let found = schema.columns().column_with_name(by);
@@ -196,7 +197,7 @@ fn check_groups(table: &Table, by: &str) -> Result<(), TableError> {
     Err(EstimateError::NotGroups { column, data_type }.into())
 }
 
-/// The values of groups that are known, of a column of this type.
+/// The values of the known groups, for a column of this type.
 pub(super) fn known_groups(
     by: &str,
     known: Option<ArrayRef>,
@@ -210,11 +211,11 @@ pub(super) fn known_groups(
     Ok(known)
 }
 
-/// Which group each row is of.
+/// Assigns rows to groups.
 struct Grouping {
-    /// Values of known groups, and then of rows.
+    /// The values of the known groups, followed by those of the rows.
     all: ArrayRef,
-    /// Where among these each group is first.
+    /// For each group, the place of its first value among these.
     firsts: Vec<u32>,
     /// The group of each row.
     groups: Vec<Option<u32>>,
@@ -223,7 +224,7 @@ struct Grouping {
 impl Grouping {
     fn new(known: &ArrayRef, of_rows: &ArrayRef) -> Result<Self, TableError> {
         let all = concat(&[known.as_ref(), of_rows.as_ref()]).map_err(of_answer)?;
-        // Equal values have equal weights, and different ones as good as never.
+        // Equal values have equal weights; different values practically never do.
         let keys = weights(&[Arc::clone(&all)], Salt(0)).map_err(of_answer)?;
         let mut numbers: HashMap<Weight, u32> = HashMap::new();
         let (mut firsts, mut groups) = (Vec::new(), Vec::with_capacity(of_rows.len()));

@@ -1,23 +1,23 @@
 //! Shares and counts: how many rows satisfy a condition.
 //!
-//! The interval holds every share that would not be surprised by the sample (Wilson's interval), with the
-//! number of rows replaced by how many independent ones they are worth (Korn and Graubard, "Confidence
-//! intervals for proportions with small expected number of positive counts estimated from survey data",
-//! Survey Methodology 24, 1998): a share near 0 gets an interval that leans to the right instead of one that
-//! goes below 0.
+//! The interval contains every share that the sample would not make surprising (Wilson's interval), with the
+//! number of rows replaced by the number of independent rows that they are worth (Korn and Graubard,
+//! "Confidence intervals for proportions with small expected number of positive counts estimated from survey
+//! data", Survey Methodology 24, 1998). A share near 0 then gets an interval that leans to the right, instead
+//! of one that goes below 0.
 
 use super::confidence::Bound;
 use super::outcome::{Doubt, Estimate, Facts, Method, checked};
 use super::ratio::Ratio;
 use super::{Confidence, EstimateError, Units};
 
-/// Halvings of an interval between two numbers: all that 53 bits can tell apart.
+/// The number of bisections that separate any two numbers of 53 bits.
 const HALVINGS: u32 = 60;
 
-/// The share of rows that satisfy a condition; `holds` says for each whether it does.
+/// The share of rows that satisfy a condition; `holds` has the outcome for each row.
 ///
 /// # Errors
-/// [`EstimateError::Rows`] if there are fewer answers than rows.
+/// [`EstimateError::Rows`] if there are fewer outcomes than rows.
 pub fn share(units: &Units, holds: &[bool], confidence: &Confidence) -> Result<Estimate, EstimateError> {
     checked(units, holds.len())?;
     Ok(of_ratio(units, &Ratio::of_condition(units, |row| holds[row]), confidence))
@@ -25,10 +25,10 @@ pub fn share(units: &Units, holds: &[bool], confidence: &Confidence) -> Result<E
 
 /// The number of rows that satisfy a condition, among all rows and not only those of the sample.
 ///
-/// `rows` is how many rows there are in all, of which these are a sample, if that is known exactly.
+/// `rows` is the number of all rows, of which the sample is a part, if that is known exactly.
 ///
 /// # Errors
-/// [`EstimateError::Rows`] if there are fewer answers than rows.
+/// [`EstimateError::Rows`] if there are fewer outcomes than rows.
 pub fn count(
     units: &Units,
     holds: &[bool],
@@ -43,7 +43,7 @@ pub fn count(
     })
 }
 
-/// A ratio whose numerators are part of their denominators.
+/// The estimate of a ratio whose numerators are parts of their denominators.
 pub(super) fn of_ratio(units: &Units, ratio: &Ratio, confidence: &Confidence) -> Estimate {
     let value = ratio.value();
     let squares = ratio.residuals(value);
@@ -67,12 +67,12 @@ pub(super) fn of_ratio(units: &Units, ratio: &Ratio, confidence: &Confidence) ->
     Estimate::new(units, confidence, facts)
 }
 
-/// The total of the numerators, whatever they are part of.
+/// The estimate of the total of the numerators, ignoring the denominators.
 fn of_total(units: &Units, ratio: &Ratio, confidence: &Confidence) -> Estimate {
     let (seen, share) = (ratio.above(), units.share());
     let having = ratio.units_with(|above, _| above > 0.0);
     let squares = ratio.residuals(0.0);
-    // How many rows come at once, on average over rows: the spread of a count grows with it.
+    // How many counted rows come together, averaged over rows: the spread of a count grows with it.
     let at_once = if seen > 0.0 { squares.sum / seen } else { 1.0 };
     let bound = confidence.bound(having, share);
     let is_inside = |expected: f64| (seen - expected).abs() <= bound.of(at_once * expected);
@@ -96,25 +96,26 @@ fn of_total(units: &Units, ratio: &Ratio, confidence: &Confidence) -> Estimate {
     Estimate::new(units, confidence, facts)
 }
 
-/// How the spread of a share depends on the share, given how units hang together.
+/// How the spread of a share depends on the share, given how alike the rows of a unit are.
 pub(super) struct Worth(f64);
 
 impl Worth {
-    /// From the squares of the residuals at the ratio itself. If all rows have one outcome, those say
-    /// nothing, and units are taken for all of one piece.
+    /// Derived from the squares of the residuals at the ratio itself. If all rows have one outcome, these say
+    /// nothing, and each unit is assumed to be all of a piece.
     pub(super) fn new(ratio: &Ratio, squares: f64) -> Self {
         let value = ratio.value();
         let spread = value * (1.0 - value);
         Self(if spread > 0.0 { squares / spread } else { ratio.rows_squared() })
     }
 
-    /// How far the sum of the residuals may be from zero if the share is this.
+    /// How far the sum of the residuals may be from zero if the share is `share`.
     pub(super) fn bound(&self, bound: &Bound, share: f64) -> f64 {
         bound.of(self.0 * share * (1.0 - share))
     }
 }
 
-/// How far it is inside, from a value that is towards an end that may not be.
+/// The farthest point towards `end` that is inside, found by bisection from `value`; `end` itself may be
+/// outside.
 fn edge(value: f64, end: f64, is_inside: impl Fn(f64) -> bool) -> f64 {
     if value.is_nan() || is_inside(end) {
         return end;

@@ -1,4 +1,4 @@
-//! What estimators promise, case by case; how often they are right is the matter of `tests/coverage.rs`.
+//! What estimators promise, case by case; how often they are right is tested in `tests/coverage.rs`.
 
 mod bounded;
 mod doubts;
@@ -8,7 +8,7 @@ mod reading;
 use super::*;
 use crate::{Cut, Weight};
 
-/// Units with so many rows each, which are a share of all.
+/// Units with the given numbers of rows, which are a share of all.
 fn units(sizes: &[usize], share: f64) -> Units {
     let until = Cut::of_share(share).unwrap();
     let mut units = Units::none_after(Cut::NOTHING);
@@ -16,13 +16,13 @@ fn units(sizes: &[usize], share: f64) -> Units {
     units
 }
 
-/// Weights of units with so many rows each: small, so that they lie below any cut.
+/// Weights of units with the given numbers of rows, small enough to lie below any cut.
 fn weights(sizes: &[usize]) -> Vec<Weight> {
     let unit = |(place, size): (u64, &usize)| std::iter::repeat_n(Weight::new(place).unwrap(), *size);
     (1..).zip(sizes).flat_map(unit).collect()
 }
 
-/// So many units of a row each, a millionth of all.
+/// `count` units of one row each, a millionth of all.
 fn rows(count: usize) -> Units {
     units(&vec![1; count], 1e-6)
 }

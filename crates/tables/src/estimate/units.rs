@@ -1,10 +1,10 @@
 //! Units: which rows of a sample belong together, and which share of all units they are.
 //!
-//! Rows come in the order of their weights. Rows of equal weight are one unit, since no cut can part them:
-//! that holds for the rows of an entity as for two keys of one hash.
+//! Rows come in the order of their weights. Rows of equal weight are one unit, since no cut can part them.
+//! This is true of the rows of an entity, and equally of two keys with one hash.
 //!
-//! Invariant: every unit of the window below the cut is there with all of its rows, or the estimates are
-//! wrong.
+//! Invariant: every unit of the window below the cut is present with all of its rows; otherwise the estimates
+//! are wrong.
 
 use super::EstimateError;
 use crate::{Cut, Weight, Window};
@@ -13,7 +13,7 @@ use std::ops::Range;
 /// The units of a sample.
 #[derive(Clone, Debug)]
 pub struct Units {
-    /// Where the rows of each unit end.
+    /// The end of the rows of each unit.
     ends: Vec<usize>,
     last: Option<Weight>,
     after: Cut,
@@ -21,13 +21,13 @@ pub struct Units {
 }
 
 impl Units {
-    /// No unit yet, of those above a cut; [`Units::extend`] adds them.
+    /// No units yet, of those above a cut; [`Units::extend`] adds them.
     #[must_use]
     pub fn none_after(after: Cut) -> Self {
         Self { ends: Vec::new(), last: None, after, until: after }
     }
 
-    /// The units of these rows, which are all that there are in the window.
+    /// The units of these rows, which must be all rows of the window.
     ///
     /// # Errors
     /// [`EstimateError::Order`] if the weights fall, or lie outside the window.
@@ -37,11 +37,11 @@ impl Units {
         Ok(units)
     }
 
-    /// The first units above a cut, of which there are more, as a sample with a cut that is valid: all of
-    /// them but the last, at whose weight the cut is.
+    /// The units of a sample of the first units above a cut, which further units follow. All but the last are
+    /// used, and the cut is at the weight of the last.
     ///
-    /// Where the sample ends was not known beforehand, so its last weight is not a cut that was chosen. But
-    /// given that weight, the units before it are a sample of those below it, whatever they are worth.
+    /// The end of such a sample is not chosen beforehand, so its last weight is not a chosen cut. But given
+    /// that weight, the units before it are a sample of those below it, whatever their values.
     ///
     /// # Errors
     /// [`EstimateError::Order`] if the weights fall, or do not lie above the cut.
@@ -53,7 +53,7 @@ impl Units {
         Ok(units)
     }
 
-    /// Adds the rows that follow, up to a cut below which there are no others.
+    /// Adds the next rows, which must be all rows up to the cut `until`.
     ///
     /// # Errors
     /// [`EstimateError::Order`] if the weights fall, or do not lie between the cuts; then nothing was added.
@@ -76,29 +76,29 @@ impl Units {
         Ok(())
     }
 
-    /// Everything was read: nothing lies above the last cut.
+    /// Marks everything as read: nothing lies above the last cut.
     pub fn complete(&mut self) {
         self.until = Cut::ALL;
     }
 
-    /// How many units there are.
+    /// The number of units.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no units.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The unit that a row is of.
+    /// The unit of a row.
     pub(super) fn of_row(&self, row: usize) -> usize {
         self.ends.partition_point(|end| *end <= row)
     }
 
-    /// How many rows they have.
+    /// The number of rows.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.ends.last().copied().unwrap_or(0)
@@ -110,7 +110,7 @@ impl Units {
         if self.is_everything() { 1.0 } else { self.until.share() - self.after.share() }
     }
 
-    /// Whether these are all units that there are.
+    /// Whether these are all units that exist.
     #[must_use]
     pub fn is_everything(&self) -> bool {
         self.after == Cut::NOTHING && self.until == Cut::ALL
@@ -152,7 +152,7 @@ mod tests {
         for wrong in [&[inside + 1, inside][..], &[1], &[9 << 60]] {
             assert!(matches!(Units::within(&weights(wrong), window), Err(EstimateError::Order { .. })));
         }
-        // What was read once is not read again.
+        // Rows that were added once are refused the second time.
         let mut units = Units::within(&weights(&[inside]), window).unwrap();
         assert!(units.extend(&weights(&[inside]), Cut::ALL).is_err());
     }

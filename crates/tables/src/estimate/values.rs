@@ -8,8 +8,8 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow_schema::DataType;
 
-/// A column as numbers, rounded to `f64`; times in their own unit, `true` as 1. None for a column that the
-/// batch lacks or whose values are no numbers.
+/// A column as numbers, rounded to `f64`; times in their own unit, `true` as 1. `None` if the batch lacks the
+/// column or its values are not numbers.
 pub(super) fn numbers(rows: &RecordBatch, column: &Column) -> Option<Vec<f64>> {
     let whole = rows.column_by_name(&column.name)?;
     let Some(element) = column.element else { return of_array(whole) };

@@ -1,4 +1,4 @@
-//! Several numbers of everything: means of groups, and shares of bins.
+//! Several numbers of everything: means of groups and shares of bins.
 
 use super::{Moments, UnitsSeen, of_share};
 use crate::estimate::several::{known_groups, of_answer};
@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 impl Readable {
-    /// The means of groups, as [`Readable::estimate_groups`], of a query that is of everything.
+    /// The means of groups, as [`Readable::estimate_groups`], for a query of everything.
     pub(in crate::estimate) async fn groups_of_everything(
         &self,
         first: &Table,
@@ -35,7 +35,7 @@ impl Readable {
         Ok(GroupMeans { groups, means, version: read.version, rows_read: read.rows, work: read.work })
     }
 
-    /// The shares of bins, as [`Readable::estimate_histogram`], of a query that is of everything.
+    /// The shares of bins, as [`Readable::estimate_histogram`], for a query of everything.
     pub(in crate::estimate) async fn histogram_of_everything(
         &self,
         query: &Query,
@@ -54,30 +54,30 @@ impl Readable {
     }
 }
 
-/// The mean of each group, as far as rows were taken in.
+/// The means of groups, over the rows folded so far.
 struct GroupsFolded {
-    /// Groups by the hashes of their values: equal values have equal ones, and different ones as good as
-    /// never.
+    /// Groups by the hashes of their values. Equal values have equal hashes; different values practically
+    /// never do.
     places: HashMap<Weight, usize>,
-    /// The values of groups, as they were met, and their hashes.
+    /// The values of groups in the order in which they were met, and their hashes.
     values: Vec<ArrayRef>,
     hashes: Vec<Weight>,
-    /// How many of the groups were known.
+    /// How many of the groups were known beforehand.
     known: usize,
     groups: Vec<GroupFolded>,
 }
 
-/// One group, as far as rows were taken in.
+/// One group, over the rows folded so far.
 #[derive(Default)]
 struct GroupFolded {
     moments: Moments,
     units: UnitsSeen,
-    /// With or without a value.
+    /// Rows with or without a value.
     rows: u64,
 }
 
 impl GroupsFolded {
-    /// Of no rows yet; values of these groups are known.
+    /// Groups without rows yet; `known` are the values of known groups.
     fn new(known: &ArrayRef) -> Result<Self, TableError> {
         let (places, values, hashes, groups) = (HashMap::new(), Vec::new(), Vec::new(), Vec::new());
         let mut folded = Self { places, values, hashes, known: 0, groups };
@@ -86,7 +86,7 @@ impl GroupsFolded {
         Ok(folded)
     }
 
-    /// The group of each of these values, which may be new.
+    /// The group of each of these values; new values make new groups.
     fn groups_of(&mut self, values: &ArrayRef) -> Result<Vec<usize>, TableError> {
         let mut new = Vec::new();
         let mut of_rows = Vec::with_capacity(values.len());
@@ -105,7 +105,7 @@ impl GroupsFolded {
         Ok(of_rows)
     }
 
-    /// Takes in rows: their values, NaN for none, and those of their groups.
+    /// Folds rows: their values, NaN for no value, and the values of their groups.
     fn take(&mut self, numbers: &[f64], by: &ArrayRef, weights: Option<&[Weight]>) -> Result<(), TableError> {
         let groups = self.groups_of(by)?;
         for (row, (number, group)) in numbers.iter().zip(groups).enumerate() {
@@ -119,8 +119,9 @@ impl GroupsFolded {
         Ok(())
     }
 
-    /// The value of each group, and its mean, none for one without rows: those that were known in their
-    /// order, and then the others in the order of their hashes, since they were met in none.
+    /// The value of each group, and its mean, `None` for a group without rows. Known groups come first, in
+    /// their order; the others follow in the order of their hashes, since the order in which they were met
+    /// means nothing.
     fn means(self, by: &DataType) -> Result<(ArrayRef, Vec<Option<Estimate>>), TableError> {
         let mut order: Vec<usize> = (0..self.groups.len()).collect();
         order[self.known..].sort_unstable_by_key(|&place| self.hashes[place]);
@@ -140,7 +141,7 @@ impl GroupsFolded {
     }
 }
 
-/// The share of each bin, as far as rows were taken in.
+/// The shares of bins, over the rows folded so far.
 struct BinsFolded<'e> {
     edges: &'e [f64],
     inside: Vec<u64>,
@@ -149,13 +150,13 @@ struct BinsFolded<'e> {
 }
 
 impl<'e> BinsFolded<'e> {
-    /// Of no rows yet.
+    /// Bins without rows yet.
     fn new(edges: &'e [f64]) -> Result<Self, EstimateError> {
         groups::check_edges(edges)?;
         Ok(Self { edges, inside: vec![0; edges.len() - 1], missing: 0, units: UnitsSeen::default() })
     }
 
-    /// Takes in the values of rows, NaN for none.
+    /// Folds the values of rows, NaN for no value.
     fn take(&mut self, numbers: &[f64], weights: Option<&[Weight]>) {
         self.missing += missing(numbers);
         for (row, number) in numbers.iter().enumerate() {
@@ -166,7 +167,7 @@ impl<'e> BinsFolded<'e> {
         }
     }
 
-    /// The share of each.
+    /// The share of each bin.
     fn shares(self, rows: u64) -> Vec<Estimate> {
         let units = self.units.count();
         let share = |&inside: &u64| {

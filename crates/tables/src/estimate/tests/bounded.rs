@@ -1,4 +1,4 @@
-//! Means of values whose bounds are known.
+//! Means of values with known bounds.
 
 use super::*;
 use fastrand::Rng;

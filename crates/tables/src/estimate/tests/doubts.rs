@@ -1,4 +1,4 @@
-//! What speaks against trusting an interval is said.
+//! Doubts: an estimate states every reason not to trust its interval.
 
 use super::*;
 
@@ -115,7 +115,7 @@ fn rounding_is_no_spread() {
 
 #[test]
 fn a_small_spread_of_large_numbers_is_a_spread() {
-    // Seconds since 1970, of one millisecond, each by itself and a million of them.
+    // Seconds since 1970 within one millisecond: a thousand distinct values, a million rows.
     let values: Vec<f64> = (0..1_000_000).map(|row| 1.7e9 + f64::from(row % 1000) * 1e-6).collect();
     let estimate = mean(&rows(values.len()), &values, &Confidence::default()).unwrap();
     assert_eq!(estimate.doubts, []);

@@ -1,4 +1,4 @@
-//! Values and intervals against formulas of textbooks, computed by hand.
+//! Values and intervals compared with textbook formulas, computed by hand.
 
 use super::*;
 
@@ -8,7 +8,7 @@ const T99: f64 = 1.984_216_952;
 #[test]
 fn the_interval_of_a_mean_of_rows_is_the_textbook_s() {
     let estimate = mean(&rows(100), &numbers(100), &Confidence::default()).unwrap();
-    // The variance of 1..100 is 100 * 101 / 12; a millionth of it is not there to be wrong about.
+    // The variance of 1..100 is 100 * 101 / 12, reduced by the sampled millionth, which is certain.
     let half = T99 * (100.0f64 * 101.0 / 12.0 / 100.0 * (1.0 - 1e-6)).sqrt();
     assert_interval(&estimate, 50.5, 50.5 - half, 50.5 + half);
     assert_eq!((estimate.units, estimate.rows, estimate.method), (100, 100, Method::StudentT));
