@@ -1,14 +1,14 @@
 //! The expression grammar that the command line and Python share: `type = 2 and vz > 0.5`.
 //!
-//! [`Expression::parse`] reads a text, [`Expression::bind`] gives it types against a schema, and
-//! [`Bound::evaluate`] says of each row of a batch whether the condition is true, false or unknown.
-//! [`Bound::ranges`] says what a column's values must lie between for that, and [`Bound::verdict`] what a box
-//! of rows can tell, so that whole blocks can be left out. [`parse_box`] reads the sides of a box, `x=0:1,
-//! time=2.0:`.
+//! [`Expression::parse`] reads a text, [`Expression::bind`] types it against a schema, and
+//! [`Bound::evaluate`] computes for each row of a batch whether the condition is true, false or unknown. To
+//! leave out whole blocks, [`Bound::ranges`] gives the range in which a column's values must lie for the
+//! condition to be true, and [`Bound::verdict`] judges a box of rows. [`parse_box`] reads the sides of a box,
+//! `x=0:1, time=2.0:`.
 //!
-//! Null in, null out, except for `is null`, `and` and `or` (SQL's three-valued logic). NaN compares as IEEE
-//! 754 says: it differs from everything, itself included, and is neither less nor greater than anything. An
-//! integer is compared exactly with whatever number stands on the other side.
+//! A null operand gives null, except in `is null`, `and` and `or` (SQL's three-valued logic). NaN compares as
+//! IEEE 754 says: it differs from everything, itself included, and is neither less nor greater than anything.
+//! An integer is compared exactly with any other number.
 //!
 //! Invariant: `parse(display(e)) == e` for every expression that nests at most [`DEPTH_MAX`] deep.
 //! Invariant: whatever the text, neither the parser nor what it returns recurses deeper than [`DEPTH_MAX`].
@@ -46,7 +46,7 @@ pub(crate) use points::POINTS_MAX;
 pub(crate) use verdict::Judge;
 pub use verdict::Verdict;
 
-/// Most bytes of a text: 1 MiB, room for a list of a hundred thousand ids.
+/// The most bytes of a text: 1 MiB, enough for a list of a hundred thousand ids.
 pub const LENGTH_MAX: usize = 1 << 20;
 
 /// How deep an expression may nest. A chain of `and` or of `or` counts once, however long it is.
@@ -54,7 +54,7 @@ pub const DEPTH_MAX: usize = 64;
 
 /// A condition or a value computed from the columns of a row.
 ///
-/// Two expressions are equal when they are built alike; a NaN equals a NaN.
+/// Two expressions are equal if they have the same structure; NaN equals NaN.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expression {
     /// A constant.
@@ -71,39 +71,39 @@ pub enum Expression {
     Compare(Box<Self>, Comparison, Box<Self>),
     /// `value between low and high`, both ends included, as in SQL.
     Between {
-        /// What is compared.
+        /// The value that is compared.
         value: Box<Self>,
-        /// The least value that satisfies it.
+        /// The least value within the range.
         low: Box<Self>,
-        /// The greatest value that satisfies it.
+        /// The greatest value within the range.
         high: Box<Self>,
         /// Whether it is `not between`.
         is_negated: bool,
     },
     /// `value in (1, 2, 3)`.
     In {
-        /// What is looked for.
+        /// The value that is looked for.
         value: Box<Self>,
-        /// Where: one literal or more.
+        /// The list, of at least one literal.
         list: Vec<Literal>,
         /// Whether it is `not in`.
         is_negated: bool,
     },
     /// `value is null`, never null itself.
     IsNull {
-        /// What is asked about.
+        /// The value that is tested.
         value: Box<Self>,
         /// Whether it is `is not null`.
         is_negated: bool,
     },
     /// `value is nan`; null if the value is null.
     IsNan {
-        /// What is asked about.
+        /// The value that is tested.
         value: Box<Self>,
         /// Whether it is `is not nan`.
         is_negated: bool,
     },
-    /// `near((x, y, z), (1.0, 2.0, 3.0), 0.5)`, null where a coordinate is.
+    /// `near((x, y, z), (1.0, 2.0, 3.0), 0.5)`; null if a coordinate is null.
     Near(Box<Near>),
     /// `not condition`.
     Not(Box<Self>),
@@ -114,21 +114,21 @@ pub enum Expression {
 }
 
 impl Expression {
-    /// Reads a text.
+    /// Parses a text.
     ///
     /// # Errors
-    /// `limit` for a text over [`LENGTH_MAX`] or nested over [`DEPTH_MAX`], `invalid-input` for one that is
-    /// not of the grammar; the error knows the bytes it is about.
+    /// `limit` for a text longer than [`LENGTH_MAX`] or nested deeper than [`DEPTH_MAX`], `invalid-input` for
+    /// a text that does not follow the grammar; the error knows which bytes it is about.
     pub fn parse(text: &str) -> Result<Self, ExpressionError> {
         parser::parse(text)
     }
 
-    /// Reads a text that [`Expression::stored`] gave, or an earlier version of it that knew no limit.
+    /// Parses a text from [`Expression::stored`], or from an earlier release, which had no limit of length.
     pub(crate) fn parse_stored(text: &str) -> Result<Self, ExpressionError> {
         parser::parse_any_length(text)
     }
 
-    /// As it is shown, to be kept: where that is longer than a text may be, it would not be read again.
+    /// The displayed text, to be stored. Refuses a text that is too long to be parsed again.
     pub(crate) fn stored(&self) -> Result<String, ExpressionError> {
         let text = self.to_string();
         if text.len() > LENGTH_MAX {
@@ -149,7 +149,7 @@ impl Expression {
         Self::Compare(Box::new(self), comparison, Box::new(other.into()))
     }
 
-    /// `self and other`; chains stay flat, so that thousands of conditions can be put together.
+    /// `self and other`; chains stay flat, so that thousands of conditions can be combined.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         match self {
@@ -161,7 +161,7 @@ impl Expression {
         }
     }
 
-    /// `self or other`; chains stay flat, so that thousands of conditions can be put together.
+    /// `self or other`; chains stay flat, so that thousands of conditions can be combined.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         match self {
@@ -173,7 +173,7 @@ impl Expression {
         }
     }
 
-    /// What this one is made of, directly.
+    /// The direct parts of this expression.
     pub(crate) fn children(&self) -> Vec<&Self> {
         match self {
             Self::Literal(_) | Self::Column(_) | Self::Near(_) => Vec::new(),
@@ -189,9 +189,9 @@ impl Expression {
         }
     }
 
-    /// Whether it nests at most [`DEPTH_MAX`] deep: what is built by hand may not.
+    /// Whether it nests at most [`DEPTH_MAX`] deep, which an expression built in code may not.
     pub(crate) fn is_shallow(&self) -> bool {
-        // Without recursion, since this is what keeps all that recurses from running out of stack.
+        // Iterative, since this check protects everything recursive from running out of stack.
         let mut rest = vec![(self, 1)];
         while let Some((expression, depth)) = rest.pop() {
             if depth > DEPTH_MAX {

@@ -1,4 +1,4 @@
-//! Binding: an expression meets a schema, and every name and type is checked before any row is read.
+//! Binding an expression to a schema: checks every name and every type before any row is read.
 //!
 //! Invariant: a bound condition never compares values of different kinds.
 
@@ -17,7 +17,7 @@ use arrow_schema::{DataType, Schema};
 use atoll_errors::nearest;
 use std::collections::{BTreeSet, HashSet};
 
-/// How many columns are named to who asks for one that is not there.
+/// The most columns that an error lists when a column does not exist.
 const SHOWN_MAX: usize = 30;
 
 /// A condition on the rows of a schema.
@@ -28,11 +28,12 @@ pub struct Bound {
 }
 
 impl Expression {
-    /// Gives the expression its meaning for the rows of a schema.
+    /// Binds the expression to a schema.
     ///
     /// # Errors
-    /// `invalid-input` for a column that the schema lacks, for kinds of values that do not go together and
-    /// for what is no condition; `limit` for what was built deeper than [`super::DEPTH_MAX`].
+    /// `invalid-input` for a column that the schema lacks, for kinds of values that do not go together, and
+    /// for an expression that is not a condition; `limit` for an expression nested deeper than
+    /// [`super::DEPTH_MAX`].
     pub fn bind(&self, schema: &Schema) -> Result<Bound, ExpressionError> {
         if !self.is_shallow() {
             return Err(ExpressionError::new(Problem::TooDeep, "", 0..0));
@@ -41,7 +42,7 @@ impl Expression {
         Ok(Bound { condition: binder.condition(self)?, columns: self.mentioned() })
     }
 
-    /// The names of all columns that are mentioned, each once, in the order of their first mention.
+    /// The names of all columns in the expression, each once, in the order of their first mention.
     pub(crate) fn mentioned(&self) -> Vec<String> {
         let (mut names, mut seen) = (Vec::new(), HashSet::new());
         let mut rest = vec![self];
@@ -63,12 +64,12 @@ impl Expression {
 }
 
 impl Bound {
-    /// For each row, whether the condition is true or false; null where it is unknown.
+    /// For each row, whether the condition is true or false; null where that is unknown.
     ///
-    /// The batch needs the columns of [`Bound::columns`], in any order, and may have more.
+    /// The batch needs the columns of [`Bound::columns`], in any order, and may have others.
     ///
     /// # Errors
-    /// If the batch lacks one of them, or has it with another type than the schema.
+    /// If the batch lacks one of these columns, or has it with another type than the schema.
     pub fn evaluate(&self, batch: &RecordBatch) -> Result<BooleanArray, EvaluateError> {
         Ok(self.condition.evaluate(batch)?.into_array())
     }
@@ -83,7 +84,7 @@ impl Bound {
         &self.condition
     }
 
-    /// Where the values of a column must lie in a row that satisfies the condition.
+    /// The interval in which a column's values must lie for a row to satisfy the condition.
     #[must_use]
     pub fn ranges(&self, column: &Column) -> Interval {
         necessary(&self.condition, true, column)
@@ -99,7 +100,7 @@ enum Value {
     Text(String),
     TextColumn(Leaf),
     Null,
-    /// A vector as a whole, or a type that is not known: only `is null` can be asked.
+    /// A whole vector, or a column of an unknown type: only `is null` can be asked of it.
     Opaque(Leaf),
 }
 
@@ -146,7 +147,7 @@ impl Binder<'_> {
         }
     }
 
-    /// A number; none for `null`.
+    /// A part as a number; `None` for the literal `null`.
     fn number(&self, part: &Expression) -> Result<Option<Number>, ExpressionError> {
         match self.value(part)? {
             Value::Number(number) => Ok(Some(number)),
@@ -155,7 +156,7 @@ impl Binder<'_> {
         }
     }
 
-    /// Anything that can be computed with.
+    /// A part as a value that can be computed with.
     fn value(&self, part: &Expression) -> Result<Value, ExpressionError> {
         match (self.any_value(part)?, part) {
             (Value::Opaque(leaf), Expression::Column(column)) => Err(self.opaque(&leaf, column, part)),
@@ -186,7 +187,8 @@ impl Binder<'_> {
             Expression::Call(function, value) => {
                 self.changed(value, |number| Number::Call(*function, number))
             }
-            // Arms that need much room are functions: each level of nesting passes through here.
+            // Large arms are functions of their own to keep the stack frame small: every level of nesting
+            // passes through here.
             Expression::Compare(left, comparison, right) => self.compare(left, *comparison, right, part),
             Expression::Between { value, low, high, is_negated } => {
                 self.between(value, low, high, part).map(|between| between.negated(*is_negated).into())
@@ -258,13 +260,13 @@ impl Binder<'_> {
         let names = self.schema.fields().iter().map(|field| field.name().as_str());
         let nearest = nearest(&column.name, names).map(|name| Column::named(name).to_string());
         let is_text_perhaps = column.typing.is_quoted;
-        // Nobody quotes a name that needs no quotes, but for a text.
+        // A user quotes a name that needs no quotes only to write a text.
         let nearest = nearest.filter(|_| !(is_text_perhaps && column.is_plain()));
         let (name, present) = (shortened(&column.name), self.present());
         self.fail(Problem::UnknownColumn { name, nearest, is_text_perhaps, present }, part)
     }
 
-    /// The columns there are, none too long and not too many.
+    /// The existing columns for an error text, limited in number and in length.
     fn present(&self) -> String {
         let fields = self.schema.fields();
         let shown = |name: &str| shortened(&Column::named(name).to_string());
@@ -290,7 +292,7 @@ impl Binder<'_> {
         })
     }
 
-    /// A number computed from one other.
+    /// A number computed from one other number.
     fn changed(
         &self,
         value: &Expression,
@@ -345,8 +347,8 @@ impl Binder<'_> {
         high: &Expression,
         part: &Expression,
     ) -> Result<Condition, ExpressionError> {
-        // It is computed for both ends, so it must not hold conditions: a nest of them would double at every
-        // level.
+        // The value is computed once for each end, so it must not contain conditions: nested ones would
+        // double the work at every level.
         let bound = self.value(value)?;
         if matches!(bound, Value::Condition(_)) {
             return Err(self.fail(Problem::NoMember { found: Kind::Condition }, value));
@@ -424,7 +426,7 @@ impl Binder<'_> {
             }
             Value::Null | Value::Opaque(_) => return Ok(Condition::Constant(None)),
         };
-        // What equals no member may yet equal the unknown one.
+        // A value that equals no listed member may still equal the unknown one.
         Ok(match list.contains(&Literal::Null) {
             true => Condition::Any(vec![is_member, Condition::Constant(None)]),
             false => is_member,
@@ -458,7 +460,7 @@ fn text_of(literal: &Literal) -> Option<String> {
     }
 }
 
-/// Two numbers of one kind; a literal ends on the right, where it becomes a criterion.
+/// Compares two numbers of one kind. A literal is moved to the right, where it becomes a criterion.
 fn compared_numbers(left: Number, comparison: Comparison, right: Number) -> Condition {
     let (left, comparison, right) = match left.scalar() {
         Some(_) => (right, comparison.flipped(), left),

@@ -1,7 +1,7 @@
-//! The loops over stored values: which rows of an array meet a criterion.
+//! Loops over stored values: which rows of an array meet a criterion.
 //!
-//! Each loop knows its type and branches on nothing, so that the compiler makes vector instructions of it.
-//! What lies under a null is read like anything else; whoever asks masks it.
+//! Each loop knows its type and has no branches, so that the compiler vectorizes it. Values below nulls are
+//! read like any others; the caller masks them.
 
 use super::Comparison;
 use super::criterion::Criterion;
@@ -16,10 +16,10 @@ use arrow_buffer::{BooleanBuffer, Buffer};
 use arrow_schema::{DataType, TimeUnit};
 use std::collections::BTreeSet;
 
-/// Which rows meet the criterion; none if it cannot be asked of this type.
+/// Which rows meet the criterion; `None` if it does not apply to the type.
 pub(super) fn bits(criterion: &Criterion, array: &dyn Array) -> Option<BooleanBuffer> {
     if let Some(dictionary) = array.as_any_dictionary_opt() {
-        // Each distinct value is asked once.
+        // Each distinct value is tested once.
         let distinct = bits(criterion, dictionary.values().as_ref())?;
         if distinct.is_empty() {
             return Some(BooleanBuffer::new_unset(array.len()));
@@ -39,7 +39,7 @@ pub(super) fn bits(criterion: &Criterion, array: &dyn Array) -> Option<BooleanBu
     }
 }
 
-/// The same for integers that were computed.
+/// As [`bits`], for computed integers.
 pub(super) fn bits_of_integers(criterion: &Criterion, values: &[i128]) -> BooleanBuffer {
     match criterion {
         Criterion::Integers { low, high } => pack(values, |value| *low <= value && value <= *high),
@@ -48,7 +48,7 @@ pub(super) fn bits_of_integers(criterion: &Criterion, values: &[i128]) -> Boolea
     }
 }
 
-/// The same for floats that were computed.
+/// As [`bits`], for computed floats.
 pub(super) fn bits_of_floats(criterion: &Criterion, values: &[f64]) -> BooleanBuffer {
     match criterion {
         Criterion::Floats { low, high } => pack(values, |value| *low <= value && value <= *high),
@@ -58,7 +58,7 @@ pub(super) fn bits_of_floats(criterion: &Criterion, values: &[f64]) -> BooleanBu
     }
 }
 
-/// The stored integers as 128 bits, times a factor; none for a type that holds none.
+/// The stored integers as 128-bit integers, times a factor; `None` if the array stores no integers.
 pub(super) fn wide_integers(array: &dyn Array, scale: i128) -> Option<Vec<i128>> {
     struct Widen(i128);
     impl OfIntegers for Widen {
@@ -71,7 +71,7 @@ pub(super) fn wide_integers(array: &dyn Array, scale: i128) -> Option<Vec<i128>>
     integers(array, &Widen(scale))
 }
 
-/// The stored floats as doubles; none for a type that holds none.
+/// The stored floats as doubles; `None` if the array stores no floats.
 pub(super) fn wide_floats(array: &dyn Array) -> Option<Vec<f64>> {
     match array.data_type() {
         DataType::Float16 => Some(
@@ -85,7 +85,7 @@ pub(super) fn wide_floats(array: &dyn Array) -> Option<Vec<f64>> {
     }
 }
 
-/// How two columns of texts compare, row by row; none if one holds no texts.
+/// Compares two columns of texts row by row; `None` if either holds no texts.
 pub(super) fn compared_texts(
     left: &dyn Array,
     right: &dyn Array,
@@ -95,7 +95,7 @@ pub(super) fn compared_texts(
     Some(left.into_iter().zip(right).map(|(left, right)| comparison.holds(Some(left.cmp(right)))).collect())
 }
 
-/// The bits of a test, sixty-four at a time.
+/// Collects the results of a test as bits, sixty-four at a time.
 pub(super) fn pack<T: Copy>(values: &[T], test: impl Fn(T) -> bool) -> BooleanBuffer {
     let word = |chunk: &[T]| {
         chunk.iter().enumerate().fold(0u64, |word, (at, value)| word | (u64::from(test(*value)) << at))
@@ -104,7 +104,7 @@ pub(super) fn pack<T: Copy>(values: &[T], test: impl Fn(T) -> bool) -> BooleanBu
     BooleanBuffer::new(Buffer::from_vec(words), 0, values.len())
 }
 
-/// Integers as they are stored.
+/// A stored integer type.
 trait Integer: Copy + PartialOrd + Into<i128> + TryFrom<i128> {
     const LEAST: i128;
     const GREATEST: i128;
@@ -121,7 +121,7 @@ macro_rules! stored_integers {
 
 stored_integers!(i8, i16, i32, i64, u8, u16, u32, u64);
 
-/// What is done with integers of any width.
+/// Work on integers of any width.
 trait OfIntegers {
     type Answer;
     fn of<T: Integer>(&self, values: &[T]) -> Self::Answer;
@@ -136,7 +136,7 @@ impl OfIntegers for Within {
     type Answer = BooleanBuffer;
 
     fn of<T: Integer>(&self, values: &[T]) -> BooleanBuffer {
-        // A range beyond the type is cut to it, and then its ends have the type.
+        // The range is clamped to the type, so that its ends convert.
         let (low, high) = (self.low.max(T::LEAST), self.high.min(T::GREATEST));
         match (T::try_from(low), T::try_from(high)) {
             (Ok(low), Ok(high)) => pack(values, |value| low <= value && value <= high),
@@ -155,7 +155,7 @@ impl OfIntegers for OneOf<'_> {
     }
 }
 
-/// Does it with the integers that an array stores; none if it stores none.
+/// Runs the work on the integers that an array stores; `None` if it stores none.
 fn integers<W: OfIntegers>(array: &dyn Array, work: &W) -> Option<W::Answer> {
     macro_rules! of {
         ($arrow:ty) => {
@@ -181,7 +181,7 @@ fn integers<W: OfIntegers>(array: &dyn Array, work: &W) -> Option<W::Answer> {
     }
 }
 
-/// Tests the floats that an array stores, as doubles; none if it stores none.
+/// Tests the floats that an array stores, as doubles; `None` if it stores none.
 fn floats(array: &dyn Array, test: impl Fn(f64) -> bool) -> Option<BooleanBuffer> {
     match array.data_type() {
         DataType::Float16 => {
@@ -196,7 +196,7 @@ fn floats(array: &dyn Array, test: impl Fn(f64) -> bool) -> Option<BooleanBuffer
 }
 
 fn is_among(set: &[f64], value: f64) -> bool {
-    // A NaN equals nothing; to the search it is less than everything.
+    // NaN equals nothing; the search treats it as less than every member.
     set.binary_search_by(|member| member.partial_cmp(&value).unwrap_or(std::cmp::Ordering::Less)).is_ok()
 }
 
@@ -220,7 +220,7 @@ fn test_texts(array: &dyn Array, test: impl Fn(&str) -> bool) -> Option<BooleanB
     }
 }
 
-/// The texts of an array, whatever lies under its nulls; none if it holds no texts.
+/// The texts of an array, including those below nulls; `None` if it holds no texts.
 fn texts(array: &dyn Array) -> Option<Vec<&str>> {
     fn each<'a>(array: impl ArrayAccessor<Item = &'a str>) -> Vec<&'a str> {
         (0..array.len()).map(|row| array.value(row)).collect()

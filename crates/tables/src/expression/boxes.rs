@@ -1,8 +1,8 @@
-//! The sides of a box as they are typed: `x=0:1, time=2.0:`.
+//! The sides of a box as users type them: `x=0:1, time=2.0:`.
 //!
-//! A range holds its low end and not its high one, `[low, high)`; an end that is left out is open.
+//! A range is half-open, `[low, high)`; an omitted end leaves it unbounded.
 //!
-//! Invariant: no range ends before it begins, and no column has two.
+//! Invariant: no range ends before it begins, and no column has two ranges.
 
 use super::error::{ExpressionError, Kind, Problem};
 use super::numbers::compare_exactly;
@@ -16,14 +16,14 @@ use std::fmt;
 pub struct Side {
     /// The column, or the element of a vector column.
     pub column: Column,
-    /// Least value within; none where the range is open.
+    /// The inclusive low end; `None` if there is none.
     pub low: Option<Literal>,
-    /// Least value beyond; none where the range is open.
+    /// The exclusive high end; `None` if there is none.
     pub high: Option<Literal>,
 }
 
 impl Side {
-    /// The same as a condition; none where both ends are open.
+    /// The range as a condition; `None` if both ends are open.
     #[must_use]
     pub fn condition(&self) -> Option<Expression> {
         let column = || Expression::Column(self.column.clone());
@@ -44,11 +44,11 @@ impl fmt::Display for Side {
     }
 }
 
-/// Reads the sides of a box, separated by commas.
+/// Parses the sides of a box, separated by commas.
 ///
 /// # Errors
-/// `limit` for a text over [`super::LENGTH_MAX`]; `invalid-input` for what is not of the form, for a column
-/// named twice, for a range inside out, and for an end that is null, NaN, true or false.
+/// `limit` for a text longer than [`super::LENGTH_MAX`]; `invalid-input` for a text of another form, for a
+/// column named twice, for a range whose ends are reversed, and for an end that is null, NaN, true or false.
 pub fn parse_box(text: &str) -> Result<Vec<Side>, ExpressionError> {
     let mut parser = Parser::new(text)?;
     let mut sides: Vec<Side> = Vec::new();
@@ -106,7 +106,7 @@ fn end(parser: &mut Parser<'_>) -> Result<Literal, ExpressionError> {
     if has_order { Ok(literal) } else { Err(parser.fail(problem(), span)) }
 }
 
-/// Which of two ends comes first; none if they are of different kinds.
+/// The order of two ends; `None` if they are of different kinds.
 fn order(low: &Literal, high: &Literal) -> Option<Ordering> {
     match (low, high) {
         (Literal::Integer(low), Literal::Integer(high)) => Some(low.cmp(high)),
@@ -119,7 +119,7 @@ fn order(low: &Literal, high: &Literal) -> Option<Ordering> {
     }
 }
 
-/// What sort of value a literal is.
+/// The kind of a literal.
 pub(super) fn kind(literal: &Literal) -> Kind {
     match literal {
         Literal::Null => Kind::Null,

@@ -1,4 +1,4 @@
-//! Conditions bound to a schema: every name found, every type known, every comparison with a literal exact.
+//! Conditions bound to a schema: all names resolved, all types known, all comparisons with literals exact.
 
 use super::bits::{bits, bits_of_floats, bits_of_integers, compared_texts};
 use super::criterion::Criterion;
@@ -10,31 +10,31 @@ use super::{Comparison, EvaluateError};
 use arrow_array::{Array, RecordBatch};
 use arrow_buffer::NullBuffer;
 
-/// What is asked of a row.
+/// A condition on a row.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Condition {
-    /// The same for all rows.
+    /// The same truth value for all rows.
     Constant(Option<bool>),
-    /// A criterion about a stored value; unknown where that is null.
+    /// A criterion on a stored value; unknown where the value is null.
     Leaf(Leaf, Criterion),
-    /// A criterion about a computed number; unknown where that is null.
+    /// A criterion on a computed number; unknown where the number is null.
     Computed(Number, Criterion),
-    /// Two numbers that both depend on the row.
+    /// A comparison of two numbers that both depend on the row.
     Numbers(Number, Comparison, Number),
-    /// Two columns of texts.
+    /// A comparison of two columns of texts.
     Texts(Leaf, Comparison, Leaf),
-    /// Two conditions; false is less than true.
+    /// A comparison of two conditions; false is less than true.
     Truths(Box<Self>, Comparison, Box<Self>),
-    /// Whether a row is near a point; unknown where it has no place.
+    /// Whether a row is near a point; unknown where a coordinate is null.
     Near(Box<BoundNear>),
-    /// Whether something is null; never unknown.
+    /// Whether a value is null; never unknown.
     IsNull(Nullable),
     Not(Box<Self>),
     All(Vec<Self>),
     Any(Vec<Self>),
 }
 
-/// What may be null.
+/// A value that may be null.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Nullable {
     Leaf(Leaf),
@@ -43,7 +43,7 @@ pub(super) enum Nullable {
 }
 
 impl Condition {
-    /// A criterion about a number, on its stored values if it is a column as it is.
+    /// A criterion on a number; tested on stored values if the number is a plain column.
     pub(super) fn about(number: Number, criterion: Criterion) -> Self {
         match number {
             Number::Column(leaf) => Self::Leaf(leaf, criterion),
@@ -51,12 +51,12 @@ impl Condition {
         }
     }
 
-    /// The other way round.
+    /// The negated condition if `is_negated`, else the condition itself.
     pub(super) fn negated(self, is_negated: bool) -> Self {
         if is_negated { Self::Not(Box::new(self)) } else { self }
     }
 
-    /// What is known of each row of a batch.
+    /// The truth of each row of a batch.
     pub(super) fn evaluate(&self, batch: &RecordBatch) -> Result<Truth, EvaluateError> {
         match self {
             Self::Constant(value) => Ok(Truth::constant(*value, batch.num_rows())),

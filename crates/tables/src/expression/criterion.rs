@@ -1,8 +1,8 @@
-//! Criteria: what can be asked of one stored value, worked out exactly before any value is seen.
+//! Criteria: tests of one stored value, worked out exactly before any value is seen.
 //!
 //! A comparison of integers with a literal becomes a range of integers, both ends included, whatever the
-//! literal is: `n < 2.5` is `n <= 2`, and `x < 9007199254740993` on doubles is `x <= 9007199254740992`. So
-//! the loops over the values neither convert nor round, and the same ranges serve to leave out whole blocks.
+//! literal: `n < 2.5` is `n <= 2`, and `x < 9007199254740993` on doubles is `x <= 9007199254740992`. The
+//! loops over the values then neither convert nor round, and the same ranges serve to leave out whole blocks.
 //!
 //! Invariant: no criterion accepts a null, and only [`Criterion::IsNan`] accepts a NaN.
 
@@ -11,10 +11,10 @@ use super::numbers::compare_exactly;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-/// What is asked of a value.
+/// A test of a value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Criterion {
-    /// No value has it.
+    /// Met by no value.
     Never,
     /// An integer in a range, both ends included.
     Integers { low: i128, high: i128 },
@@ -24,7 +24,7 @@ pub(super) enum Criterion {
     IntegerSet(Vec<i128>),
     /// One of these floats, in ascending order, none of them NaN.
     FloatSet(Vec<f64>),
-    /// A text that compares so with another; texts are ordered by their UTF-8 bytes.
+    /// A text for which the comparison with this text holds; texts are ordered by their UTF-8 bytes.
     Text(Comparison, String),
     /// One of these texts.
     TextSet(BTreeSet<String>),
@@ -34,14 +34,14 @@ pub(super) enum Criterion {
     IsTrue,
 }
 
-/// A number as it stands in an expression.
+/// A number in an expression.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Scalar {
     Integer(i128),
     Float(f64),
 }
 
-/// What stored values are: a criterion is made for one of these.
+/// The representation of stored values; a criterion is made for one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stored {
     /// Integers that count units of `scale`: 1, or the nanoseconds of a timestamp's unit.
@@ -51,7 +51,8 @@ pub(super) enum Stored {
 }
 
 impl Criterion {
-    /// What a stored value must be to compare so with a number. `NotEqual` is asked by negating `Equal`.
+    /// The criterion that a stored value compares so with a number. `NotEqual` is expressed by negating
+    /// `Equal`.
     pub(super) fn compared(stored: Stored, comparison: Comparison, scalar: Scalar) -> Self {
         match stored {
             Stored::Integers { scale } => {
@@ -68,7 +69,7 @@ impl Criterion {
         }
     }
 
-    /// What a stored value must be to equal one of some numbers.
+    /// The criterion that a stored value equals one of some numbers.
     pub(super) fn one_of(stored: Stored, scalars: &[Scalar]) -> Self {
         match stored {
             Stored::Integers { scale } => {
@@ -89,7 +90,7 @@ impl Criterion {
     }
 }
 
-/// The stored values next to a number: what each comparison with it comes down to.
+/// The stored values around a number, which all comparisons with it reduce to.
 struct Around<T> {
     below: Option<T>,
     at_most: Option<T>,
@@ -101,11 +102,11 @@ struct Around<T> {
 impl<T: Copy> Around<T> {
     const NOWHERE: Self = Self { below: None, at_most: None, equal: None, at_least: None, above: None };
 
-    /// The values that compare so, both ends included, if there are any.
+    /// The values for which the comparison holds, both ends included; `None` if there are none.
     fn range(&self, comparison: Comparison, least: T, greatest: T) -> Option<(T, T)> {
         match comparison {
             Comparison::Equal => self.equal.map(|equal| (equal, equal)),
-            // No single range: whoever asks for it negates `Equal`.
+            // Not a single range; callers negate `Equal` instead.
             Comparison::NotEqual => Some((least, greatest)),
             Comparison::Less => self.below.map(|below| (least, below)),
             Comparison::LessOrEqual => self.at_most.map(|at_most| (least, at_most)),
@@ -115,13 +116,14 @@ impl<T: Copy> Around<T> {
     }
 }
 
-/// The integers `n` with `n * scale` next to a number.
+/// The integers `n` for which `n * scale` is next to a number.
 fn integers_around(scalar: Scalar, scale: i128) -> Around<i128> {
     let (floor, is_exact) = match scalar {
         Scalar::Integer(value) => (value.div_euclid(scale), value.rem_euclid(scale) == 0),
         Scalar::Float(value) if value.is_nan() => return Around::NOWHERE,
         Scalar::Float(value) => {
-            // Only plain integers meet floats, and a float beyond 128 bits is beyond all of them.
+            // Only plain integers are compared with floats, and a float beyond 128 bits is beyond all of
+            // them.
             if compare_exactly(i128::MAX, value) == Some(Ordering::Less) {
                 let all = Some(i128::MAX);
                 return Around { below: all, at_most: all, ..Around::NOWHERE };
@@ -142,7 +144,7 @@ fn integers_around(scalar: Scalar, scale: i128) -> Around<i128> {
     }
 }
 
-/// The doubles next to a number.
+/// The doubles around a number.
 fn floats_around(scalar: Scalar) -> Around<f64> {
     let (nearest, order) = match scalar {
         Scalar::Float(value) if value.is_nan() => return Around::NOWHERE,

@@ -1,4 +1,4 @@
-//! What can be wrong with an expression: where, why, and what would be right.
+//! Errors of expressions: what is wrong, where, and what would be right.
 //!
 //! Invariant: a span lies within the text that its error carries and begins and ends between characters.
 
@@ -7,9 +7,10 @@ use atoll_errors::ErrorKind;
 use std::fmt;
 use std::ops::Range;
 
-/// Why a text is no expression, or why an expression does not fit a schema.
+/// Why a text is not an expression, or why an expression does not fit a schema.
 ///
-/// The text that it is about is the one that was parsed; an expression that was bound is written out anew.
+/// The error carries the text it is about: the parsed text, or, for an expression that was bound, its
+/// displayed form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpressionError(Box<Fault>);
 
@@ -20,25 +21,25 @@ struct Fault {
     span: Range<usize>,
 }
 
-/// What is wrong.
+/// The problem.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
     /// The text is longer than [`LENGTH_MAX`].
     #[error("the text has {bytes} bytes; the most is {}", LENGTH_MAX)]
     TooLong {
-        /// Its length.
+        /// The length of the text.
         bytes: usize,
     },
-    /// It nests deeper than [`DEPTH_MAX`].
+    /// The text nests deeper than [`DEPTH_MAX`].
     #[error("it nests more than {} deep", DEPTH_MAX)]
     TooDeep,
-    /// Something else was expected there.
+    /// Something else was expected at this place.
     #[error("{expected} was expected, but {found}")]
     Unexpected {
         /// What was found.
         found: String,
-        /// What would be right.
+        /// What was expected.
         expected: &'static str,
     },
     /// A character or symbol that the grammar does not know.
@@ -46,34 +47,34 @@ pub enum Problem {
     Symbol {
         /// What was found.
         found: String,
-        /// What it is called in this grammar.
+        /// The equivalent in this grammar.
         instead: Option<&'static str>,
     },
-    /// Something was opened and never closed.
+    /// An opening token that is never closed.
     #[error("{what} is never closed")]
     Unclosed {
-        /// What was opened.
+        /// The opening token.
         what: &'static str,
     },
-    /// It begins like a number and is none.
+    /// The token begins like a number, but is not one.
     #[error("`{text}` is not a number")]
     Number {
         /// The text.
         text: String,
     },
-    /// The whole number has more than 64 bits.
+    /// The integer exceeds 64 bits.
     #[error("{text} is beyond the integers of 64 bits")]
     IntegerRange {
         /// The number.
         text: String,
     },
-    /// The number is beyond all doubles.
+    /// The number exceeds the range of doubles.
     #[error("{text} is beyond the doubles")]
     FloatRange {
         /// The number.
         text: String,
     },
-    /// It is not a timestamp.
+    /// The text is not a timestamp.
     #[error("'{text}' is not a timestamp: {problem}")]
     Timestamp {
         /// The text.
@@ -97,15 +98,15 @@ pub enum Problem {
     UnknownColumn {
         /// The name.
         name: String,
-        /// The most similar column, as it is written in an expression; none where a text is likelier.
+        /// The most similar column, as an expression spells it; `None` if a text is likelier.
         nearest: Option<String>,
-        /// Whether it was typed in double quotes, as texts are elsewhere.
+        /// Whether the name was typed in double quotes, which mark texts in other languages.
         is_text_perhaps: bool,
-        /// The columns there are, as they are written in an expression, with how many more if they are too
-        /// many to be read.
+        /// The existing columns, as expressions spell them; of a long list the first ones, and the number of
+        /// the others.
         present: String,
     },
-    /// An element is asked for of what is no vector.
+    /// The column is not a vector, but an element of it was asked for.
     #[error("{column} is not a vector column, but {data_type}")]
     NotVector {
         /// The column.
@@ -113,14 +114,14 @@ pub enum Problem {
         /// Its type.
         data_type: String,
     },
-    /// The vector is shorter.
+    /// The vector has fewer elements.
     #[error("{column} has {size} elements, counted from 0, but no element {element}")]
     NoElement {
         /// The column.
         column: String,
-        /// The element asked for.
+        /// The element that was asked for.
         element: u32,
-        /// How many there are.
+        /// The number of elements.
         size: u32,
     },
     /// A vector as a whole cannot be compared.
@@ -128,10 +129,10 @@ pub enum Problem {
     Vector {
         /// The column.
         column: String,
-        /// How many elements it has.
+        /// The number of elements.
         size: u32,
     },
-    /// Expressions know nothing of this type.
+    /// Expressions cannot handle this type.
     #[error("{column} has the type {data_type}, of which expressions know only `is null`")]
     Type {
         /// The column.
@@ -139,29 +140,29 @@ pub enum Problem {
         /// Its type.
         data_type: String,
     },
-    /// Two values of different kinds.
+    /// The values are of different kinds.
     #[error("{left} cannot be compared with {right}")]
     Mismatch {
-        /// The one.
+        /// The left kind.
         left: Kind,
-        /// The other.
+        /// The right kind.
         right: Kind,
     },
-    /// A value of another kind was expected there.
+    /// A value of another kind was expected.
     #[error("{expected} was expected, but this is {found}")]
     Expected {
-        /// What would be right.
+        /// The kind that was expected.
         expected: Kind,
-        /// What it is.
+        /// The kind that was found.
         found: Kind,
     },
-    /// `in` or `between` is asked of a condition.
+    /// The operand of `in` or `between` is a condition.
     #[error("`in` and `between` take a number, a text or a timestamp, but this is {found}")]
     NoMember {
-        /// What it is.
+        /// The kind of the operand.
         found: Kind,
     },
-    /// A point, radius or cell of `near` makes no sense.
+    /// A point, radius or cell of `near` is invalid.
     #[error("{problem}")]
     Near {
         /// What is wrong.
@@ -173,15 +174,15 @@ pub enum Problem {
         /// The column.
         column: String,
     },
-    /// A range of a box that ends before it begins.
+    /// A range of a box ends before it begins.
     #[error("the range begins at {low} and ends at {high}")]
     InsideOut {
-        /// Where it begins.
+        /// The low end.
         low: String,
-        /// Where it ends.
+        /// The high end.
         high: String,
     },
-    /// A range of a box begins or ends with what has no place in an order.
+    /// A range of a box begins or ends with a value that has no order.
     #[error("a range cannot begin or end with {literal}")]
     NoLimit {
         /// The literal.
@@ -189,7 +190,7 @@ pub enum Problem {
     },
 }
 
-/// What sort of value something is.
+/// The kind of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
@@ -205,7 +206,7 @@ pub enum Kind {
     Text,
     /// A point in time.
     Timestamp,
-    /// `null` as it is written.
+    /// The literal `null`.
     Null,
     /// A type of which only `is null` can be asked.
     Opaque,
@@ -231,25 +232,25 @@ impl ExpressionError {
         Self(Box::new(Fault { problem, text: text.to_owned(), span }))
     }
 
-    /// What is wrong.
+    /// The problem.
     #[must_use]
     pub fn problem(&self) -> &Problem {
         &self.0.problem
     }
 
-    /// The text that it is about; empty where that is too long or too deep to be shown.
+    /// The text that the error is about; empty if it is too long or too deep to be shown.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.0.text
     }
 
-    /// Which bytes of the text it is about.
+    /// The bytes of the text that the error is about.
     #[must_use]
     pub fn span(&self) -> Range<usize> {
         self.0.span.clone()
     }
 
-    /// The kind, the same at every door.
+    /// The error kind that all doors share.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self.problem() {
@@ -258,13 +259,13 @@ impl ExpressionError {
         }
     }
 
-    /// What would be right, where that can be guessed.
+    /// A suggestion, if one can be guessed.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         self.problem().hint()
     }
 
-    /// The problem, the line it is in with carets under the place, and the hint: three to four lines.
+    /// The problem, the line it is in with carets below the place, and the hint: three to four lines.
     #[must_use]
     pub fn render(&self) -> String {
         let mut lines = vec![self.to_string()];
@@ -275,7 +276,7 @@ impl ExpressionError {
         lines.join("\n")
     }
 
-    /// The neighbourhood of the span and carets below it.
+    /// The surroundings of the span, and carets below it.
     fn pointed(&self) -> [String; 2] {
         const BEFORE_MAX: usize = 60;
         const WITHIN_MAX: usize = 40;
@@ -366,10 +367,10 @@ impl fmt::Display for ExpressionError {
     }
 }
 
-// Without a source: the problem is what this error displays, and would be told twice.
+// Has no source: this error displays the problem itself, which a source would repeat.
 impl std::error::Error for ExpressionError {}
 
-/// Why a batch cannot be evaluated: it does not belong to the schema that the expression was bound to.
+/// Why a batch cannot be evaluated: it does not match the schema that the expression was bound to.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EvaluateError {
@@ -379,7 +380,7 @@ pub enum EvaluateError {
         /// Its name.
         name: String,
     },
-    /// A column of the batch has another type than the schema said.
+    /// A column of the batch has another type than in the schema.
     #[error("column {column} has the type {found} in the batch, which is not what the schema says")]
     ColumnType {
         /// The column.
@@ -387,19 +388,19 @@ pub enum EvaluateError {
         /// The type in the batch.
         found: String,
     },
-    /// Arrow could not take the values.
+    /// Arrow refused the values.
     #[error("column {column} cannot be read")]
     Column {
         /// The column.
         column: String,
-        /// What Arrow says.
+        /// The error from Arrow.
         #[source]
         source: arrow_schema::ArrowError,
     },
 }
 
 impl EvaluateError {
-    /// The kind, the same at every door.
+    /// The error kind that all doors share.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -409,7 +410,7 @@ impl EvaluateError {
     }
 }
 
-/// Shortens a text that may be of any length, so that an error stays readable.
+/// Shortens a text of any length, so that an error stays readable.
 pub(super) fn shortened(text: &str) -> String {
     match text.char_indices().nth(60) {
         None => text.to_owned(),

@@ -1,16 +1,16 @@
-//! Entry point for the fuzzer: any bytes may come in, nothing may panic.
+//! Entry point for the fuzzer: accepts any bytes and must not panic.
 
 use super::{Column, Expression, parse_box};
 use arrow_array::{RecordBatch, new_null_array};
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use std::sync::Arc;
 
-/// Reads the bytes as an expression and as a box, writes both out and binds them to a schema.
+/// Parses the bytes as an expression and as a box, displays both, and binds them to a schema.
 ///
-/// Returns whether any of them was accepted, so that a fuzzer sees that it gets past the surface.
+/// Returns whether either was accepted, so that a fuzzer can tell when it gets past the surface.
 ///
 /// # Panics
-/// If what was accepted does not read back as itself, or if an error cannot be shown: that is a finding.
+/// If an accepted text does not parse back as itself, or if an error cannot be displayed: that is a finding.
 #[must_use]
 pub fn expression(bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes);

@@ -1,13 +1,13 @@
-//! Timestamps as people write them (RFC 3339), to and from nanoseconds since 1970 in UTC.
+//! Timestamps as RFC 3339 texts, to and from nanoseconds since 1970 in UTC.
 //!
 //! Invariant: `parse(show(n)) == n` for every nanosecond of the years 0001 to 9999.
 
 const NANOSECONDS: i128 = 1_000_000_000;
 const DAY_SECONDS: i64 = 86_400;
 
-/// Reads `2026-01-01`, `2026-01-01T12:30`, `2026-01-01 12:30:00.25`, the last two also with `Z` or `+01:00`.
+/// Parses `2026-01-01`, `2026-01-01T12:30`, `2026-01-01 12:30:00.25`, the last two also with `Z` or `+01:00`.
 ///
-/// What says no zone is UTC. Fractions go down to the nanosecond.
+/// A text without a zone is in UTC. Fractions go down to the nanosecond.
 ///
 /// # Errors
 /// What is wrong with the text.
@@ -38,16 +38,16 @@ pub(super) fn parse(text: &str) -> Result<i128, &'static str> {
     if is_in_range(nanoseconds) { Ok(nanoseconds) } else { Err("the years go from 0001 to 9999") }
 }
 
-/// Whether an instant lies in the years 0001 to 9999, the ones that can be written.
+/// Whether an instant lies in the years 0001 to 9999, which have a textual form.
 fn is_in_range(nanoseconds: i128) -> bool {
     let first = i128::from(days_from_civil(1, 1, 1) * DAY_SECONDS) * NANOSECONDS;
     let end = i128::from(days_from_civil(10_000, 1, 1) * DAY_SECONDS) * NANOSECONDS;
     (first..end).contains(&nanoseconds)
 }
 
-/// Writes an instant in UTC, with as many digits of a second as it needs.
+/// Writes an instant in UTC, with as many fractional digits as it needs.
 ///
-/// An instant out of range, which only a program can build, shows as the nearest one that can be written.
+/// An instant out of range, which only code can build, is written as the nearest one in range.
 pub(super) fn show(nanoseconds: i128) -> String {
     let first = i128::from(days_from_civil(1, 1, 1) * DAY_SECONDS) * NANOSECONDS;
     let end = i128::from(days_from_civil(10_000, 1, 1) * DAY_SECONDS) * NANOSECONDS;
@@ -61,7 +61,7 @@ pub(super) fn show(nanoseconds: i128) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z")
 }
 
-/// What of a text is still to be read.
+/// The unread rest of a text.
 struct Rest<'a>(&'a [u8]);
 
 impl Rest<'_> {
@@ -128,7 +128,7 @@ impl Rest<'_> {
         Ok((count..9).fold(digits, |number, _| number * 10))
     }
 
-    /// Seconds that the zone is ahead of UTC.
+    /// The offset of the zone from UTC in seconds, positive to the east.
     fn offset(&mut self) -> Result<i64, &'static str> {
         if self.0.is_empty() || self.take(b'Z') || self.take(b'z') {
             return Ok(0);

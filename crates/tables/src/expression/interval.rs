@@ -1,6 +1,6 @@
-//! What a column's values must be for a condition to be true: so that whole blocks can be left out.
+//! Intervals in which a column's values must lie for a condition to be true, used to leave out whole blocks.
 //!
-//! An interval is necessary, not sufficient: it may hold values of rows that do not satisfy the condition.
+//! An interval is necessary, not sufficient: it may contain values of rows that do not satisfy the condition.
 //!
 //! Invariant: the value of a row that satisfies the condition lies within the interval of its column.
 
@@ -10,58 +10,58 @@ use super::leaf::Leaf;
 use super::numbers::Number;
 use super::{Column, Comparison};
 
-/// Where the values of a column must lie.
+/// A set that must contain the value of a column.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interval {
-    /// What is neither null nor NaN.
+    /// The values other than null and NaN.
     pub values: Values,
-    /// Whether it may be NaN; says nothing of what is no float.
+    /// Whether the value may be NaN; meaningless for a column that is not of floats.
     pub may_be_nan: bool,
-    /// Whether it may be null.
+    /// Whether the value may be null.
     pub may_be_null: bool,
 }
 
-/// Values that have an order. Both ends of a range are included.
+/// Ordered values. Both ends of a range are included.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Values {
-    /// None at all.
+    /// No values.
     None,
-    /// Nothing is known of them.
+    /// Any values.
     All,
-    /// Integers as they are stored; of a timestamp or a date, in its own unit.
+    /// Stored integers; for a timestamp or a date in the column's own unit.
     Integers {
-        /// The least; `i128::MIN` where there is none.
+        /// The least value; `i128::MIN` if unbounded.
         low: i128,
-        /// The greatest; `i128::MAX` where there is none.
+        /// The greatest value; `i128::MAX` if unbounded.
         high: i128,
     },
-    /// Floats, each as a double.
+    /// Floats, as doubles.
     Floats {
-        /// The least, perhaps minus infinity.
+        /// The least value, possibly minus infinity.
         low: f64,
-        /// The greatest, perhaps infinity.
+        /// The greatest value, possibly infinity.
         high: f64,
     },
     /// Texts, ordered by their UTF-8 bytes.
     Texts {
-        /// The least; none where there is none.
+        /// The least value; `None` if unbounded.
         low: Option<String>,
-        /// The greatest; none where there is none.
+        /// The greatest value; `None` if unbounded.
         high: Option<String>,
     },
 }
 
 impl Interval {
-    /// Everything, NaN and null included.
+    /// Every value, NaN and null included.
     pub const EVERYTHING: Self = Self { values: Values::All, may_be_nan: true, may_be_null: true };
 
-    /// Nothing: no row satisfies the condition.
+    /// No value: no row satisfies the condition.
     pub const NOTHING: Self = Self { values: Values::None, may_be_nan: false, may_be_null: false };
 
     const KNOWN: Self = Self { values: Values::All, may_be_nan: true, may_be_null: false };
 
-    /// Whatever is not null.
+    /// Every value but null.
     pub(super) const fn known() -> Self {
         Self::KNOWN
     }
@@ -70,13 +70,13 @@ impl Interval {
         Self { values, may_be_nan: false, may_be_null: false }
     }
 
-    /// Whether no row at all satisfies the condition.
+    /// Whether no row can satisfy the condition.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::NOTHING
     }
 
-    /// What lies in both.
+    /// The values that lie in both.
     #[must_use]
     pub fn intersection(self, other: Self) -> Self {
         Self {
@@ -86,7 +86,7 @@ impl Interval {
         }
     }
 
-    /// The least interval that holds both.
+    /// The least interval that contains both.
     #[must_use]
     pub fn hull(self, other: Self) -> Self {
         Self {
@@ -123,11 +123,11 @@ impl Values {
                 Self::floats(low.max(least), high.min(greatest))
             }
             (Self::Texts { low, high }, Self::Texts { low: least, high: greatest }) => {
-                // A missing lower end is less than any text; a missing upper end must not be.
+                // A missing low end sorts below any text, as it should; a missing high end must not.
                 let ends = [high, greatest].into_iter().flatten();
                 Self::texts(low.max(least), ends.min())
             }
-            // Values of one column are all of one kind.
+            // The values of one column are all of one kind.
             _ => Self::None,
         }
     }
@@ -150,7 +150,7 @@ impl Values {
     }
 }
 
-/// Where a column's values must lie for a condition to come out as wanted.
+/// The interval of a column that is necessary for a condition to have the truth value `wanted`.
 pub(super) fn necessary(condition: &Condition, wanted: bool, column: &Column) -> Interval {
     match condition {
         Condition::Constant(value) if *value == Some(wanted) => Interval::EVERYTHING,
@@ -160,7 +160,7 @@ pub(super) fn necessary(condition: &Condition, wanted: bool, column: &Column) ->
             false => refused(criterion),
         },
         Condition::Leaf(..) | Condition::Computed(..) | Condition::Truths(..) => Interval::EVERYTHING,
-        // What is null compares with nothing.
+        // A null operand makes the comparison unknown.
         Condition::Numbers(left, _, right) => match is_column(left, column) || is_column(right, column) {
             true => Interval::KNOWN,
             false => Interval::EVERYTHING,
@@ -176,7 +176,8 @@ pub(super) fn necessary(condition: &Condition, wanted: bool, column: &Column) ->
         Condition::Near(near) => near.interval(column, wanted),
         Condition::IsNull(_) => Interval::EVERYTHING,
         Condition::Not(inner) => necessary(inner, !wanted, column),
-        // All of them true, or one of them false; and the other way round.
+        // A conjunction is true if all parts are, and false if one part is; a disjunction is the mirror
+        // image.
         Condition::All(parts) if wanted => every(parts, wanted, column),
         Condition::Any(parts) if !wanted => every(parts, wanted, column),
         Condition::All(parts) | Condition::Any(parts) => some(parts, wanted, column),
@@ -225,7 +226,7 @@ fn accepted(criterion: &Criterion) -> Interval {
     }
 }
 
-/// The values that do not meet a criterion, of which a null is none: there the answer is unknown.
+/// The values that fail a criterion. Null is not among them, as it makes the answer unknown.
 fn refused(criterion: &Criterion) -> Interval {
     let values = match criterion {
         Criterion::Integers { low, high } => match (*low == i128::MIN, *high == i128::MAX) {
@@ -247,7 +248,8 @@ fn refused(criterion: &Criterion) -> Interval {
     Interval { values, ..Interval::KNOWN }
 }
 
-/// The texts that compare so; an end that is not included is, which only makes the interval wider.
+/// The texts for which the comparison holds. Exclusive ends are treated as inclusive, which only widens the
+/// interval.
 fn texts(comparison: Comparison, text: &str) -> Values {
     let text = Some(text.to_owned());
     match comparison {

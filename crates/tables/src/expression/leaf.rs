@@ -1,6 +1,6 @@
-//! Columns as expressions see them: what their values are, and how they come out of a batch.
+//! Columns as expressions see them: the kind of their values, and how to read them from a batch.
 //!
-//! Invariant: the array of a leaf has the shape that the schema promised, or evaluation fails.
+//! Invariant: the array of a leaf has the shape that the schema declares, or evaluation fails.
 
 use super::{Column, EvaluateError};
 use crate::{TypeName, vector};
@@ -10,7 +10,7 @@ use arrow_schema::{ArrowError, DataType, TimeUnit};
 use arrow_select::take::take;
 use std::sync::Arc;
 
-/// What a stored value is, whatever its width.
+/// The kind of a stored value, whatever its width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     /// True or false.
@@ -21,12 +21,12 @@ pub(super) enum Shape {
     Float,
     /// A text.
     Text,
-    /// A point in time, as a number of units since 1970; what has no zone is UTC.
+    /// A point in time, in units since 1970; UTC if the column has no zone.
     Instant {
-        /// Nanoseconds of a unit.
+        /// Nanoseconds in one unit.
         scale: i128,
     },
-    /// Anything else: it may be null, nothing more is known.
+    /// Any other type: only nulls can be asked about.
     Opaque,
 }
 
@@ -57,7 +57,7 @@ impl Shape {
     }
 }
 
-/// A column, or an element of one, that an expression reads.
+/// A column, or one element of a vector column, that an expression reads.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Leaf {
     pub(super) column: Column,
@@ -65,7 +65,7 @@ pub(super) struct Leaf {
 }
 
 impl Leaf {
-    /// Its values in a batch; dictionaries stay encoded.
+    /// The values in a batch; dictionaries stay encoded.
     pub(super) fn array(&self, batch: &RecordBatch) -> Result<ArrayRef, EvaluateError> {
         let name = &self.column.name;
         let column = batch.column_by_name(name);
@@ -80,7 +80,7 @@ impl Leaf {
         }
     }
 
-    /// Its values in a batch, dictionaries unpacked.
+    /// The values in a batch, with dictionaries decoded.
     pub(super) fn plain_array(&self, batch: &RecordBatch) -> Result<ArrayRef, EvaluateError> {
         let array = self.array(batch)?;
         match array.as_any_dictionary_opt() {
@@ -90,7 +90,7 @@ impl Leaf {
         }
     }
 
-    /// One element of each vector; null where the vector or the element is.
+    /// One element of each vector; null if the vector or the element is null.
     fn element(&self, column: &ArrayRef, element: u32) -> Result<ArrayRef, EvaluateError> {
         let list = column.as_fixed_size_list_opt().ok_or_else(|| self.wrong_type(column))?;
         let found = vector::element(list, element).map_err(|source| self.failed(source))?;

@@ -1,17 +1,17 @@
-//! The words of the grammar: literals, columns, operators and functions.
+//! The vocabulary of the grammar: literals, columns, operators and functions.
 //!
-//! Invariant: what is displayed here is read back as the same by the parser.
+//! Invariant: the parser reads back what is displayed here.
 
 use super::instant;
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-/// Words that mean something by themselves: a column of such a name is written in double quotes.
+/// Reserved words: a column with such a name is written in double quotes.
 const RESERVED: [&str; 11] =
     ["and", "or", "not", "in", "is", "between", "null", "nan", "inf", "true", "false"];
 
-/// Whether an unquoted word of this spelling is a keyword; upper and lower case are the same.
+/// Whether an unquoted word is a keyword, in upper or lower case.
 pub(super) fn is_reserved(word: &str) -> bool {
     RESERVED.iter().any(|reserved| word.eq_ignore_ascii_case(reserved))
 }
@@ -24,7 +24,7 @@ pub enum Literal {
     Null,
     /// `true` or `false`.
     Boolean(bool),
-    /// A whole number, exactly; from the least `i64` to the greatest `u64`.
+    /// An integer, exact; from the least `i64` to the greatest `u64`.
     Integer(i128),
     /// A number with a point or an exponent, `inf` or `nan`: the nearest double.
     Float(f64),
@@ -35,7 +35,7 @@ pub enum Literal {
 }
 
 impl Literal {
-    /// The whole numbers that can be written.
+    /// The integers that can be written.
     pub(crate) const INTEGERS: std::ops::RangeInclusive<i128> = (i64::MIN as i128)..=(u64::MAX as i128);
 }
 
@@ -45,7 +45,7 @@ impl PartialEq for Literal {
             (Self::Null, Self::Null) => true,
             (Self::Boolean(left), Self::Boolean(right)) => left == right,
             (Self::Integer(left), Self::Integer(right)) => left == right,
-            // By their bits, so that -0.0 is told from 0.0; a NaN is a NaN.
+            // Compared by bits, so that -0.0 differs from 0.0; any NaN equals any NaN.
             (Self::Float(left), Self::Float(right)) => {
                 left.to_bits() == right.to_bits() || (left.is_nan() && right.is_nan())
             }
@@ -63,7 +63,7 @@ impl fmt::Display for Literal {
             Self::Boolean(value) => write!(f, "{value}"),
             Self::Integer(value) => write!(f, "{value}"),
             Self::Float(value) if value.is_nan() => f.write_str("nan"),
-            // Shortest text that reads back as the same double; always with a point or an exponent.
+            // The shortest text that parses back as the same double, always with a point or an exponent.
             Self::Float(value) => write!(f, "{value:?}"),
             Self::Text(value) => write!(f, "'{}'", value.replace('\'', "''")),
             Self::Timestamp(nanoseconds) => write!(f, "timestamp '{}'", instant::show(*nanoseconds)),
@@ -110,15 +110,15 @@ impl From<&str> for Literal {
 /// A column, or an element of a vector column: `vz`, `"odd name"`, `pos[0]`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Column {
-    /// Name in the schema; upper and lower case differ.
+    /// The name in the schema; case matters.
     pub name: String,
-    /// Which element of a vector, from 0.
+    /// The element of a vector, counted from 0.
     pub element: Option<u32>,
     /// How the name was typed.
     pub(super) typing: Typing,
 }
 
-/// Whether a name was typed in double quotes. It is the same name, and only messages tell.
+/// Whether a name was typed in double quotes. Names compare equal either way; only messages differ.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Typing {
     pub(super) is_quoted: bool,
@@ -149,19 +149,19 @@ impl Ord for Typing {
 }
 
 impl Column {
-    /// The whole column of this name.
+    /// A whole column.
     #[must_use]
     pub fn named(name: impl Into<String>) -> Self {
         Self { name: name.into(), element: None, typing: Typing::default() }
     }
 
-    /// One element of the vector column of this name.
+    /// One element of a vector column.
     #[must_use]
     pub fn element(name: impl Into<String>, element: u32) -> Self {
         Self { name: name.into(), element: Some(element), typing: Typing::default() }
     }
 
-    /// Whether the name needs no double quotes.
+    /// Whether the name can be written without double quotes.
     pub(super) fn is_plain(&self) -> bool {
         let mut characters = self.name.chars();
         characters.next().is_some_and(starts_word)
@@ -169,7 +169,7 @@ impl Column {
             && !is_reserved(&self.name)
     }
 
-    /// As it was typed, which may be in quotes that it does not need.
+    /// Writes the name as it was typed, including needless quotes.
     pub(super) fn write_typed(&self, text: &mut String) -> fmt::Result {
         use fmt::Write as _;
         match self.typing.is_quoted && self.is_plain() {
@@ -190,17 +190,17 @@ impl fmt::Display for Column {
     }
 }
 
-/// Whether an unquoted name may begin with this.
+/// Whether an unquoted name may begin with this character.
 pub(super) fn starts_word(character: char) -> bool {
     character == '_' || character.is_alphabetic()
 }
 
-/// Whether an unquoted name may go on with this.
+/// Whether an unquoted name may continue with this character.
 pub(super) fn continues_word(character: char) -> bool {
     character == '_' || character.is_alphanumeric()
 }
 
-/// How two values are compared.
+/// A comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     /// `=`
@@ -218,11 +218,11 @@ pub enum Comparison {
 }
 
 impl Comparison {
-    /// All of them.
+    /// All comparison operators.
     pub const ALL: [Self; 6] =
         [Self::Equal, Self::NotEqual, Self::Less, Self::LessOrEqual, Self::Greater, Self::GreaterOrEqual];
 
-    /// How it is written.
+    /// The symbol of the operator.
     #[must_use]
     pub fn symbol(self) -> &'static str {
         match self {
@@ -235,7 +235,7 @@ impl Comparison {
         }
     }
 
-    /// The same with its sides exchanged.
+    /// The comparison with its sides exchanged.
     #[must_use]
     pub fn flipped(self) -> Self {
         match self {
@@ -247,7 +247,8 @@ impl Comparison {
         }
     }
 
-    /// Whether it holds for two values of this order; none where they have no order, because one is NaN.
+    /// Whether it holds for two values of this order; `None` means that they have no order, because one is
+    /// NaN.
     #[must_use]
     pub fn holds(self, order: Option<Ordering>) -> bool {
         match order {
@@ -264,7 +265,7 @@ impl Comparison {
     }
 }
 
-/// How two numbers are computed together. Integers stay integers except under `/`.
+/// An arithmetic operator. Integers stay integers except under `/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arithmetic {
     /// `+`
@@ -280,10 +281,10 @@ pub enum Arithmetic {
 }
 
 impl Arithmetic {
-    /// All of them.
+    /// All arithmetic operators.
     pub const ALL: [Self; 5] = [Self::Add, Self::Subtract, Self::Multiply, Self::Divide, Self::Modulo];
 
-    /// How it is written.
+    /// The symbol of the operator.
     #[must_use]
     pub fn symbol(self) -> &'static str {
         match self {
@@ -300,21 +301,21 @@ impl Arithmetic {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Function {
-    /// Without its sign; an integer stays one.
+    /// The absolute value; of an integer, an integer.
     Abs,
-    /// Square root, a float; NaN of what is negative.
+    /// The square root as a float; NaN for a negative number.
     Sqrt,
-    /// Greatest whole number that is not greater; an integer stays one, a float a float.
+    /// The greatest whole number that is not greater; of an integer, an integer, of a float, a float.
     Floor,
-    /// Least whole number that is not less; an integer stays one, a float a float.
+    /// The least whole number that is not less; of an integer, an integer, of a float, a float.
     Ceil,
 }
 
 impl Function {
-    /// All of them.
+    /// All functions.
     pub const ALL: [Self; 4] = [Self::Abs, Self::Sqrt, Self::Floor, Self::Ceil];
 
-    /// How it is written.
+    /// The name of the function.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -1,15 +1,15 @@
-//! Rows near a point: `near((x, y, z), (1.0, 2.0, 3.0), 0.5)`, and `cell(10, 10, 10)` behind it where space
-//! repeats.
+//! Rows near a point: `near((x, y, z), (1.0, 2.0, 3.0), 0.5)`, followed by `cell(10, 10, 10)` where space is
+//! periodic.
 //!
-//! A cell has the edges `a = (lx, 0, 0)`, `b = (xy, ly, 0)` and `c = (xz, yz, lz)`, as LAMMPS has them; a
-//! length `inf` is an axis that does not repeat. A row is near if the distance from the point to *some* image
-//! of it, shifted by whole edges, is at most the radius: the minimum image distance, exactly, however much
-//! the cell leans and wherever the row was stored. Neither has to lie in the cell.
+//! A cell has the edges `a = (lx, 0, 0)`, `b = (xy, ly, 0)` and `c = (xz, yz, lz)`, as in LAMMPS; a length of
+//! `inf` marks an axis that is not periodic. A row is near if the distance from the point to *some* image of
+//! the row, shifted by whole edges, is at most the radius. This is the exact minimum image distance, however
+//! much the cell leans. Neither the point nor the row has to lie in the cell.
 //!
-//! All is computed in doubles, in one order of operations that never falls where a value rises: so the bounds
-//! of a box of rows, computed likewise, hold for each of them.
+//! Everything is computed in doubles, in one order of operations, each of which is monotonic. The bounds of a
+//! box of rows, computed in the same way, therefore hold for each of its rows.
 //!
-//! Invariant: what a box of rows is said to be agrees with every row in it.
+//! Invariant: the verdict on a box of rows agrees with every row in it.
 
 mod bound;
 
@@ -18,20 +18,20 @@ pub(super) use bound::BoundNear;
 use super::Column;
 use std::fmt;
 
-/// Most axes of a point.
+/// The most axes of a point.
 const AXES_MAX: usize = 3;
 
-/// Over how many cells a radius may reach, at most.
+/// The most cells over which a radius may reach.
 const CELLS_MAX: f64 = 32.0;
 
-/// How space repeats: a box with one to three axes, perhaps leaning.
+/// A periodic cell: a box of one to three axes, possibly leaning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
     lengths: Vec<f64>,
     tilts: Vec<f64>,
 }
 
-/// Rows within a distance of a point.
+/// A condition: rows within a distance of a point.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Near {
     columns: Vec<Column>,
@@ -41,8 +41,8 @@ pub struct Near {
 }
 
 impl Cell {
-    /// A cell of one to three axes. `lengths` are above 0, and infinite along an axis that does not repeat;
-    /// `tilts` are none, or `[xy]` of two axes and `[xy, xz, yz]` of three, in the unit of the lengths.
+    /// A cell of one to three axes. `lengths` are positive, and infinite along an axis that is not periodic.
+    /// `tilts` are empty, or `[xy]` for two axes and `[xy, xz, yz]` for three, in the unit of the lengths.
     ///
     /// # Errors
     /// What is wrong, in words.
@@ -67,13 +67,13 @@ impl Cell {
         Ok(cell)
     }
 
-    /// Its lengths, one for each axis.
+    /// The lengths, one for each axis.
     #[must_use]
     pub fn lengths(&self) -> &[f64] {
         &self.lengths
     }
 
-    /// Its tilts: none, `xy`, or `xy, xz, yz`.
+    /// The tilts: none, `xy`, or `xy, xz, yz`.
     #[must_use]
     pub fn tilts(&self) -> &[f64] {
         &self.tilts
@@ -85,18 +85,18 @@ impl Cell {
         if axis >= of {
             return 0.0;
         }
-        // xy, then xz and yz.
+        // In the order xy, xz, yz.
         self.tilts.get(of * (of - 1) / 2 + axis).copied().unwrap_or(0.0)
     }
 
-    /// The length of an axis; infinite for one that it has not.
+    /// The length of an axis; infinite if the cell lacks it.
     fn length(&self, axis: usize) -> f64 {
         self.lengths.get(axis).copied().unwrap_or(f64::INFINITY)
     }
 }
 
 impl Near {
-    /// Rows at most `radius` from a point. `columns` are its coordinates, or one column of vectors.
+    /// Rows at most `radius` from a point. `columns` are the coordinates, or one column of vectors.
     ///
     /// # Errors
     /// What is wrong, in words.
@@ -121,7 +121,7 @@ impl Near {
             return Err("a radius is 0 or more");
         }
         if !(radius * radius).is_finite() {
-            // Rows at any distance, also without end, would be near.
+            // Any distance would be near, even an infinite one.
             return Err("a radius is below 1e154, so that its square is a number");
         }
         if cell.as_ref().is_some_and(|cell| cell.lengths.len() != axes) {
@@ -133,7 +133,7 @@ impl Near {
         Ok(Self { columns, point: point.to_vec(), radius, cell })
     }
 
-    /// The columns that it names.
+    /// The columns in the condition.
     #[must_use]
     pub fn columns(&self) -> &[Column] {
         &self.columns
@@ -149,7 +149,7 @@ impl Near {
         }
     }
 
-    /// How many elements the vectors of its column have; none if it names its coordinates.
+    /// The number of elements of the vector column; `None` if the coordinates are columns of their own.
     pub(super) fn vector_len(&self) -> Option<usize> {
         (self.columns.len() < self.point.len()).then_some(self.point.len())
     }

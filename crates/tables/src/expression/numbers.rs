@@ -1,9 +1,9 @@
 //! Numbers computed for all rows of a batch.
 //!
-//! Integers are computed with 128 bits, exactly; a result beyond them is null, and so is an integer modulo 0:
-//! an error would depend on which rows happen to be looked at. Floats are doubles and follow IEEE 754.
+//! Integers are computed exactly in 128 bits. A result that overflows is null, and so is an integer modulo 0:
+//! an error would depend on which rows happen to be evaluated. Floats are doubles and follow IEEE 754.
 //!
-//! Invariant: where an input is null, so is the result.
+//! Invariant: if an input is null, so is the result.
 
 use super::bits::{wide_floats, wide_integers};
 use super::criterion::{Scalar, Stored};
@@ -14,7 +14,7 @@ use arrow_array::RecordBatch;
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use std::cmp::Ordering;
 
-/// How a number comes about. Points in time are numbers too: of nanoseconds since 1970.
+/// How a number is computed. Instants are numbers too: nanoseconds since 1970.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Number {
     Integer(i128),
@@ -26,7 +26,7 @@ pub(super) enum Number {
 }
 
 impl Number {
-    /// What it is when it does not depend on the row.
+    /// The value of a number that does not depend on the row.
     pub(super) fn scalar(&self) -> Option<Scalar> {
         match self {
             Self::Integer(value) => Some(Scalar::Integer(*value)),
@@ -35,7 +35,7 @@ impl Number {
         }
     }
 
-    /// What a criterion about it must be made for.
+    /// The representation for which a criterion on this number is made.
     pub(super) fn stored(&self) -> Stored {
         match self {
             Self::Column(Leaf { shape: Shape::Instant { scale }, .. }) => Stored::Integers { scale: *scale },
@@ -56,7 +56,7 @@ impl Number {
         }
     }
 
-    /// Its values for the rows of a batch.
+    /// The values for the rows of a batch.
     pub(super) fn evaluate(&self, batch: &RecordBatch) -> Result<Computed, EvaluateError> {
         let rows = batch.num_rows();
         match self {
@@ -100,14 +100,14 @@ impl Numbers {
     }
 }
 
-/// Numbers and where they are null.
+/// Numbers, and where they are null.
 pub(super) struct Computed {
     pub(super) values: Numbers,
     pub(super) nulls: Option<NullBuffer>,
 }
 
 impl Computed {
-    /// The numbers of one operand, changed one by one; an integer that is lost becomes null.
+    /// Applies a function to each number; an integer without a result becomes null.
     fn map(self, integer: impl Fn(i128) -> Option<i128>, float: impl Fn(f64) -> f64) -> Self {
         match self.values {
             Numbers::Integers(values) => Self::of_integers(values.into_iter().map(integer), self.nulls),
@@ -151,7 +151,7 @@ impl Computed {
         }
     }
 
-    /// How the numbers of two operands compare, row by row.
+    /// Compares the numbers of two operands row by row.
     pub(super) fn compared(&self, comparison: Comparison, other: &Self) -> Truth {
         let bits = match (&self.values, &other.values) {
             (Numbers::Integers(left), Numbers::Integers(right)) => {
@@ -176,17 +176,18 @@ fn pairs<L: Copy, R: Copy>(left: &[L], right: &[R], test: impl Fn(L, R) -> bool)
     left.iter().zip(right).map(|(left, right)| test(*left, *right)).collect()
 }
 
-/// What two integers give; none if it has no value or more than 128 bits.
+/// The result for two integers; `None` if it is undefined or exceeds 128 bits.
 fn integer_result(left: i128, operator: Arithmetic, right: i128) -> Option<i128> {
     match operator {
         Arithmetic::Add => left.checked_add(right),
         Arithmetic::Subtract => left.checked_sub(right),
         Arithmetic::Multiply => left.checked_mul(right),
-        // A quotient is a float: the operands were converted before.
+        // A quotient is a float; the operands have been converted before.
         Arithmetic::Divide => None,
         Arithmetic::Modulo => {
             let rest = left.checked_rem(right)?;
-            // The sign of the divisor, as in Python and NumPy, so that a coordinate wraps into its box.
+            // The remainder has the sign of the divisor, as in Python and NumPy, so that a coordinate wraps
+            // into its box.
             Some(if rest != 0 && (rest < 0) != (right < 0) { rest + right } else { rest })
         }
     }
@@ -209,7 +210,7 @@ fn float_results(left: Vec<f64>, operator: Arithmetic, right: &[f64]) -> Vec<f64
     }
 }
 
-/// The order of an integer and a double, exactly; none for NaN.
+/// Compares an integer with a double exactly; `None` for NaN.
 pub(super) fn compare_exactly(integer: i128, float: f64) -> Option<Ordering> {
     // 2^127, the least double beyond 128 bits.
     const BEYOND: f64 = 170_141_183_460_469_231_731_687_303_715_884_105_728.0;
@@ -222,7 +223,7 @@ pub(super) fn compare_exactly(integer: i128, float: f64) -> Option<Ordering> {
     if float < -BEYOND {
         return Some(Ordering::Greater);
     }
-    // Within 128 bits the whole part of a double is an integer exactly.
+    // Within 128 bits the integral part of a double converts to an integer exactly.
     let whole = float.trunc();
     Some(integer.cmp(&(whole as i128)).then_with(|| match float.partial_cmp(&whole) {
         Some(Ordering::Greater) => Ordering::Less,

@@ -1,4 +1,4 @@
-//! The parser: precedence climbing over the tokens, with a limit to how deep anything nests.
+//! The parser: precedence climbing over tokens, with a limit on nesting.
 //!
 //! From the loosest to the tightest: `or`, `and`, `not`, comparisons (`= < between in is`, which do not
 //! chain), `+ -`, `* / %`, unary `-`.
@@ -21,7 +21,7 @@ pub(super) fn parse(text: &str) -> Result<Expression, ExpressionError> {
     whole(Parser::new(text)?)
 }
 
-/// As [`parse`], of a text of any length.
+/// As [`parse`], without a limit on the length of the text.
 pub(super) fn parse_any_length(text: &str) -> Result<Expression, ExpressionError> {
     whole(Parser::of_any_length(text)?)
 }
@@ -34,11 +34,11 @@ fn whole(mut parser: Parser<'_>) -> Result<Expression, ExpressionError> {
     }
 }
 
-/// A text with one token read ahead.
+/// A text with one token of lookahead.
 pub(super) struct Parser<'a> {
     lexer: Lexer<'a>,
     token: Token,
-    /// How deep the recursion is.
+    /// The present depth of the recursion.
     depth: usize,
 }
 
@@ -163,7 +163,7 @@ impl<'a> Parser<'a> {
         Ok(list)
     }
 
-    /// A literal where nothing else may stand.
+    /// A literal, where nothing else may stand.
     pub(super) fn literal(&mut self) -> Result<Literal, ExpressionError> {
         const EXPECTED: &str = "a number, a 'text' or another literal";
         if self.is_symbol("-") {
@@ -182,7 +182,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A literal without a sign, if one stands here.
+    /// A literal without a sign, if the next token is one.
     fn positive(&mut self) -> Result<Option<Literal>, ExpressionError> {
         let literal = match &self.token.kind {
             TokenKind::Integer(value) => Literal::Integer(i128::from(*value)),
@@ -202,7 +202,8 @@ impl<'a> Parser<'a> {
         Ok(Some(literal))
     }
 
-    /// The number behind a minus, if one stands here: so the least integer of 64 bits can be written.
+    /// The number after a minus, if the next token is one: the least 64-bit integer can be written only in
+    /// this way.
     fn negative(&mut self, minus: Range<usize>) -> Result<Option<Literal>, ExpressionError> {
         let literal = match &self.token.kind {
             TokenKind::Integer(value) => Literal::Integer(-i128::from(*value)),
@@ -284,7 +285,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A column where nothing else may stand.
+    /// A column, where nothing else may stand.
     pub(super) fn column(&mut self) -> Result<Column, ExpressionError> {
         if !self.is_name() {
             return Err(self.unexpected("a column"));
@@ -305,7 +306,7 @@ impl<'a> Parser<'a> {
         matches!(self.token.kind, TokenKind::Text(_))
     }
 
-    /// `'2026-01-01'`, behind the word.
+    /// `'2026-01-01'`, after the word.
     fn timestamp(&mut self) -> Result<Literal, ExpressionError> {
         let Token { kind: TokenKind::Text(text), span } = self.advance()? else {
             return Err(self.unexpected("a 'text'"));
@@ -314,7 +315,7 @@ impl<'a> Parser<'a> {
         instant::parse(&text).map(Literal::Timestamp).map_err(fail)
     }
 
-    /// `[0]`, or nothing, behind the name of a column.
+    /// `[0]` or nothing, after the name of a column.
     fn element_of(&mut self, name: TokenKind) -> Result<Column, ExpressionError> {
         let typing = Typing { is_quoted: matches!(name, TokenKind::Quoted(_)) };
         let (TokenKind::Word(name) | TokenKind::Quoted(name)) = name else {
@@ -338,7 +339,7 @@ impl<'a> Parser<'a> {
         Ok(Column { typing, ..Column::element(name, element) })
     }
 
-    /// `(value)`, behind the name of a function.
+    /// `(value)`, after the name of a function.
     fn call(&mut self, name: &str, span: Range<usize>) -> Parsed {
         if name.eq_ignore_ascii_case("near") {
             return self.near(span.start);
@@ -355,7 +356,7 @@ impl<'a> Parser<'a> {
         self.raised(Expression::Call(function, Box::new(value)), height)
     }
 
-    /// `((x, y, z), (1.0, 2.0, 3.0), 0.5, cell(10, 10, 10))`, behind the word `near`.
+    /// `((x, y, z), (1.0, 2.0, 3.0), 0.5, cell(10, 10, 10))`, after the word `near`.
     fn near(&mut self, start: usize) -> Parsed {
         let open = self.advance()?;
         let columns = if self.is_symbol("(") { self.listed(Self::column)? } else { vec![self.column()?] };
@@ -371,7 +372,7 @@ impl<'a> Parser<'a> {
         Ok((Expression::Near(Box::new(near)), 1))
     }
 
-    /// `cell(10, 10, 10)`, with its tilts behind the lengths, one for each axis of a point.
+    /// `cell(10, 10, 10)`, with tilts after the lengths; one length for each axis of the point.
     pub(super) fn cell(&mut self, axes: usize) -> Result<Cell, ExpressionError> {
         let start = self.token.span.start;
         self.expect_word("cell", "a cell such as cell(10, 10, 10)")?;
@@ -381,7 +382,7 @@ impl<'a> Parser<'a> {
         Cell::new(lengths, tilts).map_err(|problem| self.fail(Problem::Near { problem }, start..end))
     }
 
-    /// `(1, 2, 3)` of anything.
+    /// A list in parentheses, `(1, 2, 3)`, of any items.
     fn listed<T>(
         &mut self,
         next: impl Fn(&mut Self) -> Result<T, ExpressionError>,
@@ -406,7 +407,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Goes one level down, if that is not too deep.
+    /// Parses one level deeper, unless that is too deep.
     fn nested(&mut self, parse: fn(&mut Self) -> Parsed) -> Parsed {
         self.depth += 1;
         if self.depth >= DEPTH_MAX {
@@ -417,7 +418,7 @@ impl<'a> Parser<'a> {
         Ok(parsed)
     }
 
-    /// An expression that is one higher than its highest part.
+    /// An expression that is one level higher than its highest part.
     fn raised(&self, expression: Expression, height: usize) -> Parsed {
         match height < DEPTH_MAX {
             true => Ok((expression, height + 1)),
@@ -425,7 +426,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The token that was ahead; the next one is now.
+    /// Takes the current token and reads the next one.
     pub(super) fn advance(&mut self) -> Result<Token, ExpressionError> {
         let next = self.lexer.next()?;
         Ok(std::mem::replace(&mut self.token, next))
@@ -475,7 +476,7 @@ impl<'a> Parser<'a> {
         if self.take_symbol(")")? { Ok(()) } else { Err(self.unclosed(open, "the parenthesis", expected)) }
     }
 
-    /// What is to blame for a missing end: the beginning, if the text simply stops.
+    /// The error for a missing closing token: it points at the opening one if the text ends here.
     fn unclosed(&self, open: Range<usize>, what: &'static str, expected: &'static str) -> ExpressionError {
         match self.token.kind {
             TokenKind::End => self.fail(Problem::Unclosed { what }, open),

@@ -1,10 +1,10 @@
-//! The few values that a column must have for a condition to be true, if they are few.
+//! Points: the values that a column must have for a condition to be true, if these are few.
 //!
-//! Finer than an [`Interval`]: of `pid in (3, 1000)` it knows the two values, from which their weights
+//! Finer than an [`Interval`]: for `pid in (3, 1000)` the points are the two values, from which weights
 //! follow.
 //!
-//! Invariant: the value of a row that satisfies the condition is among the points of its column, if there are
-//! any.
+//! Invariant: the value of a row that satisfies the condition is among the points of its column, if it has
+//! points.
 
 use super::condition::{Condition, Nullable};
 use super::criterion::Criterion;
@@ -19,27 +19,27 @@ use arrow_schema::{DataType, TimeUnit};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// More values than this are not few.
+/// The most values that count as few.
 pub(crate) const POINTS_MAX: usize = 4096;
 
-/// A stored value; instants in the unit of their column.
+/// A stored value; an instant is in the unit of its column.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Point {
     Null,
     Nan,
     Truth(bool),
     Integer(i128),
-    /// The bits of a double; zero has one sign.
+    /// The bits of a double; both zeros have the same.
     Float(u64),
     Text(String),
 }
 
-/// The values that a column may have; none where they are not known to be few.
+/// The values that a column may have; `None` if they are not known to be few.
 type Points = Option<BTreeSet<Point>>;
 
 impl Bound {
-    /// The values that a column of this type must have in a row that satisfies the condition, each once, as
-    /// an array of that type, or of the type of its values if it is a dictionary; none where they are not
+    /// The values that a column of this type must have for a row to satisfy the condition, each once. The
+    /// array has that type, or the type of the values if it is a dictionary. `None` if the values are not
     /// known to be few, that is, at most [`POINTS_MAX`].
     pub(crate) fn points(&self, column: &Column, data_type: &DataType) -> Option<ArrayRef> {
         let interval = self.ranges(column);
@@ -68,7 +68,8 @@ fn points(condition: &Condition, wanted: bool, column: &Column) -> Points {
             Some(BTreeSet::from([Point::Null]))
         }
         Condition::Not(inner) => points(inner, !wanted, column),
-        // All of them true, or one of them false; and the other way round.
+        // A conjunction is true if all parts are, and false if one part is; a disjunction is the mirror
+        // image.
         Condition::All(parts) if wanted => every(parts, wanted, column),
         Condition::Any(parts) if !wanted => every(parts, wanted, column),
         Condition::All(parts) | Condition::Any(parts) => some(parts, wanted, column),
@@ -112,7 +113,7 @@ fn texts<'t>(texts: impl IntoIterator<Item = &'t String>) -> BTreeSet<Point> {
     texts.into_iter().map(|text| Point::Text(text.clone())).collect()
 }
 
-/// One zero, as in a canonical key.
+/// The two zeros are one value, as in a canonical key.
 fn float(value: f64) -> Point {
     Point::Float(if value == 0.0 { 0 } else { value.to_bits() })
 }
@@ -121,7 +122,7 @@ fn bounded(points: impl ExactSizeIterator<Item = Point>) -> Points {
     (points.len() <= POINTS_MAX).then(|| points.collect())
 }
 
-/// The values of an interval, if they are few.
+/// The values in an interval, if they are few.
 fn few(values: &Values, may_be_nan: bool, may_be_null: bool) -> Points {
     let mut points: BTreeSet<Point> = match values {
         Values::None => BTreeSet::new(),
@@ -138,8 +139,8 @@ fn few(values: &Values, may_be_nan: bool, may_be_null: bool) -> Points {
     Some(points)
 }
 
-/// The points as a column stores them; those that it cannot store are left out, since no row has them. None
-/// for a type whose values have no points.
+/// The points as the column stores them. Points that it cannot store are left out, since no row has them.
+/// `None` for a type that has no points.
 fn array(data_type: &DataType, points: &BTreeSet<Point>) -> Option<ArrayRef> {
     type Half = <Float16Type as ArrowPrimitiveType>::Native;
     Some(match data_type {
@@ -178,7 +179,7 @@ fn array(data_type: &DataType, points: &BTreeSet<Point>) -> Option<ArrayRef> {
     })
 }
 
-/// Each point as a value; a null stays one, and what is no value of the type is left out.
+/// Each point as a stored value; null stays null, and a point that the type cannot store is left out.
 fn stored<'p, T>(points: &'p BTreeSet<Point>, value: impl Fn(&'p Point) -> Option<T>) -> Vec<Option<T>> {
     let stored = points.iter().map(|point| (*point == Point::Null, value(point)));
     stored.filter(|(is_null, value)| *is_null || value.is_some()).map(|(_, value)| value).collect()

@@ -1,12 +1,12 @@
-//! How expressions are written: with the fewest parentheses that keep their meaning.
+//! Display of expressions, with the fewest parentheses that preserve their meaning.
 //!
-//! Invariant: what is written is read back as an equal expression.
+//! Invariant: the displayed text is parsed back as an equal expression.
 
 use super::{Arithmetic, Expression, Literal};
 use std::fmt::{self, Write};
 use std::ops::Range;
 
-/// How tightly a form binds, loosest first.
+/// How tightly a form binds, from loosest to tightest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Power {
     Or,
@@ -19,7 +19,7 @@ enum Power {
     Primary,
 }
 
-/// The expression as a text, and which bytes of it `part` takes; all of them if it is no part of it.
+/// The displayed expression, and the bytes in it that show `part`; all bytes if `part` is not a part of it.
 pub(super) fn locate(expression: &Expression, part: &Expression) -> (String, Range<usize>) {
     let mut writer = Writer { text: String::new(), part: Some(part), span: None };
     // Writing to a text cannot fail.
@@ -38,9 +38,9 @@ impl fmt::Display for Expression {
 
 struct Writer<'a> {
     text: String,
-    /// The part whose place is wanted.
+    /// The part that is being located.
     part: Option<&'a Expression>,
-    /// Where it was written.
+    /// The bytes of that part, once it has been written.
     span: Option<Range<usize>>,
 }
 
@@ -61,7 +61,7 @@ impl Writer<'_> {
     fn bare(&mut self, expression: &Expression) -> fmt::Result {
         match expression {
             Expression::Literal(literal) => write!(self.text, "{literal}"),
-            // Who is shown a place looks for what was typed there.
+            // A located place should show what the user typed.
             Expression::Column(column) if self.part.is_some() => column.write_typed(&mut self.text),
             Expression::Column(column) => write!(self.text, "{column}"),
             Expression::Negate(value) => self.negate(value),
@@ -69,7 +69,7 @@ impl Writer<'_> {
                 let least = arithmetic_power(*operator);
                 self.expression(left, least)?;
                 write!(self.text, " {} ", operator.symbol())?;
-                // A chain groups to the left, so its like on the right needs parentheses.
+                // A chain groups to the left, so a chain of the same kind on its right needs parentheses.
                 self.expression(right, if least == Power::Sum { Power::Product } else { Power::Sign })
             }
             Expression::Call(function, value) => {
@@ -108,7 +108,7 @@ impl Writer<'_> {
 
     fn negate(&mut self, value: &Expression) -> fmt::Result {
         self.text.push('-');
-        // A minus and a number are one literal, so that a negated number needs parentheses to stay negated.
+        // A minus and a number form one literal, so a negated number needs parentheses to stay negated.
         let is_number = matches!(value, Expression::Literal(Literal::Integer(_) | Literal::Float(_)));
         self.text.push_str(if is_number { "(" } else { "" });
         self.expression(value, Power::Primary)?;

@@ -1,4 +1,4 @@
-//! What the expression grammar promises.
+//! Tests of what the expression grammar promises.
 
 mod agreement;
 mod errors;

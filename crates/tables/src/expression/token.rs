@@ -1,12 +1,12 @@
-//! Tokens of the grammar, one at a time.
+//! The lexer: tokens of the grammar, one at a time.
 //!
-//! Invariant: a token knows the bytes that it came from, and they begin and end between characters.
+//! Invariant: a token knows the bytes that it came from; these begin and end between characters.
 
 use super::error::{ExpressionError, Problem, shortened};
 use super::literal::{continues_word, starts_word};
 use std::ops::Range;
 
-/// What one token is.
+/// The kind of a token.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum TokenKind {
     /// A name or a keyword.
@@ -21,22 +21,22 @@ pub(super) enum TokenKind {
     Float(f64),
     /// One of [`SYMBOLS`].
     Symbol(&'static str),
-    /// Nothing is left.
+    /// The end of the text.
     End,
 }
 
-/// A token and where it lies.
+/// A token and its place.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Token {
     pub(super) kind: TokenKind,
     pub(super) span: Range<usize>,
 }
 
-/// Longer ones before the ones that they begin with.
+/// All symbols; longer ones precede those that are their prefixes.
 const SYMBOLS: [&str; 18] =
     ["!=", "<>", "<=", ">=", "=", "<", ">", "+", "-", "*", "/", "%", "(", ")", "[", "]", ",", ":"];
 
-/// What people write out of habit, and what it is called here.
+/// Symbols from other languages, and their equivalents here.
 const HABITS: [(&str, &str); 12] = [
     ("&&", "and"),
     ("||", "or"),
@@ -52,7 +52,7 @@ const HABITS: [(&str, &str); 12] = [
     ("“", "\""),
 ];
 
-/// Reads tokens from a text.
+/// Splits a text into tokens.
 pub(super) struct Lexer<'a> {
     text: &'a str,
     at: usize,
@@ -67,7 +67,7 @@ impl<'a> Lexer<'a> {
         self.text
     }
 
-    /// The next token; [`TokenKind::End`] for ever once nothing is left.
+    /// The next token; [`TokenKind::End`] at the end of the text and ever after.
     pub(super) fn next(&mut self) -> Result<Token, ExpressionError> {
         let rest = self.text[self.at..].trim_start();
         let start = self.text.len() - rest.len();
@@ -94,7 +94,7 @@ impl<'a> Lexer<'a> {
         ExpressionError::new(problem, self.text, span)
     }
 
-    /// What stands between two marks; a doubled mark is one mark of the content.
+    /// The text between two marks; a doubled mark stands for one mark in the content.
     fn quoted(&mut self, start: usize, mark: char) -> Result<String, ExpressionError> {
         let mut content = String::new();
         let mut rest = &self.text[start + 1..];

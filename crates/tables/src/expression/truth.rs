@@ -1,11 +1,11 @@
-//! SQL's three truth values for all rows of a batch: true, false, and unknown where neither bit is set.
+//! SQL's three truth values for all rows of a batch: true, false, and unknown, where neither bit is set.
 //!
 //! Invariant: no row is both true and false.
 
 use arrow_array::BooleanArray;
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 
-/// What is known of each row.
+/// The truth of each row.
 #[derive(Clone, Debug)]
 pub(super) struct Truth {
     is_true: BooleanBuffer,
@@ -13,7 +13,7 @@ pub(super) struct Truth {
 }
 
 impl Truth {
-    /// The same for all rows.
+    /// The same truth value for all rows.
     pub(super) fn constant(value: Option<bool>, rows: usize) -> Self {
         let all = |is_set| match is_set {
             true => BooleanBuffer::new_set(rows),
@@ -22,7 +22,7 @@ impl Truth {
         Self { is_true: all(value == Some(true)), is_false: all(value == Some(false)) }
     }
 
-    /// True where a bit is set, unknown where there is a null, whatever the bit.
+    /// True where a bit is set, false where it is not, unknown where there is a null.
     pub(super) fn new(bits: BooleanBuffer, nulls: Option<&NullBuffer>) -> Self {
         match nulls {
             None => Self { is_false: !&bits, is_true: bits },
@@ -30,34 +30,34 @@ impl Truth {
         }
     }
 
-    /// As an Arrow array, unknown being null.
+    /// As an Arrow array, in which unknown is null.
     pub(super) fn into_array(self) -> BooleanArray {
         let nulls = NullBuffer::new(self.known());
         let nulls = Some(nulls).filter(|nulls| nulls.null_count() > 0);
         BooleanArray::new(self.is_true, nulls)
     }
 
-    /// Where it is true or false.
+    /// The rows that are true or false.
     pub(super) fn known(&self) -> BooleanBuffer {
         &self.is_true | &self.is_false
     }
 
-    /// False if either is, true if both are.
+    /// False if either is false, true if both are true.
     pub(super) fn and(&self, other: &Self) -> Self {
         Self { is_true: &self.is_true & &other.is_true, is_false: &self.is_false | &other.is_false }
     }
 
-    /// True if either is, false if both are.
+    /// True if either is true, false if both are false.
     pub(super) fn or(&self, other: &Self) -> Self {
         Self { is_true: &self.is_true | &other.is_true, is_false: &self.is_false & &other.is_false }
     }
 
-    /// True if it is false, false if it is true.
+    /// Exchanges true and false.
     pub(super) fn not(self) -> Self {
         Self { is_true: self.is_false, is_false: self.is_true }
     }
 
-    /// Whether the two are the same; unknown if either is.
+    /// Whether the two are equal; unknown if either is unknown.
     pub(super) fn equals(&self, other: &Self) -> Self {
         Self {
             is_true: &(&self.is_true & &other.is_true) | &(&self.is_false & &other.is_false),
@@ -65,7 +65,8 @@ impl Truth {
         }
     }
 
-    /// Whether this one is false and the other true, false being less than true; unknown if either is.
+    /// Whether this one is false and the other true, as false is less than true; unknown if either is
+    /// unknown.
     pub(super) fn is_less(&self, other: &Self) -> Self {
         let is_true = &self.is_false & &other.is_true;
         let known = &self.known() & &other.known();

@@ -1,9 +1,10 @@
-//! What a condition says of all rows of a box at once, by the extents of some columns alone.
+//! Verdicts: what a condition is for all rows of a box at once, judged by the extents of some columns alone.
 //!
-//! Stronger than [`super::Interval`]s: of `(a and b) or (c and d)` each side is judged with all its columns.
+//! Stronger than an [`super::Interval`]: of `(a and b) or (c and d)` each side is judged with all of its
+//! columns.
 //!
-//! Invariant: what is said never is [`Verdict::Never`] of a row that satisfies the condition, nor
-//! [`Verdict::Always`] of one that does not.
+//! Invariant: a verdict is never [`Verdict::Never`] if a row satisfies the condition, and never
+//! [`Verdict::Always`] if a row does not.
 
 use super::condition::{Condition, Nullable};
 use super::criterion::Criterion;
@@ -11,18 +12,18 @@ use super::{Bound, Column};
 use crate::lattice::{Extent, Scalar};
 use crate::planted::{self, Bug};
 
-/// What a condition says of all rows of a box.
+/// What a condition is for all rows of a box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Every row satisfies it.
     Always,
-    /// No row does.
+    /// No row satisfies it.
     Never,
-    /// Some may.
+    /// Some rows may satisfy it.
     Perhaps,
 }
 
-/// What the condition may be for a row of the box.
+/// The truth values that the condition may have for rows of the box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Outcomes {
     may_be_true: bool,
@@ -64,12 +65,12 @@ impl Outcomes {
 }
 
 impl Bound {
-    /// What the condition says of all rows of a box of which the extents of some columns are known.
+    /// Judges all rows of a box, given the extents of some columns.
     pub fn verdict(&self, extent_of: &impl Fn(&Column) -> Option<Extent>) -> Verdict {
         judge(self.condition(), extent_of).verdict()
     }
 
-    /// The condition, to be asked about boxes of which the extents of these columns are known.
+    /// Prepares the condition for judging boxes for which the extents of `columns` are known.
     pub(crate) fn judge(&self, columns: Vec<Column>) -> Judge {
         let mut parts = Vec::new();
         collect_parts(self.condition(), &columns, &mut parts);
@@ -77,22 +78,23 @@ impl Bound {
     }
 }
 
-/// A condition about boxes. Where each column stands was looked up once: a query asks of thousands of boxes.
+/// A condition prepared for judging boxes. Columns are resolved once, since a query judges thousands of
+/// boxes.
 #[derive(Clone, Debug)]
 pub(crate) struct Judge {
     columns: Vec<Column>,
-    /// What has to hold, all of it.
+    /// The conjuncts, all of which have to hold.
     parts: Vec<Part>,
 }
 
 #[derive(Clone, Debug)]
 enum Part {
-    /// A criterion about the column at a place.
+    /// A criterion on the column at this place.
     Placed(usize, Criterion),
     Other(Condition),
 }
 
-/// The parts of a condition all of which have to hold.
+/// Collects the conjuncts of a condition.
 fn collect_parts(condition: &Condition, columns: &[Column], parts: &mut Vec<Part>) {
     match condition {
         Condition::All(all) => all.iter().for_each(|each| collect_parts(each, columns, parts)),
@@ -106,7 +108,7 @@ fn collect_parts(condition: &Condition, columns: &[Column], parts: &mut Vec<Part
 }
 
 impl Judge {
-    /// As [`Bound::verdict`], by the extents of the columns; none if nothing is known of any.
+    /// As [`Bound::verdict`], given the extents of the columns; empty if nothing is known of any.
     pub(crate) fn verdict(&self, extents: &[Extent]) -> Verdict {
         let extent_of = |column: &Column| {
             let place = self.columns.iter().position(|known| known == column)?;
@@ -154,7 +156,7 @@ fn judge(condition: &Condition, extent_of: &impl Fn(&Column) -> Option<Extent>) 
         Condition::All(parts) => {
             parts.iter().map(|part| judge(part, extent_of)).fold(Outcomes::TRUE, Outcomes::and)
         }
-        // One of them true is none of them false, seen from the other side.
+        // A disjunction is the negation of the conjunction of its negated parts.
         Condition::Any(parts) => {
             parts.iter().map(|part| judge(part, extent_of).not()).fold(Outcomes::TRUE, Outcomes::and).not()
         }
@@ -164,7 +166,7 @@ fn judge(condition: &Condition, extent_of: &impl Fn(&Column) -> Option<Extent>) 
     }
 }
 
-/// What a criterion may be for values of this extent.
+/// The outcomes of a criterion for values in this extent.
 fn judge_values(criterion: &Criterion, extent: &Extent) -> Outcomes {
     let of_comparable = match extent.range() {
         // Without values there is nothing to be true or false.
@@ -174,7 +176,7 @@ fn judge_values(criterion: &Criterion, extent: &Extent) -> Outcomes {
     if !extent.has_incomparable() || planted::is(Bug::NullsPruned) {
         return of_comparable;
     }
-    // Null is unknown to every criterion; NaN is false to all but its own.
+    // Null is unknown under every criterion; NaN is false under every criterion but `IsNan`.
     let may_be_true = of_comparable.may_be_true || *criterion == Criterion::IsNan;
     Outcomes { may_be_true, may_be_false: true, may_be_unknown: true }
 }

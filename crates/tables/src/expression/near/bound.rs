@@ -1,4 +1,4 @@
-//! Nearness bound to a schema: judged on stored values, and on boxes of them.
+//! `near` bound to a schema: evaluated on stored values, and judged on boxes of them.
 
 use super::super::EvaluateError;
 use super::super::interval::{Interval, Values};
@@ -11,10 +11,10 @@ use crate::planted::{self, Bug};
 use arrow_array::RecordBatch;
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 
-/// More images of a box of rows than this are not looked at along one axis: it may be anywhere.
+/// The images of a box of rows that are looked at along one axis; with more, the box may be anywhere.
 const IMAGES_MAX: f64 = 64.0;
 
-/// A condition of nearness whose columns have types.
+/// A condition of nearness with typed columns.
 #[derive(Clone, Debug, PartialEq)]
 pub(in super::super) struct BoundNear {
     leaves: Vec<Leaf>,
@@ -23,7 +23,7 @@ pub(in super::super) struct BoundNear {
     cell: Cell,
 }
 
-/// What a box of rows can tell.
+/// What is known of the rows in a box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Told {
     pub(in super::super) may_be_near: bool,
@@ -31,7 +31,7 @@ pub(in super::super) struct Told {
     pub(in super::super) may_be_null: bool,
 }
 
-/// Values from one to another, both included.
+/// A range of values, both ends included.
 #[derive(Clone, Copy)]
 struct Span {
     low: f64,
@@ -49,7 +49,7 @@ impl Span {
         Self { low: self.low - shift, high: self.high - shift }
     }
 
-    /// The least and the greatest square.
+    /// The least and the greatest square of a value in the span.
     fn squares(self) -> (f64, f64) {
         let (low, high) = (self.low * self.low, self.high * self.high);
         let least = if self.low <= 0.0 && self.high >= 0.0 { 0.0 } else { low.min(high) };
@@ -57,7 +57,7 @@ impl Span {
     }
 }
 
-/// The least and the greatest square of the distance of some image.
+/// Bounds on the squared distance to one image.
 #[derive(Clone, Copy)]
 struct Squares {
     least: f64,
@@ -65,7 +65,7 @@ struct Squares {
 }
 
 impl BoundNear {
-    /// The leaves are those of the coordinates, one for each axis.
+    /// Binds the condition; `leaves` are the coordinates, one for each axis.
     pub(in super::super) fn new(near: &Near, leaves: Vec<Leaf>) -> Self {
         let endless = || Cell { lengths: vec![f64::INFINITY; near.point.len()], tilts: Vec::new() };
         let cell = near.cell.clone().unwrap_or_else(endless);
@@ -100,7 +100,7 @@ impl BoundNear {
         is_near
     }
 
-    /// What a box of rows is, by the extents of its columns, where they are known.
+    /// Judges a box of rows by the extents of its columns, as far as they are known.
     pub(in super::super) fn judge(&self, extent_of: &impl Fn(&Column) -> Option<Extent>) -> Told {
         let (mut away, mut is_known, mut may_be_null) = ([Span::of(0.0); AXES_MAX], true, false);
         for (axis, leaf) in self.leaves.iter().enumerate() {
@@ -127,7 +127,8 @@ impl BoundNear {
         told
     }
 
-    /// Hands over the images of a span of rows that may be near, until that says no; whether these were all.
+    /// Passes the images of a span of rows that may be near to `take`, until it returns false. Returns
+    /// whether no image was left out for being one of too many.
     fn each_image(&self, away: [Span; AXES_MAX], mut take: impl FnMut(Squares) -> bool) -> bool {
         let [x, y, z] = away;
         let Some(along_z) = self.images(2, z) else { return false };
@@ -152,33 +153,33 @@ impl BoundNear {
         true
     }
 
-    /// The length of an edge; 0 for one that does not repeat, which is shifted by nothing.
+    /// The length of an edge; 0 for an axis that is not periodic, along which nothing is shifted.
     fn edge(&self, axis: usize) -> f64 {
         Some(self.cell.length(axis)).filter(|length| length.is_finite()).unwrap_or(0.0)
     }
 
-    /// How often to shift along an axis so that a span may come near; none if it is more often than is looked
-    /// at.
+    /// The shifts along an axis, in whole edges, that may bring a span near. `None` if there are more than
+    /// are looked at.
     fn images(&self, axis: usize, span: Span) -> Option<impl Iterator<Item = f64> + use<>> {
         let length = self.cell.length(axis);
         let leans = (0..axis).any(|other| self.cell.tilt(other, axis) != 0.0);
-        // Rows from -inf to a number have more images than are looked at; only of rows that may be anywhere
-        // one is enough.
+        // Rows between -inf and a number have more images than are looked at. Rows that may be anywhere need
+        // only one.
         let is_anywhere = span.low == f64::NEG_INFINITY && span.high == f64::INFINITY;
         let is_endless = length.is_infinite() || (is_anywhere && !leans);
-        // One more on either side than there should be: what is near is judged by its distance, not by this.
+        // One extra image on either side: the distance decides what is near, not this range.
         let first = ((span.low - self.radius) / length).ceil() - 1.0;
         let last = ((span.high + self.radius) / length).floor() + 1.0;
         let (first, count) = if is_endless { (0.0, 1.0) } else { (first, last - first + 1.0) };
         let skipped = f64::from(u8::from(planted::is(Bug::ImageForgotten) && !is_endless)) * 2.0;
-        // What is no number is nowhere.
+        // A NaN is nowhere.
         let count = if count.is_nan() { 0.0 } else { (count - skipped).max(0.0) };
         let is_too_many = count > 4.0 * super::CELLS_MAX + IMAGES_MAX;
         (!is_too_many).then(|| (0..count as u32).map(move |number| first + f64::from(number)))
     }
 
-    /// Where the values of a column must lie in a row that is near; everywhere for a column that it does not
-    /// read.
+    /// The interval in which a column's values must lie for a row to be near, or not near; everything for a
+    /// column that the condition does not read.
     pub(in super::super) fn interval(&self, column: &Column, is_near: bool) -> Interval {
         let Some(axis) = self.leaves.iter().position(|leaf| leaf.column == *column) else {
             return Interval::EVERYTHING;
@@ -189,7 +190,7 @@ impl BoundNear {
         if !is_bounded || self.leaves[axis].shape != Shape::Float {
             return known;
         }
-        // A little more than the radius, since a square may be rounded down to its square.
+        // Slightly more than the radius, since a squared distance may be rounded down to the squared radius.
         let (at, slack) = (self.point[axis], (self.point[axis].abs() + self.radius) * 1e-12);
         let reach = self.radius + slack;
         let (low, high) = ((at - reach).next_down(), (at + reach).next_up());

@@ -1,4 +1,4 @@
-//! That evaluation agrees with the interpreter of single rows, and what null and NaN do.
+//! Evaluation agrees with an interpreter of single rows, including null and NaN.
 
 use super::super::{Bound, Comparison, DEPTH_MAX, Expression};
 use super::generator::Generator;
@@ -40,7 +40,7 @@ fn every_condition_says_of_every_row_what_the_interpreter_says() {
     });
 }
 
-/// The rows of `x` for which the condition is true, false and unknown.
+/// Checks for which rows of `x` the condition is true, false and unknown.
 fn check(text: &str, x: ArrayRef, expected: &[Option<bool>]) {
     let batch = RecordBatch::try_from_iter([("x", x)]).unwrap();
     assert_eq!(answers(&Expression::parse(text).unwrap(), &batch), expected, "{text}");
@@ -217,7 +217,7 @@ fn a_condition_at_the_limit_of_depth_needs_little_stack() {
             check_agrees(&expression, &rows);
         }
     };
-    // Half of what a thread gets by default.
+    // Half of a thread's default stack.
     std::thread::Builder::new().stack_size(1 << 20).spawn(work).unwrap().join().unwrap();
 }
 

@@ -1,9 +1,9 @@
-//! That errors say what is wrong, where, and what would be right.
+//! Errors say what is wrong, where, and what would be right.
 
 use super::super::{Expression, ExpressionError, parse_box};
 use super::rows;
 
-/// The error is about exactly these bytes, says this, and hints at that.
+/// Checks that the error is about exactly these bytes, and has this text and this hint.
 fn check(error: &ExpressionError, place: &str, says: &str, hints: &str) {
     let rendered = error.render();
     assert_eq!(&error.text()[error.span()], place, "{rendered}");
@@ -84,14 +84,14 @@ fn what_does_not_fit_the_schema_is_named() {
 
 #[test]
 fn a_text_in_double_quotes_is_shown_as_it_was_typed_and_told_how_it_is_written() {
-    // A column of a similar name is not what is meant.
+    // A column with a similar name is not what the user means.
     let error = Expression::parse("i64 > 1 and word = \"wor\"").unwrap().bind(&rows::schema()).unwrap_err();
     assert_eq!(
         error.render(),
         "there is no column \"wor\"\n  i64 > 1 and word = \"wor\"\n                     ^^^^^\n\
          hint: a text stands in 'single quotes', and only the name of a column in \"double quotes\""
     );
-    // Where the mistake is elsewhere, the quotes of a name are no part of it, and are shown all the same.
+    // If the mistake is elsewhere, the quotes of a name have no part in it, but are shown.
     check_bind("\"word\" = 'a' and millo > 2", "millo", "no column \"millo\"", "milli");
     check_bind("\"i64\"[0] > 1", "\"i64\"[0]", "not a vector column", "i64 alone");
     let (quoted, plain) =

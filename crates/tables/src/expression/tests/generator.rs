@@ -25,7 +25,7 @@ const ODD_NAMES: [&str; 14] = [
     "line\nbreak",
 ];
 
-/// What expressions have a value of.
+/// The kind of value that an expression has.
 #[derive(Clone, Copy)]
 enum Sort {
     Number,
@@ -182,7 +182,7 @@ impl<'a> Generator<'a> {
         }
     }
 
-    /// A float or what computes to one.
+    /// A float, or an expression that computes to one.
     fn float(&mut self) -> Expression {
         match self.random.u8(..3) {
             0 => Expression::Call(Function::Sqrt, Box::new(self.value(Sort::Number, 1))),

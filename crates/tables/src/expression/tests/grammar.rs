@@ -1,4 +1,4 @@
-//! What texts mean, and that what is written is read back.
+//! The meaning of texts; what is displayed is parsed back.
 
 use super::super::{
     Arithmetic, Column, Comparison, DEPTH_MAX, Expression, Function, LENGTH_MAX, Literal, parse_box,
@@ -15,7 +15,7 @@ fn literal(literal: impl Into<Literal>) -> Expression {
     Expression::Literal(literal.into())
 }
 
-/// Both texts mean the same; the second is how it is written.
+/// Checks that both texts mean the same; the second is how the expression is displayed.
 fn check_shown(text: &str, shown: &str) {
     assert_eq!(read(text).to_string(), shown, "{text}");
     assert_eq!(read(shown), read(text), "{text}");
@@ -212,7 +212,7 @@ fn a_box_is_half_open_and_its_ends_may_be_left_out() {
     assert_eq!((&sides[0].low, &sides[0].high), (&Some(Literal::Integer(0)), &Some(Literal::Integer(1))));
 }
 
-/// What stands in the fences of one language in the guide.
+/// The contents of the fenced blocks of one language in the guide.
 fn fenced(language: &str) -> Vec<String> {
     let page = include_str!("../../../../../docs/guide/expressions.md");
     let fences = page.split("```").skip(1).step_by(2);

@@ -1,4 +1,4 @@
-//! That intervals leave out no row, and that they leave out what they can.
+//! Intervals contain every row that satisfies the condition, and exclude what they can.
 
 use super::super::{Column, Expression, Interval, Values};
 use super::generator::Generator;
@@ -7,7 +7,7 @@ use super::rows::{Cell, Row, rows};
 use crate::seeds::for_seeds;
 use arrow_schema::{DataType, TimeUnit};
 
-/// Whether the interval holds the value; instants as they are stored in units of `scale`.
+/// Whether the interval contains the value; instants are stored in units of `scale`.
 fn holds(interval: &Interval, cell: &Cell, scale: i128) -> bool {
     match (cell, &interval.values) {
         (Cell::Null, _) => interval.may_be_null,
@@ -116,7 +116,7 @@ fn timestamps_have_their_range_in_their_own_unit() {
 fn nan_and_null_are_kept_where_they_satisfy() {
     let with = |values, may_be_nan, may_be_null| Interval { values, may_be_nan, may_be_null };
     assert_eq!(interval("not f64 < 5", "f64"), with(floats(5.0, f64::INFINITY), true, false));
-    // An integer column is never NaN: whether its interval says so makes no difference.
+    // An integer column is never NaN, so this flag of its interval does not matter.
     assert_eq!(interval("not (i64 < 5 or i64 > 7)", "i64"), with(integers(5, 7), true, false));
     assert_eq!(interval("f64 != 5", "f64"), with(Values::All, true, false));
     assert_eq!(

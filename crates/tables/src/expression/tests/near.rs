@@ -1,4 +1,4 @@
-//! Nearness against all images that there are, for random cells, points and rows, and for boxes of rows.
+//! `near` compared with a search over all images, for random cells, points and rows, and for boxes of rows.
 
 use super::super::{Cell, Column, Expression, Near, Verdict};
 use crate::lattice::Extent;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 const AXES: [&str; 3] = ["x", "y", "z"];
 
-/// A random cell whose edges lean up to twice their own length, and which may be endless along an axis.
+/// A random cell whose edges lean up to twice their own length, and which may be open along an axis.
 fn some_cell(random: &mut Rng, axes: usize) -> Cell {
     let is_upright = random.bool();
     let lengths: Vec<f64> = (0..axes)
@@ -25,7 +25,7 @@ fn some_cell(random: &mut Rng, axes: usize) -> Cell {
     Cell::new(&lengths, &tilts).unwrap()
 }
 
-/// By trying every image within reach, in the order of operations that is documented.
+/// Tries every image within reach, in the documented order of operations.
 fn brute(away: [f64; 3], cell: &Cell, radius: f64) -> bool {
     let edge = |axis: usize| cell.lengths().get(axis).copied().filter(|length| length.is_finite());
     let counts = |axis: usize, most: i32| if edge(axis).is_some() { -most..=most } else { 0..=0 };
@@ -53,7 +53,7 @@ fn brute(away: [f64; 3], cell: &Cell, radius: f64) -> bool {
 
 struct Rows {
     batch: RecordBatch,
-    /// None where a coordinate is null.
+    /// `None` where a coordinate is null.
     places: Vec<Option<[f64; 3]>>,
 }
 
@@ -159,7 +159,7 @@ fn a_row_is_near_if_some_image_of_it_is_and_no_box_is_wrong_about_its_rows() {
     );
 }
 
-/// Now and then a column has no extent, because it is no index column.
+/// Some columns have no extent, as if they were not index columns.
 fn random_bit(from: usize, column: &Column) -> bool {
     !(from + column.name.len() + usize::from(column.name.as_bytes()[0])).is_multiple_of(5)
 }
@@ -177,7 +177,7 @@ fn the_other_side_of_a_cell_is_near_and_of_an_open_axis_is_not() {
     check("near((x), (0.5), 1.0)", [false, true, true, false, false, false]);
     check("near((x), (0.5), 1.0, cell(inf))", [false, true, true, false, false, false]);
     check("near((x, z), (0.5, 10), 1.0, cell(10, 10, 0))", [true, true, true, false, true, true]);
-    // The upper edge leans by 3: what lies 3 to the right of a row, one cell up, is its image.
+    // The upper edge leans by 3: the image of a row one cell up lies 3 to its right.
     check("near((x, z), (3.5, 10), 1.0, cell(inf, 10, 0))", [false; 6]);
     check("near((x, z), (3.5, 10), 1.0, cell(100, 10, 3))", [false, true, true, false, false, false]);
     check("not near((x), (0.5), 1, cell(10)) and x > 0", [false, false, false, true, false, false]);

@@ -1,10 +1,10 @@
-//! A slow interpreter of one row, written for nothing but to be obviously right.
+//! A slow interpreter of single rows, written only to be obviously right.
 
 use super::super::{Arithmetic, Comparison, Expression, Function, Literal};
 use super::rows::{Cell, Row};
 use std::cmp::Ordering;
 
-/// What an expression is for a row.
+/// The value of an expression for a row.
 pub(super) fn value(expression: &Expression, row: &Row) -> Cell {
     match expression {
         Expression::Near(_) => panic!("nearness has an oracle of its own"),
@@ -49,7 +49,7 @@ pub(super) fn value(expression: &Expression, row: &Row) -> Cell {
     }
 }
 
-/// Whether a condition holds for a row; none where that is unknown.
+/// Whether a condition holds for a row; `None` if that is unknown.
 pub(super) fn condition(expression: &Expression, row: &Row) -> Option<bool> {
     match value(expression, row) {
         Cell::Truth(answer) => Some(answer),
@@ -180,7 +180,7 @@ fn compared(left: &Cell, comparison: Comparison, right: &Cell) -> Option<bool> {
     })
 }
 
-/// The order of an integer and a double, by whole numbers alone: the double is `mantissa * 2^exponent`.
+/// Compares an integer with a double in integer arithmetic: the double is `mantissa * 2^exponent`.
 fn order_of_mixed(integer: i128, float: f64) -> Option<Ordering> {
     if float.is_nan() {
         return None;
@@ -198,7 +198,7 @@ fn order_of_mixed(integer: i128, float: f64) -> Option<Ordering> {
     };
     let mantissa = mantissa * sign;
     Some(match exponent {
-        // Beyond 128 bits; a mantissa of such an exponent is not zero.
+        // Beyond 128 bits; a mantissa with such an exponent is not zero.
         75.. => 0.cmp(&sign),
         0..75 => integer.cmp(&(mantissa << exponent)),
         // The double is nearer to zero than one half.

@@ -1,4 +1,5 @@
-//! That the points of a column hold every value that satisfies, as its weight says, and that they are found.
+//! The points of a column include every value that satisfies the condition, as its weight shows, and are
+//! found.
 
 use super::super::{Bound, Column, Expression};
 use super::generator::Generator;
@@ -9,7 +10,7 @@ use crate::weight::{Weight, weights};
 use crate::{Salt, expression::POINTS_MAX};
 use arrow_array::{Array, ArrayRef};
 
-/// The weights of the points of a column, if they are known.
+/// The weights of the points of a column, if the points are known.
 fn of_points(bound: &Bound, column: &str, rows: &Rows) -> Option<Vec<Weight>> {
     let data_type = rows.batch.schema().field_with_name(column).unwrap().data_type().clone();
     let points = bound.points(&Column::named(column), &data_type)?;
@@ -51,7 +52,7 @@ fn the_weight_of_a_row_that_satisfies_a_condition_is_that_of_a_point() {
     }
 }
 
-/// How many values satisfy; none where they are not known to be few.
+/// How many values satisfy the condition; `None` if they are not known to be few.
 fn count(text: &str, column: &str) -> Option<usize> {
     let schema = super::rows::schema();
     let bound = Expression::parse(text).unwrap().bind(&schema).unwrap();

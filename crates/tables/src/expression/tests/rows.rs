@@ -30,7 +30,7 @@ pub(super) enum Cell {
 
 pub(super) type Row = BTreeMap<Column, Cell>;
 
-/// A batch and what its rows are.
+/// A batch and its rows as plain values.
 pub(super) struct Rows {
     pub(super) batch: RecordBatch,
     pub(super) rows: Vec<Row>,
@@ -84,7 +84,7 @@ pub(super) const FLOATS: [f64; 20] = [
     f64::MIN_POSITIVE,
 ];
 
-/// What a schema made of [`rows`] looks like.
+/// The schema of [`rows`].
 pub(super) fn schema() -> Schema {
     rows(&mut Rng::with_seed(0), 1).batch.schema().as_ref().clone()
 }
@@ -137,7 +137,7 @@ struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// Which values are there: all of them, or most.
+    /// Which values are not null: all of them, or most.
     fn valid(&mut self, count: usize) -> Vec<bool> {
         let has_nulls = self.random.bool();
         (0..count).map(|_| !has_nulls || self.random.u8(..4) > 0).collect()
@@ -149,7 +149,7 @@ impl Table<'_> {
         }
     }
 
-    /// A column whose nulls hide values like any other.
+    /// A column with ordinary values below its nulls.
     fn primitives<T: ArrowPrimitiveType>(
         &mut self,
         name: &'static str,
@@ -212,7 +212,7 @@ impl Table<'_> {
         self.columns.push((name, array(texts)));
     }
 
-    /// Texts in a dictionary that holds a text twice and a null.
+    /// Texts in a dictionary that has one text twice, and a null.
     fn tags(&mut self) {
         let distinct = [Some("a"), Some("b"), None, Some("é"), Some("a"), Some("")];
         let keys: Vec<i16> = (0..self.count).map(|_| self.random.i16(0..distinct.len() as i16)).collect();
@@ -241,7 +241,7 @@ impl Table<'_> {
         self.columns.push(("code", Arc::new(DictionaryArray::new(keys, Arc::new(values)))));
     }
 
-    /// Vectors of three of which the whole or an element may be null.
+    /// Vectors of three elements, in which a vector or an element may be null.
     fn vectors(&mut self) {
         let values: Vec<f32> =
             (0..self.count * 3).map(|_| FLOATS[self.random.usize(..FLOATS.len())] as f32).collect();
@@ -260,7 +260,7 @@ impl Table<'_> {
         self.columns.push(("pos", Arc::new(array)));
     }
 
-    /// A type of which expressions know nothing but null.
+    /// A type that expressions cannot handle, apart from its nulls.
     fn blobs(&mut self) {
         let valid = self.valid(self.count);
         let cells: Vec<_> = (0..self.count).map(|_| Cell::Truth(true)).collect();
@@ -270,7 +270,7 @@ impl Table<'_> {
     }
 }
 
-/// An instant near one of a few days, whole in one of several units; within what nanoseconds of 64 bits hold.
+/// An instant near one of a few days, whole in one of several units, within the range of 64-bit nanoseconds.
 pub(super) fn instant(random: &mut Rng) -> i128 {
     const DAY: i128 = 86_400_000_000_000;
     let day = i128::from(random.i32(-2..3)) * DAY;

@@ -1,4 +1,4 @@
-//! That no verdict on a box of rows is wrong about any of them, and that verdicts are not shy.
+//! No verdict on a box of rows is wrong about any of them, and verdicts decide where they can.
 
 use super::super::{Column, Expression, Verdict};
 use super::generator::Generator;
