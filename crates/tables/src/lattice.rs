@@ -1,12 +1,11 @@
-//! The lattice: where the value of an index column lies among the cubes, and what a region asks of it.
+//! The lattice: maps values of index columns to coordinates of cubes, and judges cubes and rows by a region.
 //!
-//! Two things that never mix. *Pruning*: an [`Axis`] maps every finite value to a [`Coordinate`] by exact
+//! Two concerns that never mix. *Pruning*: an [`Axis`] maps every finite value to a [`Coordinate`] by exact
 //! integer arithmetic, a [`Span`] is the side of a cube on that axis, and [`Region::prunes`] judges a cube by
-//! the tight
-//! [`Extent`]s of its rows. *The predicate*: [`Region::matches`] judges the values as they are stored.
+//! the tight [`Extent`]s of its rows. *The predicate*: [`Region::matches`] judges stored values.
 //!
-//! Invariant: an axis, once made, never moves a value; a root grows by doubling its spans.
-//! Invariant: coordinates rise with the values, so what is pruned holds no row of the region.
+//! Invariant: an axis never changes the coordinate of a value; a root grows by doubling its spans.
+//! Invariant: coordinates rise with the values, so a pruned cube holds no row of the region.
 
 mod axis;
 mod extent;
@@ -31,13 +30,13 @@ pub use span::{Side, Span};
 use arrow_schema::DataType;
 use atoll_errors::ErrorKind;
 
-/// Where a value lies on its axis, in cells of the lattice.
+/// The place of a value on its axis, in cells of the lattice.
 ///
-/// The middle, 2^63, is the value 0 of signed and float columns; unsigned columns begin with 0.
+/// The middle, 2^63, is the value 0 of signed and float columns; unsigned columns start at 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Coordinate(pub u64);
 
-/// Why an axis, an extent or a region cannot be had, or does not fit its columns.
+/// Why an axis, an extent or a region cannot be made, or does not fit its columns.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LatticeError {
@@ -47,7 +46,7 @@ pub enum LatticeError {
         /// The type of the column.
         data_type: DataType,
     },
-    /// The column is not of the type that its axis was made for.
+    /// The column has another type than its axis.
     #[error("the index column has type {actual}, its axis {expected}")]
     OtherType {
         /// The type of the axis.
@@ -55,52 +54,52 @@ pub enum LatticeError {
         /// The type of the column.
         actual: DataType,
     },
-    /// An axis cannot be laid out around NaN or an infinity.
+    /// An axis cannot be laid out around NaN or infinities.
     #[error("a domain from {least} to {greatest} is not finite")]
     Unbounded {
-        /// The least value that was expected.
+        /// The least expected value.
         least: Scalar,
-        /// The greatest value that was expected.
+        /// The greatest expected value.
         greatest: Scalar,
     },
-    /// A bound is NaN, which lies nowhere.
+    /// A bound is NaN, which has no place in the order.
     #[error("a bound of the interval on index column {column} is NaN")]
     BoundNotANumber {
-        /// Place among the index columns.
+        /// The place among the index columns.
         column: usize,
     },
     /// The lower bound lies above the upper one.
     #[error("the interval on index column {column} is inside out: it goes from {low} to {high}")]
     InsideOut {
-        /// Place among the index columns.
+        /// The place among the index columns.
         column: usize,
         /// The lower bound.
         low: Scalar,
         /// The upper bound.
         high: Scalar,
     },
-    /// There is not one column for each interval.
+    /// The number of columns differs from the number of intervals.
     #[error("the region has {intervals} intervals, and there are {columns} index columns")]
     Columns {
-        /// Intervals of the region.
+        /// The intervals of the region.
         intervals: usize,
-        /// Columns that were given.
+        /// The columns that were given.
         columns: usize,
     },
     /// The columns do not have the same number of rows.
     #[error("index column {column} has {rows} rows, the first one {expected}")]
     Rows {
-        /// Place among the index columns.
+        /// The place among the index columns.
         column: usize,
-        /// Rows of that column.
+        /// The rows of that column.
         rows: usize,
-        /// Rows of the first column.
+        /// The rows of the first column.
         expected: usize,
     },
 }
 
 impl LatticeError {
-    /// What it means for the caller.
+    /// The error kind that all doors share.
     #[must_use]
     pub const fn kind(&self) -> ErrorKind {
         match self {

@@ -1,6 +1,6 @@
-//! What a table is made of: its columns, and which of them identify, sample and index its rows.
+//! The schema of a table: its columns, and which of them identify, sample and index rows.
 //!
-//! Invariant: a [`TableSchema`] that exists is valid; [`TableSchema::new`] refuses everything else.
+//! Invariant: every [`TableSchema`] is valid; [`TableSchema::new`] refuses anything else.
 
 mod added;
 mod difference;
@@ -19,10 +19,10 @@ use atoll_errors::ErrorKind;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Most index columns of a table.
+/// The most index columns of a table.
 pub const INDEX_COLUMNS_MAX: usize = 8;
 
-/// Most columns of a table.
+/// The most columns of a table.
 pub const COLUMNS_MAX: usize = 1000;
 
 /// Why a schema is refused.
@@ -32,21 +32,21 @@ pub enum SchemaError {
     /// A table needs at least one column, and no more than [`COLUMNS_MAX`].
     #[error("a table has 1 to {COLUMNS_MAX} columns, not {count}")]
     ColumnCount {
-        /// How many were given.
+        /// The number of columns given.
         count: usize,
     },
-    /// Two columns have one name.
+    /// Two columns have the same name.
     #[error("there are two columns \"{column}\"")]
     Twice {
         /// The name.
         column: String,
     },
-    /// A column is added that the table has.
+    /// The table already has the column that is being added.
     #[error("the table has a column \"{column}\" already, of {there}")]
     Taken {
         /// The name.
         column: String,
-        /// The type that it has there.
+        /// The type of the existing column.
         there: String,
     },
     /// A column's name cannot be used.
@@ -68,20 +68,20 @@ pub enum SchemaError {
         /// Its type.
         found: String,
     },
-    /// A role names a column that is not there.
+    /// A role names a column that does not exist.
     #[error("{role} names \"{column}\", which is no column of the table{}", suggested(.nearest))]
     Unknown {
-        /// Which role: id, sample key or index.
+        /// The role.
         role: Role,
         /// The name given.
         column: String,
-        /// The column whose name is nearest, if one is near.
+        /// The column with the most similar name, if there is one.
         nearest: Option<String>,
     },
     /// A role names a column twice.
     #[error("{role} names \"{column}\" twice")]
     RoleTwice {
-        /// Which role.
+        /// The role.
         role: Role,
         /// The name.
         column: String,
@@ -89,53 +89,53 @@ pub enum SchemaError {
     /// A role has no columns, or too many.
     #[error("{role} needs {least} to {most} columns, not {count}")]
     RoleCount {
-        /// Which role.
+        /// The role.
         role: Role,
-        /// How many were given.
+        /// The number of columns given.
         count: usize,
-        /// At least so many.
+        /// The fewest columns of the role.
         least: usize,
-        /// At most so many.
+        /// The most columns of the role.
         most: usize,
     },
-    /// A column that is added to a table may not be null.
+    /// A column that is added to a table is not nullable.
     #[error("column \"{column}\" has to be nullable: rows from before it was there have no value in it")]
     AddedNotNullable {
         /// The column.
         column: String,
     },
-    /// An index column names an element that the vectors of a column have not.
+    /// An index column names an element that the vectors of the column do not have.
     #[error("index names element {element} of \"{column}\", whose vectors have {len}: 0 to {}", .len.saturating_sub(1))]
     Element {
         /// The vector column.
         column: String,
         /// The element asked for.
         element: u32,
-        /// How many each vector has.
+        /// The number of elements of each vector.
         len: u32,
     },
-    /// The name of a column is also how an index column, an element of a vector, is written.
+    /// A column has the name under which an index column, an element of a vector, is written.
     #[error("there is an index column {name}, an element of a vector, and a column \"{name}\"")]
     Ambiguous {
-        /// What both are called.
+        /// The common name.
         name: String,
     },
     /// A column's type does not fit its role.
     #[error("{role} cannot use \"{column}\": it is {found}, and {role} takes {takes}")]
     RoleType {
-        /// Which role.
+        /// The role.
         role: Role,
         /// The column.
         column: String,
         /// Its type.
         found: String,
-        /// What the role takes.
+        /// The types that the role takes.
         takes: &'static str,
     },
-    /// An id or sample key may be null.
+    /// An id or sample key column is nullable.
     #[error("{role} cannot use \"{column}\": it may be null; declare it not nullable")]
     RoleNullable {
-        /// Which role.
+        /// The role.
         role: Role,
         /// The column.
         column: String,
@@ -151,7 +151,7 @@ pub enum SchemaError {
     NewerFormat {
         /// The format found.
         found: u64,
-        /// The newest that is known.
+        /// The newest known format.
         supported: u64,
     },
 }
@@ -161,7 +161,7 @@ pub(crate) fn suggested(name: &Option<String>) -> String {
 }
 
 impl SchemaError {
-    /// The kind of error, as all doors name it.
+    /// The error kind that all doors share.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -172,14 +172,14 @@ impl SchemaError {
     }
 }
 
-/// What a column does beside holding values.
+/// What a column is used for, besides holding values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Names a row: no two rows are equal in all id columns.
+    /// Identifies a row: no two rows agree in all id columns.
     Id,
-    /// Names a unit of sampling: rows that are equal here are sampled together.
+    /// Identifies a unit of sampling: rows that agree in these columns are sampled together.
     SampleKey,
-    /// Regions are boxes over these.
+    /// Spans the regions: boxes are given over these columns.
     Index,
 }
 
@@ -204,22 +204,22 @@ pub struct TableSchema {
     has_unique_ids: bool,
 }
 
-/// What [`TableSchema::new`] is told beside the columns: names of columns.
+/// The roles of columns, by name, for [`TableSchema::new`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Roles {
     /// The id: at least one column.
     pub id: Vec<String>,
-    /// The sample key; the id if empty, so that each row is a unit of its own.
+    /// The sample key; if empty, the id, so that each row is a unit of its own.
     pub sample_key: Vec<String>,
     /// 1 to [`INDEX_COLUMNS_MAX`] numeric columns. An element of a vector column is `name[0]`.
     pub index: Vec<String>,
-    /// Mixed into every weight. With 0, equal entities are sampled alike in every table.
+    /// Mixed into every weight. With salt 0, equal entities are sampled alike in every table.
     pub salt: u64,
 }
 
 impl TableSchema {
-    /// The schema of a table with these columns and roles. The elements of a vector are called `item` in it,
-    /// whatever they are called in the columns that are given.
+    /// The schema of a table with these columns and roles. It names the elements of vectors `item`, whatever
+    /// their name in `columns`.
     ///
     /// # Errors
     /// [`SchemaError`], which names the column and the role.
@@ -237,14 +237,14 @@ impl TableSchema {
         Ok(Self { columns, id, sample_key, index, salt: roles.salt, has_unique_ids: false })
     }
 
-    /// This schema, of a table that refuses rows whose ids their run has already.
+    /// The same schema, for a table that refuses rows whose ids exist in their run.
     #[must_use]
     pub fn with_unique_ids(self) -> Self {
         Self { has_unique_ids: true, ..self }
     }
 
-    /// Whether the table refuses rows whose ids their run has already; otherwise that ids differ is up to
-    /// those who write.
+    /// Whether the table refuses rows whose ids exist in their run; otherwise writers have to keep ids
+    /// distinct.
     #[must_use]
     pub const fn has_unique_ids(&self) -> bool {
         self.has_unique_ids
@@ -262,13 +262,13 @@ impl TableSchema {
         &self.columns
     }
 
-    /// Places of the id columns.
+    /// The places of the id columns.
     #[must_use]
     pub fn id(&self) -> &[usize] {
         &self.id
     }
 
-    /// Places of the columns of the sample key.
+    /// The places of the sample key columns.
     #[must_use]
     pub fn sample_key(&self) -> &[usize] {
         &self.sample_key
@@ -280,13 +280,13 @@ impl TableSchema {
         &self.index
     }
 
-    /// Mixed into every weight.
+    /// The salt, which is mixed into every weight.
     #[must_use]
     pub fn salt(&self) -> u64 {
         self.salt
     }
 
-    /// Whether several rows may share a weight: the sample key names less than a row.
+    /// Whether several rows may share a weight, because the sample key identifies less than a row.
     #[must_use]
     pub fn samples_entities(&self) -> bool {
         self.id.iter().any(|column| !self.sample_key.contains(column))
@@ -306,28 +306,28 @@ impl TableSchema {
         }
     }
 
-    /// The schema as JSON text, as it is stored.
+    /// The stored form: JSON text.
     #[must_use]
     pub fn to_json(&self) -> String {
         json::write(self)
     }
 
-    /// The same with the keys of objects in order: one text for one schema, in every build.
+    /// The stored form with sorted object keys: the same text for the same schema in every build.
     pub(crate) fn to_sorted_json(&self) -> String {
         json::write_sorted(self)
     }
 
-    /// Reads what [`TableSchema::to_json`] wrote.
+    /// Parses the text from [`TableSchema::to_json`].
     ///
     /// # Errors
-    /// [`SchemaError::Damaged`], [`SchemaError::NewerFormat`], or what is wrong with the schema.
+    /// [`SchemaError::Damaged`], [`SchemaError::NewerFormat`], or the error of an invalid schema.
     pub fn from_json(text: &str) -> Result<Self, SchemaError> {
         json::read(text)
     }
 }
 
-/// The same columns, their vectors as a schema that is read from the store has them: Parquet, and whoever
-/// writes it, have other names for elements, and things to say of them, which are no part of the type.
+/// The same columns, with vectors as a schema from the store has them. Parquet and its writers use other
+/// names and metadata for elements, which are not part of the type.
 fn with_plain_vectors(columns: SchemaRef) -> SchemaRef {
     let plain = |field: &Arc<Field>| match field.data_type() {
         DataType::FixedSizeList(item, len) => {
@@ -349,7 +349,7 @@ fn check_columns(columns: &Schema) -> Result<(), SchemaError> {
     check_fields(columns)
 }
 
-/// As [`check_columns`], however many there are.
+/// As [`check_columns`], without a limit on their number.
 fn check_fields(columns: &Schema) -> Result<(), SchemaError> {
     let mut seen = HashSet::new();
     for field in columns.fields() {
@@ -367,7 +367,7 @@ fn check_fields(columns: &Schema) -> Result<(), SchemaError> {
     Ok(())
 }
 
-/// Places of the columns that a role names.
+/// The places of the columns that a role names.
 fn resolve(
     columns: &Schema,
     role: Role,
@@ -403,7 +403,7 @@ fn check_role(role: Role, field: &Field) -> Result<(), SchemaError> {
         let takes = "numbers, strings, bytes, booleans, dates and times, not vectors";
         return Err(SchemaError::RoleType { role, column, found, takes });
     }
-    // Rows without an index value live aside; a row without a name could not be told from another.
+    // Rows without an index value live in the side cube; a row without a name could not be told from others.
     if field.is_nullable() {
         return Err(SchemaError::RoleNullable { role, column: field.name().clone() });
     }
@@ -414,7 +414,7 @@ pub(crate) fn nearest_column(columns: &Schema, name: &str) -> Option<String> {
     likest(name, columns.fields().iter().map(|field| field.name().as_str()), 0.5).map(str::to_owned)
 }
 
-/// The name that is most like another one, if it is at least so much so, from 0 to 1.
+/// The name most similar to `name`, if its similarity, from 0 to 1, is at least `least`.
 fn likest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>, least: f64) -> Option<&'a str> {
     let likeness = |other: &str| strsim::normalized_damerau_levenshtein(other, name);
     let scored = names.into_iter().map(|other| (likeness(other), other));
@@ -422,7 +422,7 @@ fn likest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>, least: f64) 
     best.filter(|(score, _)| *score >= least).map(|(_, other)| other)
 }
 
-/// A field of a table, for those who make schemas in code.
+/// A field of a table, for schemas made in code.
 #[must_use]
 pub fn column(name: &str, data_type: DataType, nullable: bool) -> Arc<Field> {
     Arc::new(Field::new(name, data_type, nullable))

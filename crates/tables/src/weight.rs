@@ -1,12 +1,12 @@
-//! Weights: where a unit of sampling stands in every sample, for ever.
+//! Weights: the fixed place of a unit of sampling in every sample.
 //!
-//! A weight is XXH3-64 of the unit's canonical key with the table's salt as seed;
-//! docs/internals/tables-weights.md gives the bytes of a key, and vectors that Python reproduces. A sample is
-//! every unit below a [`Cut`].
+//! A weight is the XXH3-64 of the unit's canonical key, with the table's salt as seed.
+//! docs/internals/tables-weights.md specifies the bytes of a key, and has test vectors that Python
+//! reproduces. A sample is every unit below a [`Cut`].
 //!
-//! Invariant: a weight depends on nothing but the values of the sample key and the salt: not on the width of
-//! an integer or a float, the unit of a timestamp, a dictionary, an offset, or what else is in the batch.
-//! Invariant: no weight is 0, so a cut can say "nothing", and all weights lie below [`Cut::ALL`].
+//! Invariant: a weight depends only on the values of the sample key and on the salt: not on the width of an
+//! integer or a float, the unit of a timestamp, a dictionary, an offset, or other rows of the batch.
+//! Invariant: no weight is 0, so a cut can express "nothing", and all weights lie below [`Cut::ALL`].
 
 mod cut;
 mod keys;
@@ -29,26 +29,26 @@ use keys::KeyColumns;
 use std::num::NonZeroU64;
 use twox_hash::XxHash3_64;
 
-/// Rows that are weighed at a time: their keys fit a cache.
+/// Rows that are weighed at a time, so that their keys fit in a cache.
 const ROWS_AT_ONCE: usize = 1 << 13;
 
 /// The seed of a table's weights. Equal keys have equal weights in all tables of one salt, so joins of
-/// samples are samples of the join; another salt gives samples that know nothing of each other.
+/// samples are samples of the join. Samples under different salts are independent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Salt(pub u64);
 
-/// Where a unit stands in every sample: lower is earlier. From 1 to 2^64 - 1.
+/// The place of a unit in every sample: a lower weight comes earlier. From 1 to 2^64 - 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Weight(NonZeroU64);
 
 impl Weight {
-    /// The lightest there can be.
+    /// The lightest possible weight.
     pub const LEAST: Self = Self(NonZeroU64::MIN);
 
-    /// The heaviest there can be.
+    /// The heaviest possible weight.
     pub const GREATEST: Self = Self(NonZeroU64::MAX);
 
-    /// The weight with this number, as a block keeps it; none for 0, which is not a weight.
+    /// The weight with this number, as stored in a block; `None` for 0, which is not a weight.
     #[must_use]
     pub const fn new(number: u64) -> Option<Self> {
         match NonZeroU64::new(number) {
@@ -63,8 +63,8 @@ impl Weight {
         Self::of_hash(XxHash3_64::oneshot_with_seed(salt.0, key))
     }
 
-    /// 0 becomes 1, so a cut at 2 or above still takes exactly its share of all hashes; only the cut at 1
-    /// takes nothing where it would take one of 2^64.
+    /// Maps 0 to 1. A cut at 2 or above still takes exactly its share of all hashes; only the cut at 1 takes
+    /// nothing where it would take one of 2^64.
     const fn of_hash(hash: u64) -> Self {
         match NonZeroU64::new(hash) {
             Some(number) => Self(number),
@@ -79,7 +79,7 @@ impl Weight {
     }
 }
 
-/// The weight of each row's sample key, whose columns are given in the order of the schema.
+/// The weight of each row's sample key, given its columns in the order of the schema.
 ///
 /// # Errors
 /// [`WeightError::NoColumns`], [`WeightError::Rows`], or [`WeightError::NotAKey`] for lists, structures,
@@ -88,7 +88,7 @@ pub fn weights(columns: &[ArrayRef], salt: Salt) -> Result<Vec<Weight>, WeightEr
     Ok(KeyColumns::new(columns)?.weights(salt))
 }
 
-/// As [`weights`], into room for as many as there are rows.
+/// As [`weights`], into a slice with one place for each row.
 pub(crate) fn weigh(columns: &[ArrayRef], salt: Salt, weights: &mut [Weight]) -> Result<(), WeightError> {
     let keys = KeyColumns::new(columns)?;
     if keys.rows() != weights.len() {
@@ -98,7 +98,7 @@ pub(crate) fn weigh(columns: &[ArrayRef], salt: Salt, weights: &mut [Weight]) ->
     Ok(())
 }
 
-/// As [`weights`], of many rows and by so many threads.
+/// As [`weights`], for many rows and on `threads` threads.
 ///
 /// # Errors
 /// As [`weights`].
@@ -125,42 +125,42 @@ pub(crate) fn weights_of_rows(
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WeightError {
-    /// Without a column there is nothing to hash.
+    /// There are no columns, so there is nothing to hash.
     #[error("a key needs at least one column")]
     NoColumns,
     /// The columns do not have the same number of rows.
     #[error("key column {column} has {rows} rows where {expected} are expected")]
     Rows {
-        /// Place among the columns of the key.
+        /// The place among the columns of the key.
         column: usize,
-        /// Rows of that column.
+        /// The rows of that column.
         rows: usize,
-        /// Rows of the first column, or weights.
+        /// The rows of the first column, or the number of weights.
         expected: usize,
     },
-    /// Values of this type have no canonical form.
+    /// The type has no canonical form.
     #[error("key column {column} has type {data_type}, which cannot be part of a key")]
     NotAKey {
-        /// Place among the columns of the key.
+        /// The place among the columns of the key.
         column: usize,
         /// Its type.
         data_type: DataType,
     },
-    /// More rows than one permutation can number.
+    /// There are more rows than a permutation can number.
     #[error("{rows} rows are too many to put in order at once; {max} are possible")]
     TooManyRows {
-        /// Rows that were given.
+        /// The rows that were given.
         rows: usize,
-        /// Most rows.
+        /// The most rows.
         max: u32,
     },
-    /// A share is a number from 0 to 1.
+    /// The share is not a number from 0 to 1.
     #[error("a share must be from 0 to 1, not {share}")]
     NotAShare {
-        /// What was given.
+        /// The share given.
         share: f64,
     },
-    /// A window ends before it begins.
+    /// The window ends before it begins.
     #[error("the window is inside out: it goes from {from} to {to}")]
     WindowInsideOut {
         /// The lower share.
@@ -171,7 +171,7 @@ pub enum WeightError {
 }
 
 impl WeightError {
-    /// What it means for the caller.
+    /// The error kind that all doors share.
     #[must_use]
     pub const fn kind(&self) -> ErrorKind {
         match self {

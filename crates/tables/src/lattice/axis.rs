@@ -1,11 +1,11 @@
-//! Axes: exact and rising maps from the values of an index column to 64-bit coordinates.
+//! Axes: exact, monotonic maps from the values of an index column to 64-bit coordinates.
 //!
-//! An axis is a grid of cells of `2^cell_exponent` each, with the value 0 at the beginning of a cell:
+//! An axis is a grid of cells of size `2^cell_exponent`, and the value 0 is the beginning of a cell:
 //! `coordinate = clamp(floor(value / 2^cell_exponent) + middle)`. For integers and times a cell is one value,
 //! and nothing is ever clamped. For floats the size of a cell is chosen once, from the first rows.
 //!
 //! Invariant: `a <= b` implies `coordinate(a) <= coordinate(b)`, also between scalars of different kinds.
-//! Invariant: halving a span halves the *values* in it, whatever the type; only the outermost two cells are
+//! Invariant: halving a span halves the *values* in it, whatever the type; only the two outermost cells are
 //! longer.
 
 use super::{Coordinate, Extent, Interval, Kind, LatticeError, Numbers, Scalar, Span};
@@ -13,15 +13,16 @@ use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
 use std::ops::RangeInclusive;
 
-/// How often the first root of a float column can be halved: 2^32 cells split a kilometre into quarters of a
-/// micrometre, and about zero there is room to double 31 times on either side.
+/// How often the first root of a float column can be halved. 2^32 cells split a kilometre into quarters of a
+/// micrometre, and a root about zero can still double 31 times on either side.
 const FIRST_ROOT_BITS: i32 = 32;
-/// Cells are never finer than the greatest value can tell apart, which leaves 11 doublings beyond that value.
+/// The finest cells that the greatest value can still distinguish; these leave 11 doublings beyond that
+/// value.
 const MANTISSA_BITS: i32 = 52;
-/// The smallest positive float is 2^-1074.
+/// The exponent of the smallest positive float, 2^-1074.
 const EXPONENT_MIN: i32 = -1074;
 
-/// The map of one index column: its type, and the size of its cells.
+/// The map of one index column: its type and the size of its cells.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Axis {
     data_type: DataType,
@@ -40,7 +41,7 @@ pub enum Missing {
     Infinite,
 }
 
-/// The coordinates of a column, and the rows that have none.
+/// The coordinates of a column, and the rows without one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coordinates {
     all: Vec<Coordinate>,
@@ -48,26 +49,26 @@ pub struct Coordinates {
 }
 
 impl Coordinates {
-    /// Rows of the column.
+    /// The number of rows of the column.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.all.len()
     }
 
-    /// The rows without a coordinate, in rising order, and why. They belong into the side cube.
+    /// The rows without a coordinate, in rising order, and the reasons. These rows belong in the side cube.
     #[must_use]
     pub fn missing(&self) -> &[(usize, Missing)] {
         &self.missing
     }
 
-    /// The coordinate of one row; none if it has none or does not exist.
+    /// The coordinate of a row; `None` if the row has none or does not exist.
     #[must_use]
     pub fn at(&self, row: usize) -> Option<Coordinate> {
         let is_missing = self.missing.binary_search_by_key(&row, |(row, _)| *row).is_ok();
         self.all.get(row).copied().filter(|_| !is_missing)
     }
 
-    /// A coordinate for every row, for loops over whole columns: what stands at a missing row means nothing.
+    /// A coordinate for every row, for loops over whole columns; that of a row without one is meaningless.
     #[must_use]
     pub fn with_gaps(&self) -> &[Coordinate] {
         &self.all
@@ -75,8 +76,8 @@ impl Coordinates {
 }
 
 impl Axis {
-    /// The axis of an index column whose first rows lie within `expected`. Integers and times do not need it;
-    /// for floats it fixes the size of the cells for the life of the table. Without any row, `[0, 1)` is
+    /// The axis of an index column whose first rows lie within `expected`. For floats this fixes the size of
+    /// the cells for the life of the table; integers and times ignore it. Without any rows, `[0, 1)` is
     /// expected.
     ///
     /// # Errors
@@ -95,7 +96,8 @@ impl Axis {
         Ok(Self { cell_exponent: cell_exponent(low, high), ..axis })
     }
 
-    /// The axis with cells of `2^cell_exponent`, as a manifest keeps it. Integers and times have 0.
+    /// The axis with cells of size `2^cell_exponent`, as stored in a manifest. For integers and times the
+    /// exponent is 0.
     ///
     /// # Errors
     /// [`LatticeError::NotIndexable`] if the type is neither a number nor a time.
@@ -111,19 +113,19 @@ impl Axis {
         &self.data_type
     }
 
-    /// The power of two that is the size of a cell, in the unit of the column.
+    /// The binary exponent of the size of a cell, in the unit of the column.
     #[must_use]
     pub const fn cell_exponent(&self) -> i32 {
         self.cell_exponent
     }
 
-    /// Where a value lies; none for NaN and the infinities.
+    /// The coordinate of a value; `None` for NaN and infinities.
     #[must_use]
     pub fn coordinate(&self, value: Scalar) -> Option<Coordinate> {
         self.clamped(value).filter(|_| value.is_finite())
     }
 
-    /// The same, with the infinities at the ends of the lattice.
+    /// As [`Axis::coordinate`], but infinities are clamped to the ends of the lattice.
     fn clamped(&self, value: Scalar) -> Option<Coordinate> {
         value.floor_shifted(self.cell_exponent).map(|cell| self.coordinate_of_cell(cell))
     }
@@ -133,10 +135,10 @@ impl Axis {
         Coordinate(cell.saturating_add(middle).clamp(0, u64::MAX.into()) as u64)
     }
 
-    /// Where the rows of a column lie, and which lie nowhere.
+    /// The coordinates of the rows of a column, and the rows without one.
     ///
     /// # Errors
-    /// [`LatticeError::OtherType`] if the column has not the type of the axis.
+    /// [`LatticeError::OtherType`] if the column has another type than the axis.
     pub fn coordinates(&self, column: &ArrayRef) -> Result<Coordinates, LatticeError> {
         let other_type = || LatticeError::OtherType {
             expected: self.data_type.clone(),
@@ -163,9 +165,8 @@ impl Axis {
         values.map(|value| self.clamped(value).unwrap_or_default()).collect()
     }
 
-    /// All coordinates that rows of this interval can have, both ends included; for the planner, which starts
-    /// at the smallest cube around them. It says nothing about which rows of these coordinates are in the
-    /// interval.
+    /// All coordinates that rows in this interval can have, both ends included. The planner starts at the
+    /// smallest cube around them. A row with one of these coordinates need not be in the interval.
     #[must_use]
     pub fn reach(&self, interval: &Interval<Scalar>) -> RangeInclusive<Coordinate> {
         let first = interval.low.and_then(|low| low.floor_shifted(self.cell_exponent));
@@ -175,8 +176,8 @@ impl Axis {
         first..=last
     }
 
-    /// The shortest root that begins at the least of these values and holds the greatest.
-    /// An extent without values has the root of `[0, 1)`, or of the value 0.
+    /// The shortest root that begins at the least of these values and contains the greatest. An extent
+    /// without values has the root of `[0, 1)`, or of the value 0.
     #[must_use]
     pub fn root(&self, extent: &Extent) -> Span {
         let zero_to_one = (Scalar::Signed(0), Scalar::Float(1f64.next_down()));
@@ -197,18 +198,18 @@ fn missing_floats(values: &[f64], column: &ArrayRef) -> Vec<(usize, Missing)> {
     values.iter().enumerate().filter_map(why).collect()
 }
 
-/// The size of a cell for first rows from `low` to `high`, as a power of two.
+/// The cell size for first rows from `low` to `high`, as a binary exponent.
 fn cell_exponent(low: f64, high: f64) -> i32 {
     let greatest = exponent_above(low.abs().max(high.abs()));
-    // Halves, since the difference of two huge values would be infinite.
+    // Halved before subtracting, since the difference of two huge values would be infinite.
     let length = exponent_above(high / 2.0 - low / 2.0).map(|exponent| exponent + 1);
-    // A single value says nothing about the length of the domain; its own size is the best guess.
+    // A single value says nothing about the length of the domain; its own magnitude is the best guess.
     let root = length.or(greatest).unwrap_or(0);
     let finest = greatest.unwrap_or(0) - MANTISSA_BITS;
     (root - FIRST_ROOT_BITS).max(finest).max(EXPONENT_MIN)
 }
 
-/// The least `e` with `value < 2^e`, of a positive and finite value.
+/// The least `e` with `value < 2^e`; `None` unless the value is positive and finite.
 fn exponent_above(value: f64) -> Option<i32> {
     let bits = value.to_bits();
     match (bits >> MANTISSA_BITS) as i32 {

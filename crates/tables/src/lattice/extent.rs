@@ -4,7 +4,7 @@ use super::{Kind, LatticeError, Numbers, Scalar};
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
 
-/// What values some rows have in one index column: the side of a tight box of real rows.
+/// The values of some rows in one index column: one side of a tight box of real rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Extent {
     range: Option<(Scalar, Scalar)>,
@@ -32,8 +32,8 @@ impl Extent {
         })
     }
 
-    /// The extent of values that lie one after the other, little-endian, as [`Extent::of`] their column, in
-    /// which none is null; none for a type that must become a column for that.
+    /// The extent of values stored one after the other, little-endian, none of them null; equals
+    /// [`Extent::of`] their column. `None` for a type that has to be decoded into a column first.
     pub(crate) fn of_bytes(data_type: &DataType, bytes: &[u8]) -> Option<Self> {
         Some(match (Kind::of(data_type)?, data_type.primitive_width()?) {
             (Kind::Signed, 1) => {
@@ -75,7 +75,7 @@ impl Extent {
             return Self { range: None, has_incomparable: !bytes.is_empty() };
         };
         let (mut least, mut greatest, mut has_incomparable) = (first, first, false);
-        // Comparisons with NaN are false, so the loop needs no way around it.
+        // Comparisons with NaN are false, so the loop needs no branch for it.
         for value in values() {
             least = if value < least { value } else { least };
             greatest = if value > greatest { value } else { greatest };
@@ -84,8 +84,8 @@ impl Extent {
         Self { range: Some((scalar(least), scalar(greatest))), has_incomparable }
     }
 
-    /// The extent from `least` to `greatest`, both of which occur, as a manifest keeps it; with or without
-    /// rows that are null or NaN.
+    /// The extent from `least` to `greatest`, both of which occur, as stored in a manifest, and whether some
+    /// rows are null or NaN.
     #[must_use]
     pub const fn new(range: Option<(Scalar, Scalar)>, has_incomparable: bool) -> Self {
         Self { range, has_incomparable }
@@ -110,7 +110,7 @@ impl Extent {
         Self { range: range.map(|(least, greatest)| (scalar(least), scalar(greatest))), has_incomparable }
     }
 
-    /// The least and the greatest value, infinities included; none if there is no value.
+    /// The least and the greatest value, infinities included; `None` if there are no values.
     #[must_use]
     pub const fn range(&self) -> Option<(Scalar, Scalar)> {
         self.range
@@ -122,15 +122,15 @@ impl Extent {
         self.has_incomparable
     }
 
-    /// Whether a value of the one may be a value of the other.
+    /// Whether the two may have a value in common.
     pub(crate) fn meets(&self, other: &Self) -> bool {
         let ranges = self.range.zip(other.range);
-        // Values of two kinds do not compare, and may be the same for all that is known.
+        // Values of different kinds do not compare; they are assumed to be equal.
         ranges.is_some_and(|((least, greatest), (from, to))| !(greatest < from || to < least))
             || (self.has_incomparable && other.has_incomparable)
     }
 
-    /// The extent of the rows of both.
+    /// The extent of the rows of both together.
     #[must_use]
     pub fn joined(&self, other: &Self) -> Self {
         let range = match (self.range, other.range) {
@@ -144,7 +144,7 @@ impl Extent {
     }
 }
 
-/// The extent of a column in which none is null; none for a type that must be widened for that.
+/// The extent of a column without nulls; `None` for a type that has to be widened first.
 fn plain(column: &ArrayRef) -> Option<Extent> {
     let width = column.data_type().primitive_width()?;
     let parts = column.to_data();
@@ -152,7 +152,7 @@ fn plain(column: &ArrayRef) -> Option<Extent> {
     Extent::of_bytes(column.data_type(), bytes.get(parts.offset() * width..)?.get(..parts.len() * width)?)
 }
 
-/// The extents of the rows of several boxes, one for each index column.
+/// The extents of the rows of several boxes together, one for each index column.
 pub(crate) fn joined<'e>(boxes: impl IntoIterator<Item = &'e [Extent]>) -> Vec<Extent> {
     let mut boxes = boxes.into_iter();
     let first = boxes.next().unwrap_or_default().to_vec();

@@ -1,43 +1,44 @@
-//! Fractions: how far each row of a column lies from the beginning of a span, for loops over whole columns.
+//! Fractions: how far each row of a column lies from the beginning of a span, computed for whole columns.
 //!
-//! Invariant: a fraction is that of the coordinate that [`Axis::coordinate`] gives, for every value.
+//! Invariant: for every value, the fraction is that of the coordinate from [`Axis::coordinate`].
 
 use super::{Axis, LatticeError, Numbers, Scalar, Span};
 use arrow_array::{Array, ArrayRef};
 
-/// Bits of a fraction.
+/// The number of bits in a fraction.
 pub(crate) const FRACTION_BITS: u32 = u32::BITS;
 
-/// Floats below this in size have cells that are whole 64-bit numbers.
+/// Below this magnitude, the cell of a float is a 64-bit integer.
 const CELLS_MAX: f64 = (1_u64 << 62) as f64;
 
-/// Floats above this in size keep all their bits when they are divided by a cell.
+/// Above this magnitude, a float divided by the cell size keeps all of its bits.
 const NORMAL: f64 = 1e-300;
 
-/// Cells of at most 2 to this power either way have a size that is a normal float, and so has its inverse.
+/// Up to this binary exponent, positive or negative, the cell size and its inverse are normal floats.
 const EXPONENT_MAX: i32 = 1000;
 
-/// Floats below this in size keep a quarter of their last bit, and whole ones are at most half away, when
-/// [`ROUNDING`] is added.
+/// Below this magnitude, the last bit of a float is worth at most a quarter, and adding [`ROUNDING`] rounds
+/// the float to an integer at most one half away.
 const ROUNDED_MAX: f64 = (1_u64 << 50) as f64;
 
-/// What is added to a float to round it: the sum lies where the last bit of a float is 1.
+/// Added to a float to round it: the last bit of the sum has the value 1.
 const ROUNDING: f64 = 1.5 * (1_u64 << 52) as f64;
 
-/// Rows that are widened at a time: they stay in a cache.
+/// Rows that are widened at a time, so that they stay in a cache.
 const ROWS_AT_ONCE: usize = 1 << 12;
 
-/// What makes fractions of a column of one axis.
+/// Computes the fractions of a column on one axis.
 struct Fractions<'a> {
     axis: &'a Axis,
     low: u64,
     bits: u32,
-    /// Cells in a unit; none where that is no normal float.
+    /// Cells in a unit; `None` where that is not a normal float.
     cells: Option<f64>,
 }
 
-/// Hands `put` how far each row of a column lies from the beginning of a span that holds all rows with a
-/// place, in 2^-32 of its side; answers the rows without a place, which lie at the beginning.
+/// Passes to `put` how far each row of a column lies from the beginning of a span, in 2^-32 of its side. The
+/// span must contain all rows that have a place. Returns the rows without a place, which are put at the
+/// beginning.
 pub(crate) fn fractions(
     axis: &Axis,
     span: Span,
@@ -114,12 +115,12 @@ impl<'a> Fractions<'a> {
         self.exactly(Scalar::Unsigned(value))
     }
 
-    /// A product with a power of two is exact, and so is the whole part of it, unless one of the two has no
-    /// room.
+    /// Multiplying by a power of two is exact, and so is the integral part of the product, unless either is
+    /// out of range.
     fn of_float(&self, value: f64) -> Option<u32> {
         let cell = value * self.cells.unwrap_or(f64::NAN);
         let size = cell.abs();
-        // Neither holds for NaN.
+        // Both are false for NaN.
         if size < CELLS_MAX && size > NORMAL {
             let whole = cell as i64;
             let below = whole - i64::from((whole as f64) > cell);
@@ -128,8 +129,8 @@ impl<'a> Fractions<'a> {
         self.exactly(Scalar::Float(value))
     }
 
-    /// Hands over the fractions of floats if all can be rounded to whole cells by a sum; whether they can.
-    /// Nothing is asked for each of them, so that a processor works on several at once.
+    /// Passes the fractions of floats to `put` if all of them can be rounded to cells by an addition. Returns
+    /// whether that is so. No value needs a branch of its own, so the processor works on several at once.
     fn put_plain(&self, from: usize, values: &[f64], put: &mut impl FnMut(usize, u32)) -> bool {
         let Some(cells) = self.cells else { return false };
         let is_plain = |value: f64| {
@@ -163,7 +164,7 @@ mod tests {
     use arrow_array::{Float32Array, Float64Array, Int16Array, Int64Array, UInt64Array};
     use std::sync::Arc;
 
-    /// What the fraction of a coordinate is by whole numbers of twice as many bits.
+    /// The fraction of a coordinate, in integer arithmetic with twice the bits.
     fn exact(coordinate: u64, span: Span) -> u32 {
         let offset = (i128::from(coordinate) - span.low()) as u128;
         ((offset << FRACTION_BITS) >> span.bits()) as u32
@@ -171,7 +172,7 @@ mod tests {
 
     fn column(random: &mut fastrand::Rng) -> ArrayRef {
         let rows = random.usize(1..60);
-        // Rounded to cells by a sum, if all are.
+        // Whether all values can be rounded to cells by an addition.
         let is_plain = random.bool();
         let float = |random: &mut fastrand::Rng| match random.u8(if is_plain { 6 } else { 0 }..10) {
             0 => None,

@@ -1,13 +1,13 @@
-//! Columns as 64-bit numbers: what weights and coordinates are computed from.
+//! Columns as 64-bit numbers, from which weights and coordinates are computed.
 //!
-//! Invariant: every widening here is exact; integers and times stay integers.
+//! Invariant: every widening is exact; integers and times stay integers.
 
 use arrow_array::types::{ArrowPrimitiveType, Float16Type};
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::{ArrowNativeType, ScalarBuffer};
 use arrow_schema::DataType;
 
-/// A numeric column, widened. What lies below a null is arbitrary.
+/// A numeric column, widened. The values below nulls are arbitrary.
 pub(crate) enum Numbers {
     /// Signed integers; dates, times, timestamps and durations in their own unit.
     Signed(ScalarBuffer<i64>),
@@ -17,7 +17,7 @@ pub(crate) enum Numbers {
     Float(ScalarBuffer<f64>),
 }
 
-/// Which 64-bit type holds every value of a column.
+/// The 64-bit type that can hold every value of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Signed,
@@ -26,7 +26,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The kind that holds the values of this type; none if the type is no number and no time.
+    /// The kind that holds the values of a type; `None` if the type is neither a number nor a time.
     pub(crate) fn of(data_type: &DataType) -> Option<Self> {
         use DataType::{Date32, Date64, Duration, Time32, Time64, Timestamp};
         match data_type {
@@ -40,7 +40,8 @@ impl Kind {
 }
 
 impl Numbers {
-    /// The column widened, without a copy where it has 64 bits already; none if it is no number and no time.
+    /// The column, widened, without a copy if it has 64 bits already; `None` if it holds neither numbers nor
+    /// times.
     pub(crate) fn of(array: &ArrayRef) -> Option<Self> {
         type Half = <Float16Type as ArrowPrimitiveType>::Native;
         let kind = Kind::of(array.data_type())?;

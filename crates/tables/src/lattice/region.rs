@@ -1,25 +1,25 @@
-//! Regions: one half-open interval for each index column, and the two questions that are asked of them.
+//! Regions: one half-open interval for each index column, and how cubes and rows are judged by them.
 //!
 //! [`Region::prunes`] and [`Region::covers`] judge the extents of a cube; [`Region::matches`] judges stored
-//! values. No coordinate occurs in either.
+//! values. Neither uses coordinates.
 //!
-//! Invariant: an extent that holds a value of the region is never pruned, and one that is covered holds no
-//! other.
+//! Invariant: an extent that holds a value of the region is never pruned, and a covered extent holds no value
+//! outside of it.
 
 use super::{Axis, Coordinate, Extent, LatticeError, Numbers, Scalar};
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::BooleanBuffer;
 use std::ops::RangeInclusive;
 
-/// `[low, high)`; none is open.
+/// The interval `[low, high)`; `None` leaves a side unbounded.
 ///
-/// Open on both sides it asks for nothing, and even null and NaN satisfy it. Otherwise those two satisfy no
-/// interval, and the infinities are numbers like others: `[5, none)` has the positive one.
+/// An interval that is unbounded on both sides accepts everything, even null and NaN. Any other interval
+/// accepts neither of these, and treats infinities as numbers: `[5, none)` contains the positive one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Interval<T> {
-    /// The least value in it.
+    /// The inclusive lower bound.
     pub low: Option<T>,
-    /// The least value above it.
+    /// The exclusive upper bound.
     pub high: Option<T>,
 }
 
@@ -48,19 +48,19 @@ impl<T> From<std::ops::RangeTo<T>> for Interval<T> {
 }
 
 impl<T: PartialOrd> Interval<T> {
-    /// Whether it asks for nothing.
+    /// Whether it is unbounded on both sides, and so accepts everything.
     #[must_use]
     pub const fn is_open(&self) -> bool {
         self.low.is_none() && self.high.is_none()
     }
 
-    /// Whether no value satisfies it.
+    /// Whether it contains no value.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         matches!((&self.low, &self.high), (Some(low), Some(high)) if low >= high)
     }
 
-    /// Whether a value is in it.
+    /// Whether it contains a value.
     #[must_use]
     pub fn contains(&self, value: &T) -> bool {
         self.low.as_ref().is_none_or(|low| value >= low) && self.high.as_ref().is_none_or(|high| value < high)
@@ -74,7 +74,7 @@ pub struct Region {
 }
 
 impl Region {
-    /// The region of these intervals. `[3, 3)` is empty, which is no error.
+    /// The region of these intervals. `[3, 3)` is empty, which is not an error.
     ///
     /// # Errors
     /// [`LatticeError::BoundNotANumber`] and [`LatticeError::InsideOut`].
@@ -92,7 +92,7 @@ impl Region {
         Ok(Self { intervals })
     }
 
-    /// The region that holds everything, of a table with this many index columns.
+    /// The region that contains everything, for a table with this many index columns.
     #[must_use]
     pub fn everything(columns: usize) -> Self {
         Self { intervals: vec![Interval::default(); columns] }
@@ -104,7 +104,7 @@ impl Region {
         &self.intervals
     }
 
-    /// What it asks for: the columns with an interval that is not open on both sides.
+    /// The columns that the region restricts, with their intervals.
     fn asked(&self) -> impl Iterator<Item = (usize, &Interval<Scalar>)> {
         self.intervals.iter().enumerate().filter(|(_, interval)| !interval.is_open())
     }
@@ -115,31 +115,31 @@ impl Region {
         self.asked().any(|(column, interval)| {
             let above = |least: Scalar| interval.high.is_some_and(|high| least >= high);
             let below = |greatest: Scalar| interval.low.is_some_and(|low| greatest < low);
-            // What is not known cannot be pruned.
+            // An unknown extent cannot be pruned.
             let Some(extent) = extents.get(column) else { return false };
             let beside = |(least, greatest)| above(least) || below(greatest);
             interval.is_empty() || extent.range().is_none_or(beside)
         })
     }
 
-    /// Whether every row with these extents is in the region, so that no predicate needs to be evaluated.
+    /// Whether every row with these extents is in the region, so that no predicate has to be evaluated.
     #[must_use]
     pub fn covers(&self, extents: &[Extent]) -> bool {
         self.asked().all(|(column, interval)| {
             let inside = |(least, greatest)| interval.contains(&least) && interval.contains(&greatest);
-            // A box without rows is covered; one without values but with rows is not.
+            // A box without rows is covered; a box of rows without values is not.
             let is_inside = |extent: &Extent| !extent.has_incomparable() && extent.range().is_none_or(inside);
             extents.get(column).is_some_and(is_inside)
         })
     }
 
-    /// The coordinates that rows of the region can have on each axis.
+    /// The coordinates that rows in the region can have on each axis.
     #[must_use]
     pub fn reach(&self, axes: &[Axis]) -> Vec<RangeInclusive<Coordinate>> {
         self.intervals.iter().zip(axes).map(|(interval, axis)| axis.reach(interval)).collect()
     }
 
-    /// Which rows are in the region, by their stored values.
+    /// The rows in the region, judged by their stored values.
     ///
     /// # Errors
     /// [`LatticeError::Columns`] or [`LatticeError::Rows`] if the columns do not fit, and
@@ -163,7 +163,7 @@ impl Region {
     }
 }
 
-/// Which rows of a column satisfy an interval that asks for something.
+/// The rows of a column that satisfy an interval that is not unbounded on both sides.
 fn satisfied(interval: &Interval<Scalar>, column: &ArrayRef) -> Result<BooleanBuffer, LatticeError> {
     let not_indexable = || LatticeError::NotIndexable { data_type: column.data_type().clone() };
     let rows = column.len();
@@ -187,7 +187,7 @@ fn satisfied(interval: &Interval<Scalar>, column: &ArrayRef) -> Result<BooleanBu
     })
 }
 
-/// The interval in the type of a column, which takes the same values of that type.
+/// The interval in the type of a column; it contains the same values of that type.
 fn raised<T>(interval: &Interval<Scalar>, raise: impl Fn(Scalar) -> Option<T>) -> Interval<T> {
     Interval { low: interval.low.and_then(&raise), high: interval.high.and_then(&raise) }
 }

@@ -18,35 +18,36 @@ pub enum Scalar {
 }
 
 impl Scalar {
-    /// Whether this is NaN, which compares with nothing.
+    /// Whether this is NaN, which does not compare with anything.
     #[must_use]
     pub fn is_nan(self) -> bool {
         matches!(self, Self::Float(value) if value.is_nan())
     }
 
-    /// Whether this is neither NaN nor an infinity.
+    /// Whether this is neither NaN nor infinite.
     #[must_use]
     pub fn is_finite(self) -> bool {
         !matches!(self, Self::Float(value) if !value.is_finite())
     }
 
-    /// `floor(self / 2^exponent)`, exactly; beyond 127 bits the nearest `i128`. NaN gives none.
+    /// `floor(self / 2^exponent)`, exactly; beyond 127 bits the nearest `i128`. `None` for NaN.
     ///
-    /// Rising in `self`: the floor of a quotient by a positive number is, and so is the clamp.
+    /// Monotonic in `self`, since the floor of a quotient by a positive number is, and so is the clamp.
     pub(super) fn floor_shifted(self, exponent: i32) -> Option<i128> {
         let (mantissa, scale) = self.parts()?;
         Some(shifted(mantissa, scale, exponent))
     }
 
-    /// The greatest `floor(x / 2^exponent)` of all `x < self`, with the same limits.
+    /// The greatest `floor(x / 2^exponent)` of all `x < self`, clamped in the same way.
     pub(super) fn floor_shifted_below(self, exponent: i32) -> Option<i128> {
         let (mantissa, scale) = self.parts()?;
-        // That is one less than the ceiling, and the ceiling is the floor seen from the other side.
+        // Equals the ceiling minus one; the ceiling is the negated floor of the negated value.
         let ceiling = shifted(-mantissa, scale, exponent).saturating_neg();
         Some(ceiling.saturating_sub(1))
     }
 
-    /// The numbers of which this is `mantissa * 2^scale`, the first of at most 64 bits; none for NaN.
+    /// Mantissa and scale, such that this is `mantissa * 2^scale` and the mantissa has at most 64 bits;
+    /// `None` for NaN.
     fn parts(self) -> Option<(i128, i32)> {
         match self {
             Self::Signed(value) => Some((value.into(), 0)),
@@ -55,7 +56,8 @@ impl Scalar {
         }
     }
 
-    /// The least integer at or above this; none for NaN. Infinities and huge floats give the ends of `i128`.
+    /// The least integer at or above this; `None` for NaN. Infinities and huge floats give the ends of
+    /// `i128`.
     ///
     /// For integers `x`, `x >= self` is `x >= raised`, and `x < self` is `x < raised`.
     pub(super) fn raised_to_integer(self) -> Option<i128> {
@@ -63,12 +65,12 @@ impl Scalar {
             Self::Signed(value) => Some(value.into()),
             Self::Unsigned(value) => Some(value.into()),
             Self::Float(value) if value.is_nan() => None,
-            // A cast saturates, and a float beyond 2^53 is an integer already.
+            // The cast saturates; a float beyond 2^53 is an integer already.
             Self::Float(value) => Some(value.ceil() as i128),
         }
     }
 
-    /// The least `f64` at or above this, with the same use as [`Self::raised_to_integer`]. None for NaN.
+    /// The least `f64` at or above this, used like [`Self::raised_to_integer`]. `None` for NaN.
     pub(super) fn raised_to_float(self) -> Option<f64> {
         let exact = match self {
             Self::Float(value) => return (!value.is_nan()).then_some(value),
@@ -80,11 +82,11 @@ impl Scalar {
     }
 }
 
-/// `floor(value)` shifted: `value` is `mantissa * 2^scale`, and the unit is `2^exponent`.
+/// `floor(value)` in units of `2^exponent`, where `value` is `mantissa * 2^scale`.
 fn shifted(mantissa: i128, scale: i32, exponent: i32) -> i128 {
     let shift = scale.saturating_sub(exponent);
     if shift <= 0 {
-        // A shift to the right rounds down, for negative numbers too.
+        // Shifting to the right rounds down, for negative numbers too.
         return mantissa >> shift.unsigned_abs().min(127);
     }
     let room = mantissa.unsigned_abs().leading_zeros();
@@ -100,7 +102,7 @@ fn float_parts(value: f64) -> Option<(i128, i32)> {
     const MANTISSA_BITS: u32 = f64::MANTISSA_DIGITS - 1;
     const EXPONENT_MASK: u64 = 0x7FF;
     const BIAS: i32 = 1075;
-    /// Infinity is taken for a number beyond every finite one.
+    /// Treats infinity as a number beyond all finite ones.
     const INFINITE: (u64, i32) = (1, i32::MAX);
     if value.is_nan() {
         return None;
@@ -148,7 +150,7 @@ impl PartialOrd for Scalar {
             (Some(left), None, _, Self::Float(right)) => {
                 float_with_integer(*right, left).map(Ordering::reverse)
             }
-            // Who is no integer is a float.
+            // Anything that is not an integer is a float.
             _ => None,
         }
     }

@@ -1,22 +1,22 @@
 //! Spans: the side of a cube on one axis.
 //!
-//! A tree starts with a root that just holds the first rows. Its other cubes come from the root by halving,
-//! and the root grows by doubling toward whichever side a row has left it.
+//! A tree starts with a root that just contains the first rows. All other cubes follow from the root by
+//! halving. The root grows by doubling, toward the side on which a row lies outside.
 //!
-//! Invariant: a half of [`Span::doubled`] is the span that was doubled. So a cube that exists is a cube of
-//! every later tree, with the same boundaries.
+//! Invariant: one half of [`Span::doubled`] is the span that was doubled. A cube that exists is therefore a
+//! cube of every later tree, with the same boundaries.
 
 use super::Coordinate;
 use std::ops::RangeInclusive;
 
-/// `2^bits` neighbouring cells of one axis, from `low`. It may hang over the end of the lattice.
+/// `2^bits` adjacent cells of one axis, starting at `low`. It may extend beyond the ends of the lattice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Span {
     low: i128,
     bits: u8,
 }
 
-/// Toward which side a span grows, and which half of a span.
+/// The side toward which a span grows; also a half of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Side {
     /// Smaller coordinates.
@@ -26,19 +26,19 @@ pub enum Side {
 }
 
 impl Span {
-    /// A span of this length, wherever it begins, can be doubled once more to hold the whole lattice.
+    /// Wherever a span of this length begins, one more doubling makes it contain the whole lattice.
     pub const BITS_MAX: u8 = 65;
 
-    /// The shortest span that begins at `least` and holds `greatest`; the cell of `least` if they are the
-    /// wrong way round.
+    /// The shortest span that begins at `least` and contains `greatest`; the cell of `least` alone if
+    /// `greatest` lies below it.
     #[must_use]
     pub fn around(least: Coordinate, greatest: Coordinate) -> Self {
         let steps = greatest.0.saturating_sub(least.0);
         Self { low: least.0.into(), bits: (u64::BITS - steps.leading_zeros()) as u8 }
     }
 
-    /// The span with this beginning and `2^bits` cells, as a manifest keeps it; none if no growth leads to
-    /// it.
+    /// The span that starts at `low` and has `2^bits` cells, as stored in a manifest; `None` if no growth
+    /// leads to it.
     #[must_use]
     pub fn new(low: i128, bits: u8) -> Option<Self> {
         let span = Self { low, bits };
@@ -46,13 +46,13 @@ impl Span {
         holds_something.then_some(span)
     }
 
-    /// Its first cell; below 0 if it hangs over the lower end of the lattice.
+    /// The first cell; negative if the span extends beyond the lower end of the lattice.
     #[must_use]
     pub const fn low(self) -> i128 {
         self.low
     }
 
-    /// How often it can be halved.
+    /// How often the span can be halved.
     #[must_use]
     pub const fn bits(self) -> u8 {
         self.bits
@@ -62,28 +62,28 @@ impl Span {
         1 << self.bits
     }
 
-    /// Whether this coordinate lies in it.
+    /// Whether a coordinate lies in the span.
     #[must_use]
     pub fn holds(self, coordinate: Coordinate) -> bool {
         let offset = i128::from(coordinate.0) - self.low;
         (0..self.cells()).contains(&offset)
     }
 
-    /// Whether any of these coordinates lies in it.
+    /// Whether any of these coordinates lies in the span.
     #[must_use]
     pub fn meets(self, reach: &RangeInclusive<Coordinate>) -> bool {
         let (first, last) = (i128::from(reach.start().0), i128::from(reach.end().0));
         first <= last && first < self.low + self.cells() && self.low <= last
     }
 
-    /// The half that holds a coordinate of this span; none for a single cell.
+    /// The half that contains a coordinate of this span; `None` for a single cell.
     #[must_use]
     pub fn side_of(self, coordinate: Coordinate) -> Option<Side> {
         let middle = self.half(Side::High)?.low;
         Some(if i128::from(coordinate.0) < middle { Side::Low } else { Side::High })
     }
 
-    /// One half; none for a single cell.
+    /// One half; `None` for a single cell.
     #[must_use]
     pub fn half(self, side: Side) -> Option<Self> {
         let half = Self { low: self.low, bits: self.bits.checked_sub(1)? };
@@ -93,7 +93,7 @@ impl Span {
         })
     }
 
-    /// The span twice as long that has this one as its other half; none beyond [`Self::BITS_MAX`].
+    /// The span of twice the length whose other half is this one; `None` beyond [`Self::BITS_MAX`].
     #[must_use]
     pub fn doubled(self, toward: Side) -> Option<Self> {
         if self.bits >= Self::BITS_MAX {
@@ -106,10 +106,11 @@ impl Span {
         Some(Self { low, bits: self.bits + 1 })
     }
 
-    /// Toward which side it must grow, and how many times, to hold a coordinate; zero times if it does.
+    /// The side toward which the span must grow to contain a coordinate, and the number of doublings, which
+    /// may be 0.
     ///
-    /// A caller that gets a large number here should think twice: every doubling adds a level to the tree,
-    /// and a single stray row is better kept beside it.
+    /// A caller should think twice about a large number: every doubling adds a level to the tree, and a
+    /// single stray row is better kept beside it.
     #[must_use]
     pub fn doublings_to_hold(self, coordinate: Coordinate) -> (Side, u8) {
         let side = if i128::from(coordinate.0) < self.low { Side::Low } else { Side::High };

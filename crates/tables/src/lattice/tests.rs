@@ -1,4 +1,4 @@
-//! What the lattice promises, on random values of every type.
+//! Tests of what the lattice promises, on random values of every type.
 
 use super::*;
 use crate::seeds::for_seeds;
@@ -14,7 +14,7 @@ const TIMESTAMP: DataType = DataType::Timestamp(TimeUnit::Nanosecond, None);
 const TYPES: [DataType; 6] =
     [DataType::Int32, DataType::Int64, DataType::UInt64, DataType::Float32, DataType::Float64, TIMESTAMP];
 
-/// A column of these values, which are of the type's own kind.
+/// A column of these values, which must be of the type's own kind.
 fn column(data_type: &DataType, values: &[Option<Scalar>]) -> ArrayRef {
     let signed = |value: Scalar| if let Scalar::Signed(value) = value { value } else { panic!("{value}") };
     let unsigned =
@@ -45,7 +45,7 @@ fn column(data_type: &DataType, values: &[Option<Scalar>]) -> ArrayRef {
     }
 }
 
-/// A finite value of this type: often an extreme, a neighbour of another or small.
+/// A finite value of this type: often an extreme, small, or next to another value.
 fn finite(data_type: &DataType, random: &mut Rng) -> Scalar {
     let special = random.u8(..8);
     match data_type {
@@ -62,7 +62,7 @@ fn finite(data_type: &DataType, random: &mut Rng) -> Scalar {
         DataType::Float32 => Scalar::Float(float32(special, random).into()),
         DataType::Float64 => Scalar::Float(float64(special, random)),
         _ if special == 0 => Scalar::Signed(random.choice([i64::MIN, i64::MAX, 0]).unwrap_or(0)),
-        // Neighbours that an f64 cannot tell apart.
+        // Neighbours that `f64` cannot distinguish.
         _ if special == 1 => Scalar::Signed((1 << 53) + random.i64(-3..3)),
         _ if special < 4 => Scalar::Signed(random.i64(-20..20)),
         _ => Scalar::Signed(random.i64(..)),
@@ -89,7 +89,7 @@ fn float64(special: u8, random: &mut Rng) -> f64 {
     }
 }
 
-/// Any value that a column of this type can have, null and NaN included.
+/// Any value of this type, null and NaN included.
 fn any(data_type: &DataType, random: &mut Rng) -> Option<Scalar> {
     let is_float = matches!(data_type, DataType::Float32 | DataType::Float64);
     match random.u8(..16) {
@@ -201,7 +201,7 @@ fn the_first_root_of_floats_can_be_halved_and_doubled_often() {
         let axis = Axis::new(&DataType::Float64, &extent).unwrap();
         let bits = axis.root(&extent).bits();
         assert!((31..=34).contains(&bits), "{bits} for {low} and {length}");
-        // Eleven doublings beyond the greatest value nothing is clamped yet.
+        // Up to eleven doublings beyond the greatest value, nothing is clamped.
         let far = low.abs().max((low + length).abs()) * 1000.0;
         let at = |value| axis.coordinate(Scalar::Float(value)).unwrap();
         assert!(at(far / 2.0) < at(far) && at(-far) < at(-far / 2.0), "{low} and {length}");
@@ -410,7 +410,7 @@ fn boxes_beside_a_region_are_pruned_and_boxes_inside_are_covered() {
     assert!(!region.prunes(&[]) && !region.covers(&[]), "nothing is known of the column");
 }
 
-/// Extents of columns are told by scalars, one at a time; those of bytes must be the same.
+/// Extents of columns are computed from scalars, one at a time; those of bytes must be equal.
 #[test]
 fn the_extent_of_bytes_is_that_of_the_column_they_are_of() {
     let narrow: [ArrayRef; 4] = [
@@ -428,7 +428,7 @@ fn the_extent_of_bytes_is_that_of_the_column_they_are_of() {
         }
     });
     narrow.iter().for_each(assert_same_extent);
-    // A half must become a number first.
+    // A half-precision float must be widened first.
     assert_eq!(Extent::of_bytes(&DataType::Float16, &[0, 0]), None);
 }
 

@@ -1,6 +1,6 @@
-//! Columns that were added to a table after it was made, and rows that were written before.
+//! Columns added to an existing table, and rows written before them.
 //!
-//! Invariant: an added column lies behind all others and may be null, so that nothing that was written has to
+//! Invariant: an added column comes after all others and is nullable, so nothing written before has to
 //! change.
 
 use super::{COLUMNS_MAX, SchemaError, TableSchema, TypeName, check_fields, indexed, json};
@@ -10,11 +10,11 @@ use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema};
 use std::sync::Arc;
 
 impl TableSchema {
-    /// This schema with more columns behind its own, each of which may be null.
+    /// This schema with more columns appended, each of which must be nullable.
     ///
     /// # Errors
-    /// [`SchemaError::Taken`], [`SchemaError::AddedNotNullable`], and as [`TableSchema::new`] for names and
-    /// types.
+    /// [`SchemaError::Taken`], [`SchemaError::AddedNotNullable`], and the errors of [`TableSchema::new`] for
+    /// names and types.
     pub fn with_added(&self, added: impl IntoIterator<Item = FieldRef>) -> Result<Self, SchemaError> {
         let added: Vec<FieldRef> = added.into_iter().collect();
         for field in &added {
@@ -28,8 +28,8 @@ impl TableSchema {
         if count > COLUMNS_MAX { Err(SchemaError::ColumnCount { count }) } else { Ok(schema) }
     }
 
-    /// As [`TableSchema::with_added`], of columns that a version has: writers who each added the last one
-    /// that there was room for have made one too many together, and the table stays readable.
+    /// As [`TableSchema::with_added`], for columns that a version names. Writers that concurrently add the
+    /// last possible column exceed [`COLUMNS_MAX`] together; the table stays readable all the same.
     pub(crate) fn with_stored(&self, added: impl IntoIterator<Item = FieldRef>) -> Result<Self, SchemaError> {
         let fields: Vec<FieldRef> = self.columns.fields().iter().cloned().chain(added).collect();
         let columns = Schema::new_with_metadata(fields, self.columns.metadata().clone());
@@ -43,18 +43,18 @@ impl TableSchema {
         Ok(Self { columns: Arc::new(columns), ..self.clone() })
     }
 
-    /// A column as JSON text, the same text for the same column in every build.
+    /// A column as JSON text: the same text for the same column in every build.
     pub(crate) fn column_to_json(field: &Field) -> String {
         json::write_column(field)
     }
 
-    /// Reads what [`TableSchema::column_to_json`] wrote.
+    /// Parses the text from [`TableSchema::column_to_json`].
     pub(crate) fn column_from_json(text: &str) -> Result<Field, SchemaError> {
         json::read_column(text)
     }
 
-    /// The columns at these places of rows that were written when there were only the first `there` columns:
-    /// the others are null. `rows` has those that were there, in the order of the places.
+    /// The columns at these places, for rows written when the table had only its first `there` columns: later
+    /// columns are null. `rows` has the columns that existed, in the order of the places.
     pub(crate) fn widened(
         &self,
         rows: RecordBatch,
@@ -79,19 +79,19 @@ impl TableSchema {
     }
 }
 
-/// The values of a column in rows that were written before it was there.
+/// The values of a column in rows written before it was added.
 fn missing(field: &Field, rows: usize) -> ArrayRef {
     let nulls = nulls(field.data_type(), rows);
     if planted::is(Bug::MissingIsZero) {
-        // Null buffers hold zeros.
+        // The buffers of a null array are zero.
         let bare = nulls.to_data().into_builder().nulls(None).build();
         return bare.map_or(nulls, make_array);
     }
     nulls
 }
 
-/// Rows without a value. Below vectors that are null lie zeros: nulls of their own would only be in the way
-/// of whoever puts the rows in order, which then takes a word more for each.
+/// Rows without a value. The elements of null vectors are zeros, not nulls of their own, which would cost the
+/// code that reorders rows one more word for each.
 fn nulls(data_type: &DataType, rows: usize) -> ArrayRef {
     let nulls = new_null_array(data_type, rows).to_data();
     let zeros = nulls.child_data().iter().map(|child| child.clone().into_builder().nulls(None).build());

@@ -1,10 +1,10 @@
-//! In what two schemas differ, for whoever asked for one and finds the other.
+//! The difference between two schemas, for a caller that asked for one and finds the other.
 
 use super::{TableSchema, TypeName};
 use arrow_schema::Field;
 
 impl TableSchema {
-    /// In what another schema differs from this one, the first of it; none if they are the same.
+    /// The first difference between this schema and another; `None` if they are equal.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Option<String> {
         self.difference_of_columns(other).or_else(|| {
@@ -50,7 +50,7 @@ impl TableSchema {
     }
 }
 
-/// The type of a column as it is typed, with a `?` where it may be null.
+/// The type of a column as users write it, with a `?` if the column is nullable.
 fn told(field: &Field) -> String {
     format!("{}{}", TypeName::told(field.data_type()), if field.is_nullable() { "?" } else { "" })
 }

@@ -15,28 +15,28 @@ use std::sync::Arc;
 
 const TAKES: &str = "numbers, dates and times, and elements of vectors, written pos[0]";
 
-/// What boxes are about: a column, or one element of a vector column.
+/// What boxes are given over: a column, or one element of a vector column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct IndexColumn {
     /// The place of the column.
     pub place: usize,
-    /// Which element of its vectors, from 0; none of a column of numbers.
+    /// The element of its vectors, counted from 0; `None` for a column of numbers.
     pub element: Option<u32>,
 }
 
 impl IndexColumn {
-    /// How it is named: `x`, or `pos[0]`.
+    /// The name of the index column: `x`, or `pos[0]`.
     pub(super) fn name(&self, columns: &Schema) -> String {
         let name = columns.field(self.place).name();
         self.element.map_or_else(|| name.clone(), |element| element_name(name, element))
     }
 
-    /// Its values in the columns of a table; null where a vector or its element is.
+    /// The values, given the columns of a table; null where the vector or its element is null.
     fn values(&self, columns: &[ArrayRef]) -> Result<ArrayRef, LatticeError> {
         self.of_column(&columns[self.place])
     }
 
-    /// Its values in its column.
+    /// The values, given its column.
     pub(crate) fn of_column(&self, column: &ArrayRef) -> Result<ArrayRef, LatticeError> {
         let Some(element) = self.element else { return Ok(Arc::clone(column)) };
         let not_indexable = || LatticeError::NotIndexable { data_type: column.data_type().clone() };
@@ -46,7 +46,7 @@ impl IndexColumn {
 }
 
 impl TableSchema {
-    /// The index columns as expressions name them.
+    /// The index columns as expressions refer to them.
     #[must_use]
     pub fn index_columns(&self) -> Vec<Column> {
         let column = |index: &IndexColumn| {
@@ -56,7 +56,7 @@ impl TableSchema {
         self.index.iter().map(column).collect()
     }
 
-    /// The type of the values of an index column.
+    /// The type of an index column's values.
     #[must_use]
     pub fn index_type(&self, index: IndexColumn) -> &DataType {
         match self.columns.field(index.place).data_type() {
@@ -65,21 +65,21 @@ impl TableSchema {
         }
     }
 
-    /// The values of each index column in the columns of the table, in their order.
+    /// The values of all index columns, in their order, given the columns of the table.
     ///
     /// # Errors
-    /// [`LatticeError::NotIndexable`] where a column is not of the type that the schema says.
+    /// [`LatticeError::NotIndexable`] where a column has another type than in the schema.
     pub(crate) fn index_values(&self, columns: &[ArrayRef]) -> Result<Vec<ArrayRef>, LatticeError> {
         self.index.iter().map(|index| index.values(columns)).collect()
     }
 }
 
-/// How an element of a vector column is named.
+/// The name of an element of a vector column.
 pub(super) fn element_name(column: &str, element: u32) -> String {
     format!("{column}[{element}]")
 }
 
-/// The index columns that are named.
+/// Resolves the names of index columns.
 pub(super) fn resolve(columns: &Schema, names: &[String]) -> Result<Vec<IndexColumn>, SchemaError> {
     check_count(Role::Index, names.len(), (1, INDEX_COLUMNS_MAX))?;
     let mut found = Vec::with_capacity(names.len());
@@ -119,7 +119,7 @@ fn find(columns: &Schema, name: &str) -> Result<IndexColumn, SchemaError> {
     }
 }
 
-/// Refuses the name of a new column that an index column, an element of a vector, has already.
+/// Refuses the name of a new column if an index column, an element of a vector, is written in the same way.
 pub(super) fn check_name(schema: &TableSchema, name: &str) -> Result<(), SchemaError> {
     let is_taken = |index: &IndexColumn| index.element.is_some() && index.name(&schema.columns) == name;
     if schema.index.iter().any(is_taken) {

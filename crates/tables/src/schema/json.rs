@@ -1,24 +1,24 @@
-//! The stored form of a schema: JSON that a person can read.
+//! The stored form of a schema: human-readable JSON.
 //!
 //! ```text
 //! {"format":1,"columns":[{"name":"x","type":"float64","nullable":false,"metadata":{"unit":"m"}}],
 //!  "id":["pid","step"],"sample_key":["pid"],"index":["x"],"salt":"0"}
 //! ```
 //!
-//! The salt is text: not every reader of JSON keeps 64 bits of a number.
+//! The salt is a string, because not every JSON reader keeps 64 bits of a number.
 //!
-//! Format 2 adds `"unique":true`, and is written only where that is so: a release that does not know of it
-//! would append what such a table refuses.
+//! Format 2 adds `"unique":true`, and is written only for such tables: a release that does not know the
+//! property would append rows that the table has to refuse.
 
 use super::{Roles, SchemaError, TableSchema, TypeName};
 use arrow_schema::{Field, Schema};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 
-/// The newest format that is known.
+/// The newest known format.
 const FORMAT: u64 = 2;
 
-/// The format of a schema without what came later.
+/// The format of a schema without later additions.
 const PLAIN_FORMAT: u64 = 1;
 
 pub(super) fn write(schema: &TableSchema) -> String {
@@ -30,7 +30,7 @@ pub(super) fn write(schema: &TableSchema) -> String {
     stored.to_string()
 }
 
-/// What a schema says of rows, whichever of them its table takes.
+/// The part of a schema that describes rows, leaving out which rows the table accepts.
 fn plain(schema: &TableSchema) -> Value {
     let columns: Vec<Value> = schema.columns().fields().iter().map(|field| column_to_json(field)).collect();
     let roles = schema.roles();
@@ -44,9 +44,9 @@ fn plain(schema: &TableSchema) -> Value {
     })
 }
 
-/// The stored form with the keys of every object in the order of the alphabet. What another crate of the same
-/// build asks of the JSON library decides in which order it keeps keys otherwise, and a sum over the text
-/// must not. Whether ids are unique is left out: blocks are the same either way.
+/// The stored form with the keys of every object sorted. The order of keys otherwise depends on the features
+/// of the JSON library that other crates in the build enable, and a checksum of the text must not. Whether
+/// ids are unique is left out, since it does not affect blocks.
 pub(super) fn write_sorted(schema: &TableSchema) -> String {
     sorted(plain(schema)).to_string()
 }
@@ -78,7 +78,7 @@ fn column_to_json(field: &Field) -> Value {
     Value::Object(column)
 }
 
-/// A column by itself, in the form that has one text for one column.
+/// A column by itself: the same text for the same column.
 pub(super) fn write_column(field: &Field) -> String {
     sorted(column_to_json(field)).to_string()
 }
@@ -177,8 +177,7 @@ mod tests {
 
     #[test]
     fn what_blocks_know_their_schema_by_is_the_same_in_every_build() {
-        // Fails where the order of keys depends on what else was built: the whole workspace, or this crate
-        // alone.
+        // Fails if the order of keys depends on what else is built: the whole workspace, or this crate alone.
         assert_eq!(
             write_sorted(&schema()),
             r#"{"columns":[{"name":"pid","nullable":false,"type":"uint64"},{"name":"step","nullable":false,"type":"int64"},{"metadata":{"unit":"m"},"name":"x","nullable":true,"type":"float64"}],"format":1,"id":["pid","step"],"index":["x","step"],"salt":"18446744073709551615","sample_key":["pid"]}"#
@@ -190,7 +189,8 @@ mod tests {
     fn a_schema_with_unique_ids_says_so_and_older_releases_leave_its_table_alone() {
         let unique = schema().with_unique_ids();
         assert_eq!(TableSchema::from_json(&unique.to_json()).unwrap(), unique);
-        // A release that reads up to format 1 refuses it, and so appends nothing that it does not check.
+        // A release that reads up to format 1 refuses this schema, and so appends nothing that it cannot
+        // check.
         assert!(unique.to_json().contains("\"format\":2"), "{}", unique.to_json());
         assert!(schema().to_json().contains("\"format\":1"), "others are readable by it");
         assert_ne!(unique, schema());

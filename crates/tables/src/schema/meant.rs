@@ -1,12 +1,13 @@
-//! Which type is meant by what is none: names of other tools, NumPy's ways to write a vector, and slips.
+//! Guesses which type is meant by a name that is not a type: names from other tools, NumPy's vectors, and
+//! typos.
 
 use super::types::PLAIN;
 use super::{TypeName, likest};
 use arrow_schema::{DataType, Field};
 use std::sync::Arc;
 
-/// What types are called elsewhere. That a float has 64 bits holds in Python and SQL, and in Arrow it has 32:
-/// such names are asked about and never taken.
+/// The names of types elsewhere. In Python and SQL a float has 64 bits, in Arrow it has 32, so such names are
+/// only suggested, never accepted.
 const ELSEWHERE: &[(&[&str], &str)] = &[
     (&["float", "double", "real", "f8"], "float64"),
     (&["single", "f4"], "float32"),
@@ -21,10 +22,10 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
     (&["timedelta", "timedelta64", "duration"], "duration[us]"),
 ];
 
-/// How alike a name and a slip of it are at least, from 0 to 1.
+/// The least similarity, from 0 to 1, of a name and a typo of it.
 const ALIKE: f64 = 0.6;
 
-/// The type that is meant, perhaps, as it is typed.
+/// The type that is probably meant, as users write it.
 pub(super) fn meant(name: &str) -> Option<String> {
     // The distance of two words is quadratic in their length, and nobody mistypes a hundred characters.
     if name.len() > 100 {
@@ -43,11 +44,11 @@ pub(super) fn meant(name: &str) -> Option<String> {
         }
         _ => TypeName::of(&one(&name)?),
     }
-    // Not by its name, which would be asked about again if it were none.
+    // Made from the data type. Parsing a name instead would come back here if it failed.
     .map(|meant| meant.to_typed())
 }
 
-/// The type of one value that is meant.
+/// The scalar type that is meant.
 fn one(name: &str) -> Option<DataType> {
     let called = ELSEWHERE.iter().find(|(names, _)| names.contains(&name)).map(|(_, here)| *here);
     let likest = || likest(name, PLAIN.iter().map(|(plain, _)| *plain), ALIKE);

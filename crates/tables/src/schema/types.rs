@@ -1,4 +1,4 @@
-//! The types a column may have, and their names in stored schemas and messages.
+//! The types a column may have, and their names in stored schemas and in messages.
 
 use super::meant::meant;
 use arrow_schema::{DataType, Field, TimeUnit};
@@ -6,10 +6,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// Longest vector of a column.
+/// The longest vector in a column.
 const VECTOR_LEN_MAX: i32 = 65_536;
 
-/// Bytes that the numbers of a row take in memory in a column of this type; nothing where it has none.
+/// Bytes that the numbers of a row take in memory in a column of this type; 0 for a type without numbers.
 pub(crate) fn number_bytes(data_type: &DataType) -> u64 {
     match data_type {
         DataType::FixedSizeList(item, len) => number_bytes(item.data_type()).saturating_mul(*len as u64),
@@ -17,20 +17,20 @@ pub(crate) fn number_bytes(data_type: &DataType) -> u64 {
     }
 }
 
-/// A type that a column may have, by its name.
+/// A column type, by its name.
 ///
-/// Names are those of Arrow's type strings in lower case: `int64`, `float32`, `utf8`, `timestamp[ns, UTC]`,
-/// `fixed_size_list[float64, 3]`, which may be written `float64[3]` as well.
+/// Names are Arrow's type strings in lower case: `int64`, `float32`, `utf8`, `timestamp[ns, UTC]`,
+/// `fixed_size_list[float64, 3]`, which may also be written `float64[3]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypeName(DataType);
 
-/// A name that is no type of a column.
+/// The name is not a column type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name:?} is no type of a column{}; there are {}", question(.meant.as_deref()), TypeName::SUPPORTED)]
 pub struct UnknownType {
     /// The name.
     pub name: String,
-    /// The type that is meant, perhaps, as it is typed.
+    /// The type that is probably meant, as users write it.
     pub meant: Option<String>,
 }
 
@@ -64,11 +64,11 @@ pub(super) const PLAIN: &[(&str, DataType)] = &[
 ];
 
 impl TypeName {
-    /// What there is, for messages.
+    /// The supported types, for messages.
     pub const SUPPORTED: &'static str = "bool, int8 to int64, uint8 to uint64, float32, float64, utf8, binary, date32, \
          timestamp and duration in s, ms, us or ns, and vectors of fixed length of numbers";
 
-    /// The name of a type, if a column may have it.
+    /// The name of a type, if columns may have it.
     #[must_use]
     pub fn of(data_type: &DataType) -> Option<Self> {
         let held = match data_type {
@@ -83,7 +83,7 @@ impl TypeName {
         held.then(|| Self(data_type.clone()))
     }
 
-    /// Its name as it is typed: that of a vector is `float64[3]`.
+    /// The name as users write it; that of a vector is `float64[3]`.
     #[must_use]
     pub fn to_typed(&self) -> String {
         match &self.0 {
@@ -95,8 +95,8 @@ impl TypeName {
         }
     }
 
-    /// How messages call a type: as it is typed, and one that no column may have by its name elsewhere, in
-    /// lower case.
+    /// The name of any type for messages: as users write it, or, for a type that columns cannot have, Arrow's
+    /// name in lower case.
     #[must_use]
     pub fn told(data_type: &DataType) -> String {
         Self::of(data_type).map_or_else(|| data_type.to_string().to_lowercase(), |name| name.to_typed())
@@ -113,7 +113,7 @@ fn is_plain(data_type: &DataType) -> bool {
     PLAIN.iter().any(|(_, plain)| plain == data_type)
 }
 
-/// Whether values of this type have an order that regions can be about.
+/// Whether values of this type have an order that regions can use.
 pub(super) fn is_ordered_number(data_type: &DataType) -> bool {
     match data_type {
         DataType::Timestamp(..) | DataType::Date32 | DataType::Duration(_) => true,

@@ -1,17 +1,17 @@
 //! Cuts: which units a sample takes.
 //!
-//! Invariant: the cut of a share `p` takes a unit if and only if `weight < p * 2^64`, in real numbers. So
-//! samples nest, and 0 and 1 are exact.
+//! Invariant: the cut of a share `p` takes a unit if and only if `weight < p * 2^64`, in real numbers.
+//! Samples are therefore nested, and 0 and 1 are exact.
 
 use super::{Weight, WeightError};
 
-/// 2^64, which no 64-bit integer holds.
+/// 2^64, which does not fit in a 64-bit integer.
 const WEIGHTS: f64 = 18_446_744_073_709_551_616.0;
 
 /// An exclusive upper bound of weights.
 ///
-/// What is stored is the greatest weight *below* the bound, since the bound of everything, 2^64, has 65 bits;
-/// 0, which is no weight, stands for nothing.
+/// The greatest weight *below* the bound is stored, since the bound of everything, 2^64, has 65 bits; 0,
+/// which is not a weight, stands for nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Cut {
     last: u64,
@@ -31,14 +31,14 @@ impl Cut {
         if !(0.0..=1.0).contains(&share) {
             return Err(WeightError::NotAShare { share });
         }
-        // Multiplying by a power of two is exact. The bound of a tiny share lies between two integers, and no
+        // Multiplying by a power of two is exact. The bound of a tiny share lies between two integers; no
         // weight lies there, so the next integer bounds the same weights.
         let bound = (share * WEIGHTS).ceil() as u128;
         Ok(Self { last: bound.saturating_sub(1) as u64 })
     }
 
-    /// The units from the share `from` up to the share `to`: as large as the sample of `to - from`, and
-    /// without a unit in common with any window beside it.
+    /// The units between the shares `from` and `to`: as many as a sample of `to - from`, and none in common
+    /// with any adjacent window.
     ///
     /// # Errors
     /// [`WeightError::NotAShare`] and [`WeightError::WindowInsideOut`].
@@ -68,7 +68,7 @@ impl Cut {
         weight.get() <= self.last
     }
 
-    /// How many of these weights, which rise, it takes: the length of the prefix.
+    /// The number of weights, out of these in rising order, that it takes: the length of a prefix.
     #[must_use]
     pub fn prefix(self, rising: &[Weight]) -> usize {
         rising.partition_point(|weight| self.takes(*weight))
@@ -101,13 +101,13 @@ impl Window {
         Self { after, until: Cut::ALL }
     }
 
-    /// The window of these weights, from one to another, both included.
+    /// The window of the weights from `least` to `greatest`, both included.
     #[must_use]
     pub fn between(least: Weight, greatest: Weight) -> Self {
         Self::above(Cut::below(least)).intersection(Self::below(Cut::through(greatest)))
     }
 
-    /// The cut whose units it leaves out.
+    /// The cut whose units the window leaves out.
     #[must_use]
     pub const fn after(self) -> Cut {
         self.after
@@ -119,7 +119,7 @@ impl Window {
         self.until
     }
 
-    /// Whether it takes no weight at all.
+    /// Whether it takes no weight.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.until <= self.after
@@ -138,8 +138,8 @@ impl Window {
         Self { after, until: self.until.min(other.until).max(after) }
     }
 
-    /// The least and the greatest weight that it takes of those from `least` to `greatest`, both included;
-    /// none if it takes none of them.
+    /// The least and the greatest weight that it takes out of those from `least` to `greatest`, both
+    /// included; `None` if it takes none of them.
     #[must_use]
     pub fn clipped(self, least: Weight, greatest: Weight) -> Option<(Weight, Weight)> {
         let least = Weight::new(least.get().max(self.after.last.saturating_add(1)))?;
@@ -147,7 +147,7 @@ impl Window {
         (self.takes(least) && least <= greatest).then_some((least, greatest))
     }
 
-    /// Which of these weights, which rise, it takes.
+    /// The range of weights, out of these in rising order, that it takes.
     #[must_use]
     pub fn slice(self, rising: &[Weight]) -> std::ops::Range<usize> {
         self.after.prefix(rising)..self.until.prefix(rising)
@@ -181,7 +181,7 @@ mod tests {
     fn a_share_takes_the_weights_below_its_part_of_2_to_the_64() {
         assert!(share(0.5).takes(weight((1 << 63) - 1)));
         assert!(!share(0.5).takes(weight(1 << 63)));
-        // 1.5 / 2^64: of the weights only 1 is below.
+        // The bound is 1.5 / 2^64, so the weight 1 alone lies below it.
         let tiny = share(1.5 * 2f64.powi(-64));
         assert!(tiny.takes(weight(1)) && !tiny.takes(weight(2)));
         assert!(!share(2f64.powi(-64)).takes(weight(1)));
@@ -193,7 +193,7 @@ mod tests {
         for p in [0.5, 0.25, 0.1, 1e-3, 0.999] {
             assert_eq!(share(p).share(), p);
         }
-        // Its bound is no integer, and the next one stands for it.
+        // The bound is not an integer; the next one replaces it.
         assert!((share(1e-9).share() - 1e-9).abs() < 2f64.powi(-64));
     }
 

@@ -1,8 +1,8 @@
-//! Canonical keys: the bytes of a key, which are hashed, and the order of its values, which settles ties.
+//! Canonical keys: the bytes of a key, which are hashed, and the order of its values, which breaks ties.
 //!
 //! Invariant: equal values have equal bytes, whatever column they come from.
-//! Invariant: keys of one table are told apart by their bytes, except that a null is taken for a binary value
-//! of the one byte 255 where the key is a single binary column.
+//! Invariant: keys of one table differ in their bytes, except that a null equals a binary value of the one
+//! byte 255 where the key is a single binary column.
 
 use super::{Salt, Weight, WeightError};
 use crate::lattice::{Kind, Numbers};
@@ -12,12 +12,12 @@ use arrow_buffer::{NullBuffer, ScalarBuffer};
 use arrow_schema::{DataType, TimeUnit};
 use std::cmp::Ordering;
 
-/// The key of a null where it is the only column: no number is one byte long, and no text begins with 255.
+/// The key of a null that is the only column: no number is one byte long, and no text begins with 255.
 const NULL_KEY: &[u8] = &[u8::MAX];
-/// The length of a null among several columns. Nothing follows it.
+/// The length that stands for a null among several columns. No bytes follow it.
 const NULL_LENGTH: u64 = u64::MAX;
 
-/// The columns of a key, as long as each other.
+/// The columns of a key, all of the same length.
 pub(super) struct KeyColumns {
     columns: Vec<KeyColumn>,
     rows: usize,
@@ -29,18 +29,18 @@ struct KeyColumn {
 }
 
 enum KeyValues {
-    /// Eight bytes, which sort as `order` says.
+    /// Eight-byte values, which `order` says how to compare.
     Words {
         bits: ScalarBuffer<u64>,
         order: Kind,
     },
-    /// Nanoseconds, in sixteen bytes: enough for every unit and every range of a time.
+    /// Nanoseconds in sixteen bytes: enough for times of any unit and any range.
     Nanoseconds(Vec<i128>),
     Bytes(BinaryArray),
     LargeBytes(LargeBinaryArray),
     ByteViews(BinaryViewArray),
     FixedBytes(FixedSizeBinaryArray),
-    /// A dictionary: which of the values each row has.
+    /// A dictionary: the place of each row's value.
     Picks {
         values: Box<KeyColumn>,
         picks: Vec<usize>,
@@ -64,7 +64,7 @@ impl KeyColumns {
         self.rows
     }
 
-    /// By the first column whose values differ.
+    /// Compares by the first column whose values differ.
     pub(super) fn compare(&self, left: usize, right: usize) -> Ordering {
         let mut orders = self.columns.iter().map(|column| column.compare(left, right));
         orders.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
@@ -76,7 +76,7 @@ impl KeyColumns {
         weights
     }
 
-    /// Sets the weights of as many rows as there are.
+    /// Sets the weight of each row.
     pub(super) fn weigh(&self, salt: Salt, weights: &mut [Weight]) {
         if let [column] = self.columns.as_slice() {
             return column.weigh(salt, weights);
@@ -92,7 +92,7 @@ impl KeyColumns {
         }
     }
 
-    /// The bits of all columns, if each value of the key is one word and none is null.
+    /// The bits of all columns, if every value of the key is one word and none is null.
     fn words(&self) -> Option<Vec<&[u64]>> {
         let mut words = Vec::with_capacity(self.columns.len());
         for column in &self.columns {
@@ -105,7 +105,7 @@ impl KeyColumns {
     }
 }
 
-/// The weights of keys of several words: a key is always as long, so it is written over the one before.
+/// The weights of keys made of words: all have the same length, so each key overwrites the one before.
 fn weigh_words(columns: &[&[u64]], salt: Salt, weights: &mut [Weight]) {
     const WORD: usize = size_of::<u64>();
     let mut key = [(WORD as u64).to_le_bytes(), [0; WORD]].concat().repeat(columns.len());
@@ -129,7 +129,7 @@ impl KeyColumn {
         self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
     }
 
-    /// Sets the weights of a key of this column alone.
+    /// Sets the weights of a key that consists of this column alone.
     fn weigh(&self, salt: Salt, weights: &mut [Weight]) {
         let null = Weight::of_key(NULL_KEY, salt);
         match &self.values {
@@ -137,7 +137,7 @@ impl KeyColumn {
                 let pairs = weights.iter_mut().zip(bits.iter());
                 pairs.for_each(|(weight, word)| *weight = Weight::of_key(&word.to_le_bytes(), salt));
             }
-            // A value is hashed once, however many rows have it.
+            // Each value is hashed once, however many rows have it.
             KeyValues::Picks { values, picks } if values.rows() <= picks.len() => {
                 let mut of_values = vec![null; values.rows()];
                 values.weigh(salt, &mut of_values);
@@ -167,7 +167,7 @@ impl KeyColumn {
         }
     }
 
-    /// Appends the length and the bytes of a row, as a key of several columns has them.
+    /// Appends the length and the bytes of a row's value, as in a key of several columns.
     fn append(&self, row: usize, key: &mut Vec<u8>) {
         if self.is_null(row) {
             key.extend_from_slice(&NULL_LENGTH.to_le_bytes());
@@ -179,7 +179,7 @@ impl KeyColumn {
         });
     }
 
-    /// Null first, then by value: numbers and times rise, NaN is the last, text and bytes go byte by byte.
+    /// Null first, then by value: numbers and times in rising order, NaN last, text and bytes bytewise.
     fn compare(&self, left: usize, right: usize) -> Ordering {
         match (self.is_null(left), self.is_null(right)) {
             (false, false) => self.values.compare(left, right),
@@ -210,7 +210,7 @@ impl KeyValues {
         })
     }
 
-    /// Hands the canonical bytes of a row to `read`.
+    /// Passes the canonical bytes of a row's value to `read`.
     fn with<R>(&self, row: usize, read: impl FnOnce(&[u8]) -> R) -> R {
         match self {
             Self::Words { bits, .. } => read(&bits[row].to_le_bytes()),
@@ -236,7 +236,7 @@ impl KeyValues {
     }
 }
 
-/// An integer that is ordered as the value with these bits is.
+/// An integer that sorts like the value with these bits.
 const fn rank(bits: u64, order: Kind) -> u64 {
     const SIGN: u64 = 1 << 63;
     match order {
@@ -247,7 +247,7 @@ const fn rank(bits: u64, order: Kind) -> u64 {
     }
 }
 
-/// Numbers become words, times nanoseconds.
+/// Numbers as words; times as nanoseconds.
 fn numbers(numbers: Numbers, nanoseconds_a_unit: Option<i128>) -> KeyValues {
     match (numbers, nanoseconds_a_unit) {
         (Numbers::Signed(values), Some(unit)) => {
@@ -265,7 +265,7 @@ fn numbers(numbers: Numbers, nanoseconds_a_unit: Option<i128>) -> KeyValues {
     }
 }
 
-/// One zero and one NaN.
+/// Maps both zeros to one value, and all NaNs to one value.
 fn canonical_float(value: f64) -> f64 {
     const NAN: f64 = f64::from_bits(0x7FF8_0000_0000_0000);
     if value.is_nan() {
@@ -277,7 +277,7 @@ fn canonical_float(value: f64) -> f64 {
     }
 }
 
-/// Nanoseconds in one unit of a time; none for what is no time.
+/// Nanoseconds in one unit of a time; `None` for other types.
 const fn nanoseconds(data_type: &DataType) -> Option<i128> {
     use DataType::{Date32, Date64, Duration, Time32, Time64, Timestamp};
     const DAY: i128 = 86_400_000_000_000;
@@ -297,7 +297,7 @@ const fn nanoseconds(data_type: &DataType) -> Option<i128> {
 fn picks(array: &ArrayRef) -> Option<KeyValues> {
     let dictionary = array.as_any_dictionary_opt()?;
     if dictionary.values().is_empty() {
-        // Every row is null, and what lies below a null is never looked at; one null stands for it.
+        // Every row is null, and values below nulls are never read; a single null stands for all of them.
         let value = arrow_array::new_null_array(dictionary.values().data_type(), 1);
         let values = Box::new(KeyColumn::new(&value)?);
         return Some(KeyValues::Picks { values, picks: vec![0; array.len()] });

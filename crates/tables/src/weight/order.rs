@@ -1,7 +1,7 @@
 //! The order of rows: by weight, then by id.
 //!
-//! Invariant: it depends on nothing but weights and ids, as long as no two rows have the same id; those stay
-//! in the order in which they came.
+//! Invariant: the order depends on weights and ids alone, as long as no two rows have the same id; such rows
+//! keep their original order.
 
 use super::keys::KeyColumns;
 use super::{Weight, WeightError};
@@ -9,14 +9,15 @@ use crate::room::Lent;
 use crate::threads::map_owned;
 use arrow_array::ArrayRef;
 
-/// The rows in order of (weight, id), as a permutation: which row comes first, which second, and so on.
+/// The rows in the order of (weight, id), as a permutation: the number of the first row, the second, and so
+/// on.
 ///
 /// `ids` are the id columns in the order of the schema. They are compared by value, null first and NaN last,
-/// so that the rows of one entity, whose weights are equal, follow each other in the order of, say, their
-/// steps.
+/// so that the rows of one entity, whose weights are equal, follow each other in the order of, for example,
+/// their steps.
 ///
 /// # Errors
-/// [`WeightError::NoColumns`], [`WeightError::Rows`] if an id column has not a row for each weight,
+/// [`WeightError::NoColumns`], [`WeightError::Rows`] if an id column does not have one row for each weight,
 /// [`WeightError::NotAKey`], and [`WeightError::TooManyRows`] above 2^32 - 1 rows.
 pub fn order(weights: &[Weight], ids: &[ArrayRef]) -> Result<Vec<u32>, WeightError> {
     let ids = KeyColumns::new(ids)?;
@@ -28,11 +29,11 @@ pub fn order(weights: &[Weight], ids: &[ArrayRef]) -> Result<Vec<u32>, WeightErr
     Ok(order.into_vec())
 }
 
-/// As [`order`], of many rows and by so many threads: ids are looked at only where weights are equal, which
-/// those of rows hardly are.
+/// As [`order`], for many rows and on `threads` threads. Ids are compared only where weights are equal, which
+/// is rare where rows are units.
 ///
 /// # Errors
-/// As [`order`], but for ids that nobody looked at.
+/// As [`order`], except for ids that are never compared.
 pub(crate) fn order_of_rows(
     weights: &[Weight],
     ids: &[ArrayRef],
@@ -41,7 +42,7 @@ pub(crate) fn order_of_rows(
     Ok(rows_in_order(weights, ids, threads)?.1)
 }
 
-/// As [`order_of_rows`], with the weights in that order.
+/// As [`order_of_rows`], and also returns the weights in that order.
 ///
 /// # Errors
 /// As [`order_of_rows`].
@@ -62,7 +63,7 @@ fn rows_of(weights: &[Weight]) -> Result<u32, WeightError> {
     u32::try_from(weights.len()).map_err(too_many)
 }
 
-/// Puts rows of equal weights in the order of their ids.
+/// Sorts rows of equal weight by their ids.
 fn settle_all(sorted: &[Weight], order: &mut [u32], ids: &KeyColumns) {
     let mut from = 0;
     for ties in sorted.chunk_by(PartialEq::eq) {
@@ -74,7 +75,7 @@ fn settle_all(sorted: &[Weight], order: &mut [u32], ids: &KeyColumns) {
     }
 }
 
-/// Puts rows of one weight in the order of their ids. Rows of an entity mostly come so.
+/// Sorts rows of one weight by their ids. The rows of an entity are mostly in this order already.
 fn settle(ties: &mut [u32], ids: &KeyColumns) {
     let compare = |left: &u32, right: &u32| ids.compare(*left as usize, *right as usize);
     if !ties.is_sorted_by(|left, right| compare(left, right).is_le()) {
@@ -82,10 +83,10 @@ fn settle(ties: &mut [u32], ids: &KeyColumns) {
     }
 }
 
-/// Whether two keys of as many columns are the same, pair by pair.
+/// Whether two keys of equally many columns are equal, pair by pair.
 ///
 /// # Errors
-/// As [`order`], where the columns of one side do not fit those of the other.
+/// As [`order`], where the columns of one side do not match those of the other.
 pub(crate) fn same_keys(left: &[ArrayRef], right: &[ArrayRef]) -> Result<Vec<bool>, WeightError> {
     let rows = left.first().map_or(0, |column| column.len());
     let both = left.iter().zip(right).enumerate().map(|(column, (left, right))| {
@@ -96,17 +97,17 @@ pub(crate) fn same_keys(left: &[ArrayRef], right: &[ArrayRef]) -> Result<Vec<boo
     Ok((0..rows).map(|row| keys.compare(row, rows + row).is_eq()).collect())
 }
 
-/// Rows of a part above which they are sorted by what is best for many.
+/// The most rows of a part that are sorted by insertion; more are sorted by a general algorithm.
 const PART_ROWS_FEW: usize = 32;
 
-/// Rows above which they are dealt roughly first: dealing more of them at once than a cache holds waits for
-/// memory with each row.
+/// Above this many rows, rows are first dealt into rough parts: dealing more of them at once than a cache
+/// holds waits for memory on every row.
 const ROWS_IN_CACHE: usize = 1 << 15;
 
-/// Parts of a rough deal, at most: each has a place in a cache to which its next row goes.
+/// The most parts of a rough deal: each needs room in a cache for the place of its next row.
 const ROUGH_PARTS_MAX: u32 = 1 << 10;
 
-/// Weights in their order with their rows, those of equal weight in the order in which they came.
+/// Weights in rising order with their rows; rows of equal weight keep their original order.
 fn by_weight(weights: &[Weight], rows: u32, threads: usize) -> (Lent<Weight>, Lent<u32>) {
     let order = Lent::collect(weights.len(), 0..rows);
     if weights.len() <= ROWS_IN_CACHE {
@@ -131,7 +132,7 @@ fn by_weight(weights: &[Weight], rows: u32, threads: usize) -> (Lent<Weight>, Le
 }
 
 /// Weights are hashes, spread evenly over their range: dealt into as many equal parts of the range as there
-/// are rows, they are almost in order.
+/// are rows, they are almost sorted.
 fn deal_fully(weights: &[Weight], rows: &[u32]) -> (Lent<Weight>, Lent<u32>) {
     let (mut dealt, mut order, ends) = deal(weights, rows, (rows.len() as u32).next_power_of_two());
     let mut from = 0;
@@ -145,22 +146,22 @@ fn deal_fully(weights: &[Weight], rows: &[u32]) -> (Lent<Weight>, Lent<u32>) {
     (dealt, order)
 }
 
-/// Weights and their rows, part by part of the range of the weights, and where each part ends; those of one
-/// part stay in the order in which they came.
+/// Deals weights and their rows into equal parts of the range of the weights; rows of one part keep their
+/// order. Returns also where each part ends.
 fn deal(weights: &[Weight], rows: &[u32], parts: u32) -> (Lent<Weight>, Lent<u32>, Vec<u32>) {
     let (Some(least), Some(greatest)) = (weights.iter().min(), weights.iter().max()) else {
         return (Lent::new(0), Lent::new(0), Vec::new());
     };
     let range = greatest.get() - least.get();
     let shift = (u64::BITS - range.leading_zeros()).saturating_sub(parts.trailing_zeros());
-    // A shift by all bits, where there is one part, is none that the processor knows.
+    // With a single part the shift is the full width, which the processor does not support.
     let part = |weight: Weight| (weight.get() - least.get()).checked_shr(shift).unwrap_or(0) as usize;
     let mut ends = vec![0_u32; part(*greatest) + 2];
     weights.iter().for_each(|&weight| ends[part(weight) + 1] += 1);
     for place in 1..ends.len() {
         ends[place] += ends[place - 1];
     }
-    // What is the beginning of each part becomes its end.
+    // Dealing advances the beginning of each part to its end.
     let (mut dealt, mut order) = (Lent::filled(weights.len(), *least), Lent::filled(weights.len(), 0));
     for (&weight, &row) in weights.iter().zip(rows) {
         let end = &mut ends[part(weight)];
@@ -170,7 +171,7 @@ fn deal(weights: &[Weight], rows: &[u32], parts: u32) -> (Lent<Weight>, Lent<u32
     (dealt, order, ends)
 }
 
-/// Puts few rows in the order of their weights; equal ones stay as they came.
+/// Sorts a few rows by weight; equal weights keep their order.
 fn put_in_order(weights: &mut [Weight], rows: &mut [u32]) {
     if weights.len() > PART_ROWS_FEW {
         let mut pairs: Vec<(Weight, u32)> = weights.iter().copied().zip(rows.iter().copied()).collect();

@@ -1,4 +1,4 @@
-//! What weights and the order of rows promise.
+//! Tests of what weights and the order of rows promise.
 
 use super::*;
 use crate::seeds::for_seeds;
@@ -24,7 +24,7 @@ fn column(array: impl Array + 'static) -> ArrayRef {
     Arc::new(array)
 }
 
-/// Asserts that all of these columns give one and the same weights, alone and as part of a longer key.
+/// Asserts that all of these columns give the same weights, alone and as part of a longer key.
 fn assert_alike(columns: &[ArrayRef]) {
     let rows = columns[0].len() as i64;
     let other = column(Int64Array::from_iter_values(0..rows));
@@ -113,7 +113,7 @@ fn a_dictionary_weighs_what_its_values_weigh() {
     assert_alike(&[
         column(StringArray::from(words.to_vec())),
         column(words.into_iter().collect::<DictionaryArray<UInt16Type>>()),
-        // A value that is null, a key that is null, and more values than rows.
+        // A null value, a null key, and more values than rows.
         column(DictionaryArray::<Int32Type>::new(
             Int32Array::from(vec![Some(2), Some(0), Some(1), Some(2), Some(2)]),
             column(StringArray::from(vec![
@@ -315,7 +315,7 @@ fn rows_with_one_id_stay_as_they_came() {
 fn weights_of_all_sizes_are_sorted_however_they_are_spread() {
     for_seeds("weights_of_all_sizes_are_sorted_however_they_are_spread", 60, |random| {
         let rows = random.usize(0..3_000);
-        // From the lightest ones alone to the whole range, and any of it together.
+        // From the lightest weights alone up to the whole range, mixed with the heaviest weight.
         let shift = random.u32(0..64);
         let weights: Vec<Weight> =
             (0..rows).map(|_| Weight::new((random.u64(..) >> shift).max(1)).unwrap()).collect();
@@ -336,7 +336,7 @@ fn more_rows_than_fit_a_cache_are_ordered_as_few_are_by_however_many_threads() {
         let (rows, shift) = (random.usize(30_000..90_000), random.u32(0..64));
         let weights: Vec<Weight> =
             (0..rows).map(|_| Weight::new((random.u64(..) >> shift).max(1)).unwrap()).collect();
-        // They fall, so that rows of one weight have to be turned around.
+        // Ids fall, so that rows of one weight have to be reversed.
         let ids = column(Int64Array::from_iter_values((0..rows as i64).rev()));
         let mut expected: Vec<u32> = (0..rows as u32).collect();
         expected.sort_by_key(|&row| (weights[row as usize], std::cmp::Reverse(row)));

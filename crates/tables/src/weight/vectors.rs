@@ -1,6 +1,6 @@
-//! The vectors of docs/internals/tables-weights.md, computed through Arrow.
+//! The test vectors of docs/internals/tables-weights.md, computed through Arrow.
 //!
-//! `tests/python/test_weight_vectors.py` reads the same lines and needs none of this code.
+//! `tests/python/test_weight_vectors.py` reads the same lines without any of this code.
 
 use super::{Salt, weights};
 use arrow_array::types::{
@@ -32,7 +32,7 @@ fn the_documented_vectors_hold() {
     }
 }
 
-/// Cuts at the commas outside of quotes.
+/// Splits at commas outside of quotes.
 fn split(columns: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut is_quoted = false;
@@ -47,7 +47,7 @@ fn split(columns: &str) -> Vec<String> {
     parts.iter().map(|part| part.trim().to_owned()).collect()
 }
 
-/// A column with the one value that is written as `int64:7`.
+/// A column with one value, written as in `int64:7`.
 fn array(column: &str) -> ArrayRef {
     let (name, value) = column.split_once(':').unwrap();
     match name {
