@@ -1,10 +1,10 @@
-//! Files that are compressed as a whole: they are not read, and known by how they begin or what they are
-//! called.
+//! Compressed files: whole-file compression is recognized by magic bytes or file name, so that it can be
+//! refused.
 
 use std::fmt;
 use std::path::Path;
 
-/// With what a file is compressed.
+/// The compression of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     /// gzip.
@@ -17,11 +17,11 @@ pub enum Compression {
     Xz,
 }
 
-/// So many first bytes tell which it is.
+/// The number of first bytes that suffice to tell.
 pub(crate) const MAGIC_BYTES: usize = 6;
 
 impl Compression {
-    /// What the first bytes of a file tell.
+    /// The compression that the first bytes of a file indicate.
     #[must_use]
     pub fn of_start(bytes: &[u8]) -> Option<Self> {
         match bytes {
@@ -33,7 +33,7 @@ impl Compression {
         }
     }
 
-    /// What the ending of a file name stands for.
+    /// The compression that a file name's extension indicates.
     #[must_use]
     pub fn of_path(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
@@ -45,7 +45,7 @@ impl Compression {
         }
     }
 
-    /// The program that writes what was compressed to its output.
+    /// The program that decompresses to its standard output.
     #[must_use]
     pub const fn program(self) -> &'static str {
         match self {

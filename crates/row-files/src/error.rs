@@ -1,4 +1,4 @@
-//! What can go wrong with a file of rows, with file, place and column.
+//! Errors of row files, with file, place and column.
 
 use crate::{Compression, Format, Input};
 use atoll_errors::ErrorKind;
@@ -35,37 +35,37 @@ pub enum RowFileError {
         #[source]
         source: io::Error,
     },
-    /// A record that cannot be read.
+    /// A record cannot be read.
     #[error("{file}, {unit} {number}: {problem}")]
     Record {
         /// The file.
         file: String,
-        /// What `number` counts: lines or rows.
+        /// The unit of `number`: lines or rows.
         unit: &'static str,
-        /// Where, from 1.
+        /// The place of the record, counted from 1.
         number: u64,
         /// What is wrong.
         problem: String,
-        /// How many bad records were passed over before.
+        /// The number of bad records that were skipped before it.
         skipped: u64,
     },
-    /// The file is not what its name says, or it is damaged.
+    /// The file does not have the format that it was read as, or is damaged.
     #[error("{file} cannot be read as {format}: {problem}")]
     Malformed {
         /// The file.
         file: String,
-        /// What it was read as.
+        /// The format it was read as.
         format: Format,
         /// What is wrong.
         problem: String,
     },
-    /// A CSV file does not say what its columns are called.
+    /// A CSV file has no header line.
     #[error("there is no header line in {file}")]
     Header {
         /// The file.
         file: String,
     },
-    /// The file ends in the middle.
+    /// The file is cut off.
     #[error("{file} ends early: {problem}")]
     Torn {
         /// The file.
@@ -73,41 +73,41 @@ pub enum RowFileError {
         /// What is missing.
         problem: String,
     },
-    /// A column that may not be null is not in the file.
+    /// A column that is not nullable is missing from the file.
     #[error("{file} has no column \"{column}\"")]
     Missing {
         /// The file.
         file: String,
         /// The column.
         column: String,
-        /// The column of the file whose name is nearest.
+        /// The column of the file with the most similar name.
         nearest: Option<String>,
         /// The columns of the file.
         present: Vec<String>,
     },
-    /// A column that is to be called otherwise is not in the file.
+    /// A column that is to be renamed is missing from the file.
     #[error("{file} has no column \"{column}\" that could be renamed")]
     Rename {
         /// The file.
         file: String,
         /// The column.
         column: String,
-        /// The column of the file whose name is nearest.
+        /// The column of the file with the most similar name.
         nearest: Option<String>,
         /// The columns of the file.
         present: Vec<String>,
     },
-    /// The file has a column that nobody asked for.
+    /// The file has a column that the table lacks.
     #[error("{file} has a column \"{column}\", and the table has none")]
     Extra {
         /// The file.
         file: String,
         /// The column.
         column: String,
-        /// The column of the table whose name is nearest.
+        /// The column of the table with the most similar name.
         nearest: Option<String>,
     },
-    /// Two columns of the file have one name.
+    /// Two columns of the file have the same name.
     #[error("{file} has two columns \"{column}\"")]
     Twice {
         /// The file.
@@ -115,7 +115,7 @@ pub enum RowFileError {
         /// The column.
         column: String,
     },
-    /// A column of the file has a type that does not become the wanted one.
+    /// A column of the file has a type that cannot be converted to the wanted one.
     #[error("column \"{column}\" of {file} is {found}, which does not become {wanted}")]
     Type {
         /// The file.
@@ -134,7 +134,7 @@ pub enum RowFileError {
         file: String,
         /// The column.
         column: String,
-        /// Which value, and what is wrong.
+        /// The value, and what is wrong with it.
         problem: String,
     },
     /// The file is compressed as a whole.
@@ -142,25 +142,25 @@ pub enum RowFileError {
     Compressed {
         /// The file, or standard input.
         input: Input,
-        /// How it begins.
+        /// The compression.
         compression: Compression,
-        /// What it was to be read as.
+        /// The format it was to be read as.
         format: Format,
     },
-    /// The file is sound, and what was asked of it does not go together with what is in it.
+    /// The file is intact, but does not fit what was asked of it.
     #[error("{file}: {problem}")]
     Misfit {
         /// The file.
         file: String,
-        /// What does not go together.
+        /// What does not fit.
         problem: String,
-        /// What to do.
+        /// What to do about it.
         hint: &'static str,
     },
-    /// What is asked for cannot be done with this format, or the file holds what is not read.
+    /// The format does not support the request, or the file holds something that is not supported.
     #[error("{what}")]
     Unsupported {
-        /// What cannot be done.
+        /// What is not supported.
         what: String,
         /// What to do instead.
         hint: &'static str,
@@ -168,7 +168,7 @@ pub enum RowFileError {
 }
 
 impl RowFileError {
-    /// The kind of error, as all doors name it.
+    /// The error kind that all doors share.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -181,7 +181,7 @@ impl RowFileError {
         }
     }
 
-    /// The error of the operating system below it, if there is one.
+    /// The underlying error of the operating system, if there is one.
     #[must_use]
     pub fn io(&self) -> Option<&io::Error> {
         match self {

@@ -1,14 +1,14 @@
-//! Which formats there are, and which one a file name stands for.
+//! The file formats, and how file names indicate them.
 
 use std::fmt;
 use std::path::Path;
 
-/// How rows are written down.
+/// A file format for rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Comma-separated values with a header line.
     Csv,
-    /// One JSON object a line.
+    /// One JSON object for each line.
     JsonLines,
     /// Apache Parquet.
     Parquet,
@@ -23,7 +23,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// All of them, by the names that options use.
+    /// All formats, under the names that options use.
     pub const ALL: [(&'static str, Self); 7] = [
         ("csv", Self::Csv),
         ("jsonl", Self::JsonLines),
@@ -34,13 +34,13 @@ impl Format {
         ("lammps", Self::LammpsDump),
     ];
 
-    /// What options call it.
+    /// The name that options use.
     #[must_use]
     pub fn option(self) -> &'static str {
         Self::ALL.iter().find(|(_, format)| *format == self).map_or("csv", |(name, _)| name)
     }
 
-    /// The format that the ending of a file name stands for.
+    /// The format that a file name's extension indicates.
     #[must_use]
     pub fn of_path(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
@@ -55,13 +55,13 @@ impl Format {
         }
     }
 
-    /// Whether rows can be written in it.
+    /// Whether rows can be written in this format.
     #[must_use]
     pub const fn is_written(self) -> bool {
         matches!(self, Self::Csv | Self::JsonLines | Self::Parquet | Self::Arrow)
     }
 
-    /// Whether it is read from beginning to end, so that a pipe will do.
+    /// Whether it is read front to back, so that a pipe can be read.
     #[must_use]
     pub const fn is_streamed(self) -> bool {
         matches!(self, Self::Csv | Self::JsonLines | Self::LammpsDump)

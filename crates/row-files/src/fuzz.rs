@@ -1,12 +1,12 @@
-//! Entry points for the fuzzer: any bytes may come in, nothing may panic.
+//! Entry points for the fuzzer: accept any bytes and must not panic.
 
 use crate::read::fuzz::{Source, numpy, text_reader};
 use crate::{PartLimits, RowReader};
 
-/// Reads the bytes as a file of rows in the format that the first byte chooses, with the columns that it says
-/// it has.
+/// Reads the bytes as a file of rows, in the format that the first byte selects, with the columns that the
+/// file itself declares.
 ///
-/// Returns whether a row came out, so that a fuzzer sees that it gets past the surface.
+/// Returns whether any row was read, so that a fuzzer can tell when it gets past the surface.
 #[must_use]
 pub fn rows(bytes: &[u8]) -> bool {
     let [choice, rest @ ..] = bytes else { return false };

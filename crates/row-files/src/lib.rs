@@ -1,11 +1,11 @@
 //! Files of rows: CSV, JSON Lines, Parquet, Arrow IPC, NumPy and LAMMPS dumps, to and from record batches.
 //!
-//! [`describe`] tells the columns of a file, [`open`] reads its rows as the columns of a table, part by part,
-//! and [`writer`] writes rows down. Nothing here knows of stores or tables.
+//! [`describe`] returns the columns of a file, [`open`] reads its rows part by part as the columns of a
+//! table, and [`writer`] writes rows. This crate knows nothing of stores or tables.
 //!
 //! Invariant: memory does not grow with the length of a file.
-//! Invariant: a value becomes another type only if nothing of it is lost, but for the rounding of a double to
-//! a float; everything else is an error that names the file, the place and the column.
+//! Invariant: a value is converted only if nothing of it is lost, except when a double is rounded to a float;
+//! anything else is an error that names the file, the place and the column.
 
 mod compression;
 mod error;

@@ -1,35 +1,35 @@
-//! Parts: what is read of a file at a time.
+//! Parts: the pieces in which a file is read.
 //!
-//! Invariant: records are counted the same way whatever the sizes of the parts, so that a reader that passes
-//! over the first `n` goes on exactly behind them.
+//! Invariant: records are counted alike whatever the sizes of the parts, so a reader that skips the first `n`
+//! continues exactly after them.
 
 use crate::RowFileError;
 use arrow_array::RecordBatch;
 
-/// How large a part may become.
+/// Limits on the size of a part.
 #[derive(Clone, Copy, Debug)]
 pub struct PartLimits {
-    /// Rows.
+    /// The most rows.
     pub rows: usize,
-    /// About how many bytes of columns.
+    /// The approximate size of the columns in bytes.
     pub bytes: usize,
 }
 
-/// Rows that follow each other in a file.
+/// Consecutive rows of a file.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// The rows, as the columns that were asked for.
+    /// The rows, as the wanted columns.
     pub rows: RecordBatch,
-    /// Records of the file up to the end of this part, bad ones and those passed over included.
+    /// The number of records of the file up to the end of this part, including bad and skipped ones.
     pub end: u64,
-    /// Bad records in it that were passed over.
+    /// The bad records in it, which were skipped.
     pub bad: Vec<BadRecord>,
 }
 
-/// A record that cannot be read.
+/// A record that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadRecord {
-    /// Its line, from 1.
+    /// Its line, counted from 1.
     pub line: u64,
     /// What is wrong.
     pub problem: String,
@@ -37,18 +37,18 @@ pub struct BadRecord {
 
 /// Reads rows part by part.
 pub trait RowReader: Send {
-    /// The next part; none at the end. What was good before a failure comes as a part of its own, first.
+    /// The next part; `None` at the end. Good rows before a failure are returned as a part first.
     ///
     /// # Errors
-    /// [`RowFileError`] for what cannot be read; nothing comes after it.
+    /// [`RowFileError`] for what cannot be read; no parts follow it.
     fn next(&mut self, limits: PartLimits) -> Result<Option<Part>, RowFileError>;
 
-    /// Passes over this many records from the beginning, before anything was read; how many there were.
+    /// Skips this many records from the beginning, before anything is read. Returns how many there were.
     ///
     /// # Errors
     /// As for [`RowReader::next`].
     fn skip(&mut self, records: u64) -> Result<u64, RowFileError>;
 
-    /// Bytes of the file that were read, for somebody who waits.
+    /// The number of bytes read from the file so far, for reporting progress.
     fn bytes_read(&self) -> u64;
 }

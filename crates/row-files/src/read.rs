@@ -1,4 +1,4 @@
-//! Reading: which reader a file gets, and what it is told.
+//! Reading: chooses the reader for a file, and its options.
 
 mod arrow_claims;
 mod arrow_file;
@@ -29,24 +29,24 @@ use arrow_schema::{DataType, Schema, SchemaRef};
 use atoll_errors::nearest;
 use origin::list_of;
 
-/// How a file is read.
+/// Options for reading a file.
 #[derive(Clone, Debug)]
 pub struct ReadOptions {
-    /// What stands between the fields of a CSV file.
+    /// The delimiter between the fields of a CSV file.
     pub delimiter: u8,
-    /// What stands for no value in a text file, besides nothing at all.
+    /// A text that stands for no value in a text file, besides the empty text.
     pub null: Option<String>,
-    /// Up to this many bad records are passed over.
+    /// The most bad records to skip.
     pub skip_bad: u64,
-    /// Columns of the file that are called otherwise: from, to.
+    /// Columns of the file to rename: from, to.
     pub rename: Vec<(String, String)>,
-    /// Whether columns that nobody asked for are passed over, instead of being an error.
+    /// Whether columns that are not wanted are ignored; otherwise they are an error.
     pub ignore_extra: bool,
-    /// Names of the columns of a NumPy array that has none.
+    /// Names for the columns of a NumPy array that has none.
     pub columns: Vec<String>,
-    /// Types of columns that [`describe`] does not guess.
+    /// Types of columns that [`describe`] should not infer.
     pub types: Vec<(String, DataType)>,
-    /// Whether a snapshot of a LAMMPS dump may be of the step of the one before it, instead of being an
+    /// Whether a snapshot of a LAMMPS dump may repeat the step of the one before it; otherwise that is an
     /// error.
     pub may_repeat_steps: bool,
 }
@@ -67,7 +67,7 @@ impl Default for ReadOptions {
 }
 
 impl ReadOptions {
-    /// What the columns of the file are called from here on. Who calls one otherwise means one that is there.
+    /// The new names of all columns of the file. Renaming a column that is missing is an error.
     fn all_renamed<'a>(
         &self,
         file: &str,
@@ -85,7 +85,7 @@ impl ReadOptions {
         }
     }
 
-    /// What a column of the file is called from here on; an element of a vector is called by that one's name.
+    /// The new name of a column of the file; an element of a vector is renamed with its vector.
     fn renamed(&self, name: &str) -> String {
         let to = |name: &str| self.rename.iter().find(|(from, _)| from == name).map(|(_, to)| to.as_str());
         let of_vector =
@@ -97,7 +97,7 @@ impl ReadOptions {
 /// Opens a file to read its rows as the `wanted` columns.
 ///
 /// # Errors
-/// [`RowFileError`] for a file that cannot be opened, is not of the format, or has not the columns.
+/// [`RowFileError`] for a file that cannot be opened, has another format, or lacks columns.
 pub fn open(
     input: &Input,
     format: Format,
@@ -124,9 +124,9 @@ pub fn open(
     })
 }
 
-/// The columns of a file. Those of a text file get the types that its first hundred thousand records admit,
-/// and may be null, since any later field may be empty. One of which they have no value is of texts, and has
-/// [`NO_VALUE_KEY`].
+/// The columns of a file. Columns of a text file get the narrowest type that its first hundred thousand
+/// records admit, and are nullable, since any later field may be empty. A column without any value there
+/// becomes a text column marked with [`NO_VALUE_KEY`].
 ///
 /// # Errors
 /// As for [`open`].
@@ -134,7 +134,7 @@ pub fn describe(input: &Input, format: Format, options: &ReadOptions) -> Result<
     match format {
         Format::Csv => infer::columns(comma::Comma::open(input, options)?, options),
         Format::LammpsDump => {
-            // Whether the rows may be taken is asked when they are.
+            // Whether repeated steps are accepted is decided when rows are read.
             let options = ReadOptions { may_repeat_steps: true, ..options.clone() };
             infer::columns(dump::Dump::open(input, &options)?, &options)
         }

@@ -1,4 +1,4 @@
-//! What is written as a text is read back the same.
+//! Values written as text are read back unchanged.
 
 #![allow(clippy::unwrap_used)]
 
@@ -21,7 +21,7 @@ fn rows(columns: Vec<(&str, ArrayRef, bool)>) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns).unwrap()
 }
 
-/// The rows as they come back out of a file that they were written to.
+/// The rows, after being written to a file and read back.
 fn there_and_back(rows: &RecordBatch, format: Format, name: &str) -> RecordBatch {
     let place = TempDir::new().unwrap();
     let path = place.path().join(name);
@@ -112,7 +112,7 @@ fn what_is_not_finite_is_no_null() {
     ]);
     for (format, name) in TEXTS {
         let back = there_and_back(&rows, format, name);
-        // One NaN is not equal to another.
+        // NaN does not equal NaN.
         assert_eq!(format!("{back:?}"), format!("{rows:?}"), "{name}");
     }
     let text = format!("{:?}", there_and_back(&rows, Format::JsonLines, "a.jsonl"));

@@ -1,18 +1,18 @@
-//! How much memory rows take, and how many of them a limit admits.
+//! The memory that rows take, and how many rows fit within a limit.
 //!
-//! A slice has the buffers of the whole, so what is counted is the part of them that its rows use.
+//! A slice shares the buffers of the whole, so only the part of them that its rows use is counted.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::DataType;
 
-/// Bytes of memory that these rows take, without what else lies in their buffers.
+/// The memory of these rows in bytes, without unused parts of their buffers.
 #[must_use]
 pub fn bytes_of(rows: &RecordBatch) -> usize {
     rows.columns().iter().map(|column| bytes_of_column(column.as_ref())).sum()
 }
 
-/// How many rows from the first on take at most so many bytes; one at least, if there is one.
+/// How many rows, from the first on, take at most `bytes` bytes; at least one, if there are rows.
 #[must_use]
 pub fn rows_within(rows: &RecordBatch, bytes: usize) -> usize {
     let (mut fitting, mut above) = (rows.num_rows().min(1), rows.num_rows() + 1);
@@ -34,7 +34,7 @@ fn bytes_of_column(column: &dyn Array) -> usize {
     match column.data_type() {
         DataType::Utf8View => column.as_string_view().lengths().map(|len| 16 + len as usize).sum(),
         DataType::BinaryView => column.as_binary_view().lengths().map(|len| 16 + len as usize).sum(),
-        // Its rows will be written out, each as long as the values are in the mean.
+        // The rows will be decoded, each as long as the mean value.
         DataType::Dictionary(..) => {
             let values = column.as_any_dictionary().values();
             (bytes_of_column(values.as_ref()) / values.len().max(1)).max(8).saturating_mul(column.len())
@@ -89,7 +89,7 @@ mod tests {
             let fitting = rows_within(&all.slice(50, 50), 20_500);
             assert!((9..=10).contains(&fitting), "{fitting} of {}", all.schema());
         }
-        // Written out, a hundred words are about as long as their texts.
+        // Decoded, a hundred words take about as much as their texts.
         let words = bytes_of(&rows(words.finish()));
         assert!((95_000..110_000).contains(&words), "{words}");
     }

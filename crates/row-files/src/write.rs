@@ -1,4 +1,4 @@
-//! Writing: which writer a format gets.
+//! Writing: chooses the writer for a format.
 
 mod aligned;
 mod cells;
@@ -15,7 +15,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, SchemaRef};
 use std::io::{self, Write};
 
-/// Writes rows down, batch by batch, in the order in which they come.
+/// Writes rows batch by batch, in order.
 pub trait RowWriter: Send {
     /// Writes some rows.
     ///
@@ -23,23 +23,23 @@ pub trait RowWriter: Send {
     /// [`RowFileError::Write`].
     fn write(&mut self, rows: &RecordBatch) -> Result<(), RowFileError>;
 
-    /// Writes what ends the file; what was written to is handed back.
+    /// Completes the file and returns its target.
     ///
     /// # Errors
     /// [`RowFileError::Write`].
     fn finish(self: Box<Self>) -> Result<Target, RowFileError>;
 }
 
-/// What is written to.
+/// Where rows are written to.
 pub type Target = Box<dyn Write + Send>;
 
-/// A writer of rows with these columns. The name is what messages call the target.
+/// A writer of rows with these columns; `name` is the name of the target in messages.
 ///
 /// Parquet and Arrow keep the metadata of the schema. CSV has a column for each element of a vector,
-/// `pos[0]`. JSON has no NaN and no infinity: they become the texts "NaN", "inf" and "-inf".
+/// `pos[0]`. JSON has no NaN or infinities; they are written as the texts "NaN", "inf" and "-inf".
 ///
 /// # Errors
-/// [`RowFileError::Unsupported`] for a format that is not written, [`RowFileError::Write`].
+/// [`RowFileError::Unsupported`] for a format that cannot be written, [`RowFileError::Write`].
 pub fn writer(
     format: Format,
     schema: &SchemaRef,
@@ -65,7 +65,7 @@ fn write_error(file: &str, source: io::Error) -> RowFileError {
     RowFileError::Write { file: file.to_owned(), source }
 }
 
-/// An instant beyond the years that have a text, or the like: an error, and nothing that looks like a value.
+/// The error for an instant outside of the years that have a textual form, or a similar value.
 fn no_text(column: &str, error: &ArrowError) -> RowFileError {
     RowFileError::Unsupported {
         what: format!("column \"{column}\" has a value that no text stands for: {error}"),

@@ -1,9 +1,10 @@
-//! What buffers of an Arrow file claim: one that is compressed says first how long it is once it is taken
-//! apart. No checksum covers that, and whoever takes it apart asks for so much memory before it looks at a
-//! byte, that of ZSTD where its frame does not say the same; which ends the process where there is none.
+//! Checks the lengths that compressed buffers of an Arrow file claim. A compressed buffer begins with its
+//! uncompressed length, which no checksum covers. The decoder allocates that much memory before it looks at a
+//! byte, with ZSTD at least where the frame does not contradict the length, and failing to allocate ends the
+//! process.
 //!
-//! Invariant: no buffer is taken apart that claims more than its codec can make of its bytes, or more than
-//! there is memory for. What is wrong otherwise is told by whoever reads the file.
+//! Invariant: no buffer is decompressed that claims more than its codec can make of its bytes, or more than
+//! there is memory for. The reader of the file reports any other damage.
 
 use arrow_ipc::reader::read_footer_length;
 use arrow_ipc::{Block, CompressionType, Message, MessageHeader, root_as_footer, root_as_message};
@@ -11,36 +12,37 @@ use arrow_schema::ArrowError;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
-/// LZ4 makes 255 bytes of one at most.
+/// The most that LZ4 can expand one byte to.
 const LZ4_EXPANSION_MAX: u64 = 256;
 
-/// A block of ZSTD has three bytes before it and one within it at least, and makes 128 KiB of them at most.
+/// The expansion limit of ZSTD: a block has three bytes of header and at least one of content, and yields at
+/// most 128 KiB.
 const ZSTD_EXPANSION_MAX: u64 = (128 << 10) / 4;
 
-/// So much is there for a buffer in any case.
+/// Claims below this size are not tested against the available memory.
 const CLAIM_TRIED_FROM: u64 = 16 << 20;
 
-/// Bytes of the length before a buffer.
+/// Length of the length field in front of a buffer.
 const LENGTH_BYTES: u64 = 8;
 
-/// What stands before the length of a message, but in very old files.
+/// The marker in front of a message's length, missing only in very old files.
 const CONTINUATION: [u8; 4] = [0xff; 4];
 
-/// Looks at the buffers of a file, a batch ahead of whoever reads it.
+/// Checks the buffers of a file, one batch ahead of its reader.
 pub(super) struct Claims {
     file: File,
     ahead: Ahead,
 }
 
-/// Where the batches lie that were not looked at yet.
+/// The batches that have not been checked yet.
 enum Ahead {
     Blocks(std::vec::IntoIter<Block>),
-    /// One message after the other from here on.
+    /// All messages from this offset on.
     Stream(u64),
 }
 
 impl Claims {
-    /// Of a file that tells at its end where everything is. What is read as it is opened is looked at now.
+    /// Claims of a file that has a footer. What the reader loads on opening is checked at once.
     pub(super) fn of_file(mut file: File) -> Result<Self, ArrowError> {
         let (dictionaries, batches) = blocks(&mut file).unwrap_or_default();
         for block in dictionaries {
@@ -53,7 +55,7 @@ impl Claims {
         Self { file, ahead: Ahead::Stream(0) }
     }
 
-    /// Looks at the next batch, and at what comes before it.
+    /// Checks the next batch, and any messages before it.
     pub(super) fn check_next(&mut self) -> Result<(), ArrowError> {
         match &mut self.ahead {
             Ahead::Blocks(blocks) => {
@@ -75,7 +77,7 @@ impl Claims {
     }
 }
 
-/// Where a file says that its dictionaries and its batches are; none if it cannot be read.
+/// The places of the dictionaries and batches in the footer; `None` if the footer cannot be read.
 fn blocks(file: &mut File) -> Option<(Vec<Block>, Vec<Block>)> {
     let mut end = [0; 10];
     let at = file.seek(SeekFrom::End(-10)).ok()?;
@@ -99,7 +101,7 @@ fn check_block(file: &mut File, block: &Block) -> Result<(), ArrowError> {
     }
 }
 
-/// The bytes of the message at this place of a stream, and where its body begins; none at the end.
+/// The message at an offset of a stream, and where its body begins; `None` at the end.
 fn bytes_at(file: &mut File, at: u64) -> Option<(Vec<u8>, u64)> {
     let number = |file: &mut File, at: u64| <[u8; 4]>::try_from(read_at(file, at, 4).ok()?).ok();
     let first = number(file, at)?;
@@ -111,7 +113,7 @@ fn bytes_at(file: &mut File, at: u64) -> Option<(Vec<u8>, u64)> {
     Some((read_at(file, begin, length).ok()?, begin.checked_add(length)?))
 }
 
-/// Looks at the buffers of a message whose body begins at this place.
+/// Checks the buffers of a message whose body begins at `body`.
 fn check(file: &mut File, message: &Message<'_>, body: u64) -> Result<(), ArrowError> {
     let batch = match message.header_type() {
         MessageHeader::RecordBatch => message.header_as_record_batch(),
@@ -122,7 +124,7 @@ fn check(file: &mut File, message: &Message<'_>, body: u64) -> Result<(), ArrowE
     let (name, expansion_max) = match codec {
         Some(CompressionType::LZ4_FRAME) => ("LZ4", LZ4_EXPANSION_MAX),
         Some(CompressionType::ZSTD) => ("ZSTD", ZSTD_EXPANSION_MAX),
-        // What else there may be is refused by whoever reads it.
+        // The reader refuses any other codec.
         _ => return Ok(()),
     };
     for buffer in batch.and_then(|batch| batch.buffers()).into_iter().flatten() {
@@ -131,7 +133,7 @@ fn check(file: &mut File, message: &Message<'_>, body: u64) -> Result<(), ArrowE
         };
         let Some(compressed) = length.checked_sub(LENGTH_BYTES) else { continue };
         let Ok(claimed) = read_at(file, body.saturating_add(from), LENGTH_BYTES) else { continue };
-        // A negative one says that the buffer is not compressed.
+        // A negative length marks a buffer that is not compressed.
         let claimed = <[u8; 8]>::try_from(claimed).map_or(0, i64::from_le_bytes);
         let Ok(claimed) = u64::try_from(claimed) else { continue };
         let problem = if claimed > compressed.saturating_mul(expansion_max) {
@@ -147,17 +149,17 @@ fn check(file: &mut File, message: &Message<'_>, body: u64) -> Result<(), ArrowE
     Ok(())
 }
 
-/// Whether the system would give so much to a buffer.
+/// Whether the system would allocate this much.
 fn has_memory_for(bytes: u64) -> bool {
     let is_given = |bytes| Vec::<u8>::new().try_reserve_exact(bytes).is_ok();
     bytes < CLAIM_TRIED_FROM || usize::try_from(bytes).is_ok_and(is_given)
 }
 
-/// Exactly so many bytes from here on.
+/// Exactly `length` bytes from the offset `at`.
 fn read_at(file: &mut File, at: u64, length: u64) -> io::Result<Vec<u8>> {
     file.seek(SeekFrom::Start(at))?;
     let mut bytes = Vec::new();
-    // It grows with what is there, whatever the length says.
+    // Grows with the bytes that exist, whatever the length says.
     let read = file.take(length).read_to_end(&mut bytes)?;
     if read as u64 == length { Ok(bytes) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }

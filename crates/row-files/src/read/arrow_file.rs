@@ -1,4 +1,4 @@
-//! Arrow IPC: files, which are also called Feather, and streams.
+//! Arrow IPC: files, also known as Feather, and streams.
 
 use super::arrow_claims::Claims;
 use super::batches::{BatchSource, Batches};
@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
-/// How a file begins; a stream does not.
+/// The first bytes of a file; a stream lacks them.
 const FILE_MAGIC: &[u8] = b"ARROW1";
 
 struct IpcSource {
@@ -25,7 +25,7 @@ pub(super) fn open(input: &Input) -> Result<Batches, RowFileError> {
     let mut start = Vec::new();
     let begun = (&mut file).take(FILE_MAGIC.len() as u64).read_to_end(&mut start);
     begun.and_then(|_| file.seek(SeekFrom::Start(0))).map_err(|source| input.read_error(source))?;
-    // Another handle, with a place of its own.
+    // A second handle, with a position of its own.
     let looked_at = input.file(Format::Arrow)?;
     let opened = if start == FILE_MAGIC { of_file(file, looked_at) } else { of_stream(file, looked_at) };
     let (schema, batches, claims) = opened.map_err(|error| malformed(input.name(), &error))?;
@@ -47,7 +47,7 @@ fn of_stream(file: File, looked_at: File) -> Result<Opened, ArrowError> {
 }
 
 impl BatchSource for IpcSource {
-    /// A batch is what its writer made it.
+    /// Returns whole batches, as the writer made them.
     fn next(&mut self, _: usize) -> Result<Option<RecordBatch>, RowFileError> {
         let next = self.claims.check_next().and_then(|()| self.batches.next().transpose());
         next.map_err(|error| malformed(self.file.clone(), &error))

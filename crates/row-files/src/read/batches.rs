@@ -1,4 +1,4 @@
-//! Files that come in batches of their own size, read as parts of the wanted size.
+//! Files that have batches of their own size, read as parts of the wanted size.
 
 use super::ReadOptions;
 use super::fit::Fit;
@@ -7,34 +7,34 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use arrow_select::concat::concat_batches;
 
-/// Bytes of a batch that is only passed over.
+/// The most bytes of a batch, even if its rows are only skipped.
 const PASSED_BYTES_MAX: usize = 32 << 20;
 
 /// A file of batches.
 pub(super) struct Batches {
     pub(super) file: String,
     pub(super) schema: SchemaRef,
-    /// Rows in the file, and its bytes.
+    /// The number of rows in the file, and its length in bytes.
     pub(super) size: Option<(u64, u64)>,
     pub(super) batches: Box<dyn BatchSource>,
 }
 
-/// What gives the batches of a file.
+/// A source of the batches of a file.
 pub(super) trait BatchSource: Send {
-    /// The next batch; none at the end. It should take about so many bytes at most, but for a single row.
+    /// The next batch, of about `bytes_max` bytes at most unless it is a single row; `None` at the end.
     fn next(&mut self, bytes_max: usize) -> Result<Option<RecordBatch>, RowFileError>;
 
-    /// Passes over rows from the beginning where that costs less than reading them; how many.
+    /// Skips rows from the beginning where that costs less than reading them. Returns how many were skipped.
     fn skip(&mut self, _rows: u64) -> Result<u64, RowFileError> {
         Ok(0)
     }
 }
 
-/// Reads the rows of such a file.
+/// Reads parts from batches.
 pub(super) struct BatchReader {
     source: Batches,
     fit: Fit,
-    /// What is left of a batch that was larger than a part.
+    /// The rest of a batch that was larger than a part.
     rest: Option<RecordBatch>,
     rows: u64,
     failed: Option<RowFileError>,
@@ -51,7 +51,7 @@ impl BatchReader {
         Ok(Self { source, fit, rest: None, rows: 0, failed: None, is_done: false })
     }
 
-    /// The next rows that are not read, at most so many; one of them may be longer.
+    /// At most `rows_max` of the rows that have not been read yet. A single row may exceed `bytes_max`.
     fn take(&mut self, rows_max: usize, bytes_max: usize) -> Result<Option<RecordBatch>, RowFileError> {
         let batch = match self.rest.take() {
             Some(rest) => rest,

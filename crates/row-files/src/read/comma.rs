@@ -1,4 +1,4 @@
-//! CSV, with a header line. An empty text that stands in quotes is one; without them it may be no value.
+//! CSV with a header line. A quoted empty field is an empty text; an unquoted one may stand for no value.
 
 use super::ReadOptions;
 use super::source::{Input, Kept};
@@ -14,9 +14,9 @@ pub(super) struct Comma {
     delimiter: u8,
     names: Vec<String>,
     row: ByteRecord,
-    /// Which fields of the record begin with a quote; none where nobody has to ask.
+    /// Which fields of the record begin with a quote; empty where that does not matter.
     quoted: Vec<bool>,
-    /// Where the record begins: bytes before it, and the line as far as the reader had counted.
+    /// Where the record begins: its byte offset, and its line as far as the reader has counted.
     from: (u64, u64),
 }
 
@@ -56,7 +56,7 @@ impl Comma {
 }
 
 impl Comma {
-    /// Refuses a last record that ends within quotes: the file was cut, or a quote was never closed.
+    /// Refuses a last record that ends inside quotes: the file was cut off, or a quote was never closed.
     fn check_quotes(&self) -> Result<(), RowFileError> {
         if !ends_in_quotes(self.rows.get_ref().since(self.from.0), self.delimiter) {
             return Ok(());
@@ -67,7 +67,7 @@ impl Comma {
 }
 
 impl Comma {
-    /// Looks for quotes where they make a difference, which is seldom.
+    /// Finds quoted fields where they matter, which is seldom.
     fn note_quotes(&mut self) {
         self.quoted.clear();
         if self.row.iter().all(|field| !field.is_empty()) {
@@ -82,7 +82,8 @@ impl Comma {
     }
 }
 
-/// Where in a record a reader of CSV is. A quote within a field that does not begin with one is a letter.
+/// The state of a CSV scanner within a record. A quote inside a field that does not begin with one is a plain
+/// character.
 struct Quotes {
     delimiter: u8,
     is_start: bool,
@@ -98,7 +99,7 @@ impl Quotes {
     fn pass(&mut self, byte: u8) {
         let is_end = byte == self.delimiter || b"\r\n".contains(&byte);
         if self.is_quoted {
-            // Two quotes are one that belongs to the text; one ends the quoted part.
+            // A doubled quote is one quote of the text; a single one ends the quoted part.
             match (byte, self.was_quote) {
                 (b'"', _) => self.was_quote = !self.was_quote,
                 (_, true) => {
@@ -114,8 +115,8 @@ impl Quotes {
     }
 }
 
-/// Whether a record of a CSV file ends within a field in quotes. A quote within a field that does not begin
-/// with one is a letter.
+/// Whether a CSV record ends inside a quoted field. A quote inside a field that does not begin with one is a
+/// plain character.
 #[must_use]
 pub fn ends_in_quotes(record: &[u8], delimiter: u8) -> bool {
     let mut quotes = Quotes::new(delimiter);
@@ -123,9 +124,9 @@ pub fn ends_in_quotes(record: &[u8], delimiter: u8) -> bool {
     quotes.is_quoted && !quotes.was_quote
 }
 
-/// Which fields of a record begin with a quote; a last one of nothing may be missing.
+/// Which fields of a record begin with a quote; an empty last field may be missing from the result.
 fn quoted_fields(record: &[u8], delimiter: u8) -> Vec<bool> {
-    // The rest of the line end before, and empty lines.
+    // Skips the rest of the line end before the record, and empty lines.
     let start = record.iter().take_while(|byte| b"\r\n".contains(byte)).count();
     let mut quotes = Quotes::new(delimiter);
     let mut fields = Vec::new();
@@ -153,7 +154,8 @@ impl Records for Comma {
         self.rows.get_mut().use_to(self.from.0);
         let is_record =
             self.rows.read_byte_record(&mut self.row).map_err(|error| failure(&self.file, error))?;
-        // A record that has an end is known before the file ends; within quotes everything is one field.
+        // A terminated record is returned before the end of the file is noticed; an open quote swallows
+        // everything up to that end.
         if is_record && self.rows.get_ref().is_at_end() {
             self.check_quotes()?;
         }
@@ -169,7 +171,8 @@ impl Records for Comma {
         self.row.get(place).unwrap_or_default()
     }
 
-    /// A line of a single field has to be in quotes to be a record, whatever it means.
+    /// A line with a single empty field must be quoted to be a record at all, so the quotes mean nothing
+    /// there.
     fn is_empty_text(&self, place: usize) -> bool {
         self.names.len() > 1 && self.quoted.get(place).copied().unwrap_or(false)
     }
@@ -179,7 +182,8 @@ impl Records for Comma {
         kept.is_at_end() && kept.since(self.from.0).last().is_some_and(|last| !b"\r\n".contains(last))
     }
 
-    /// A record ends before the second byte of its line end; that one and empty lines come before the next.
+    /// The reader ends a record before the second byte of its line end; that byte and empty lines precede the
+    /// next.
     fn line(&self) -> u64 {
         self.from.1 + self.rows.get_ref().line_ends_at(self.from.0)
     }

@@ -1,11 +1,11 @@
-//! LAMMPS text dumps: snapshots of atoms, one line each.
+//! LAMMPS text dumps: snapshots of atoms, one line for each atom.
 //!
-//! Every row has the columns of `ITEM: ATOMS`, and before them `step` (and `time`, where the dump has it).
+//! Every row has the columns of `ITEM: ATOMS`, preceded by `step` and, if the dump has it, `time`.
 //!
-//! Invariant: a snapshot that is cut is an error, never a smaller snapshot.
-//! Invariant: a snapshot that comes a second time right behind itself is an error, unless somebody wants
-//! both: LAMMPS writes one again where a run that appends to its dump is restarted, and its atoms would be
-//! there twice.
+//! Invariant: a snapshot that is cut off is an error, never a smaller snapshot.
+//! Invariant: a snapshot that repeats right after itself is an error, unless the caller accepts both. LAMMPS
+//! writes a snapshot again when a run that appends to its dump is restarted, and its atoms would be there
+//! twice.
 
 use super::ReadOptions;
 use super::source::{Input, Kept};
@@ -17,15 +17,15 @@ use std::io::{BufRead, BufReader};
 pub(super) struct Dump {
     file: String,
     lines: BufReader<Kept>,
-    /// Lines that were read.
+    /// The number of lines read.
     line_number: u64,
     line: Vec<u8>,
     names: Vec<String>,
-    /// How many of the fields come from the snapshot's head.
+    /// The fields that come from the head of the snapshot.
     head: Vec<Vec<u8>>,
-    /// Where the fields of an atom lie in its line.
+    /// The byte ranges of the fields in the line of an atom.
     fields: Vec<(usize, usize)>,
-    /// Atoms of the snapshot that are still to come.
+    /// The number of atoms of the snapshot that are still to come.
     left: u64,
     may_repeat_steps: bool,
 }
@@ -62,7 +62,7 @@ impl Dump {
         RowFileError::Torn { file: self.file.clone(), problem: problem.into() }
     }
 
-    /// Reads a line; false at the end of the file. A last line without its end is a line that was cut.
+    /// Reads a line; false at the end of the file. A last line without a line end is one that was cut off.
     fn read_line(&mut self) -> Result<bool, RowFileError> {
         self.line.clear();
         let read_error = |source| RowFileError::Read { file: self.file.clone(), source };
@@ -70,7 +70,7 @@ impl Dump {
         if consumed == 0 {
             return Ok(false);
         }
-        // The lines before are not asked for again: their number is counted here.
+        // Earlier lines are never asked for again, as lines are counted here.
         let read = self.lines.get_ref().bytes_read();
         self.lines.get_mut().use_to(read);
         self.line_number += 1;
@@ -134,7 +134,7 @@ impl Dump {
         Ok(self.text().as_bytes().to_vec())
     }
 
-    /// The step of a snapshot that begins, while the head is still that of the one before it.
+    /// The step of a snapshot that begins, while `head` still belongs to the one before it.
     fn step_line(&mut self) -> Result<Vec<u8>, RowFileError> {
         let step = self.value_line()?;
         if self.may_repeat_steps || self.head.first() != Some(&step) {

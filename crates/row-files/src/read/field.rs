@@ -1,6 +1,6 @@
-//! Fields of a text file as values of a column's type.
+//! Conversion of text fields to values of a column's type.
 //!
-//! Invariant: every call adds exactly one value, be it null.
+//! Invariant: every call adds exactly one value or null.
 
 use arrow_array::ArrayRef;
 use arrow_array::builder::{BinaryBuilder, BooleanBuilder, PrimitiveBuilder, StringBuilder};
@@ -16,17 +16,17 @@ use arrow_schema::{DataType, TimeUnit};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Values of one type, made of texts.
+/// A growing column of one type, built from texts.
 pub(super) trait Values: Send {
-    /// Adds the value that the text stands for; false, and null, if it stands for none.
+    /// Adds the value of a text; if the text has none, adds null and returns false.
     fn push(&mut self, text: &str) -> bool;
     /// Adds null.
     fn push_null(&mut self);
-    /// Everything that was added.
+    /// Takes everything that was added.
     fn finish(&mut self) -> ArrayRef;
 }
 
-/// Values of this type; none for a type that has no text.
+/// A builder for a type; `None` if the type has no textual form.
 pub(super) fn values(data_type: &DataType) -> Option<Box<dyn Values>> {
     Some(match data_type {
         DataType::Boolean => Box::new(Booleans(BooleanBuilder::new())),
@@ -58,23 +58,23 @@ fn instants(unit: TimeUnit, data_type: &DataType) -> Box<dyn Values> {
     }
 }
 
-/// An instant in units of so many nanoseconds; none between two of them, and none that the unit does not
-/// hold.
+/// An instant in units of `NANOSECONDS` nanoseconds; `None` if it is not a whole number of units, or out of
+/// their range.
 fn instant<const NANOSECONDS: i64>(text: &str) -> Option<i64> {
     if is_finer(text) {
         return None;
     }
     let (text, cycles) = with_plain_year(text)?;
     let instant = string_to_datetime(&UTC.parse::<Tz>().ok()?, &text).ok()?;
-    // Nanoseconds themselves would do for the years from 1677 to 2262 only.
+    // Nanoseconds in 64 bits would cover only the years from 1677 to 2262.
     let seconds = i128::from(instant.timestamp()) + i128::from(cycles) * CYCLE_SECONDS;
     let nanoseconds = seconds * 1_000_000_000 + i128::from(instant.timestamp_subsec_nanos());
     let unit = i128::from(NANOSECONDS);
     if nanoseconds % unit == 0 { i64::try_from(nanoseconds / unit).ok() } else { None }
 }
 
-/// Whether a text says more of an instant than nanoseconds hold: digits behind the ninth, or a second that is
-/// inserted at the end of a day. Both are passed over where it is parsed.
+/// Whether a text gives an instant more precisely than nanoseconds can: by digits after the ninth, or by a
+/// leap second. The parser would ignore both.
 fn is_finer(text: &str) -> bool {
     let digits = text.split_once('.').map_or("", |(_, rest)| rest);
     let digits = digits.split(|each: char| !each.is_ascii_digit()).next().unwrap_or_default();
@@ -83,11 +83,12 @@ fn is_finer(text: &str) -> bool {
     is_between || of_day.split([':', '.', 'Z', 'z', '+', '-']).nth(2) == Some("60")
 }
 
-/// Days repeat after 400 years.
+/// The Gregorian calendar repeats every 400 years.
 const CYCLE_SECONDS: i128 = 146_097 * 86_400;
 
-/// A text whose year has a sign, as those before 0 and from 10000 on are written, with one of four digits
-/// that has the same days; and how often 400 years lie between. Any other text as it is.
+/// Replaces a signed year, as years before 0 and from 10000 on are written, by a four-digit year with the
+/// same days. Returns the text and the number of 400-year cycles between the two years. Any other text is
+/// returned as it is.
 fn with_plain_year(text: &str) -> Option<(Cow<'_, str>, i64)> {
     let Some(unsigned) = text.strip_prefix(['+', '-']) else { return Some((text.into(), 0)) };
     let (digits, rest) = unsigned.split_once('-')?;
@@ -98,10 +99,10 @@ fn with_plain_year(text: &str) -> Option<(Cow<'_, str>, i64)> {
     Some((plain.into(), year.div_euclid(400) - 5))
 }
 
-/// The zone of instants that do not name theirs.
+/// The zone of instants that do not name one.
 const UTC: &str = "+00:00";
 
-/// A day, which may be written as the instant that it begins.
+/// A date, which may be written as the instant at which it begins.
 fn date(text: &str) -> Option<i32> {
     match text.contains(['T', 't', ' ']) || text.starts_with(['+', '-']) {
         true => instant::<DAY_NANOSECONDS>(text).and_then(|days| i32::try_from(days).ok()),
@@ -111,14 +112,14 @@ fn date(text: &str) -> Option<i32> {
 
 const DAY_NANOSECONDS: i64 = 86_400 * 1_000_000_000;
 
-/// A number; one beyond the range of the type is none, unless it is written as infinity.
+/// A number; one beyond the range of the type is refused, unless it is written as infinity.
 fn float<F: std::str::FromStr + Copy + Into<f64>>(text: &str) -> Option<F> {
     let number: F = text.parse().ok()?;
     let is_meant = || text.trim_start_matches(['+', '-']).starts_with(['i', 'I']);
     (!number.into().is_infinite() || is_meant()).then_some(number)
 }
 
-/// A duration is a whole number of its unit.
+/// Durations, written as integers in their unit.
 fn durations(unit: TimeUnit, data_type: &DataType) -> Box<dyn Values> {
     match unit {
         TimeUnit::Second => number::<DurationSecondType>(data_type, ticks),
@@ -132,14 +133,13 @@ fn ticks(text: &str) -> Option<i64> {
     text.parse().ok()
 }
 
-/// A whole number, which may be written as floats are.
+/// An integer, which may be written like a float.
 fn integer<N: std::str::FromStr>(text: &str) -> Option<N> {
     text.parse().ok().or_else(|| whole(text)?.parse().ok())
 }
 
-/// The digits of a whole number that is written as floats are, such as `3.0` or `3e2`; none of what is no
-/// whole number, or is written without a point and an exponent. No float comes in between, which would round
-/// beyond 2^53.
+/// The digits of an integer that is written like a float, such as `3.0` or `3e2`; `None` if it is not an
+/// integer, or has neither a point nor an exponent. No float is involved, since one would round beyond 2^53.
 #[cold]
 fn whole(text: &str) -> Option<String> {
     if !text.contains(['.', 'e', 'E']) {
@@ -159,15 +159,15 @@ fn whole(text: &str) -> Option<String> {
     if significant.is_empty() {
         return Some("0".to_owned());
     }
-    // Where the point is among them: behind the last of them in a whole number, and not far behind in one of
-    // 64 bits.
+    // The place of the point among the digits: in an integer it is after the last of them, and in one of 64
+    // bits not far after.
     let point = usize::try_from(i64::try_from(before.len()).ok()? - i64::try_from(leading).ok()? + exponent);
     let point = point.ok().filter(|point| (significant.len()..=DIGITS_MAX).contains(point))?;
     let sign = if mantissa.starts_with('-') { "-" } else { "" };
     Some(format!("{sign}{significant:0<point$}"))
 }
 
-/// Digits of the largest whole number of 64 bits.
+/// The most digits of a 64-bit integer.
 const DIGITS_MAX: usize = 20;
 
 fn number<T: ArrowPrimitiveType>(
@@ -238,7 +238,7 @@ impl Values for Texts {
     }
 }
 
-/// Bytes are written as two hexadecimal digits each.
+/// Bytes, written as two hexadecimal digits each.
 struct Bytes(BinaryBuilder);
 
 impl Values for Bytes {
@@ -269,7 +269,7 @@ mod tests {
     use super::*;
     use arrow_array::cast::AsArray;
 
-    /// What these texts are as values of the type, each or none.
+    /// The texts as values of the type, null where a text has none.
     fn read(data_type: &DataType, texts: &[&str]) -> ArrayRef {
         let mut values = values(data_type).unwrap();
         for text in texts {

@@ -1,6 +1,6 @@
-//! Columns of a file as the columns of a table.
+//! Conversion of the columns of a file to the columns of a table.
 //!
-//! Invariant: nothing of a value is lost on the way, but for the rounding of a double to a float.
+//! Invariant: nothing of a value is lost, except when a double is rounded to a float.
 
 use super::ReadOptions;
 use super::infer::check_named;
@@ -16,7 +16,7 @@ use arrow_data::transform::{Capacities, MutableArrayData};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
 use std::sync::Arc;
 
-/// Turns batches of a file into batches of the wanted columns.
+/// Converts batches of a file to batches of the wanted columns.
 pub(super) struct Fit {
     file: String,
     wanted: SchemaRef,
@@ -94,7 +94,7 @@ impl Fit {
             .map_err(|error| self.value(field, error.to_string()))
     }
 
-    /// A column as another type.
+    /// A column, converted to another type.
     fn cast(&self, column: &ArrayRef, field: &FieldRef, wanted: &DataType) -> Result<ArrayRef, RowFileError> {
         let found = column.data_type();
         if found == wanted {
@@ -118,12 +118,12 @@ impl Fit {
             (found, wanted) if found.is_numeric() && wanted.is_numeric() => {
                 self.unchanged(column, strict(column, wanted)?, field)
             }
-            // A day with a time of day is none.
+            // A date must not have a time of day.
             (DataType::Date64, DataType::Date32) | (DataType::Duration(_), DataType::Duration(_)) => {
                 self.unchanged(column, strict(column, wanted)?, field)
             }
             (DataType::Timestamp(_, zone), DataType::Timestamp(unit, wanted_zone)) => {
-                // What has no zone is taken as UTC, so only the unit is a matter of casting.
+                // A column without a zone is taken as UTC, so the cast only has to change the unit.
                 let with_zone = strict(column, &DataType::Timestamp(*unit, zone.clone()))?;
                 let same = self.unchanged(column, with_zone, field)?;
                 self.retyped(&same, DataType::Timestamp(*unit, wanted_zone.clone()), field)
@@ -171,7 +171,7 @@ impl Fit {
         vector.map(|vector| Arc::new(vector) as ArrayRef).map_err(|error| self.value(field, plain(&error)))
     }
 
-    /// Doubles as floats, if none of them is beyond what a float can be.
+    /// Doubles as floats, if none is beyond the range of floats.
     fn in_range(
         &self,
         column: &ArrayRef,
@@ -190,7 +190,7 @@ impl Fit {
         }
     }
 
-    /// Days as the instants at which they begin.
+    /// Dates as the instants at which they begin.
     fn instants(
         &self,
         column: &ArrayRef,
@@ -204,7 +204,7 @@ impl Fit {
         self.retyped(&ticks, wanted.clone(), field)
     }
 
-    /// Instants at which days begin as these days, in UTC whatever zone they are shown in.
+    /// Instants at which days begin, as dates; in UTC, whatever zone they are displayed in.
     fn days(&self, column: &ArrayRef, unit: TimeUnit, field: &FieldRef) -> Result<ArrayRef, RowFileError> {
         let ticks = self.retyped(column, DataType::Int64, field)?;
         let of_day = ticks_per_day(unit);
@@ -212,7 +212,7 @@ impl Fit {
         self.whole(column, Arc::new(ticks.as_primitive::<Int64Type>().unary_opt::<_, Date32Type>(day)), field)
     }
 
-    /// What became of a column, if each value became one.
+    /// The converted column, if no value was lost.
     fn whole(&self, before: &ArrayRef, after: ArrayRef, field: &FieldRef) -> Result<ArrayRef, RowFileError> {
         match (0..before.len()).find(|row| before.is_valid(*row) && after.is_null(*row)) {
             Some(row) => Err(self.inexact(before, row, field.data_type(), field)),
@@ -220,7 +220,7 @@ impl Fit {
         }
     }
 
-    /// The same bits under another type of the same width.
+    /// The same bits as another type of the same width.
     fn retyped(
         &self,
         column: &ArrayRef,
@@ -231,7 +231,7 @@ impl Fit {
         data.map(arrow_array::make_array).map_err(|error| self.value(field, plain(&error)))
     }
 
-    /// The casted column, if casting it back gives what was there.
+    /// The converted column, if converting it back gives the original.
     fn unchanged(
         &self,
         before: &ArrayRef,
@@ -241,7 +241,8 @@ impl Fit {
         let options = CastOptions { safe: true, ..CastOptions::default() };
         let back = cast_with_options(&after, before.data_type(), &options);
         let back = back.map_err(|error| self.value(field, plain(&error)))?;
-        // A NaN is bit for bit the same NaN only in memory, so the values are compared one by one.
+        // Compared as data in memory, where a NaN equals itself bit for bit; then value by value, to find the
+        // first that differs.
         if back.to_data() == before.to_data() {
             return Ok(after);
         }
@@ -289,7 +290,7 @@ pub(super) fn without_nulls(values: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     values.to_data().into_builder().nulls(None).build().map(arrow_array::make_array)
 }
 
-/// The columns of a file with types of its own, by their new names, as types that are wanted in their place.
+/// The columns of a typed file, under their new names and with the types that a table can hold.
 pub(super) fn described(present: &Schema, file: &str, options: &ReadOptions) -> Result<Schema, RowFileError> {
     let names = options.all_renamed(file, present.fields().iter().map(|field| field.name().as_str()))?;
     check_named(file, &names, options)?;
@@ -301,13 +302,13 @@ pub(super) fn described(present: &Schema, file: &str, options: &ReadOptions) -> 
     Ok(Schema::new_with_metadata(fields.collect::<Vec<_>>(), present.metadata().clone()))
 }
 
-/// What a column says of itself, without what only its file format needs.
+/// The metadata of a column, without entries that only its file format needs.
 fn own_metadata(field: &Field) -> std::collections::HashMap<String, String> {
     let own = field.metadata().iter().filter(|(key, _)| !key.starts_with("PARQUET:"));
     own.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// The type that a table holds in the place of this one.
+/// The type with which a table holds values of this type.
 fn held(data_type: &DataType) -> DataType {
     match data_type {
         DataType::Dictionary(_, values) => held(values),

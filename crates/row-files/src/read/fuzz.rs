@@ -6,7 +6,7 @@ use super::{ReadOptions, comma, dump, infer, json_lines, numpy as arrays};
 use crate::RowReader;
 use std::sync::Arc;
 
-/// Which text format.
+/// A text format.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source {
     Comma,
@@ -14,7 +14,7 @@ pub(crate) enum Source {
     JsonLines,
 }
 
-/// A reader of the bytes, with the columns that they say they have.
+/// A reader of the bytes, with the columns that the file itself declares.
 pub(crate) fn text_reader(source: Source, bytes: &[u8]) -> Option<Box<dyn RowReader>> {
     let options = ReadOptions { skip_bad: 3, ..ReadOptions::default() };
     let kept = || Kept::of(bytes.to_vec());
@@ -34,7 +34,7 @@ fn reader<R: Records + 'static>(
     Some(Box::new(TextReader::new(open()?, &columns, options).ok()?))
 }
 
-/// Reads the bytes as a NumPy array; whether it has a row.
+/// Reads the bytes as a NumPy array. Returns whether it has any row.
 pub(crate) fn numpy(bytes: &[u8]) -> bool {
     arrays::read_bytes(bytes).is_some_and(|columns| columns > 0)
 }

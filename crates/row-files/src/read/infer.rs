@@ -1,4 +1,4 @@
-//! Types of the columns of a text file: the narrowest that all fields looked at admit.
+//! Inference of column types in text files: the narrowest type that all inspected fields admit.
 
 use super::ReadOptions;
 use super::field::{Values, values};
@@ -8,11 +8,11 @@ use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use atoll_errors::nearest;
 use std::collections::HashMap;
 
-/// Under this key a column tells that the file has no value of it: that it is of texts is not known, but
-/// taken.
+/// The metadata key of a column that has no value in the file: its type is assumed to be text, not known to
+/// be.
 pub const NO_VALUE_KEY: &str = "atoll.no_value";
 
-/// How many records are looked at.
+/// The most records that are inspected.
 const RECORDS_MAX: usize = 100_000;
 
 /// A type that a column may still have.
@@ -21,7 +21,7 @@ struct Candidate {
     values: Box<dyn Values>,
 }
 
-/// What a column may be, from narrow to wide; a text is always possible.
+/// The possible types of a column, from narrow to wide; text is always possible.
 fn candidates() -> Vec<Candidate> {
     let types = [
         DataType::Int64,
@@ -36,7 +36,7 @@ fn candidates() -> Vec<Candidate> {
     types.into_iter().filter_map(candidate).collect()
 }
 
-/// The columns of a text file, by their new names.
+/// The columns of a text file, under their new names.
 pub(super) fn columns(mut records: impl Records, options: &ReadOptions) -> Result<Schema, RowFileError> {
     let names = options.all_renamed(records.file(), records.names().iter().map(String::as_str))?;
     check_named(records.file(), &names, options)?;
@@ -47,11 +47,11 @@ pub(super) fn columns(mut records: impl Records, options: &ReadOptions) -> Resul
         match records.advance() {
             Ok(true) => seen += 1,
             Ok(false) => break,
-            // What is there of a file that is being written tells its columns.
+            // The records so far of a file that is still being written tell its columns.
             Err(RowFileError::Torn { .. }) if seen > 0 && records.tells_columns_early() => break,
             Err(error) => return Err(error),
         }
-        // Whether a record is bad is told when it is read.
+        // Bad records are reported when the file is read.
         for place in 0..names.len().min(records.len()) {
             let Ok(text) = std::str::from_utf8(records.field(place)) else { continue };
             if text.is_empty() || options.null.as_deref() == Some(text) {
@@ -80,13 +80,13 @@ pub(super) fn columns(mut records: impl Records, options: &ReadOptions) -> Resul
 }
 
 impl Candidate {
-    /// Whether a text stands for a value of the type, and for none that is merely like one. One in quotes is
-    /// no number, but for those that JSON cannot write otherwise.
+    /// Whether a text stands for a value of the type, and not merely resembles one. A quoted text is not a
+    /// number, except for those that JSON cannot write otherwise.
     fn admits(&mut self, text: &str, is_quoted: bool) -> bool {
         let is_like_one = match &self.data_type {
-            // 0 and 1 are numbers.
+            // 0 and 1 are taken for numbers.
             DataType::Boolean => !is_quoted && !matches!(text, "0" | "1"),
-            // A whole number that is written as floats are, as 3.0, is one of them.
+            // An integer that is written like a float, such as 3.0, counts as a float.
             DataType::Int64 | DataType::UInt64 => !is_quoted && digits(text).is_some() && !is_numbered(text),
             DataType::Float64 if is_quoted => text.parse().is_ok_and(|number: f64| !number.is_finite()),
             DataType::Float64 => !is_numbered(text) && is_given_back(text),
@@ -98,30 +98,30 @@ impl Candidate {
     }
 }
 
-/// Whether a text that stands for an instant is a day without a time: as it is written with a year of four
-/// digits, or with a sign before its year.
+/// Whether a text for an instant is a date without a time: a four-digit year has a fixed length, and a signed
+/// year has no time separator.
 fn is_day(text: &str) -> bool {
     text.len() == 10 || (text.starts_with(['+', '-']) && !text.contains(['T', 't', ' ']))
 }
 
-/// The digits of a text that has nothing else, but for a sign.
+/// The digits of a text that consists of digits and an optional sign.
 fn digits(text: &str) -> Option<&str> {
     let text = text.trim();
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())).then_some(digits)
 }
 
-/// Whether it is a name made of digits, such as 007, which another one could not be told from as a number.
+/// Whether it is an identifier made of digits, such as 007, which a number would not distinguish from others.
 fn is_numbered(text: &str) -> bool {
     digits(text).is_some_and(|digits| digits.len() > 1 && digits.starts_with('0'))
 }
 
-/// Whether a whole number is the same as a double.
+/// Whether an integer survives the conversion to a double.
 fn is_given_back(text: &str) -> bool {
     digits(text).is_none_or(|digits| digits.parse().is_ok_and(|number: f64| format!("{number:.0}") == digits))
 }
 
-/// Types may be given only for columns that are there.
+/// Refuses types that are given for columns that do not exist.
 pub(super) fn check_named(file: &str, names: &[String], options: &ReadOptions) -> Result<(), RowFileError> {
     let unknown = options.types.iter().find(|(column, _)| !names.contains(column));
     match unknown {

@@ -1,9 +1,9 @@
-//! Instants of Parquet files as Spark, Impala and Hive wrote them: 96 bits, a day and nanoseconds of it.
+//! Parquet's 96-bit instants, as Spark, Impala and Hive wrote them: a day, and nanoseconds of the day.
 //!
-//! They are read as nanoseconds from 1970 on, which hold the years from 1677 to 2262 and become other
-//! instants, without a word, beyond them. So they are read as seconds as well.
+//! They are read as nanoseconds since 1970, which cover the years from 1677 to 2262 and silently wrap beyond
+//! these. They are therefore also read as seconds.
 //!
-//! Invariant: an instant that nanoseconds do not hold is an error.
+//! Invariant: an instant that does not fit in nanoseconds is an error.
 
 use crate::RowFileError;
 use arrow_array::cast::AsArray;
@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::sync::Arc;
 
-/// The instants of a file, in seconds.
+/// The 96-bit instants of a file, read as seconds.
 pub(super) struct Seconds {
     metadata: ArrowReaderMetadata,
     /// The places of their columns.
@@ -29,7 +29,7 @@ pub(super) struct Seconds {
 }
 
 impl Seconds {
-    /// Those of the columns of a file that are wanted; none if none of them is one.
+    /// The instants among the wanted columns of a file; `None` if there are none.
     pub(super) fn of(
         metadata: &ArrowReaderMetadata,
         is_wanted: impl Fn(&str) -> bool,
@@ -65,7 +65,7 @@ impl Seconds {
         Ok(Some(Self { metadata, places: places.into_iter().collect(), reader: None }))
     }
 
-    /// Begins to read them, as many at a time as the rows are read, behind as many.
+    /// Begins to read them in batches of `rows` rows, after skipping `offset` rows.
     pub(super) fn begin(&mut self, file: File, rows: usize, offset: usize) -> Result<(), ParquetError> {
         let mask = ProjectionMask::roots(self.metadata.parquet_schema(), self.places.iter().copied());
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
@@ -76,7 +76,7 @@ impl Seconds {
         Ok(())
     }
 
-    /// Compares the next rows, which are read as nanoseconds.
+    /// Compares the next rows, which were read as nanoseconds, with their seconds.
     pub(super) fn check(&mut self, rows: &RecordBatch, file: &str) -> Result<(), RowFileError> {
         let value = |place: usize, problem: String| RowFileError::Value {
             file: file.to_owned(),
@@ -90,8 +90,8 @@ impl Seconds {
         for (at, &place) in self.places.iter().enumerate() {
             let exact = seconds.column(at).as_primitive::<TimestampSecondType>();
             let column = rows.column(place).as_primitive::<TimestampNanosecondType>();
-            // Of an instant before 1970 the second may be the one before or behind, by how the file counts;
-            // one that became another lies 2^64 ns away.
+            // The second of an instant before 1970 may be rounded either way, depending on how the file
+            // counts; an instant that wrapped is off by 2^64 ns.
             let is_other = |row: &usize| (column.value(*row) / 1_000_000_000).abs_diff(exact.value(*row)) > 1;
             if let Some(row) = (0..column.len()).filter(|row| column.is_valid(*row)).find(is_other) {
                 let second = exact.value(row);

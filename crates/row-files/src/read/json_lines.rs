@@ -1,11 +1,11 @@
-//! JSON Lines: one object a line, whose members are the fields.
+//! JSON Lines: one object for each line, whose members are the fields.
 //!
-//! A list of numbers is a vector: its elements are fields `name[0]`, `name[1]` and so on, as in a CSV file;
-//! null in its place is a vector without values, and no field of its own. The names are those of the first
-//! records; a member that is missing has no value, and an empty text is a text.
+//! A list of numbers is a vector: its elements are fields `name[0]`, `name[1]` and so on, as in a CSV file.
+//! Null in its place is a null vector, and not a field of its own. The names are those of the first records;
+//! a missing member has no value, and an empty text is a text.
 //!
-//! Invariant: a line that is cut at the end of the file is a bad record, never a shorter one, nor one that is
-//! passed over.
+//! Invariant: a line that is cut off at the end of the file is a bad record, never a shorter one, and never
+//! skipped.
 
 use super::ReadOptions;
 use super::json_object::{Cell, Fields, Member, NESTED, fields_of};
@@ -17,41 +17,41 @@ use arrow_schema::{DataType, Schema};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{BufRead, BufReader};
 
-/// How many records tell the names: what is missing in the first may be there in the next.
+/// The number of records from which the names are learned: a member missing in the first may be in the next.
 const NAMING_RECORDS: usize = 1000;
 
-/// No more once the first have so many bytes: they wait in memory.
+/// The bytes after which no more records are read to learn names, since they are held in memory.
 const NAMING_BYTES: usize = 16 << 20;
 
 /// The records of a file.
 pub(super) struct JsonLines {
     file: String,
     lines: BufReader<Kept>,
-    /// Lines that were read.
+    /// The number of lines read.
     read: u64,
-    /// Records that were read to learn the names, and are still to come.
+    /// Records that were read to learn the names, and have not been returned yet.
     ahead: VecDeque<Numbered>,
     names: Vec<String>,
     places: HashMap<String, usize>,
-    /// The names that have no value in the first records, and those that have a list.
+    /// The names that have no value in the first records, and the names that have a list.
     nulls: HashSet<String>,
     lists: HashSet<String>,
-    /// How many elements a list of this name has to have.
+    /// The required length of lists, by name.
     lengths: HashMap<String, usize>,
-    /// The columns that are wanted, those of vectors element by element.
+    /// The wanted columns; vectors are listed element by element.
     wanted: HashSet<String>,
     options: ReadOptions,
-    /// Whether the last line that was read has no end.
+    /// Whether the last line that was read lacks a line end.
     is_open: bool,
-    /// The record: its line, and a text for each name; none for null and for a member that is missing.
+    /// The current record: its line, and a text for each name, `None` for null and for a missing member.
     line: u64,
     fields: Vec<Cell>,
-    /// Whether a list begins at this place.
+    /// Whether a list begins at each place.
     begins_list: Vec<bool>,
     problem: Option<String>,
 }
 
-/// A line and its number.
+/// A line with its number.
 type Numbered = (u64, Vec<u8>);
 
 impl JsonLines {
@@ -95,14 +95,14 @@ impl JsonLines {
         Ok(records)
     }
 
-    /// Reads the first records for their names. What is only ever null has the name of a vector where there
-    /// is one.
+    /// Reads the first records to learn the names. A member that is null in all of them keeps its own name,
+    /// unless a list of that name was met.
     fn learn_names(&mut self) -> Result<(), RowFileError> {
         let (mut known, mut bytes) = (Names::default(), 0);
         while self.ahead.len() < NAMING_RECORDS && bytes < NAMING_BYTES {
             let Some(record) = self.read_record()? else { break };
             bytes += record.1.len();
-            // Parsed again when its turn comes: a list takes many times more as fields than as a line.
+            // Parsed again when its turn comes: as fields, a list takes many times the memory of its line.
             for (name, member) in fields_of(&record.1).iter().flatten() {
                 match member {
                     Member::Plain(text) => known.see(name, text),
@@ -128,8 +128,8 @@ impl JsonLines {
         self.names = names;
     }
 
-    /// The same, where lists and what is only null in the first records are vectors: only who wants them
-    /// knows how long they are.
+    /// Treats lists, and members that are null in all of the first records, as vectors of the wanted lengths:
+    /// only the wanted columns tell these lengths.
     pub(super) fn with_vectors(mut self, wanted: &Schema) -> Self {
         let length_of = |data_type: &DataType| match data_type {
             DataType::FixedSizeList(_, length) => usize::try_from(*length).ok(),
@@ -160,7 +160,7 @@ impl JsonLines {
         self
     }
 
-    /// The next line that is not empty; none at the end.
+    /// The next line that is not empty; `None` at the end.
     fn read_record(&mut self) -> Result<Option<Numbered>, RowFileError> {
         let mut line = Vec::new();
         loop {
@@ -181,7 +181,7 @@ impl JsonLines {
         }
     }
 
-    /// Lays the fields of a record out by the names.
+    /// Arranges the fields of a record by name.
     fn take(&mut self, record: Fields) -> Result<(), String> {
         self.fields.clear();
         self.fields.resize_with(self.names.len(), || None);
@@ -211,10 +211,10 @@ impl JsonLines {
     fn take_field(&mut self, name: &str, text: Cell) -> Result<(), String> {
         match self.places.get(name) {
             Some(&place) => self.fields[place] = text,
-            // What is wanted is never one too many, however late it comes.
+            // A wanted member is never superfluous, however late it first occurs.
             None if self.options.ignore_extra
                 && (text.is_none() || !self.wanted.contains(&self.options.renamed(name))) => {}
-            // A vector that is null.
+            // A null vector.
             None if text.is_none() && self.places.contains_key(&element(name, 0)) => {}
             None => return Err(format!("a member \"{name}\", which none of the first records has")),
         }
@@ -222,12 +222,12 @@ impl JsonLines {
     }
 }
 
-/// The names of the first records, as they come.
+/// The names in the first records, in the order in which they occur.
 #[derive(Default)]
 struct Names {
     names: Vec<String>,
     seen: HashSet<String>,
-    /// Those that have a value somewhere.
+    /// The names that have a value in some record.
     filled: HashSet<String>,
 }
 
@@ -242,7 +242,7 @@ impl Names {
     }
 }
 
-/// What an element of a list is called.
+/// The name of an element of a list.
 fn element(name: &str, place: usize) -> String {
     format!("{name}[{place}]")
 }

@@ -1,37 +1,37 @@
-//! One line of JSON as the members of an object: names, and texts for their values.
+//! One line of JSON as the members of an object: names, with texts for their values.
 //!
-//! Invariant: a name stands for one member; which of two is meant nobody can tell.
-//! Invariant: a number is the text that stands there, however many digits it has.
+//! Invariant: a name occurs once; of two members with one name, neither can be preferred.
+//! Invariant: a number is kept as its text, however many digits it has.
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::fmt;
 
-/// What a member does that is sound JSON and no value of a column.
+/// What a member does that is valid JSON, but not a value for a column.
 pub(super) const NESTED: &str = "holds lists or objects within, which no column can hold";
 
-/// A value as a text.
+/// A value in textual form.
 pub(super) struct Text {
     pub(super) bytes: Vec<u8>,
-    /// Whether it stands in quotes.
+    /// Whether it was quoted.
     pub(super) is_quoted: bool,
 }
 
-/// None for null.
+/// The value of a member; `None` for null.
 pub(super) type Cell = Option<Text>;
 
-/// What stands behind a name.
+/// The value of a member, or a list of values.
 pub(super) enum Member {
     Plain(Cell),
     List(Vec<Cell>),
 }
 
-/// The members of one record.
+/// The members of a record.
 pub(super) type Fields = Vec<(String, Member)>;
 
-/// The members of a line, or why it is no record.
+/// The members of a line, or the reason why it is not a record.
 pub(super) fn fields_of(line: &[u8]) -> Result<Fields, String> {
-    // A byte order mark is no JSON, and some programs write one.
+    // JSON has no byte order mark, but some programs write one.
     let line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
     let Members(record) =
         serde_json::from_slice(line.trim_ascii_end()).map_err(|error| no_object(&told(&error)))?;
@@ -47,7 +47,7 @@ pub(super) fn fields_of(line: &[u8]) -> Result<Fields, String> {
     members.collect()
 }
 
-/// What is wrong with a line, and where in it: it is the only one that its reader sees.
+/// What is wrong with a line and where; the parser sees a single line, so its line number is left out.
 fn told(error: &serde_json::Error) -> String {
     error.to_string().replace(" at line 1 column ", " at column ")
 }
@@ -80,7 +80,7 @@ fn text_of(name: &str, value: &RawValue) -> Result<Cell, String> {
     })
 }
 
-/// Names and values of an object, in the order in which they stand there.
+/// The names and values of an object in their original order.
 struct Members<'de>(Vec<(String, &'de RawValue)>);
 
 impl<'de> Deserialize<'de> for Members<'de> {

@@ -1,9 +1,9 @@
-//! NumPy: an array in a file of its own (`.npy`), or one array for each column in an archive (`.npz`).
+//! NumPy: a single array (`.npy`), or an archive with one array for each column (`.npz`).
 //!
-//! An array of structures has a column for each field. An array of two dimensions has a column for each of
-//! the names that it is given, or is one vector column.
+//! A structured array has a column for each field. A two-dimensional array has a column for each name it is
+//! given, or is a single vector column.
 //!
-//! Invariant: no row of an archive is handed out before the checksums of all its arrays were found right.
+//! Invariant: no row of an archive is returned before the checksums of all its arrays have been verified.
 
 mod archive;
 mod header;
@@ -21,10 +21,10 @@ use header::Header;
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;
 
-/// Most rows that are decoded at a time.
+/// The most rows that are decoded at a time.
 const BATCH_ROWS: u64 = 8192;
 
-/// An array under way.
+/// An array that is being read.
 struct Array {
     header: Header,
     bytes: Stream,
@@ -50,23 +50,23 @@ struct NumpySource {
     format: Format,
     schema: SchemaRef,
     arrays: Vec<Array>,
-    /// The archive, while it is not known to be whole.
+    /// The archive, until it has been verified.
     unverified: Option<Input>,
 }
 
-/// Why an array is not read.
+/// Why an array is refused.
 #[derive(Debug)]
 enum Refusal {
-    /// It is not what its head says, or has none.
+    /// Its contents contradict its head, or it has no head.
     Damaged(String),
-    /// It is sound, and nothing for a table: what, and what to do.
+    /// It is intact, but no table can hold it: what it is, and what to do about it.
     Unsupported(String, &'static str),
-    /// It is sound, and what was asked of it does not fit: what, and what to do.
+    /// It is intact, but does not fit the request: what is wrong, and what to do about it.
     Misfit(String, &'static str),
 }
 
 impl Refusal {
-    /// Columns that have names are given none.
+    /// Names were given for columns that have names.
     fn named() -> Self {
         let problem = "its columns have names of their own".to_owned();
         Self::Misfit(problem, "leave --names out; --rename FROM=TO calls a column otherwise")
@@ -83,7 +83,7 @@ impl Refusal {
         }
     }
 
-    /// The same of one array among others.
+    /// The same refusal, for one array of an archive.
     fn of_array(self, name: &str) -> Self {
         let of = |text: String| format!("array \"{name}\": {text}");
         match self {
@@ -133,7 +133,7 @@ pub(super) fn open(input: &Input, format: Format, options: &ReadOptions) -> Resu
     Ok(Batches { file: input.name(), schema, size, batches: Box::new(source) })
 }
 
-/// Reads the first rows of an array in memory; how many columns it has.
+/// Reads the first rows of an array in memory. Returns the number of columns.
 pub(super) fn read_bytes(mut bytes: &[u8]) -> Option<usize> {
     let header = Header::read(&mut bytes).ok()?.named(&[], "value").ok()?;
     let rows = (bytes.len() / header.row_bytes).min(BATCH_ROWS as usize);
@@ -160,7 +160,7 @@ fn archive_arrays(
     Ok(arrays)
 }
 
-/// Reads all arrays of an archive to their ends, for their checksums.
+/// Reads all arrays of an archive to the end, to verify their checksums.
 fn verify(input: &Input, wrong: &impl Fn(String) -> RowFileError) -> Result<(), RowFileError> {
     for entry in &Archive::open(input.file(Format::Npz)?).map_err(wrong)?.entries {
         let mut member = entry.open(input.file(Format::Npz)?).map_err(wrong)?;
@@ -216,7 +216,7 @@ impl Array {
         self.header.columns(&bytes, count)
     }
 
-    /// Nothing may follow the last row.
+    /// Checks that nothing follows the last row.
     fn end(&mut self) -> Result<(), String> {
         match self.bytes.read(&mut [0]) {
             Ok(0) => Ok(()),

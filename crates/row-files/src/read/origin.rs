@@ -1,6 +1,6 @@
-//! Where each wanted column comes from: a column of the file, several of them, or nowhere.
+//! Where each wanted column comes from: one column of the file, several of them, or none.
 //!
-//! A vector column may lie in a file as columns `pos[0]`, `pos[1]`, and so on.
+//! A vector column may be stored as columns `pos[0]`, `pos[1]`, and so on.
 
 use super::ReadOptions;
 use crate::RowFileError;
@@ -8,18 +8,18 @@ use arrow_schema::{DataType, Field, Schema};
 use atoll_errors::nearest;
 use std::collections::HashSet;
 
-/// Where the values of a wanted column are.
+/// The source of the values of a wanted column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// In the column at this place.
+    /// The column at this place.
     Column(usize),
-    /// Element by element in the columns at these places.
+    /// The columns at these places, one for each element.
     Elements(Vec<usize>),
-    /// Nowhere: all are null.
+    /// No column: all values are null.
     Absent,
 }
 
-/// The origins of the wanted columns in a file with these columns, which have their new names.
+/// The origins of the wanted columns, given the new names of the columns of a file.
 pub(super) fn origins(
     file: &str,
     present: &[String],
@@ -66,7 +66,7 @@ fn origin(present: &[String], name: &str, data_type: &DataType) -> Origin {
     elements.map_or(Origin::Absent, Origin::Elements)
 }
 
-/// A vector of another length in the file is neither cut nor missing, whatever may be passed over.
+/// Refuses a vector of another length: whatever may be ignored, it is neither cut nor treated as missing.
 fn check_length(file: &str, present: &[String], field: &Field, origin: &Origin) -> Result<(), RowFileError> {
     let DataType::FixedSizeList(_, wanted) = field.data_type() else { return Ok(()) };
     let is_element = |name: &&String| list_of(name).is_some_and(|list| list == field.name());
@@ -82,7 +82,7 @@ fn check_length(file: &str, present: &[String], field: &Field, origin: &Origin) 
     })
 }
 
-/// The vector that an element of this name belongs to.
+/// The name of the vector to which an element with this name belongs.
 pub(super) fn list_of(name: &str) -> Option<&str> {
     let (list, place) = name.strip_suffix(']')?.rsplit_once('[')?;
     place.parse::<usize>().is_ok().then_some(list)

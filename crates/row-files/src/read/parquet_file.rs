@@ -1,4 +1,4 @@
-//! Parquet files: decoded batch by batch, and gone on with without reading what lies before.
+//! Parquet files: decoded batch by batch; skipped rows are not read.
 
 use super::batches::{BatchSource, Batches};
 use super::int96::Seconds;
@@ -14,20 +14,20 @@ use parquet::file::metadata::ParquetMetaData;
 use std::fs::File;
 use std::sync::Arc;
 
-/// Most rows that are decoded at a time.
+/// The most rows that are decoded at a time.
 const BATCH_ROWS: usize = 8192;
 
 struct ParquetSource {
     input: Input,
     metadata: ArrowReaderMetadata,
     reader: Option<ParquetRecordBatchReader>,
-    /// Rows to pass over.
+    /// The number of rows to skip.
     offset: usize,
-    /// Instants that have to be read twice.
+    /// Instants that have to be read a second time.
     seconds: Option<Seconds>,
 }
 
-/// Opens a file of which columns with some names, as the file has them, are wanted.
+/// Opens a file, of which the columns that pass `is_wanted`, by their names in the file, are read.
 pub(super) fn open(input: &Input, is_wanted: impl Fn(&str) -> bool) -> Result<Batches, RowFileError> {
     let file = input.file(Format::Parquet)?;
     let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new());
@@ -80,14 +80,14 @@ impl BatchSource for ParquetSource {
     }
 }
 
-/// How many rows take about so many bytes wherever they lie, by what the file says of its row groups. A few
-/// that are wide do not make the others slow.
+/// The number of rows that take about `bytes_max` bytes anywhere in the file, by the metadata of its row
+/// groups. A few wide rows do not slow down the others.
 fn rows_at_a_time(metadata: &ParquetMetaData, bytes_max: usize) -> usize {
     let number = |number: i64| u64::try_from(number).unwrap_or(0);
     let groups = metadata.row_groups().iter();
     let groups = Groups::of(groups.map(|group| (number(group.num_rows()), number(group.total_byte_size()))));
     let (bytes_max, widest) = (bytes_max as u64, groups.most_bytes(1));
-    // A row that is wider alone is decoded whatever it takes.
+    // A single row that is wider has to be decoded whatever it takes.
     let limit = if widest > bytes_max { bytes_max.saturating_add(widest) } else { bytes_max };
     let (mut fitting, mut exceeding) = (1, BATCH_ROWS + 1);
     while exceeding - fitting > 1 {
@@ -100,9 +100,9 @@ fn rows_at_a_time(metadata: &ParquetMetaData, bytes_max: usize) -> usize {
     fitting
 }
 
-/// The rows of row groups and their bytes, as if all of one group took the same.
+/// The rows and bytes of row groups, assuming that all rows of a group take the same.
 struct Groups {
-    /// Rows and bytes up to where each group begins, and up to the end.
+    /// The rows and bytes before each group, and then those of the whole file.
     places: Vec<(u64, u64)>,
 }
 
@@ -125,7 +125,7 @@ impl Groups {
         bytes + u64::try_from(within).unwrap_or(u64::MAX)
     }
 
-    /// The bytes of so many rows, one behind the other, where they take most: that begins or ends with a
+    /// The most bytes that `rows` consecutive rows take. The maximum is reached at a start or an end of a
     /// group.
     fn most_bytes(&self, rows: u64) -> u64 {
         let around = |(at, bytes): &(u64, u64)| {
@@ -136,7 +136,7 @@ impl Groups {
     }
 }
 
-/// All columns are read, so all have to be of a compression that is.
+/// Checks that the compression of all columns is supported, since all of them are read.
 fn check_compression(input: &Input, metadata: &ParquetMetaData) -> Result<(), RowFileError> {
     let columns = metadata.row_groups().iter().flat_map(|group| group.columns());
     for column in columns {
@@ -154,7 +154,7 @@ fn check_compression(input: &Input, metadata: &ParquetMetaData) -> Result<(), Ro
     Ok(())
 }
 
-/// Why a file is not begun: what is not known yet, or encrypted, is no damage.
+/// Why a file cannot be opened: an unknown feature or encryption is not damage.
 fn refused(input: &Input, error: &ParquetError) -> RowFileError {
     let text = error.to_string();
     if matches!(error, ParquetError::NYI(_)) || text.contains("ncrypt") {

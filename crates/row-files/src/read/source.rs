@@ -1,4 +1,4 @@
-//! Where the bytes come from, and how many of them were read.
+//! The source of the bytes of a file, and how many of them have been read.
 
 use crate::compression::MAGIC_BYTES;
 use crate::{Compression, Format, RowFileError};
@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 
-/// What is read.
+/// A file to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// Standard input.
@@ -16,7 +16,7 @@ pub enum Input {
 }
 
 impl Input {
-    /// How messages call it.
+    /// The name in messages.
     #[must_use]
     pub fn name(&self) -> String {
         match self {
@@ -25,7 +25,7 @@ impl Input {
         }
     }
 
-    /// Its length in bytes, when it is known.
+    /// The length in bytes, if it is known.
     #[must_use]
     pub fn bytes(&self) -> Option<u64> {
         match self {
@@ -36,19 +36,19 @@ impl Input {
         }
     }
 
-    /// Opens it to be read from beginning to end.
+    /// Opens it for reading from front to back.
     pub(super) fn stream(&self, format: Format) -> Result<Kept, RowFileError> {
         let mut inner: Box<dyn Read + Send> = match self {
             Self::Standard => Box::new(io::stdin()),
             Self::File(path) => Box::new(self.open(path)?),
         };
-        // A pipe is not read twice: what was looked at comes first again.
+        // A pipe cannot be read twice, so the bytes that were inspected are put in front again.
         let start = self.start(&mut inner, format)?;
         let inner = Box::new(io::Cursor::new(start).chain(inner));
         Ok(Kept { inner, kept: Vec::new(), start: 0, used: 0, read: 0, is_at_end: false })
     }
 
-    /// Opens it to be read in any order; a pipe will not do.
+    /// Opens it for reading in any order, which a pipe does not support.
     pub(super) fn file(&self, format: Format) -> Result<File, RowFileError> {
         match self {
             Self::File(path) if path.is_file() || !path.exists() => {
@@ -67,7 +67,7 @@ impl Input {
         }
     }
 
-    /// The first bytes, where they are not those of a file that is compressed as a whole.
+    /// Reads the first bytes, and refuses those of a file that is compressed as a whole.
     fn start(&self, bytes: &mut dyn Read, format: Format) -> Result<Vec<u8>, RowFileError> {
         let mut start = Vec::with_capacity(MAGIC_BYTES);
         let read = bytes.take(MAGIC_BYTES as u64).read_to_end(&mut start);
@@ -87,24 +87,24 @@ impl Input {
     }
 }
 
-/// The longest record: beyond it a quote was never closed.
+/// The most bytes of a record; in a longer one, a quote was never closed.
 pub(super) const RECORD_BYTES_MAX: usize = 64 << 20;
 
-/// A stream that keeps the bytes from the last record on, so that lines can be counted when one is bad.
+/// A stream that keeps the bytes since the last record, so that lines can be counted when a record is bad.
 pub(super) struct Kept {
     inner: Box<dyn Read + Send>,
     kept: Vec<u8>,
-    /// Bytes of the stream before `kept`.
+    /// The offset of `kept` in the stream.
     start: u64,
-    /// Bytes of `kept` that nobody will ask for.
+    /// The number of bytes of `kept` that are no longer needed.
     used: usize,
     read: u64,
-    /// Whether somebody wanted more than there is.
+    /// Whether a read has met the end of the stream.
     is_at_end: bool,
 }
 
 impl Kept {
-    /// Bytes in memory.
+    /// A stream of bytes in memory.
     pub(super) fn of(bytes: Vec<u8>) -> Self {
         Self {
             inner: Box::new(io::Cursor::new(bytes)),
@@ -120,24 +120,24 @@ impl Kept {
         self.read
     }
 
-    /// Whether the stream was found to be at its end.
+    /// Whether a read has met the end of the stream.
     pub(super) const fn is_at_end(&self) -> bool {
         self.is_at_end
     }
 
-    /// Nobody asks for what lies before this offset any more.
+    /// Releases the bytes before this offset.
     pub(super) fn use_to(&mut self, offset: u64) {
         let used = usize::try_from(offset.saturating_sub(self.start)).unwrap_or(usize::MAX);
         self.used = used.min(self.kept.len());
     }
 
-    /// What was read from this offset on, where nobody said that it will not be asked for.
+    /// The bytes from this offset on, as far as they have not been released.
     pub(super) fn since(&self, offset: u64) -> &[u8] {
         let from = usize::try_from(offset.saturating_sub(self.start)).unwrap_or(usize::MAX);
         self.kept.get(from..).unwrap_or_default()
     }
 
-    /// How many lines end right at this offset, before anything else.
+    /// The number of line ends directly at this offset.
     pub(super) fn line_ends_at(&self, offset: u64) -> u64 {
         let line_ends = self.since(offset).iter().take_while(|byte| b"\r\n".contains(byte));
         line_ends.filter(|&&byte| byte == b'\n').count() as u64

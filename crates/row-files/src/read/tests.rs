@@ -1,4 +1,4 @@
-//! What is promised of every format that is read.
+//! Tests of what every format that is read promises.
 
 mod claims;
 mod columns;
@@ -88,7 +88,7 @@ fn a_csv_file_becomes_typed_columns_with_nulls() {
 fn a_bad_record_is_told_with_its_line_whatever_the_line_ends_and_what_was_good_before_it_comes_first() {
     let place = Place::new();
     for end in ["\n", "\r\n"] {
-        // A field over two lines, and an empty line: the bad one is line 6.
+        // A field over two lines, and an empty line: the bad record is in line 6.
         let text = ["id,name", "1,\"two", "lines\"", "2,b", "", "x3,c", "4,d", ""].join(end);
         let input = place.write("a.csv", text);
         let wanted = schema(&[("id", DataType::Int64, false), ("name", DataType::Utf8, true)]);
@@ -265,7 +265,7 @@ fn parts_of_files_of_batches_are_as_large_as_they_are_asked_for_whatever_their_t
     while let Some(part) = reader.next(limits).unwrap() {
         parts.push(part);
     }
-    // Two KiB each, so that 511 of them and their offsets are a part.
+    // 2 KiB each, so that 511 of them with their offsets make a part.
     assert!(parts.iter().all(|part| crate::bytes_of(&part.rows) <= limits.bytes));
     assert!(parts.len() <= 11, "{} parts", parts.len());
     let rows = all(&parts, &wanted);
@@ -314,7 +314,7 @@ fn no_value_is_no_empty_text_where_there_must_be_one() {
     let input = place.write("a.csv", "id,name\n1,\n2,NA\n");
     let problem = read(&input, Format::Csv, &wanted, &na).unwrap_err().to_string();
     assert!(problem.contains("line 3: column \"name\": there is no value"), "{problem}");
-    // An empty text is one there, and NA a text like any other where nobody says otherwise.
+    // Quotes make an empty text; NA is an ordinary text unless the options say otherwise.
     let rows = all(&read(&input, Format::Csv, &wanted, &plain()).unwrap(), &wanted);
     assert!(rows.column(1).as_string::<i32>().iter().eq([Some(""), Some("NA")]));
     let nullable = schema(&[("id", DataType::Int64, false), ("name", DataType::Utf8, true)]);
@@ -358,7 +358,7 @@ fn a_dump_that_is_cut_anywhere_is_never_a_smaller_dump() {
     let place = Place::new();
     let whole = place.write("whole.dump", DUMP);
     let found = Arc::new(describe(&whole, Format::LammpsDump, &plain()).unwrap());
-    // Where one snapshot has ended, and the next has not begun, a dump is whole.
+    // A dump is whole between the end of one snapshot and the beginning of the next.
     let between = DUMP.find("ITEM: TIMESTEP\n100").unwrap();
     for cut in (0..DUMP.len()).filter(|cut| *cut != between) {
         let input = place.write("cut.dump", &DUMP[..cut]);
@@ -398,7 +398,7 @@ fn a_file_that_is_not_there_and_a_pipe_where_none_will_do_say_so() {
     assert_eq!(error.kind(), atoll_errors::ErrorKind::Unsupported);
 }
 
-/// An array of two structures as NumPy writes it: x f8, n i4 big-endian, name U2, v f4 of 2.
+/// A structured array as NumPy writes it, with two rows: x f8, n i4 big-endian, name U2, v f4 of 2.
 fn structures() -> Vec<u8> {
     let head = "{'descr': [('x', '<f8'), ('n', '>i4'), ('name', '<U2'), ('v', '<f4', (2,))], \
                 'fortran_order': False, 'shape': (2,), }";

@@ -1,7 +1,7 @@
-//! Text files: records of fields become rows, and bad records are told with their lines.
+//! Text files: records of fields become rows, and bad records are reported with their lines.
 //!
 //! Invariant: a bad record leaves nothing behind in the rows.
-//! Invariant: a bad record is passed over only once its line has an end.
+//! Invariant: a bad record is skipped only once its line has an end.
 
 use super::ReadOptions;
 use super::field::{Values, values};
@@ -13,54 +13,54 @@ use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 use arrow_select::filter::filter_record_batch;
 use std::sync::Arc;
 
-/// Most bad records of a part: they are told once it is read, and wait in memory until then.
+/// The most bad records of a part; they are held in memory until the part has been read.
 const BAD_RECORDS_MAX: usize = 1 << 16;
 
-/// Records of a text file, one after the other.
+/// The records of a text file, one after the other.
 pub(super) trait Records: Send {
-    /// How messages call the file.
+    /// The name of the file in messages.
     fn file(&self) -> &str;
-    /// The names of the fields, as the file has them.
+    /// The names of the fields in the file.
     fn names(&self) -> &[String];
-    /// Goes to the next record; false at the end.
+    /// Moves to the next record; false at the end.
     fn advance(&mut self) -> Result<bool, RowFileError>;
-    /// How many fields the record has.
+    /// The number of fields in the record.
     fn len(&self) -> usize;
     /// One field of the record.
     fn field(&self, place: usize) -> &[u8];
-    /// Whether the record says that a field has no value, which an empty one may be.
+    /// Whether the record marks a field as having no value; an empty field need not be marked.
     fn is_absent(&self, _place: usize) -> bool {
         false
     }
-    /// Whether the record says that a field is a text, whatever it looks like.
+    /// Whether the record marks a field as text, whatever it looks like.
     fn is_quoted(&self, _place: usize) -> bool {
         false
     }
-    /// Whether a field that is empty is said to be an empty text, rather than no value.
+    /// Whether an empty field is marked as an empty text, rather than as no value.
     fn is_empty_text(&self, _place: usize) -> bool {
         false
     }
-    /// Whether the record says that a vector of elements at these places is there, which may all be null;
-    /// none where nothing can say so.
+    /// Whether the record states that the vector with elements at these places exists, even if all of them
+    /// are null; `None` if the format cannot tell.
     fn has_vector(&self, _places: &[usize]) -> Option<bool> {
         None
     }
-    /// What is wrong with the record as a whole, so that it has no fields.
+    /// What is wrong with the record as a whole, if it therefore has no fields.
     fn problem(&self) -> Option<&str> {
         None
     }
-    /// Whether the file ends within the line of the record: somebody may still be writing it.
+    /// Whether the file ends within the line of the record, which may still be being written.
     fn is_cut(&self) -> bool {
         false
     }
-    /// Whether records before one that is cut tell what the columns are. They do not where it may have
-    /// swallowed the rest.
+    /// Whether the records before one that is cut off tell the columns. They do not if that record may have
+    /// swallowed others.
     fn tells_columns_early(&self) -> bool {
         false
     }
-    /// The line on which the record begins, from 1.
+    /// The line on which the record begins, counted from 1.
     fn line(&self) -> u64;
-    /// Bytes of the file that were read.
+    /// The number of bytes read from the file.
     fn bytes_read(&self) -> u64;
 }
 
@@ -84,7 +84,7 @@ impl<R: Records> TextReader<R> {
         Ok(Self { records, rows, count: 0, skips_left, skipped, failed: None, is_done: false })
     }
 
-    /// Takes one record; false at the end.
+    /// Reads one record; false at the end.
     fn step(&mut self, bad: &mut Vec<BadRecord>) -> Result<bool, RowFileError> {
         if !self.records.advance()? {
             return Ok(false);
@@ -99,8 +99,8 @@ impl<R: Records> TextReader<R> {
         };
         if let Err(problem) = taken {
             let line = self.records.line();
-            // To pass over one that is still being written would be to count it, and so to go on behind it
-            // once it is whole.
+            // Skipping a record that is still being written would count it, and reading would later continue
+            // after it, once it is complete.
             let is_cut = self.records.is_cut();
             if self.skips_left == 0 || is_cut {
                 return Err(RowFileError::Record {
@@ -163,9 +163,9 @@ struct TextRows {
     columns: Vec<TextColumn>,
     null: Option<String>,
     rows: usize,
-    /// About how much memory the rows take.
+    /// The approximate memory of the rows in bytes.
     bytes: usize,
-    /// Rows of bad records, to be taken out again.
+    /// The rows of bad records, which are removed in the end.
     spoiled: Vec<usize>,
 }
 
@@ -173,11 +173,11 @@ struct TextColumn {
     field: FieldRef,
     origin: Origin,
     values: Box<dyn Values>,
-    /// Of a vector column: its elements, and which rows have any.
+    /// For a vector column: the element field, the length, and which rows have a vector.
     vector: Option<(FieldRef, i32, Vec<bool>)>,
-    /// Whether a field of nothing is a value where there must be one.
+    /// Whether an empty field is a value, where null is not allowed.
     is_text: bool,
-    /// Whether there is a value of no length.
+    /// Whether there is a value of length zero.
     has_empty: bool,
 }
 
@@ -200,7 +200,7 @@ impl TextRows {
         })
     }
 
-    /// Adds a record as a row. A bad one is added as well, and taken out in the end.
+    /// Adds a record as a row. A bad record is added too, and removed in the end.
     fn push(&mut self, records: &impl Records) -> Result<(), String> {
         let mut problem = None;
         for column in &mut self.columns {
@@ -223,7 +223,7 @@ impl TextRows {
         }
     }
 
-    /// The rows so far, without the bad ones; from here on there are none.
+    /// Takes the rows so far, without the bad ones.
     fn finish(&mut self, file: &str) -> Result<RecordBatch, RowFileError> {
         let arrow = |error: arrow_schema::ArrowError| RowFileError::Malformed {
             file: file.to_owned(),
@@ -267,7 +267,7 @@ impl TextColumn {
         Ok(Self { field: Arc::clone(field), origin, values, vector, is_text, has_empty })
     }
 
-    /// Adds the value of a record; about how many bytes it takes.
+    /// Adds the value of a record. Returns its approximate size in bytes.
     fn push(&mut self, records: &impl Records, null: Option<&str>) -> Result<usize, String> {
         match &self.origin {
             Origin::Absent => {
@@ -314,7 +314,8 @@ impl TextColumn {
         let Some((item, _, valid)) = &mut self.vector else { return Ok(0) };
         let text_of = |place: &usize| std::str::from_utf8(records.field(*place)).unwrap_or("\u{fffd}");
         let nulls = places.iter().filter(|place| is_null(text_of(place), null)).count();
-        // Where nothing tells a vector of nulls from one that is null, it is the one that may be.
+        // If the format cannot tell a vector of nulls from a null vector, it is read as the one that is
+        // allowed.
         let is_there = nulls < places.len()
             || records.has_vector(places).unwrap_or(item.is_nullable() && !self.field.is_nullable());
         valid.push(is_there);
@@ -349,7 +350,7 @@ impl TextColumn {
         let values = self.values.finish();
         let Some((item, len, valid)) = &mut self.vector else { return Ok(values) };
         let valid = NullBuffer::from(std::mem::take(valid));
-        // Elements of a missing vector are null; where the elements may not be, they are zero instead.
+        // The elements of a missing vector are null, or zero if they may not be null.
         let values = if item.is_nullable() { values } else { super::fit::without_nulls(&values)? };
         let valid = (valid.null_count() > 0).then_some(valid);
         Ok(Arc::new(FixedSizeListArray::try_new(Arc::clone(item), *len, values, valid)?))
@@ -371,7 +372,7 @@ fn with_article(name: &str) -> String {
     format!("{article} {name}")
 }
 
-/// A type as messages call it.
+/// The name of a type in messages.
 pub(super) fn type_name(data_type: &DataType) -> String {
     data_type.to_string().to_lowercase()
 }

@@ -1,31 +1,32 @@
-//! Rows as a table for people.
+//! Rows as a table for people to read.
 
 use super::cells::{flattened, formatter};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::ArrowError;
 
-/// Longest text that is shown of a value.
+/// The most characters that are shown of a value.
 const CELL_CHARACTERS_MAX: usize = 40;
 
-/// What stands between two columns.
+/// The number of blanks between two columns.
 const GAP: usize = 2;
 
-/// What stands in the place of columns that are left out.
+/// Shown in place of columns that are left out.
 const LEFT_OUT: &str = "…";
 
 /// Rows as lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Aligned {
-    /// The names of the columns and one line a row; of a row on its side one line a column.
+    /// The names of the columns, then one line for each row; for a single row on its side, one line for each
+    /// column.
     pub lines: Vec<String>,
-    /// The names of the columns that found no room.
+    /// The names of the columns that did not fit.
     pub left_out: Vec<String>,
 }
 
-/// Rows as a table: the names of the columns, and one line a row. Numbers stand to the right.
+/// Rows as a table: the names of the columns, and one line for each row. Numbers are aligned to the right.
 ///
-/// Where lines have `room` for so many characters and no more, one row that is wider stands on its side, and
-/// of several rows columns in the middle are left out.
+/// If lines are limited to `room` characters, a single row that is wider is put on its side, and of several
+/// rows columns in the middle are left out.
 ///
 /// # Errors
 /// If a value cannot be written as a text.
@@ -46,7 +47,7 @@ pub fn aligned(rows: &RecordBatch, room: Option<usize>) -> Result<Aligned, Arrow
     Ok(Aligned { lines, left_out })
 }
 
-/// A column as texts: its name, and its value in each row.
+/// A column as texts: its name, then its value in each row.
 struct Column {
     cells: Vec<String>,
     width: usize,
@@ -76,8 +77,8 @@ fn columns_of(rows: &RecordBatch) -> Result<Vec<Column>, ArrowError> {
     flattened(rows)?.iter().map(column).collect()
 }
 
-/// How many columns at the left and at the right have room beside each other and what tells that there are
-/// more; none if all have. The first one always stands there, however little room there is.
+/// How many columns from the left and from the right fit beside the mark for those left out; `None` if all
+/// columns fit. The first column is always shown, however little room there is.
 fn ends(widths: &[usize], room: usize) -> Option<(usize, usize)> {
     let whole: usize = widths.iter().map(|width| width + GAP).sum();
     if whole <= room + GAP || widths.len() < 2 {
@@ -85,7 +86,7 @@ fn ends(widths: &[usize], room: usize) -> Option<(usize, usize)> {
     }
     let (mut left, mut right) = (1, 0);
     let mut free = room.saturating_sub(widths[0] + GAP + 1);
-    // From both ends in turn, until the next one finds no room.
+    // Takes columns from both ends in turn, until the next one does not fit.
     loop {
         let is_left = left <= right;
         let next = if is_left { left } else { widths.len() - 1 - right };
@@ -98,7 +99,7 @@ fn ends(widths: &[usize], room: usize) -> Option<(usize, usize)> {
     }
 }
 
-/// All columns beside each other.
+/// All columns side by side.
 fn beside(columns: &[Column]) -> Vec<String> {
     let mut lines = vec![String::new(); columns.first().map_or(1, |column| column.cells.len())];
     let last = columns.len().saturating_sub(1);
@@ -108,7 +109,7 @@ fn beside(columns: &[Column]) -> Vec<String> {
             line.push_str(if place > 0 { "  " } else { "" });
             match is_number {
                 true => line.extend([space.as_str(), cell]),
-                // Nothing to align stands behind the last one.
+                // Nothing after the last column has to be aligned.
                 false if place == last => line.push_str(cell),
                 false => line.extend([cell, space.as_str()]),
             }
@@ -117,7 +118,7 @@ fn beside(columns: &[Column]) -> Vec<String> {
     lines
 }
 
-/// The columns of one row below each other: their names, and behind them the values.
+/// The columns of a single row, one below the other: names, followed by values.
 fn on_its_side(columns: &[Column]) -> Vec<String> {
     let name = |column: &Column| column.cells[0].chars().count();
     let width = columns.iter().map(name).max().unwrap_or(0);
@@ -136,8 +137,8 @@ fn shown(text: &str) -> String {
     format!("{cut}…")
 }
 
-/// A text of one line in which what is no letter can be told from a blank: with escapes for control
-/// characters, and for the backslashes that these begin with.
+/// A single line of text in which every character is recognizable: control characters are escaped, and so are
+/// the backslashes that begin escapes.
 #[must_use]
 pub fn escaped(characters: impl Iterator<Item = char>) -> String {
     let mut text = String::new();

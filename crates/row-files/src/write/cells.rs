@@ -7,10 +7,10 @@ use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{ArrowError, DataType};
 use arrow_select::take::take;
 
-/// What is written for no value.
+/// Nulls are written as the empty text.
 const OPTIONS: FormatOptions<'static> = FormatOptions::new().with_null("");
 
-/// The columns of a batch by name, those of vectors element by element: `pos[0]`.
+/// The columns of a batch by name; vectors become a column for each element, `pos[0]`.
 pub(super) fn flattened(rows: &RecordBatch) -> Result<Vec<(String, ArrayRef)>, ArrowError> {
     let mut flat = Vec::with_capacity(rows.num_columns());
     for (field, column) in rows.schema().fields().iter().zip(rows.columns()) {
@@ -25,7 +25,7 @@ pub(super) fn flattened(rows: &RecordBatch) -> Result<Vec<(String, ArrayRef)>, A
     Ok(flat)
 }
 
-/// The same element of every vector.
+/// One element of every vector.
 fn elements(column: &ArrayRef, element: usize) -> Result<ArrayRef, ArrowError> {
     let vectors = column.as_fixed_size_list();
     let place = |row: usize| {
@@ -36,8 +36,8 @@ fn elements(column: &ArrayRef, element: usize) -> Result<ArrayRef, ArrowError> {
     take(vectors.values(), &places, None)
 }
 
-/// Durations are numbers of their unit, and times are told in UTC, whatever zone they are labelled with:
-/// names of zones mean something only to who has a table of them.
+/// Durations as numbers of their unit, and timestamps in UTC whatever their zone: names of zones mean
+/// something only to a reader that has a table of them.
 pub(super) fn readable(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     match column.data_type() {
         DataType::Duration(_) => cast(column, &DataType::Int64),
@@ -49,7 +49,7 @@ pub(super) fn readable(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     }
 }
 
-/// What writes the values of a column.
+/// The formatter for the values of a column.
 pub(super) fn formatter(column: &ArrayRef) -> Result<ArrayFormatter<'_>, ArrowError> {
     ArrayFormatter::try_new(column, &OPTIONS)
 }

@@ -11,7 +11,7 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use std::io;
 
-/// Rows of a row group: rows that are in weight order are sampled by reading the first groups.
+/// Rows of a row group. If rows are in weight order, reading the first groups gives a sample.
 const GROUP_ROWS: usize = 64 << 10;
 
 pub(super) struct ParquetWriter {
@@ -76,7 +76,7 @@ impl RowWriter for IpcWriter {
 
     fn finish(self: Box<Self>) -> Result<Target, RowFileError> {
         let Self { writer, name } = *self;
-        // Ends the file as well.
+        // This ends the file as well.
         writer.into_inner().map_err(|error| arrow_error(&name, error))
     }
 }

@@ -1,4 +1,4 @@
-//! CSV. No value is an empty field, and an empty text is one in quotes.
+//! CSV. Null is an empty field; an empty text is a quoted empty field.
 
 use super::cells::{flattened, formatter};
 use super::{RowWriter, Target, arrow_error, no_text, write_error};
@@ -48,7 +48,7 @@ impl CommaWriter {
                     push_field(&field, &mut self.text);
                 }
             }
-            // A line of nothing is no record: a single value that is missing is told by quotes.
+            // An empty line is not a record, so quotes mark the row of a single null.
             if columns.len() == 1 && columns[0].1.is_null(row) {
                 self.text.push_str("\"\"");
             }
@@ -76,7 +76,7 @@ fn push_field(field: &str, text: &mut String) {
 
 impl RowWriter for CommaWriter {
     fn write(&mut self, rows: &RecordBatch) -> Result<(), RowFileError> {
-        // Piece by piece, so that the text of a large batch is not held whole.
+        // In pieces, so that the text of a large batch is never held as a whole.
         for start in (0..rows.num_rows()).step_by(8192) {
             let piece = rows.slice(start, (rows.num_rows() - start).min(8192));
             self.push(&piece)?;

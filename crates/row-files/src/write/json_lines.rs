@@ -1,4 +1,4 @@
-//! JSON Lines: one object a row. What is not a finite number is one of the texts "NaN", "inf" and "-inf".
+//! JSON Lines: one object for each row. Numbers that are not finite become the texts "NaN", "inf" and "-inf".
 
 use super::cells::{formatter, readable};
 use super::{RowWriter, Target, arrow_error, no_text, write_error};
@@ -15,13 +15,13 @@ pub(super) struct JsonWriter {
     text: String,
 }
 
-/// A column, ready to be written value by value.
+/// A column, prepared for writing value by value.
 enum Column<'a> {
-    /// As the formatter writes it.
+    /// Written as the formatter formats it.
     Number(ArrayFormatter<'a>, &'a ArrayRef),
-    /// In quotes.
+    /// Written in quotes.
     Text(ArrayFormatter<'a>, &'a ArrayRef),
-    /// A column of vectors, and that of all their elements.
+    /// A column of vectors, and the column of all their elements.
     Vector(&'a ArrayRef, Box<Column<'a>>),
 }
 
@@ -75,7 +75,7 @@ impl<'a> Column<'a> {
             Self::Number(formatter, _) => {
                 let start = text.len();
                 formatter.value(row).write(text)?;
-                // JSON has no number for what is not finite, and null is another thing.
+                // JSON has no numbers that are not finite, and null means something else.
                 if text[start..].ends_with(['N', 'f']) {
                     text.insert(start, '"');
                     text.push('"');

@@ -1,4 +1,4 @@
-//! What is promised of every format that is written.
+//! Tests of what every format that is written promises.
 
 use super::*;
 use arrow_array::{
@@ -9,7 +9,7 @@ use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, Field, Schema};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A target whose bytes can be looked at afterwards.
+/// A target whose bytes can be inspected afterwards.
 #[derive(Clone, Default)]
 struct Shared(Arc<Mutex<Vec<u8>>>);
 

@@ -1,7 +1,7 @@
-//! Archives of NumPy arrays: ZIP files as NumPy writes them, stored or deflated, also beyond 4 GiB.
+//! Archives of NumPy arrays: ZIP files as NumPy writes them, stored or deflated, including ones beyond 4 GiB.
 //!
-//! Read are the directory at the end of the file and the members it names, each through a file handle of its
-//! own, so that all columns are read side by side.
+//! Reads the directory at the end of the file and the members it names, each through its own file handle, so
+//! that all columns can be read side by side.
 
 use flate2::CrcReader;
 use flate2::read::DeflateDecoder;
@@ -18,7 +18,7 @@ const ENTRY_BYTES: usize = 46;
 const ENTRY_MAGIC: u32 = 0x0201_4b50;
 const LOCAL_BYTES: usize = 30;
 const LOCAL_MAGIC: u32 = 0x0403_4b50;
-/// A directory of more bytes is damage: it would name a million columns.
+/// The most bytes of a directory; a larger one would name a million columns and must be damage.
 const DIRECTORY_BYTES_MAX: u64 = 64 << 20;
 
 /// The directory of an archive.
@@ -26,7 +26,7 @@ pub(super) struct Archive {
     pub(super) entries: Vec<Entry>,
 }
 
-/// One member of an archive.
+/// A member of an archive.
 pub(super) struct Entry {
     pub(super) name: String,
     method: u16,
@@ -35,7 +35,7 @@ pub(super) struct Entry {
     offset: u64,
 }
 
-/// A member under way.
+/// A member that is being read.
 pub(super) struct Member {
     bytes: CrcReader<Unpacked>,
     checksum: u32,
@@ -62,7 +62,7 @@ impl Read for Member {
 }
 
 impl Member {
-    /// Whether what was read, to the end, is what was written.
+    /// Whether the bytes that were read, to the end, match the checksum.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.bytes.crc().sum() == self.checksum {
             Ok(())
@@ -89,7 +89,7 @@ impl Archive {
             if entry.name.ends_with(".npy") {
                 entries.push(entry);
             } else {
-                // Whatever else is in it is passed over, if it is what it says.
+                // Other files are ignored once their headers have been checked.
                 entry.place(&mut file)?;
             }
             rest = rest.get(used..).ok_or("its directory is cut")?;
@@ -102,7 +102,7 @@ impl Archive {
 }
 
 impl Entry {
-    /// Where the bytes of the member begin, behind a head that has its name as well.
+    /// Where the bytes of the member begin, after a local header that repeats its name.
     fn place(&self, file: &mut File) -> Result<u64, String> {
         let elsewhere = || format!("array \"{}\" is not where the directory says", self.name);
         let local = read_at(file, self.offset, LOCAL_BYTES)?;
@@ -118,7 +118,7 @@ impl Entry {
         Ok(name_place + u64::from(name_bytes) + u64::from(extra_bytes))
     }
 
-    /// Opens the member through a handle of its own.
+    /// Opens the member through a file handle of its own.
     pub(super) fn open(&self, mut file: File) -> Result<Member, String> {
         let start = self.place(&mut file)?;
         file.seek(SeekFrom::Start(start)).map_err(|error| error.to_string())?;
@@ -137,7 +137,7 @@ impl Entry {
     }
 }
 
-/// Where the directory lies: offset and bytes; and how many entries it has, where that is told.
+/// The offset and the length of the directory, and the number of its entries if known.
 fn directory_place(file: &mut File, length: u64) -> Result<(u64, u64, Option<u64>), String> {
     let none = || "it does not end as an archive does".to_owned();
     let tail_bytes = length.min((END_BYTES + 0xffff) as u64);
@@ -147,7 +147,7 @@ fn directory_place(file: &mut File, length: u64) -> Result<(u64, u64, Option<u64
     let (bytes, offset) = (u32_at(&tail, place + 12), u32_at(&tail, place + 16));
     if bytes != u32::MAX && offset != u32::MAX {
         let count = u16_at(&tail, place + 10);
-        // Where it is as large as can be, the true one may stand elsewhere.
+        // If these fields are at their maximum, the true values may be stored elsewhere.
         return Ok((offset.into(), bytes.into(), (count != u16::MAX).then_some(count.into())));
     }
     let end = length - tail_bytes + place as u64;
@@ -162,7 +162,7 @@ fn directory_place(file: &mut File, length: u64) -> Result<(u64, u64, Option<u64
     Ok((u64_at(&wide, 48), u64_at(&wide, 40), Some(u64_at(&wide, 32))))
 }
 
-/// An entry of the directory, and how many bytes it takes.
+/// An entry of the directory, and its length in bytes.
 fn entry(bytes: &[u8]) -> Result<(Entry, usize), String> {
     let cut = || "its directory is cut".to_owned();
     let (name_bytes, extra_bytes, comment_bytes) =
@@ -175,7 +175,7 @@ fn entry(bytes: &[u8]) -> Result<(Entry, usize), String> {
     let mut number = |narrow: u32| {
         if narrow == u32::MAX { wide.next().ok_or_else(cut) } else { Ok(u64::from(narrow)) }
     };
-    // They stand in this order, and only those that do not fit.
+    // In this order, and only the values that do not fit in their fields.
     number(unpacked)?;
     let (packed_bytes, offset) = (number(packed)?, number(offset)?);
     let entry = Entry {
@@ -188,7 +188,7 @@ fn entry(bytes: &[u8]) -> Result<(Entry, usize), String> {
     Ok((entry, extra_start + extra_bytes + comment_bytes))
 }
 
-/// The 64-bit numbers of an entry's extra field.
+/// The 64-bit numbers in the extra field of an entry.
 fn wide_numbers(mut extra: &[u8]) -> Vec<u64> {
     while extra.len() >= 4 {
         let (id, bytes) = (u16_at(extra, 0), usize::from(u16_at(extra, 2)));

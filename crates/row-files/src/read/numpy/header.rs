@@ -1,4 +1,4 @@
-//! The head of a NumPy array: which columns it has and where their values lie in a row.
+//! The head of a NumPy array: its columns, and where their values lie in a row.
 //!
 //! ```text
 //! 0x93 "NUMPY" · major version 1 · minor version 1 · length 2 (version 1) or 4 (2, 3) · a Python dictionary
@@ -12,17 +12,17 @@ use arrow_schema::{DataType, Field};
 use std::io::Read;
 use std::sync::Arc;
 
-/// Heads are short; one beyond this is damage.
+/// The most bytes of a head; a longer one is damage.
 const HEAD_BYTES_MAX: usize = 1 << 20;
 
-/// What to do with fields that are no columns.
+/// What to do about fields that are not columns.
 const FLAT: &str =
     "save an array whose fields are plain values or vectors, or each field in an array of its own";
 
-/// What to do with a value that stands for all rows: `len` of it is an error.
+/// What to do about a single value that stands for all rows, of which `len` is an error.
 const ONE_VALUE: &str = "leave it out, or save numpy.full(len(x), value), where x is an array with all rows";
 
-/// What an array is made of.
+/// The layout of an array.
 #[derive(Clone, Debug)]
 pub(super) struct Header {
     pub(super) rows: u64,
@@ -36,9 +36,9 @@ pub(super) struct Header {
 struct Column {
     name: String,
     item: Item,
-    /// How many elements a vector has; none for a plain value.
+    /// The number of elements of a vector; `None` for a plain value.
     elements: Option<usize>,
-    /// Bytes of a row before it.
+    /// The bytes of a row before this column.
     offset: usize,
 }
 
@@ -155,7 +155,7 @@ impl Header {
         Ok(checked(Self { rows, row_bytes: offset, columns, is_named: true })?)
     }
 
-    /// With names for columns that have none: one for each element, or one for all.
+    /// Names columns that have no names: one name for each element, or one for all.
     pub(super) fn named(mut self, names: &[String], otherwise: &str) -> Result<Self, Refusal> {
         if self.is_named {
             return if names.is_empty() { Ok(self) } else { Err(Refusal::named()) };
@@ -191,7 +191,7 @@ impl Header {
         self.columns.first().map_or("", |column| &column.name)
     }
 
-    /// Its columns as Arrow has them.
+    /// The columns as Arrow fields.
     pub(super) fn fields(&self) -> impl Iterator<Item = Field> {
         self.columns.iter().map(|column| {
             let item = column.item.data_type();
@@ -206,7 +206,7 @@ impl Header {
         })
     }
 
-    /// The columns of some rows.
+    /// Decodes the columns of `rows` rows.
     pub(super) fn columns(&self, bytes: &[u8], rows: usize) -> Result<Vec<ArrayRef>, String> {
         let columns = self.columns.iter().map(|column| {
             let values = column.item.values(
@@ -235,7 +235,7 @@ fn small(elements: u64) -> Result<usize, String> {
     elements.ok_or_else(|| "a vector has 1 to 65536 elements".to_owned())
 }
 
-/// Rows of no bytes would never end, and those of a gigabyte are damage.
+/// Refuses rows of zero bytes, which would never end, and rows of more than 16 MiB, which are damage.
 fn checked(header: Header) -> Result<Header, String> {
     if (1..=1 << 24).contains(&header.row_bytes) {
         Ok(header)

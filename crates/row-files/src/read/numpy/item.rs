@@ -1,4 +1,4 @@
-//! One value of a NumPy array: its type, and how it is read from bytes.
+//! A value of a NumPy array: its type, and how it is decoded.
 
 use super::Refusal;
 use arrow_array::types::{
@@ -15,7 +15,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Item {
     kind: Kind,
-    /// Bytes of a value.
+    /// Length of a value in bytes.
     bytes: usize,
     is_big_endian: bool,
 }
@@ -26,17 +26,17 @@ enum Kind {
     Signed,
     Unsigned,
     Float,
-    /// Characters of four bytes.
+    /// Text in four-byte characters.
     Text,
     Bytes,
     Instant(TimeUnit),
     Duration(TimeUnit),
 }
 
-/// What NumPy calls "not a time".
+/// NumPy's "not a time".
 const NOT_A_TIME: i64 = i64::MIN;
 
-/// A type that no column has, or none at all.
+/// Refuses a type that no column can have, or that does not exist.
 fn unknown(text: &str) -> Refusal {
     let what = format!("its type {text:?} is no type of a column");
     let hint = match text.trim_start_matches(['<', '>', '|', '=']).chars().next() {
@@ -53,7 +53,7 @@ fn unknown(text: &str) -> Refusal {
 }
 
 impl Item {
-    /// Reads a type such as `<f8` or `<M8[ns]`.
+    /// Parses a type such as `<f8` or `<M8[ns]`.
     pub(super) fn parse(text: &str) -> Result<Self, Refusal> {
         let unknown = || unknown(text);
         let (order, rest) = match text.chars().next() {
@@ -86,7 +86,7 @@ impl Item {
         self.bytes
     }
 
-    /// Whether there is a value that stands for none.
+    /// Whether the type has a value that stands for null.
     pub(super) fn may_be_null(self) -> bool {
         matches!(self.kind, Kind::Instant(_) | Kind::Duration(_))
     }
@@ -111,7 +111,7 @@ impl Item {
         }
     }
 
-    /// The values of a column: `elements` of each row, from `offset` on.
+    /// Decodes the values of a column: `elements` in each row, from `offset` on.
     pub(super) fn values(
         self,
         bytes: &[u8],

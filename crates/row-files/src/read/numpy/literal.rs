@@ -1,5 +1,4 @@
-//! The Python literals in the head of a NumPy file: texts, whole numbers, booleans, tuples, lists, a
-//! dictionary.
+//! Python literals in the head of a NumPy file: texts, integers, booleans, tuples, lists and dictionaries.
 
 /// A literal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,11 +11,11 @@ pub(super) enum Literal {
     Dictionary(Vec<(String, Literal)>),
 }
 
-/// Deeper than this no head nests.
+/// The deepest nesting of a head.
 const DEPTH_MAX: usize = 8;
 
 impl Literal {
-    /// Reads a literal that may be followed by white space only.
+    /// Parses a literal, which only white space may follow.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut rest = Rest(text.trim());
         let literal =
@@ -28,7 +27,7 @@ impl Literal {
         }
     }
 
-    /// The value of a key.
+    /// The value of a key in a dictionary.
     pub(super) fn get(&self, key: &str) -> Option<&Self> {
         match self {
             Self::Dictionary(pairs) => pairs.iter().find(|(name, _)| name == key).map(|(_, value)| value),
@@ -44,7 +43,7 @@ impl Literal {
         if let Self::Sequence(items) = self { Some(items) } else { None }
     }
 
-    /// A tuple of whole numbers, or one of them alone.
+    /// A sequence of integers, or a single one.
     pub(super) fn numbers(&self) -> Option<Vec<u64>> {
         let number = |literal: &Self| if let Self::Number(number) = literal { Some(*number) } else { None };
         match self {

@@ -1,4 +1,4 @@
-//! What is promised of Arrow files whose buffers are compressed: a length that was damaged is an error.
+//! Tests of compressed Arrow files: a damaged length of a buffer is an error.
 
 use super::*;
 use arrow_array::DictionaryArray;
@@ -41,7 +41,7 @@ fn a_length_before_a_buffer_that_was_damaged_is_an_error_and_ends_no_process() {
         let lengths = places(&whole, &8000_i64.to_le_bytes());
         assert_eq!(lengths.len(), 3, "{compression:?}, stream: {is_stream}");
         for at in lengths {
-            // With the head of the frame behind it, which may say how much the frame has, and without.
+            // With the header of the frame after it, which may hold the length of the content, and without.
             for (byte, is_headless) in (3..8).flat_map(|byte| [(byte, false), (byte, true)]) {
                 let mut damaged = whole.clone();
                 damaged[at + byte] ^= 0x40;
@@ -67,7 +67,7 @@ fn the_lengths_of_dictionaries_are_looked_at_too() {
         let whole = compressed(&rows, CompressionType::LZ4_FRAME, is_stream);
         let sound = read(&place.write("a.arrow", &whole), Format::Arrow, &wanted, &plain()).unwrap();
         assert_eq!(all(&sound, &wanted).num_rows(), 600);
-        // Where the offsets end lies the same number.
+        // The same number is also the end of the offsets.
         let damaged = places(&whole, &4000_i64.to_le_bytes()).into_iter().map(|at| {
             let mut damaged = whole.clone();
             damaged[at + 5] ^= 0x40;

@@ -1,4 +1,4 @@
-//! What is promised of files with types of their own: nothing of a value is lost.
+//! Tests of typed files: nothing of a value is lost.
 
 use super::*;
 use arrow_array::types::Date32Type;
@@ -29,7 +29,7 @@ fn a_day_with_a_time_of_day_is_no_day() {
     }
 }
 
-/// A file of one column, as a table wants it.
+/// A file of one column, read as a table wants it.
 fn as_wanted(column: ArrayRef, wanted: &DataType) -> Result<ArrayRef, RowFileError> {
     let place = Place::new();
     let wanted = schema(&[("d", wanted.clone(), true)]);
@@ -82,7 +82,7 @@ fn a_day_that_a_unit_does_not_hold_is_no_instant_and_a_time_of_day_no_day() {
 #[test]
 fn rows_that_are_wide_are_read_as_many_at_a_time_as_a_part_may_hold() {
     let place = Place::new();
-    // 100000 rows of half a MiB, of which four are there.
+    // 100,000 rows of half a MiB each, of which four exist.
     let mut bytes = npy_head("{'descr': '<f8', 'fortran_order': False, 'shape': (100000, 65536)}");
     bytes.resize(bytes.len() + 4 * 8 * 65_536, 0);
     let input = place.write("v.npy", bytes);
@@ -100,8 +100,8 @@ fn rows_that_are_wide_are_read_as_many_at_a_time_as_a_part_may_hold() {
     assert_eq!(rows, 4);
 }
 
-/// A Parquet file of one column of instants as Spark and Impala write them: a Julian day, and nanoseconds of
-/// it.
+/// A Parquet file with one column of instants as Spark and Impala write them: a Julian day, and nanoseconds
+/// of the day.
 fn int96(place: &Place, instants: &[(u32, u64)]) -> Input {
     use parquet::data_type::{Int96, Int96Type};
     use parquet::file::writer::SerializedFileWriter;
@@ -137,7 +137,7 @@ fn an_instant_that_nanoseconds_do_not_hold_is_refused_and_becomes_no_other_one()
         let rows = all(&read(&input, Format::Parquet, &wanted, &plain()).unwrap(), &wanted);
         assert_eq!(rows.num_rows(), 3);
         if unit == TimeUnit::Nanosecond {
-            // Arrow counts back from the day behind for what lies before 1970.
+            // Before 1970, Arrow counts backwards from the following day.
             let half_before = int96(&place, &[(EPOCH, (-500_000_000_i64) as u64)]);
             assert!(read(&half_before, Format::Parquet, &wanted, &plain()).is_ok());
         }
@@ -146,7 +146,7 @@ fn an_instant_that_nanoseconds_do_not_hold_is_refused_and_becomes_no_other_one()
             let input = int96(&place, &[(EPOCH, 0), (day, noon)]);
             let error = read(&input, Format::Parquet, &wanted, &plain()).unwrap_err().to_string();
             assert!(error.contains("column \"t\"") && error.contains("1677"), "{error}");
-            // Who does not want the column need not hear of it.
+            // A caller that does not want the column is not bothered by it.
             let other = schema(&[("u", DataType::Int64, true)]);
             let passing = ReadOptions { ignore_extra: true, ..plain() };
             assert!(read(&input, Format::Parquet, &other, &passing).is_ok());
@@ -167,7 +167,7 @@ fn names_for_arrays_that_have_their_own_are_refused() {
     assert!(error.contains("names of their own"), "{error}");
 }
 
-/// An archive of arrays of one number each, stored, as NumPy writes it.
+/// An archive of arrays of one number each, stored uncompressed, as NumPy writes it.
 fn archive(names: &[&str]) -> Vec<u8> {
     let mut array = npy_head("{'descr': '<f8', 'fortran_order': False, 'shape': (1,)}");
     array.extend(0.5_f64.to_le_bytes());
@@ -178,8 +178,8 @@ fn archive(names: &[&str]) -> Vec<u8> {
     for name in names {
         let name = format!("{name}.npy");
         let offset = (bytes.len() as u32).to_le_bytes();
-        // Version, flags, method, time, date; then checksum, lengths, and the length of the name and of what
-        // is extra.
+        // Version, flags, method, time, date; then checksum, lengths, and the lengths of the name and of the
+        // extra field.
         let mut common = vec![20, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         common.extend(checksum.sum().to_le_bytes());
         common.extend([length, length].concat());
@@ -204,7 +204,7 @@ fn an_archive_whose_directory_is_damaged_anywhere_never_has_fewer_columns() {
         let mut damaged = whole.clone();
         damaged[at] ^= 0x40;
         if let Ok(found) = describe(&place.write("a.npz", damaged), Format::Npz, &plain()) {
-            // A letter of a name may become another one, and some bytes mean nothing to us.
+            // A name may have another letter, and some bytes are ignored.
             assert_eq!(found.fields().len(), 3, "byte {at}: {found:?}");
         }
     }
@@ -218,7 +218,7 @@ fn rows_of_a_parquet_file_are_decoded_as_many_at_a_time_as_a_part_may_hold() {
     let mut source = parquet_file::open(&input, |_| true).unwrap();
     let mut rows = 0;
     while let Some(batch) = source.batches.next(1 << 20).unwrap() {
-        // Eight KiB each.
+        // 8 KiB each.
         rows += batch.num_rows();
         let expected = if rows < 2000 { 100..=128 } else { 1..=128 };
         assert!(expected.contains(&batch.num_rows()), "{} rows", batch.num_rows());
@@ -241,7 +241,7 @@ fn one_wide_row_of_a_parquet_file_does_not_make_all_others_slow() {
     writer.flush().unwrap();
     writer.write(&rows(vec!["wide".repeat(1 << 19)])).unwrap();
     writer.close().unwrap();
-    // The wide row has 2 MiB: of the second it takes more than all that there is.
+    // The wide row has 2 MiB, so the second limit is smaller than this row alone.
     for bytes_max in [8 << 20, 1 << 20] {
         let mut source = parquet_file::open(&Input::File(path.clone()), |_| true).unwrap();
         let first = source.batches.next(bytes_max).unwrap().unwrap();

@@ -1,9 +1,9 @@
-//! What is promised of files that are sound and are not read: they are not told as damaged.
+//! Tests of intact files that are not supported: they are not reported as damaged.
 
 use super::*;
 use atoll_errors::ErrorKind;
 
-/// How opening a file fails.
+/// The error of opening a file.
 fn refusal(input: &Input, format: Format, options: &ReadOptions) -> (ErrorKind, String) {
     let error = describe(input, format, options).unwrap_err();
     (error.kind(), format!("{error} / {error:?}"))
@@ -30,7 +30,7 @@ fn arrays_that_are_sound_and_are_no_columns_are_unsupported_and_say_how_to_save_
         assert_eq!(kind, ErrorKind::Unsupported, "{head}: {text}");
         assert!(text.contains(hint), "{head}: {text}");
     }
-    // One value has no length, and is no column.
+    // A scalar has no length, and is not a column.
     let one = "{'descr': '<f8', 'fortran_order': False, 'shape': ()}";
     let (kind, text) = refusal(&place.write("a.npy", npy(one)), Format::Npy, &plain());
     assert_eq!(kind, ErrorKind::Unsupported, "{text}");
@@ -70,7 +70,7 @@ fn a_parquet_file_with_a_compression_that_is_not_read_is_unsupported_from_the_st
     let input = parquet(&place, vec![("x", Arc::new(Int64Array::from(vec![1, 2])))]);
     let Input::File(path) = &input else { panic!() };
     let mut bytes = std::fs::read(path).unwrap();
-    // In the footer the name of a column stands right before its compression; 4 is brotli.
+    // In the footer, the name of a column directly precedes its compression; 4 is brotli.
     let codec = b"\x19\x18\x01x\x15";
     let at = bytes.windows(codec.len()).position(|window| window == codec).unwrap() + codec.len();
     bytes[at] = 4 << 1;
@@ -96,7 +96,7 @@ fn a_file_that_is_compressed_as_a_whole_is_known_by_how_it_begins() {
             assert!(text.contains(name), "{name} as {option}: {text}");
         }
     }
-    // Short files, and those that only look alike.
+    // Short files, and files that only resemble compressed ones.
     for text in ["a\n1\n", "BZh\n1\n", "\n"] {
         let found = describe(&place.write("a.csv", text), Format::Csv, &plain());
         assert!(!matches!(found, Err(RowFileError::Compressed { .. })), "{text:?}");

@@ -1,4 +1,4 @@
-//! What is promised of files of text: records that are not what they should be.
+//! Tests of text files with bad records.
 
 use super::*;
 use arrow_array::types::Int32Type;
