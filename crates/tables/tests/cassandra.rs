@@ -1,6 +1,6 @@
-//! Tables on a real cluster: several processes that are killed, and readers beside its nodes.
+//! Tables on a real cluster: several processes, any of which may be killed, and readers beside its nodes.
 //!
-//! `ATOLL_CASSANDRA` names the cluster; `ATOLL_ROUNDS` and `ATOLL_SEED` are those of `processes.rs`.
+//! `ATOLL_CASSANDRA` names the cluster; `ATOLL_ROUNDS` and `ATOLL_SEED` are as in `processes.rs`.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -18,7 +18,7 @@ mod splits;
 #[path = "processes/workers.rs"]
 mod workers;
 
-/// The contact points of the cluster; none, said aloud, if there is none.
+/// The contact points of the cluster; `None`, with a printed notice, if there is no cluster.
 fn contacts() -> Option<Vec<String>> {
     match std::env::var("ATOLL_CASSANDRA") {
         Ok(contacts) if !contacts.is_empty() => Some(contacts.split(',').map(str::to_owned).collect()),
@@ -31,7 +31,7 @@ fn contacts() -> Option<Vec<String>> {
     }
 }
 
-/// Not a test: what this program does when it was started as a worker.
+/// Not a test: the entry point of a worker process.
 #[test]
 fn worker() {
     atoll_conformance::killed::work(workers::work);

@@ -1,10 +1,10 @@
-//! How often intervals hold the truth: the grid of populations, numbers, sizes and ways of stopping, through
-//! the estimators alone and through tables.
+//! How often intervals contain the truth: the grid of populations, quantities, sizes and ways of stopping,
+//! through the estimators alone and through tables.
 //!
-//! Ten cells run in every test. `ATOLL_CELLS='Entity Mean'` runs those whose names have that part,
-//! `ATOLL_SEEDS=N` so many seeds, beginning with `ATOLL_SEED=N`. `ATOLL_CELLS=all` runs all of them; through
-//! tables it judges nothing then and tells its tallies in a line. `cargo xtask soak coverage --minutes N`
-//! gathers such lines, and what they say together is judged in every test.
+//! Every test runs ten cells. `ATOLL_CELLS='Entity Mean'` runs the cells whose names contain that text,
+//! `ATOLL_SEEDS=N` this many seeds, starting with `ATOLL_SEED=N`. `ATOLL_CELLS=all` runs all cells; through
+//! tables it then judges nothing and prints its tallies in one line. `cargo xtask soak coverage --minutes N`
+//! collects such lines, and every test judges what they say together.
 #![allow(clippy::expect_used, clippy::print_stdout)]
 #![allow(clippy::disallowed_methods, reason = "the environment may name the seeds")]
 
@@ -24,10 +24,10 @@ use population::Population;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Seeds of each cell in a test.
+/// The seeds of each cell in a test.
 const SEEDS: u64 = 200;
 
-/// Cells of each kind that are shown.
+/// The cells of each kind that are shown.
 const WORST: usize = 15;
 
 type Tallies = BTreeMap<Cell, Tally>;
@@ -40,7 +40,7 @@ fn is_all() -> bool {
     std::env::var("ATOLL_CELLS").is_ok_and(|cells| cells == "all")
 }
 
-/// The cells that are asked for: ten, all, or those whose names have a part.
+/// The selected cells: ten, all, or those whose names contain a text.
 fn chosen() -> Vec<Cell> {
     match std::env::var("ATOLL_CELLS") {
         Err(_) => ten(),
@@ -49,13 +49,13 @@ fn chosen() -> Vec<Cell> {
     }
 }
 
-/// The seeds that the environment asks for.
+/// The seeds that the environment selects.
 fn seeds() -> Range<u64> {
     let first = of_environment("ATOLL_SEED").unwrap_or(1);
     first..first + of_environment("ATOLL_SEEDS").unwrap_or(SEEDS)
 }
 
-/// Runs the chosen cells of both populations on both halves of the seeds at once.
+/// Runs the chosen cells of both populations, on both halves of the seeds in parallel.
 fn tallied(run: impl Fn(&Population, &pure::Questions, Range<u64>) -> Tallies + Sync) -> Tallies {
     let Range { start: first, end } = seeds();
     let count = end - first;
@@ -95,7 +95,7 @@ fn judge(tallies: &Tallies) {
     assert!(5 * on_flags <= large().count(), "more than a fifth of the larger cells stand on their doubts");
 }
 
-/// Those cells that are nearest to breaking the rule; among those that most answers were doubted of, the
+/// Prints the cells that are nearest to breaking the rule; among those whose answers are mostly doubted, the
 /// worst.
 fn print_worst(tallies: &Tallies) {
     for (what, is_doubted) in [("nearest to breaking", false), ("standing on their doubts", true)] {

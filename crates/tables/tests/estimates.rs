@@ -1,4 +1,4 @@
-//! Estimates through tables: the same answers as the estimators give on the same rows, and what they cost.
+//! Estimates through tables: they equal what the estimators make of the same rows, at a known cost.
 
 #![allow(clippy::unwrap_used)]
 
@@ -25,13 +25,13 @@ use atoll_tables::{
 use fastrand::Rng;
 use std::sync::Arc;
 
-/// Rows of a step.
+/// The rows of a step.
 const ROWS: usize = 4000;
 
-/// Steps of the table.
+/// The steps of the table.
 const STEPS: u64 = 5;
 
-/// Rows of the table.
+/// The rows of the table.
 const ALL: f64 = (ROWS * STEPS as usize) as f64;
 
 fn schema(sample_key: &[&str]) -> TableSchema {
@@ -89,7 +89,7 @@ fn of_vz(subject: fn(Column) -> Subject) -> EstimateRequest {
     EstimateRequest::new(subject(Column::named("vz")))
 }
 
-/// All rows in the order of their weights: weight, vz, x, whether heavy. Without any code of queries.
+/// All rows in weight order: weight, vz, x, whether heavy. Computed without any query code.
 fn by_weight(sample_key: usize) -> Vec<(Weight, f64, f64, bool)> {
     let mut all = Vec::new();
     for step in 0..STEPS {
@@ -156,8 +156,8 @@ async fn a_count_of_everything_reads_nothing() {
     let found = table.estimate(&Query::default(), &EstimateRequest::new(Subject::Count)).await.unwrap();
     assert_eq!((found.estimate.value, found.estimate.is_exact()), (ALL, true));
     assert_eq!((found.rows_read, found.work.bands, found.work.bytes), (0, 0, 0));
-    // Nor does the number that a sum rests on; a handle reads directories once, so both are asked when they
-    // are known.
+    // Nor does the number of rows that a sum uses; a handle reads directories once, so both questions come
+    // after they are known.
     let query = Query::default().sample(0.01).unwrap();
     table.estimate(&query, &of_vz(Subject::Mean)).await.unwrap();
     let mean = table.estimate(&query, &of_vz(Subject::Mean)).await.unwrap();
@@ -180,7 +180,7 @@ async fn a_count_of_a_filter_that_prunes_nothing_rests_on_the_number_of_all_rows
     let heavy = query.clone().filter(filter("kind = 'heavy'"));
     let count = EstimateRequest::new(Subject::Count);
     assert_same(&table.estimate(&heavy, &count).await.unwrap().estimate, &expected);
-    // A region of the index is sampled alone, so only its own rows are known.
+    // A region of the index is sampled by itself, so only its own rows are known.
     let region = query.filter(filter("x < 0.5"));
     let found = table.estimate(&region, &count).await.unwrap();
     let inside: Vec<Weight> = sampled.iter().filter(|row| row.2 < 0.5).map(|row| row.0).collect();
@@ -209,11 +209,11 @@ async fn shares_and_first_units_are_those_of_the_query() {
     let table = table(&[]).await;
     let request = EstimateRequest::new(Subject::Share(filter("kind = 'heavy'")));
     let found = table.estimate(&Query::default().first(500), &request).await.unwrap().estimate;
-    // The last of them sets the cut.
+    // The last unit sets the cut.
     assert_eq!((found.units, found.is_exact()), (499, false));
     let heavy = by_weight(2).iter().take(499).filter(|row| row.3).count() as f64;
     assert!((found.value - heavy / 499.0).abs() < 1e-12);
-    // More than there are: everything.
+    // More units than exist: everything.
     let found = table.estimate(&Query::default().first(1_000_000), &request).await.unwrap().estimate;
     assert!(
         found.is_exact()
@@ -280,7 +280,7 @@ async fn several_tolerances_are_met_from_one_reading() {
     for (found, tolerance) in together.iter().zip(tolerances) {
         assert!(found.estimate.half_width() <= tolerance, "{} of {tolerance}", found.estimate);
         let alone = table.estimate(&Query::default(), &request(tolerance)).await.unwrap();
-        // Each stops where it is narrow enough, not where the last of them is.
+        // Each stops when it is narrow enough, not when the last of them is.
         assert!(found.rows_read <= alone.rows_read * 2, "{} and {}", found.rows_read, alone.rows_read);
     }
     let most = together.iter().map(|found| found.work.rows_touched).max();
@@ -377,7 +377,7 @@ async fn groups_have_their_means_and_known_ones_are_not_seen_rather_than_left_ou
     let found = table.estimate_groups(&query, &vz, "kind", Some(known), at).await.unwrap();
     assert_eq!(found.groups.as_ref(), &StringArray::from(vec!["ghost", "heavy", "light"]));
     assert!(found.means[0].is_none());
-    // Each is the mean of the rows of its group.
+    // Each is the mean of the rows in its group.
     for (group, kind) in [(1, "heavy"), (2, "light")] {
         let of_group = query.clone().filter(filter(&format!("kind = '{kind}'")));
         let alone = table.estimate(&of_group, &of_vz(Subject::Mean)).await.unwrap().estimate;
@@ -444,7 +444,7 @@ async fn bounds_that_would_not_be_looked_at_are_refused_with_what_to_do_instead(
     let readable = Readable::One(table.clone());
     let refused = readable.refine_estimate(&sample, &mean()).await.unwrap_err();
     assert!(refused.hint().is_some(), "{refused}");
-    // With the number of rows they are of use, and of all rows the mean needs none.
+    // With the number of rows, bounds are of use; of all rows, the mean needs no number.
     let rows =
         table.count(&Query { window: Query::default().window, ..filtered.clone() }).await.unwrap().rows;
     let bounded = table.estimate(&filtered, &mean().of_rows(rows)).await.unwrap().estimate;

@@ -1,13 +1,13 @@
-//! Random queries at random moments: while runs write and start again, while packers pack, rows are deleted,
-//! sessions end and processes vanish, whatever is asked is answered as plain loops over the rows of that
-//! moment would answer it.
+//! Random queries at random moments. Meanwhile runs write and restart, packers pack, rows are deleted,
+//! sessions end and processes vanish. Every answer must equal that of plain loops over the rows of that
+//! moment.
 //!
-//! Processes take turns at every operation on the store, in an order that is drawn ([`episode`]); the oracle
-//! knows rows, runs and steps, and when something became true ([`world`], [`truth`]).
+//! Processes take turns at every operation on the store, in random order ([`episode`]). The oracle knows only
+//! rows, runs and steps, and when each edit became true ([`world`], [`truth`]).
 //!
 //! `ATOLL_QUERIES=100000 cargo test -p atoll-tables --features planted --test moments` asks more than the
-//! 5,000 of a test, `ATOLL_SEED` begins elsewhere or, alone, replays one episode; `cargo xtask soak queries`
-//! goes on and on with fresh seeds.
+//! 5,000 queries of a test. `ATOLL_SEED` sets the first seed or, alone, replays one episode. `cargo xtask
+//! soak queries` continues indefinitely with fresh seeds.
 
 #![allow(
     clippy::disallowed_methods,
@@ -59,7 +59,7 @@ fn random_queries_at_random_moments_equal_brute_force() {
     }
     println!("{} queries of {} versions", told.queries, told.versions);
     assert!(told.queries >= queries);
-    // One episode alone may be a quiet one.
+    // A single episode may be a quiet one.
     if queries > 10 * QUERIES {
         told.judge();
     }
@@ -72,7 +72,7 @@ fn an_episode_goes_the_same_way_again() {
     }
 }
 
-/// Tells how to run an episode again if it fails.
+/// Prints how to replay an episode that fails.
 struct Replay(u64);
 
 impl Drop for Replay {

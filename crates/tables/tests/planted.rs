@@ -1,7 +1,7 @@
-//! Every bug planted in the tables is caught by random queries at random moments.
+//! Random queries at random moments catch every bug planted in the tables.
 //!
-//! `cargo test -p atoll-tables --features planted --test planted -- --nocapture` tells by what. `ATOLL_BUG`
-//! takes one of them alone.
+//! `cargo test -p atoll-tables --features planted --test planted -- --nocapture` prints what caught each.
+//! `ATOLL_BUG` selects a single bug.
 
 #![allow(
     clippy::disallowed_methods,
@@ -40,7 +40,7 @@ use std::panic::{catch_unwind, set_hook, take_hook};
 /// Episodes after which a bug counts as missed.
 const EPISODES: u64 = 100;
 
-/// In which episode a bug was noticed, and by what.
+/// The episode in which a bug was caught, and the failure.
 fn caught(bug: Bug) -> Option<(u64, String)> {
     plant(Some(bug));
     let noticed = (0..EPISODES).find_map(|episode| {
@@ -56,13 +56,13 @@ fn caught(bug: Bug) -> Option<(u64, String)> {
 
 #[test]
 fn every_bug_planted_in_the_tables_is_caught() {
-    // What is caught below is caught for no other reason.
+    // Without a bug, nothing fails.
     plant(None);
     let told = (0..10).map(|episode| episode::live(episode * QUERIES)).fold(Told::default(), Told::and);
     told.judge();
     let only = std::env::var("ATOLL_BUG").ok();
     let hook = take_hook();
-    // What is planted fails by the dozen.
+    // Planted bugs cause dozens of failures.
     set_hook(Box::new(|_| {}));
     let bugs =
         Bug::ALL.into_iter().filter(|bug| only.as_ref().is_none_or(|only| *only == format!("{bug:?}")));

@@ -1,16 +1,16 @@
-//! Several processes at one table in one folder, any of them killed at any moment: no row is lost or doubled,
-//! no step is seen in part, and nobody is stuck.
+//! Several processes at one table in one folder, any of which may be killed at any moment: no row is lost or
+//! doubled, no step is seen in part, and no process gets stuck.
 //!
-//! The test program starts itself again as its workers, told by the environment what to be. Four of them
-//! write, each a run of its own: whenever one starts, it begins the next attempt at the last complete step,
-//! writes that step anew and goes on, several appends at a time; now and then it deletes its old steps. Two
-//! read: one beside them, one without the right to write. One packs, again and again. One does what a vacuum
-//! does with sessions that have expired, whether their processes live or not, and takes away the objects that
-//! no version names. The driver kills one after the other and starts it again; in the end it opens the folder
+//! The test program starts itself as its workers, whose roles are in the environment. Four of them write,
+//! each a run of its own. When one starts, it begins the next attempt at the last complete step, writes that
+//! step anew and continues, with several appends at a time; now and then it deletes its old steps. Two read:
+//! one beside the writers, one without the right to write. One packs, again and again. One treats sessions as
+//! a vacuum treats expired ones, whether their processes live or not, and removes the objects that no version
+//! names. The driver kills the workers one after the other and restarts them; in the end it opens the folder
 //! and counts.
 //!
-//! `ATOLL_ROUNDS=50 cargo test -p atoll-tables --test processes` runs more rounds than the 8 of a test,
-//! `ATOLL_SEED` takes another seed, `ATOLL_AT` another folder.
+//! `ATOLL_ROUNDS=50 cargo test -p atoll-tables --test processes` runs more rounds than the 8 of a test;
+//! `ATOLL_SEED` selects another seed, `ATOLL_AT` another folder.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -29,14 +29,14 @@ use std::path::Path;
 use std::time::Duration;
 use workers::{Told, WRITERS};
 
-/// No worker may be silent for longer.
+/// The longest silence of a worker.
 const STUCK: Duration = Duration::from_secs(10);
 
 fn setting(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
-/// Not a test: what this program does when it was started as a worker.
+/// Not a test: the entry point of a worker process.
 #[test]
 fn worker() {
     killed::work(workers::work);
@@ -53,7 +53,7 @@ fn start(folder: &Path, seed: u64, plant: Option<&'static str>) -> Driver<Told> 
 }
 
 fn run(rounds: u64, seed: u64, plant: Option<&'static str>) {
-    // In memory where there is such a place: what survives the end of a process does not depend on the disk.
+    // In memory if possible: what survives the end of a process does not depend on the disk.
     let place = match std::env::var("ATOLL_AT") {
         Ok(folder) => tempfile::tempdir_in(folder).expect("the folder that ATOLL_AT names"),
         Err(_) => tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap(),
@@ -69,7 +69,7 @@ fn run(rounds: u64, seed: u64, plant: Option<&'static str>) {
         driver.kill(index);
         driver.listen(random.usize(50..300));
     }
-    // Packs are rare beside appends, and whoever waits for them finds out whether the packer is stuck.
+    // Packs are rare compared with appends; waiting for them shows whether the packer is stuck.
     for _ in 0..100 {
         if driver.told.trees > 1 && driver.told.ended > 1 {
             break;
@@ -89,11 +89,11 @@ fn whoever_is_killed_no_row_is_lost_or_doubled_and_nobody_is_stuck() {
     }
 }
 
-/// So many runs at most: on a busy machine one shows what is planted in a quarter of the cases, and 12 were
-/// not always enough.
+/// The most runs for one planted mistake. On a busy machine a run shows it in a quarter of the cases, and 12
+/// runs were not always enough.
 const LIVES_MAX: u64 = 40;
 
-/// What a run fails with that has something planted; it need not show at once.
+/// The failure of a run with a planted mistake, which may take several runs to show.
 fn found_out(seed: u64, plant: &'static str) -> String {
     let outcomes =
         (seed..seed + LIVES_MAX).map(|seed| std::panic::catch_unwind(|| run(8, seed, Some(plant))));

@@ -1,8 +1,8 @@
-//! The version protocol, explored: every interleaving of small scenarios, with crashes, writes whose outcome
-//! nobody knows and writes that land late, and every planted mistake caught.
+//! The version protocol, explored: every interleaving of small scenarios, with crashes, writes of unknown
+//! outcome and writes that land late, and every planted mistake caught.
 //!
-//! The processes use the protocol's own code for every decision ([`atoll_tables::protocol`]); what is written
-//! here is the store, the order of their steps, and an oracle that knows neither objects nor tombstones.
+//! The processes use the protocol's own code for every decision ([`atoll_tables::protocol`]). Written here
+//! are the store, the order of the processes' steps, and an oracle that knows neither objects nor tombstones.
 //! `cargo test -p atoll-tables --test protocol -- --nocapture` prints how many states there were, and the
 //! story by which each mistake was caught.
 
@@ -31,8 +31,8 @@ use explore::{Counterexample, explore};
 use mistake::Mistake;
 use scenario::Scenario;
 
-/// Explores a scenario in which nobody makes a mistake; a violation fails with its story. All these endings
-/// of commits must have come up, or the scenario does not show what it is for.
+/// Explores a scenario in which no process makes a mistake; a violation fails with its story. All of these
+/// endings of commits must occur, or the scenario does not show what it is for.
 fn holds(scenario: Scenario, endings: &[&str]) {
     let name = scenario.name;
     match explore(scenario, None) {

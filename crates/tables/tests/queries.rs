@@ -1,7 +1,8 @@
-//! Queries against brute force: whatever is asked, of whatever was written, is answered as plain loops over
-//! every row would answer it, and what answering takes is counted.
+//! Queries against brute force: every answer must equal that of plain loops over all rows, and the work of
+//! answering is counted.
 //!
-//! The oracle knows rows and runs: no blocks, bands, versions or weights' cuts but by their definition.
+//! The oracle knows only rows and runs: no blocks, bands or versions, and of weights and cuts only their
+//! definition.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)]
 
@@ -40,7 +41,7 @@ mod world;
 
 use std::future::Future;
 
-/// Runs a future to its end.
+/// Runs a future to completion.
 fn run<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)

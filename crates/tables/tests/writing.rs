@@ -1,5 +1,5 @@
-//! Writing tables through the public door: runs, steps and listings, appends that share a commit, sessions,
-//! deletes, and stores that lose answers.
+//! Writing tables through the public interface: runs, steps and listings, appends that share a commit,
+//! sessions, deletes, and stores that lose answers.
 //!
 //! Replay a random failure with `ATOLL_SEED=N cargo test -p atoll-tables --test writing`.
 

@@ -1,8 +1,8 @@
-//! Several processes at one table on one cluster, any of them killed at any moment: what `processes.rs` asks
-//! of a folder.
+//! Several processes at one table on one cluster, any of which may be killed at any moment: the counterpart
+//! of `processes.rs`, which does the same on a folder.
 //!
-//! Four write, two read, one packs and one sweeps, each with a store of its own; consensus is all that orders
-//! them.
+//! Four processes write, two read, one packs and one sweeps, each with a store of its own; only consensus
+//! orders them.
 
 use crate::contacts;
 use crate::workers::{self, Told, WRITERS};
@@ -10,11 +10,11 @@ use atoll_conformance::killed::{self, Driver, Workers};
 use std::path::Path;
 use std::time::Duration;
 
-/// No worker may be silent for longer. All of them want the same partition, where one of several dozen tries
-/// a second wins, and a try that died with its process keeps the others waiting for a while.
+/// The longest silence of a worker. All workers compete for one partition, where one of several dozen
+/// attempts a second wins, and an attempt whose process died blocks the others for a while.
 const STUCK: Duration = Duration::from_secs(40);
 
-/// How many lines to hear between two kills, at most.
+/// The most lines to hear between two kills.
 const LINES: usize = 120;
 
 fn setting(name: &str, otherwise: u64) -> u64 {

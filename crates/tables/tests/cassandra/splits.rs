@@ -1,5 +1,5 @@
-//! Readers beside the nodes: each divides the query for itself and reads what lies beside it; together they
-//! have every row once.
+//! Readers beside the nodes: each splits the query by itself and reads its local splits; together they return
+//! every row once.
 
 use crate::contacts;
 use arrow_array::{Float64Array, Int64Array, RecordBatch};

@@ -1,16 +1,16 @@
-//! Cells: what is asked, of which column, how, and how often the answer was right.
+//! Cells: what is estimated, of which column, how, and how often the answer was right.
 
 use crate::population::{Population, Shape};
 use atoll_tables::estimate::{Estimate, Quantity};
 
-/// What one weight belongs to.
+/// The unit that has one weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Sampled {
     Row,
     Entity,
 }
 
-/// What is asked.
+/// The quantity that is estimated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Asked {
     Mean,
@@ -26,11 +26,11 @@ impl Asked {
     pub const ALL: [Self; 7] =
         [Self::Mean, Self::Sum, Self::Count, Self::Q50, Self::Q99, Self::Share, Self::GroupMean];
 
-    /// The value of a row that the question is about; NaN where it is about other rows.
+    /// The value of a row that counts for the quantity; NaN for other rows.
     pub fn value(self, shape: Shape, value: f64, group: u32) -> f64 {
         match self {
             Self::Count => f64::from(value > shape.threshold()),
-            // The other side, so that a share is not a count again.
+            // The opposite condition, so that a share differs from a count.
             Self::Share => f64::from(value <= shape.threshold()),
             Self::GroupMean if group != 1 => f64::NAN,
             _ => value,
@@ -41,7 +41,7 @@ impl Asked {
         matches!(self, Self::Q50 | Self::Q99)
     }
 
-    /// Of a quantile, the share of the rows up to it.
+    /// For a quantile, the share of the rows up to it.
     fn share(self) -> f64 {
         if self == Self::Q50 { 0.5 } else { 0.99 }
     }
@@ -57,7 +57,7 @@ impl Asked {
         }
     }
 
-    /// The truth, by reading everything: no code of the estimators.
+    /// The truth, by reading everything, without any code of the estimators.
     pub fn truth(self, values: &[f64]) -> f64 {
         let mut present: Vec<f64> = values.iter().copied().filter(|value| !value.is_nan()).collect();
         let sum: f64 = present.iter().sum();
@@ -67,7 +67,7 @@ impl Asked {
             Self::Sum | Self::Count => sum,
             Self::Q50 | Self::Q99 => {
                 present.sort_unstable_by(f64::total_cmp);
-                // Shares of 1/2 and 99/100 in whole numbers: the first rank that reaches them.
+                // The shares 1/2 and 99/100 in integers: the first rank that reaches them.
                 let hundredths = if self == Self::Q50 { 50 } else { 99 };
                 present[(count * hundredths).div_ceil(100) - 1]
             }
@@ -75,14 +75,14 @@ impl Asked {
     }
 }
 
-/// What stops the reading.
+/// The way of stopping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mode {
-    /// A share that was fixed beforehand.
+    /// At a share that was fixed beforehand.
     Fixed,
-    /// The estimate is narrow enough.
+    /// When the estimate is narrow enough.
     Within,
-    /// An adversary who looks at every doubling and stops where the interval is wrong.
+    /// An adversary, who looks at every doubling and stops where the interval is wrong.
     Anytime,
 }
 
@@ -101,8 +101,8 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// A quantile among rows of which most share the value has no interval to be wrong about, and is right
-    /// nearly always.
+    /// Whether it is a quantile whose value most rows share: its interval is that value, and nearly always
+    /// right.
     pub fn is_atom(self) -> bool {
         self.shape == Shape::Indicator && matches!(self.asked, Asked::Q50 | Asked::Q99)
     }
@@ -115,7 +115,7 @@ impl std::fmt::Display for Cell {
     }
 }
 
-/// Every cell of the grid.
+/// All cells of the grid.
 pub fn all() -> Vec<Cell> {
     let mut cells = Vec::new();
     for sampled in [Sampled::Row, Sampled::Entity] {
@@ -130,7 +130,7 @@ pub fn all() -> Vec<Cell> {
     cells
 }
 
-/// The ten cells of every test run: both kinds of units, every number, every shape but one, and all ways of
+/// The ten cells of every test run: both units, every quantity, every shape but one, and all ways of
 /// stopping.
 pub fn ten() -> Vec<Cell> {
     use Asked::{Count, GroupMean, Mean, Q50, Q99, Share, Sum};
@@ -150,7 +150,7 @@ pub fn ten() -> Vec<Cell> {
     ]
 }
 
-/// What the answers of a cell were.
+/// The tally of a cell's answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     pub answers: u64,
@@ -172,7 +172,7 @@ impl Tally {
         self.flagged += other.flagged;
     }
 
-    /// The cell in words and figures.
+    /// The cell in words and numbers.
     pub fn line(&self, cell: Cell) -> String {
         let verdict = match (self.holds(cell), self.is_mostly_flagged()) {
             (true, false) => "holds",
@@ -197,13 +197,12 @@ impl Tally {
         2 * self.flagged > self.answers
     }
 
-    /// Whether the cell covers as often as was promised, by the rule.
+    /// Whether the coverage of the cell keeps the promise, by the rule of the tests.
     pub fn holds(&self, cell: Cell) -> bool {
         self.margin(cell) >= 0.0
     }
 
-    /// How far the coverage is from where it would break the rule, in either direction; negative where it
-    /// does.
+    /// The distance of the coverage from breaking the rule, in either direction; negative if it is broken.
     pub fn margin(&self, cell: Cell) -> f64 {
         let (least, most) = self.allowed(cell);
         let coverage = self.share(self.right);
@@ -211,7 +210,7 @@ impl Tally {
         (coverage - least).min(above)
     }
 
-    /// The least and the greatest coverage that keep the rule, three standard errors of the run included.
+    /// The least and the greatest coverage that keep the rule, including three standard errors of the run.
     fn allowed(&self, cell: Cell) -> (f64, f64) {
         let three_errors = 3.0 * (0.95f64 * 0.05 / self.answers as f64).sqrt();
         let (least, most) = match cell.mode {
@@ -223,23 +222,23 @@ impl Tally {
     }
 }
 
-/// Whether an interval holds the truth, up to the rounding of sums in another order.
+/// Whether an interval contains the truth, up to the rounding of sums in another order.
 pub fn holds(estimate: &Estimate, truth: f64) -> bool {
     let rounding = truth.abs() * 1e-9;
     estimate.low <= truth + rounding && truth - rounding <= estimate.high
 }
 
-/// What is known of a question before any sample is drawn, of all rows: the truth, and how narrow samples
-/// are.
+/// What is known of a question from all rows, before any sample is drawn: the truth, and the width of
+/// samples.
 pub struct Planned {
     pub truth: f64,
     asked: Asked,
     rows: f64,
     units: f64,
-    /// The sum of the squares of what units have beyond their part, and the rows that have a value.
+    /// The sum of squared residuals of units, and the number of rows with a value.
     squares: f64,
     count: f64,
-    /// For a quantile, all values in their order.
+    /// For a quantile, all values in rising order.
     rising: Vec<f64>,
 }
 
@@ -263,7 +262,7 @@ impl Planned {
         Self { truth, asked, rows, units, squares, count, rising }
     }
 
-    /// Half the width that an interval of so many units has on average: what a plan would ask for.
+    /// Half the mean width of an interval from this many units, which a plan would ask for.
     pub fn width(&self, units: usize) -> f64 {
         let share = units as f64 / self.units;
         let width = 1.96 * ((1.0 - share) / share * self.squares).sqrt() / self.count;
@@ -278,7 +277,7 @@ impl Planned {
     }
 }
 
-/// The sum of the squares of what units have beyond their part of the truth, and how many rows have a value.
+/// The sum of squared residuals of units at the truth, and the number of rows with a value.
 fn residuals(population: &Population, sampled: Sampled, values: &[f64], truth: f64) -> (f64, f64) {
     let mut residuals = vec![0.0; values.len()];
     let mut count = 0.0;
@@ -293,7 +292,7 @@ fn residuals(population: &Population, sampled: Sampled, values: &[f64], truth: f
     (residuals.iter().map(|residual| residual * residual).sum(), count)
 }
 
-/// How many units there are.
+/// The number of units.
 pub fn units_of(population: &Population, sampled: Sampled) -> usize {
     match sampled {
         Sampled::Row => population.entity.len(),

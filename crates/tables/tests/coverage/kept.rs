@@ -1,6 +1,6 @@
-//! Tallies that add up: a run over some seeds tells them in one line, and many lines are judged together.
+//! Tallies that add up: a run prints its tallies in one line, and many lines are judged together.
 //!
-//! The line is one of the soak ledger's, with the answers, the right ones and the doubted ones of each cell.
+//! A line belongs to the soak ledger; it has the answers, the right ones and the doubted ones of each cell.
 //!
 //! Invariant: only lines of the newest format are added up.
 
@@ -10,10 +10,10 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Goes up whenever an estimator, a cell or the rule changes, so that the count starts again.
+/// Incremented whenever an estimator, a cell or the rule changes, so that the count starts again.
 const FORMAT: u64 = 1;
 
-/// What some seeds were, as a line.
+/// The tallies of some seeds, as a line.
 pub fn told(tallies: &Tallies, seeds: &Range<u64>) -> String {
     let cell = |(cell, tally): (&Cell, &Tally)| {
         (cell.to_string(), json!([tally.answers, tally.right, tally.flagged]))
@@ -26,7 +26,7 @@ pub fn told(tallies: &Tallies, seeds: &Range<u64>) -> String {
     .to_string()
 }
 
-/// All that the lines of a ledger say together, and of how many seeds.
+/// The tallies of all lines of a ledger together, and the number of their seeds.
 pub fn together(ledger: &str) -> (Tallies, u64) {
     let names: BTreeMap<String, Cell> = all().into_iter().map(|cell| (cell.to_string(), cell)).collect();
     let lines = ledger.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line of JSON"));

@@ -1,29 +1,29 @@
-//! Populations: tables of made rows whose truth is known, and what is asked of them.
+//! Populations: tables of generated rows with a known truth, and the columns that are asked about.
 
 use fastrand::Rng;
 
-/// Rows of each population.
+/// The rows of each population.
 pub const ROWS: usize = 200_000;
 
-/// Entities of each population.
+/// The entities of each population.
 pub const ENTITIES: usize = 20_000;
 
 /// Groups of rows.
 pub const GROUPS: u32 = 4;
 
-/// How much of a value is the entity's own, beside what changes from row to row.
+/// The part of a value's variance that belongs to the entity; the rest changes from row to row.
 const OF_ENTITY: f64 = 0.5;
 
-/// How a column is distributed.
+/// The distribution of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Shape {
     /// A velocity: normal.
     Normal,
     /// Lognormal with a deviation of 1.5 of the logarithm.
     Lognormal,
-    /// 1 in a hundred rows, 0 in the others.
+    /// 1 in one of a hundred rows, 0 in the others.
     Indicator,
-    /// Two hills.
+    /// Bimodal.
     Bimodal,
     /// Normal values of entities whose sizes fall as one over their rank.
     Zipf,
@@ -42,7 +42,7 @@ impl Shape {
         }
     }
 
-    /// A value of a number of the standard normal distribution.
+    /// A value with this distribution, from a standard normal number.
     fn value(self, latent: f64, noise: f64) -> f64 {
         match self {
             Self::Normal | Self::Zipf => 0.5 + latent,
@@ -52,7 +52,7 @@ impl Shape {
         }
     }
 
-    /// Rows above this are counted: between one and thirty in a hundred.
+    /// Rows above this are counted: between one and thirty per cent of them.
     pub fn threshold(self) -> f64 {
         match self {
             Self::Normal | Self::Zipf => 1.0,
@@ -63,7 +63,7 @@ impl Shape {
     }
 }
 
-/// The rows of one table: which entity each belongs to, and its values.
+/// The rows of one table: the entity of each, and its values.
 pub struct Population {
     pub entity: Vec<u32>,
     pub group: Vec<u32>,
@@ -111,7 +111,7 @@ impl Population {
     }
 }
 
-/// Makes the sizes sum up to [`ROWS`] by the largest entities.
+/// Adjusts the sizes of the largest entities so that all sum up to [`ROWS`].
 fn fit(sizes: &mut [usize]) {
     let total: usize = sizes.iter().sum();
     let mut missing = ROWS as i64 - total as i64;
@@ -126,7 +126,7 @@ fn fit(sizes: &mut [usize]) {
     }
 }
 
-/// A number of the standard normal distribution (Box and Muller).
+/// A standard normal number (Box and Muller).
 fn normal(random: &mut Rng) -> f64 {
     let (radius, angle) = (1.0 - random.f64(), random.f64());
     (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()

@@ -1,4 +1,4 @@
-//! The grid through the estimators alone: each seed puts the units in another order.
+//! The grid through the estimators alone: every seed orders the units differently.
 
 use crate::cells::{Cell, Mode, Planned, Sampled, Tally, holds, units_of};
 use crate::population::Population;
@@ -7,10 +7,10 @@ use atoll_tables::{Cut, Weight, Window};
 use fastrand::Rng;
 use std::collections::BTreeMap;
 
-/// Rows of the first batch of a reading.
+/// The rows in the first batch of a reading.
 const FIRST_ROWS: u64 = 1000;
 
-/// Units at the adversary's first look.
+/// The units at the adversary's first look.
 const FIRST_LOOK: usize = 40;
 
 /// Rows in the order of their weights.
@@ -56,7 +56,7 @@ pub struct Question {
     pub width: f64,
 }
 
-/// The questions to a population.
+/// The questions about a population.
 pub type Questions = BTreeMap<Cell, Question>;
 
 /// The truth and the planned width of every cell whose column the population has.
@@ -73,7 +73,7 @@ pub fn questions(population: &Population, cells: &[Cell]) -> Questions {
     cells.iter().filter(has_column).map(question).collect()
 }
 
-/// Answers the cells once for each seed.
+/// Answers the cells once for every seed.
 pub fn run(
     population: &Population,
     questions: &Questions,
@@ -148,7 +148,7 @@ fn adversary(population: &Population, order: &Order, cell: Cell, truth: f64) -> 
     stopped(&answers.iter().collect::<Vec<_>>(), truth).clone()
 }
 
-/// Where the adversary stops: at an interval without the truth, and at a flagged one only if there is no
+/// Where the adversary stops: at an interval without the truth, and at a doubted one only if there is no
 /// other.
 pub fn stopped<'a>(answers: &[&'a Estimate], truth: f64) -> &'a Estimate {
     let wrong =

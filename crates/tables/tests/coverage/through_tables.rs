@@ -1,4 +1,4 @@
-//! The same questions through tables: written anew for each seed, with the seed as salt, in memory; some are
+//! The same questions through tables in memory, written anew for every seed, with the seed as salt; some are
 //! packed.
 
 use crate::cells::{Asked, Cell, Mode, Sampled, Tally, units_of};
@@ -14,13 +14,13 @@ use atoll_tables::{PackOptions, Query, Roles, Table, TableSchema, column};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Rows of one step, so that a table has several blocks.
+/// The rows of one step, so that a table has several blocks.
 const ROWS_PER_STEP: usize = 25_000;
 
-/// Of so many seeds one has its tables packed, which costs as much as all of its questions.
+/// The tables of one in this many seeds are packed, which costs as much as all their questions.
 const PACKED_EVERY: u64 = 8;
 
-/// The rows of a population as a table has them.
+/// The rows of a population as a table stores them.
 pub struct Written {
     rows: RecordBatch,
 }
@@ -72,7 +72,7 @@ impl Written {
     }
 }
 
-/// Answers the cells once for each seed, of tables with that salt.
+/// Answers the cells once for every seed, from tables with that salt.
 pub fn run(
     population: &Population,
     questions: &Questions,
@@ -104,7 +104,7 @@ async fn tallied(
     tallies
 }
 
-/// Something to ask a table: an answer to a cell, or one of those that its adversary sees.
+/// A question for a table: the answer of a cell, or one of the answers that its adversary sees.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Ask {
     shape: Shape,
@@ -115,16 +115,16 @@ struct Ask {
 
 type Answers = BTreeMap<Ask, Estimate>;
 
-/// Questions about the same rows, which a user asks together.
+/// Questions about the same rows, asked together as a user would.
 struct AskedTogether {
     query: Query,
-    /// Those that are read on for: of one column, and of about as many units.
+    /// Questions with a tolerance: about one column and about equally many units.
     within: Option<(Shape, usize)>,
     asks: Vec<Ask>,
     requests: Vec<EstimateRequest>,
 }
 
-/// All that there is to ask of a table of so many units, each thing once.
+/// All questions for a table of `units_there` units, each once.
 fn readings(cells: &[(&Cell, &Question)], units_there: usize) -> Vec<AskedTogether> {
     let mut readings: Vec<AskedTogether> = Vec::new();
     let mut asks = BTreeSet::new();
@@ -173,7 +173,7 @@ async fn answers(table: &Table, readings: &[AskedTogether]) -> Answers {
     answers
 }
 
-/// The answer to a cell: of those that its adversary sees, the one that it stops at.
+/// The answer of a cell; with an adversary, the answer at which it stops.
 fn answer<'a>(answers: &'a Answers, cell: Cell, question: &Question) -> &'a Estimate {
     let Cell { shape, asked, units, mode, .. } = cell;
     let of = |units: usize| &answers[&Ask { shape, asked, units, mode }];
@@ -183,7 +183,7 @@ fn answer<'a>(answers: &'a Answers, cell: Cell, question: &Question) -> &'a Esti
     }
 }
 
-/// The question as a user puts it.
+/// The question as a user asks it.
 fn question_of(shape: Shape, asked: Asked) -> (Query, EstimateRequest) {
     let column = || Column::named(shape.name());
     let threshold = shape.threshold();

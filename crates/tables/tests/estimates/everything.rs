@@ -1,5 +1,4 @@
-//! Numbers of everything: exact, the same as the estimators make of all rows, and folded from rows as they
-//! are read.
+//! Numbers of everything: exact, equal to what the estimators make of all rows, and folded as rows are read.
 
 use super::counted::{Counted, Counts};
 use super::{ROWS, STEPS, filter, of_vz, rows, schema, table};
@@ -20,7 +19,7 @@ use atoll_tables::{
 };
 use std::sync::Arc;
 
-/// How the estimators see all rows of an answer.
+/// All rows of an answer as the estimators see them.
 fn units(answer: &Answer) -> Units {
     Units::within(&answer.weights, Window::below(Cut::ALL)).unwrap()
 }
@@ -123,7 +122,7 @@ async fn numbers_of_everything_in_several_tables_are_over_all_of_them() {
     let one = table(&["pid"]).await;
     let other = Table::create(Arc::new(MemoryStore::new()), "run", schema(&["pid"])).await.unwrap();
     other.begin("run", 1, 1).await.unwrap();
-    // Other steps of the same particles, each of which is one unit.
+    // More steps of the same particles, each of which is one unit.
     for step in STEPS..STEPS + 2 {
         let block = BlockId { run: "run".into(), attempt: 1, step, rank: 0 };
         other.append(block, &rows(step)).await.unwrap();
@@ -133,12 +132,12 @@ async fn numbers_of_everything_in_several_tables_are_over_all_of_them() {
     check_parts(&table, &Query::default().filter(filter("x < 0.5"))).await;
     let mean = table.estimate(&Query::default(), &of_vz(Subject::Mean)).await.unwrap();
     assert_eq!(mean.estimate.rows, (ROWS as u64) * (STEPS + 2));
-    // A number of rows is of all of them together.
+    // A number of rows applies to all requests together.
     let first = table.estimate(&Query::default().limit(100), &of_vz(Subject::Mean)).await.unwrap();
     assert_eq!((first.rows_read, first.estimate.is_exact()), (100, false));
 }
 
-/// A table of one column of numbers beside the id, in which each row takes this many bytes.
+/// A table with one column of numbers besides the id, in which each row takes `row_bytes` bytes.
 async fn written(store: Arc<dyn Store>, steps: u64, values: &[f64], row_bytes: usize) -> Table {
     let columns = Schema::new(vec![
         column("id", DataType::Int64, false),
@@ -167,11 +166,11 @@ async fn a_number_of_everything_is_read_some_objects_at_a_time() {
     let counts = Arc::new(Counts::default());
     let counted = Counted { inner: Arc::new(MemoryStore::new()), counts: Arc::clone(&counts) };
     let store: Arc<dyn Store> = Arc::new(Relayed(counted));
-    // 38 MB, of which the first portion is 8.
+    // 38 MB, of which the first portion is 8 MB.
     written(Arc::clone(&store), 80, &[1.0; 8], 60_000).await;
     let x = || Column::named("x");
     for subject in [Subject::Mean(x()), Subject::Sum(x()), Subject::Share(filter("x > 0.5"))] {
-        // One that knows no object yet.
+        // A handle that knows no object yet.
         let table = Table::open(Arc::clone(&store), "notes").await.unwrap();
         counts.take();
         let found = table.estimate(&Query::default(), &EstimateRequest::new(subject)).await.unwrap();
@@ -199,7 +198,8 @@ async fn sums_of_everything_lose_nothing_to_rounding_in_whatever_order_rows_come
 
 #[tokio::test]
 async fn units_of_everything_are_rows_where_each_row_is_sampled_by_itself() {
-    // Two runs of the same particles: rows of one id are one unit of a sample, and rows all the same.
+    // Two runs of the same particles: rows with one id are one unit of a sample, and separate rows all the
+    // same.
     for (sample_key, expected) in [(&[][..], 2 * ROWS as u64), (&["pid"], ROWS as u64)] {
         let table = Table::create(Arc::new(MemoryStore::new()), "run", schema(sample_key)).await.unwrap();
         for run in ["a", "b"] {

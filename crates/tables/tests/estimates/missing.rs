@@ -1,8 +1,8 @@
-//! Rows without a value have no say, and whoever asks is told how many there were.
+//! Rows without a value do not contribute, and the estimate reports how many there were.
 
 use super::*;
 
-/// Each twentieth of all rows, and those of them that are heavy.
+/// Every twentieth of all rows; also the heavy ones among them.
 const MISSING: u64 = 1000;
 const MISSING_HEAVY: u64 = 335;
 
@@ -22,8 +22,8 @@ async fn what_is_exact_tells_how_many_rows_have_no_value() {
         let found = answer(&table, &all, &of_vz(subject)).await;
         assert_eq!((found.rows, found.missing), (ALL as u64, MISSING), "{found}");
         assert!(found.to_string().ends_with("(exact, 20000 rows, 1000 without a value)"), "{found}");
-        // Of rows that a condition leaves out nobody asks whether they have one; a sum reads them all the
-        // same.
+        // Whether rows that a condition leaves out have a value does not matter; a sum reads them
+        // nevertheless.
         let heavy = answer(&table, &all.clone().filter(filter("kind = 'heavy'")), &of_vz(subject)).await;
         assert_eq!(heavy.missing, MISSING_HEAVY, "{heavy}");
     }
@@ -46,7 +46,7 @@ async fn what_rests_on_a_sample_tells_how_many_of_its_rows_have_no_value() {
     let found = answer(&table, &Query::default(), &narrow).await;
     assert!(!found.is_exact() && found.missing > 0, "{found}");
     assert_eq!(found.missing, missing_of(&rows[..found.rows as usize]), "{found}");
-    // The last of the first rows sets the cut, and is not of the sample: here one without a value.
+    // The last of the first rows sets the cut and is not part of the sample; here it has no value.
     let end = 400 + rows[400..].iter().position(|row| row.1.is_nan()).unwrap();
     let limited = Query { limit: Some(end + 1), ..Query::default() };
     let first = answer(&table, &limited, &of_vz(Subject::Mean)).await;
@@ -78,7 +78,7 @@ async fn groups_tell_their_own_rows_and_bins_those_of_all() {
             let mean = mean.as_ref().unwrap();
             assert_eq!((mean.rows, mean.missing), (own.len() as u64, missing_of(&own)), "{name:?}: {mean}");
         }
-        // A group that was met without any value is no group that was not met.
+        // A group without any value differs from a group that was not met.
         let nothing = query.clone().filter(filter("vz is null and kind = 'heavy'"));
         let found = table.estimate_groups(&nothing, &vz, "kind", None, at).await.unwrap();
         let mean = found.means[0].as_ref().unwrap();

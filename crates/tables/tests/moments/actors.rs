@@ -1,5 +1,5 @@
-//! The processes: each has a handle of its own, does what its kind does for a while, and ends; or is dropped
-//! in the middle of anything.
+//! The processes: each has a handle of its own, acts by its kind for a while, and ends; or it is dropped at
+//! any point.
 
 use crate::ask::ask;
 use crate::conditions::Condition;
@@ -19,18 +19,18 @@ use std::sync::Arc;
 /// The runs.
 pub const RUNS: [&str; 3] = ["left", "right", "top"];
 
-/// How often somebody tries again what may have become true.
+/// The most attempts at an operation that may have become true.
 const TRIES_MAX: usize = 40;
 
-/// Whoever else took over.
+/// Another attempt has taken over the run.
 struct TakenOver;
 
-/// Opens the table, cold.
+/// Opens the table with a cold handle.
 pub async fn open(hand: &Hand) -> Table {
     Table::open(Arc::clone(&hand.store), "run").await.unwrap()
 }
 
-/// Writes some steps of a run: of a new attempt, or of the one that a process before it began.
+/// Writes some steps of a run, in a new attempt or in one that an earlier process began.
 pub async fn write(hand: Hand, mut random: Rng, run: &'static str) {
     let (world, table) = (Arc::clone(&hand.world), open(&hand).await);
     let known = world.now_true().attempt(run);
@@ -56,8 +56,8 @@ pub async fn write(hand: Hand, mut random: Rng, run: &'static str) {
     }
 }
 
-/// Where to go on: an attempt that has begun goes on behind its last step or repeats some; a new one starts
-/// where an old one was, or behind it.
+/// The step to continue with. An attempt that has begun continues after its last step, or repeats some; a new
+/// one starts where an old one was, or after it.
 fn first_step(world: &World, random: &mut Rng, run: &str, attempt: u64) -> u64 {
     let steps: BTreeSet<u64> = world.accepted_of(run, attempt).iter().map(|id| id.step).collect();
     match (steps.first(), steps.last()) {
@@ -103,7 +103,7 @@ async fn append_some(
     match random.u8(..4) {
         0 => {}
         3 => {
-            // Now and then a rank has begun when others come with all of a later step.
+            // Sometimes a rank has begun when others come with all of a later step.
             let (first, is_behind) = (blocks[0].clone(), random.u8(..4) == 0);
             if is_behind {
                 judge_refusal(append_once(world, table, &first).await.err());
@@ -120,14 +120,14 @@ async fn append_some(
             judge_refusal(append_together(world, table, &blocks).await.err());
         }
     }
-    // Those that were not taken, or of which nobody knows, are given again, as all others are.
+    // Blocks that were refused, or whose outcome is unknown, are appended again, like all others.
     for id in &blocks {
         append(world, table, id).await?;
     }
     Ok(())
 }
 
-/// Only what trouble and others who write bring about.
+/// Accepts only errors that trouble and other writers can cause.
 fn judge_refusal(error: Option<TableError>) {
     match error {
         None | Some(TableError::Edit(_) | TableError::Behind { .. } | TableError::Fenced { .. }) => {}
@@ -144,7 +144,7 @@ async fn append_together(world: &World, table: &Table, ids: &[BlockId]) -> Resul
     table.append_all(&blocks).await.map(drop)
 }
 
-/// Loads all ranks' rows of some steps of one attempt; what is acknowledged must be true, and what is refused
+/// Loads all ranks' rows of some steps of one attempt. An acknowledged load must be true, and a refused one
 /// against the rules.
 async fn load(world: &World, table: &Table, random: &mut Rng, ids: &[BlockId]) {
     let Some(BlockId { run, attempt, .. }) = ids.first().cloned() else { return };
@@ -165,7 +165,7 @@ async fn load(world: &World, table: &Table, random: &mut Rng, ids: &[BlockId]) {
             assert!(late.is_none(), "{late:?} was loaded in {version:?}, and is not there");
         }
         Err(TableError::Edit(error @ (EditError::StepOrder { .. } | EditError::StepArriving { .. }))) => {
-            // What was arriving may be whole by now.
+            // A step that was arriving may be complete by now.
             assert!(world.was_in_the_way_since(ids, before), "a load of {ids:?} was refused: {error}");
         }
         Err(error) => judge_refusal(Some(error)),
@@ -181,8 +181,8 @@ async fn step_of(world: &World, table: &Table, ranks: &[BlockId]) -> Result<Reco
     Ok(batch(if is_wide { &world.widened } else { &world.schema }, &rows))
 }
 
-/// The rows of a block. Whoever writes values of the column that comes later adds it; others write without
-/// it, or with it once it is there.
+/// The rows of a block. A writer with values in the added column adds the column; others write without it, or
+/// with it once it exists.
 async fn batch_of(world: &World, table: &Table, id: &BlockId) -> Result<RecordBatch, TableError> {
     let rows = world.rows_of(id);
     if world.is_charged(id) {
@@ -195,7 +195,7 @@ async fn batch_of(world: &World, table: &Table, id: &BlockId) -> Result<RecordBa
     Ok(batch(if is_wide { world.schema_at(world.head()) } else { &world.schema }, &rows))
 }
 
-/// Appends a block; what is acknowledged must be true.
+/// Appends a block once; an acknowledged append must be true.
 async fn append_once(world: &World, table: &Table, id: &BlockId) -> Result<Version, TableError> {
     let rows = batch_of(world, table, id).await?;
     let version = table.append(id.clone(), &rows).await?;
@@ -207,7 +207,7 @@ async fn append_once(world: &World, table: &Table, id: &BlockId) -> Result<Versi
     Ok(version)
 }
 
-/// Appends a block until it is there, or somebody else took over.
+/// Appends a block until it is there, or until another attempt has taken over.
 async fn append(world: &World, table: &Table, id: &BlockId) -> Result<(), TakenOver> {
     for _ in 0..TRIES_MAX {
         let before = world.head();
@@ -230,7 +230,7 @@ async fn append(world: &World, table: &Table, id: &BlockId) -> Result<(), TakenO
     Err(TakenOver)
 }
 
-/// Gives a block again that is there, or one that an older attempt wrote.
+/// Appends a block again that is there, or one that an older attempt wrote.
 async fn append_again(world: &World, table: &Table, random: &mut Rng, run: &str, attempt: u64) {
     let attempt = if random.u8(..4) == 0 { attempt.saturating_sub(1) } else { attempt };
     if let Some(id) = random.choice(world.accepted_of(run, attempt)).filter(|_| random.bool()) {
@@ -285,7 +285,7 @@ pub async fn delete(hand: Hand, mut random: Rng) {
     }
 }
 
-/// Asks, with a handle that knows nothing yet and learns.
+/// Asks queries, with a handle that starts cold.
 pub async fn read(hand: Hand, mut random: Rng) {
     let table = open(&hand).await;
     for _ in 0..random.usize(1..6) {
@@ -293,8 +293,8 @@ pub async fn read(hand: Hand, mut random: Rng) {
     }
 }
 
-/// Does what a vacuum does with sessions that have expired: ends some, whether their processes live or not,
-/// and then takes the objects of ended sessions that no version names.
+/// Treats sessions as a vacuum treats expired ones: ends some, whether their processes live or not, and then
+/// removes objects of ended sessions that no version names.
 pub async fn sweep(hand: Hand, mut random: Rng) {
     let world = &hand.world;
     let Some(manifest) = world.manifest() else { return };
@@ -310,7 +310,7 @@ pub async fn sweep(hand: Hand, mut random: Rng) {
         world.store.partition_keys(PartitionQuery { limit: 10_000, ..PartitionQuery::prefix(prefix) });
     let listed = listed.await.unwrap().partitions;
     turn().await;
-    // Listed before it is seen who is there.
+    // Lists objects before it looks which sessions stand.
     let standing = sessions(world, &manifest).await;
     for object in listed {
         let name = &object[manifest.len() + 1..];
@@ -324,7 +324,7 @@ pub async fn sweep(hand: Hand, mut random: Rng) {
     }
 }
 
-/// Takes away what only older versions need.
+/// Removes what only older versions need.
 pub async fn vacuum(hand: Hand) {
     let table = open(&hand).await;
     match table.vacuum().await {
@@ -334,7 +334,7 @@ pub async fn vacuum(hand: Hand) {
     }
 }
 
-/// Keeps a version, or keeps one no longer.
+/// Creates a snapshot, or deletes one.
 pub async fn keep(hand: Hand, mut random: Rng, name: &'static str) {
     let (world, table) = (&hand.world, open(&hand).await);
     if world.kept().iter().any(|(kept, _)| *kept == name) {
@@ -349,7 +349,7 @@ pub async fn keep(hand: Hand, mut random: Rng, name: &'static str) {
             world.keep(name, Some(kept));
         }
         Err(TableError::VersionGone { .. }) if version.is_some_and(|version| world.is_gone(version)) => {}
-        // A process that kept it was gone before it said so.
+        // The process that created it vanished before it could report so.
         Err(error) if error.kind() == atoll_store::ErrorKind::Conflict => {}
         Err(error) => panic!("snapshot: {error} ({error:?})"),
     }

@@ -1,5 +1,5 @@
-//! Asking while others write: the answer is what is true of one version, which was current at some moment
-//! between the question and the answer.
+//! Queries while others write: an answer must be true of one version that was current at some moment between
+//! question and answer.
 
 use crate::asked::{Asked, Tell, Wish};
 use crate::conditions::Condition;
@@ -8,14 +8,14 @@ use atoll_tables::protocol::Version;
 use atoll_tables::{Query, Refined, Table, TableError};
 use fastrand::Rng;
 
-/// Asks one thing, in one of the ways to ask, and judges the answer.
+/// Asks one question, in one of the possible ways, and judges the answer.
 pub async fn ask(world: &World, table: &Table, random: &mut Rng) {
     let as_of = match random.u8(..8) {
         2 => Some(Version(random.u64(..=world.head().0))),
         3 => random.choice(world.kept()).map(|(_, version)| version),
         _ => None,
     };
-    // A column that is there now is there in every later version.
+    // A column that exists exists in every later version.
     let schema = world.schema_at(as_of.unwrap_or_else(|| world.head()));
     let mut wish = Wish::any(random, schema, &some_rows(world));
     if schema == &world.widened && random.u8(..3) == 0 {
@@ -33,14 +33,14 @@ pub async fn ask(world: &World, table: &Table, random: &mut Rng) {
     world.count_query();
 }
 
-/// The time from a question on.
+/// The time since a question was asked.
 struct Moment<'w> {
     world: &'w World,
     before: Version,
 }
 
 impl Moment<'_> {
-    /// What is true of the version that answered, which is judged itself.
+    /// The truth of the version that answered; the version itself is judged too.
     fn truth(&self, wish: Wish, version: Version) -> Asked {
         match wish.query.as_of {
             Some(asked) => assert_eq!(version, asked, "another version than the one asked for"),
@@ -58,7 +58,7 @@ impl Moment<'_> {
     }
 }
 
-/// The answer; none where a vacuum took the version that was asked for.
+/// The answer; `None` if a vacuum removed the version that was asked for.
 fn answered<T>(moment: &Moment<'_>, version: Option<Version>, answer: Result<T, TableError>) -> Option<T> {
     match answer {
         Ok(answer) => Some(answer),
@@ -96,7 +96,7 @@ async fn refine(moment: Moment<'_>, table: &Table, wish: Wish, random: &mut Rng)
     let mut batches: Vec<Refined> = Vec::new();
     loop {
         if random.bool() {
-            // Few more often than many: a batch that ends amid much that is known.
+            // Few more often than many: a batch then ends amid much that is known.
             let most = 1 << random.u32(..9);
             refinement.want(random.usize(..=most));
         }
@@ -112,7 +112,7 @@ async fn refine(moment: Moment<'_>, table: &Table, wish: Wish, random: &mut Rng)
     drop(tell);
 }
 
-/// Batches do not tell their version, so they are asked of one that is told to them.
+/// Batches do not report their version, so they are asked of a given one.
 async fn batches(moment: Moment<'_>, table: &Table, wish: Wish) {
     let version = wish.query.as_of.unwrap_or(moment.before);
     let columns = Some(vec!["step".to_owned(), "pid".to_owned()]);

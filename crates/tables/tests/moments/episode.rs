@@ -1,7 +1,7 @@
-//! One episode: a table from its making to its end, in which everything happens at once.
+//! One episode: the life of a table, from creation to end, in which everything happens at once.
 //!
-//! Whose turn it is is drawn before every operation on the store, so that processes interleave in every way;
-//! any of them may be gone from one operation to the next, and what it left stays.
+//! The process that acts is drawn before every operation on the store, so processes interleave in every way.
+//! Any of them may vanish between two operations, and what it left stays.
 //!
 //! Invariant: an episode follows from its seed.
 
@@ -16,19 +16,19 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// Queries of one episode.
+/// The queries of one episode.
 pub const QUERIES: u64 = 50;
 
-/// One process is dropped in so many turns.
+/// A process is dropped in one of this many turns.
 const CRASH: u32 = 400;
 
-/// Whoever has not ended after so many turns is stuck.
+/// A process that has not ended after this many turns is stuck.
 const TURNS_MAX: usize = 2_000_000;
 
-/// After so many versions nobody writes any more.
+/// The number of versions after which no process writes any more.
 const VERSIONS_MAX: u64 = 400;
 
-/// Who is there at the same time, at most.
+/// The kinds of processes that exist side by side.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Writer(&'static str),
@@ -47,7 +47,7 @@ struct Process {
 
 impl Process {
     fn start(world: &Arc<World>, random: &mut Rng, kind: Kind) -> Self {
-        // Readers hear of every trouble; writers live with it.
+        // Readers report every trouble; writers live with it.
         let trouble = random.choice([0, 0, 20, 8]).unwrap_or(0);
         let own = Rng::with_seed(random.u64(..));
         let work: Pin<Box<dyn Future<Output = ()>>> = match kind {
@@ -63,7 +63,7 @@ impl Process {
     }
 }
 
-/// Everybody who is there.
+/// All processes of the episode.
 struct Episode {
     world: Arc<World>,
     random: Rng,
@@ -71,7 +71,7 @@ struct Episode {
 }
 
 impl Episode {
-    /// Somebody comes, if there is room for one of that kind.
+    /// Adds a process, if there is room for one of its kind.
     fn welcome(&mut self) {
         let kind = match self.random.u8(..40) {
             0..10 => Kind::Writer(self.random.choice(RUNS).unwrap_or("left")),
@@ -85,7 +85,7 @@ impl Episode {
         };
         let room = match kind {
             Kind::Packer | Kind::Reader | Kind::Vacuum => 2,
-            // Two that take one attempt for theirs race for the ids of its ranks.
+            // Two processes that share an attempt race for the ids of its ranks.
             Kind::Writer(_) if self.world.schema.has_unique_ids() => 2,
             _ => 1,
         };
@@ -96,7 +96,7 @@ impl Episode {
         }
     }
 
-    /// One process does one thing, or is gone.
+    /// Lets one process do one thing, or drops it.
     fn go_on(&mut self, may_crash: bool) {
         if self.random.u8(..8) == 0 {
             finish(self.world.catch_up(&mut self.random));
@@ -112,7 +112,7 @@ impl Episode {
         }
     }
 
-    /// Everybody comes to an end, and nothing is late any more.
+    /// Runs all processes to their end, and carries out all late writes.
     fn settle(&mut self) {
         let mut turns = 0;
         while !self.processes.is_empty() || self.world.late() > 0 {
@@ -123,7 +123,7 @@ impl Episode {
     }
 }
 
-/// Runs something to its end that has the store for itself.
+/// Runs a future to its end while it has the store to itself.
 fn finish<T>(work: impl Future<Output = T>) -> T {
     let mut work = std::pin::pin!(work);
     let mut context = Context::from_waker(Waker::noop());
@@ -135,19 +135,19 @@ fn finish<T>(work: impl Future<Output = T>) -> T {
     panic!("somebody is stuck");
 }
 
-/// What an episode came to.
+/// What happened in an episode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     pub queries: u64,
     pub versions: u64,
-    /// Rows that were there in the end.
+    /// The number of rows at the end.
     pub rows: u64,
-    /// What was drawn last: two episodes that end with the same draw went the same way.
+    /// The last random draw: two episodes with the same last draw took the same course.
     pub last_draw: u64,
 }
 
 impl Told {
-    /// Of both.
+    /// The sum of both.
     pub const fn and(self, other: Self) -> Self {
         Self {
             queries: self.queries + other.queries,
@@ -157,14 +157,14 @@ impl Told {
         }
     }
 
-    /// Fails if so little happened that nothing was shown.
+    /// Fails if too little happened to show anything.
     pub fn judge(self) {
         let is_lively = self.versions > self.queries && self.rows > 10 * self.queries;
         assert!(is_lively, "too little happened: {self:?}");
     }
 }
 
-/// Lives through one episode.
+/// Runs one episode.
 pub fn live(seed: u64) -> Told {
     draw_names_from(seed);
     let mut random = Rng::with_seed(seed);
@@ -187,7 +187,7 @@ pub fn live(seed: u64) -> Told {
     Told { queries: world.queries(), versions: world.head().0, rows, last_draw }
 }
 
-/// What is there in the end, for whoever opens the table then.
+/// Judges the final state, as seen by a process that opens the table then.
 async fn judge(world: &Arc<World>, random: &mut Rng) {
     let hand = world.hand(0);
     let table = actors::open(&hand).await;

@@ -1,5 +1,5 @@
-//! The line between a process and the store: every operation lets others go first, before and after it is
-//! carried out, and some writes are lost, or their answers are, or they come late.
+//! The connection between a process and the store. Every operation yields to others before and after it is
+//! carried out. Some writes are lost, some answers are lost, and some writes arrive late.
 
 use crate::world::{Deed, World};
 use atoll_conformance::Relay;
@@ -13,16 +13,16 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-/// One process's line.
+/// The connection of one process.
 pub struct Line {
     pub world: Arc<World>,
-    /// One write of so many meets with trouble; none for 0.
+    /// One in this many writes meets with trouble; 0 for none.
     pub trouble: u32,
-    /// What the process is doing, for whoever learns that it became true.
+    /// The delete that the process is carrying out, recorded when it becomes true.
     pub deed: Arc<Mutex<Option<Arc<Deed>>>>,
 }
 
-/// What becomes of a write.
+/// The fate of a write.
 enum Luck {
     Good,
     RequestLost,
@@ -49,7 +49,7 @@ fn unknown() -> StoreError {
     StoreError::Unknown { what: "a write", reason: "the line was cut".to_owned(), source: None }
 }
 
-/// Comes back when it is this process's turn again.
+/// Returns when it is this process's turn again.
 pub async fn turn() {
     let mut had_turn = false;
     std::future::poll_fn(|context| {
@@ -123,7 +123,7 @@ impl Relay for Line {
         })
     }
 
-    /// Others have some turns meanwhile.
+    /// Lets others have some turns.
     fn rest(&self, time: Duration) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             for _ in 0..=time.as_millis().min(16) {
@@ -133,7 +133,7 @@ impl Relay for Line {
         })
     }
 
-    /// Nobody waits for anything that comes here, but rests.
+    /// No process waits for a change here; it rests for the time-out instead, and then looks.
     fn wait<'a>(
         &'a self,
         cell: Cell<'a>,

@@ -1,5 +1,5 @@
-//! What is true of a table, as plain lists of rows: runs, attempts, steps and deletes, and nothing of how a
-//! table keeps them.
+//! The truth about a table as plain lists of rows: runs, attempts, steps and deletes, without anything about
+//! how a table stores them.
 
 use crate::conditions::Condition;
 use crate::particles::Particle;
@@ -8,26 +8,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Rows of one step of one rank.
+/// The rows of one step of one rank.
 pub type Rows = Arc<[Particle]>;
 
-/// What names a row.
+/// The id of a row.
 type Id = (i64, i64);
 
 fn id_of(row: &Particle) -> Id {
     (row.pid, row.step)
 }
 
-/// What is true of one run.
+/// The truth about one run.
 #[derive(Clone, Debug, Default)]
 struct Run {
     attempt: u64,
     ranks: u32,
-    /// The last step that this attempt made visible.
+    /// The last step that this attempt published.
     published: Option<u64>,
-    /// The visible steps, and the attempts that wrote them.
+    /// The visible steps, with the attempts that wrote them.
     complete: BTreeMap<u64, (u64, Vec<Rows>)>,
-    /// Those of them that were deleted as a whole.
+    /// Visible steps that were deleted as a whole.
     deleted: BTreeSet<u64>,
     /// The blocks of steps that are not visible yet, by step and rank.
     arriving: BTreeMap<u64, BTreeMap<u32, Rows>>,
@@ -40,15 +40,15 @@ impl Run {
         is_complete || (is_arriving && id.attempt == self.attempt)
     }
 
-    /// Whether a block that is not there may come now: the steps of a rank come in order.
+    /// Whether a missing block may be appended: the steps of a rank come in order.
     fn admits(&self, id: &BlockId) -> bool {
         let mut later = self.arriving.range(id.step..).filter(|(_, ranks)| ranks.contains_key(&id.rank));
         let is_behind = later.next().is_some() || self.published.is_some_and(|last| last >= id.step);
         id.attempt == self.attempt && id.rank < self.ranks && !is_behind && !self.would_lose_a_step(id)
     }
 
-    /// Whether a step that has come of some ranks would wait for ever with this block: a rank that gave a
-    /// later one never gives it.
+    /// Whether this block would make a step wait for ever that some ranks have written: a rank that has
+    /// written a later step never writes an earlier one.
     fn would_lose_a_step(&self, id: &BlockId) -> bool {
         let mut given: BTreeMap<u64, BTreeSet<u32>> = BTreeMap::new();
         for (step, ranks) in &self.arriving {
@@ -58,8 +58,8 @@ impl Run {
         given.iter().any(|(step, ranks)| given.range(step + 1..).any(|(_, later)| !later.is_subset(ranks)))
     }
 
-    /// The ids that count where blocks of these steps come: what is visible and not about to be superseded,
-    /// and what is arriving.
+    /// The ids that count when blocks of these steps are appended: visible ones that are not about to be
+    /// superseded, and arriving ones.
     fn ids(&self, steps: impl Iterator<Item = u64>) -> BTreeSet<Id> {
         let since = steps.chain(self.arriving.keys().copied()).min().filter(|_| self.published.is_none());
         let visible = self.complete.range(..since.unwrap_or(u64::MAX)).flat_map(|(_, (_, blocks))| blocks);
@@ -67,7 +67,7 @@ impl Run {
         visible.chain(arriving).flat_map(|rows| rows.iter().map(id_of)).collect()
     }
 
-    /// Makes a step visible. The first of an attempt takes the place of all that was there from it on.
+    /// Makes a step visible. The first step of an attempt replaces everything from that step on.
     fn publish(&mut self, step: u64) {
         if self.published.replace(step).is_none() {
             self.complete.split_off(&step);
@@ -79,7 +79,7 @@ impl Run {
     }
 }
 
-/// Which rows a delete is about.
+/// The rows that a delete affects.
 #[derive(Clone)]
 pub struct Scope {
     pub run: Option<String>,
@@ -93,14 +93,14 @@ impl Scope {
     }
 }
 
-/// What is true of a table in one version.
+/// The truth about a table in one version.
 #[derive(Clone, Debug, Default)]
 pub struct Truth {
     runs: BTreeMap<String, Run>,
 }
 
 impl Truth {
-    /// Every visible row; with those that are arriving as if they were complete, or without.
+    /// All visible rows, with or without those of arriving steps.
     pub fn rows(&self, with_arriving: bool) -> Vec<Particle> {
         let mut rows = Vec::new();
         for run in self.runs.values() {
@@ -114,7 +114,7 @@ impl Truth {
         rows
     }
 
-    /// The attempt of a run that may write, and its ranks.
+    /// The attempt of a run that may write, and its number of ranks.
     pub fn attempt(&self, run: &str) -> Option<(u64, u32)> {
         self.runs.get(run).map(|run| (run.attempt, run.ranks))
     }
@@ -125,7 +125,7 @@ impl Truth {
         run.complete.keys().rev().find(|step| !run.deleted.contains(step)).copied()
     }
 
-    /// An id that is there twice if these blocks of one edit become true, within a run.
+    /// An id that would occur twice within a run if the blocks of one edit became true.
     pub fn repeated(&self, blocks: &[(BlockId, Rows)]) -> Option<Id> {
         let is_new = |id: &BlockId| self.runs.get(&*id.run.0).is_some_and(|run| !run.has(id));
         let names: BTreeSet<&str> = blocks.iter().map(|(id, _)| &*id.run.0).collect();
@@ -138,12 +138,12 @@ impl Truth {
         })
     }
 
-    /// Whether a block is there or may come now.
+    /// Whether a block is there or may be appended.
     pub fn admits(&self, id: &BlockId) -> bool {
         self.runs.get(&*id.run.0).is_some_and(|run| run.has(id) || run.admits(id))
     }
 
-    /// Whether all ranks' blocks of some steps may come at once now, none of which is there, and nothing is
+    /// Whether all ranks' blocks of some steps may be loaded at once: none of them is there, and no step is
     /// arriving.
     pub fn admits_load(&self, ids: &[BlockId]) -> bool {
         ids.iter().all(|id| {
@@ -164,7 +164,7 @@ impl Truth {
         *run = Run { attempt, ranks, complete, deleted, ..Run::default() };
     }
 
-    /// A block became true. One that is there already changes nothing.
+    /// Records that a block became true. A block that is there already changes nothing.
     pub fn append(&mut self, id: &BlockId, rows: Rows) {
         let run = self.runs.get_mut(&*id.run.0).expect("a run that nobody began");
         if run.has(id) {
@@ -178,7 +178,7 @@ impl Truth {
         }
     }
 
-    /// Strikes the rows that are visible now.
+    /// Deletes the rows that are visible.
     pub fn delete(&mut self, scope: &Scope) {
         for (name, run) in &mut self.runs {
             if scope.run.as_ref().is_some_and(|run| run != name) {

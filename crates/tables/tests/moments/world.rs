@@ -1,9 +1,9 @@
 //! The world: one store, what became true in it, and when.
 //!
-//! Every write that changes the head of the table is seen here at the moment it is carried out, whoever sent
-//! it and however late it comes. From it follows what is true of each version, by the rules for rows, runs
-//! and steps alone ([`Truth`]): which blocks an edit names is read from it, what a delete strikes is known
-//! from whoever asked for it.
+//! Every write that changes the head of the table is observed when it is carried out, whatever process sent
+//! it and however late it arrives. The truth of each version follows by the rules for rows, runs and steps
+//! alone ([`Truth`]): the edit tells which blocks it names, and the process that asked for a delete tells
+//! what it strikes.
 
 use crate::actors::RUNS;
 use crate::line::Line;
@@ -22,28 +22,28 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Of how many rows a block has fewer, most of the time.
+/// Most blocks have fewer rows than this.
 const ROWS_MAX: i64 = 60;
 
-/// A delete that somebody asked for.
+/// A delete that a process asked for.
 pub struct Deed {
     pub number: u64,
     pub scope: Scope,
 }
 
-/// A write on its way.
+/// A write that will be carried out late.
 type Late = (Batch, WriteOptions, Option<Arc<Deed>>);
 
 /// The store and what became true in it.
 pub struct World {
     pub store: MemoryStore,
-    /// As it was made, and with the column that comes later.
+    /// The schema as created, and the schema with the added column.
     pub schema: TableSchema,
     pub widened: TableSchema,
-    /// From which step on blocks may have that column, if ever.
+    /// The first step whose blocks may have that column; `None` if it is never added.
     charged_from: Option<u64>,
     seed: u64,
-    /// What the column of the step has more than the step.
+    /// The difference between the column of the step and the step.
     shift: i64,
     known: Mutex<Known>,
 }
@@ -51,33 +51,33 @@ pub struct World {
 struct Known {
     random: Rng,
     clock_ns: u64,
-    /// What is true of each version.
+    /// The truth of each version.
     history: Vec<Truth>,
     rows: HashMap<BlockId, Rows>,
-    /// In which version a block became true first.
+    /// The version in which a block first became true.
     accepted: BTreeMap<BlockId, Version>,
-    /// In which version a delete became true.
+    /// The version in which a delete became true.
     done: BTreeMap<u64, Version>,
     deeds: u64,
-    /// From which version on the table has the column.
+    /// The first version that has the added column.
     has_charge: Option<Version>,
     /// Objects that some version named, by session and number.
     named: BTreeSet<(String, u64)>,
     late: Vec<Late>,
     manifest: Option<Vec<u8>>,
-    /// No older version can be asked, but for those that a snapshot keeps.
+    /// Older versions cannot be read, unless a snapshot keeps them.
     floor: Version,
-    /// Snapshots that are surely there.
+    /// Snapshots that are known to exist.
     kept: BTreeMap<&'static str, Version>,
     queries: u64,
 }
 
-/// The column that comes later.
+/// The column that is added later.
 pub fn charge() -> Arc<Field> {
     column("charge", DataType::Float32, true)
 }
 
-/// One process.
+/// The view that one process has of the world.
 #[derive(Clone)]
 pub struct Hand {
     pub world: Arc<World>,
@@ -115,19 +115,19 @@ impl World {
         self.known.lock().unwrap()
     }
 
-    /// A process with a line of its own.
+    /// A process with a connection of its own.
     pub fn hand(self: &Arc<Self>, trouble: u32) -> Hand {
         let deed = Arc::new(Mutex::new(None));
         let line = Line { world: Arc::clone(self), trouble, deed: Arc::clone(&deed) };
         Hand { world: Arc::clone(self), store: Arc::new(Relayed(line)), deed }
     }
 
-    /// Draws something.
+    /// Draws from the random numbers of the episode.
     pub fn draw<T>(&self, draw: impl FnOnce(&mut Rng) -> T) -> T {
         draw(&mut self.known().random)
     }
 
-    /// The clock, which now and then runs ahead so far that sessions must be renewed.
+    /// The clock. Sometimes it jumps ahead so far that sessions have to be renewed.
     pub fn now(&self) -> Timestamp {
         let mut known = self.known();
         let ahead_s = if known.random.u8(..40) == 0 { 1500 } else { 0 };
@@ -135,32 +135,32 @@ impl World {
         Timestamp(known.clock_ns)
     }
 
-    /// So much time goes by.
+    /// Advances the clock.
     pub fn pass(&self, time: Duration) {
         self.known().clock_ns += time.as_nanos() as u64;
     }
 
-    /// The version that is current.
+    /// The current version.
     pub fn head(&self) -> Version {
         Version(self.known().history.len() as u64 - 1)
     }
 
-    /// What is true of a version.
+    /// The truth of a version.
     pub fn truth(&self, version: Version) -> Truth {
         self.known().history[version.0 as usize].clone()
     }
 
-    /// What is true now.
+    /// The truth of the current version.
     pub fn now_true(&self) -> Truth {
         self.truth(self.head())
     }
 
-    /// In which version a block became true.
+    /// The version in which a block became true.
     pub fn accepted(&self, id: &BlockId) -> Option<Version> {
         self.known().accepted.get(id).copied()
     }
 
-    /// Whether a block repeated ids in some version since one.
+    /// Whether a block would have repeated ids in some version since `version`.
     pub fn was_repeated_since(&self, id: &BlockId, version: Version) -> bool {
         let rows = self.rows_of(id);
         let known = self.known();
@@ -168,7 +168,7 @@ impl World {
         since.any(|truth| truth.repeated(&[(id.clone(), Arc::clone(&rows))]).is_some())
     }
 
-    /// Whether all ranks' blocks of some steps could not be loaded in some version since one.
+    /// Whether the rules refused a load of these blocks in some version since `version`.
     pub fn was_in_the_way_since(&self, ids: &[BlockId], version: Version) -> bool {
         self.known().history[version.0 as usize..].iter().any(|truth| !truth.admits_load(ids))
     }
@@ -180,12 +180,12 @@ impl World {
         of_attempt.cloned().collect()
     }
 
-    /// In which version a delete became true.
+    /// The version in which a delete became true.
     pub fn done(&self, deed: u64) -> Option<Version> {
         self.known().done.get(&deed).copied()
     }
 
-    /// A delete that was not asked for yet.
+    /// A new delete.
     pub fn deed(&self, scope: Scope) -> Arc<Deed> {
         let mut known = self.known();
         known.deeds += 1;
@@ -197,13 +197,13 @@ impl World {
         self.known().named.contains(&(session.to_owned(), number))
     }
 
-    /// Whether a version can no longer be asked for, as far as is known.
+    /// Whether a version may be gone, as far as is known.
     pub fn is_gone(&self, version: Version) -> bool {
         let known = self.known();
         version < known.floor && !known.kept.values().any(|kept| *kept == version)
     }
 
-    /// A snapshot is surely there, or no longer.
+    /// Records that a snapshot surely exists, or may not exist any more.
     pub fn keep(&self, name: &'static str, version: Option<Version>) {
         let mut known = self.known();
         match version {
@@ -212,12 +212,12 @@ impl World {
         };
     }
 
-    /// Snapshots that are surely there.
+    /// Snapshots that surely exist.
     pub fn kept(&self) -> Vec<(&'static str, Version)> {
         self.known().kept.iter().map(|(name, version)| (*name, *version)).collect()
     }
 
-    /// The partition of the manifest, once somebody wrote there.
+    /// The partition of the manifest, once it has been written.
     pub fn manifest(&self) -> Option<Vec<u8>> {
         self.known().manifest.clone()
     }
@@ -228,18 +228,18 @@ impl World {
         if has_charge { &self.widened } else { &self.schema }
     }
 
-    /// Whether the rows of a block have values in the column that comes later.
+    /// Whether the rows of a block have values in the added column.
     pub fn is_charged(&self, id: &BlockId) -> bool {
         self.charged_from.is_some_and(|from| id.step >= from)
             && !(id.step + u64::from(id.rank)).is_multiple_of(3)
     }
 
-    /// Counts a query; how many there were.
+    /// Counts a query.
     pub fn count_query(&self) {
         self.known().queries += 1;
     }
 
-    /// How many queries were judged.
+    /// The number of judged queries.
     pub fn queries(&self) -> u64 {
         self.known().queries
     }
@@ -258,7 +258,7 @@ impl World {
             _ => random.i64(0..ROWS_MAX),
         };
         let run = RUNS.iter().position(|run| *run == &*id.run.0).unwrap_or(RUNS.len());
-        // Where ids are unique, some have what another rank or an earlier step may have.
+        // With unique ids, some rows use an id that another rank or an earlier step may have.
         let (rank, step) = match if self.schema.has_unique_ids() { random.u8(..24) } else { 24 } {
             0 => (id.rank.saturating_sub(1), id.step),
             1 => (id.rank, id.step.saturating_sub(random.u64(1..4))),
@@ -274,7 +274,7 @@ impl World {
         rows
     }
 
-    /// Carries a write out, and learns what became true by it.
+    /// Carries out a write and records what became true by it.
     pub async fn carry_out(
         &self,
         batch: Batch,
@@ -289,12 +289,12 @@ impl World {
         written
     }
 
-    /// Takes in a write that will be carried out later.
+    /// Stores a write that will be carried out later.
     pub fn delay(&self, batch: Batch, options: WriteOptions, deed: Option<Arc<Deed>>) {
         self.known().late.push((batch, options, deed));
     }
 
-    /// Carries out one of the writes that are late.
+    /// Carries out one of the late writes.
     pub async fn catch_up(&self, random: &mut Rng) {
         let late = {
             let mut known = self.known();
@@ -302,12 +302,12 @@ impl World {
             (count > 0).then(|| known.late.swap_remove(random.usize(..count)))
         };
         if let Some((batch, options, deed)) = late {
-            // Nobody hears of it.
+            // No process hears of it.
             self.carry_out(batch, options, deed).await.ok();
         }
     }
 
-    /// How many writes are late.
+    /// The number of late writes.
     pub fn late(&self) -> usize {
         self.known().late.len()
     }
@@ -329,7 +329,7 @@ impl World {
         known.history.push(truth);
     }
 
-    /// Blocks became true together.
+    /// Records that blocks became true in one edit.
     fn append(&self, truth: &mut Truth, version: Version, ids: &[BlockId]) {
         let blocks: Vec<(BlockId, Rows)> = ids.iter().map(|id| (id.clone(), self.rows_of(id))).collect();
         if self.schema.has_unique_ids() {
@@ -380,7 +380,7 @@ impl World {
     }
 }
 
-/// Notes every object that an edit speaks of.
+/// Collects every object that an edit names.
 fn name_objects(edit: &Value, named: &mut BTreeSet<(String, u64)>) {
     match edit {
         Value::Object(fields) => {
@@ -395,7 +395,7 @@ fn name_objects(edit: &Value, named: &mut BTreeSet<(String, u64)>) {
     }
 }
 
-/// Rows that are visible now, for windows that are cut at the weight of one.
+/// Rows that are visible, for windows cut at the weight of one of them.
 pub fn some_rows(world: &World) -> Vec<Particle> {
     world.now_true().rows(false)
 }

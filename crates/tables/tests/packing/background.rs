@@ -1,4 +1,5 @@
-//! Packing in the background: it keeps up, finishes at rest, leaves the rest to one of many, ends when told.
+//! Packing in the background: it keeps up, finishes at rest, elects one of several packers, and stops on
+//! request.
 
 use crate::run;
 use crate::tube::{Tube, schema};
@@ -15,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 
 const ROWS: usize = 100;
 
-/// Packs at once, with a lease that outlasts any test.
+/// Packs without resting, with a lease that outlasts any test.
 fn at_once() -> KeepPacked {
     KeepPacked {
         idle: Duration::from_millis(30),
@@ -43,7 +44,7 @@ async fn append(table: &Table, tube: &mut Tube, steps: std::ops::Range<i32>) {
 type Told = mpsc::UnboundedReceiver<PackReport>;
 type Ended = tokio::task::JoinHandle<Result<PackReport, atoll_tables::TableError>>;
 
-/// Keeps the table packed in a task of its own, which tells of each pack and ends when the sender goes.
+/// Keeps the table packed in a task of its own, which reports each pack and ends when the sender is dropped.
 async fn keeper(store: &Arc<dyn Store>, how: KeepPacked) -> (oneshot::Sender<()>, Told, Ended) {
     keeper_of(store, "run", how).await
 }
@@ -66,7 +67,7 @@ async fn keeper_of(
     (stop, told, ended)
 }
 
-/// The lease and where it lies, as soon as somebody has it.
+/// The lease and its cell, as soon as a packer holds it.
 async fn lease(store: &Arc<dyn Store>) -> (Vec<u8>, Buffer) {
     loop {
         let page = store.partition_keys(PartitionQuery::prefix(Vec::new())).await.unwrap();
@@ -80,7 +81,7 @@ async fn lease(store: &Arc<dyn Store>) -> (Vec<u8>, Buffer) {
     }
 }
 
-/// Comes back when the lease is somebody else's than now.
+/// Returns when the lease has another holder than now.
 async fn handed_on(store: &Arc<dyn Store>) {
     let (partition, mut now) = lease(store).await;
     let holder = now[..16].to_vec();
@@ -92,7 +93,7 @@ async fn handed_on(store: &Arc<dyn Store>) {
     }
 }
 
-/// The next pack; one that does not come is a failure.
+/// The next pack; fails if none comes.
 async fn next(told: &mut Told) -> PackReport {
     tokio::time::timeout(Duration::from_secs(300), told.recv()).await.unwrap().unwrap()
 }
@@ -137,7 +138,7 @@ fn of_several_that_keep_a_table_packed_one_packs_and_the_next_follows_when_it_en
         drop(first_stop);
         first.await.unwrap().unwrap();
         append(&table, &mut tube, 30..40).await;
-        // Hours before the first one's lease would have run out.
+        // Hours before the first packer's lease would have expired.
         next(&mut second_told).await;
         drop(second_stop);
         assert_eq!(second.await.unwrap().unwrap().lost, 0);
@@ -160,7 +161,7 @@ fn resting_again_and_again_writes_a_row_a_few_times() {
             trees = trees.max(info.cubes);
         }
         let times = written as f64 / (400.0 * 20.0);
-        // One tree after another would be 200 times, and each step on its own 400 trees.
+        // One tree after another would be 200 times, and each step by itself 400 trees.
         assert!(times <= 25.0 && trees <= 8, "each row was written {times:.1} times, into {trees} trees");
     });
 }
@@ -180,7 +181,7 @@ fn a_copy_is_kept_packed_by_nobody_before_somebody_begins() {
         let (stop, mut told, ended) = keeper_of(&other, "copy", at_once()).await;
         let copy = Table::open(Arc::clone(&other), "copy").await.unwrap();
         append(&copy, &mut Tube::new(5, ROWS, 5), 5..8).await;
-        // With a lease of hours that came along nothing would.
+        // A copied lease of hours would prevent any pack.
         next(&mut told).await;
         drop(stop);
         ended.await.unwrap().unwrap();
@@ -236,7 +237,7 @@ fn a_pack_moves_no_more_bytes_a_second_than_it_may() {
     });
 }
 
-/// A store whose clock is that of the test: it stands while anything is done, and is put forward while all
+/// A store whose clock the test controls: it stands still while anything is done, and advances while all
 /// wait.
 struct Paused {
     inner: MemoryStore,
@@ -260,7 +261,7 @@ async fn a_pack_that_takes_longer_than_the_lease_is_not_done_twice() {
     let store: Arc<dyn Store> = Arc::new(Relayed(Paused { inner: MemoryStore::new(), began }));
     let table = Table::create(Arc::clone(&store), "run", schema(false)).await.unwrap();
     append(&table, &mut Tube::new(6, 1_000, 20), 0..20).await;
-    // So slow that the lease would end twice within the pack.
+    // So slow that the lease would expire twice during the pack.
     let lease = Duration::from_secs(2);
     let blocks = table.info().await.unwrap().bytes;
     let pack = PackOptions { bytes_per_second: Some(blocks / 4), ..PackOptions::default() };
@@ -284,7 +285,7 @@ async fn a_lease_by_a_clock_that_was_far_ahead_keeps_nobody_from_packing() {
     let began = tokio::time::Instant::now();
     let store: Arc<dyn Store> = Arc::new(Relayed(Paused { inner: MemoryStore::new(), began }));
     let table = Table::create(Arc::clone(&store), "run", schema(false)).await.unwrap();
-    // It ends in a year, and its holder is killed.
+    // The lease expires in a year, and its holder is killed.
     let (_stop, _told, killed) =
         keeper(&store, KeepPacked { lease: Duration::from_secs(366 * 24 * 3600), ..at_once() }).await;
     let (_, left) = lease(&store).await;

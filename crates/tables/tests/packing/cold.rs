@@ -1,4 +1,4 @@
-//! What a handle opens that knows no directory yet: what can answer, and nothing else.
+//! What a handle with cold directories opens: the objects that can answer, and nothing else.
 
 use crate::counted::{Counted, Counts};
 use crate::run;
@@ -13,7 +13,7 @@ use atoll_tables::protocol::BlockId;
 use atoll_tables::{PackOptions, Query, Table, TableSchema};
 use std::sync::Arc;
 
-/// A store that counts, and an empty table in it.
+/// A counting store with an empty table in it.
 async fn table(schema: TableSchema) -> (Arc<dyn Store>, Arc<Counts>, Table) {
     let counts = Arc::new(Counts::default());
     let store = Relayed(Counted { inner: Arc::new(MemoryStore::new()), counts: Arc::clone(&counts) });
@@ -30,7 +30,7 @@ fn filter(text: &str) -> Query {
     Query::default().filter(Expression::parse(text).unwrap())
 }
 
-/// Ten rows of a run that nobody else's lie near.
+/// Ten rows of a run, far from the rows of any other run.
 fn rows_of(schema: &TableSchema, run: usize) -> RecordBatch {
     let floats =
         |from: f32| Arc::new(Float32Array::from_iter_values((0..10).map(|at| from + at as f32 / 10.0)));
@@ -66,14 +66,14 @@ fn of_many_small_runs_only_those_are_opened_that_lie_in_the_box() {
             assert_eq!((answer.rows.num_rows(), asked), (rows, requests), "{text}");
             assert_eq!(answer.work.requests, asked, "{text}");
         }
-        // A piece whose box lies inside is counted without being opened; one that is cut is not.
+        // A piece whose box lies inside is counted without being opened; a piece whose box is cut is opened.
         for (text, rows, requests) in [("x < 300", 2000, 0), ("x < 150.5", 1505, 1), ("step = 7", 2000, 0)] {
             let anew = opened_anew(&store).await;
             counts.take();
             assert_eq!(anew.count(&filter(text)).await.unwrap().rows, rows, "{text}");
             assert_eq!(counts.take().0, requests, "{text}");
         }
-        // What was struck since is not counted by the box alone.
+        // Once rows were deleted, the box alone does not give the count.
         table.delete(None, None, Some("x >= 5 and x < 5.45")).await.unwrap();
         let anew = opened_anew(&store).await;
         assert_eq!(anew.count(&filter("x < 300")).await.unwrap().rows, 1995);
@@ -105,7 +105,7 @@ fn a_cold_handle_opens_a_few_of_the_objects_of_a_packed_table_with_one_request_e
         assert_eq!(answer.rows.num_rows(), rows);
         let (more, ..) = counts.take();
         assert!(more <= told.blocks_opened + 24, "{more}");
-        // All directories together, by a query that needs every one of them.
+        // All directories together, by a query that needs each of them.
         let all = opened_anew(&store).await.explain(&Query::default()).await.unwrap();
         let (of_all, bytes_of_all, _) = counts.take();
         assert_eq!((of_all, all.blocks_opened), (objects, objects));

@@ -1,4 +1,5 @@
-//! A store that fails at one of its writes, before or after carrying it out: a crash at any write of a pack.
+//! A store that fails at one of its writes, before or after carrying it out, as in a crash at any write of a
+//! pack.
 
 use crate::run;
 use crate::tube::{Tube, schema};
@@ -10,10 +11,10 @@ use atoll_tables::{PackOptions, Query, Table};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Another store, until its writes are used up.
+/// A store that fails after a number of writes.
 struct Failing {
     inner: Arc<dyn Store>,
-    /// Writes that are left; the last of them is carried out, and nobody learns of it.
+    /// The writes that are left; the last one is carried out, but its answer is lost.
     left: AtomicU64,
 }
 
@@ -65,7 +66,8 @@ fn a_pack_that_ends_at_any_of_its_writes_has_changed_no_answer() {
             assert_eq!(reader.query(&Query::default()).await.unwrap().rows, before, "after {writes} writes");
             match packed {
                 Ok(report) => {
-                    // The last write made it true and was not heard of, so there was nothing left.
+                    // The last write made the pack true, but its answer was lost, so the next pack had
+                    // nothing to do.
                     assert!(report.version.is_none() || report.objects_after > 5, "{report:?}");
                     break;
                 }

@@ -1,4 +1,4 @@
-//! Many small steps: packing now and then writes each row a few times, and the trees stay few.
+//! Many small steps: packing now and then rewrites each row a few times, and the number of trees stays small.
 
 use crate::run;
 use crate::tube::{Tube, schema};
@@ -16,7 +16,7 @@ fn a_row_is_written_a_few_times_however_many_steps_come_and_trees_stay_few() {
         let table = Table::create(Arc::new(MemoryStore::new()), "run", schema(false)).await.unwrap();
         table.begin("tube", 1, 1).await.unwrap();
         let mut tube = Tube::new(1, ROWS, STEPS);
-        // As ten thousand steps of a thousand rows, a hundredth as large.
+        // Like ten thousand steps of a thousand rows, a hundred times smaller.
         let options = PackOptions { rows_min: 1310, ..PackOptions::default() };
         let (mut written, mut packs, mut trees_before) = (0, 0, 0);
         for step in 0..STEPS {
@@ -31,7 +31,7 @@ fn a_row_is_written_a_few_times_however_many_steps_come_and_trees_stay_few() {
         let rows = STEPS as u64 * ROWS as u64;
         let times = written as f64 / rows as f64;
         eprintln!("each row was packed {times:.2} times, in {packs} packs");
-        // A row of a block takes 25 bytes and more, one of a tree about 26, of 32: six times 32 are not
+        // A row takes 25 bytes or more in a block, about 26 in a tree, and 32 in memory: six times 32 are not
         // reached.
         assert!((2.0..=4.5).contains(&times), "{times}");
         assert!(packs <= 80, "{packs}");
@@ -47,10 +47,11 @@ fn a_table_that_is_larger_than_a_tree_may_be_becomes_several() {
     run(async {
         let table = Table::create(Arc::new(MemoryStore::new()), "run", schema(false)).await.unwrap();
         Tube::new(2, 500, 40).write(&table).await;
-        // The rows of a block take 16,000 bytes in memory: three trees of thirteen blocks, and one block.
+        // The rows of a block take 16,000 bytes in memory: three trees of thirteen blocks each, and one
+        // block.
         let options = PackOptions { tree_bytes_max: 210_000, ..PackOptions::whole() };
         let report = table.pack(&options).await.unwrap();
-        // For what is left over of the blocks no tree has room, however few bytes its objects have.
+        // The rest of the blocks fits in no other tree, however few bytes its objects have.
         assert_eq!((report.trees, report.rows), (4, 20_000), "{report:?}");
         assert_eq!(table.pack(&options).await.unwrap().version, None);
         assert_eq!(table.query(&Query::default()).await.unwrap().rows.num_rows(), 20_000);

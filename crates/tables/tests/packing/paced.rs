@@ -1,4 +1,5 @@
-//! Packs that rest or work for long: what they owe is paid, and nobody takes them for dead meanwhile.
+//! Packs that rest or work for a long time: they pay back what they owe, and are not taken for dead
+//! meanwhile.
 
 use crate::run;
 use crate::tube::{Tube, schema};
@@ -14,15 +15,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A store whose clock is ahead by what was waited for, which takes no time.
+/// A store whose clock is ahead by the time that was waited for, so that waiting takes no time.
 struct Ahead {
     inner: Arc<dyn Store>,
     ahead: AtomicU64,
-    /// How long an object takes to be written, in nanoseconds.
+    /// How long writing an object takes, in nanoseconds.
     slowness: AtomicU64,
-    /// Writes to manifests whose answers are lost from now on.
+    /// The number of coming writes to manifests whose answers are lost.
     lost_answers: AtomicU64,
-    /// Waits that fail from now on.
+    /// The number of coming waits that fail.
     failing: AtomicU64,
 }
 
@@ -32,7 +33,7 @@ impl Ahead {
         Self { inner, ahead, slowness, lost_answers, failing }
     }
 
-    /// So much time passes, and whoever comes by removes what nobody seems to need.
+    /// Advances the clock, and then removes what no process seems to need.
     async fn pass(&self, nanoseconds: u64) {
         self.ahead.fetch_add(nanoseconds, Ordering::SeqCst);
         let passer_by = Relayed(Ahead::of(Arc::clone(&self.inner)));
@@ -103,11 +104,11 @@ fn a_pack_that_rests_for_hours_pays_what_it_owes_and_is_done_once() {
         let shared: Arc<dyn Store> = store.clone();
         let table = Table::create(shared, "run", schema(false)).await.unwrap();
         Tube::new(6, 1_000, 20).write(&table).await;
-        // What is kept of a run, whatever it is called, ends no rest.
+        // Attributes of a run, whatever their names, do not end a rest.
         let kept = [("state".to_owned(), Some("at rest".into()))].into();
         table.note(AttributesOf::Run("rest"), &kept).await.unwrap();
         let bytes = table.info().await.unwrap().bytes;
-        // The first renewal is carried out, and nobody hears of it.
+        // The first renewal is carried out, but its answer is lost.
         store.lost_answers.store(1, Ordering::SeqCst);
         // Reading alone takes ten hours.
         let budget = (bytes / 36_000).max(1);
@@ -139,7 +140,7 @@ fn a_store_that_fails_for_a_moment_ends_no_pack_that_rests_and_one_that_is_gone_
     });
 }
 
-/// Many objects, however few rows.
+/// Options for many small objects.
 fn small(options: PackOptions) -> PackOptions {
     PackOptions {
         shape: Shape { cube_rows: 200, leaf_rows: 300, object_bytes: 8 << 10, ..options.shape },

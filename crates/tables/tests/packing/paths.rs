@@ -1,5 +1,4 @@
-//! What the path of a particle costs in a packed table that samples by particle, and what damage to its
-//! filters does.
+//! What the path of a particle costs in a packed table that samples by particle, and what damaged filters do.
 
 use crate::counted::{Counted, Counts};
 use crate::run;
@@ -21,7 +20,7 @@ async fn packed(samples_entities: bool) -> (Arc<dyn Store>, Arc<Counts>) {
     let store: Arc<dyn Store> = Arc::new(store);
     let table = Table::create(Arc::clone(&store), "run", schema(samples_entities)).await.unwrap();
     Tube::new(3, PARTICLES, FRAMES).write(&table).await;
-    // As small as the cubes and objects of a table fifty times as large are to it.
+    // Cubes and objects as small, relative to this table, as the defaults are to one fifty times as large.
     let shape = Shape { object_bytes: 1 << 18, ..Shape::default() };
     table.pack(&PackOptions { shape, ..PackOptions::whole() }).await.unwrap();
     (store, counts)
@@ -85,7 +84,7 @@ fn filters_are_not_read_by_whoever_asks_for_no_particle() {
     });
 }
 
-/// Every object of cubes, by where it lies.
+/// All objects of cubes.
 async fn objects(store: &Arc<dyn Store>) -> Vec<Vec<u8>> {
     let page = store.partition_keys(PartitionQuery::prefix(Vec::new())).await.unwrap();
     let mut objects = Vec::new();
@@ -108,7 +107,7 @@ fn damage_to_filters_is_told_by_those_who_read_them_and_by_nobody_else() {
             let cell = Cell::new(key, b"");
             let mut bytes = store.get(cell, ReadOptions::default()).await.unwrap().unwrap().to_vec();
             let word = |at: usize| u32::from_le_bytes(*bytes[at..].first_chunk().unwrap()) as usize;
-            // Behind the directory and the statistics.
+            // After the directory and the statistics.
             let at = 64 + word(12) + word(48);
             assert!(word(52) > 0, "there are no filters");
             bytes[at + 3] ^= 1;

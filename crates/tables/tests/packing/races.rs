@@ -1,4 +1,4 @@
-//! Packers, writers and readers at once: nothing is lost or doubled, whoever is faster.
+//! Concurrent packers, writers and readers: nothing is lost or doubled, whichever is faster.
 
 use crate::run;
 use crate::seeds::for_seeds;
@@ -10,7 +10,7 @@ use atoll_tables::{PackOptions, Query, Table};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The ids of all rows, each once.
+/// The ids of all rows, which must be distinct.
 async fn ids(table: &Table) -> BTreeSet<(i32, i32)> {
     use arrow_array::cast::AsArray;
     use arrow_array::types::Int32Type;
@@ -38,7 +38,7 @@ fn three_packers_and_a_writer_that_starts_again_lose_and_double_nothing() {
                         let rows_min = random.u64(1..800);
                         let is_whole = random.bool();
                         let options = PackOptions { is_whole, rows_min, fan: 2, ..PackOptions::default() };
-                        // Whoever loses again and again gives up, and that is no harm.
+                        // A packer that loses again and again gives up, which does no harm.
                         if let Ok(report) = table.pack(&options).await {
                             done = (done.0 + report.trees, done.1 + report.lost);
                         }
@@ -49,7 +49,7 @@ fn three_packers_and_a_writer_that_starts_again_lose_and_double_nothing() {
             };
             let packers: Vec<_> =
                 (0..3).map(|number| tokio::spawn(packer(random.u64(..) + number))).collect();
-            // The second attempt begins anew at a step of the first, whose rows may be packed by then.
+            // The second attempt restarts at a step of the first, whose rows may have been packed by then.
             let again = random.i32(5..25);
             for (attempt, steps) in [(1, 0..30), (2, again..40)] {
                 table.begin("tube", attempt, 1).await.unwrap();

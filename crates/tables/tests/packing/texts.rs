@@ -1,5 +1,5 @@
-//! Texts of very different lengths: however long they are where they lie together, no object is larger than a
-//! store takes.
+//! Texts of very different lengths: even where long ones lie together, no object is larger than a store
+//! accepts.
 
 use crate::run;
 use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
@@ -13,15 +13,15 @@ use std::sync::Arc;
 
 const STEPS: u64 = 16;
 
-/// Rows of a step, and how many of them have long texts.
+/// Rows of a step; how many of them have long texts.
 const ROWS: usize = 1275;
 const LONG: usize = 25;
 
-/// Bytes of a long text, and of one that is more than an object should have.
+/// Bytes of a long text, and of one that exceeds the intended size of an object.
 const TEXT_BYTES: usize = 8 << 10;
 const LONGEST_BYTES: usize = 600 << 10;
 
-/// What an object should have, and what the store takes.
+/// The intended size of an object, and the limit of the store.
 const OBJECT_BYTES: usize = 256 << 10;
 const VALUE_BYTES: usize = 1 << 20;
 
@@ -36,7 +36,7 @@ fn schema() -> TableSchema {
     TableSchema::new(columns, &roles).unwrap()
 }
 
-/// Rows of a step, of which those with long texts lie beside each other.
+/// Rows of a step, in which those with long texts are neighbours.
 fn rows(step: u64) -> RecordBatch {
     let first = step as i64 * ROWS as i64;
     let id: ArrayRef = Arc::new((first..first + ROWS as i64).collect::<Int64Array>());
@@ -66,8 +66,7 @@ fn long_texts_that_lie_together_are_packed_into_objects_that_a_store_takes() {
         options.shape = Shape { object_bytes: OBJECT_BYTES, ..options.shape };
         let report = table.pack(&options).await.unwrap();
         assert_eq!(report.rows, STEPS * ROWS as u64);
-        // No more objects than their bytes take, and half of one more for each where a cube had to be
-        // divided.
+        // No more objects than their bytes need, and half as many again where a cube had to be divided.
         let objects = report.bytes_written.div_ceil(OBJECT_BYTES as u64);
         assert!(report.objects_after <= 2 * objects, "{report:?}");
         let table = Table::open(store, "notes").await.unwrap();

@@ -19,15 +19,15 @@ pub struct Tube {
 }
 
 struct Particle {
-    /// Which of the four ends it will come to.
+    /// Selects the end, out of four, that the particle reaches.
     path: u32,
     travelled: f64,
     speed: f64,
-    /// Where it is in the cross-section, from -1 to 1.
+    /// The position in the cross-section, from -1 to 1.
     across: [f64; 2],
 }
 
-/// A table indexed by place and step, sampled by row or by particle.
+/// A table indexed by position and step, sampled by row or by particle.
 pub fn schema(samples_entities: bool) -> TableSchema {
     let float = |name| column(name, DataType::Float32, false);
     let columns = Schema::new(vec![
@@ -64,7 +64,7 @@ impl Tube {
         Self { random, particles, frames }
     }
 
-    /// Moves all particles on, and says where they are.
+    /// Moves all particles one step, and returns their positions.
     pub fn frame(&mut self, schema: &TableSchema, step: i32) -> RecordBatch {
         let end = LENGTHS.iter().sum::<f64>() - 0.1;
         let mut columns: [Vec<f32>; 6] = Default::default();
@@ -90,7 +90,7 @@ impl Tube {
         RecordBatch::try_new(Arc::clone(schema.columns()), columns).unwrap()
     }
 
-    /// Writes all frames, a step each, and gives them back.
+    /// Writes all frames, one for each step, and returns them.
     pub async fn write(&mut self, table: &Table) -> Vec<RecordBatch> {
         table.begin("tube", 1, 1).await.unwrap();
         let mut frames = Vec::new();

@@ -1,5 +1,5 @@
-//! What a packed table costs to ask, counted: noise cannot move these, and a change that costs more fails
-//! here.
+//! The work that queries of a packed table take, counted: noise does not affect the counts, and a change that
+//! costs more fails here.
 
 use crate::counted::{Counted, Counts};
 use crate::run;
@@ -18,10 +18,10 @@ use std::sync::Arc;
 const PARTICLES: usize = 6000;
 const FRAMES: i32 = 50;
 
-/// Bytes that a row of the tube has in memory.
+/// Bytes of a row of the tube in memory.
 const ROW_BYTES: f64 = 32.0;
 
-/// A packed tube, its rows, and what is read of it.
+/// A packed tube, its rows, and a counter of what is read from it.
 struct Packed {
     store: Arc<dyn Store>,
     table: Table,
@@ -44,7 +44,7 @@ impl Packed {
         Self { store, table, counts, frames }
     }
 
-    /// What a query takes once the directories are known, checked against the store's own count.
+    /// The work of a query once the directories are known, compared with the store's own count.
     async fn took(&self, query: &Query) -> Work {
         self.table.query(query).await.unwrap();
         self.counts.take();
@@ -54,7 +54,7 @@ impl Packed {
         work
     }
 
-    /// A box around a random row: over all time, ten steps, or one; each side a share of the tube.
+    /// A box around a random row: over all time, ten steps, or one; each side is a share of the tube.
     fn some_box(&self, random: &mut Rng, share: f64) -> Query {
         let frame = &self.frames[random.usize(..self.frames.len())];
         let row = random.usize(..frame.num_rows());
@@ -88,7 +88,7 @@ fn bytes(work: &Work) -> f64 {
     work.bytes as f64 / (work.rows_returned.max(1) as f64 * ROW_BYTES)
 }
 
-/// The median and the value that one in twenty exceeds.
+/// The median, and the value that one in twenty exceeds.
 fn quantiles(mut values: Vec<f64>) -> (f64, f64) {
     values.sort_by(f64::total_cmp);
     (values[values.len() / 2], values[values.len() * 19 / 20])
@@ -102,7 +102,7 @@ fn a_sample_of_everything_touches_little_more_than_it_returns() {
             let work = packed.took(&Query::default().sample(share).unwrap()).await;
             let requests = work.requests;
             eprintln!("{share}: {:.3} rows, {:.2} bytes, {requests} requests", touched(&work), bytes(&work));
-            // A few thousand rows are about one band of each of the cubes below the root.
+            // A few thousand rows are about one band of each cube below the root.
             let is_small = work.rows_returned < 10_000;
             assert!(touched(&work) <= if is_small { 1.25 } else { 1.1 }, "{share}: {work:?}");
             assert!(bytes(&work) <= if is_small { 2.6 } else { 2.0 }, "{share}: {work:?}");
@@ -111,7 +111,7 @@ fn a_sample_of_everything_touches_little_more_than_it_returns() {
     });
 }
 
-/// Median and nineteen in twenty of rows touched by rows returned, of bytes, and of requests.
+/// The median and the 95th percentile of rows touched per row returned, of bytes, and of requests.
 async fn of_boxes(
     packed: &Packed,
     rows: std::ops::Range<u64>,

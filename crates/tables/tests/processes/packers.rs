@@ -1,4 +1,5 @@
-//! A packer that packs again and again, and a vacuum that ends sessions and takes away what nobody names.
+//! A worker that packs again and again, and a vacuum that ends sessions and removes objects that no version
+//! names.
 
 use crate::workers::{is_to_be_tried_again, open, plant};
 use atoll_conformance::killed::tell;
@@ -15,7 +16,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-/// Packs whatever is there, in small trees.
+/// Packs all there is, in small trees.
 pub async fn pack_on(folder: &Path, seed: u64) {
     let mut store = open(folder, Mode::Write).await.unwrap();
     if plant().as_deref() == Some("stubborn packer") {
@@ -40,11 +41,11 @@ pub async fn pack_on(folder: &Path, seed: u64) {
     }
 }
 
-/// A line for a packer that does not care whether its session stands: it never asks, and never makes that a
-/// condition.
+/// A connection for a packer that ignores the state of its session: it never looks at it, and never makes it
+/// a condition of a write.
 struct Stubborn {
     inner: Arc<dyn Store>,
-    /// The session's cell, as it was written.
+    /// The session's cell, as first written.
     session: Mutex<Option<Buffer>>,
 }
 
@@ -80,7 +81,7 @@ impl Relay for Stubborn {
         Box::pin(async move {
             let written = self.inner.write(batch, options).await;
             if !partition.ends_with(b"/m") {
-                // It is slow besides, as whoever loses a session is.
+                // It is also slow, as processes that lose their sessions are.
                 tokio::time::sleep(std::time::Duration::from_millis(10)).await;
             }
             written
@@ -106,7 +107,7 @@ pub async fn sweep_on(folder: &Path, seed: u64) {
     }
 }
 
-/// How many sessions ended, and how many objects went.
+/// Returns how many sessions ended, and how many objects were removed.
 async fn sweep(
     store: &dyn Store,
     random: &mut fastrand::Rng,
@@ -114,7 +115,7 @@ async fn sweep(
     seen: &mut Vec<u8>,
 ) -> Result<(u64, u64), StoreError> {
     let keys = partitions(store, b"\0atoll.table/").await?;
-    // Nobody has written yet where there is none.
+    // Without a manifest, nothing has been written yet.
     let Some(manifest) = keys.iter().find(|key| key.ends_with(b"/m")).cloned() else { return Ok((0, 0)) };
     let mut counts = (0, 0);
     let standing = scan(store, &manifest, SortRange::prefix(b"s")).await?;
@@ -123,7 +124,7 @@ async fn sweep(
         store.delete(Cell::new(&manifest, session), WriteOptions::default()).await?;
         counts.0 += 1;
     }
-    // What is there is listed first; then who is, and what the versions name by then.
+    // Lists the objects first; then looks which sessions stand, and what the versions name by then.
     let prefix = [&manifest[..manifest.len() - 1], b"o/"].concat();
     let objects = partitions(store, &prefix).await?;
     let standing: BTreeSet<Vec<u8>> = scan(store, &manifest, SortRange::prefix(b"s"))
@@ -175,7 +176,7 @@ async fn scan(
     }
 }
 
-/// Notes every object that an edit speaks of.
+/// Collects every object that an edit names.
 fn name_objects(edit: &serde_json::Value, named: &mut BTreeSet<Vec<u8>>) {
     if let Some(object) = edit.get("object").and_then(serde_json::Value::as_array) {
         let session = u128::from_str_radix(object[0].as_str().unwrap(), 16).unwrap();

@@ -1,4 +1,4 @@
-//! What the workers do, and what must be true of it.
+//! What the workers do, and what must be true of their work.
 
 use crate::packers;
 use arrow_array::{Array, Int64Array, RecordBatch};
@@ -14,27 +14,27 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many write.
+/// The number of writers.
 pub const WRITERS: u64 = 4;
 /// Rows of each step.
 const ROWS: i64 = 5;
-/// How many appends a writer has under way.
+/// The number of concurrent appends of a writer.
 const AT_ONCE: u64 = 4;
-/// A writer deletes what lies so far behind.
+/// A writer deletes steps that are further back than this.
 const KEPT: u64 = 100;
 
-/// What all workers told.
+/// The reports of all workers.
 #[derive(Debug, Default)]
 pub struct Told {
     pub writers: BTreeMap<i64, Written>,
-    /// Trees that were packed, sessions that were ended, objects that were swept.
+    /// Packed trees, ended sessions and swept objects.
     pub trees: u64,
     pub ended: u64,
     pub swept: u64,
 }
 
 impl Told {
-    /// Says what happened, which must be enough to have met something.
+    /// Prints what happened, which must be enough to prove something.
     pub fn sum_up(&self, steps: u64, slowest: Duration) {
         let Self { trees, ended, swept, .. } = self;
         println!(
@@ -44,8 +44,8 @@ impl Told {
     }
 }
 
-/// What a writer told: the last step that was acknowledged, and the steps up to which its deletes were
-/// acknowledged and asked for.
+/// The reports of a writer: the last acknowledged step, and the steps up to which its deletes were
+/// acknowledged and requested.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Written {
     pub wrote: Option<u64>,
@@ -54,7 +54,7 @@ pub struct Written {
     pub steps: u64,
 }
 
-/// Takes in what a worker told.
+/// Records a report of a worker.
 pub fn hear(told: &mut Told, role: &str, what: &str, number: &str) {
     let number: u64 = number.parse().unwrap();
     match what {
@@ -76,8 +76,7 @@ pub fn hear(told: &mut Told, role: &str, what: &str, number: &str) {
     }
 }
 
-/// Opens the folder, or the keyspace that stands in its place: `cassandra:KEYSPACE`, in the cluster that
-/// `ATOLL_CASSANDRA` names.
+/// Opens the folder or, for `cassandra:KEYSPACE`, that keyspace in the cluster that `ATOLL_CASSANDRA` names.
 pub async fn open(folder: &Path, mode: Mode) -> Result<Arc<dyn Store>, StoreError> {
     if let Some(keyspace) = folder.to_str().and_then(|name| name.strip_prefix("cassandra:")) {
         let contacts = std::env::var("ATOLL_CASSANDRA").unwrap();
@@ -104,7 +103,7 @@ fn schema() -> TableSchema {
     TableSchema::new(columns, &roles).unwrap()
 }
 
-/// Rows that say by whom they were written.
+/// Rows that carry the number of their writer.
 fn rows(writer: i64, step: u64) -> RecordBatch {
     let pids: Int64Array = (0..ROWS).map(|row| writer * 1000 + row).collect::<Vec<_>>().into();
     let steps: Int64Array = vec![step as i64; ROWS as usize].into();
@@ -112,7 +111,7 @@ fn rows(writer: i64, step: u64) -> RecordBatch {
     RecordBatch::try_new(Arc::clone(schema().columns()), columns).unwrap()
 }
 
-/// Makes the table.
+/// Creates the table.
 pub async fn prepare(folder: &Path) {
     let store = open(folder, Mode::Write).await.unwrap();
     Table::create(Arc::clone(&store), "run", schema()).await.unwrap();
@@ -127,7 +126,7 @@ pub fn work(role: &str, folder: &Path) {
             ("write", number) => write_on(folder, number.parse().unwrap()).await,
             ("read", _) => read_on(folder, Mode::Write).await,
             ("look", _) => read_on(folder, Mode::Read).await,
-            // Their numbers are seeds, so that a replay of the driver's is one of theirs.
+            // Their numbers are seeds, so that a replay of the driver's seed replays theirs.
             ("pack", seed) => packers::pack_on(folder, seed.parse().unwrap()).await,
             ("sweep", seed) => packers::sweep_on(folder, seed.parse().unwrap()).await,
             _ => panic!("no such worker: {role}"),
@@ -135,12 +134,12 @@ pub fn work(role: &str, folder: &Path) {
     });
 }
 
-/// What is planted in the workers, if anything.
+/// The mistake planted in the workers, if any.
 pub fn plant() -> Option<String> {
     std::env::var("ATOLL_PLANT").ok()
 }
 
-/// Does something until its outcome is known.
+/// Repeats an operation until its outcome is known.
 async fn insist<T>(what: &str, mut go: impl AsyncFnMut() -> Result<T, TableError>) -> T {
     loop {
         match go().await {
@@ -151,7 +150,7 @@ async fn insist<T>(what: &str, mut go: impl AsyncFnMut() -> Result<T, TableError
     }
 }
 
-/// Whether the store or a vacuum came between, so that what was asked for is asked for again.
+/// Whether the store or a vacuum interfered, so that the operation has to be repeated.
 pub fn is_to_be_tried_again(error: &TableError) -> bool {
     error.outcome() == Outcome::Unknown
         || matches!(error, TableError::Behind { .. } | TableError::Fenced { .. })
@@ -174,8 +173,7 @@ async fn write_on(folder: &Path, number: i64) {
             let (table, id) = (&table, BlockId { run: run.as_str().into(), attempt, step, rank: 0 });
             async move { (step, table.append(id, &rows(number, step)).await) }
         });
-        // In the order in which they were called, so that one that has to be given again comes before the
-        // next.
+        // In the order of the calls, so that an append that has to be repeated precedes the next one.
         for (step, outcome) in futures::future::join_all(appends).await {
             match outcome {
                 Ok(_) => {}
@@ -196,13 +194,13 @@ async fn write_on(folder: &Path, number: i64) {
     }
 }
 
-/// Reads for ever, opening anew now and then; every answer is a state that there may be.
+/// Reads for ever, and reopens now and then; every answer must be a possible state.
 async fn read_on(folder: &Path, mode: Mode) {
     let mut latest = Version(0);
     loop {
         let table = match open_table(folder, mode).await {
             Ok(table) => table,
-            // A reader that finds no owner reads what is there, which may change under it.
+            // A reader that finds no owner reads the files directly, which may change under it.
             Err(error) if mode == Mode::Read && error.kind() != ErrorKind::Corrupt => {
                 tell(format_args!("read 0"));
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -236,7 +234,7 @@ pub async fn open_table(folder: &Path, mode: Mode) -> Result<Table, TableError> 
     Table::open(open(folder, mode).await?, "run").await
 }
 
-/// The steps of each writer, in order; each has all its rows, once.
+/// The steps of each writer, in order; each must have all of its rows, once.
 fn steps_of(rows: &RecordBatch) -> BTreeMap<i64, Vec<u64>> {
     let numbers = |place: usize| {
         let column = rows.column(place).as_any().downcast_ref::<Int64Array>().unwrap();
@@ -255,7 +253,7 @@ fn steps_of(rows: &RecordBatch) -> BTreeMap<i64, Vec<u64>> {
     steps
 }
 
-/// Compares what is there in the end with what was told; how many steps were acknowledged.
+/// Compares the final table with the reports. Returns how many steps were acknowledged.
 pub async fn judge(folder: &Path, told: &Told) -> u64 {
     let store = open(folder, Mode::Write).await.unwrap();
     let table = Table::open(Arc::clone(&store), "run").await.unwrap();
@@ -283,10 +281,10 @@ pub async fn judge(folder: &Path, told: &Told) -> u64 {
         let listed = table.steps(Some(&format!("writer {writer}"))).await.unwrap();
         assert!(listed.iter().map(|step| step.step).eq(steps), "writer {writer}: {listed:?}");
     }
-    // Packing what is left changes nothing.
+    // Packing the rest changes nothing.
     table.pack(&PackOptions::whole()).await.unwrap();
     assert_eq!(table.query(&Query::default()).await.unwrap().rows, answer.rows);
-    // Whoever comes next can go on.
+    // The next attempt can continue.
     let attempt = table.begin_next("writer 0", 1).await.unwrap();
     let id = BlockId { run: "writer 0".into(), attempt, step: 1 << 40, rank: 0 };
     table.append(id, &rows(0, 1 << 40)).await.unwrap();

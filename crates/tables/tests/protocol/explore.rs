@@ -1,7 +1,7 @@
 //! The explorer: every state that a scenario can reach, breadth first, each judged once.
 //!
-//! A state is remembered by 128 bits of hash: two of some million states share them with a chance of 1 in
-//! 10^25. The way to each state is remembered as well, so that a violation comes with its shortest story.
+//! A state is identified by a 128-bit hash; two of some million states collide with a probability of 1 in
+//! 10^25. The move that led to each state is kept too, so that a violation comes with its shortest story.
 
 use super::mistake::Mistake;
 use super::model::{Model, Next};
@@ -12,36 +12,36 @@ use atoll_tables::protocol::{Holders, ObjectId};
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
-/// A scenario that grows beyond this is too large for a test that runs with every commit.
+/// The most states of a scenario; a larger one takes too long for a test that runs with every commit.
 const STATES_MAX: usize = 4_000_000;
 
-/// What was explored.
+/// The result of an exploration.
 #[derive(Clone, Debug, Default)]
 pub struct Explored {
-    /// States, all different.
+    /// The number of distinct states.
     pub states: usize,
-    /// Steps between them.
+    /// The number of transitions between them.
     pub steps: usize,
-    /// States in which everything had ended.
+    /// The number of states in which every process has ended.
     pub ends: usize,
-    /// Different contents of versions.
+    /// The number of distinct contents of versions.
     pub versions: usize,
-    /// Steps of the longest of the shortest ways.
+    /// The length of the longest of the shortest paths.
     pub depth: usize,
-    /// How commits ended.
+    /// The ways in which commits ended.
     pub endings: BTreeSet<String>,
 }
 
-/// A promise broken, and how it came to that.
+/// A broken promise, and the moves that led to it.
 pub struct Counterexample {
     pub violation: Violation,
     pub story: Vec<String>,
 }
 
-/// A way to a state: from which state, who moved (255 for the store), and what happened.
+/// A move into a state: the state before, the process that moved (255 for the store), and what happened.
 type Move = (u32, u8, &'static str);
 
-/// The store itself moves: a write on its way lands or is lost.
+/// The store itself moves: a write under way lands or is lost.
 const STORE: u8 = u8::MAX;
 
 struct Explorer {
@@ -52,7 +52,7 @@ struct Explorer {
     explored: Explored,
 }
 
-/// Explores a scenario, with a mistake planted or none.
+/// Explores a scenario, optionally with a planted mistake.
 pub fn explore(scenario: Scenario, mistake: Option<Mistake>) -> Result<Explored, Counterexample> {
     let unborn = |violation| Counterexample { violation, story: Vec::new() };
     let (model, first) = Model::new(scenario, mistake).map_err(unborn)?;
@@ -82,7 +82,7 @@ impl std::fmt::Display for Explored {
 }
 
 impl Explorer {
-    /// Goes through everything that may happen in a state.
+    /// Visits everything that may happen next in a state.
     fn expand(&mut self, index: u32, depth: usize, state: &State) -> Result<(), Counterexample> {
         self.explored.depth = depth;
         let mut can_go_on = false;
@@ -116,7 +116,7 @@ impl Explorer {
         Ok(())
     }
 
-    /// Judges a state that was not met before, and keeps it to go on from.
+    /// Judges a new state, and queues it for expansion.
     fn meet(&mut self, way: Move, depth: usize, state: State) -> Result<(), Counterexample> {
         self.explored.steps += 1;
         if !self.seen.insert(fingerprint(&state)) {
@@ -130,7 +130,7 @@ impl Explorer {
         Ok(())
     }
 
-    /// What holds in every state. That the rows of each version are right was judged when it was made.
+    /// Checks what must hold in every state. The rows of a version were judged when it was made.
     fn check(&self, state: &State) -> Result<(), Violation> {
         let head = self.model.world.record(state.at_head());
         let floor = u8::try_from(head.manifest.floor.0).unwrap();
@@ -156,8 +156,8 @@ impl Explorer {
         Ok(())
     }
 
-    /// What holds when nothing can happen any more: nobody is stuck whom no crash has left alone, and one
-    /// vacuum leaves only what it should.
+    /// Checks what must hold when nothing more can happen: only processes that a crash has left alone may be
+    /// stuck, and one vacuum leaves only what it should.
     fn at_rest(&self, state: &State) -> Result<(), Violation> {
         let somebody_crashed = state.actors.iter().any(|actor| actor.at == At::Crashed);
         let is_stuck = (0..state.actors.len()).any(|actor| !state.is_over(actor));
@@ -170,8 +170,8 @@ impl Explorer {
         self.check_vacuumed(state, &holders)
     }
 
-    /// After one vacuum only that is there which a version names, which a reader or a snapshot needs, or
-    /// which a session wrote that has not expired.
+    /// Checks that after one vacuum there is only what a version names, what a reader or a snapshot needs,
+    /// and what a session wrote that has not expired.
     fn check_vacuumed(&self, state: &State, holders: &Holders) -> Result<(), Violation> {
         let (left, manifest) = self.model.vacuumed(state, holders);
         let world = &self.model.world;

@@ -1,64 +1,64 @@
-//! Mistakes that one could make in the protocol; each is planted in the explored processes, one at a time.
+//! Mistakes that are possible in the protocol; the explored processes make them, one at a time.
 
 use super::scenario::{self, Scenario};
 
-/// One mistake.
+/// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
-    /// A pack says that it heeded every tombstone up to the version in which it became true.
+    /// A pack claims to have heeded every tombstone up to the version in which it became true.
     PackIgnoresDelete,
-    /// A pack becomes true though its inputs were superseded.
+    /// A pack becomes true although its inputs were superseded.
     PackIgnoresSupersede,
-    /// A pack does not cut the range that it took out of the piece that had it.
+    /// A pack does not cut the range that it packed out of the piece that held it.
     PackLeavesRange,
-    /// A pack takes the tombstones of all pieces with it.
+    /// A pack removes the tombstones of all pieces.
     PackTakesTombstones,
-    /// A packer that does not know whether it won discards its objects.
+    /// A packer whose commit has an unknown outcome discards its objects.
     PackerDiscardsInDoubt,
-    /// An append of unknown outcome is repeated under a new name, and nobody looks whether it is there.
+    /// An append of unknown outcome is repeated under a new name, without a check whether it is there.
     AppendWithoutLooking,
     /// A step is visible with the first rank's block.
     PublishBeforeAllRanks,
-    /// A rank goes on though it has not written a step of which others' blocks are there.
+    /// A rank continues although it has not written a step of which other ranks' blocks are there.
     SkipPasses,
     /// A step counts as acknowledged when the outcome of its append is unknown.
     AcknowledgeInDoubt,
-    /// A writer uses the column that it adds though it does not know whether it is there.
+    /// A writer uses the column that it adds although the outcome is unknown.
     ColumnUsedInDoubt,
-    /// A load becomes true though an earlier step is arriving.
+    /// A load becomes true although an earlier step is arriving.
     LoadPassesArriving,
-    /// An attempt begins behind a step that was the last one when somebody looked, and is not any more.
+    /// An attempt begins after a step that was the last one when its writer looked, and no longer is.
     BeginOverlooksSteps,
-    /// The new attempt's step becomes visible in one version, the old one's goes in the next.
+    /// The new attempt's step becomes visible in one version, and the old one's step vanishes in the next.
     SupersedeInTwoWrites,
-    /// An edit becomes true whatever the head is by now.
+    /// An edit becomes true whatever the head is.
     CommitWithoutHead,
-    /// An edit becomes true though its session has ended.
+    /// An edit becomes true although its session has ended.
     CommitWithoutSession,
-    /// A process puts its session again when it does not know whether it is there.
+    /// A process puts its session again after an unknown outcome.
     PutSessionAgain,
     /// A reader resolves its blocks at one version and its cubes at another.
     ResolveInTwoReads,
-    /// A reader resolves its version first and writes its session then.
+    /// A reader resolves its version before it writes its session.
     ResolveBeforeSession,
-    /// A snapshot is written whatever the head is by now.
+    /// A snapshot is written whatever the head is.
     SnapshotWithoutHead,
-    /// A vacuum does not heed sessions.
+    /// A vacuum ignores sessions.
     VacuumIgnoresSessions,
-    /// A vacuum does not heed snapshots.
+    /// A vacuum ignores snapshots.
     VacuumIgnoresSnapshots,
-    /// A vacuum looks who reads what before it raises the floor.
+    /// A vacuum looks for readers before it raises the floor.
     VacuumLooksBeforeFloor,
-    /// A vacuum takes the history that somebody in doubt will ask for.
+    /// A vacuum removes history that a process in doubt will ask for.
     VacuumTrimsTooMuch,
-    /// A sweep takes every object that no version names.
+    /// A sweep removes every object that no version names.
     SweepIgnoresSessions,
-    /// A sweep looks who is there before it lists the objects.
+    /// A sweep looks for sessions before it lists the objects.
     SweepListsAfterLooking,
 }
 
 impl Mistake {
-    /// All of them, each with a scenario in which it must be caught.
+    /// All mistakes, each with a scenario that must catch it.
     pub fn all() -> Vec<(Self, Scenario)> {
         vec![
             (Self::PackIgnoresDelete, scenario::deletes()),

@@ -1,8 +1,8 @@
-//! The model: a store, the processes of a scenario, and every single thing that may happen next.
+//! The model: a store, the processes of a scenario, and everything that may happen next.
 //!
-//! Each step is one atomic operation of the store. What a process does for itself in between is part of the
-//! step before. Sessions rise and close in the same step as the read that allows it, which is the earliest
-//! they can: every later moment protects more.
+//! Each step is one atomic operation of the store. The local work of a process is part of the step before it.
+//! Sessions rise and close in the same step as the read that allows it, which is the earliest possible
+//! moment: every later one protects more.
 
 use super::mistake::Mistake;
 use super::oracle::Rows;
@@ -15,28 +15,28 @@ use atoll_tables::protocol::{
 };
 use std::collections::BTreeSet;
 
-/// What may happen next: what it is, and the state after it.
+/// The possible next steps: for each, what happens and the state after it.
 pub type Next = Vec<(&'static str, State)>;
 
-/// How far a commit came.
+/// The progress of a commit.
 pub enum Progress {
     Going(CommitIndex),
-    /// The last write's outcome is unknown.
+    /// The outcome of the last write is unknown.
     InDoubt(CommitIndex),
     Over(Ended),
 }
 
-/// What explores a scenario.
+/// Computes the moves of a scenario.
 pub struct Model {
     pub world: World,
     pub scenario: Scenario,
-    /// The version that was there at the beginning.
+    /// The version at the beginning.
     pub start: u8,
     /// How commits ended, in the words of the protocol.
     pub endings: BTreeSet<String>,
 }
 
-/// Who prepared the table.
+/// The session that prepared the table.
 const SETUP: SessionId = SessionId(u128::MAX);
 
 pub fn version(number: u8) -> Version {
@@ -48,7 +48,7 @@ pub fn session_id(session: u8) -> SessionId {
 }
 
 impl Model {
-    /// The model and the state in which it begins.
+    /// The model and its initial state.
     pub fn new(scenario: Scenario, mistake: Option<Mistake>) -> Result<(Self, State), Violation> {
         let world = World::new(scenario.table(), mistake);
         let mut model = Self { world, scenario, start: 0, endings: BTreeSet::new() };
@@ -77,7 +77,7 @@ impl Model {
         }
     }
 
-    /// Puts there what the scenario says is there.
+    /// Creates the initial contents of the table.
     fn prepare(&mut self, state: &mut State) -> Result<(), Violation> {
         let ranks = self.scenario.ranks;
         let begin = Edit::Begin { run: RUN.into(), attempt: 1, ranks, last: LastStep::Any };
@@ -109,7 +109,7 @@ impl Model {
         block
     }
 
-    /// A block in an object of its own, of this tag and with so many added columns.
+    /// A block in an object of its own, with this tag and `columns` added columns.
     pub fn block(
         &mut self,
         session: SessionId,
@@ -146,7 +146,7 @@ impl Model {
         }
     }
 
-    /// Where a process begins; most have their session already.
+    /// The initial position of a process; most have their session already.
     fn first(&mut self, state: &mut State, actor: usize) -> At {
         let session = usize::from(state.session(actor));
         let me = session_id(state.session(actor));
@@ -193,7 +193,7 @@ impl Model {
         }
     }
 
-    /// Everything that may become of writes on their way: each lands, or never will.
+    /// Everything that may happen to writes under way: each lands, or never will.
     pub fn flights_of(&mut self, state: &State) -> Result<Next, Violation> {
         let mut next = Vec::new();
         for (place, flight) in state.flights.iter().enumerate() {
@@ -223,14 +223,14 @@ impl Model {
         head && (state.session_stands(session) || self.world.has(Mistake::CommitWithoutSession))
     }
 
-    /// Makes a wish true.
+    /// Carries out a wish.
     fn land(&mut self, state: &mut State, wish: WishIndex, base: u8) -> Result<(), Violation> {
         let made = self.world.make(state.history[usize::from(base)], wish)?;
         if base != state.head() {
             return Violation::found(format!("version {} names two contents", base + 1));
         }
         state.history.push(made);
-        // Writes on their way whose condition can never hold again are as good as lost.
+        // Writes under way whose condition can never hold again count as lost.
         let mut flights = std::mem::take(&mut state.flights);
         flights.retain(|flight| match flight {
             Flight::Commit { base, session, .. } => self.holds(state, *base, *session),
@@ -240,7 +240,7 @@ impl Model {
         Ok(())
     }
 
-    /// The next step of a commit, in every way in which it may go.
+    /// The next step of a commit, in each way in which it may go.
     pub fn commit(
         &mut self,
         state: &State,
@@ -350,7 +350,7 @@ impl Model {
         }
     }
 
-    /// Who needs old versions, by the cells.
+    /// The holders of old versions, by the cells.
     pub fn holders(&self, state: &State, sessions: &[Option<u8>]) -> Holders {
         let there = sessions.iter().enumerate().filter_map(|(place, from)| Some((place, (*from)?)));
         let session = |from| Session { from: version(from) };
@@ -363,7 +363,7 @@ impl Model {
     }
 }
 
-/// The names of an ending, without its figures.
+/// The name of an ending, without its numbers.
 fn ending(how: &Ended) -> String {
     let name = |part: &str| part.chars().take_while(|letter| letter.is_alphabetic()).collect::<String>();
     match how {

@@ -1,6 +1,6 @@
-//! The oracle: what ought to be visible, from the edits that became true and nothing else.
+//! The oracle: what should be visible, derived only from the edits that became true.
 //!
-//! It knows rows and steps, and neither objects nor tombstones: packs and vacuums mean nothing to it.
+//! It knows rows and steps, but neither objects nor tombstones: packs and vacuums mean nothing to it.
 
 use atoll_tables::protocol::{AddedColumn, BlockId, Edit, LastStep, Scope};
 
@@ -10,19 +10,19 @@ pub type Rows = u64;
 /// One row.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// The block that it is written in.
+    /// The block in which it is written.
     pub block: BlockId,
     /// Its weight.
     pub weight: u64,
 }
 
-/// All rows that anybody will write in one exploration.
+/// All rows that any process writes in one exploration.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     rows: Vec<Row>,
 }
 
-/// The expression that holds for the rows of weight 1.
+/// The expression that selects the rows of weight 1.
 pub const LIGHT: &str = "weight = 1";
 
 impl Table {
@@ -43,7 +43,7 @@ impl Table {
         self.rows_where(|row| row.block == *id)
     }
 
-    /// All ranks' rows of a step of an attempt.
+    /// The rows of all ranks in a step of an attempt.
     pub fn step(&self, id: &BlockId) -> Rows {
         self.rows_where(|row| {
             (&row.block.run, row.block.attempt, row.block.step) == (&id.run, id.attempt, id.step)
@@ -68,28 +68,29 @@ impl Table {
     }
 }
 
-/// What ought to be visible in one version.
+/// What should be visible in one version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Oracle {
     /// The visible rows.
     pub visible: Rows,
-    /// The rows that were ever visible.
+    /// The rows that have ever been visible.
     pub ever: Rows,
-    /// The visible rows that went because of an attempt that was to begin behind another step, and had not
-    /// seen them.
+    /// Visible rows that were removed by an attempt that was to begin after another step, and had not seen
+    /// them.
     pub taken_away: Rows,
-    /// The columns that were added.
+    /// The added columns.
     pub columns: Vec<AddedColumn>,
-    /// The rows of the blocks that have come.
+    /// The rows of the blocks that have arrived.
     arrived: Rows,
-    /// The attempt that began last; there is one run.
+    /// The last attempt that began; there is only one run.
     begun: u64,
-    /// The step that it was to begin behind, if it said one; none for a run without steps.
+    /// The step after which it was to begin, if it named one; the inner `None` stands for a run without
+    /// steps.
     behind: Option<Option<u64>>,
 }
 
 impl Oracle {
-    /// After an edit became true.
+    /// The oracle after an edit became true.
     pub fn after(&self, table: &Table, edit: &Edit) -> Self {
         let mut next = self.clone();
         match edit {
@@ -117,7 +118,7 @@ impl Oracle {
         next
     }
 
-    /// Rows of a step come: those of one rank, or of all.
+    /// Rows of a step arrive: those of one rank, or of all.
     fn come(&mut self, table: &Table, id: &BlockId, rows: Rows) {
         if id.attempt < self.begun {
             return;

@@ -1,4 +1,4 @@
-//! What readers, snapshots and vacuums do, step by step.
+//! The steps of readers, snapshots and vacuums.
 
 use super::mistake::Mistake;
 use super::model::{Model, Next, Progress, rise, session_id, version};
@@ -46,7 +46,7 @@ impl Model {
         Ok(vec![(what, next)])
     }
 
-    /// Which version a reader reads, once its session is there; none if the one it wants is gone.
+    /// The version that a reader reads once its session is there; `None` if the version it wants is gone.
     fn resolved(&self, state: &State, actor: usize, seen: u8) -> Result<Option<Reader>, Violation> {
         let Role::Reader { as_of } = self.scenario.parts[actor].role else { return Ok(None) };
         let head = state.head();
@@ -66,7 +66,7 @@ impl Model {
         Ok(Some(Reader::Read { blocks: wanted, cubes: wanted, next: 0 }))
     }
 
-    /// Reads one object; at the end judges what was read. None when the reader is done.
+    /// Reads one object; judges what was read at the end. `None` when the reader is done.
     fn read_on(
         &self,
         state: &State,
@@ -230,7 +230,7 @@ impl Model {
         Ok(ways)
     }
 
-    /// What may go, as far as the cells say it now.
+    /// What may be removed, according to the cells now.
     fn scanned(&self, state: &State, early: Early) -> Vacuum {
         let mut holders = self.holders(state, &early.unwrap_or_else(|| state.sessions.clone()));
         if self.world.has(Mistake::VacuumIgnoresSessions) {
@@ -246,7 +246,7 @@ impl Model {
         Vacuum::Trim { to: number(to), remove: remove.collect() }
     }
 
-    /// Goes on to remove objects, or past that if there are none.
+    /// Continues with the removal of objects, or skips it if there are none.
     fn or_sweep(&self, mut next: State, actor: usize, then: Vacuum) -> State {
         let is_done = matches!(&then, Vacuum::Remove { left, .. } if left.is_empty());
         if is_done {
@@ -293,7 +293,7 @@ impl Model {
         Ok(ways)
     }
 
-    /// Sessions of crashed and of slow processes may have expired by now, or not.
+    /// Sessions of crashed and of slow processes may or may not have expired by now.
     fn expire(&self, state: &State, actor: usize, early: Early) -> Next {
         let mut unexpired = state.clone();
         unexpired.actors[actor].at = At::Vacuum(Vacuum::Scan { early });
@@ -326,7 +326,7 @@ impl Model {
         orphans.into_iter().map(|object| self.world.index_of(object)).collect()
     }
 
-    /// One whole vacuum that nobody disturbs: the objects that it leaves, and the manifest then.
+    /// One whole undisturbed vacuum: the objects that it leaves, and the manifest afterwards.
     pub fn vacuumed(&self, state: &State, holders: &Holders) -> (Vec<ObjectIndex>, Manifest) {
         let now = self.world.record(state.at_head()).manifest.clone();
         let raised = now.apply(&Edit::RaiseFloor { to: now.version }).unwrap_or(now);

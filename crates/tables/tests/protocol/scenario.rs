@@ -1,14 +1,14 @@
-//! Scenarios: which processes meet on which table, and what may happen to them.
+//! Scenarios: which processes meet at which table, and what may happen to them.
 
 use super::oracle::{LIGHT, Table};
 use atoll_tables::protocol::{AddedColumn, BlockId, LastStep, Scope, StepRange};
 
-/// Who does what.
+/// The role of a process.
 #[derive(Clone, Debug)]
 pub enum Role {
-    /// A rank of an attempt that writes these steps. It begins the attempt if it says of how many ranks and
-    /// behind which step, and adds a column to the table first if it says which. One that loads writes all of
-    /// them at once, for all ranks.
+    /// A rank of an attempt that writes these steps. If it gives a number of ranks and a step to begin after,
+    /// it begins the attempt; if it names a column, it first adds that to the table. A loader writes all of
+    /// the steps at once, for all ranks.
     Writer {
         attempt: u64,
         rank: u32,
@@ -20,13 +20,13 @@ pub enum Role {
     },
     /// Adds a column.
     Adder { column: AddedColumn },
-    /// A packer of whole pieces, or of their light rows only, that tries so often.
+    /// A packer of whole pieces, or of only their light rows, that tries this many times.
     Packer { light_only: bool, tries: u8 },
     /// Deletes rows.
     Deleter { scope: Scope },
-    /// Reads the current version, or the one that was current when it came.
+    /// Reads the current version, or the one that was current when it started.
     Reader { as_of: bool },
-    /// Keeps the version that was current when it came.
+    /// Makes a snapshot of the version that was current when it started.
     Snapshotter,
     /// A vacuum.
     Vacuum { sweeps: bool },
@@ -38,24 +38,24 @@ pub struct Part {
     pub role: Role,
     /// How many of its conditional writes may have an unknown outcome.
     pub doubts: u8,
-    /// Whether its session may end while it lives.
+    /// Whether its session may end while it is alive.
     pub is_slow: bool,
 }
 
-/// A small table and those who meet there.
+/// A small table and the processes at it.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     pub name: &'static str,
-    /// How many ranks attempt 1 has.
+    /// The number of ranks of attempt 1.
     pub ranks: u32,
     /// Steps of attempt 1 that are visible at the beginning.
     pub there: Vec<u64>,
-    /// Whether what is there was packed already.
+    /// Whether these steps are packed.
     pub is_packed: bool,
     pub parts: Vec<Part>,
-    /// How many processes may crash.
+    /// The number of processes that may crash.
     pub crashes: u8,
-    /// Whether creating an object may have an unknown outcome too.
+    /// Whether creating an object may also have an unknown outcome.
     pub creates_in_doubt: bool,
 }
 
@@ -68,7 +68,7 @@ impl Scenario {
         Self { name, ranks, there, is_packed: false, parts, crashes: 0, creates_in_doubt: false }
     }
 
-    /// All blocks of the steps that anybody will write.
+    /// All blocks of the steps that any process writes.
     pub fn table(&self) -> Table {
         let ranks = 0..self.ranks;
         let mut blocks: Vec<BlockId> = Vec::new();
@@ -77,7 +77,7 @@ impl Scenario {
         }
         for part in &self.parts {
             if let Role::Writer { attempt, steps, begins, .. } = &part.role {
-                // Of all ranks: a step waits for those too that never come.
+                // Of all ranks: a step also waits for ranks that never write.
                 let ranks = 0..begins.map_or(self.ranks, |(ranks, _)| ranks);
                 blocks.extend(
                     steps.iter().flat_map(|step| ranks.clone().map(|rank| block(*attempt, *step, rank))),
@@ -148,8 +148,8 @@ fn charge(text: &str) -> AddedColumn {
     AddedColumn { name: "charge".into(), text: text.into() }
 }
 
-/// A writer adds a column and writes with it, another process adds another of the same name and a third the
-/// same, while somebody packs.
+/// A writer adds a column and writes with it. Another process adds a different column of that name, and a
+/// third the same column, while a packer packs.
 pub fn columns() -> Scenario {
     let Role::Writer { attempt, rank, steps, .. } = writer(1, 0, &[3]) else { unreachable!() };
     let adds = Some(charge("float32"));
@@ -163,7 +163,7 @@ pub fn columns() -> Scenario {
     Scenario::new("columns of one name, a writer with it, a packer", 1, &[1, 2], parts).with_crashes(1)
 }
 
-/// Two ranks write two steps, each may be in doubt once, while a packer packs what is visible.
+/// Two ranks write two steps, each with at most one unknown outcome, while a packer packs what is visible.
 pub fn two_writers() -> Scenario {
     let parts = vec![part(writer(1, 0, &[1, 2]), 1), part(writer(1, 1, &[1, 2]), 1), part(packer(2), 1)];
     Scenario::new("two writers, two steps, a packer", 2, &[], parts).with_crashes(2)
@@ -175,7 +175,7 @@ pub fn skipped_step() -> Scenario {
     Scenario::new("a rank that skips a step, a packer", 2, &[], parts).with_crashes(1)
 }
 
-/// Three packers want the same blocks, one of them only their light rows.
+/// Three packers compete for the same blocks; one of them wants only the light rows.
 pub fn three_packers() -> Scenario {
     let parts = vec![part(packer(2), 1), part(light_packer(2), 1), part(packer(2), 1)];
     Scenario::new("three packers on the same blocks", 1, &[1, 2], parts).with_crashes(1)
@@ -192,7 +192,7 @@ pub fn deletes() -> Scenario {
     Scenario::new("a writer, two deletes, a packer", 1, &[1, 2], parts).with_crashes(1)
 }
 
-/// Attempt 2 takes over while a rank of attempt 1 still writes, somebody packs and somebody reads.
+/// Attempt 2 takes over while a rank of attempt 1 still writes, a packer packs and a reader reads.
 pub fn restart() -> Scenario {
     let parts = vec![
         part(writer(1, 0, &[3]), 1),
@@ -203,8 +203,8 @@ pub fn restart() -> Scenario {
     Scenario::new("a restart, a packer, a reader", 1, &[1, 2], parts).with_crashes(1)
 }
 
-/// Two that saw step 2 as the last one go on from there, while a rank of attempt 1 still writes and somebody
-/// packs.
+/// Two attempts continue after step 2, which both saw as the last one, while a rank of attempt 1 still writes
+/// and a packer packs.
 pub fn beginners() -> Scenario {
     let parts = vec![
         part(writer(1, 0, &[3]), 1),
@@ -222,7 +222,7 @@ pub fn restart_over_cubes() -> Scenario {
     Scenario { is_packed: true, ..scenario }.with_crashes(1)
 }
 
-/// Attempt 2 loads two steps at once, while a rank of attempt 1 still writes, somebody deletes and somebody
+/// Attempt 2 loads two steps at once, while a rank of attempt 1 still writes, rows are deleted and a packer
 /// packs.
 pub fn loads() -> Scenario {
     let parts = vec![
@@ -234,7 +234,7 @@ pub fn loads() -> Scenario {
     Scenario::new("a load, an older attempt, a delete, a packer", 1, &[1, 2], parts).with_crashes(1)
 }
 
-/// Two ranks write a step, while somebody loads a later one for both, and somebody else that step and the
+/// Two ranks write a step, while one load brings a later step for both, and another one that step and the
 /// later one.
 pub fn loads_beside_ranks() -> Scenario {
     let load = |steps: &[u64]| {
@@ -256,7 +256,7 @@ pub fn slow_load() -> Scenario {
     Scenario::new("a slow load, a packer, a vacuum", 1, &[1, 2], parts).with_crashes(1)
 }
 
-/// Two readers, one of a version of the past, while a packer packs and a vacuum goes on.
+/// Two readers, one of a past version, while a packer packs and a vacuum runs.
 pub fn vacuum() -> Scenario {
     let parts = vec![
         part(Role::Reader { as_of: false }, 0),
@@ -267,7 +267,7 @@ pub fn vacuum() -> Scenario {
     Scenario::new("two readers, a packer, a vacuum", 1, &[1, 2], parts).with_crashes(1)
 }
 
-/// Somebody keeps a version while a packer packs and a vacuum goes on.
+/// A snapshot keeps a version while a packer packs and a vacuum runs.
 pub fn snapshots() -> Scenario {
     let parts = vec![
         part(Role::Snapshotter, 0),
@@ -278,7 +278,7 @@ pub fn snapshots() -> Scenario {
     Scenario::new("a snapshot, two packers, a vacuum", 1, &[1, 2], parts).with_crashes(1)
 }
 
-/// Sessions end though their processes live, while a vacuum sweeps what ended sessions left.
+/// Sessions end although their processes are alive, while a vacuum sweeps what ended sessions left.
 pub fn slow_processes() -> Scenario {
     let Role::Writer { attempt, rank, steps, .. } = writer(1, 0, &[3]) else { unreachable!() };
     let late =
@@ -287,7 +287,7 @@ pub fn slow_processes() -> Scenario {
     Scenario::new("a slow writer, a slow packer, a vacuum", 1, &[1, 2], parts).with_crashes(1)
 }
 
-/// Two vacuums at once, and a reader whose session may end while it reads.
+/// Two concurrent vacuums, and a reader whose session may end while it reads.
 pub fn two_vacuums() -> Scenario {
     let parts = vec![
         slow(Role::Reader { as_of: true }, 0),
@@ -298,7 +298,7 @@ pub fn two_vacuums() -> Scenario {
     Scenario::new("a reader, a packer, two vacuums", 1, &[1, 2], parts).with_crashes(1)
 }
 
-/// Writes and objects land late, while a vacuum takes history and sweeps.
+/// Writes and objects land late, while a vacuum removes history and sweeps.
 pub fn late_writes() -> Scenario {
     let parts = vec![part(writer(1, 0, &[3]), 2), part(packer(1), 2), part(Role::Vacuum { sweeps: true }, 0)];
     let scenario = Scenario::new("a writer and a packer in doubt, a vacuum", 1, &[1, 2], parts);

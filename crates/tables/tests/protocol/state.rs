@@ -1,74 +1,74 @@
-//! States: what the store holds, and where each process stands.
+//! States: the contents of the store, and the position of each process.
 
 use super::oracle::Rows;
 use super::world::{CommitIndex, ObjectIndex, RecordIndex, WishIndex};
 
-/// One state of everything. Two that are equal have the same future.
+/// A complete state. Equal states have equal futures.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
-    /// The edit cells, and with them the head: which record each version is.
+    /// The edit cells, which imply the head: the record of each version.
     pub history: Vec<RecordIndex>,
     /// Versions below this one have lost their edit cells, unless a snapshot keeps them.
     pub trimmed: u8,
     /// The objects in the store, sorted.
     pub present: Vec<ObjectIndex>,
-    /// The session cells: from which version each session reads, if it is there.
+    /// The session cells: the version from which each session reads, if it exists.
     pub sessions: Vec<Option<u8>>,
     /// The snapshot cells: the versions that they keep, sorted.
     pub snapshots: Vec<u8>,
-    /// Writes whose outcome their processes do not know, which may land at any time or never; sorted.
+    /// Writes of unknown outcome, which may land at any time or never; sorted.
     pub flights: Vec<Flight>,
     /// The processes.
     pub actors: Vec<Actor>,
     /// The rows of the steps that were acknowledged to a simulation.
     pub acknowledged: Rows,
-    /// How many processes may still crash.
+    /// The number of processes that may still crash.
     pub crashes_left: u8,
 }
 
-/// A write on its way.
+/// A write under way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Flight {
     /// A conditional write that makes `wish` true if the head is `base` and the session stands.
     Commit { wish: WishIndex, base: u8, session: u8 },
     /// An object.
     Create(ObjectIndex),
-    /// A session, if it is absent.
+    /// A session, created if it is absent.
     Open { session: u8, from: u8 },
 }
 
-/// One process.
+/// The state of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Actor {
-    /// Where it stands.
+    /// Its position.
     pub at: At,
-    /// How many of its writes may still have an unknown outcome.
+    /// The number of its writes that may still have an unknown outcome.
     pub doubts_left: u8,
-    /// How many sessions it had before this one.
+    /// The number of sessions it had before this one.
     pub incarnation: u8,
-    /// How often it started over.
+    /// The number of times it started over.
     pub tries: u8,
 }
 
-/// Where a process stands.
+/// The position of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum At {
-    /// It was killed. Its session stays.
+    /// Killed. Its session remains.
     Crashed,
-    /// It is done and has closed its session.
+    /// Done, with its session closed.
     Ended,
     Writer(Writer),
     Packer(Packer),
-    /// The delete on its way.
+    /// The delete under way.
     Deleter(CommitIndex),
-    /// The column on its way.
+    /// The column under way.
     Adder(CommitIndex),
     Reader(Reader),
     Snapshotter(Snapshotter),
     Vacuum(Vacuum),
 }
 
-/// A rank of a simulation; `step` is the place in its list of steps.
+/// A rank of a simulation; `step` is a place in its list of steps.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Writer {
     /// Puts a new session.
@@ -81,7 +81,7 @@ pub enum Writer {
     Create { step: u8 },
     /// Appends the block.
     Append { step: u8, commit: CommitIndex },
-    /// Waits until its steps are visible, and tells the simulation.
+    /// Waits until its steps are visible, and reports to the simulation.
     Flush,
 }
 
@@ -93,18 +93,18 @@ pub enum Packer {
     Read(Plan),
     /// Creates its object.
     Create(Plan),
-    /// Makes its pack true.
+    /// Commits its pack.
     Commit { object: Option<ObjectIndex>, commit: CommitIndex },
-    /// Lost: removes its object.
+    /// Has lost: removes its object.
     Discard(ObjectIndex),
 }
 
-/// What a packer has in mind.
+/// The plan of a packer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Plan {
-    /// What it reads.
+    /// The objects that it reads.
     pub inputs: Vec<ObjectIndex>,
-    /// What it writes; none if nothing is alive.
+    /// The object that it writes; `None` if no row is alive.
     pub object: Option<ObjectIndex>,
     /// The pack.
     pub commit: CommitIndex,
@@ -112,7 +112,7 @@ pub struct Plan {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Reader {
-    /// Reads the head, to know from where its session has to reach.
+    /// Reads the head, to learn from where its session has to reach.
     Look,
     /// Puts its session.
     Open { seen: u8 },
@@ -120,20 +120,20 @@ pub enum Reader {
     Resolve { seen: u8 },
     /// Resolves once more, which only a mistaken reader does.
     ResolveAgain { first: u8 },
-    /// Reads objects, one after another, of the blocks of one version and the cubes of another; they are the
-    /// same.
+    /// Reads objects, one after another: the blocks of one version and the cubes of another, which normally
+    /// are the same version.
     Read { blocks: u8, cubes: u8, next: u8 },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Snapshotter {
-    /// Chooses a version: the one that is current now.
+    /// Chooses the current version.
     Choose,
-    /// Looks whether it can still be read.
+    /// Checks that it can still be read.
     Look { wanted: u8 },
-    /// Puts the snapshot if the head is as it was.
+    /// Puts the snapshot if the head has not changed.
     Put { wanted: u8, head: u8 },
-    /// Drops it.
+    /// Drops the snapshot.
     Drop { kept: u8 },
 }
 
@@ -144,25 +144,25 @@ pub type Early = Option<Vec<Option<u8>>>;
 pub enum Vacuum {
     /// Reads the head.
     Start,
-    /// A mistaken one looks who is there before the floor rises.
+    /// A mistaken vacuum looks for sessions before the floor rises.
     LookEarly,
     /// Raises the floor.
     Raise { commit: CommitIndex, early: Early },
     /// Removes sessions that have expired.
     Expire { early: Early },
-    /// Looks who reads what.
+    /// Looks for readers.
     Scan { early: Early },
-    /// Takes history that nobody needs.
+    /// Removes history that no process needs.
     Trim { to: u8, remove: Vec<ObjectIndex> },
     /// Removes objects, the last one first.
     Remove { left: Vec<ObjectIndex>, all: Vec<ObjectIndex> },
-    /// Forgets them.
+    /// Forgets the removed objects.
     Forget(CommitIndex),
-    /// A mistaken one looks who is there before it lists.
+    /// A mistaken vacuum looks for sessions before it lists.
     ListLate,
-    /// Lists the objects of the store.
+    /// Lists the objects in the store.
     List { early: Early },
-    /// Looks who is there.
+    /// Looks for sessions.
     Look { listed: Vec<ObjectIndex>, early: Early },
     /// Removes orphans, the last one first.
     Sweep { left: Vec<ObjectIndex> },
@@ -203,7 +203,7 @@ impl State {
         matches!(self.actors[actor].at, At::Ended | At::Crashed)
     }
 
-    /// The number of the session that a process has now; each may have [`SESSIONS_EACH`].
+    /// The number of a process's present session; each process may have [`SESSIONS_EACH`].
     pub fn session(&self, actor: usize) -> u8 {
         let of_actor = usize::from(SESSIONS_EACH) * actor;
         u8::try_from(of_actor).unwrap() + self.actors[actor].incarnation
@@ -221,5 +221,5 @@ impl State {
     }
 }
 
-/// How many sessions a process may have, one after another.
+/// The number of sessions that a process may have, one after another.
 pub const SESSIONS_EACH: u8 = 2;

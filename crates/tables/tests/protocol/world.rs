@@ -1,4 +1,4 @@
-//! The world of one exploration: rows, objects and versions, each kept once and named by a small number.
+//! The world of one exploration: rows, objects and versions, each stored once and named by a small number.
 //!
 //! A version is judged once, when it is first made: what a reader of it sees must equal the oracle.
 
@@ -9,7 +9,7 @@ use atoll_tables::protocol::{
 };
 use std::collections::{BTreeMap, HashMap};
 
-/// A promise that does not hold, in words.
+/// A broken promise, in words.
 #[derive(Debug)]
 pub struct Violation(pub String);
 
@@ -26,29 +26,29 @@ pub type CommitIndex = u32;
 
 /// One version.
 pub struct Record {
-    /// Who made it.
+    /// The edit that made it.
     pub id: EditId,
     /// Its content.
     pub manifest: Manifest,
-    /// What ought to be visible in it.
+    /// What should be visible in it.
     pub oracle: Oracle,
     /// The objects that it names, sorted.
     pub named: Vec<ObjectIndex>,
 }
 
-/// An object's name and, by part, the rows in it.
+/// The name of an object and, for each part, the rows in it.
 struct Object {
     id: ObjectId,
     is_cube: bool,
     parts: Vec<Rows>,
-    /// How many added columns it was written with.
+    /// The number of added columns with which it was written.
     columns: usize,
 }
 
-/// Packers name their objects with tags from this one on.
+/// Packers use tags from this one on to name their objects.
 pub const CUBES: u8 = 128;
 
-/// Everything that was ever named in one exploration.
+/// Everything that was named in one exploration.
 pub struct World {
     pub table: Table,
     pub mistake: Option<Mistake>,
@@ -103,7 +103,8 @@ impl World {
         self.records.len()
     }
 
-    /// The object with this content that `session` names with its `tag`; the same name always holds the same.
+    /// The object with this content that `session` names with its `tag`; a name always stands for the same
+    /// content.
     pub fn object(&mut self, session: SessionId, tag: u8, parts: Vec<Rows>, columns: usize) -> ObjectIndex {
         let key = (session, tag, parts, columns);
         if let Some(index) = self.object_of.get(&key) {
@@ -116,7 +117,7 @@ impl World {
         index
     }
 
-    /// A wish of a session for an edit, on its way.
+    /// A session's wish for an edit, ready to be committed.
     pub fn commit(&mut self, session: SessionId, edit: Edit) -> CommitIndex {
         let wish = self.wish(session, edit);
         let (id, edit) = self.wishes[wish as usize].clone();
@@ -149,7 +150,7 @@ impl World {
         next
     }
 
-    /// The version after `before` that a wish makes, judged.
+    /// The version that a wish makes out of `before`, judged.
     pub fn make(&mut self, before: RecordIndex, wish: WishIndex) -> Result<RecordIndex, Violation> {
         if let Some(made) = self.made.get(&(before, wish)) {
             return Ok(*made);
@@ -183,8 +184,8 @@ impl World {
         ObjectIndex::try_from(object.sequence).unwrap()
     }
 
-    /// What a reader of the version sees is what the oracle says, each row once, and it has the columns of
-    /// all that it names.
+    /// Checks that a reader of the version sees what the oracle says, each row once, and that the version has
+    /// all columns of the objects it names.
     fn judge(&self, manifest: &Manifest, oracle: &Oracle) -> Result<(), Violation> {
         if *manifest.columns != *oracle.columns {
             return Violation::found(format!("version {} has other columns", manifest.version));
@@ -239,13 +240,13 @@ impl World {
         rows & self.table.rows_where(|row| placed.piece.weights.contains(row.weight))
     }
 
-    /// The rows of a piece that no tombstone strikes.
+    /// The rows of a piece that no tombstone deletes.
     pub fn live(&self, manifest: &Manifest, placed: &Placed) -> Rows {
         let tombstones = manifest.tombstones_of(placed);
         tombstones.fold(self.stored(placed), |rows, struck| rows & !self.table.rows_in_scope(&struck.scope))
     }
 
-    /// What the edit makes of a manifest: the protocol's answer, or a mistaken one.
+    /// The manifest after an edit: by the protocol, or with the planted mistake.
     fn next(&self, before: &Manifest, edit: &Edit) -> Result<Manifest, Violation> {
         let mut edit = edit.clone();
         if let (true, Edit::Pack { base, .. }) = (self.has(Mistake::PackIgnoresDelete), &mut edit) {
@@ -260,7 +261,7 @@ impl World {
         }
     }
 
-    /// What a mistake makes of a manifest that came out right.
+    /// What the mistake makes of a correct manifest.
     fn spoiled(&self, before: &Manifest, edit: &Edit, mut next: Manifest) -> Manifest {
         let is_pack = matches!(edit, Edit::Pack { .. });
         let keeps_old = match self.mistake {
@@ -283,7 +284,7 @@ impl World {
         next
     }
 
-    /// What a mistake makes of an edit that has to be refused.
+    /// What the mistake makes of an edit that must be refused.
     fn forced(&self, before: &Manifest, edit: &Edit, error: &EditError) -> Option<Manifest> {
         let mut next = before.clone();
         next.version = before.version.next();
@@ -337,14 +338,14 @@ impl World {
     }
 }
 
-/// The version in which an attempt begins whatever its last step is.
+/// The version in which an attempt begins, whatever its last step is.
 pub fn begun_anyway(before: &Manifest, edit: &Edit) -> Option<Manifest> {
     let Edit::Begin { run, attempt, ranks, .. } = edit else { return None };
     let (run, attempt, ranks) = (run.clone(), *attempt, *ranks);
     before.apply(&Edit::Begin { run, attempt, ranks, last: LastStep::Any }).ok()
 }
 
-/// A step that cannot become visible any more: a rank has gone on to a later one without it.
+/// A step that can never become visible, because a rank has continued to a later one without it.
 fn lost_step(run: &Run) -> Option<u64> {
     let has_passed = |step: u64, ranks: &BTreeMap<u32, Arrived>| {
         let mut later = run.arriving.range(step + 1..).flat_map(|(_, later)| later.keys());

@@ -1,4 +1,4 @@
-//! What writers, packers and deleters do, step by step.
+//! The steps of writers, packers and deleters.
 
 use super::mistake::Mistake;
 use super::model::{Model, Next, Progress, rise, session_id, version};
@@ -24,8 +24,8 @@ impl Model {
         }
     }
 
-    /// Puts a session. Where the outcome is unknown, takes another one: the first may land when a vacuum has
-    /// ended it already.
+    /// Puts a session. If the outcome is unknown, puts a different one: the first may land after a vacuum has
+    /// already ended it.
     fn open(&self, state: &State, actor: usize, step: u8) -> Next {
         let (mut done, from, session) = (state.clone(), state.head(), state.session(actor));
         done.sessions[usize::from(session)].get_or_insert(from);
@@ -60,7 +60,7 @@ impl Model {
         Ok(ways)
     }
 
-    /// Adds the column that it will write. Where the outcome is unknown it waits until it knows.
+    /// Adds the column that it will write. If the outcome is unknown, it waits until it knows.
     fn add_column(&mut self, state: &State, actor: usize, commit: CommitIndex) -> Result<Next, Violation> {
         let hurries = self.world.has(Mistake::ColumnUsedInDoubt);
         let mut ways = Vec::new();
@@ -143,7 +143,7 @@ impl Model {
         self.create(state, actor, object, At::Writer(Writer::Append { step, commit }))
     }
 
-    /// Creates an object and goes on; where the outcome is unknown, creates it again.
+    /// Creates an object and continues; if the outcome is unknown, creates it again.
     fn create(&self, state: &State, actor: usize, object: ObjectIndex, then: At) -> Next {
         let mut done = state.clone();
         done.put(object);
@@ -200,7 +200,7 @@ impl Model {
                 next.actors[actor].at = self.after_step(actor, step);
             }
             Ended::Refused(EditError::StaleAttempt { .. }) => next.end(actor),
-            // The program ends by that error, and leaves the others alone.
+            // The program ends with this error, and leaves the others alone.
             Ended::Refused(error @ EditError::Skipped { .. }) if self.skips(&error) => {
                 next.actors[actor].at = At::Crashed;
             }
@@ -211,8 +211,8 @@ impl Model {
         Ok(())
     }
 
-    /// Whether a step may be refused because of its order: not to a rank once another one's rows of it are
-    /// there, which would wait for ever.
+    /// Whether a step may be refused because of its order. It may not once another rank's rows of the step
+    /// are there, which would then wait for ever.
     fn may_refuse(&self, state: &State, actor: usize, step: u8, error: &EditError) -> bool {
         let Role::Writer { steps, loads, .. } = &self.scenario.parts[actor].role else { return false };
         let manifest = &self.world.record(state.at_head()).manifest;
@@ -224,7 +224,7 @@ impl Model {
         }
     }
 
-    /// Whether somebody here passes over the step that is lost.
+    /// Whether a process of this scenario skips the step that is lost.
     fn skips(&self, error: &EditError) -> bool {
         let EditError::Skipped { id, lost, rank: skipping, .. } = error else { return false };
         let has_it = |role: &Role| match role {
@@ -247,7 +247,7 @@ impl Model {
         self.world.table.step(&block(*attempt, steps[usize::from(step)], *rank))
     }
 
-    /// Waits until all its steps are visible. A rank whose attempt is over is told so.
+    /// Waits until all of its steps are visible. A rank whose attempt is over learns so.
     fn flush(&self, state: &State, actor: usize) -> Next {
         let Role::Writer { attempt, steps, .. } = &self.scenario.parts[actor].role else { return Vec::new() };
         let manifest = &self.world.record(state.at_head()).manifest;
@@ -321,7 +321,7 @@ impl Model {
         vec![("resolves and plans", next)]
     }
 
-    /// What to read, what to write, and the edit of a pack of everything that is worth it.
+    /// What to read, what to write, and the edit, for a pack of everything worth packing.
     pub fn planned(
         &mut self,
         record: RecordIndex,
@@ -369,8 +369,8 @@ impl Model {
         Some((inputs, object, Edit::Pack { base: version(base), remove, add, dropped }))
     }
 
-    /// Reads all inputs at the last moment: objects only go, so whoever finds them all now would have found
-    /// each of them before.
+    /// Reads all inputs at the last moment. Objects are only ever removed, so a packer that finds all of them
+    /// now would have found each of them before.
     fn read_inputs(&self, state: &State, actor: usize, plan: Plan) -> Result<Next, Violation> {
         let mut next = state.clone();
         if plan.inputs.iter().all(|object| state.has(*object)) {
@@ -429,7 +429,7 @@ impl Model {
     }
 }
 
-/// Starts over with the same step, unless the process had all the sessions that it may have.
+/// Starts over with the same step, unless the process has used up its sessions.
 fn take_another_session(next: &mut State, actor: usize, step: u8) {
     if next.actors[actor].incarnation + 1 == SESSIONS_EACH {
         next.end(actor);
@@ -439,7 +439,7 @@ fn take_another_session(next: &mut State, actor: usize, step: u8) {
     }
 }
 
-/// Where the rows of several pieces come from; light cubes say it less well, as cubes of many runs do.
+/// Where the rows of several pieces come from. Light cubes say so less precisely, as cubes of many runs do.
 fn extent_of(pieces: &[&Placed], is_vague: bool) -> Extent {
     let steps = pieces.iter().map(|placed| placed.piece.extent.steps);
     let from = steps.clone().map(|steps| steps.from).min().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! What is asked, what brute force answers, and whether an answer is that.
+//! Queries, their answers by brute force, and the comparison of an answer with them.
 
 use crate::conditions::Condition;
 use crate::particles::{Particle, batch};
@@ -7,20 +7,20 @@ use arrow_select::concat::concat_batches;
 use atoll_tables::{Answer, Cut, Query, Refined, TableSchema, Weight, Window};
 use fastrand::Rng;
 
-/// A query, and what its filter means for a row.
+/// A query, and the meaning of its filter for a row.
 pub struct Wish {
     pub query: Query,
     pub condition: Option<Condition>,
 }
 
-/// A query, and the rows of its range by brute force, in their order.
+/// A query, and the rows in its range by brute force, in order.
 pub struct Asked {
     pub query: Query,
     range: Vec<Particle>,
 }
 
 impl Wish {
-    /// Any query of the version that is current; now and then cut at the weight of one of these rows.
+    /// A random query of the current version, sometimes cut at the weight of one of these rows.
     pub fn any(random: &mut Rng, schema: &TableSchema, rows: &[Particle]) -> Self {
         let depth = random.usize(..4);
         let condition = match random.u8(..8) {
@@ -42,7 +42,7 @@ impl Wish {
         Self { query, condition }
     }
 
-    /// The same of rows that meet another condition too.
+    /// The same query, restricted by another condition.
     #[allow(dead_code)]
     pub fn also(mut self, schema: &TableSchema, other: Condition) -> Self {
         self.query = self.query.filter(other.expression(schema));
@@ -53,7 +53,7 @@ impl Wish {
         self
     }
 
-    /// The same with what is true of the table.
+    /// The query with its expected rows, given the true rows of the table.
     pub fn of(self, rows: Vec<Particle>) -> Asked {
         let Self { query, condition } = self;
         let takes = |row: &Particle| condition.as_ref().is_none_or(|condition| condition.takes(row));
@@ -65,7 +65,7 @@ impl Wish {
 }
 
 impl Asked {
-    /// How many rows of the range are to be answered.
+    /// The number of rows in the range that the query returns.
     pub fn count(&self) -> usize {
         let weights: Vec<Weight> = self.range.iter().map(|row| row.weight).collect();
         let units = weights.chunk_by(PartialEq::eq).take(self.query.units.unwrap_or(usize::MAX));
@@ -73,7 +73,7 @@ impl Asked {
         rows.min(self.query.limit.unwrap_or(usize::MAX))
     }
 
-    /// These rows of the range, with the columns that are asked for.
+    /// A range of the expected rows, with the columns of the query.
     fn batch(&self, schema: &TableSchema, rows: std::ops::Range<usize>) -> RecordBatch {
         let batch = batch(schema, &self.range[rows]);
         let Some(columns) = &self.query.columns else { return batch };
@@ -81,7 +81,7 @@ impl Asked {
         batch.project(&places).unwrap()
     }
 
-    /// How many rows of the range lie below a cut.
+    /// The number of rows in the range below a cut.
     fn below(&self, cut: Cut) -> usize {
         self.range.iter().filter(|row| cut.takes(row.weight)).count()
     }
@@ -109,7 +109,7 @@ impl Asked {
             let rows = done..done + refined.rows.num_rows();
             assert!(rows.end <= self.range.len(), "rows that are not there");
             assert!(refined.weights.iter().eq(self.range[rows.clone()].iter().map(|row| &row.weight)));
-            // A limit may cut a unit in two, and then no more is known than before its first row.
+            // A limit may cut a unit in two; then nothing is known beyond what precedes its first row.
             let is_cut_in_two = refined.is_last && self.query.limit == Some(rows.end);
             let behind = self.range.get(rows.end).map(|row| row.weight);
             assert!(
@@ -128,7 +128,7 @@ impl Asked {
         assert_eq!(all.unwrap(), self.batch(schema, 0..done));
     }
 
-    /// Judges all batches without an order, which have the columns `step` and `pid`.
+    /// Judges all batches of an unordered answer, which have the columns `step` and `pid`.
     pub fn judge_batches(&self, batches: &[RecordBatch]) {
         let mut found: Vec<(i64, i64)> = Vec::new();
         for batch in batches {
@@ -156,7 +156,7 @@ fn some_window(random: &mut Rng, rows: &[Particle]) -> Window {
             let from = random.f64();
             Cut::window(from, from + (1.0 - from) * random.f64()).unwrap()
         }
-        // At the very weight of a row: to it, through it, from it, after it.
+        // At exactly the weight of a row: up to it, through it, from it, or after it.
         _ => {
             let Some(row) = random.choice(rows) else { return Window::below(Cut::ALL) };
             let cut = if random.bool() { Cut::below(row.weight) } else { Cut::through(row.weight) };
@@ -177,11 +177,11 @@ fn some_columns(random: &mut Rng, schema: &TableSchema) -> Vec<String> {
     random.choose_multiple(names, count)
 }
 
-/// Tells the query that fails.
+/// Prints the query when a test fails.
 pub struct Tell(Query);
 
 impl Tell {
-    /// While it lives, of this query.
+    /// Prints `query` if a failure occurs during its lifetime.
     pub fn of(query: &Query) -> Self {
         Self(query.clone())
     }

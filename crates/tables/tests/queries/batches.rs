@@ -1,4 +1,5 @@
-//! Answers in batches: the first comes before the table was looked through, and all of them are the answer.
+//! Answers in batches: the first arrives before the whole table was searched, and together they are the
+//! answer.
 
 use crate::counted::{Counted, Counts};
 use crate::run;
@@ -13,7 +14,7 @@ use atoll_tables::protocol::BlockId;
 use atoll_tables::{PackOptions, Query, Roles, Table, TableSchema, column};
 use std::sync::Arc;
 
-/// Steps, rows of each, and the bytes of a row: 38 MB together.
+/// The steps, the rows of each, and the bytes of a row: 38 MB together.
 const STEPS: i64 = 80;
 const ROWS: i64 = 8;
 const ROW_BYTES: usize = 60_000;
@@ -56,7 +57,7 @@ fn the_first_batch_comes_before_all_objects_were_opened_and_the_batches_are_the_
             if is_packed {
                 written.pack(&PackOptions::whole()).await.unwrap();
             }
-            // One that knows no object yet.
+            // A handle that knows no object yet.
             let table = Table::open(Arc::clone(&store), "notes").await.unwrap();
             let mut batches = table.batches(&Query::default());
             counts.take();

@@ -1,5 +1,4 @@
-//! Large answers, of which several threads decode a part each: the rows are those of brute force, and so is
-//! their order.
+//! Large answers, decoded in parts by several threads: rows and order are those of brute force.
 
 use crate::conditions::Condition;
 use crate::particles::{Particle, batch, schema, some};
@@ -13,16 +12,17 @@ use atoll_tables::{PackOptions, Query, Table, TableSchema, Work};
 use fastrand::Rng;
 use std::sync::Arc;
 
-/// More than the rows that begin a thread, and than the rows that are judged at a time.
+/// More than the rows that start another thread, and more than the rows that are judged at a time.
 const ROWS: i64 = 40_000;
 
-/// A table, and the rows that are visible in it.
+/// A table, and its visible rows.
 struct Written {
     table: Table,
     rows: Vec<Particle>,
 }
 
-/// Three steps: two of them packed, one a block, and rows of all of them deleted before or after.
+/// Three steps, of which two are packed and one is a block; rows of all of them are deleted before or after
+/// packing.
 async fn written(random: &mut Rng, schema: &TableSchema, has_deletes: bool) -> Written {
     let table = Table::create(Arc::new(MemoryStore::new()), "run", schema.clone()).await.unwrap();
     table.begin("run", 1, 1).await.unwrap();
@@ -80,14 +80,14 @@ async fn check(random: &mut Rng, Written { table, rows }: &Written) {
     let found = concat_batches(&found[0].schema(), &found).unwrap();
     assert_eq!(lines(&found), lines(&expected), "{query:?}");
     let scanned = table.scan(&query).await.unwrap();
-    // The first of the two opened what the second knew.
+    // The first of the two opened objects that the second already knew.
     let counts = |work: Work| (work.bands, work.rows_touched, work.rows_returned);
     assert_eq!((scanned.version, counts(scanned.work)), (answer.version, counts(answer.work)));
     let scanned = concat_batches(&expected.schema(), &scanned.batches).unwrap();
     assert_eq!(lines(&scanned), lines(&expected), "{query:?}");
 }
 
-/// Every row as a text, in their order as texts.
+/// All rows as sorted texts.
 fn lines(rows: &RecordBatch) -> Vec<String> {
     let row = |row| {
         let cells = rows.columns().iter().map(|column| format!("{:?}", column.slice(row, 1)));

@@ -1,11 +1,11 @@
-//! Random conditions: the text that a user writes, and what it means for a row.
+//! Random conditions: the text that a user writes, and its meaning for a row.
 
 use crate::particles::{EPOCH_MS, NAMES, Particle, said_of};
 use atoll_tables::TableSchema;
 use atoll_tables::expression::Expression;
 use fastrand::Rng;
 
-/// Whether a condition holds for a row; none where it is unknown.
+/// Whether a condition holds for a row; `None` if that is unknown.
 type Holds = Box<dyn Fn(&Particle) -> Option<bool> + Send + Sync>;
 
 /// A condition.
@@ -19,18 +19,18 @@ impl Condition {
         Self { text, holds: Box::new(holds) }
     }
 
-    /// As it is said of a table of this schema.
+    /// The expression, for a table with this schema.
     pub fn expression(&self, schema: &TableSchema) -> Expression {
         let text = said_of(schema, &self.text);
         Expression::parse(&text).unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
-    /// Whether the row answers a query with this filter.
+    /// Whether a row passes this filter.
     pub fn takes(&self, row: &Particle) -> bool {
         (self.holds)(row) == Some(true)
     }
 
-    /// Any condition, nested so deep.
+    /// A random condition of at most this depth.
     pub fn any(random: &mut Rng, depth: usize) -> Self {
         if depth == 0 {
             return Self::simple(random);
@@ -63,9 +63,9 @@ impl Condition {
         }
     }
 
-    /// A condition that leaves few particles, so that their weights are known.
+    /// A condition that selects few particles, so that their weights are known.
     pub fn of_entities(random: &mut Rng) -> Self {
-        // The first of each rank of each run, which are there in most steps.
+        // The first particles of each rank of each run, which occur in most steps.
         let mut pid = || random.i64(0..4) % 2 * 1_000_000 + random.i64(0..2) * 100_000 + random.i64(0..200);
         let (first, second, third) = (pid(), pid(), pid());
         match random.u8(..8) {
@@ -90,7 +90,7 @@ impl Condition {
         }
     }
 
-    /// Both.
+    /// The conjunction of both.
     #[allow(dead_code)]
     pub fn and(self, other: Self) -> Self {
         let text = format!("({}) and ({})", self.text, other.text);
@@ -101,7 +101,7 @@ impl Condition {
         })
     }
 
-    /// A condition on the column that came later.
+    /// A condition on the added column.
     #[allow(dead_code)]
     pub fn of_charge(random: &mut Rng) -> Self {
         let least = random.f32();
@@ -117,7 +117,7 @@ impl Condition {
         }
     }
 
-    /// A condition on what lies near a point where `x` repeats.
+    /// A condition on rows near a point where `x` is periodic.
     fn of_images(random: &mut Rng) -> Self {
         let (x, y, radius) = (random.f64() * 3.0, random.f64(), random.f64() * 0.4);
         let length = 0.9 + random.f64();

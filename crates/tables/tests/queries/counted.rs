@@ -1,4 +1,4 @@
-//! A store that counts what is read through it, so that what queries say of their work can be checked.
+//! A store that counts reads, to check what queries report of their work.
 
 use atoll_conformance::Relay;
 use atoll_store::{Buffer, Read, Store, StoreStream};
@@ -15,14 +15,14 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Requests, their bytes, and how often some were made together, since the last time this was asked.
+    /// Requests, their bytes, and the number of rounds of requests, since the last call.
     pub fn take(&self) -> (u64, u64, u64) {
         let take = |count: &AtomicU64| count.swap(0, Ordering::Relaxed);
         (take(&self.requests), take(&self.bytes), take(&self.rounds))
     }
 }
 
-/// Another store, counted.
+/// A store that counts the reads of another one.
 pub struct Counted {
     pub inner: Arc<dyn Store>,
     pub counts: Arc<Counts>,
@@ -34,7 +34,7 @@ impl Relay for Counted {
     }
 
     fn get_many(&self, reads: Vec<Read>) -> StoreStream<'_, Option<Buffer>> {
-        // Of the manifest's cells, which have a sort key, a query reads the same whatever it asks.
+        // Reads of the manifest's cells, which have a sort key, are the same for every query.
         let is_objects = reads.iter().any(|read| read.sort.is_empty());
         if is_objects {
             self.counts.rounds.fetch_add(1, Ordering::Relaxed);

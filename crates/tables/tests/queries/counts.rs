@@ -1,5 +1,5 @@
-//! What answering takes, counted: noise cannot move these, so they are exact, and a change that costs more
-//! fails here.
+//! The work of queries, counted: noise does not affect the counts, so they are exact, and a change that costs
+//! more fails here.
 
 use crate::counted::{Counted, Counts};
 use crate::particles::{batch, schema, some};
@@ -13,10 +13,10 @@ use atoll_tables::{Query, Table, Work};
 use fastrand::Rng;
 use std::sync::Arc;
 
-/// Rows of a block.
+/// The rows of a block.
 const ROWS: i64 = 60_000;
 
-/// Blocks of one rank, a step each, on a store that counts.
+/// Blocks of one rank, one for each step, on a counting store.
 async fn blocks(count: i64, rows: i64) -> (Arc<dyn Store>, Arc<Counts>) {
     let counts = Arc::new(Counts::default());
     let store = Relayed(Counted { inner: Arc::new(MemoryStore::new()), counts: Arc::clone(&counts) });
@@ -32,12 +32,12 @@ async fn blocks(count: i64, rows: i64) -> (Arc<dyn Store>, Arc<Counts>) {
     (store, counts)
 }
 
-/// The table, opened anew, so that it knows no directory yet.
+/// The table, reopened, so that it knows no directory yet.
 async fn open(store: &Arc<dyn Store>) -> Table {
     Table::open(Arc::clone(store), "run").await.unwrap()
 }
 
-/// What a query took, as it says itself, and in how many rounds; the store's own count must be the same.
+/// The work and the rounds of a query as it reports them, compared with the store's count.
 async fn took(store: &Arc<dyn Store>, counts: &Counts, query: &Query) -> (Work, u64) {
     let table = open(store).await;
     counts.take();
@@ -72,7 +72,7 @@ fn the_first_rows_of_everything_are_found_in_one_round() {
         let (store, counts) = blocks(4, ROWS).await;
         let (work, rounds) = took(&store, &counts, &Query::default().first(1000)).await;
         assert_eq!((work.rows_returned, work.rows_touched, rounds), (1000, 2048, 2));
-        // One row in four: the share is learned in the first round, and the second brings the rest.
+        // One row in four passes: the first round learns this share, and the second brings the rest.
         let (work, rounds) = took(&store, &counts, &filter("kind = 1").first(1000)).await;
         assert_eq!((work.rows_returned, work.rows_touched, rounds), (1000, 8192, 3));
     });
@@ -84,7 +84,7 @@ fn columns_that_nobody_needs_are_not_read() {
         let (store, counts) = blocks(2, ROWS).await;
         let (all, _) = took(&store, &counts, &Query::default()).await;
         let (one, _) = took(&store, &counts, &Query::default().select(["vz"])).await;
-        // The weight, the id and the velocity: 28 of about 60 bytes.
+        // The weight, the id and the velocity take 28 of about 60 bytes.
         assert!(one.bytes * 2 < all.bytes, "{} of {} bytes", one.bytes, all.bytes);
         let (certain, _) = took(&store, &counts, &filter("x < 100 and step >= 0").select(["vz"])).await;
         assert_eq!(certain.bytes, one.bytes, "every row is known to satisfy it: x need not be read");
@@ -127,7 +127,7 @@ fn a_small_block_is_one_request_and_a_large_answer_few() {
         let (work, rounds) = took(&store, &counts, &Query::default()).await;
         assert_eq!((work.rows_returned, rounds), (400_000, 2));
         assert!(work.requests <= 1 + 1 + work.bytes / (2 << 20), "{work:?}");
-        // Of a block of which everything is wanted little else is read.
+        // A block that is wanted completely costs hardly more than its own bytes.
         assert!(work.bytes < 400_000 * 62, "{} bytes a row", work.bytes / 400_000);
     });
 }

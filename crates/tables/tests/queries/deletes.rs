@@ -1,4 +1,4 @@
-//! Deletes: what was struck is in no answer, what came later is, and older versions keep it.
+//! Deletes: deleted rows are in no answer, later rows are, and older versions keep everything.
 
 use crate::conditions::Condition;
 use crate::particles::{Particle, any_schema, batch, said_of, some};
@@ -9,7 +9,7 @@ use atoll_tables::protocol::BlockId;
 use atoll_tables::{Query, Table};
 use std::sync::Arc;
 
-/// The rows that a filter takes, in the order of an answer.
+/// The rows that a filter selects, in the order of an answer.
 fn expected(rows: &[Particle], condition: Option<&Condition>) -> Vec<Particle> {
     let takes = |row: &&Particle| condition.is_none_or(|condition| condition.takes(row));
     let mut rows: Vec<Particle> = rows.iter().filter(takes).cloned().collect();

@@ -1,5 +1,5 @@
-//! Rows near a point of a periodic cell, and boxes that go on behind its boundary, in tables that were packed
-//! and not.
+//! Rows near a point of a periodic cell, and boxes that extend beyond its boundary, in packed and unpacked
+//! tables.
 
 use crate::run;
 use crate::seeds::for_seeds;
@@ -29,7 +29,7 @@ fn schema() -> TableSchema {
     TableSchema::new(Schema::new(columns), &roles).unwrap()
 }
 
-/// Places all over a cell that may lean.
+/// Positions all over a cell that may lean.
 fn some_places(random: &mut Rng, tilts: [f64; 3]) -> Vec<[f64; 3]> {
     let place = |random: &mut Rng| {
         let parts: [f64; 3] = std::array::from_fn(|_| random.f64());
@@ -56,7 +56,7 @@ async fn table_of(places: &[[f64; 3]]) -> Table {
     table
 }
 
-/// Rows for which some image, by at most three edges each way, is what is wanted.
+/// Rows with an image, shifted by at most three edges each way, that satisfies `holds`.
 fn brute(places: &[[f64; 3]], tilts: [f64; 3], holds: impl Fn([f64; 3]) -> bool) -> Vec<i64> {
     let edges = || (-3..=3).map(f64::from);
     let images = || edges().flat_map(move |k| edges().flat_map(move |j| edges().map(move |i| (i, j, k))));
@@ -69,7 +69,7 @@ fn brute(places: &[[f64; 3]], tilts: [f64; 3], holds: impl Fn([f64; 3]) -> bool)
     (0_i64..).zip(places).filter(|(_, place)| is_there(place)).map(|(pid, _)| pid).collect()
 }
 
-/// The particles that a filter finds, and how many rows that touched.
+/// The particles that a filter finds, and the number of rows touched.
 async fn found(table: &Table, filter: Expression) -> (Vec<i64>, u64) {
     let query = Query::default().filter(filter);
     let answer = table.query(&query).await.unwrap();
@@ -143,7 +143,7 @@ async fn a_step_has_its_own_cell_or_that_of_its_run_or_of_the_table() {
     assert_eq!(boundary(Some("other"), Some(7)).await, Some(of(1.0)));
     assert_eq!(boundary(Some("run"), Some(6)).await, Some(of(2.0)));
     assert_eq!(boundary(Some("run"), Some(7)).await, Some(of(3.0)));
-    // Who notes something else leaves the cell what it is.
+    // Adding another attribute leaves the cell as it is.
     let deck = [("deck".to_owned(), Some("tube.in".into()))].into();
     table.note(AttributesOf::Run("run"), &deck).await.unwrap();
     assert_eq!(boundary(Some("run"), None).await, Some(of(2.0)));

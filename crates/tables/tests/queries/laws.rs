@@ -1,4 +1,4 @@
-//! The laws of samples, each on its own.
+//! The laws of samples, one by one.
 
 use crate::particles::{Particle, batch, schema, some};
 use crate::run;
@@ -160,7 +160,7 @@ fn every_row_is_found_by_its_key() {
                 if random.bool() {
                     table.pack(&PackOptions { rows_min: 0, ..PackOptions::default() }).await.unwrap();
                 }
-                // So many that some are the first or the last of a band, at the ends of the weights it has.
+                // Enough particles that some are the first or the last of a band, at the ends of its weights.
                 for pid in (0..200).chain(1400..1420) {
                     let of_pid: Vec<i64> =
                         all.iter().filter(|row| row.pid == pid).map(|row| row.step).collect();

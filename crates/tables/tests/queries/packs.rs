@@ -4,7 +4,7 @@ use atoll_tables::PackOptions;
 use atoll_tables::cube::Shape;
 use fastrand::Rng;
 
-/// Some way to pack that leaves blocks alone while they have fewer rows than some number below this.
+/// Random options that leave blocks alone while they have fewer rows than some number below `rows_min`.
 pub fn some_options(random: &mut Rng, rows_min: u64) -> PackOptions {
     PackOptions {
         shape: Shape {

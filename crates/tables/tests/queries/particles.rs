@@ -1,4 +1,4 @@
-//! Rows for tests: particles, with everything that index columns can hold.
+//! Rows for tests: particles with every kind of value that index columns can hold.
 
 use arrow_array::{
     ArrayRef, FixedSizeListArray, Float32Array, Float64Array, Int64Array, RecordBatch, StringArray,
@@ -14,19 +14,19 @@ pub const EPOCH_MS: i64 = 1_767_225_600_000;
 
 pub const NAMES: [&str; 3] = ["", "fluid", "wall"];
 
-/// One row, and its weight.
+/// A row and its weight.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Particle {
     pub pid: i64,
     pub step: i64,
     pub x: f64,
-    /// Null, NaN and infinity happen.
+    /// May be null, NaN or infinite.
     pub y: Option<f64>,
     pub time_ms: i64,
     pub kind: u8,
     pub vz: f32,
     pub name: Option<&'static str>,
-    /// Of a column that may come later.
+    /// The value in the added column.
     pub charge: Option<f32>,
     pub weight: Weight,
 }
@@ -53,8 +53,7 @@ pub fn schema(samples_entities: bool, salt: u64) -> TableSchema {
     TableSchema::new(columns, &roles).unwrap()
 }
 
-/// The same where a position is a vector, and its first two elements are index columns in the place of `x`
-/// and `y`.
+/// A schema whose position is a vector; its first two elements replace `x` and `y` as index columns.
 pub fn schema_of_vectors(samples_entities: bool, salt: u64) -> TableSchema {
     let plain = schema(samples_entities, salt);
     let mut columns: Vec<Arc<Field>> = plain.columns().fields().iter().cloned().collect();
@@ -64,7 +63,7 @@ pub fn schema_of_vectors(samples_entities: bool, salt: u64) -> TableSchema {
     TableSchema::new(Schema::new(columns), &roles).unwrap()
 }
 
-/// One or the other.
+/// Either schema.
 pub fn any_schema(random: &mut Rng) -> TableSchema {
     let (samples_entities, salt) = (random.bool(), random.u64(..3));
     match random.u8(..3) {
@@ -77,7 +76,7 @@ fn element() -> Arc<Field> {
     column("item", DataType::Float64, true)
 }
 
-/// A condition on `x` and `y` as one on what a table has in their place.
+/// A condition on `x` and `y`, in terms of the columns that the schema has in their place.
 pub fn said_of(schema: &TableSchema, condition: &str) -> String {
     if schema.columns().column_with_name("pos").is_none() {
         return condition.to_owned();
@@ -91,7 +90,7 @@ pub fn said_of(schema: &TableSchema, condition: &str) -> String {
     condition.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// What some particles do in one step: they drift, so that steps lie apart.
+/// Some particles in one step: they drift, so that steps lie apart.
 pub fn some(random: &mut Rng, schema: &TableSchema, step: i64, pids: std::ops::Range<i64>) -> Vec<Particle> {
     let mut rows: Vec<Particle> = pids
         .map(|pid| Particle {
@@ -121,7 +120,7 @@ pub fn some(random: &mut Rng, schema: &TableSchema, step: i64, pids: std::ops::R
     rows
 }
 
-/// The rows as columns of the table.
+/// The rows as columns of a table.
 pub fn batch(schema: &TableSchema, rows: &[Particle]) -> RecordBatch {
     let mut columns: Vec<ArrayRef> = vec![
         Arc::new(rows.iter().map(|row| row.pid).collect::<Int64Array>()),

@@ -11,7 +11,7 @@ use atoll_tables::{OfRuns, Query, Table};
 use fastrand::Rng;
 use std::sync::Arc;
 
-/// A query of the world as it is, or as it was.
+/// A query of the current state of the world, or of a past one.
 pub fn any(random: &mut Rng, world: &World) -> Asked {
     let with_arriving = random.u8(..8) == 0;
     let past = random.choice(&world.past).filter(|_| random.u8(..8) == 0 && !with_arriving);

@@ -1,4 +1,5 @@
-//! Splits: together they are the query, each row once, each on one host, of about equal bytes.
+//! Splits: together they equal the query; each row is in one split, each split on one host, with about equal
+//! bytes.
 
 use crate::particles::{batch, schema, some};
 use crate::run;
@@ -15,7 +16,7 @@ use atoll_tables::{OfObjects, PackOptions, Query, QuerySplit, Readable, Table, U
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A store whose partitions lie on three machines: here, and two others.
+/// A store whose partitions lie on three machines: this one and two others.
 struct Spread(MemoryStore);
 
 fn place_of(partition: &[u8]) -> Place {
@@ -40,7 +41,7 @@ pub fn spread() -> Arc<dyn Store> {
     Arc::new(Relayed(Spread(MemoryStore::new())))
 }
 
-/// Many small objects of few rows.
+/// A shape with many small objects of few rows.
 fn small() -> Shape {
     Shape { cube_rows: 200, leaf_rows: 400, layer_rows: 100, band_rows: 50, object_bytes: 8 << 10 }
 }
@@ -63,7 +64,7 @@ async fn many_objects(store: Arc<dyn Store>) -> Table {
     table
 }
 
-/// Step and id of each row of batches, in their order.
+/// The step and the id of each row, in order.
 fn rows(batches: &[RecordBatch]) -> Vec<(i64, i64)> {
     let column = |batch: &RecordBatch, name| {
         let column = batch.column_by_name(name).unwrap().as_any().downcast_ref::<Int64Array>();
@@ -90,7 +91,7 @@ async fn rows_of_all(table: &Readable, splits: &[QuerySplit]) -> Vec<(i64, i64)>
     found
 }
 
-/// Splits as another process has them.
+/// Splits as another process receives them.
 fn sent(mut splits: Vec<QuerySplit>) -> Vec<QuerySplit> {
     for split in &mut splits {
         let bytes = split.query.objects.as_ref().unwrap().to_bytes();
@@ -146,7 +147,7 @@ fn a_split_is_of_the_version_in_which_it_was_given_out() {
         table.append(id, &batch(&table.schema(), &rows)).await.unwrap();
         table.pack(&PackOptions::whole()).await.unwrap();
         assert_eq!(rows_of_all(&asked, &splits).await, expected);
-        // It can be divided further, and travel as bytes.
+        // A split can be divided further, and sent as bytes.
         let mut parts = Vec::new();
         for split in &splits {
             parts.extend(table.splits(&split.query, 3).await.unwrap());
@@ -223,7 +224,7 @@ fn splits_of_random_queries_of_random_tables_are_their_answers() {
     });
 }
 
-/// Several tables of one schema, each with a history of its own.
+/// Several tables of one schema, each with its own history.
 async fn worlds(random: &mut fastrand::Rng) -> Vec<World> {
     let (schema, rows) = (crate::particles::any_schema(random), random.i64(10..600));
     let mut worlds = Vec::new();
@@ -258,7 +259,7 @@ fn splits_of_several_tables_are_together_what_these_have_as_one_whoever_asks() {
                     world.act(random).await;
                 }
                 assert_eq!(rows_of_all(&as_one(), &splits).await, expected, "{query:?}");
-                // Each can be divided further, by whoever has it.
+                // Each split can be divided further by its recipient.
                 let mut parts = Vec::new();
                 for split in &splits {
                     parts.extend(as_one().splits(&split.query, 3).await.unwrap());

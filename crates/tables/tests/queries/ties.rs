@@ -1,5 +1,4 @@
-//! Rows of one id, which only the place where they lie tells apart: they come in one order, however they are
-//! asked for.
+//! Rows with one id, which only their place tells apart: they come in one order, whatever the way of asking.
 
 use crate::packs::some_options;
 use crate::particles::{Particle, batch, schema, some};
@@ -23,7 +22,7 @@ async fn append(table: &Table, name: &str, step: u64, rows: &[Particle]) {
     table.append(id, &batch(&table.schema(), rows)).await.unwrap();
 }
 
-/// A table of three runs of the same particles, whose other values differ, packed in some way now and then.
+/// A table with three runs of the same particles but other values, sometimes packed.
 async fn written(random: &mut Rng, schema: &TableSchema) -> Table {
     let table = Table::create(Arc::new(MemoryStore::new()), "run", schema.clone()).await.unwrap();
     for name in ["a", "b", "c"] {
@@ -31,7 +30,7 @@ async fn written(random: &mut Rng, schema: &TableSchema) -> Table {
         for step in 0..STEPS {
             let count = random.i64(200..600);
             let mut rows = some(random, schema, step as i64, 0..count);
-            // What is lightest may be in one of them alone, so that bands of a later run begin lighter.
+            // The lightest rows may be in one run alone, so that bands of a later run begin lighter.
             rows.sort_by_key(|row| row.weight);
             rows.drain(..random.usize(..3));
             append(&table, name, step, &rows).await;
@@ -46,7 +45,8 @@ async fn written(random: &mut Rng, schema: &TableSchema) -> Table {
     table
 }
 
-/// Whatever is asked of a part is the beginning of the answer, and what comes little by little is the answer.
+/// An answer to a part of the query is a prefix of the answer, and the batches of a refinement are the
+/// answer.
 async fn check(random: &mut Rng, table: &Readable, query: &Query) {
     let all = table.query(query).await.unwrap().rows;
     for _ in 0..8 {
@@ -67,7 +67,7 @@ async fn check(random: &mut Rng, table: &Readable, query: &Query) {
     }
 }
 
-/// Something to ask.
+/// A random query.
 fn some_query(random: &mut Rng) -> Query {
     let query = match random.u8(..4) {
         0 => Query::default().filter(Expression::parse("x < 0.7 and kind != 2").unwrap()),

@@ -1,4 +1,4 @@
-//! A table that simulations write, and what is true of it, as plain lists of rows.
+//! A table that simulations write, and the truth about it as plain lists of rows.
 
 use crate::packs::some_options;
 use crate::particles::{Particle, batch, some};
@@ -7,10 +7,10 @@ use atoll_tables::{PackReport, Table, TableSchema};
 use fastrand::Rng;
 use std::collections::BTreeMap;
 
-/// Ranks of every run.
+/// The ranks of every run.
 const RANKS: u32 = 2;
 
-/// What is true of one run.
+/// The truth about one run.
 #[derive(Clone, Debug, Default)]
 struct Run {
     attempt: u64,
@@ -20,7 +20,7 @@ struct Run {
 }
 
 impl Run {
-    /// Makes a step that is arriving visible.
+    /// Makes an arriving step visible.
     fn publish(&mut self, step: u64) {
         if !self.has_published {
             self.complete.split_off(&step);
@@ -31,12 +31,12 @@ impl Run {
     }
 }
 
-/// A table and what is true of it.
+/// A table and the truth about it.
 pub struct World {
     pub table: Table,
     pub schema: TableSchema,
     runs: BTreeMap<&'static str, Run>,
-    /// What was visible in some of the versions.
+    /// The visible rows of some versions.
     pub past: Vec<(Version, Vec<Particle>)>,
     rows_max: i64,
 }
@@ -47,7 +47,7 @@ impl World {
         Self { table, schema, runs: BTreeMap::new(), past: Vec::new(), rows_max }
     }
 
-    /// Every row that is visible; with those that are arriving, or without.
+    /// All visible rows, with or without arriving ones.
     pub fn rows(&self, with_arriving: bool) -> Vec<Particle> {
         self.rows_of(self.runs(), with_arriving)
     }
@@ -70,7 +70,7 @@ impl World {
         rows
     }
 
-    /// Something that a simulation does.
+    /// Performs a random action of a simulation.
     pub async fn act(&mut self, random: &mut Rng) {
         let name = random.choice(["left", "right"]).unwrap();
         if !self.runs.contains_key(name) || random.u8(..8) == 0 {
@@ -81,7 +81,7 @@ impl World {
         let (step, ranks) = match run.arriving.first_key_value() {
             Some((&step, here)) => (step, (0..RANKS).filter(|rank| !here.contains_key(rank)).collect()),
             None if run.has_published => (last.map_or(0, |last| last + 1), self.ranks(random)),
-            // An attempt goes on from an earlier step, or from any later one.
+            // An attempt continues from an earlier step, or from any later one.
             None => (last.map_or(0, |last| random.u64(..=last + 1)), self.ranks(random)),
         };
         for rank in ranks {
@@ -92,13 +92,13 @@ impl World {
         }
     }
 
-    /// Packs some way or other, which changes no answer.
+    /// Packs in a random way, which changes no answer.
     pub async fn pack(&self, random: &mut Rng) -> PackReport {
         let options = some_options(random, 2000);
         self.table.pack(&options).await.unwrap()
     }
 
-    /// All ranks, or the first of them alone.
+    /// All ranks, or only the first.
     fn ranks(&self, random: &mut Rng) -> Vec<u32> {
         (0..if random.u8(..4) == 0 { 1 } else { RANKS }).collect()
     }

@@ -1,4 +1,5 @@
-//! Beginning an attempt of a run that was looked at: one begins, and takes nothing away that came since.
+//! Beginning an attempt of a run after looking at it: one of several begins, and takes away nothing that came
+//! since.
 
 use super::door::Doorway;
 use super::rows::{block, create, open, rows};
@@ -39,7 +40,7 @@ async fn what_comes_while_the_attempt_begins_is_not_taken_away() {
     other.begin("a", 1, 1).await.unwrap();
     other.append(block("a", 1, 1, 0), &rows(1, 0, 1)).await.unwrap();
     let late = open(&store).await;
-    // With its session, so that the next write is the one that begins.
+    // It opens its session too, so that its next write is the beginning of the attempt.
     late.begin("b", 1, 1).await.unwrap();
     let seen = summary(&late).await;
     door.held_commits.store(1, Ordering::SeqCst);
@@ -49,7 +50,7 @@ async fn what_comes_while_the_attempt_begins_is_not_taken_away() {
     };
     let (begun, ()) = join(late.begin_after("a", seen.as_ref(), 1), meanwhile).await;
     assert_eq!(begun.unwrap(), None);
-    // Nor is the one that writes kept from writing.
+    // The attempt that writes can continue.
     other.append(block("a", 1, 3, 0), &rows(3, 0, 1)).await.unwrap();
     assert_eq!(late.begin_after("a", seen.as_ref(), 1).await.unwrap(), None);
     let seen = summary(&late).await;

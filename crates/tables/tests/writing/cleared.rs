@@ -1,4 +1,4 @@
-//! What appends leave in the store: nothing that no version names, unless nobody knows whether one does.
+//! What appends leave in the store: only objects that a version names, unless the outcome is unknown.
 
 use super::door::{Door, Doorway};
 use super::load::objects;
@@ -11,7 +11,7 @@ use futures::future::join;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A table with a run of two ranks, of which the first has written step 1.
+/// A table with a run of two ranks, the first of which has written step 1.
 async fn table() -> (Arc<Door>, Arc<dyn Store>, Table) {
     let door = Doorway::before(Arc::new(MemoryStore::new()));
     let store: Arc<dyn Store> = door.clone();
@@ -46,7 +46,7 @@ async fn appends_that_are_repeated_or_refused_leave_no_objects() {
 async fn what_waited_behind_one_that_failed_leaves_no_object() {
     let (door, store, table) = table().await;
     let before = objects(&store).await;
-    // The first object takes its time, and is refused.
+    // The first object is delayed and then refused.
     door.held.store(1, Ordering::SeqCst);
     door.refused.store(1, Ordering::SeqCst);
     let (second, third) = (rows(2, 0, 10), rows(3, 0, 10));
@@ -62,7 +62,7 @@ async fn what_waited_behind_one_that_failed_leaves_no_object() {
 async fn a_block_that_is_there_already_leaves_no_object_beside_others_that_are_new() {
     let (door, store, table) = table().await;
     let before = objects(&store).await;
-    // The first commit takes its time, and meanwhile the others gather.
+    // The first commit is delayed, and the others gather meanwhile.
     door.held_commits.store(1, Ordering::SeqCst);
     let (one, again, two) = (rows(1, 100, 10), rows(1, 0, 10), rows(2, 100, 10));
     let appends = async {
@@ -80,7 +80,7 @@ async fn a_block_that_is_there_already_leaves_no_object_beside_others_that_are_n
 #[tokio::test]
 async fn what_may_be_in_an_edit_that_nobody_heard_of_stays() {
     let (door, store, table) = table().await;
-    // The first commit is under way, and meanwhile two others gather.
+    // The first commit is under way, and two others gather meanwhile.
     door.held_commits.store(1, Ordering::SeqCst);
     let rows = [rows(1, 100, 10), rows(2, 0, 10), rows(2, 100, 10)];
     let append = |step, rank, rows| Box::pin(table.append(block("a", 1, step, rank), rows));
@@ -92,7 +92,8 @@ async fn what_may_be_in_an_edit_that_nobody_heard_of_stays() {
     let reader = open(&store).await;
     door.gate.add_permits(1);
     let before = first.await.unwrap();
-    // Whoever commits for both is dropped once that was carried out, and has told nobody.
+    // The append that commits for both is dropped after the commit was carried out, before it could report
+    // that.
     door.swallowed.store(1, Ordering::SeqCst);
     while reader.version().await.unwrap() == before {
         assert!((&mut second).now_or_never().is_none());

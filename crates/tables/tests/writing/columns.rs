@@ -1,5 +1,5 @@
-//! Columns that are added to a table: rows from before have no value there, whoever has noticed, and whatever
-//! is packed.
+//! Columns added to a table: earlier rows have no value in them, whichever handles know of the column, and
+//! whatever is packed.
 
 use crate::rows::schema;
 use arrow_array::cast::AsArray;
@@ -21,7 +21,7 @@ fn charge(unit: &str) -> Field {
     Field::new("charge", DataType::Float32, true).with_metadata(metadata)
 }
 
-/// Rows of a step; with a charge, which some of them lack.
+/// The rows of a step; with a charge, which some of them lack.
 fn rows(step: u64, charged: bool) -> RecordBatch {
     let mut columns: Vec<(&str, ArrayRef, bool)> = vec![
         ("pid", Arc::new((0..ROWS).collect::<Int64Array>()), false),
@@ -40,7 +40,7 @@ async fn append(table: &Table, step: u64, charged: bool) -> Version {
     table.append(id, &rows(step, charged)).await.unwrap()
 }
 
-/// A table of one step without the column, one with it, and one more without.
+/// A table with one step without the column, one with it, and another one without.
 async fn old_and_new(store: &Arc<dyn Store>) -> Table {
     let table = Table::create(Arc::clone(store), "run", schema()).await.unwrap();
     table.begin("run", 1, 1).await.unwrap();
@@ -64,7 +64,7 @@ async fn count(table: &Table, filter: &str) -> u64 {
     counted
 }
 
-/// That every row has the charge that it was written with, and no other.
+/// Checks that every row has exactly the charge it was written with.
 async fn check(table: &Table) {
     let answer = table.query(&Query::default()).await.unwrap().rows;
     assert_eq!(answer.schema().field(3), &charge("e"));
@@ -117,7 +117,7 @@ async fn cubes_from_before_a_column_answer_beside_blocks_from_after_it() {
     check(&table).await;
 }
 
-/// A step of which half of the rows have a vector.
+/// Appends a step in which half of the rows have a vector.
 async fn append_spectra(table: &Table, step: u64, elements: i32) {
     let spectrum = |pid: i64| (0..elements).map(move |place| Some((pid + i64::from(place)) as f32));
     let spectra = (0..ROWS).map(|pid| (pid % 2 > 0).then(|| spectrum(pid)));
@@ -148,7 +148,7 @@ async fn vectors_that_rows_do_not_have_take_no_room_in_a_tree() {
     append_spectra(&table, 3, elements).await;
     let packed = table.pack(&PackOptions::whole()).await.unwrap();
     assert_eq!(packed.rows, 3 * ROWS as u64);
-    // Beside vectors that are there a null takes the bits of a packed one, and never all of its bytes.
+    // Beside vectors, a null takes the bits of a packed value and never all of its bytes.
     let all = packed.rows * elements as u64 * 4;
     assert!(packed.bytes_written < all / 3, "{} bytes of {all}", packed.bytes_written);
     assert_eq!(count(&table, "spectrum is null").await, 5 * ROWS as u64 / 2);

@@ -1,5 +1,5 @@
-//! Copies of a table in another store: the same answers, nothing half, and what is broken off is finished or
-//! removed.
+//! Copies of a table in another store: they give the same answers, none is incomplete, and an interrupted
+//! copy is finished or removed.
 
 use super::rows::{block, create, open, rows, seen, steps_seen};
 use arrow_schema::{DataType, Field};
@@ -23,8 +23,7 @@ async fn copy(table: &Table, store: &Arc<dyn Store>) -> Result<CopyReport, Table
     table.copy_to(store, "run", None, &mut |_| {}).await
 }
 
-/// Two runs, packed in part, with rows struck, a column added, times, attributes, and a step that is
-/// arriving.
+/// Two runs, partly packed, with deleted rows, an added column, times, attributes, and an arriving step.
 async fn some_table(store: &Arc<dyn Store>) -> Table {
     let table = create(store).await;
     table.begin("a", 1, 1).await.unwrap();
@@ -78,7 +77,7 @@ async fn a_copy_answers_as_what_it_is_a_copy_of_and_goes_its_own_way() {
     assert_eq!(told.last().map(|CopyProgress { bytes, .. }| *bytes), Some(report.bytes));
     let copied = open(&there).await;
     assert_same(&table, &copied).await;
-    // What is arriving is no part of it, and what was before neither.
+    // The copy contains neither arriving steps nor earlier versions.
     assert_eq!(
         there.partition_keys(PartitionQuery::prefix("")).await.unwrap().partitions.len() as u64,
         report.objects + 3
@@ -87,7 +86,7 @@ async fn a_copy_answers_as_what_it_is_a_copy_of_and_goes_its_own_way() {
     assert!(matches!(error, TableError::VersionGone { .. }), "{error}");
     copied.append(block("b", 3, 8, 1), &rows(8, 0, 10)).await.unwrap();
     assert!(copied.steps(Some("b")).await.unwrap().iter().all(|step| step.step != 8));
-    // Each goes on by itself, and is packed and cleaned by itself.
+    // Original and copy continue independently, and are packed and vacuumed independently.
     Table::drop_table(&*here, "run").await.unwrap();
     copied.begin("a", 2, 1).await.unwrap();
     for step in 40..80 {
@@ -124,7 +123,7 @@ async fn a_table_is_copied_within_its_store_and_as_it_was() {
     assert_eq!(Table::list(&*store).await.unwrap().len(), 3);
 }
 
-/// A store that is out of space after so many writes.
+/// A store that runs out of space after a number of writes.
 struct Full {
     store: Arc<dyn Store>,
     left: AtomicUsize,
@@ -155,7 +154,7 @@ async fn a_copy_that_is_broken_off_anywhere_is_no_table_until_it_is_finished() {
     let (here, there) = (memory(), memory());
     let table = some_table(&here).await;
     let mut writes = 0;
-    // One write more each time: what is there already is not written again, but for attributes and the end.
+    // One more write each time: what exists is not written again, except for attributes and the end.
     while let Err(error) = copy(&table, &Full::after(&there, writes)).await {
         assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
         writes += 1;
@@ -189,7 +188,7 @@ async fn a_copy_goes_on_with_what_there_is_by_then_and_copies_no_object_twice() 
     assert_same(&table, &open(&there).await).await;
 }
 
-/// A store that does something once, right before a write to a partition whose name ends so.
+/// A store that does something once, right before a write to a partition whose name has this ending.
 struct Before<F> {
     store: Arc<dyn Store>,
     end: &'static [u8],
@@ -213,8 +212,8 @@ impl<F: Fn(Arc<dyn Store>) -> StoreFuture<'static, ()> + Send + Sync + 'static> 
     }
 }
 
-/// A store in front of `store` that does `action` before the last write of a copy but `left`: the one that
-/// makes it a table (0), or that of its manifest (1).
+/// A store that does `action` shortly before a copy ends: before its last write, which makes it a table
+/// (`left` = 0), or before the write of its manifest (`left` = 1).
 fn before_the_end(
     store: &Arc<dyn Store>,
     left: usize,
@@ -237,10 +236,10 @@ async fn a_copy_that_is_dropped_on_its_way_becomes_no_table_and_leaves_no_rows()
     });
     let error = copy(&table, &drops).await.unwrap_err();
     assert!(matches!(error, TableError::NotFound { .. }), "{error}");
-    // What says that it was dropped stays.
+    // The record that it was dropped remains.
     let left = there.partition_keys(PartitionQuery::prefix("")).await.unwrap().partitions;
     assert!(left.iter().all(|name| name.ends_with(b"/m")), "{left:?}");
-    // Nothing stands in the way of another.
+    // Another copy can be made.
     copy(&table, &there).await.unwrap();
     assert_same(&table, &open(&there).await).await;
 }
@@ -263,7 +262,7 @@ async fn of_two_copies_at_once_the_first_to_write_its_manifest_counts() {
             let (other, there) = (other.clone(), Arc::clone(&at_end));
             Box::pin(async move {
                 match other.copy_to(&there, "run", inner, &mut |_| {}).await {
-                    // A version that was not asked for is not what is finished.
+                    // An incomplete copy of another version is not finished.
                     Err(TableError::Arriving { .. }) => assert!(left == 0 && inner.is_some()),
                     ended => drop(ended.unwrap()),
                 }
@@ -287,7 +286,7 @@ async fn of_two_copies_at_once_the_first_to_write_its_manifest_counts() {
     }
 }
 
-/// A store from which a vacuum takes what is about to be copied.
+/// A store from which a vacuum removes what is about to be copied.
 struct Vacuumed {
     store: Arc<dyn Store>,
     left: AtomicUsize,
@@ -320,7 +319,7 @@ async fn a_vacuum_beside_a_copy_makes_it_begin_with_the_version_that_is_current_
     let report = copy(&open(&vacuumed).await, &there).await.unwrap();
     assert!(report.version > before, "{report:?}");
     assert_same(&open(&here).await, &open(&there).await).await;
-    // Objects of the version before that came along are of no version, and go.
+    // Copied objects of the earlier version belong to no version, and are removed.
     assert!(open(&there).await.vacuum().await.unwrap().orphans > 0);
     assert_same_rows(&open(&here).await, &open(&there).await).await;
     let vacuumed: Arc<dyn Store> =

@@ -1,4 +1,4 @@
-//! Deletes and supersedes, against a plain list of what ought to be there.
+//! Deletes and supersedes, compared with a plain list of the rows that should exist.
 
 use super::rows::{block, create, open, rows, seen, steps_seen};
 use atoll_memory::MemoryStore;
@@ -33,10 +33,10 @@ async fn whole_steps_and_runs_go_as_such_and_are_listed_no_longer() {
     let runs = reader.runs().await.unwrap();
     assert_eq!(runs.iter().map(|run| (run.name.as_str(), run.rows)).collect::<Vec<_>>(), [("b", 40)]);
     assert_eq!((reader.info().await.unwrap().runs, reader.info().await.unwrap().rows), (1, 40));
-    // What was deleted does not come back by a block that is given again.
+    // Appending a block again does not restore its deleted rows.
     table.append(block("a", 1, 3, 0), &rows(3, 0, 20)).await.unwrap();
     assert_eq!(steps_seen(&reader).await, [(1, 20), (2, 20)]);
-    // The run goes on, and is listed again with what comes.
+    // The run continues, and is listed again with new steps.
     assert_eq!(table.begin_next("a", 1).await.unwrap(), 2);
     table.append(block("a", 2, 1, 0), &rows(1, 500, 5)).await.unwrap();
     assert_eq!(steps_seen(&reader).await, [(1, 25), (2, 20)]);
@@ -60,7 +60,7 @@ async fn a_delete_is_kept_over_whole_manifests_and_says_what_is_wrong_with_it() 
     assert!(table.delete(None, None, Some("velocity > 1")).await.is_err());
 }
 
-/// Notes one attribute of the table, of two runs and of a step of each.
+/// Sets one attribute each of the table, of two runs, and of one step of each.
 async fn note_everywhere(table: &Table) {
     let of = [AttributesOf::Table, AttributesOf::Run("a"), AttributesOf::Run("b")];
     for of in of.into_iter().chain([AttributesOf::Step("a", 1), AttributesOf::Step("b", 1)]) {
@@ -68,7 +68,7 @@ async fn note_everywhere(table: &Table) {
     }
 }
 
-/// Of how many of these there are attributes: the table, runs a and b, a step of each.
+/// How many of these have attributes: the table, runs a and b, one step of each.
 async fn noted(table: &Table) -> [usize; 5] {
     let of = [AttributesOf::Table, AttributesOf::Run("a"), AttributesOf::Run("b")];
     let of = of.into_iter().chain([AttributesOf::Step("a", 1), AttributesOf::Step("b", 1)]);
@@ -106,10 +106,10 @@ async fn attributes_stay_for_what_a_snapshot_shows_and_for_an_attempt_that_began
     assert_eq!(noted(&table).await, [1; 5], "attempt 2 may have noted them");
 }
 
-/// Which rows ought to be there: run, attempt, step and particle, and their x.
+/// The rows that should exist: run, attempt, step and particle, with their x.
 type Expected = Vec<(usize, u64, i64, f64)>;
 
-/// Random appends, restarts and deletes, each compared with the list; replay with the seed of the message.
+/// Random appends, restarts and deletes, each compared with the list; replay with the seed in the message.
 #[tokio::test]
 async fn deletes_of_steps_runs_and_expressions_and_restarts_leave_what_a_plain_list_says() {
     for seed in 1..=20_u64 {
@@ -124,7 +124,7 @@ async fn deletes_of_steps_runs_and_expressions_and_restarts_leave_what_a_plain_l
             match random.u8(..10) {
                 0 => {
                     attempts[run] = table.begin_next(name, 1).await.unwrap();
-                    // Back to a checkpoint, or on.
+                    // Back to a checkpoint, or onward.
                     next[run] = random.u64(next[run].saturating_sub(3)..=next[run]);
                     continue;
                 }
@@ -184,7 +184,7 @@ async fn the_last_step_that_there_can_be_is_deleted_with_all_from_a_step_on() {
     }
     let steps =
         async || -> Vec<u64> { table.steps(Some("a")).await.unwrap().iter().map(|step| step.step).collect() };
-    // The end is none of them.
+    // The end of the range is exclusive.
     table.delete(Some("a"), Some(7..u64::MAX), None).await.unwrap();
     assert_eq!(steps().await, [3, u64::MAX]);
     table.delete_from(Some("a"), 4, None).await.unwrap();

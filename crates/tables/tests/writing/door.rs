@@ -1,4 +1,4 @@
-//! A store that counts what passes, and lets a test hold or refuse some of it.
+//! A store that counts operations, and lets a test delay or refuse some of them.
 
 use atoll_conformance::{Relay, Relayed};
 use atoll_store::{
@@ -12,42 +12,42 @@ use tokio::sync::Semaphore;
 /// The store.
 pub type Door = Relayed<Doorway>;
 
-/// What passes, and what does not.
+/// Counters of operations, and which of them are delayed, refused or lost.
 pub struct Doorway {
     inner: Arc<dyn Store>,
-    /// Reads of cells that are not manifests', by count.
+    /// The number of reads of cells outside of manifests.
     pub object_reads: AtomicUsize,
     pub reads: AtomicUsize,
     pub writes: AtomicUsize,
-    /// Bytes put into manifest partitions, a figure for each write there.
+    /// The bytes put into manifest partitions, one number for each write.
     pub manifest_bytes: Mutex<Vec<usize>>,
-    /// Writes of objects that come from now on, first come first held; permits let them go.
+    /// The number of coming writes of objects that are held, in order of arrival; permits release them.
     pub held: AtomicUsize,
     pub gate: Semaphore,
     /// The same for writes to manifests.
     pub held_commits: AtomicUsize,
-    /// Writes of objects that pass before any is refused.
+    /// The number of writes of objects that pass before any is refused.
     pub passing: AtomicUsize,
-    /// Writes of objects that are refused from then on.
+    /// The number of writes of objects that are refused after those.
     pub refused: AtomicUsize,
-    /// Writes to manifests that are refused from now on, but for those that are held.
+    /// The number of coming writes to manifests that are refused, not counting those that are held.
     pub refused_commits: AtomicUsize,
-    /// Whether every write is refused, as on a store open for reading.
+    /// Whether every write is refused, as by a store opened for reading.
     pub is_read_only: AtomicBool,
-    /// Writes to manifests that stop after they were carried out, for ever.
+    /// The number of writes to manifests that are carried out and then never return.
     pub swallowed: AtomicUsize,
-    /// Writes to manifests that are carried out, and answered with a word that says nothing.
+    /// The number of writes to manifests that are carried out and answered with an unknown outcome.
     pub unheard: AtomicUsize,
-    /// Whether writes to manifests are lost on the way, without a word.
+    /// Whether writes to manifests are lost, with an unknown outcome.
     pub is_lost: AtomicBool,
-    /// Whether the store cannot be reached for writes to manifests.
+    /// Whether the store is unreachable for writes to manifests.
     pub is_gone: AtomicBool,
 }
 
-/// What partitions of tables begin with; the identity of the table, 16 bytes, comes next.
+/// The prefix of a table's partitions; the table's identity of 16 bytes follows.
 const TABLES: &[u8] = b"\0atoll.table/";
 
-/// Whether a partition is an object of a table. It is its place that tells: an identity may have the same
+/// Whether a partition is an object of a table. Decided by position, since the identity may contain the same
 /// bytes by chance.
 pub fn is_object(partition: &[u8]) -> bool {
     let rest = partition.strip_prefix(TABLES).and_then(|rest| rest.get(16..));
@@ -58,13 +58,13 @@ fn is_manifest(partition: &[u8]) -> bool {
     partition.starts_with(TABLES) && partition.ends_with(b"/m")
 }
 
-/// Takes one, if there is any.
+/// Takes one from a counter, unless it is 0.
 fn take(counter: &AtomicUsize) -> bool {
     counter.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
 }
 
 impl Doorway {
-    /// This before a store.
+    /// Puts the door in front of a store.
     pub fn before(inner: Arc<dyn Store>) -> Arc<Door> {
         Arc::new(Relayed(Doorway {
             inner,

@@ -1,4 +1,4 @@
-//! Stores that lose requests and answers: no edit doubled, none lost, every outcome honest.
+//! Stores that lose requests and answers: no edit is doubled or lost, and every outcome is honest.
 
 use super::door::Doorway;
 use super::rows::{block, open, rows, schema, seen};
@@ -19,10 +19,10 @@ fn seeds(count: u64) -> Vec<u64> {
     }
 }
 
-/// What a writer was told of each step.
+/// The outcome of each step, as reported to its writer.
 type Told = BTreeMap<u64, Result<(), TableError>>;
 
-/// Opens or makes the table however long it takes, as a line that loses answers allows.
+/// Opens or creates the table, with as many attempts as a connection that loses answers takes.
 async fn insist(store: &Arc<dyn Store>) -> Table {
     loop {
         match Table::create(Arc::clone(store), "run", schema()).await {
@@ -32,7 +32,8 @@ async fn insist(store: &Arc<dyn Store>) -> Table {
     }
 }
 
-/// One rank of a run: writes 30 steps, giving up a step whose outcome is unknown as often as not.
+/// One rank of a run: writes 30 steps. A step whose outcome is unknown is repeated, half of the time by a new
+/// handle.
 async fn write(store: Arc<dyn Store>, run: String, rank: u32, seed: u64) -> Told {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut table = insist(&store).await;
@@ -50,7 +51,7 @@ async fn write(store: Arc<dyn Store>, run: String, rank: u32, seed: u64) -> Told
                 }
                 Err(error) if error.outcome() == Outcome::Unknown => {
                     if random.bool() {
-                        // As a process that starts again does.
+                        // Like a process that restarts.
                         table = insist(&store).await;
                     }
                     told.insert(step, Err(error));
@@ -68,7 +69,7 @@ async fn on_a_line_that_loses_answers_no_block_is_doubled_and_none_that_was_ackn
     for seed in seeds(12) {
         println!("replay with ATOLL_SEED={seed} cargo test -p atoll-tables --test writing faults");
         let memory: Arc<dyn Store> = Arc::new(MemoryStore::new());
-        // Each process has a line of its own, and two ranks of a run share a process or not.
+        // Each process has its own connection; two ranks of a run may share a process.
         let lines: Vec<Arc<dyn Store>> = (0..3)
             .map(|line| Arc::new(Flaky::new(memory.clone(), seed * 10 + line)) as Arc<dyn Store>)
             .collect();
@@ -114,7 +115,7 @@ async fn an_append_of_unknown_outcome_is_there_whole_or_not_at_all() {
             };
             begun += 1;
             let step = begun * 10;
-            // Some are dropped in the middle, as by a caller that loses patience.
+            // Some are dropped on the way, as by a caller that loses patience.
             let rows = rows(step, 0, ROWS);
             let append = table.append(block("a", attempt, step, 0), &rows);
             let patience = async {
@@ -131,7 +132,7 @@ async fn an_append_of_unknown_outcome_is_there_whole_or_not_at_all() {
                 futures::future::Either::Right(_) => drop(maybe.insert(step)),
             }
         }
-        // Whatever is still under way lands.
+        // Writes that are still under way arrive.
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
@@ -159,7 +160,8 @@ async fn a_line_that_never_answers_ends_in_doubt_and_not_in_a_claim() {
     assert_eq!((doubt.kind(), doubt.outcome()), (ErrorKind::TimedOut, Outcome::Unknown), "{doubt}");
     let wanted = "append the same rows again as step 0 of run \"a\" (attempt 1, rank 0)";
     assert!(doubt.hint().unwrap().starts_with(wanted), "{:?}", doubt.hint());
-    // Who did not name the step has to learn which one it was: as the next one the rows would be there twice.
+    // A caller that named no step has to learn which step it was: appended as the next step, the rows would
+    // be doubled.
     let own = ("a".into(), 1, 0);
     let doubt = table.append_next(own, 7, None, &rows(7, 0, ROWS)).await.unwrap_err();
     assert!(doubt.hint().unwrap().contains("as step 7 of"), "{:?}", doubt.hint());

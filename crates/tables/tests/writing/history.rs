@@ -1,4 +1,4 @@
-//! History: what a vacuum takes of it, and that nobody who may ask misses anything.
+//! History: what a vacuum removes of it, and that readers with a claim to it miss nothing.
 
 use super::rows::{block, create, open, rows, steps_seen};
 use atoll_conformance::{Relay, Relayed};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How many cells of one kind the manifest partition of the only table has.
+/// The number of cells of one kind in the manifest partition of the only table.
 async fn cells(store: &Arc<dyn Store>, letter: u8) -> usize {
     let listed = store.partition_keys(PartitionQuery::prefix("\0atoll.table/")).await.unwrap().partitions;
     let manifest = listed.into_iter().find(|key| key.ends_with(b"/m")).unwrap();
@@ -46,7 +46,7 @@ async fn with_steps(steps: u64) -> (Arc<dyn Store>, Table) {
 async fn edits_that_lead_to_older_versions_alone_go_and_the_table_stays() {
     let (store, table) = with_steps(300).await;
     let kept = table.create_snapshot("early", None).await.unwrap();
-    // Numbers are those of versions.
+    // Numbers would be taken for versions.
     for number in ["3", "2026", "-1"] {
         let refused = table.create_snapshot(number, None).await.unwrap_err();
         assert!(matches!(refused, TableError::Name { .. }), "{refused}");
@@ -60,7 +60,7 @@ async fn edits_that_lead_to_older_versions_alone_go_and_the_table_stays() {
     write(&table, 300..600).await;
     table.close().await.unwrap();
     let before = (cells(&store, b'e').await, cells(&store, b'f').await);
-    // A handle that has not looked for long catches up as well.
+    // A handle that has not looked for a long time catches up as well.
     let late = open(&store).await;
     write(&table, 600..700).await;
     table.close().await.unwrap();
@@ -75,9 +75,9 @@ async fn edits_that_lead_to_older_versions_alone_go_and_the_table_stays() {
     let next = kept.next();
     let gone = late.try_versioned(next.0).await.unwrap_err();
     assert!(matches!(gone, TableError::VersionGone { asked, .. } if asked == next), "{gone:?}");
-    // Nothing is left to do, and the next vacuum finds nothing.
+    // Nothing is left to do, so the next vacuum removes nothing.
     assert_eq!(open(&store).await.vacuum().await.unwrap().history, 0);
-    // Without its snapshot the version goes too.
+    // Without its snapshot, the version is removed too.
     late.delete_snapshot("early").await.unwrap();
     assert!(late.vacuum().await.unwrap().history > 0);
     // A whole manifest is due after a quarter as many edits as it has pieces and steps.
@@ -96,7 +96,7 @@ async fn what_a_session_may_look_up_stays_until_it_says_that_it_need_not() {
     write(&table, 0..300).await;
     let vacuum = open(&store).await;
     assert_eq!(vacuum.vacuum().await.unwrap().history, 0, "the writer's session began before the first edit");
-    // The commit after a third of its time says from where on it looks things up now.
+    // The first commit after a third of the session's time records the version from which it now reads.
     clock.advance(Duration::from_secs(21 * 60));
     write(&table, 300..301).await;
     assert!(vacuum.vacuum().await.unwrap().history > 100);
@@ -104,7 +104,7 @@ async fn what_a_session_may_look_up_stays_until_it_says_that_it_need_not() {
     assert_eq!(steps_seen(&open(&store).await).await.len(), 310);
 }
 
-/// Counting rows of older versions.
+/// Counting the rows of older versions.
 trait Versioned {
     async fn try_versioned(&self, version: u64) -> Result<usize, TableError>;
     async fn versioned(&self, version: Version) -> usize;
@@ -121,8 +121,7 @@ impl Versioned for Table {
     }
 }
 
-/// A store with one entry to a page, which gives a snapshot another name after the first page of the first
-/// listing.
+/// A store with one entry for each page, which renames a snapshot after the first page of the first listing.
 struct Renaming {
     inner: Arc<dyn Store>,
     is_armed: AtomicBool,
@@ -158,7 +157,7 @@ async fn a_vacuum_keeps_what_a_snapshot_keeps_that_is_given_another_name_meanwhi
     let (inner, table) = with_steps(3).await;
     let kept = table.create_snapshot("z", None).await.unwrap();
     table.pack(&PackOptions::whole()).await.unwrap();
-    // It is listed first, and keeps nothing that a vacuum could take.
+    // It is listed first, and keeps nothing that a vacuum could remove.
     table.create_snapshot("c", None).await.unwrap();
     table.close().await.unwrap();
     let renaming = Relayed(Renaming { inner: Arc::clone(&inner), is_armed: AtomicBool::new(false) });

@@ -1,4 +1,4 @@
-//! Appends that run at the same time.
+//! Concurrent appends.
 
 use super::door::{Door, Doorway};
 use super::rows::{block, create, open, rows, seen, steps_seen};
@@ -30,7 +30,7 @@ async fn table() -> (Arc<Door>, Arc<dyn Store>, Table) {
 async fn appends_that_wait_together_share_a_commit() {
     let (door, store, table) = table().await;
     let before = door.manifest_bytes.lock().unwrap().len();
-    // The first commit takes its time, as on a real store; meanwhile all the others gather.
+    // The first commit is delayed, as by a real store; all others gather meanwhile.
     door.held_commits.store(1, Ordering::SeqCst);
     let appends = (0..100_u64).flat_map(|step| (0..2).map(move |rank| (step, rank)));
     let appends = appends.map(|(step, rank)| {
@@ -48,7 +48,7 @@ async fn appends_that_wait_together_share_a_commit() {
 #[tokio::test]
 async fn all_who_wait_together_hear_at_once_that_the_store_is_gone() {
     let (door, store, table) = table().await;
-    // The first commit is under way, and meanwhile the others gather.
+    // The first commit is under way, and the others gather meanwhile.
     door.held_commits.store(1, Ordering::SeqCst);
     let append = |step| {
         let table = table.clone();
@@ -97,7 +97,7 @@ async fn whoever_asks_is_told_that_a_block_was_there_already_also_beside_others_
     let made = table.append_new(block("a", 1, 1, 0), None, &given).await.unwrap();
     assert_eq!(made, Some(table.version().await.unwrap()));
     assert_eq!(table.append_new(block("a", 1, 1, 0), None, &given).await.unwrap(), None, "again");
-    // The first commit takes its time, and meanwhile the others gather.
+    // The first commit is delayed, and the others gather meanwhile.
     door.held_commits.store(1, Ordering::SeqCst);
     let (second, other, third) = (rows(1, 100, 10), rows(1, 500, 3), rows(2, 100, 10));
     let appends = async {
@@ -115,7 +115,7 @@ async fn two_handles_that_append_as_one_rank_get_a_step_each_and_lose_no_rows() 
     let (_, store, table) = table().await;
     let other = open(&store).await;
     let writer = |rank| ("a".into(), 1, rank);
-    // Neither knows what the other gives, and nothing is complete without the other rank.
+    // Neither rank knows what the other appends, and nothing is complete without the other.
     for number in 0..3 {
         let (mine, theirs) = (rows(2 * number, 0, 10), rows(2 * number + 1, 0, 10));
         let mine = table.append_next(writer(0), 0, None, &mine).await.unwrap();
@@ -182,11 +182,11 @@ async fn give(table: Table, step: u64, rank: u32) -> Result<Version, TableError>
 
 type Given = Pin<Box<dyn Future<Output = Result<Version, TableError>>>>;
 
-/// One that committed for another too, which was carried out and never answered, and that other one. They are
-/// of steps 1 and 2; the other rank's rows of step 1 are in.
+/// Two appends: one that also committed for the other, whose commit was carried out but never answered, and
+/// that other one. They are for steps 1 and 2; the other rank's rows of step 1 are there.
 async fn committed_for_another(door: &Door, table: &Table) -> (Given, Given) {
     let give = |step, rank| -> Given { Box::pin(give(table.clone(), step, rank)) };
-    // While the first commit takes its time, two more get ready.
+    // While the first commit is delayed, two more get ready.
     door.held_commits.store(1, Ordering::SeqCst);
     let mut first = give(1, 0);
     assert!((&mut first).now_or_never().is_none());
@@ -228,7 +228,7 @@ async fn an_append_that_another_call_left_in_doubt_is_not_told_that_nothing_was_
 async fn left_in_doubt(session_ends: bool) {
     let (door, store, table) = table().await;
     let (leader, other) = committed_for_another(&door, &table).await;
-    // By now the commit of both is carried out; from here on nothing is written any more.
+    // By now the commit of both has been carried out; nothing is written from here on.
     if session_ends {
         end_all(&store).await;
         door.refused.store(usize::MAX, Ordering::SeqCst);
@@ -240,7 +240,7 @@ async fn left_in_doubt(session_ends: bool) {
     assert_eq!(told.outcome(), Outcome::Unknown, "{told}");
 }
 
-/// The session may end before the other call is dropped: then all objects are written anew.
+/// If the session ends before the other call is dropped, all objects are written anew.
 async fn brought_in_by_another(session_ends: bool) {
     let (door, store, table) = table().await;
     table.begin("b", 1, 1).await.unwrap();
@@ -248,7 +248,7 @@ async fn brought_in_by_another(session_ends: bool) {
         let table = table.clone();
         async move { table.append(block("a", 1, 1, rank), &rows(1, i64::from(rank) * 100, 10)).await }
     };
-    // Its object takes its time, so that another one is the first to wait for the turn behind a commit.
+    // Its object is delayed, so that another append is the first to wait for its turn after a commit.
     door.held.store(1, Ordering::SeqCst);
     let next = table.clone();
     let mut next =
@@ -259,7 +259,7 @@ async fn brought_in_by_another(session_ends: bool) {
     assert!((&mut first).now_or_never().is_none() && (&mut leader).now_or_never().is_none());
     door.gate.add_permits(1);
     assert!((&mut next).now_or_never().is_none());
-    // The next commit is carried out, and its answer never comes.
+    // The next commit is carried out, but its answer never comes.
     door.swallowed.store(1, Ordering::SeqCst);
     door.gate.add_permits(1);
     first.await.unwrap();
@@ -282,7 +282,7 @@ async fn one_append_that_cannot_become_true_does_not_keep_others_back() {
         let rows = rows(step, i64::from(rank) * 100, 10);
         async move { table.append(block("a", attempt, step, rank), &rows).await }
     };
-    // While the first commit takes its time, the other three get ready and are committed together.
+    // While the first commit is delayed, the other three get ready and are committed together.
     door.held_commits.store(1, Ordering::SeqCst);
     let appends = [give(1, 1, 0), give(1, 1, 1), give(2, 1, 0), give(1, 2, 0)];
     let release = async { door.gate.add_permits(1) };
@@ -300,8 +300,8 @@ async fn what_a_store_refuses_of_a_shared_commit_is_told_to_those_alone_whose_bl
         let table = table.clone();
         async move { table.append(block("a", 1, step, rank), &rows(step, i64::from(rank) * 100, 10)).await }
     };
-    // While the first commit takes its time, the other three gather; the store refuses them together and not
-    // alone.
+    // While the first commit is delayed, the other three gather; the store refuses them together, but not one
+    // by one.
     door.held_commits.store(1, Ordering::SeqCst);
     door.refused_commits.store(1, Ordering::SeqCst);
     let appends = join_all([give(1, 0), give(1, 1), give(2, 0), give(2, 1)]);
@@ -311,7 +311,7 @@ async fn what_a_store_refuses_of_a_shared_commit_is_told_to_those_alone_whose_bl
     assert_eq!(steps_seen(&open(&store).await).await, [(1, 20), (2, 20)]);
 }
 
-/// A store at which other calls come in between.
+/// A store in which other calls interleave.
 struct Busy {
     inner: MemoryStore,
     writes: AtomicUsize,

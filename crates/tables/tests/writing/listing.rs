@@ -1,4 +1,4 @@
-//! What is told of tables, runs and steps, and waiting for more.
+//! Listings of tables, runs and steps, and waiting for more.
 
 use super::door::{Doorway, is_object};
 use super::rows::{block, create, open, rows, schema, seen, steps_seen};
@@ -73,7 +73,7 @@ async fn times_come_back_bit_by_bit() {
     let table = create(&store).await;
     table.begin("a", 1, 1).await.unwrap();
     let times = [-0.0, 1e-310, f64::MAX, f64::INFINITY, f64::NAN, 0.1 + 0.2];
-    // More than lie between two whole manifests, so that both encodings are read.
+    // More steps than between two whole manifests, so that both encodings are read.
     for step in 0..150 {
         let time = times[step as usize % times.len()];
         table.append_at(block("a", 1, step, 0), Some(time), &rows(step, 0, 1)).await.unwrap();
@@ -152,19 +152,19 @@ async fn steps_that_were_deleted_are_not_the_last_complete_one_and_a_new_attempt
     table.delete(Some("a"), Some(21..u64::MAX), None).await.unwrap();
     assert_eq!(open(&store).await.last_complete("a").await.unwrap(), Some(20));
     assert_eq!(table.runs().await.unwrap()[0].last_complete, Some(20));
-    // For the attempt that wrote them they are there: it goes on behind them, and tries none of them.
+    // For the attempt that wrote them they exist: it continues after them, and retries none.
     let writes = door.writes.load(Ordering::SeqCst);
     let next = table.append_next(("a".into(), 1, 0), 0, None, &rows(31, 0, 2)).await.unwrap();
     assert_eq!((next.0, table.last_complete("a").await.unwrap()), (31, Some(31)));
     assert!(door.writes.load(Ordering::SeqCst) <= writes + 4, "a try for each deleted step");
     table.delete(Some("a"), Some(21..u64::MAX), None).await.unwrap();
-    // A new one computes them again.
+    // A new attempt computes them again.
     assert_eq!(table.begin_next("a", 1).await.unwrap(), 2);
     assert_eq!(table.last_complete("a").await.unwrap(), Some(20));
     let next = table.append_next(("a".into(), 2, 0), 0, None, &rows(21, 0, 5)).await.unwrap();
     assert_eq!((next.0, table.last_complete("a").await.unwrap()), (21, Some(21)));
     assert_eq!(steps_seen(&open(&store).await).await.last(), Some(&(21, 5)));
-    // Of a run that lost everything a new attempt is listed, for its writer asks how far it came.
+    // If a run has lost everything, a new attempt is listed, since its writer asks how far it came.
     table.delete(Some("a"), None, None).await.unwrap();
     assert_eq!(table.last_complete("a").await.unwrap(), None);
     assert!(table.runs().await.unwrap().is_empty());
@@ -232,7 +232,7 @@ async fn tables_are_listed_and_a_dropped_one_is_gone_for_everybody() {
     ] {
         assert_eq!(outcome.unwrap_err().kind(), ErrorKind::NotFound);
     }
-    // A word that it was dropped stays, and not a byte else.
+    // Only the record that it was dropped remains.
     let left = store.partition_keys(PartitionQuery::prefix("\0atoll.table/")).await.unwrap().partitions;
     assert_eq!(left.iter().filter(|key| is_object(key)).count(), 1, "the other's");
     assert_eq!(seen(&other).await.len(), 7);

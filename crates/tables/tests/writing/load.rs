@@ -1,4 +1,4 @@
-//! Loading: whole steps at once, packed as they come.
+//! Loading: whole steps at once, packed on the way in.
 
 use super::door::Doorway;
 use super::rows::{block, create, open, rows, schema, steps_seen};
@@ -15,7 +15,7 @@ use atoll_tables::{PackOptions, Table, TableError, WholeStep, column};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Small enough that few rows are a tree.
+/// Small enough that a few rows make a tree.
 pub fn options() -> PackOptions {
     PackOptions { rows_min: 100, ..PackOptions::default() }
 }
@@ -35,7 +35,7 @@ pub async fn table(ranks: u32) -> (Arc<dyn Store>, Table) {
     (store, table)
 }
 
-/// A table whose ids are unique.
+/// A table with unique ids.
 pub async fn unique() -> Table {
     let table = Table::create(Arc::new(MemoryStore::new()), "run", schema().with_unique_ids()).await.unwrap();
     table.begin("a", 1, 1).await.unwrap();
@@ -67,7 +67,7 @@ async fn loading_again_changes_nothing_and_leaves_no_objects() {
     assert_eq!(steps_seen(&table).await.len(), 3);
 }
 
-/// Partitions of the store, other than those of the table's own cells.
+/// The number of partitions in the store besides those of the table's own cells.
 pub async fn objects(store: &Arc<dyn Store>) -> usize {
     store.partition_keys(atoll_store::PartitionQuery::prefix("")).await.unwrap().partitions.len()
 }
@@ -214,14 +214,14 @@ async fn many_steps_of_few_rows_are_no_object_each() {
     let steps: Vec<WholeStep> = (0..1000).map(|number| step(number, 1)).collect();
     table.load("a", 1, &steps, &PackOptions::default()).await.unwrap();
     assert_eq!(steps_seen(&table).await.len(), 1000);
-    // Few of them lie in blocks as ever, which come one behind the other.
+    // A few of them are blocks as usual, which are written one after the other.
     let steps: Vec<WholeStep> = (1000..1060).map(|number| step(number, 1)).collect();
     table.load("a", 1, &steps, &PackOptions::default()).await.unwrap();
     assert_eq!(table.info().await.unwrap().blocks, 60);
     assert!((2..=20).contains(&crowd.most()), "{} writes at the same time", crowd.most());
 }
 
-/// A store that tells how many writes were on their way at the same time.
+/// A store that records the greatest number of concurrent writes.
 pub struct Crowd {
     store: Arc<dyn Store>,
     now: AtomicUsize,
@@ -257,7 +257,7 @@ impl Relay for Crowd {
     }
 }
 
-/// A store that fails one creation of many.
+/// A store that fails one of many creations.
 pub struct Failing {
     pub store: Arc<dyn Store>,
     pub left: AtomicUsize,
@@ -269,7 +269,7 @@ impl Relay for Failing {
     }
 
     fn write(&self, batch: Batch, options: WriteOptions) -> StoreFuture<'_, Written> {
-        // Objects have no key; what is the table's own has.
+        // Objects have no sort key; the table's own cells do.
         let is_object = batch
             .mutations
             .iter()

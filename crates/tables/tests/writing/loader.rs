@@ -1,4 +1,4 @@
-//! Loaders: more steps than fit, loaded one tree after the other.
+//! Loaders: more steps than fit in memory, loaded one tree after the other.
 
 use super::door::Doorway;
 use super::load::{Crowd, Failing, options, step, steps, table, unique};
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 #[tokio::test]
 async fn a_loader_makes_a_tree_of_as_many_bytes_as_it_is_told() {
     let (_, table) = table(2).await;
-    // A row has 24 bytes here, a step 60 rows.
+    // A row has 24 bytes here, and a step 60 rows.
     let mut loader = table.loader("a", 1, 3 * 60 * 24, options()).unwrap();
     for step in steps(1..=8) {
         loader.push(step).await.unwrap();
@@ -50,7 +50,7 @@ async fn after_a_step_that_fails_a_loader_takes_none() {
     assert!(matches!(&behind, TableError::Behind { id } if id.step == 3), "{behind}");
     assert_eq!(loader.last(), Some(2), "whoever goes on knows from where");
     assert_eq!(steps_seen(&open(&store).await).await.len(), 2, "none but those before it");
-    // Whoever goes on begins where it failed.
+    // A new loader continues where the first one failed.
     let mut loader = table.loader("a", 1, 2 * 60 * 24, options()).unwrap();
     for step in steps(3..=12) {
         loader.push(step).await.unwrap();
@@ -76,7 +76,7 @@ async fn an_import_that_is_given_again_writes_only_what_is_not_there() {
         again.push(step).await.unwrap();
     }
     assert_eq!((again.finish().await.unwrap(), again.last(), writes()), (version, Some(6), before));
-    // It goes on, also after its end.
+    // It can continue even after its end.
     for step in steps(7..=9) {
         again.push(step).await.unwrap();
     }
@@ -106,7 +106,7 @@ async fn a_loader_of_what_is_new_refuses_steps_that_somebody_else_brought() {
         matches!(&there, TableError::Edit(EditError::StepOrder { id, last: 2 }) if id.step == 1),
         "{there}"
     );
-    // Nor those that come while theirs are on the way.
+    // Nor steps that arrive while its own are on the way.
     let mut loader = table.loader("a", 1, 2 * 60 * 24, options()).unwrap().only_new();
     for step in steps(3..=4) {
         loader.push(step).await.unwrap();
@@ -128,7 +128,7 @@ async fn a_loader_of_a_table_that_cannot_be_heard_counts_its_own_steps_once() {
     for step in steps(1..=3) {
         loader.push(step).await.unwrap();
     }
-    // Carried out, and answered with a word that says nothing: what is found there then is its own.
+    // Carried out, and answered with an unknown outcome: it recognizes the steps as its own.
     door.unheard.store(1, Ordering::SeqCst);
     loader.finish().await.unwrap();
     assert_eq!((loader.last(), steps_seen(&open(&store).await).await.len()), (Some(3), 3));
@@ -167,7 +167,7 @@ async fn rows_without_the_columns_of_a_unique_id_end_a_loader() {
     assert!(matches!(&refused, TableError::Block { source: BlockError::Columns { .. }, .. }), "{refused}");
 }
 
-/// A store whose reads never end while it is silent.
+/// A store whose reads do not end while it is silent.
 struct Silent {
     store: Arc<dyn Store>,
     is_silent: AtomicBool,
@@ -196,7 +196,7 @@ async fn a_step_whose_push_was_given_up_is_not_passed_by_later_ones() {
     for step in steps(1..=2) {
         loader.push(step).await.unwrap();
     }
-    // It has a column more, for which the table is looked at.
+    // It has one more column, for which the table is consulted.
     let wide = arrow_array::RecordBatch::try_from_iter(
         ["pid", "step", "x", "y"]
             .into_iter()

@@ -1,4 +1,4 @@
-//! What ranks note of a run: each for itself, and only as long as no later attempt has asked for it.
+//! Notes that ranks make on a run: each for itself, and only until a later attempt asks for them.
 
 use super::rows::{block, create, open, rows};
 use atoll_conformance::{Relay, Relayed};
@@ -32,7 +32,7 @@ async fn an_attempt_notes_until_a_later_one_has_begun() {
     table.begin("a", 2, 2).await.unwrap();
     table.set_rank_notes("a", 2, 1, &note("of 2")).await.unwrap();
     table.begin("a", 3, 2).await.unwrap();
-    // What it noted before anybody asked counts, and is the same for all who ask.
+    // What it noted before the request counts, and is the same for all that ask.
     table.set_rank_notes("a", 2, 0, &note("of 2")).await.unwrap();
     let noted = table.rank_notes("a", 3).await.unwrap();
     assert_eq!(noted, [0, 1].map(|rank| (rank, note("of 2"))).into());
@@ -59,14 +59,14 @@ async fn what_ranks_noted_goes_with_all_steps_of_their_run_and_with_nothing_less
     assert_eq!(all().await, [true; 3]);
     table.delete(Some("a"), None, None).await.unwrap();
     assert_eq!(all().await, [false, true, true]);
-    // Its attempt may go on, and notes again.
+    // Its attempt may continue, and make notes again.
     table.set_rank_notes("a", 1, 0, &note("a")).await.unwrap();
     assert_eq!(all().await, [true; 3]);
     table.delete_from(None, 0, None).await.unwrap();
     assert_eq!(all().await, [false; 3]);
 }
 
-/// A job that starts right before a delete removes what ranks noted: the next attempt of run "a", and run
+/// A job that starts right before a delete removes notes of ranks: the next attempt of run "a", and run
 /// "new".
 struct Starting {
     store: Arc<dyn Store>,

@@ -29,7 +29,7 @@ fn of(runs: &[&str]) -> Query {
     Query::default().of_runs(OfRuns::new(runs.iter().copied()))
 }
 
-/// How many rows a query has, in all the ways in which that can be found.
+/// The number of rows of a query, found in every possible way.
 async fn count(table: &Table, query: &Query) -> Result<usize, TableError> {
     let rows = table.query(query).await?.rows.num_rows();
     assert_eq!(table.count(query).await?.rows as usize, rows);

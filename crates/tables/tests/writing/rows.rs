@@ -1,4 +1,4 @@
-//! The table of these tests, its rows, and what is there of them.
+//! The table of these tests, its rows, and what it contains.
 
 use arrow_array::{Array, Float64Array, Int64Array, RecordBatch};
 use arrow_schema::{DataType, Schema};
@@ -41,7 +41,7 @@ pub async fn open(store: &Arc<dyn Store>) -> Table {
     Table::open(Arc::clone(store), "run").await.unwrap()
 }
 
-/// How often each (step, particle) is there.
+/// How often each (step, particle) occurs.
 pub async fn seen(table: &Table) -> BTreeMap<(u64, i64), u32> {
     let rows = table.query(&Query::default()).await.unwrap().rows;
     let numbers = |place: usize| {
@@ -55,7 +55,7 @@ pub async fn seen(table: &Table) -> BTreeMap<(u64, i64), u32> {
     seen
 }
 
-/// The same as a list of steps and how many rows each has, none of them twice.
+/// The steps with their numbers of rows, none of which may occur twice.
 pub async fn steps_seen(table: &Table) -> Vec<(u64, usize)> {
     let mut steps = BTreeMap::new();
     for ((step, pid), count) in seen(table).await {

@@ -1,4 +1,4 @@
-//! Sessions: who needs one, how they are renewed, and what becomes of one that ended.
+//! Sessions: which processes need one, how they are renewed, and what happens after they end.
 
 use super::door::{Door, Doorway};
 use super::rows::{block, create, open, rows, steps_seen};
@@ -15,14 +15,14 @@ async fn manifest(store: &Arc<dyn Store>) -> Vec<u8> {
     listed.into_iter().find(|key| key.ends_with(b"/m")).unwrap()
 }
 
-/// The sessions there are, by their sort keys, and what their cells hold.
+/// All sessions: their sort keys, and the contents of their cells.
 async fn sessions(store: &Arc<dyn Store>) -> Vec<(Vec<u8>, Vec<u8>)> {
     let page = store.scan(ScanRequest::all(manifest(store).await)).await.unwrap();
     let sessions = page.entries.into_iter().filter(|entry| entry.sort.starts_with(b"s"));
     sessions.map(|entry| (entry.sort.clone(), entry.value.to_vec())).collect()
 }
 
-/// What a vacuum does to a session that has expired.
+/// Ends all sessions, as a vacuum ends expired ones.
 pub async fn end_all(store: &Arc<dyn Store>) {
     for (sort, _) in sessions(store).await {
         let partition = manifest(store).await;

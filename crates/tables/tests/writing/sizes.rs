@@ -14,7 +14,7 @@ fn setting(name: &str, otherwise: u64) -> u64 {
 }
 
 /// `ATOLL_STEPS=10000 cargo test --release -p atoll-tables --test writing sizes -- --nocapture` prints the
-/// figures of a table of 20,000 blocks.
+/// numbers for a table of 20,000 blocks.
 #[tokio::test]
 async fn a_commit_to_a_large_table_costs_no_more_than_one_to_a_small_one() {
     let steps = setting("ATOLL_STEPS", 2000);
@@ -37,7 +37,7 @@ async fn a_commit_to_a_large_table_costs_no_more_than_one_to_a_small_one() {
     println!("{} commits, {mean} bytes each, the longest {most}", written.len());
     assert!(mean < 1000, "{mean} bytes a commit");
     assert!(most < 128 * 2 * steps as usize, "{most} bytes in one commit");
-    // Opening reads a whole manifest and the edits since, a page at a time, never one by one.
+    // Opening reads a whole manifest and the edits since, page by page and never one by one.
     let before = door.reads.load(Ordering::SeqCst);
     let reader = open(&store).await;
     let reads = door.reads.load(Ordering::SeqCst) - before;
@@ -54,7 +54,7 @@ async fn report(door: &Door, store: &Arc<dyn Store>, blocks: u64, started: Insta
     println!("{blocks} blocks after {written:.1?}, opened in {opened:.1?} by {reads} reads");
 }
 
-/// `ATOLL_RUNS=10000 cargo test -p atoll-tables --test writing runs -- --nocapture` prints the figures of a
+/// `ATOLL_RUNS=10000 cargo test -p atoll-tables --test writing runs -- --nocapture` prints the numbers for a
 /// table of ten thousand runs of a thousand rows, in a folder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_table_of_very_many_small_runs_is_written_listed_and_asked_in_time() {
@@ -91,7 +91,7 @@ async fn a_table_of_very_many_small_runs_is_written_listed_and_asked_in_time() {
         "{runs} runs of {count} rows: written in {written:.1?}, opened in {opened:.1?}, listed in {listing:.1?}, \
          first query in {first_query:.1?}"
     );
-    // The bars of ten thousand runs, with room for a busy machine.
+    // The limits for ten thousand runs, with a margin for a busy machine.
     let share = runs as f64 / 10_000.0;
     assert!(written.as_secs_f64() < 60.0 * share + 5.0, "{written:?} to write");
     assert!((opened + listing).as_secs_f64() < share + 1.0, "{opened:?} to open, {listing:?} to list");

@@ -1,4 +1,4 @@
-//! Several tables as one: a handle of them that knows less than others do.
+//! Several tables as one: a handle of a union that knows less than other handles do.
 
 use super::rows::{block, rows, schema};
 use arrow_array::Array;
@@ -69,7 +69,7 @@ async fn a_union_has_the_columns_that_were_added_since_it_was_made() {
     let without = Query::default().filter(Expression::parse("mass is null and x < 0.5").unwrap());
     assert_eq!(union.count(&without).await.unwrap().rows, 10);
     assert!(union.explain(&without).await.is_ok());
-    // As of one table: an older version has the columns that it had.
+    // As in a single table, an older version has the columns that it had.
     let then = union.query(&Query::default().as_of(before)).await.unwrap().rows;
     assert_eq!(columns(&then), ["pid", "step", "x"]);
     assert!(matches!(union.count(&without.as_of(before)).await, Err(TableError::Filter(_))));
@@ -94,7 +94,7 @@ async fn a_column_that_became_unlike_is_told_by_whatever_is_asked_of_a_union() {
     let mean = EstimateRequest::new(Subject::Mean(Column::named("x")));
     let both = Readable::Many(union);
     is_unlike(both.estimate(&Query::default(), &mean).await.unwrap_err());
-    // A version of before answers as it did.
+    // An earlier version answers as before.
     assert_eq!(both.estimate(&Query::default().as_of(before), &mean).await.unwrap().rows_read, 20);
 }
 
@@ -110,10 +110,10 @@ async fn a_version_that_a_union_cannot_read_is_told_by_the_number_that_was_asked
         format!("this handle of 2 tables \"one\" has not seen a version {} of them lately", seen.0);
     assert_eq!((refused.to_string(), refused.kind()), (expected, ErrorKind::NotFound));
     assert!(refused.hint().unwrap().contains("ask this handle for its version"), "{:?}", refused.hint());
-    // A split tells which versions of the tables that are.
+    // A split records the versions of the tables.
     let split = union.splits(&Query::default(), 1).await.unwrap().remove(0);
     assert_eq!(fresh.count(&split.query).await.unwrap().rows, 20);
-    // Versions of the tables by themselves are far from their sum.
+    // The versions of the single tables differ greatly from their sum.
     for step in 1..6 {
         tables[1].append(block("a", 1, step, 0), &rows(step, 0, 10)).await.unwrap();
     }
@@ -135,7 +135,7 @@ async fn a_version_that_a_union_cannot_read_is_told_by_the_number_that_was_asked
     is_told(both.batches(&query).next().await.unwrap_err());
     let mean = EstimateRequest::new(Subject::Mean(Column::named("x")));
     is_told(both.estimate(&query, &mean).await.unwrap_err());
-    // What is current is found all the same.
+    // The current version is found nevertheless.
     assert_eq!(union.query(&Query::default()).await.unwrap().rows.num_rows(), 40);
 }
 

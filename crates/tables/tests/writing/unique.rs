@@ -1,5 +1,5 @@
-//! Tables with unique ids: within a run no id is there twice, whoever writes when, and what is refused leaves
-//! nothing.
+//! Tables with unique ids: within a run no id occurs twice, whatever process writes when, and a refused write
+//! leaves nothing.
 
 use super::door::{Door, Doorway, is_object};
 use super::rows::{block, open, rows, schema, seen, steps_seen};
@@ -15,7 +15,7 @@ use futures::future::{join, join_all};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A table whose id is (pid, step), with so many ranks in run "a".
+/// A table with the id (pid, step), and `ranks` ranks in run "a".
 async fn table(ranks: u32) -> (Arc<Door>, Arc<dyn Store>, Table) {
     let door = Doorway::before(Arc::new(MemoryStore::new()));
     let store: Arc<dyn Store> = door.clone();
@@ -24,7 +24,7 @@ async fn table(ranks: u32) -> (Arc<Door>, Arc<dyn Store>, Table) {
     (door, store, table)
 }
 
-/// A table whose id is the particle alone: the same one in two steps is there twice.
+/// A table whose id is the particle alone, so that a particle in two steps is a repetition.
 fn events() -> TableSchema {
     let columns =
         Schema::new(vec![column("pid", DataType::Int64, false), column("x", DataType::Float64, false)]);
@@ -57,7 +57,7 @@ fn repeat(id: &str, there: RepeatedAt) -> Repeat {
     Repeat { id: id.to_owned(), there }
 }
 
-/// How many objects the store has.
+/// The number of objects in the store.
 async fn objects(store: &dyn Store) -> usize {
     let page = store.partition_keys(PartitionQuery::prefix(b"\0atoll.table/".to_vec())).await.unwrap();
     page.partitions.iter().filter(|partition| is_object(partition)).count()
@@ -88,7 +88,7 @@ async fn an_id_of_another_rank_is_refused_before_and_after_its_step_is_visible()
     assert_eq!(repeats(error), [repeat("pid=99, step=3", RepeatedAt::Arriving(3))]);
     table.append(block("a", 1, 3, 1), &rows(3, 100, 100)).await.unwrap();
     table.append(block("a", 1, 3, 2), &rows(3, 200, 100)).await.unwrap();
-    // Rows of a later step that say that they are of this one.
+    // Rows of a later step that claim to be of this one.
     let late = table.append(block("a", 1, 4, 2), &rows(3, 150, 1)).await.unwrap_err();
     assert_eq!(repeats(late), [repeat("pid=150, step=3", RepeatedAt::Step(3))]);
     assert_eq!(steps_seen(&table).await, [(3, 300)]);
@@ -118,7 +118,7 @@ async fn other_runs_may_have_the_same_ids_packed_or_not() {
     table.append(block("b", 1, 3, 0), &rows(3, 0, 300)).await.unwrap();
     table.pack(&PackOptions::whole()).await.unwrap();
     table.append(block("c", 1, 3, 0), &rows(3, 0, 300)).await.unwrap();
-    // Which run a packed row is of is kept with it.
+    // A packed row keeps its run.
     let error = table.append(block("b", 1, 4, 0), &rows(3, 299, 1)).await.unwrap_err();
     assert_eq!(repeats(error), [repeat("pid=299, step=3", RepeatedAt::Step(3))]);
     // Blocks of two runs in one commit: the cube of both is compared with each of them.
@@ -140,13 +140,14 @@ async fn what_was_deleted_or_superseded_does_not_count() {
     table.delete(None, None, Some("pid = 20 and step = 1")).await.unwrap();
     table.append(block("a", 1, 4, 0), &again).await.unwrap();
     assert!(table.append(block("a", 1, 5, 0), &again).await.is_err(), "now it is there again");
-    // A new attempt writes step 2 and what follows anew; what lies before is still there.
+    // A new attempt rewrites step 2 and all that follows; earlier steps remain.
     table.begin("a", 2, 1).await.unwrap();
     let error = table.append(block("a", 2, 2, 0), &rows(0, 7, 1)).await.unwrap_err();
     assert_eq!(repeats(error), [repeat("pid=7, step=0", RepeatedAt::Step(0))]);
     table.append(block("a", 2, 2, 0), &rows(2, 0, 50)).await.unwrap();
     table.append(block("a", 2, 3, 0), &rows(3, 0, 50)).await.unwrap();
-    // Step 4 of the first attempt went with the others, and with it the row that was put in again.
+    // Step 4 of the first attempt was superseded with the others, and with it the row that was appended
+    // again.
     table.append(block("a", 2, 4, 0), &again).await.unwrap();
     let seen = seen(&table).await;
     assert!(seen.len() == 200 && seen.values().all(|times| *times == 1), "{seen:?}");
@@ -187,7 +188,7 @@ async fn a_load_does_not_pass_a_step_that_is_arriving_since_nobody_could_tell_wh
     }
     table.begin("a", 2, 2).await.unwrap();
     table.append(block("a", 2, 3, 0), &some_events(300..350)).await.unwrap();
-    // Its rows are there in step 4 of the first attempt, which stays if the second one begins with step 5.
+    // Its rows exist in step 4 of the first attempt, which stays if the second one begins with step 5.
     let whole = WholeStep { step: 5, time: None, rows: some_events(400..500) };
     let refused = table.load("a", 2, &[whole], &PackOptions::default()).await.unwrap_err();
     assert!(matches!(refused, TableError::Edit(EditError::StepArriving { arriving: 3, .. })), "{refused}");
@@ -221,7 +222,8 @@ async fn two_writers_that_race_for_an_id_do_not_both_get_it() {
     let (door, store, table) = table(2).await;
     let other = open(&store).await;
     for step in 0..5 {
-        // The first one has compared, and its commit is on its way; then the second one comes and is faster.
+        // The first append has compared its ids, and its commit is under way; then the second one overtakes
+        // it.
         door.held_commits.store(1, Ordering::SeqCst);
         let (mine, theirs) = (rows(step, 0, 60), rows(step, 59, 60));
         let mut first = Box::pin(table.append(block("a", 1, step, 0), &mine));
@@ -242,7 +244,7 @@ async fn two_writers_that_race_for_an_id_do_not_both_get_it() {
 async fn appends_that_share_a_commit_are_compared_with_each_other() {
     let (door, _, table) = table(4).await;
     door.held_commits.store(1, Ordering::SeqCst);
-    // Rank 2 repeats an id of rank 1; the others go well whatever becomes of it.
+    // Rank 2 repeats an id of rank 1; the others succeed whatever happens to it.
     let firsts = [0, 100, 150, 300];
     let appends = firsts.into_iter().enumerate().map(|(rank, first)| {
         let table = table.clone();

@@ -1,5 +1,5 @@
-//! A pack and a vacuum between what a question looks up and what it then reads: it is asked again, of what is
-//! there now.
+//! A pack and a vacuum between what a query looks up and what it then reads: the query is repeated on the
+//! current version.
 
 use super::rows::{block, create, open, rows};
 use atoll_conformance::{Relay, Relayed};
@@ -12,7 +12,7 @@ use futures::StreamExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A store that packs and vacuums the table as often as it is armed, each time that an object is to be read.
+/// A store that, for as many reads of objects as it is armed for, packs and vacuums the table first.
 struct Vanishing {
     inner: Arc<dyn Store>,
     armed: AtomicUsize,
@@ -66,7 +66,7 @@ async fn whatever_is_asked_of_what_is_current_is_asked_again_once_a_vacuum_took_
     let writer = create(&inner).await;
     writer.begin("a", 1, 1).await.unwrap();
     let mut step = 0;
-    // Nothing is asked twice of one handle, which would know what it read.
+    // No question is asked twice of one handle, which would know what it has read.
     for question in 0..7 {
         for _ in 0..3 {
             writer.append(block("a", 1, step, 0), &rows(step, 0, 100)).await.unwrap();
@@ -120,7 +120,7 @@ async fn whose_version_vanishes_again_and_again_is_told_so_in_the_end() {
         let union = Union::new(vec![table.clone()]).unwrap();
         let readable = if question < 4 { Readable::One(table) } else { Readable::Many(union) };
         let query = Query::default();
-        // More than anybody asks, and then nothing is in the way any more.
+        // More often than any query retries; afterwards nothing interferes.
         relayed.0.armed.store(1000, Ordering::Relaxed);
         let ended = match question % 4 {
             0 => readable.query(&query).await.map(drop),
