@@ -11,7 +11,7 @@ use crate::{PartLimits, RowReader};
 pub fn rows(bytes: &[u8]) -> bool {
     let [choice, rest @ ..] = bytes else { return false };
     match choice % 4 {
-        0 => text_reader(Source::Comma, rest).is_some_and(read),
+        0 => text_reader(Source::Csv, rest).is_some_and(read),
         1 => text_reader(Source::Dump, rest).is_some_and(read),
         2 => numpy(rest),
         _ => text_reader(Source::JsonLines, rest).is_some_and(read),

@@ -3,10 +3,10 @@
 mod arrow_claims;
 mod arrow_file;
 mod batches;
-mod comma;
+mod convert;
+mod csv_file;
 mod dump;
 mod field;
-mod fit;
 pub(crate) mod fuzz;
 mod infer;
 mod int96;
@@ -20,14 +20,14 @@ mod source;
 mod tests;
 mod text;
 
-pub use comma::ends_in_quotes;
+pub use csv_file::ends_in_quotes;
 pub use infer::NO_VALUE_KEY;
 pub use source::Input;
 
 use crate::{Format, RowFileError, RowReader};
 use arrow_schema::{DataType, Schema, SchemaRef};
 use atoll_errors::nearest;
-use origin::list_of;
+use origin::vector_of_element;
 
 /// Options for reading a file.
 #[derive(Clone, Debug)]
@@ -73,7 +73,8 @@ impl ReadOptions {
         file: &str,
         names: impl Iterator<Item = &'a str> + Clone,
     ) -> Result<Vec<String>, RowFileError> {
-        let is_there = |from: &str| names.clone().any(|name| name == from || list_of(name) == Some(from));
+        let is_there =
+            |from: &str| names.clone().any(|name| name == from || vector_of_element(name) == Some(from));
         match self.rename.iter().find(|(from, _)| !is_there(from)) {
             None => Ok(names.map(|name| self.renamed(name)).collect()),
             Some((from, _)) => Err(RowFileError::Rename {
@@ -89,7 +90,7 @@ impl ReadOptions {
     fn renamed(&self, name: &str) -> String {
         let to = |name: &str| self.rename.iter().find(|(from, _)| from == name).map(|(_, to)| to.as_str());
         let of_vector =
-            || list_of(name).and_then(|list| Some(format!("{}{}", to(list)?, &name[list.len()..])));
+            || vector_of_element(name).and_then(|list| Some(format!("{}{}", to(list)?, &name[list.len()..])));
         to(name).map(str::to_owned).or_else(of_vector).unwrap_or_else(|| name.to_owned())
     }
 }
@@ -105,7 +106,9 @@ pub fn open(
     options: &ReadOptions,
 ) -> Result<Box<dyn RowReader>, RowFileError> {
     Ok(match format {
-        Format::Csv => Box::new(text::TextReader::new(comma::Comma::open(input, options)?, wanted, options)?),
+        Format::Csv => {
+            Box::new(text::TextReader::new(csv_file::CsvRecords::open(input, options)?, wanted, options)?)
+        }
         Format::LammpsDump => {
             Box::new(text::TextReader::new(dump::Dump::open(input, options)?, wanted, options)?)
         }
@@ -132,18 +135,18 @@ pub fn open(
 /// As for [`open`].
 pub fn describe(input: &Input, format: Format, options: &ReadOptions) -> Result<Schema, RowFileError> {
     match format {
-        Format::Csv => infer::columns(comma::Comma::open(input, options)?, options),
+        Format::Csv => infer::columns(csv_file::CsvRecords::open(input, options)?, options),
         Format::LammpsDump => {
             // Whether repeated steps are accepted is decided when rows are read.
             let options = ReadOptions { may_repeat_steps: true, ..options.clone() };
             infer::columns(dump::Dump::open(input, &options)?, &options)
         }
         Format::Parquet => {
-            fit::described(&parquet_file::open(input, |_| false)?.schema, &input.name(), options)
+            convert::described(&parquet_file::open(input, |_| false)?.schema, &input.name(), options)
         }
-        Format::Arrow => fit::described(&arrow_file::open(input)?.schema, &input.name(), options),
+        Format::Arrow => convert::described(&arrow_file::open(input)?.schema, &input.name(), options),
         Format::Npy | Format::Npz => {
-            fit::described(&numpy::open(input, format, options)?.schema, &input.name(), options)
+            convert::described(&numpy::open(input, format, options)?.schema, &input.name(), options)
         }
         Format::JsonLines => infer::columns(json_lines::JsonLines::open(input, options)?, options),
     }

@@ -3,7 +3,7 @@
 mod aligned;
 mod cells;
 mod columnar;
-mod comma;
+mod csv_file;
 mod json_lines;
 #[cfg(test)]
 mod tests;
@@ -48,7 +48,7 @@ pub fn writer(
 ) -> Result<Box<dyn RowWriter>, RowFileError> {
     let name = name.to_owned();
     Ok(match format {
-        Format::Csv => Box::new(comma::CommaWriter::new(schema, target, name)?),
+        Format::Csv => Box::new(csv_file::CsvWriter::new(schema, target, name)?),
         Format::JsonLines => Box::new(json_lines::JsonWriter::new(target, name)),
         Format::Parquet => Box::new(columnar::ParquetWriter::new(schema, target, name)?),
         Format::Arrow => Box::new(columnar::IpcWriter::new(schema, target, name)?),

@@ -31,11 +31,11 @@ const CONTINUATION: [u8; 4] = [0xff; 4];
 /// Checks the buffers of a file, one batch ahead of its reader.
 pub(super) struct Claims {
     file: File,
-    ahead: Ahead,
+    pending: PendingBatches,
 }
 
 /// The batches that have not been checked yet.
-enum Ahead {
+enum PendingBatches {
     Blocks(std::vec::IntoIter<Block>),
     /// All messages from this offset on.
     Stream(u64),
@@ -48,20 +48,20 @@ impl Claims {
         for block in dictionaries {
             check_block(&mut file, &block)?;
         }
-        Ok(Self { file, ahead: Ahead::Blocks(batches.into_iter()) })
+        Ok(Self { file, pending: PendingBatches::Blocks(batches.into_iter()) })
     }
 
     pub(super) const fn of_stream(file: File) -> Self {
-        Self { file, ahead: Ahead::Stream(0) }
+        Self { file, pending: PendingBatches::Stream(0) }
     }
 
     /// Checks the next batch, and any messages before it.
     pub(super) fn check_next(&mut self) -> Result<(), ArrowError> {
-        match &mut self.ahead {
-            Ahead::Blocks(blocks) => {
+        match &mut self.pending {
+            PendingBatches::Blocks(blocks) => {
                 blocks.next().map_or(Ok(()), |block| check_block(&mut self.file, &block))
             }
-            Ahead::Stream(at) => {
+            PendingBatches::Stream(at) => {
                 while let Some((bytes, body)) = bytes_at(&mut self.file, *at) {
                     let Ok(message) = root_as_message(&bytes) else { break };
                     check(&mut self.file, &message, body)?;

@@ -1,7 +1,7 @@
 //! Files that have batches of their own size, read as parts of the wanted size.
 
 use super::ReadOptions;
-use super::fit::Fit;
+use super::convert::BatchConverter;
 use crate::{Part, PartLimits, RowFileError, RowReader, bytes_of, rows_within};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -33,7 +33,7 @@ pub(super) trait BatchSource: Send {
 /// Reads parts from batches.
 pub(super) struct BatchReader {
     source: Batches,
-    fit: Fit,
+    converter: BatchConverter,
     /// The rest of a batch that was larger than a part.
     rest: Option<RecordBatch>,
     rows: u64,
@@ -47,8 +47,8 @@ impl BatchReader {
         wanted: &SchemaRef,
         options: &ReadOptions,
     ) -> Result<Self, RowFileError> {
-        let fit = Fit::new(source.file.clone(), &source.schema, wanted, options)?;
-        Ok(Self { source, fit, rest: None, rows: 0, failed: None, is_done: false })
+        let converter = BatchConverter::new(source.file.clone(), &source.schema, wanted, options)?;
+        Ok(Self { source, converter, rest: None, rows: 0, failed: None, is_done: false })
     }
 
     /// At most `rows_max` of the rows that have not been read yet. A single row may exceed `bytes_max`.
@@ -72,7 +72,7 @@ impl BatchReader {
         let (mut gathered, mut rows, mut bytes) = (Vec::new(), 0, 0);
         while !self.is_done && rows < limits.rows && bytes < limits.bytes {
             let taken = self.take(limits.rows - rows, limits.bytes - bytes);
-            match taken.and_then(|batch| batch.map(|batch| self.fit.fit(&batch)).transpose()) {
+            match taken.and_then(|batch| batch.map(|batch| self.converter.convert(&batch)).transpose()) {
                 Ok(Some(fitted)) => {
                     rows += fitted.num_rows();
                     bytes += bytes_of(&fitted).max(1);

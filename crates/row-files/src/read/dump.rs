@@ -8,7 +8,7 @@
 //! twice.
 
 use super::ReadOptions;
-use super::source::{Input, Kept};
+use super::source::{Input, RecordStream};
 use super::text::Records;
 use crate::{Format, RowFileError};
 use std::io::{BufRead, BufReader};
@@ -16,7 +16,7 @@ use std::io::{BufRead, BufReader};
 /// The records of a dump.
 pub(super) struct Dump {
     file: String,
-    lines: BufReader<Kept>,
+    lines: BufReader<RecordStream>,
     /// The number of lines read.
     line_number: u64,
     line: Vec<u8>,
@@ -35,7 +35,11 @@ impl Dump {
         Self::new(input.name(), input.stream(Format::LammpsDump)?, options)
     }
 
-    pub(super) fn new(file: String, source: Kept, options: &ReadOptions) -> Result<Self, RowFileError> {
+    pub(super) fn new(
+        file: String,
+        source: RecordStream,
+        options: &ReadOptions,
+    ) -> Result<Self, RowFileError> {
         let mut dump = Self {
             file,
             lines: BufReader::with_capacity(64 << 10, source),
@@ -72,7 +76,7 @@ impl Dump {
         }
         // Earlier lines are never asked for again, as lines are counted here.
         let read = self.lines.get_ref().bytes_read();
-        self.lines.get_mut().use_to(read);
+        self.lines.get_mut().release_to(read);
         self.line_number += 1;
         if self.line.pop() != Some(b'\n') {
             return Err(self.torn(format!("line {} has no end", self.line_number)));

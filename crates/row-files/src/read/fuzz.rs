@@ -1,15 +1,15 @@
 //! Readers of bytes in memory, for the fuzzer.
 
-use super::source::Kept;
+use super::source::RecordStream;
 use super::text::{Records, TextReader};
-use super::{ReadOptions, comma, dump, infer, json_lines, numpy as arrays};
+use super::{ReadOptions, csv_file, dump, infer, json_lines, numpy as arrays};
 use crate::RowReader;
 use std::sync::Arc;
 
 /// A text format.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source {
-    Comma,
+    Csv,
     Dump,
     JsonLines,
 }
@@ -17,10 +17,10 @@ pub(crate) enum Source {
 /// A reader of the bytes, with the columns that the file itself declares.
 pub(crate) fn text_reader(source: Source, bytes: &[u8]) -> Option<Box<dyn RowReader>> {
     let options = ReadOptions { skip_bad: 3, ..ReadOptions::default() };
-    let kept = || Kept::of(bytes.to_vec());
+    let kept = || RecordStream::of(bytes.to_vec());
     let name = || "fuzz".to_owned();
     match source {
-        Source::Comma => reader(|| comma::Comma::new(name(), kept(), &options).ok(), &options),
+        Source::Csv => reader(|| csv_file::CsvRecords::new(name(), kept(), &options).ok(), &options),
         Source::JsonLines => reader(|| json_lines::JsonLines::new(name(), kept(), &options).ok(), &options),
         Source::Dump => reader(|| dump::Dump::new(name(), kept(), &options).ok(), &options),
     }

@@ -9,8 +9,8 @@
 
 use super::ReadOptions;
 use super::json_object::{Cell, Fields, Member, NESTED, fields_of};
-use super::origin::list_of;
-use super::source::{Input, Kept};
+use super::origin::vector_of_element;
+use super::source::{Input, RecordStream};
 use super::text::Records;
 use crate::{Format, RowFileError};
 use arrow_schema::{DataType, Schema};
@@ -26,7 +26,7 @@ const NAMING_BYTES: usize = 16 << 20;
 /// The records of a file.
 pub(super) struct JsonLines {
     file: String,
-    lines: BufReader<Kept>,
+    lines: BufReader<RecordStream>,
     /// The number of lines read.
     read: u64,
     /// Records that were read to learn the names, and have not been returned yet.
@@ -59,7 +59,11 @@ impl JsonLines {
         Self::new(input.name(), input.stream(Format::JsonLines)?, options)
     }
 
-    pub(super) fn new(file: String, source: Kept, options: &ReadOptions) -> Result<Self, RowFileError> {
+    pub(super) fn new(
+        file: String,
+        source: RecordStream,
+        options: &ReadOptions,
+    ) -> Result<Self, RowFileError> {
         let mut records = Self {
             file,
             lines: BufReader::with_capacity(64 << 10, source),
@@ -147,7 +151,7 @@ impl JsonLines {
         let mut names = Vec::with_capacity(self.names.len());
         let mut laid_out = HashSet::new();
         for name in std::mem::take(&mut self.names) {
-            let of = list_of(&name).filter(|of| self.lists.contains(*of)).unwrap_or(&name);
+            let of = vector_of_element(&name).filter(|of| self.lists.contains(*of)).unwrap_or(&name);
             match self.lengths.get(of) {
                 Some(length) if laid_out.insert(of.to_owned()) => {
                     names.extend((0..*length).map(|place| element(of, place)));
@@ -172,7 +176,7 @@ impl JsonLines {
                 return Ok(None);
             }
             let read = self.lines.get_ref().bytes_read();
-            self.lines.get_mut().use_to(read);
+            self.lines.get_mut().release_to(read);
             self.read += 1;
             self.is_open = !line.ends_with(b"\n");
             if !line.trim_ascii().is_empty() {
@@ -316,7 +320,7 @@ mod tests {
     use super::*;
 
     fn records(text: &str) -> Vec<Result<Vec<String>, (u64, String)>> {
-        let source = Kept::of(text.as_bytes().to_vec());
+        let source = RecordStream::of(text.as_bytes().to_vec());
         let mut records = JsonLines::new("a.jsonl".to_owned(), source, &ReadOptions::default()).unwrap();
         let mut found = Vec::new();
         while records.advance().unwrap() {
@@ -352,7 +356,7 @@ mod tests {
     #[test]
     fn what_tells_the_names_takes_no_more_memory_where_lines_are_long() {
         let line = format!("{{\"pid\": 1, \"text\": \"{}\"}}\n", "x".repeat(1 << 20));
-        let source = Kept::of(line.repeat(40).into_bytes());
+        let source = RecordStream::of(line.repeat(40).into_bytes());
         let mut records = JsonLines::new("a".to_owned(), source, &ReadOptions::default()).unwrap();
         assert!(records.bytes_read() <= 18 << 20, "{} bytes are read", records.bytes_read());
         let mut count = 0;
@@ -369,7 +373,7 @@ mod tests {
         text += "{\"pid\": 1, \"late\": 2}\n";
         assert!(records(&text).last().unwrap().as_ref().is_err_and(|(_, problem)| problem.contains("late")));
         for empty in ["", "\n\n", "[1]\n"] {
-            let source = Kept::of(empty.as_bytes().to_vec());
+            let source = RecordStream::of(empty.as_bytes().to_vec());
             assert!(JsonLines::new("a".to_owned(), source, &ReadOptions::default()).is_err());
         }
     }

@@ -69,7 +69,7 @@ fn origin(present: &[String], name: &str, data_type: &DataType) -> Origin {
 /// Refuses a vector of another length: whatever may be ignored, it is neither cut nor treated as missing.
 fn check_length(file: &str, present: &[String], field: &Field, origin: &Origin) -> Result<(), RowFileError> {
     let DataType::FixedSizeList(_, wanted) = field.data_type() else { return Ok(()) };
-    let is_element = |name: &&String| list_of(name).is_some_and(|list| list == field.name());
+    let is_element = |name: &&String| vector_of_element(name).is_some_and(|list| list == field.name());
     let there = present.iter().filter(is_element).count();
     if there == 0 || usize::try_from(*wanted) == Ok(there) || matches!(origin, Origin::Column(_)) {
         return Ok(());
@@ -83,7 +83,7 @@ fn check_length(file: &str, present: &[String], field: &Field, origin: &Origin) 
 }
 
 /// The name of the vector to which an element with this name belongs.
-pub(super) fn list_of(name: &str) -> Option<&str> {
+pub(super) fn vector_of_element(name: &str) -> Option<&str> {
     let (list, place) = name.strip_suffix(']')?.rsplit_once('[')?;
     place.parse::<usize>().is_ok().then_some(list)
 }

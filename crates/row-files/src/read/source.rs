@@ -37,7 +37,7 @@ impl Input {
     }
 
     /// Opens it for reading from front to back.
-    pub(super) fn stream(&self, format: Format) -> Result<Kept, RowFileError> {
+    pub(super) fn stream(&self, format: Format) -> Result<RecordStream, RowFileError> {
         let mut inner: Box<dyn Read + Send> = match self {
             Self::Standard => Box::new(io::stdin()),
             Self::File(path) => Box::new(self.open(path)?),
@@ -45,7 +45,7 @@ impl Input {
         // A pipe cannot be read twice, so the bytes that were inspected are put in front again.
         let start = self.start(&mut inner, format)?;
         let inner = Box::new(io::Cursor::new(start).chain(inner));
-        Ok(Kept { inner, kept: Vec::new(), start: 0, used: 0, read: 0, is_at_end: false })
+        Ok(RecordStream { inner, kept: Vec::new(), start: 0, released: 0, read: 0, is_at_end: false })
     }
 
     /// Opens it for reading in any order, which a pipe does not support.
@@ -91,26 +91,26 @@ impl Input {
 pub(super) const RECORD_BYTES_MAX: usize = 64 << 20;
 
 /// A stream that keeps the bytes since the last record, so that lines can be counted when a record is bad.
-pub(super) struct Kept {
+pub(super) struct RecordStream {
     inner: Box<dyn Read + Send>,
     kept: Vec<u8>,
     /// The offset of `kept` in the stream.
     start: u64,
     /// The number of bytes of `kept` that are no longer needed.
-    used: usize,
+    released: usize,
     read: u64,
     /// Whether a read has met the end of the stream.
     is_at_end: bool,
 }
 
-impl Kept {
+impl RecordStream {
     /// A stream of bytes in memory.
     pub(super) fn of(bytes: Vec<u8>) -> Self {
         Self {
             inner: Box::new(io::Cursor::new(bytes)),
             kept: Vec::new(),
             start: 0,
-            used: 0,
+            released: 0,
             read: 0,
             is_at_end: false,
         }
@@ -126,9 +126,9 @@ impl Kept {
     }
 
     /// Releases the bytes before this offset.
-    pub(super) fn use_to(&mut self, offset: u64) {
-        let used = usize::try_from(offset.saturating_sub(self.start)).unwrap_or(usize::MAX);
-        self.used = used.min(self.kept.len());
+    pub(super) fn release_to(&mut self, offset: u64) {
+        let released = usize::try_from(offset.saturating_sub(self.start)).unwrap_or(usize::MAX);
+        self.released = released.min(self.kept.len());
     }
 
     /// The bytes from this offset on, as far as they have not been released.
@@ -144,11 +144,11 @@ impl Kept {
     }
 }
 
-impl Read for Kept {
+impl Read for RecordStream {
     fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
-        self.kept.drain(..self.used);
-        self.start += self.used as u64;
-        self.used = 0;
+        self.kept.drain(..self.released);
+        self.start += self.released as u64;
+        self.released = 0;
         if self.kept.len() > RECORD_BYTES_MAX {
             let problem =
                 format!("a record is longer than {RECORD_BYTES_MAX} bytes: is a quote never closed?");

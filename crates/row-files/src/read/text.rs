@@ -351,7 +351,7 @@ impl TextColumn {
         let Some((item, len, valid)) = &mut self.vector else { return Ok(values) };
         let valid = NullBuffer::from(std::mem::take(valid));
         // The elements of a missing vector are null, or zero if they may not be null.
-        let values = if item.is_nullable() { values } else { super::fit::without_nulls(&values)? };
+        let values = if item.is_nullable() { values } else { super::convert::without_nulls(&values)? };
         let valid = (valid.null_count() > 0).then_some(valid);
         Ok(Arc::new(FixedSizeListArray::try_new(Arc::clone(item), *len, values, valid)?))
     }

@@ -7,13 +7,13 @@ use arrow_array::{Array, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
 use std::io::Write as _;
 
-pub(super) struct CommaWriter {
+pub(super) struct CsvWriter {
     target: Target,
     name: String,
     text: String,
 }
 
-impl CommaWriter {
+impl CsvWriter {
     pub(super) fn new(schema: &SchemaRef, target: Target, name: String) -> Result<Self, RowFileError> {
         let mut writer = Self { target, name, text: String::new() };
         let empty = RecordBatch::new_empty(SchemaRef::clone(schema));
@@ -74,7 +74,7 @@ fn push_field(field: &str, text: &mut String) {
     text.push('"');
 }
 
-impl RowWriter for CommaWriter {
+impl RowWriter for CsvWriter {
     fn write(&mut self, rows: &RecordBatch) -> Result<(), RowFileError> {
         // In pieces, so that the text of a large batch is never held as a whole.
         for start in (0..rows.num_rows()).step_by(8192) {

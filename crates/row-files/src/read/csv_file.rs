@@ -1,16 +1,16 @@
 //! CSV with a header line. A quoted empty field is an empty text; an unquoted one may stand for no value.
 
 use super::ReadOptions;
-use super::source::{Input, Kept};
+use super::source::{Input, RecordStream};
 use super::text::Records;
 use crate::{Format, RowFileError};
 use csv::{ByteRecord, Reader, ReaderBuilder};
 use std::io;
 
 /// The records of a CSV file.
-pub(super) struct Comma {
+pub(super) struct CsvRecords {
     file: String,
-    rows: Reader<Kept>,
+    rows: Reader<RecordStream>,
     delimiter: u8,
     names: Vec<String>,
     row: ByteRecord,
@@ -20,12 +20,16 @@ pub(super) struct Comma {
     from: (u64, u64),
 }
 
-impl Comma {
+impl CsvRecords {
     pub(super) fn open(input: &Input, options: &ReadOptions) -> Result<Self, RowFileError> {
         Self::new(input.name(), input.stream(Format::Csv)?, options)
     }
 
-    pub(super) fn new(file: String, source: Kept, options: &ReadOptions) -> Result<Self, RowFileError> {
+    pub(super) fn new(
+        file: String,
+        source: RecordStream,
+        options: &ReadOptions,
+    ) -> Result<Self, RowFileError> {
         let mut rows = ReaderBuilder::new()
             .has_headers(false)
             .flexible(true)
@@ -36,7 +40,7 @@ impl Comma {
         rows.read_byte_record(&mut header).map_err(|error| failure(&file, error))?;
         let names: Vec<String> =
             header.iter().map(|name| String::from_utf8_lossy(name).trim().to_owned()).collect();
-        let mut comma = Self {
+        let mut records = Self {
             file,
             rows,
             delimiter: options.delimiter,
@@ -45,17 +49,17 @@ impl Comma {
             quoted: Vec::new(),
             from: (0, 1),
         };
-        if let Some(first) = comma.names.first_mut() {
+        if let Some(first) = records.names.first_mut() {
             *first = first.trim_start_matches('\u{feff}').to_owned();
         }
-        if comma.names.iter().all(String::is_empty) {
-            return Err(RowFileError::Header { file: comma.file });
+        if records.names.iter().all(String::is_empty) {
+            return Err(RowFileError::Header { file: records.file });
         }
-        Ok(comma)
+        Ok(records)
     }
 }
 
-impl Comma {
+impl CsvRecords {
     /// Refuses a last record that ends inside quotes: the file was cut off, or a quote was never closed.
     fn check_quotes(&self) -> Result<(), RowFileError> {
         if !ends_in_quotes(self.rows.get_ref().since(self.from.0), self.delimiter) {
@@ -66,7 +70,7 @@ impl Comma {
     }
 }
 
-impl Comma {
+impl CsvRecords {
     /// Finds quoted fields where they matter, which is seldom.
     fn note_quotes(&mut self) {
         self.quoted.clear();
@@ -139,7 +143,7 @@ fn quoted_fields(record: &[u8], delimiter: u8) -> Vec<bool> {
     fields
 }
 
-impl Records for Comma {
+impl Records for CsvRecords {
     fn file(&self) -> &str {
         &self.file
     }
@@ -151,7 +155,7 @@ impl Records for Comma {
     fn advance(&mut self) -> Result<bool, RowFileError> {
         let position = self.rows.position();
         self.from = (position.byte(), position.line());
-        self.rows.get_mut().use_to(self.from.0);
+        self.rows.get_mut().release_to(self.from.0);
         let is_record =
             self.rows.read_byte_record(&mut self.row).map_err(|error| failure(&self.file, error))?;
         // A terminated record is returned before the end of the file is noticed; an open quote swallows

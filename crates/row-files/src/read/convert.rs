@@ -17,13 +17,13 @@ use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef, Tim
 use std::sync::Arc;
 
 /// Converts batches of a file to batches of the wanted columns.
-pub(super) struct Fit {
+pub(super) struct BatchConverter {
     file: String,
     wanted: SchemaRef,
     origins: Vec<Origin>,
 }
 
-impl Fit {
+impl BatchConverter {
     pub(super) fn new(
         file: String,
         present: &Schema,
@@ -36,7 +36,7 @@ impl Fit {
     }
 
     /// The wanted columns of a batch.
-    pub(super) fn fit(&self, rows: &RecordBatch) -> Result<RecordBatch, RowFileError> {
+    pub(super) fn convert(&self, rows: &RecordBatch) -> Result<RecordBatch, RowFileError> {
         let columns = self.wanted.fields().iter().zip(&self.origins);
         let columns: Vec<ArrayRef> =
             columns.map(|(field, origin)| self.column(rows, field, origin)).collect::<Result<_, _>>()?;
