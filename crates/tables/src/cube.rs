@@ -5,17 +5,16 @@
 //! column:    bytes, packed or as in a block | seal 8
 //! ```
 //!
-//! A tree is grown over the rows of a version (`tree`). Each cube is cut into bands (`band`), and cubes that
-//! lie near each other share an object of a few megabytes (`write`). The directory of an object (`directory`)
-//! records the weight range, the bounding box and the columns of each band: a query reads the directory and
-//! then only the columns of the bands it needs (`read`). Weights are not stored; they are recomputed from the
-//! sample key. Each row keeps its origin, the run and step it was written in, so that later deletes and
-//! supersedes can find it.
+//! A tree is grown over the rows of a version (`tree`). Each cube is cut into bands (`layers`), and cubes
+//! that lie near each other share an object of a few megabytes (`write`). The directory of an object
+//! (`directory`) records the weight range, the bounding box and the columns of each band: a query reads the
+//! directory and then only the columns of the bands it needs (`read`). Weights are not stored; they are
+//! recomputed from the sample key. Each row keeps its origin, the run and step it was written in, so that
+//! later deletes and supersedes can find it.
 //!
 //! Invariant: a row is stored once in a tree, in the shallowest cube on its path that has room.
 //! Invariant: no byte of an object is trusted before its seal or checksum has been verified.
 
-mod band;
 mod bands;
 mod column;
 mod directory;
@@ -25,10 +24,11 @@ mod groups;
 mod growing;
 mod head;
 mod hidden;
-mod long;
+mod layers;
 mod origin;
 mod rank;
 mod read;
+mod reorder;
 mod sizes;
 mod source;
 #[cfg(test)]
@@ -39,10 +39,10 @@ mod write;
 
 pub use directory::{CubeDirectory, CubeEntry};
 pub(crate) use growing::Growing;
-pub(crate) use long::joined;
 pub(crate) use origin::GrowingOrigins;
 pub use origin::Origins;
 pub use read::CubeReader;
+pub(crate) use reorder::joined;
 pub use tree::{CubeId, Root};
 pub use write::{CubeObject, Tree};
 

@@ -12,20 +12,20 @@
 mod bounded;
 mod confidence;
 mod distributions;
+mod estimate_all;
 mod everything;
 mod groups;
 mod mean;
 mod narrowing;
-mod of_sample;
-mod of_table;
 mod outcome;
+mod planning;
 mod quantile;
 mod ratio;
 mod reading;
 mod refining;
 mod request;
-mod several;
 mod share;
+mod table_groups;
 #[cfg(test)]
 mod tests;
 mod units;
@@ -41,8 +41,8 @@ pub use quantile::quantile;
 pub use reading::{Reading, Step, Tolerance};
 pub use refining::RefinedEstimates;
 pub use request::{EstimateRequest, Estimated, Subject, Within};
-pub use several::{GroupMeans, Histogram};
 pub use share::{count, share};
+pub use table_groups::{GroupMeans, Histogram};
 pub use units::Units;
 
 use atoll_errors::ErrorKind;

@@ -2,14 +2,14 @@
 //!
 //! Invariant: every [`TableSchema`] is valid; [`TableSchema::new`] refuses anything else.
 
-mod added;
+mod added_columns;
 mod difference;
-mod indexed;
+mod index_column;
 mod json;
-mod meant;
+mod suggestion;
 mod types;
 
-pub use indexed::IndexColumn;
+pub use index_column::IndexColumn;
 pub use types::TypeName;
 pub(crate) use types::number_bytes;
 
@@ -233,7 +233,7 @@ impl TableSchema {
         } else {
             resolve(&columns, Role::SampleKey, &roles.sample_key, (1, columns.fields().len()))?
         };
-        let index = indexed::resolve(&columns, &roles.index)?;
+        let index = index_column::resolve(&columns, &roles.index)?;
         Ok(Self { columns, id, sample_key, index, salt: roles.salt, has_unique_ids: false })
     }
 
@@ -411,11 +411,11 @@ fn check_role(role: Role, field: &Field) -> Result<(), SchemaError> {
 }
 
 pub(crate) fn nearest_column(columns: &Schema, name: &str) -> Option<String> {
-    likest(name, columns.fields().iter().map(|field| field.name().as_str()), 0.5).map(str::to_owned)
+    most_similar(name, columns.fields().iter().map(|field| field.name().as_str()), 0.5).map(str::to_owned)
 }
 
 /// The name most similar to `name`, if its similarity, from 0 to 1, is at least `least`.
-fn likest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>, least: f64) -> Option<&'a str> {
+fn most_similar<'a>(name: &str, names: impl IntoIterator<Item = &'a str>, least: f64) -> Option<&'a str> {
     let likeness = |other: &str| strsim::normalized_damerau_levenshtein(other, name);
     let scored = names.into_iter().map(|other| (likeness(other), other));
     let best = scored.max_by(|a, b| a.0.total_cmp(&b.0));

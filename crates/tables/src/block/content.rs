@@ -3,7 +3,7 @@
 //! A number that is the same in all rows is written once. Other numbers without nulls are gathered in weight
 //! order straight from the caller's rows into the block. Every other column is rearranged and encoded first.
 
-use super::slice::ALIKE;
+use super::slice::ALIKE_FLAG;
 use super::{BlockError, slice};
 use crate::lattice::Extent;
 use arrow_array::{Array, ArrayRef, UInt32Array};
@@ -103,7 +103,7 @@ impl Content<'_> {
             }
             Self::Alike { data_type, value, .. } => {
                 begin_part(slice, value.len()).copy_from_slice(value);
-                slice[4..8].copy_from_slice(&ALIKE.to_le_bytes());
+                slice[4..8].copy_from_slice(&ALIKE_FLAG.to_le_bytes());
                 Extent::of_bytes(data_type, value)
             }
             Self::Plain { data_type, values, width, order } => {

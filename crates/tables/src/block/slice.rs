@@ -4,7 +4,8 @@
 //! parts 4 | nulls 4 | length of each part 8 … | parts, each on a multiple of 8
 //! ```
 //!
-//! If all rows hold the same number, that number is the only part, and [`ALIKE`] is set in the word `nulls`.
+//! If all rows hold the same number, that number is the only part, and [`ALIKE_FLAG`] is set in the word
+//! `nulls`.
 //!
 //! The parts are the validity bitmap, if there are nulls, and then the buffers of the type; for vectors, the
 //! parts of their elements. Every buffer starts at row 0 and is exactly as long as the rows need, so a slice
@@ -17,7 +18,7 @@ use arrow_data::{ArrayData, ArrayDataBuilder};
 use arrow_schema::DataType;
 
 /// Flag in the word `nulls`: the only part is a single value that all rows have.
-pub(super) const ALIKE: u32 = 1 << 31;
+pub(super) const ALIKE_FLAG: u32 = 1 << 31;
 
 /// Appends the slice of `column`, whose buffers must start at its first row. Arrays that were just taken or
 /// built do.
@@ -87,9 +88,9 @@ pub(crate) fn plain(bytes: &[u8]) -> Option<(bool, &[u8])> {
     let (nulls, rest) = rest.split_first_chunk::<4>()?;
     let (length, rest) = rest.split_first_chunk::<8>()?;
     let nulls = u32::from_le_bytes(*nulls);
-    let is_plain = u32::from_le_bytes(*count) == 1 && matches!(nulls, 0 | ALIKE);
+    let is_plain = u32::from_le_bytes(*count) == 1 && matches!(nulls, 0 | ALIKE_FLAG);
     let length = usize::try_from(u64::from_le_bytes(*length)).ok().filter(|_| is_plain)?;
-    Some((nulls == ALIKE, rest.get(..length)?))
+    Some((nulls == ALIKE_FLAG, rest.get(..length)?))
 }
 
 /// Decodes a slice into a column of `rows` rows.
@@ -108,11 +109,11 @@ pub(crate) fn decode(data_type: &DataType, rows: usize, bytes: &[u8]) -> Result<
         parts.push(Buffer::from(bytes.get(at..end).ok_or_else(cut_off)?));
         at = end.next_multiple_of(8);
     }
-    if nulls == ALIKE {
+    if nulls == ALIKE_FLAG {
         parts = vec![repeated(data_type, rows, &parts)?];
     }
     let mut parts = parts.into_iter();
-    let data = build(data_type, rows, nulls & !ALIKE, &mut parts)?;
+    let data = build(data_type, rows, nulls & !ALIKE_FLAG, &mut parts)?;
     if parts.next().is_some() {
         return Err(damaged("a slice has parts that its type has not"));
     }

@@ -112,7 +112,7 @@ fn encode(
         Directory { rows: rows.num_rows() as u64, bytes: block_bytes as u64, bands: Vec::new() };
     let bytes = Buffer::try_build(block_bytes, |bytes| {
         let (at_front, behind) = bytes.split_at_mut(front.next_multiple_of(ALIGNMENT));
-        let put = put_slices(&contents, at_front.len(), behind, threads(2 * rows.num_rows()));
+        let put = write_slices(&contents, at_front.len(), behind, threads(2 * rows.num_rows()));
         let bands = of_bands.iter().zip(contents.chunks(slices).zip(put.chunks(slices)));
         for (weights, (contents, put)) in bands {
             directory.bands.push(band_of(schema, rows, weights, contents, put)?);
@@ -134,13 +134,18 @@ fn encode(
 }
 
 /// A slice that has been written, with the extent of its values if writing showed it.
-struct Put {
+struct WrittenSlice {
     slice: Slice,
     extent: Option<Extent>,
 }
 
 /// Writes slices one after the other into `bytes`, which begins at `offset` in the block.
-fn put_slices(contents: &[Content<'_>], mut offset: usize, mut bytes: &mut [u8], threads: usize) -> Vec<Put> {
+fn write_slices(
+    contents: &[Content<'_>],
+    mut offset: usize,
+    mut bytes: &mut [u8],
+    threads: usize,
+) -> Vec<WrittenSlice> {
     let mut places = Vec::with_capacity(contents.len());
     for content in contents {
         let len = content.bytes();
@@ -153,7 +158,7 @@ fn put_slices(contents: &[Content<'_>], mut offset: usize, mut bytes: &mut [u8],
         let mut bytes = bytes.lock().unwrap_or_else(PoisonError::into_inner);
         let extent = content.write(&mut bytes);
         let slice = Slice { offset: *offset as u64, bytes: bytes.len() as u64, checksum: checksum(&bytes) };
-        Put { slice, extent }
+        WrittenSlice { slice, extent }
     })
 }
 
@@ -162,7 +167,7 @@ fn band_of(
     rows: &RecordBatch,
     weights: &[Weight],
     contents: &[Content<'_>],
-    put: &[Put],
+    put: &[WrittenSlice],
 ) -> Result<Band, BlockError> {
     let (Some(least), Some(greatest)) = (weights.first(), weights.last()) else {
         return Err(damaged("a band has a row at least"));

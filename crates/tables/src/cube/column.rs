@@ -21,9 +21,9 @@ use arrow_data::ArrayDataBuilder;
 use arrow_schema::DataType;
 use std::ops::Range;
 
-pub(super) const OTHER: u8 = 0;
-pub(super) const NUMBERS: u8 = 1;
-pub(super) const NUMBERS_AND_NULLS: u8 = 2;
+pub(super) const TAG_OTHER: u8 = 0;
+pub(super) const TAG_NUMBERS: u8 = 1;
+pub(super) const TAG_NUMBERS_AND_NULLS: u8 = 2;
 
 /// The memory layout of a type of numbers.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +52,7 @@ pub(super) fn decode(
     wanted: Range<usize>,
     bytes: &[u8],
 ) -> Result<ArrayRef, BlockError> {
-    if let Some((&OTHER, bytes)) = bytes.split_first() {
+    if let Some((&TAG_OTHER, bytes)) = bytes.split_first() {
         let end = bytes.len().checked_sub(SLACK_BYTES).ok_or_else(|| damaged("a column is cut off"))?;
         return Ok(slice::decode(data_type, rows, &bytes[..end])?.slice(wanted.start, wanted.len()));
     }
@@ -91,8 +91,8 @@ impl<'b> Packed<'b> {
         let cut_off = || damaged("a column is cut off");
         let (&tag, bytes) = bytes.split_first().ok_or_else(cut_off)?;
         let (bits, bytes) = match tag {
-            NUMBERS => (None, bytes),
-            NUMBERS_AND_NULLS => {
+            TAG_NUMBERS => (None, bytes),
+            TAG_NUMBERS_AND_NULLS => {
                 let (bits, rest) = bytes.split_at_checked(rows.div_ceil(8)).ok_or_else(cut_off)?;
                 (Some(bits), rest)
             }

@@ -25,7 +25,7 @@ use std::ops::Range;
 const REMAINDER_BITS: usize = 10;
 
 /// The seed of this section's seal, which differs from that of any column.
-const SECTION: u64 = u64::from_le_bytes(*b"entities");
+const FILTERS_SEED: u64 = u64::from_le_bytes(*b"entities");
 
 /// The filters of the bands of an object.
 #[derive(Clone, Debug)]
@@ -88,7 +88,7 @@ pub(super) fn put_filter(weights: &[Weight], bytes: &mut Vec<u8>) {
 
 /// Ends a section of filters with its seal.
 pub(super) fn seal_filters(bytes: &mut Vec<u8>) {
-    let sum = seal(bytes, SECTION);
+    let sum = seal(bytes, FILTERS_SEED);
     bytes.extend_from_slice(&sum.to_le_bytes());
 }
 
@@ -127,7 +127,7 @@ impl Filters {
     pub(super) fn decode(bytes: &[u8], bands: &[BandHead]) -> Result<Self, BlockError> {
         let sealed = bytes.len().checked_sub(SEAL_BYTES).map(|at| bytes.split_at(at));
         let (bytes, found) = sealed.ok_or_else(|| damaged("its filters are cut off"))?;
-        if found != seal(bytes, SECTION).to_le_bytes() {
+        if found != seal(bytes, FILTERS_SEED).to_le_bytes() {
             return Err(damaged("its filters do not match their seal"));
         }
         let odd = || damaged("its filters contradict its directory");

@@ -9,10 +9,10 @@
 use std::ops::{BitAnd, BitXor, Not};
 
 /// Numbers in a group.
-pub(super) const GROUP: usize = 8;
+pub(super) const GROUP_NUMBERS: usize = 8;
 
 /// Bytes that must follow the bits of a group, so that each number is one load.
-const SLACK: usize = 8;
+const GROUP_SLACK_BYTES: usize = 8;
 
 /// The lowest `bits` bits.
 pub(super) const fn mask(bits: u32) -> u64 {
@@ -20,7 +20,7 @@ pub(super) const fn mask(bits: u32) -> u64 {
 }
 
 /// Fills groups from bytes that begin with the first of them. Returns how many groups the bytes sufficed for.
-type Unpack<W> = fn(&[u8], &mut [[W; GROUP]]) -> usize;
+type Unpack<W> = fn(&[u8], &mut [[W; GROUP_NUMBERS]]) -> usize;
 
 /// The word type that packed numbers are unpacked into first.
 pub(super) trait Word: Copy + Default {
@@ -86,10 +86,12 @@ macro_rules! whole {
 narrow!(u8 u16);
 whole!(u32 u64);
 
-fn groups<W: Word, const BITS: usize>(bytes: &[u8], groups: &mut [[W; GROUP]]) -> usize {
+fn groups<W: Word, const BITS: usize>(bytes: &[u8], groups: &mut [[W; GROUP_NUMBERS]]) -> usize {
     let mask = const { mask(BITS as u32) };
     for (place, group) in groups.iter_mut().enumerate() {
-        let Some(bytes) = bytes.get(place * BITS..place * BITS + BITS + SLACK) else { return place };
+        let Some(bytes) = bytes.get(place * BITS..place * BITS + BITS + GROUP_SLACK_BYTES) else {
+            return place;
+        };
         for (number, word) in group.iter_mut().enumerate() {
             let at = number * BITS;
             let load = bytes[at / 8..].first_chunk().map_or(0, |load| u64::from_le_bytes(*load));

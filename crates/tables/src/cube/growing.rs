@@ -4,7 +4,7 @@
 //!
 //! Invariant: the result equals the arrays of the bands, concatenated.
 
-use super::column::{Numeric, OTHER, Packed, build, decode};
+use super::column::{Numeric, Packed, TAG_OTHER, build, decode};
 use super::groups::Number;
 use crate::block::{BlockError, slice};
 use crate::room::{buffer, room};
@@ -59,7 +59,7 @@ impl Growing {
         bytes: &[u8],
     ) -> Result<(), BlockError> {
         match &mut self.numbers {
-            Some(numbers) if bytes.first() != Some(&OTHER) => numbers.append(rows, wanted, bytes),
+            Some(numbers) if bytes.first() != Some(&TAG_OTHER) => numbers.append(rows, wanted, bytes),
             _ => {
                 let array = decode(&self.data_type, rows, wanted, bytes)?;
                 self.append_array(array)
@@ -76,7 +76,9 @@ impl Growing {
         bytes: &[u8],
     ) -> Result<(), BlockError> {
         match &mut self.numbers {
-            Some(numbers) if bytes.first() != Some(&OTHER) => numbers.append_some(rows, wanted, kept, bytes),
+            Some(numbers) if bytes.first() != Some(&TAG_OTHER) => {
+                numbers.append_some(rows, wanted, kept, bytes)
+            }
             _ => {
                 let array = decode(&self.data_type, rows, wanted, bytes)?;
                 self.append_array(filter(&array, &BooleanArray::new(kept.clone(), None))?)

@@ -23,7 +23,7 @@ use std::sync::{Arc, OnceLock};
 
 /// The most entities that are looked for in the filter of a band. With more, some would match by chance
 /// anyway, and the lookups would take longer than decoding the band.
-const SOUGHT_MAX: usize = 128;
+const ENTITIES_SOUGHT_MAX: usize = 128;
 
 /// An object of cubes whose directory has been read.
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ pub struct CubeReader {
 }
 
 /// A band of which columns are read.
-struct Located {
+struct BandColumns {
     rows: usize,
     /// Offset, counted from the first band, and length of each of its columns.
     columns: Vec<(u64, u64)>,
@@ -121,7 +121,7 @@ impl CubeReader {
     #[must_use]
     pub fn rows_of(&self, place: usize, weights: &[Weight]) -> Option<Range<usize>> {
         let band = self.directory.bands.heads()[place];
-        match self.filters.get().filter(|_| weights.len() <= SOUGHT_MAX) {
+        match self.filters.get().filter(|_| weights.len() <= ENTITIES_SOUGHT_MAX) {
             None => Some(0..band.rows as usize),
             Some(filters) => filters.rows(place, band, weights),
         }
@@ -351,9 +351,9 @@ impl CubeReader {
         place: usize,
         wanted: &Wanted<'_>,
         is_whole: bool,
-    ) -> Result<(Located, Range<usize>), BlockError> {
+    ) -> Result<(BandColumns, Range<usize>), BlockError> {
         let (rows, range) = self.rows_to_decode(place, wanted, is_whole)?;
-        Ok((Located { rows, columns: self.directory.bands.columns(place).collect() }, range))
+        Ok((BandColumns { rows, columns: self.directory.bands.columns(place).collect() }, range))
     }
 
     /// The number of rows of a band, and the range of them that is decoded for `wanted`.
@@ -377,7 +377,7 @@ impl CubeReader {
     /// Decodes rows of one column of a band.
     fn column(
         &self,
-        band: &Located,
+        band: &BandColumns,
         column: usize,
         rows: Range<usize>,
         bytes: &[u8],

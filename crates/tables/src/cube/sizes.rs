@@ -10,7 +10,7 @@ use arrow_schema::DataType;
 use std::ops::Range;
 
 /// Bytes that record where a text ends.
-const END_BYTES: usize = size_of::<i32>();
+const TEXT_END_BYTES: usize = size_of::<i32>();
 
 /// The approximate size of each row of a batch in memory.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl RowBytes {
     }
 
     fn add_texts<T: ByteArrayType<Offset = i32>>(&mut self, column: &ArrayRef) {
-        self.each += END_BYTES;
+        self.each += TEXT_END_BYTES;
         self.texts.resize(column.len(), 0);
         let Some(texts) = column.as_bytes_opt::<T>() else { return };
         for (bytes, ends) in self.texts.iter_mut().zip(texts.value_offsets().windows(2)) {

@@ -5,7 +5,7 @@
 //!
 //! Invariant: the bytes written for some rows depend on their values alone, not on the rest of the column.
 
-use super::column::{NUMBERS, NUMBERS_AND_NULLS, Numeric, OTHER};
+use super::column::{Numeric, TAG_NUMBERS, TAG_NUMBERS_AND_NULLS, TAG_OTHER};
 use super::words::{Packable, put_words};
 use super::write::seal;
 use crate::block::{BlockError, slice};
@@ -77,7 +77,7 @@ impl Source {
                 Ok(())
             }
             None => {
-                bytes.push(OTHER);
+                bytes.push(TAG_OTHER);
                 slice::encode(&some, bytes)
             }
         }
@@ -153,10 +153,10 @@ impl Numbers {
             |nulls: &NullBuffer| -> Vec<bool> { rows.clone().map(|row| nulls.is_valid(row)).collect() };
         let valid = self.nulls.as_ref().map(is_valid).filter(|valid| valid.contains(&false));
         let Some(valid) = valid else {
-            bytes.push(NUMBERS);
+            bytes.push(TAG_NUMBERS);
             return None;
         };
-        bytes.push(NUMBERS_AND_NULLS);
+        bytes.push(TAG_NUMBERS_AND_NULLS);
         let byte = |bits: &[bool]| bits.iter().rev().fold(0_u8, |byte, &bit| byte << 1 | u8::from(bit));
         bytes.extend(valid.chunks(8).map(byte));
         Some(valid)

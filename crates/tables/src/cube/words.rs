@@ -9,7 +9,7 @@
 //!
 //! Invariant: numbers are unpacked as they were packed; unpacking is total.
 
-use super::groups::{GROUP, Number, Word, mask};
+use super::groups::{GROUP_NUMBERS, Number, Word, mask};
 use crate::block::BlockError;
 use std::ops::{BitOr, Range, Sub};
 
@@ -23,7 +23,7 @@ const HEAD_BYTES: usize = 10;
 const BITS_IN_ONE_LOAD: u32 = 57;
 
 /// Groups that are unpacked before they are converted: as many numbers as most bands have rows.
-const GROUPS: usize = 8;
+const GROUPS_AT_ONCE: usize = 8;
 
 /// Numbers that can be packed.
 pub(super) trait Packable:
@@ -165,14 +165,14 @@ impl Packing {
             }
             return Ok(());
         };
-        let first = numbers.start.next_multiple_of(GROUP).min(numbers.end);
+        let first = numbers.start.next_multiple_of(GROUP_NUMBERS).min(numbers.end);
         values.extend((numbers.start..first).map(one));
-        let (mut at, mut groups) = (first, [[N::Word::default(); GROUP]; GROUPS]);
+        let (mut at, mut groups) = (first, [[N::Word::default(); GROUP_NUMBERS]; GROUPS_AT_ONCE]);
         while at < numbers.end {
             // The last group may reach beyond what is wanted: most bands have more rows than that.
-            let wanted = (numbers.end - at).div_ceil(GROUP).min(GROUPS);
+            let wanted = (numbers.end - at).div_ceil(GROUP_NUMBERS).min(GROUPS_AT_ONCE);
             // Where the first group begins; eight numbers take whole bytes.
-            let bytes = bytes.get(at / GROUP * self.bits as usize..).unwrap_or_default();
+            let bytes = bytes.get(at / GROUP_NUMBERS * self.bits as usize..).unwrap_or_default();
             let done = unpack(bytes, &mut groups[..wanted]);
             let words = groups[..done].as_flattened_mut();
             let made = words.len().min(numbers.end - at);

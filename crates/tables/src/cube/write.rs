@@ -1,13 +1,13 @@
 //! Writing a tree: rows into cubes, cubes into bands, bands into objects.
 
-use super::band::{self, BandRows};
 use super::bands::NewBand;
 use super::directory::{CubeEntry, NewDirectory};
 use super::filter::{put_filter, seal_filters};
 use super::head::Head;
 use super::hidden::HiddenOfTree;
-use super::long::rearranged;
+use super::layers::{self, BandRows};
 use super::origin::says_steps;
+use super::reorder::rearranged;
 use super::sizes::RowBytes;
 use super::source::{Room, Source};
 use super::tree::{CubeId, Root, Spot};
@@ -217,32 +217,32 @@ fn divided<const AXES: usize>(
 ) -> Result<Cubes, BlockError> {
     let id: Vec<ArrayRef> = schema.id().iter().map(|&place| Arc::clone(rows.column(place))).collect();
     let places = root.places::<AXES>(schema, rows)?;
-    let scale = band::scale(places.spread(), steps_axis);
+    let scale = layers::scale(places.spread(), steps_axis);
     let divided = places.divided(&order_of_rows(weights, &id, threads)?, shape);
     drop(places);
     let mut cubes = divided.cubes();
     cubes.sort_by_key(|(id, _)| *id);
-    let cut = |(id, rows): &(CubeId, &[Spot<AXES>])| (*id, band::layers(rows, &scale, shape));
+    let cut = |(id, rows): &(CubeId, &[Spot<AXES>])| (*id, layers::cut_layers(rows, &scale, shape));
     Ok(map(&cubes, threads, cut))
 }
 
 /// An object that is being filled.
 #[derive(Default)]
-struct Filled {
+struct FilledObject {
     layers: Vec<(CubeId, u8, bool, BandRows)>,
     /// The approximate size of its rows in bytes.
     bytes: usize,
 }
 
 /// Fills objects one after the other.
-struct Filling<'r> {
-    objects: Vec<Filled>,
+struct ObjectFiller<'r> {
+    objects: Vec<FilledObject>,
     /// The most bytes of an object.
     bytes_max: usize,
     sizes: &'r RowBytes,
 }
 
-impl Filling<'_> {
+impl ObjectFiller<'_> {
     /// The bytes of the last object.
     fn bytes(&self) -> usize {
         self.objects.last().map_or(0, |object| object.bytes)
@@ -250,7 +250,7 @@ impl Filling<'_> {
 
     /// Begins the next object.
     fn begin(&mut self) {
-        self.objects.push(Filled::default());
+        self.objects.push(FilledObject::default());
     }
 
     /// Adds a cube: whole where there is room, otherwise at the start of a new object. A cube that exceeds an
@@ -285,9 +285,9 @@ impl Filling<'_> {
 /// Returns also the order of the rows over all objects.
 fn portions(cubes: Cubes, shape: &Shape, sizes: &RowBytes) -> (Vec<Portion>, Lent<u32>) {
     let rows = cubes.iter().flat_map(|(_, layers)| layers).map(|layer| layer.rows.len()).sum();
-    let mut filling = Filling { objects: Vec::new(), bytes_max: shape.object_bytes, sizes };
-    cubes.into_iter().for_each(|(cube, layers)| filling.add(cube, layers));
-    let mut objects = filling.objects;
+    let mut filler = ObjectFiller { objects: Vec::new(), bytes_max: shape.object_bytes, sizes };
+    cubes.into_iter().for_each(|(cube, layers)| filler.add(cube, layers));
+    let mut objects = filler.objects;
     // A sample reads the beginning of an object: its lightest layers. The others lie cube by cube, since a
     // query that needs them asks for a box, and needs all layers of a few cubes: one stretch for each cube,
     // not one for each layer.
@@ -299,8 +299,10 @@ fn portions(cubes: Cubes, shape: &Shape, sizes: &RowBytes) -> (Vec<Portion>, Len
         let bands = rows.bands().map(|band| from + band.start..from + band.end).collect();
         Layer { cube, layer, is_first, bands }
     };
-    let portion =
-        |Filled { layers, bytes }| Portion { layers: layers.into_iter().map(&mut placed).collect(), bytes };
+    let portion = |FilledObject { layers, bytes }| Portion {
+        layers: layers.into_iter().map(&mut placed).collect(),
+        bytes,
+    };
     let portions = objects.into_iter().map(portion).collect();
     (portions, order)
 }

@@ -16,10 +16,10 @@ use serde::Serialize;
 /// any time. In a lopsided column the first looks have met few of the large values, so the estimated spread
 /// is too small. This number raises the worst cell of the coverage test, lognormal values under an adversary,
 /// from 87 % to 96 %.
-const UNMET_ANYTIME: f64 = 6.0;
+const UNMET_UNITS_ANYTIME: f64 = 6.0;
 
 /// The same allowance where looks are few and planned.
-const UNMET_NARROW: f64 = 2.0;
+const UNMET_UNITS_NARROW: f64 = 2.0;
 
 /// The rule by which reading stops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -127,8 +127,8 @@ impl Confidence {
         };
         let unmet = match self.stopping {
             Stopping::Fixed => 0.0,
-            Stopping::Narrow => UNMET_NARROW,
-            Stopping::Anytime { .. } => UNMET_ANYTIME,
+            Stopping::Narrow => UNMET_UNITS_NARROW,
+            Stopping::Anytime { .. } => UNMET_UNITS_ANYTIME,
         };
         Bound { left, spread: units as f64 / (units as f64 - 1.0), unmet, reach }
     }

@@ -9,9 +9,9 @@
 //! Invariant: a value equals what the estimators make of the same rows; deviations differ in their last
 //! digits.
 
-mod parts;
+mod groups_and_bins;
 
-use super::of_table::{Plan, together};
+use super::planning::{Plan, together};
 use super::{Estimate, EstimateError, Estimated, Quantity, mean, quantile, ratio};
 use crate::protocol::Version;
 use crate::weight::weights;
@@ -91,7 +91,7 @@ impl Key {
         }
         let key: Vec<_> =
             self.names.iter().filter_map(|name| rows.column_by_name(name)).map(Arc::clone).collect();
-        weights(&key, self.salt).map(Some).map_err(super::several::of_answer)
+        weights(&key, self.salt).map(Some).map_err(super::table_groups::of_answer)
     }
 }
 

@@ -3,7 +3,7 @@
 //! Invariant: each estimate looks exactly when it planned to, whatever others read along with it: a batch
 //! ends where the first of them wants to look, and a [`Reading`] does not look before its own time.
 
-use super::of_table::{Plan, together};
+use super::planning::{Plan, together};
 use super::{Estimate, EstimateRequest, Estimated, Reading, Step, Within};
 use crate::protocol::Version;
 use crate::{Cut, Query, Readable, Refined, TableError, Work};

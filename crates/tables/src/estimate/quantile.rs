@@ -9,7 +9,7 @@
 
 use super::outcome::{Doubt, Estimate, Facts, Method, checked};
 use super::ratio::Ratio;
-use super::share::Worth;
+use super::share::ShareSpread;
 use super::{Confidence, EstimateError, Units, mean};
 
 /// A number of rows within this distance of a rank counts as equal to it, since ranks are products of floats.
@@ -38,7 +38,7 @@ pub fn quantile(
     let up_to = compared(units, values, |other| other <= value);
     let squares = up_to.residuals(up_to.value());
     let bound = confidence.bound(up_to.units(), units.share());
-    let reach = Worth::new(&up_to, squares.sum).bound(&bound, share);
+    let reach = ShareSpread::new(&up_to, squares.sum).bound(&bound, share);
     let facts = Facts {
         value,
         low: ranks.low_end(share * rows - reach),

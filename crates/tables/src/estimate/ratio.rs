@@ -12,24 +12,24 @@ use super::units::Units;
 use std::ops::Range;
 
 /// How many of the largest squared residuals are compared with half of the variance.
-const LARGEST: usize = 5;
+const LARGEST_UNITS: usize = 5;
 
 /// The numerator and denominator of each unit with a denominator.
 pub(super) struct Ratio {
     pairs: Vec<(f64, f64)>,
-    others: Others,
+    others: OtherUnits,
     above: f64,
     below: f64,
 }
 
 /// Units outside the pairs of a ratio: they have a denominator, but no numerator.
 #[derive(Clone, Copy, Default)]
-struct Others {
+struct OtherUnits {
     units: u64,
     /// The sum of the squares of their denominators.
     squares: f64,
     /// The largest of their denominators.
-    largest: [f64; LARGEST],
+    largest: [f64; LARGEST_UNITS],
 }
 
 /// The number of rows of each unit.
@@ -51,14 +51,14 @@ impl Sizes {
     }
 
     /// All units except `few`, which are in rising order.
-    fn without(&self, few: &[(usize, f64)]) -> Others {
+    fn without(&self, few: &[(usize, f64)]) -> OtherUnits {
         let is_other = |unit: &&usize| few.binary_search_by_key(*unit, |(unit, _)| *unit).is_err();
-        let mut largest = [0.0; LARGEST];
+        let mut largest = [0.0; LARGEST_UNITS];
         let others = self.falling.iter().filter(is_other).map(|&unit| self.of_units[unit]);
         largest.iter_mut().zip(others).for_each(|(kept, rows)| *kept = rows);
         let squares = few.iter().map(|&(unit, _)| self.of_units[unit].powi(2)).sum::<f64>();
         let units = (self.of_units.len() - few.len()) as u64;
-        Others { units, squares: self.squares - squares, largest }
+        OtherUnits { units, squares: self.squares - squares, largest }
     }
 }
 
@@ -72,7 +72,7 @@ impl Ratio {
         let pairs: Vec<(f64, f64)> = pairs.filter(|(_, below)| *below > 0.0).collect();
         let above = total(pairs.iter().map(|(above, _)| *above));
         let below = pairs.iter().map(|(_, below)| *below).sum();
-        Self { pairs, others: Others::default(), above, below }
+        Self { pairs, others: OtherUnits::default(), above, below }
     }
 
     /// Rows that satisfy a condition over all rows, where a few units, in rising order, have the given
@@ -164,7 +164,7 @@ impl Ratio {
         if others_have_none && self.pairs.iter().all(|pair| residual(pair).abs() <= pair.1 * rounding) {
             return Squares::of(std::iter::empty(), 0.0);
         }
-        let Others { largest, squares, .. } = self.others;
+        let OtherUnits { largest, squares, .. } = self.others;
         let rest = squares - largest.iter().map(|below| below * below).sum::<f64>();
         let of_largest = largest.iter().map(|below| below * ratio);
         Squares::of(self.pairs.iter().map(residual).chain(of_largest), rest.max(0.0) * ratio * ratio)
@@ -219,7 +219,7 @@ impl Squares {
     /// The squares of these residuals, and of others, none of which is among the largest, whose squares sum
     /// up to `others`.
     fn of(residuals: impl Iterator<Item = f64>, others: f64) -> Self {
-        let mut largest = [0.0f64; LARGEST];
+        let mut largest = [0.0f64; LARGEST_UNITS];
         let mut sum = others;
         for residual in residuals {
             let mut square = residual * residual;

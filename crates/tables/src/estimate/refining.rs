@@ -6,7 +6,7 @@
 //!
 //! Invariant: the intervals form a confidence sequence, so they hold at whichever batch the reader stops.
 
-use super::of_table::{Value, value_of};
+use super::planning::{Value, value_of};
 use super::values::missing;
 use super::{Estimate, EstimateError, EstimateRequest, Quantity, Stopping, Subject, Units};
 use crate::readable::Refining;
@@ -18,7 +18,7 @@ const GROWTH_MIN: usize = 4;
 
 /// Every batch is looked at until there are this many rows: so far a batch is at least a quarter of all
 /// before it.
-const EACH_ROWS_MAX: usize = GROWTH_MIN * BATCH_ROWS_MAX;
+const EVERY_BATCH_ROWS_MAX: usize = GROWTH_MIN * BATCH_ROWS_MAX;
 
 /// A query that is read batch by batch, with an estimate from all rows so far.
 #[derive(Debug)]
@@ -32,10 +32,10 @@ pub struct RefinedEstimates {
     /// The columns that were asked for, if others are read for the estimate as well.
     answered: Option<Vec<usize>>,
     /// Whether the caller chose the size of the next batch.
-    is_told: bool,
+    is_size_chosen: bool,
     /// The last estimate, and the number of rows it rests on.
     looked: Option<(usize, Estimate)>,
-    each_rows_max: usize,
+    every_batch_rows_max: usize,
 }
 
 impl Readable {
@@ -81,9 +81,9 @@ impl Readable {
             units: Units::none_after(query.window.after()),
             values: Vec::new(),
             answered,
-            is_told: false,
+            is_size_chosen: false,
             looked: None,
-            each_rows_max: EACH_ROWS_MAX,
+            every_batch_rows_max: EVERY_BATCH_ROWS_MAX,
         })
     }
 }
@@ -92,7 +92,7 @@ impl RefinedEstimates {
     /// Asks for at least `rows` rows in the next batch, instead of about twice those of the last, and for a
     /// fresh estimate with it.
     pub fn want(&mut self, rows: usize) {
-        self.is_told = true;
+        self.is_size_chosen = true;
         self.refining.want(rows);
     }
 
@@ -116,7 +116,7 @@ impl RefinedEstimates {
         let estimate = self.look(refined.is_last)?;
         if let Some(answered) = &self.answered {
             let projected = refined.rows.project(answered);
-            refined.rows = projected.map_err(super::several::of_answer)?;
+            refined.rows = projected.map_err(super::table_groups::of_answer)?;
         }
         Ok(Some((refined, estimate)))
     }
@@ -124,17 +124,18 @@ impl RefinedEstimates {
     /// The estimate from all rows so far, or the one before if too few rows came since.
     fn look(&mut self, is_last: bool) -> Result<Estimate, TableError> {
         let rows = self.values.len();
-        let is_near = |looked: &usize| rows > self.each_rows_max && rows - looked < looked / GROWTH_MIN;
+        let is_near =
+            |looked: &usize| rows > self.every_batch_rows_max && rows - looked < looked / GROWTH_MIN;
         if let Some((_, estimate)) = self.looked.as_ref().filter(|(looked, _)| is_near(looked))
             && !is_last
-            && !self.is_told
+            && !self.is_size_chosen
         {
             return Ok(estimate.clone());
         }
         let estimate = self.quantity.estimate(&self.units, &self.values, &self.confidence)?;
         let estimate = estimate.without(missing(&self.values));
         self.looked = Some((rows, estimate.clone()));
-        self.is_told = false;
+        self.is_size_chosen = false;
         Ok(estimate)
     }
 }
@@ -184,7 +185,7 @@ mod tests {
     async fn looks_at_very_many_rows_lie_far_apart_and_batches_stay_as_small_as_they_were() {
         let request = EstimateRequest::new(Subject::Mean(Column::named("x")));
         let mut estimates = readable().await.refine_estimate(&Query::default(), &request).await.unwrap();
-        estimates.each_rows_max = 2_000;
+        estimates.every_batch_rows_max = 2_000;
         let (mut batches, mut longest, mut looks, mut looked_at) = (0, 0, 0, 0);
         loop {
             // As large as a batch becomes at most; the caller does not ask for a size.

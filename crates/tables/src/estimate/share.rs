@@ -48,8 +48,8 @@ pub(super) fn of_ratio(units: &Units, ratio: &Ratio, confidence: &Confidence) ->
     let value = ratio.value();
     let squares = ratio.residuals(value);
     let bound = confidence.bound(ratio.units(), units.share());
-    let worth = Worth::new(ratio, squares.sum);
-    let is_inside = |share: f64| (value - share).abs() * ratio.below() <= worth.bound(&bound, share);
+    let spread = ShareSpread::new(ratio, squares.sum);
+    let is_inside = |share: f64| (value - share).abs() * ratio.below() <= spread.bound(&bound, share);
     let sides = [ratio.units_with(|above, _| above > 0.0), ratio.units_with(|above, below| above < below)];
     let doubts = Doubt::few_units(ratio.units())
         .into_iter()
@@ -57,8 +57,8 @@ pub(super) fn of_ratio(units: &Units, ratio: &Ratio, confidence: &Confidence) ->
         .chain(Doubt::of_squares(&squares));
     let facts = Facts {
         value,
-        low: edge(value, 0.0, is_inside),
-        high: edge(value, 1.0, is_inside),
+        low: farthest_inside(value, 0.0, is_inside),
+        high: farthest_inside(value, 1.0, is_inside),
         deviation: (value * (1.0 - value)).max(0.0).sqrt(),
         method: Method::of(confidence),
         doubts: doubts.collect(),
@@ -86,8 +86,12 @@ fn of_total(units: &Units, ratio: &Ratio, confidence: &Confidence) -> Estimate {
         .chain(Doubt::of_squares(&squares));
     let facts = Facts {
         value: seen / share,
-        low: edge(seen, 0.0, is_inside) / share,
-        high: if is_inside(beyond) { f64::INFINITY } else { edge(seen, beyond, is_inside) / share },
+        low: farthest_inside(seen, 0.0, is_inside) / share,
+        high: if is_inside(beyond) {
+            f64::INFINITY
+        } else {
+            farthest_inside(seen, beyond, is_inside) / share
+        },
         deviation: seen.sqrt() / share,
         method: Method::of(confidence),
         doubts: doubts.collect(),
@@ -97,9 +101,9 @@ fn of_total(units: &Units, ratio: &Ratio, confidence: &Confidence) -> Estimate {
 }
 
 /// How the spread of a share depends on the share, given how alike the rows of a unit are.
-pub(super) struct Worth(f64);
+pub(super) struct ShareSpread(f64);
 
-impl Worth {
+impl ShareSpread {
     /// Derived from the squares of the residuals at the ratio itself. If all rows have one outcome, these say
     /// nothing, and each unit is assumed to be all of a piece.
     pub(super) fn new(ratio: &Ratio, squares: f64) -> Self {
@@ -116,7 +120,7 @@ impl Worth {
 
 /// The farthest point towards `end` that is inside, found by bisection from `value`; `end` itself may be
 /// outside.
-fn edge(value: f64, end: f64, is_inside: impl Fn(f64) -> bool) -> f64 {
+fn farthest_inside(value: f64, end: f64, is_inside: impl Fn(f64) -> bool) -> f64 {
     if value.is_nan() || is_inside(end) {
         return end;
     }

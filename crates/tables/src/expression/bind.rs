@@ -18,7 +18,7 @@ use atoll_errors::nearest;
 use std::collections::{BTreeSet, HashSet};
 
 /// The most columns that an error lists when a column does not exist.
-const SHOWN_MAX: usize = 30;
+const COLUMNS_SHOWN_MAX: usize = 30;
 
 /// A condition on the rows of a schema.
 #[derive(Clone, Debug, PartialEq)]
@@ -271,8 +271,8 @@ impl Binder<'_> {
         let fields = self.schema.fields();
         let shown = |name: &str| shortened(&Column::named(name).to_string());
         let mut present: Vec<String> =
-            fields.iter().take(SHOWN_MAX).map(|field| shown(field.name())).collect();
-        if let Some(more) = fields.len().checked_sub(SHOWN_MAX + 1) {
+            fields.iter().take(COLUMNS_SHOWN_MAX).map(|field| shown(field.name())).collect();
+        if let Some(more) = fields.len().checked_sub(COLUMNS_SHOWN_MAX + 1) {
             present.push(format!("and {} more", more + 1));
         }
         present.join(", ")

@@ -37,7 +37,7 @@ const SYMBOLS: [&str; 18] =
     ["!=", "<>", "<=", ">=", "=", "<", ">", "+", "-", "*", "/", "%", "(", ")", "[", "]", ",", ":"];
 
 /// Symbols from other languages, and their equivalents here.
-const HABITS: [(&str, &str); 12] = [
+const FOREIGN_SYMBOLS: [(&str, &str); 12] = [
     ("&&", "and"),
     ("||", "or"),
     ("=>", ">="),
@@ -160,7 +160,8 @@ impl<'a> Lexer<'a> {
             self.at = start + 2;
             return Ok(TokenKind::Symbol("="));
         }
-        let habit = HABITS.iter().find(|(habit, _)| rest.starts_with(habit) && !rest.starts_with("!="));
+        let habit =
+            FOREIGN_SYMBOLS.iter().find(|(habit, _)| rest.starts_with(habit) && !rest.starts_with("!="));
         if let Some((habit, instead)) = habit {
             let problem = Problem::Symbol { found: (*habit).to_owned(), instead: Some(*instead) };
             return Err(self.fail(problem, start..start + habit.len()));

@@ -140,11 +140,11 @@ fn judge(condition: &Condition, extent_of: &impl Fn(&Column) -> Option<Extent>) 
             extent_of(&leaf.column).map_or(Outcomes::ANY, |extent| judge_values(criterion, &extent))
         }
         Condition::Near(near) => {
-            let told = near.judge(extent_of);
+            let of_near = near.judge(extent_of);
             Outcomes {
-                may_be_true: told.may_be_near,
-                may_be_false: told.may_be_far,
-                may_be_unknown: told.may_be_null,
+                may_be_true: of_near.may_be_near,
+                may_be_false: of_near.may_be_far,
+                may_be_unknown: of_near.may_be_null,
             }
         }
         Condition::IsNull(Nullable::Leaf(leaf)) => match extent_of(&leaf.column) {

@@ -105,14 +105,14 @@ impl Region {
     }
 
     /// The columns that the region restricts, with their intervals.
-    fn asked(&self) -> impl Iterator<Item = (usize, &Interval<Scalar>)> {
+    fn restrictions(&self) -> impl Iterator<Item = (usize, &Interval<Scalar>)> {
         self.intervals.iter().enumerate().filter(|(_, interval)| !interval.is_open())
     }
 
     /// Whether no row with these extents, one for each index column, can be in the region.
     #[must_use]
     pub fn prunes(&self, extents: &[Extent]) -> bool {
-        self.asked().any(|(column, interval)| {
+        self.restrictions().any(|(column, interval)| {
             let above = |least: Scalar| interval.high.is_some_and(|high| least >= high);
             let below = |greatest: Scalar| interval.low.is_some_and(|low| greatest < low);
             // An unknown extent cannot be pruned.
@@ -125,7 +125,7 @@ impl Region {
     /// Whether every row with these extents is in the region, so that no predicate has to be evaluated.
     #[must_use]
     pub fn covers(&self, extents: &[Extent]) -> bool {
-        self.asked().all(|(column, interval)| {
+        self.restrictions().all(|(column, interval)| {
             let inside = |(least, greatest)| interval.contains(&least) && interval.contains(&greatest);
             // A box without rows is covered; a box of rows without values is not.
             let is_inside = |extent: &Extent| !extent.has_incomparable() && extent.range().is_none_or(inside);

@@ -35,7 +35,7 @@ impl TableSchema {
             let Some((_, asked)) = others.find(field.name()) else {
                 return Some(format!("it has a column \"{}\"", field.name()));
             };
-            let (is, was) = (told(field), told(asked));
+            let (is, was) = (type_text(field), type_text(asked));
             if is != was {
                 return Some(format!("column \"{}\" is {is} in it, and not {was}", field.name()));
             }
@@ -51,7 +51,7 @@ impl TableSchema {
 }
 
 /// The type of a column as users write it, with a `?` if the column is nullable.
-fn told(field: &Field) -> String {
+fn type_text(field: &Field) -> String {
     format!("{}{}", TypeName::told(field.data_type()), if field.is_nullable() { "?" } else { "" })
 }
 
@@ -83,24 +83,30 @@ mod tests {
     fn the_first_difference_is_told_in_words() {
         let plain = || columns(DataType::Float64, false);
         let one = schema(plain(), |_| {});
-        let told = |other: TableSchema| one.difference(&other).unwrap_or_default();
-        assert_eq!(told(schema(plain(), |_| {})), "");
+        let difference = |other: TableSchema| one.difference(&other).unwrap_or_default();
+        assert_eq!(difference(schema(plain(), |_| {})), "");
         let narrow = schema(columns(DataType::Float32, false), |_| {});
-        assert_eq!(told(narrow), "column \"x\" is float64 in it, and not float32");
+        assert_eq!(difference(narrow), "column \"x\" is float64 in it, and not float32");
         assert_eq!(
-            told(schema(columns(DataType::Float64, true), |_| {})),
+            difference(schema(columns(DataType::Float64, true), |_| {})),
             "column \"x\" is float64 in it, and not float64?"
         );
         let more = [plain(), vec![column("y", DataType::Utf8, false)]].concat();
-        assert_eq!(told(schema(more.clone(), |_| {})), "it has no column \"y\"");
+        assert_eq!(difference(schema(more.clone(), |_| {})), "it has no column \"y\"");
         assert_eq!(schema(more, |_| {}).difference(&one).unwrap(), "it has a column \"y\"");
         let turned = vec![plain()[2].clone(), plain()[0].clone(), plain()[1].clone()];
-        assert_eq!(told(schema(turned, |_| {})), "its columns have another order");
-        assert_eq!(told(schema(plain(), |roles| roles.id.truncate(1))), "its id is pid, step, and not pid");
+        assert_eq!(difference(schema(turned, |_| {})), "its columns have another order");
+        assert_eq!(
+            difference(schema(plain(), |roles| roles.id.truncate(1))),
+            "its id is pid, step, and not pid"
+        );
         let key = schema(plain(), |roles| roles.sample_key = vec!["pid".to_owned()]);
-        assert_eq!(told(key), "its sample key is pid, step, and not pid");
-        assert_eq!(told(schema(plain(), |roles| roles.index.truncate(1))), "its index is x, step, and not x");
-        assert_eq!(told(schema(plain(), |roles| roles.salt = 7)), "its salt is 0, and not 7");
-        assert_eq!(told(one.clone().with_unique_ids()), "its ids need not be unique");
+        assert_eq!(difference(key), "its sample key is pid, step, and not pid");
+        assert_eq!(
+            difference(schema(plain(), |roles| roles.index.truncate(1))),
+            "its index is x, step, and not x"
+        );
+        assert_eq!(difference(schema(plain(), |roles| roles.salt = 7)), "its salt is 0, and not 7");
+        assert_eq!(difference(one.clone().with_unique_ids()), "its ids need not be unique");
     }
 }

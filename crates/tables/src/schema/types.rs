@@ -1,6 +1,6 @@
 //! The types a column may have, and their names in stored schemas and in messages.
 
-use super::meant::meant;
+use super::suggestion::suggest_type;
 use arrow_schema::{DataType, Field, TimeUnit};
 use std::fmt;
 use std::str::FromStr;
@@ -152,7 +152,7 @@ impl FromStr for TypeName {
     type Err = UnknownType;
 
     fn from_str(name: &str) -> Result<Self, UnknownType> {
-        let unknown = || UnknownType { name: name.to_owned(), meant: meant(name) };
+        let unknown = || UnknownType { name: name.to_owned(), meant: suggest_type(name) };
         if let Some((_, plain)) = PLAIN.iter().find(|(plain, _)| *plain == name) {
             return Ok(Self(plain.clone()));
         }

@@ -25,7 +25,7 @@ pub fn order(weights: &[Weight], ids: &[ArrayRef]) -> Result<Vec<u32>, WeightErr
         return Err(WeightError::Rows { column: 0, rows: ids.rows(), expected: weights.len() });
     }
     let (sorted, mut order) = by_weight(weights, rows_of(weights)?, 1);
-    settle_all(&sorted, &mut order, &ids);
+    break_all_ties(&sorted, &mut order, &ids);
     Ok(order.into_vec())
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn rows_in_order(
 ) -> Result<(Lent<Weight>, Lent<u32>), WeightError> {
     let (sorted, mut order) = by_weight(weights, rows_of(weights)?, threads);
     if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
-        settle_all(&sorted, &mut order, &KeyColumns::new(ids)?);
+        break_all_ties(&sorted, &mut order, &KeyColumns::new(ids)?);
     }
     Ok((sorted, order))
 }
@@ -64,19 +64,19 @@ fn rows_of(weights: &[Weight]) -> Result<u32, WeightError> {
 }
 
 /// Sorts rows of equal weight by their ids.
-fn settle_all(sorted: &[Weight], order: &mut [u32], ids: &KeyColumns) {
+fn break_all_ties(sorted: &[Weight], order: &mut [u32], ids: &KeyColumns) {
     let mut from = 0;
     for ties in sorted.chunk_by(PartialEq::eq) {
         let ties = from..from + ties.len();
         from = ties.end;
         if ties.len() > 1 {
-            settle(&mut order[ties], ids);
+            break_ties(&mut order[ties], ids);
         }
     }
 }
 
 /// Sorts rows of one weight by their ids. The rows of an entity are mostly in this order already.
-fn settle(ties: &mut [u32], ids: &KeyColumns) {
+fn break_ties(ties: &mut [u32], ids: &KeyColumns) {
     let compare = |left: &u32, right: &u32| ids.compare(*left as usize, *right as usize);
     if !ties.is_sorted_by(|left, right| compare(left, right).is_le()) {
         ties.sort_by(compare);

@@ -25,7 +25,7 @@ pub(in super::super) struct BoundNear {
 
 /// What is known of the rows in a box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct Told {
+pub(in super::super) struct NearOutcomes {
     pub(in super::super) may_be_near: bool,
     pub(in super::super) may_be_far: bool,
     pub(in super::super) may_be_null: bool,
@@ -101,7 +101,7 @@ impl BoundNear {
     }
 
     /// Judges a box of rows by the extents of its columns, as far as they are known.
-    pub(in super::super) fn judge(&self, extent_of: &impl Fn(&Column) -> Option<Extent>) -> Told {
+    pub(in super::super) fn judge(&self, extent_of: &impl Fn(&Column) -> Option<Extent>) -> NearOutcomes {
         let (mut away, mut is_known, mut may_be_null) = ([Span::of(0.0); AXES_MAX], true, false);
         for (axis, leaf) in self.leaves.iter().enumerate() {
             let Some(extent) = extent_of(&leaf.column) else {
@@ -111,20 +111,20 @@ impl BoundNear {
             may_be_null |= extent.has_incomparable();
             let Some((least, greatest)) = extent.range() else {
                 // Without a value, no row has a distance.
-                return Told { may_be_near: false, may_be_far: true, may_be_null: true };
+                return NearOutcomes { may_be_near: false, may_be_far: true, may_be_null: true };
             };
             away[axis] = Span { low: float(least), high: float(greatest) }.less(self.point[axis]);
         }
         let square = self.radius * self.radius;
-        let mut told = Told { may_be_near: false, may_be_far: true, may_be_null };
+        let mut outcomes = NearOutcomes { may_be_near: false, may_be_far: true, may_be_null };
         let is_complete = self.each_image(away, |squares| {
-            told.may_be_near |= squares.least <= square;
-            told.may_be_far &= squares.greatest > square;
+            outcomes.may_be_near |= squares.least <= square;
+            outcomes.may_be_far &= squares.greatest > square;
             true
         });
-        told.may_be_near |= !is_complete;
-        told.may_be_far |= !is_known || may_be_null;
-        told
+        outcomes.may_be_near |= !is_complete;
+        outcomes.may_be_far |= !is_known || may_be_null;
+        outcomes
     }
 
     /// Passes the images of a span of rows that may be near to `take`, until it returns false. Returns

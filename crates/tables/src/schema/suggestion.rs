@@ -2,13 +2,13 @@
 //! typos.
 
 use super::types::PLAIN;
-use super::{TypeName, likest};
+use super::{TypeName, most_similar};
 use arrow_schema::{DataType, Field};
 use std::sync::Arc;
 
 /// The names of types elsewhere. In Python and SQL a float has 64 bits, in Arrow it has 32, so such names are
 /// only suggested, never accepted.
-const ELSEWHERE: &[(&[&str], &str)] = &[
+const FOREIGN_NAMES: &[(&[&str], &str)] = &[
     (&["float", "double", "real", "f8"], "float64"),
     (&["single", "f4"], "float32"),
     (&["int", "integer", "long", "i8"], "int64"),
@@ -23,10 +23,10 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
 ];
 
 /// The least similarity, from 0 to 1, of a name and a typo of it.
-const ALIKE: f64 = 0.6;
+const SIMILARITY_MIN: f64 = 0.6;
 
 /// The type that is probably meant, as users write it.
-pub(super) fn meant(name: &str) -> Option<String> {
+pub(super) fn suggest_type(name: &str) -> Option<String> {
     // The distance of two words is quadratic in their length, and nobody mistypes a hundred characters.
     if name.len() > 100 {
         return None;
@@ -39,19 +39,19 @@ pub(super) fn meant(name: &str) -> Option<String> {
     let is_number = |length: &str| !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit());
     match vector {
         Some((element, length)) if is_number(length) => {
-            let item = Arc::new(Field::new("item", one(element)?, false));
+            let item = Arc::new(Field::new("item", suggest_scalar(element)?, false));
             TypeName::of(&DataType::FixedSizeList(item, length.parse().ok()?))
         }
-        _ => TypeName::of(&one(&name)?),
+        _ => TypeName::of(&suggest_scalar(&name)?),
     }
     // Made from the data type. Parsing a name instead would come back here if it failed.
     .map(|meant| meant.to_typed())
 }
 
 /// The scalar type that is meant.
-fn one(name: &str) -> Option<DataType> {
-    let called = ELSEWHERE.iter().find(|(names, _)| names.contains(&name)).map(|(_, here)| *here);
-    let likest = || likest(name, PLAIN.iter().map(|(plain, _)| *plain), ALIKE);
-    let meant = called.or_else(likest)?;
+fn suggest_scalar(name: &str) -> Option<DataType> {
+    let called = FOREIGN_NAMES.iter().find(|(names, _)| names.contains(&name)).map(|(_, here)| *here);
+    let closest = || most_similar(name, PLAIN.iter().map(|(plain, _)| *plain), SIMILARITY_MIN);
+    let meant = called.or_else(closest)?;
     PLAIN.iter().find(|(plain, _)| *plain == meant).map(|(_, data_type)| data_type.clone())
 }

@@ -6,7 +6,7 @@
 
 use super::everything::{Folding, is_everything};
 use super::narrowing::Narrowing;
-use super::of_table::{Plan, units_of};
+use super::planning::{Plan, units_of};
 use super::{EstimateRequest, Estimated};
 use crate::table::restart_if_gone;
 use crate::{Query, Readable, Table, TableError, Weight};

@@ -3,9 +3,9 @@
 //! Invariant: a group that is known beforehand is in the answer, whether the sample met it or not.
 
 use super::everything::is_everything;
-use super::of_table::check_numbers;
+use super::planning::check_numbers;
 use super::values::numbers;
-use super::{Confidence, Estimate, EstimateError, group_means, histogram, of_table};
+use super::{Confidence, Estimate, EstimateError, group_means, histogram, planning};
 use crate::expression::Column;
 use crate::protocol::Version;
 use crate::table::restart_if_gone;
@@ -98,7 +98,7 @@ impl Readable {
         let confidence =
             if is_simultaneous { confidence.simultaneous(grouping.firsts.len()) } else { confidence };
         let values = numbers(&answer.rows, value).unwrap_or_default();
-        let units = of_table::units_of(query, &answer.weights)?;
+        let units = planning::units_of(query, &answer.weights)?;
         let means = group_means(&units, &grouping.groups, &values, grouping.firsts.len(), &confidence)?;
         let rows_read = answer.rows.num_rows() as u64;
         Ok(GroupMeans {
@@ -147,7 +147,7 @@ impl Readable {
         let bins = edges.len().saturating_sub(1);
         let confidence = if is_simultaneous { confidence.simultaneous(bins) } else { confidence };
         let values = numbers(&answer.rows, value).unwrap_or_default();
-        let units = of_table::units_of(&query, &answer.weights)?;
+        let units = planning::units_of(&query, &answer.weights)?;
         let bins = histogram(&units, &values, edges, &confidence)?;
         let rows_read = answer.rows.num_rows() as u64;
         Ok(Histogram { bins, rows, version: answer.version, rows_read, work: answer.work })

@@ -3,7 +3,7 @@
 //! Invariant: an added column comes after all others and is nullable, so nothing written before has to
 //! change.
 
-use super::{COLUMNS_MAX, SchemaError, TableSchema, TypeName, check_fields, indexed, json};
+use super::{COLUMNS_MAX, SchemaError, TableSchema, TypeName, check_fields, index_column, json};
 use crate::planted::{self, Bug};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, make_array, new_null_array};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema};
@@ -38,7 +38,7 @@ impl TableSchema {
             if !field.is_nullable() {
                 return Err(SchemaError::AddedNotNullable { column: field.name().clone() });
             }
-            indexed::check_name(self, field.name())?;
+            index_column::check_name(self, field.name())?;
         }
         Ok(Self { columns: Arc::new(columns), ..self.clone() })
     }

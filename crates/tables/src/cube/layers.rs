@@ -66,19 +66,20 @@ impl BandRows {
 
 /// How much more coarsely bands are cut across the axis of the steps than across others. A box of many rows
 /// spans many steps and is thin in space, if in anything; a box of few steps has few rows.
-const STEPS_COARSER: f64 = 1.7;
+const STEPS_COARSENING: f64 = 1.7;
 
-/// What counts as the same spread on each axis: the spread of all rows, times [`STEPS_COARSER`] on the steps.
+/// What counts as the same spread on each axis: the spread of all rows, times [`STEPS_COARSENING`] on the
+/// steps.
 pub(super) fn scale<const AXES: usize>(spread: [u32; AXES], steps_axis: Option<usize>) -> [f64; AXES] {
     std::array::from_fn(|axis| {
-        f64::from(spread[axis].max(1)) * if steps_axis == Some(axis) { STEPS_COARSER } else { 1.0 }
+        f64::from(spread[axis].max(1)) * if steps_axis == Some(axis) { STEPS_COARSENING } else { 1.0 }
     })
 }
 
 /// Cuts a cube, whose rows are ordered by (weight, id), into layers, lightest first, and each layer into
 /// bands. Bands are divided across the axis on which they are spread most, measured by `scale` (see
 /// [`scale`]).
-pub(super) fn layers<const AXES: usize>(
+pub(super) fn cut_layers<const AXES: usize>(
     cube: &[Spot<AXES>],
     scale: &[f64; AXES],
     shape: &Shape,

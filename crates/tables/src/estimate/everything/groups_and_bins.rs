@@ -1,7 +1,7 @@
 //! Several numbers of everything: means of groups and shares of bins.
 
 use super::{Moments, UnitsSeen, of_share};
-use crate::estimate::several::{known_groups, of_answer};
+use crate::estimate::table_groups::{known_groups, of_answer};
 use crate::estimate::values::{missing, numbers};
 use crate::estimate::{Estimate, EstimateError, GroupMeans, Histogram, groups};
 use crate::expression::Column;
