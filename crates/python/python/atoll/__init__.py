@@ -1,4 +1,4 @@
-"""Atoll: tables of which every sample of every region costs what it returns.
+"""Atoll: tables in which a sample of any region costs only what it returns.
 
 >>> import atoll
 >>> store = atoll.open("mem:")
@@ -8,9 +8,9 @@
 >>> sorted(table.box(x=(0, 0.6)).numpy()["id"].tolist())
 [1, 2]
 
-:func:`open` a store, :meth:`Store.create_table`, :meth:`Table.append`; then ask: ``table.box(...).where(...)
-.select(...).sample(0.01)``, and take the answer as Arrow, Polars, pandas or NumPy. A running simulation gives its steps
-to a :class:`Writer`.
+:func:`open` a store, create a table with :meth:`Store.create_table` and fill it with :meth:`Table.append`. Then ask:
+``table.box(...).where(...).select(...).sample(0.01)``, and take the answer as Arrow, Polars, pandas or NumPy. A running
+simulation writes its steps through a :class:`Writer`.
 """
 
 from . import errors

@@ -1,4 +1,4 @@
-"""Stores: where tables lie, named by a path or URL."""
+"""Stores: places that hold tables, named by a path or URL."""
 
 from __future__ import annotations
 
@@ -16,26 +16,27 @@ from ._convert import fields, label, names, whole
 from ._table import Table
 from .errors import InvalidInputError, NotFoundError, UnavailableError, UnsupportedError
 
-#: The file that makes a folder a store.
+#: The file whose presence makes a folder a store.
 _STORE_FILE = "store.atoll"
 
-#: When a table is packed.
+#: When a table is packed (see :meth:`Store.create_table`).
 Pack = Literal["background", "later"]
 
-#: Stores that are open in this process, by their place: what is unpickled here finds them again.
+#: The stores that are open in this process, by place: unpickling finds them here instead of opening them again.
 _open: weakref.WeakValueDictionary[tuple[str, bool], Store] = weakref.WeakValueDictionary()
 
 
 class Store:
-    """A store, opened with :func:`open`. Several processes may have one open at once.
+    """A store, opened with :func:`open`. Several processes may have the same store open at once.
 
-    Closes with ``with atoll.open(...) as store:``, with :meth:`close`, or when nothing refers to it any more.
+    It closes at the end of ``with atoll.open(...) as store:``, with :meth:`close`, or when nothing refers to it any
+    more.
     """
 
     def __init__(self, url: str, native: _atoll.Store | None, *, read_only: bool) -> None:
         self._url = url
         self._read_only = read_only
-        #: Without one it is opened at its first use.
+        #: The native store; ``None`` means that the first use opens it.
         self._held = native
         self._is_closed = False
         self._packing: weakref.WeakSet[Table] = weakref.WeakSet()
@@ -43,7 +44,7 @@ class Store:
 
     @property
     def url(self) -> str:
-        """The path or URL that it was opened with; a path is absolute."""
+        """The path or URL that the store was opened with; a path is absolute."""
         return self._url
 
     @property
@@ -66,32 +67,34 @@ class Store:
         unique: bool = False,
         pack: Pack = "later",
     ) -> Table:
-        """Makes a table, or opens the one that is there if it has the same schema.
+        """Create a table, or open the existing one if its schema is the same.
 
-        ``schema`` is a PyArrow schema, anything else with an Arrow schema, a mapping of names to types (``"float64"``,
-        ``"float32[3]"`` for vectors, ``"timestamp[us]"``, ``"utf8?"`` with a question mark where values may be
-        missing, types of Python or NumPy), or an example: a data frame or a mapping of names to arrays.
+        ``schema`` is a PyArrow schema, any other object with an Arrow schema, a mapping of names to types
+        (``"float64"``, ``"float32[3]"`` for vectors, ``"timestamp[us]"``, ``"utf8?"`` with a question mark where values
+        may be missing, or a type of Python or NumPy), or an example: a data frame or a mapping of names to arrays.
 
-        ``id`` names a row: no two rows are equal in these columns. ``index`` names the one to eight columns of numbers
-        or times that are asked for most: boxes on these read the least. An element of a column of vectors is one as
-        well: ``index=("pos[0]", "pos[1]", "pos[2]", "step")``. ``sample_key`` names the unit of
-        sampling: with ``"pid"`` a sampled particle keeps its whole path; without, it is the row. ``salt`` draws other
-        samples; with 0, equal entities are sampled alike in every table.
+        ``id`` names the columns that identify a row: no two rows are equal in all of them. ``index`` names the one to
+        eight columns of numbers or times that most queries restrict: boxes on these columns read the least. An element
+        of a vector column can be an index column: ``index=("pos[0]", "pos[1]", "pos[2]", "step")``. ``sample_key``
+        names the unit of sampling: with ``"pid"``, a sampled particle keeps its whole path; by default each row is a
+        unit. A different ``salt`` draws different samples; with 0, equal entities are sampled alike in every table.
 
-        ``unique=True`` refuses rows whose id their run has already (``ConflictError``) or that are twice among the new
-        ones (``InvalidInputError``); nothing of such an append is kept. Each append then looks for what it
-        repeats, which costs little where the step is part of ``id`` and ``index``. Runs are told apart: rows appended
-        without ``run=`` are a run of this process's own. Without ``unique``, keeping ids distinct is up to you.
+        ``unique=True`` refuses rows whose id their run already has (``ConflictError``) or that occur twice among the
+        new rows (``InvalidInputError``); nothing of such an append is kept. Each append then looks for duplicates,
+        which costs little where the step is part of ``id`` and ``index``. Ids are unique within a run: rows appended
+        without ``run=`` belong to a run private to this handle of the table. Without ``unique``, keeping ids distinct
+        is up to you.
 
-        ``pack`` says when what is appended is rearranged so that questions read little: ``"background"`` in a thread of
-        this process while the table is open (:meth:`Table.keep_packed`), ``"later"`` when somebody calls
-        :meth:`Table.pack` or ``atoll table pack``.
+        ``pack`` says when appended rows are rearranged so that queries read little: ``"background"`` in a thread of
+        this process while the table is open (:meth:`Table.keep_packed`), ``"later"`` when :meth:`Table.pack` or
+        ``atoll table pack`` is called.
 
-        Raises ``ConflictError`` if there is one with another schema, ``InvalidInputError`` naming the column.
+        Raises ``ConflictError`` if the table exists with another schema, and ``InvalidInputError`` for an invalid
+        schema; it names the column.
         """
         id, index = names(id, "id"), names(index, "index")
         sample_key = [] if sample_key is None else names(sample_key, "sample_key")
-        # What names a row is never missing; most tools do not say so.
+        # The columns that identify a row are never null, but most tools mark every column as nullable.
         named = {*id, *sample_key}
         columns = [(column, kind, nullable and column not in named) for column, kind, nullable in fields(schema)]
         name, native, salt = label(name, "the name of a table"), self._native, whole(salt, "salt")
@@ -99,9 +102,9 @@ class Store:
         return self._packed(Table(native.create_table(name, columns, id, sample_key, index, salt, unique), self), pack)
 
     def table(self, name: str, *, pack: Pack = "later") -> Table:
-        """Opens a table; ``pack`` as for :meth:`create_table`.
+        """Open a table; ``pack`` is as for :meth:`create_table`.
 
-        Raises ``NotFoundError`` if there is none of that name.
+        Raises ``NotFoundError`` if the store has no table of that name.
         """
         _check_pack(pack)
         return self._packed(Table(self._native.table(label(name, "the name of a table")), self), pack)
@@ -112,29 +115,29 @@ class Store:
         return table
 
     def sync(self) -> None:
-        """Returns when everything that was appended so far is on the disk, and survives a loss of power.
+        """Wait until everything appended so far is on disk, where it survives a loss of power.
 
-        Without it what was appended survives the end of this process, and reaches the disk a little later. Raises what went
-        wrong with that, also where the folder was removed while it was open.
+        Without this call, appended rows survive the end of this process and reach the disk a little later. Raises any
+        error of that write, also if the folder was removed while the store was open.
         """
         self._native.sync()
 
     def tables(self) -> list[str]:
-        """The names of its tables."""
+        """Return the names of the tables."""
         return [name for name, _ in self._native.tables()]
 
     def drop_table(self, name: str) -> None:
-        """Takes a table away, rows and all.
+        """Delete a table with all of its rows.
 
-        Raises ``NotFoundError`` if there is none of that name.
+        Raises ``NotFoundError`` if the store has no table of that name.
         """
         self._native.drop_table(label(name, "the name of a table"))
 
     def close(self) -> None:
-        """Closes it. Returns when what was appended is on the disk, and raises what went wrong with that.
+        """Close the store. Returns once everything appended is on disk, and raises any error of that write.
 
-        Tables of it that are still held keep working, and keep it open until they go. What keeps tables of it packed ends;
-        raises what went wrong there, if it had ended by itself.
+        Tables of the store that are still referenced keep working, and keep it open until they are released. Background
+        packing of its tables stops; if packing had already failed, its error is raised.
         """
         native, self._held, self._is_closed = self._held, None, True
         _open.pop((self._url, self._read_only), None)
@@ -184,10 +187,10 @@ class Store:
 
 
 class Stores:
-    """Several stores, opened with :func:`open`: a table of all of them is one table, to be asked and not to be changed.
+    """Several stores, opened with :func:`open`: their tables of one name are queried as one table, which is read-only.
 
-    The same laws hold as for one table: its rows are those of all stores, a sample of it is the samples of all, and an
-    entity of the sample key that has rows in several stores is one unit.
+    The guarantees of a single table hold: its rows are the rows of all stores, a sample of it is the union of their
+    samples, and an entity of the sample key with rows in several stores is one unit.
     """
 
     def __init__(self, stores: Sequence[Store]) -> None:
@@ -199,17 +202,17 @@ class Stores:
         return [store.url for store in self._stores]
 
     def tables(self) -> list[str]:
-        """The names of the tables that all of them have."""
+        """Return the names of the tables that every store has."""
         common = set.intersection(*(set(store.tables()) for store in self._stores))
         return sorted(common)
 
     def table(self, name: str) -> Table:
-        """The table of this name of all stores, as one.
+        """Open the tables of this name in all stores as one table.
 
-        A column that only some of them have may be null there, and is null in the rows of the others.
+        A column that only some of the stores have is nullable, and null in the rows of the others.
 
-        Raises ``NotFoundError`` where a store has none of that name, ``InvalidInputError`` where roles or salts differ,
-        or columns of one name; both name the store.
+        Raises ``NotFoundError`` where a store has no table of that name, and ``InvalidInputError`` where roles, salts
+        or the types of columns of one name differ; both name the store.
         """
         tables = []
         for store in self._stores:
@@ -230,14 +233,14 @@ class Stores:
         return Table(_atoll.union([table._native for table in tables]), self)
 
     def create_table(self, name: str, *_: Any, **__: Any) -> NoReturn:
-        """Raises ``UnsupportedError``: a table is made in one store."""
+        """Raise ``UnsupportedError``: a table is created in one store."""
         raise UnsupportedError.hinted(
             f'several stores as one can only be asked: table "{name}" would be in none of them',
             "open the one that is to have it",
         )
 
     def close(self) -> None:
-        """Closes all of them, and then raises what went wrong."""
+        """Close every store, then raise any error."""
         with contextlib.ExitStack() as all_of_them:
             for store in self._stores:
                 all_of_them.callback(store.close)
@@ -291,22 +294,23 @@ def open(
     memory_bytes: int | None = None,
     keep_seconds: int | None = None,
 ) -> Store | Stores:
-    """Opens a store: a folder by its path, ``file:/scratch/run?mode=read``, ``mem:`` for one in memory, or one on other
-    machines: ``cassandra://HOST/KEYSPACE`` or ``ring://HOST:PORT/KEYSPACE``.
+    """Open a store.
 
-    A list of them, or a path with a ``*`` such as ``"runs/*"``, opens all: :class:`Stores`, of which a table is the union
-    of theirs and can only be asked. Then none is made that is not there. A checker of types cannot see a ``*``:
-    ``["runs/*"]`` is Stores to it as well.
+    ``url`` is the path of a folder, ``file:/scratch/run?mode=read``, ``mem:`` for a store in memory, or a store on
+    other machines: ``cassandra://HOST/KEYSPACE`` or ``ring://HOST:PORT/KEYSPACE``. A path may begin with ``~``, the
+    home of its user; ``"./~"`` is a folder of that name.
 
-    ``read_only`` changes not a byte. ``create=True``, the default, makes a store where there is none, **also where a path
-    is mistyped**: programs that only read pass ``create=False``. ``memory_bytes`` is the budget of caches and buffers
-    (1 GiB by default); ``keep_seconds`` is how long space that nothing refers to any more is kept for readers (600 by
-    default).
+    A list of these, or a path with a ``*`` such as ``"runs/*"``, opens all of them as :class:`Stores`, whose tables are
+    the unions of theirs and read-only; no store is created then. A type checker cannot see a ``*``: write
+    ``["runs/*"]`` for it to infer Stores.
 
-    A path may begin with ``~``, the home of its user; ``"./~"`` is a folder that is called so.
+    ``read_only`` opens the store without changing a byte. ``create=True``, the default, creates a store where there is
+    none, **also where a path is mistyped**: programs that only read pass ``create=False``. ``memory_bytes`` is the
+    budget of caches and buffers (1 GiB by default). ``keep_seconds`` is how long unreferenced space is kept for readers
+    that may still use it (600 by default).
 
-    Raises ``NotFoundError`` where there is no store and none may be made, ``UnavailableError`` where the process that
-    owns it cannot be reached, ``InvalidInputError`` for a text that names no store.
+    Raises ``NotFoundError`` where there is no store and none may be created, ``UnavailableError`` where the process
+    that owns the store cannot be reached, and ``InvalidInputError`` for a text that names no store.
     """
     if isinstance(url, (list, tuple)) or "*" in os.fspath(url):
         places = _several(url)
@@ -326,24 +330,24 @@ def open(
 
 
 def open_here(url: str, read_only: bool) -> Store | None:
-    """The store of that place that is open in this process, if one is."""
+    """Return the store of that place if it is open in this process."""
     return _open.get((url, read_only))
 
 
 def _several(places: Any) -> list[str]:
-    """Each of several stores, a pattern as the folders that it matches, none of them twice."""
+    """Return the place of each store once, with every pattern replaced by the stores that it matches."""
     found: dict[str, str] = {}
     for place in [places] if isinstance(places, (str, os.PathLike)) else places:
         text = _at_home(os.fspath(place))
         matched = [text]
         if "*" in text:
-            # What holds no store, such as a file that lies beside them, is none of them.
+            # Skip matches that are no stores, such as files beside them.
             folders = sorted(glob.glob(text, recursive=True))
             matched = [folder for folder in folders if os.path.exists(os.path.join(folder, _STORE_FILE))]
             if not matched:
                 raise NotFoundError.hinted(f"no store is at {text}", "a pattern names the folders of stores")
         for one in map(_absolute, matched):
-            # A link such as runs/latest is no store of its own: its rows would be there twice.
+            # A link such as runs/latest is no store of its own: its rows would count twice.
             found.setdefault(os.path.realpath(one) if os.path.exists(one) else one, one)
     if not found:
         raise InvalidInputError("a list of no stores cannot be opened")
@@ -351,7 +355,7 @@ def _several(places: Any) -> list[str]:
 
 
 def _at_home(path: str) -> str:
-    """A path as the shell has it, in which ``~`` is somebody's home."""
+    """Expand a leading ``~`` as the shell does."""
     expanded = os.path.expanduser(path)
     if expanded.startswith("~"):
         raise InvalidInputError.hinted(
@@ -361,7 +365,7 @@ def _at_home(path: str) -> str:
 
 
 def _absolute(url: str) -> str:
-    """A path, also that of a ``file:`` URL, as one that means the same in every process and folder; another URL as it is."""
+    """Make a path or ``file:`` URL absolute, so that it means the same in every process; return other URLs as they are."""
     scheme, _, rest = url.partition(":")
     is_url = ":" in url and scheme.isalnum() and "/" not in scheme
     if is_url and scheme == "file":
@@ -377,11 +381,11 @@ def _check_pack(pack: str) -> None:
 
 
 def _close_behind(close: Callable[[], None], error: BaseException | None) -> None:
-    """Closes at the end of a block, which may have failed."""
+    """Close at the end of a ``with`` block, which may have failed with ``error``."""
     try:
         close()
     except Exception as failed:
         if error is None:
             raise
-        # What is on its way out says more; it must not be hidden.
+        # The error of the block says more: keep it, and add this one as a note.
         error.add_note(f"besides, closing the store failed: {failed}")

@@ -1,4 +1,4 @@
-"""Tables: rows with a schema, of which every sample of every region is cheap."""
+"""Tables: rows with a schema, from which a sample of any region is cheap to read."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ if TYPE_CHECKING:
     from ._store import Store, Stores
 
 
-#: How long one wait for a new version lasts; then the next one begins.
+#: The longest single wait for a new version, in seconds; after it the next wait begins.
 _FOLLOW_SECONDS = 60.0
 
-#: How long a pack that computes is waited for when it is to stop.
+#: How long to wait for a running pack to stop, in seconds.
 _STOP_SECONDS = 1.0
 
 
 def _known_as(step: Step) -> tuple[str, ...]:
-    """What tells it from other steps. A time that is no number is no other one than itself here."""
+    """Return what identifies a step. `repr` makes a NaN time equal to itself."""
     return tuple(map(repr, step))
 
 
-#: The attempt of a run, and the last step that it made visible.
+#: The attempt of a run, and the last step that the attempt made visible.
 _Progress = tuple[int, int | None]
 
 
 def _first_new(before: list[_Progress], now: list[_Progress]) -> int:
-    """From which step on a run may have new ones: those of an attempt become complete in rising order."""
+    """Return the first step of a run that may be new: the steps of an attempt become complete in rising order."""
     if not before or [attempt for attempt, _ in before] != [attempt for attempt, _ in now]:
         return 0
     return min(0 if last is None else min(last + 1, 2**64 - 1) for _, last in before)
 
 
 class Table(Asking, Noted, Appending):
-    """A table of a store; made by :meth:`Store.create_table`, opened by :meth:`Store.table`.
+    """A table of a store: created by :meth:`Store.create_table`, opened by :meth:`Store.table`.
 
-    Everything that can be asked of a query can be asked of a table: ``t.box(...)``, ``t.sample(0.01)``, ``t.arrow()``.
-    Can be pickled: what is pickled is the place of the store and the name.
+    A table answers everything that a query answers: ``t.box(...)``, ``t.sample(0.01)``, ``t.arrow()``. It can be
+    pickled: the pickle holds the place of the store and the name of the table.
     """
 
     def __init__(self, native: _atoll.Table, store: Store | Stores) -> None:
@@ -59,30 +59,31 @@ class Table(Asking, Noted, Appending):
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the table."""
         return self._native.name
 
     @property
     def columns(self) -> list[str]:
-        """Names of its columns, in their order."""
+        """The names of the columns, in order."""
         return self._native.columns
 
     @property
     def schema(self) -> _atoll.Schema:
-        """Its columns, with types, units and descriptions when printed; ``pyarrow.schema(t.schema)`` and others read it."""
+        """The columns, which print with types, units and descriptions; ``pyarrow.schema(t.schema)`` and others read it."""
         return self._native.schema
 
     def add_column(
         self, name: str, kind: Any, *, unit: str | None = None, description: str | None = None
     ) -> int:
-        """Adds a column, which may be null: rows that are there have no value in it, rows that come may.
+        """Add a nullable column and return the first version that has it.
 
         ``t.add_column("charge", "float32", unit="e", description="partial charge")``. ``kind`` is a type as for
-        :meth:`Store.create_table`. Writers that know nothing of the column go on as before; versions before it are asked
-        without it. Answers the version from which on it is there; adding the same column again changes nothing.
+        :meth:`Store.create_table`. Existing rows have no value in the column; rows appended later may. Writers that do
+        not know the column continue unchanged, and earlier versions are read without it. Adding the same column again
+        changes nothing.
 
-        Raises ``InvalidInputError`` for a name that another column has, ``ConflictError`` where another process adds one
-        of that name just now.
+        Raises ``InvalidInputError`` for a name that another column has, and ``ConflictError`` where another process is
+        adding a column of that name.
         """
         [(_, type_name, _)] = fields({label(name, "the name of a column"): kind})
         told = (("unit", unit), ("description", description))
@@ -91,64 +92,64 @@ class Table(Asking, Noted, Appending):
 
     @property
     def id(self) -> list[str]:
-        """The columns that name a row."""
+        """The columns that identify a row."""
         return self._native.roles[0]
 
     @property
     def sample_key(self) -> list[str]:
-        """The columns that name a unit of sampling."""
+        """The columns that identify a unit of sampling."""
         return self._native.roles[1]
 
     @property
     def index(self) -> list[str]:
-        """The columns that boxes are about."""
+        """The columns on which boxes are cheap."""
         return self._native.roles[2]
 
     @property
     def unique(self) -> bool:
-        """Whether it refuses rows whose id their run has already."""
+        """Whether the table refuses rows whose id their run already has."""
         return self._native.unique
 
     @property
     def store(self) -> Store | Stores:
-        """The store it lies in; several, if it is one table of several stores."""
+        """The store that holds the table; several, for one table of several stores."""
         return self._store
 
     def version(self) -> int:
-        """The number of the version that is current; every edit makes the next."""
+        """Return the number of the current version; every change makes the next version."""
         return self._native.version()
 
     def query(self) -> Query:
-        """The query for all of it."""
+        """Return a query for the whole table."""
         return Query(self)
 
     def runs(self, *, where: Expression | str | None = None) -> list[Run]:
-        """The runs in it, by name; with ``where``, those whose attributes satisfy a condition.
+        """Return the runs, by name; with ``where``, those whose attributes satisfy a condition.
 
-        ``t.runs(where="temperature > 300 and solvent = 'water'")``: a run that lacks an attribute has no value in it,
-        and ``run`` is its name. Raises ``InvalidInputError`` for an attribute that no run has.
+        ``t.runs(where="temperature > 300 and solvent = 'water'")``. An attribute that a run lacks is null, and ``run``
+        is the name of the run. Raises ``InvalidInputError`` for an attribute that no run has.
         """
         return [Run(*found) for found in self._native.runs(None if where is None else condition_text(where))]
 
     def steps(self, run: str | None = None) -> list[Step]:
-        """The complete steps of a run, or of all, in their order."""
+        """Return the complete steps, of one run or of all, in order."""
         return [Step(*found) for found in self._native.steps(None if run is None else label(run, "run"))]
 
     def last_complete(self, run: str) -> int | None:
-        """The last step of a run of which every rank's rows are there; ``None`` before the first."""
+        """Return the last step of a run for which every rank's rows are present; ``None`` before the first."""
         return self._native.last_complete(label(run, "run"))
 
     def at(
         self, *, step: SupportsIndex | None = None, time: SupportsFloat | None = None, nearest: bool = False
     ) -> Query:
-        """The rows of one step: by its number, or by its physical time (with ``nearest``, the closest there is).
+        """Select the rows of one step: by number, or by physical time (with ``nearest``, the closest time there is).
 
-        Needs a column ``step``. A number is a condition like any other: nothing is looked up, and a step that is not there
-        has no rows. Where several runs have steps of that time, the rows of all of them are meant; which these are is
-        looked up now.
+        Needs a column ``step``. A step number is a condition like any other: nothing is looked up, and a step that does
+        not exist has no rows. A time is looked up now; where several runs have steps of that time, the query covers the
+        rows of all of them.
 
-        Raises ``NotFoundError`` where no step has that time, ``UnsupportedError`` where that time is a different step in
-        different runs, and one query cannot tell them apart.
+        Raises ``NotFoundError`` where no step has that time, and ``UnsupportedError`` where that time is a different
+        step in different runs and one query cannot tell them apart.
         """
         if (step is None) == (time is None):
             raise InvalidInputError.hinted("at needs a step or a time, and not both", "write at(step=7) or at(time=0.5)")
@@ -158,9 +159,9 @@ class Table(Asking, Noted, Appending):
         return self._of_pairs(self._at_time(wanted, nearest=nearest), f"time {wanted:g}")
 
     def _at_time(self, wanted: float, *, nearest: bool) -> tuple[list[Step], list[Step]]:
-        """The steps of that time, and all others."""
+        """Return the steps of that time, and all others."""
         found = self.steps()
-        # A time that is no number is never the closest.
+        # A NaN time is never the closest.
         far = [inf if step.time is None or isnan(step.time - wanted) else abs(step.time - wanted) for step in found]
         away = min(far, default=inf)
         if away == inf or (away > 0 and not nearest):
@@ -169,7 +170,7 @@ class Table(Asking, Noted, Appending):
         return meant, [step for step, distance in zip(found, far, strict=True) if distance != away]
 
     def _of_pairs(self, divided: tuple[list[Step], list[Step]], called: str) -> Query:
-        """The rows of some steps of some runs: a query can say which runs and which steps, but not which of which."""
+        """Select some steps of some runs. A query names runs and steps, but cannot pair a step with one of the runs."""
         meant, others = divided
         runs, steps = {step.run for step in meant}, {step.step for step in meant}
         for other in others:
@@ -183,9 +184,9 @@ class Table(Asking, Noted, Appending):
         return self._of_steps(sorted(steps)).of_runs(*sorted(runs))
 
     def last(self) -> Query:
-        """The rows of the last complete step; of several runs, the greatest step number.
+        """Select the rows of the last complete step; of several runs, the one with the greatest step number.
 
-        Needs a column ``step``. Raises ``NotFoundError`` before the first step.
+        Needs a column ``step``. Raises ``NotFoundError`` before the first complete step.
         """
         complete = [run.last_complete for run in self.runs() if run.last_complete is not None]
         if not complete:
@@ -200,11 +201,12 @@ class Table(Asking, Noted, Appending):
         return self.where(col("step") == steps[0] if len(steps) == 1 else col("step").is_in(steps))
 
     def follow(self, run: str | None = None, *, from_start: bool = False) -> Iterator[Step]:
-        """Yields each step, of a run or of all, as it becomes complete; for ever, until Ctrl-C or ``break``.
+        """Yield each step, of one run or of all, as it becomes complete; forever, until Ctrl-C or ``break``.
 
-        Begins with the next one, or with those that are there. A step that a later attempt writes again comes again.
+        Begins with the next step to complete or, with ``from_start``, with the steps that are already complete. A step
+        that a later attempt writes again is yielded again.
         """
-        # From now on means from this call, not from the first step that is taken from what it returns.
+        # "Next" counts from this call, not from the first `next()` on the iterator that it returns.
         version = self.version()
         seen = Counter() if from_start else Counter(map(_known_as, self._steps_so_far(run)))
         return self._arriving(run, version, seen)
@@ -212,7 +214,7 @@ class Table(Asking, Noted, Appending):
     def _arriving(self, run: str | None, version: int, seen: Counter[tuple[str, ...]]) -> Iterator[Step]:
         told: dict[str, list[_Progress]] = {}
         while True:
-            # Counted, since steps of several stores may be alike in everything that is told of them.
+            # A multiset, since steps of several stores may be equal in every field.
             there: Counter[tuple[str, ...]] = Counter()
             for found in self._steps_since(run, told):
                 known = _known_as(found)
@@ -223,7 +225,7 @@ class Table(Asking, Noted, Appending):
             version = self._native.follow(version, _FOLLOW_SECONDS)
 
     def _steps_since(self, run: str | None, told: dict[str, list[_Progress]]) -> list[Step]:
-        """The steps that may be new since what was told of the runs: most versions bring one rank's rows and no step."""
+        """Return the steps that may be new since ``told``. Most versions add rows of one rank and complete no step."""
         now: dict[str, list[_Progress]] = {}
         for each in self.runs():
             if run is None or each.name == run:
@@ -240,21 +242,22 @@ class Table(Asking, Noted, Appending):
         try:
             return self.steps(run)
         except NotFoundError:
-            # A run that is waited for may not have begun.
+            # The run that the caller waits for may not have begun.
             return []
 
     def pack(self, *, whole: bool = False, share: float = 1.0) -> Packed:
-        """Rearranges what was appended, so that boxes and samples read little more than they return.
+        """Rearrange appended rows so that boxes and samples read little more than they return.
 
-        Changes no answer, but for which of the rows of one id, where several runs have them, comes first. Does what is worth
-        doing, or, with ``whole``, everything, whatever that costs; takes at most this ``share`` of a processor, above 0 and
-        up to 1. Doing it again is harmless, in any process; others may append and ask meanwhile.
+        Answers stay the same, except for which of several rows with the same id, from several runs, comes first. Packs
+        what is worth packing or, with ``whole``, everything at any cost. Uses at most ``share`` of a processor, above 0
+        and up to 1. Packing again is harmless, from any process; other processes may append and query meanwhile.
         """
         return Packed(**self._native.pack(bool(whole), number(share, "share")))
 
     def info(self) -> Info:
-        """What the current version is made of: rows, bytes, blocks, runs and steps. Of several stores as one that of all
-        together: runs of one name in two stores are two.
+        """Describe the current version: rows, bytes, blocks, runs and steps.
+
+        For several stores as one, these are totals: runs of the same name in two stores count as two.
         """
         return Info(**self._native.info())
 
@@ -266,13 +269,15 @@ class Table(Asking, Noted, Appending):
         steps: tuple[SupportsIndex | None, SupportsIndex | None] | None = None,
         all: bool = False,
     ) -> int:
-        """Deletes the rows that are there now and meet all that is said; the version in which they are gone.
+        """Delete the rows that are present now and match every argument; return the version without them.
 
-        ``t.delete("x is nan")``, ``t.delete(run="b")``, ``t.delete(run="a", steps=(100, None))`` with the first step and
-        the one behind the last; everything with ``all=True``. Rows that come later stay. Versions before keep what they
-        had, until :meth:`vacuum`. With a whole run go its attributes, unless a snapshot may show the run.
+        ``t.delete("x is nan")``, ``t.delete(run="b")``, ``t.delete(run="a", steps=(100, None))``, where ``steps`` is
+        the first step and the one after the last; ``all=True`` deletes everything. Rows appended later are not
+        affected. Earlier versions keep the rows until :meth:`vacuum`. Deleting a whole run deletes its attributes too,
+        unless a snapshot may show the run.
 
-        Raises ``NotFoundError`` for a run that is not there, ``InvalidInputError`` for a condition that does not fit.
+        Raises ``NotFoundError`` for a run that does not exist, and ``InvalidInputError`` for a condition that does not
+        fit the table.
         """
         if all == any(said is not None for said in (where, run, steps)):
             raise InvalidInputError.hinted(
@@ -283,46 +288,48 @@ class Table(Asking, Noted, Appending):
         return self._native.delete(run, between, None if where is None else condition_text(where))
 
     def create_snapshot(self, name: str, version: int | None = None) -> int:
-        """Keeps a version, the current one unless another is given, under a name; the version.
+        """Keep a version, by default the current one, under a name; return the version.
 
-        ``t.as_of(name)`` asks it, whatever :meth:`vacuum` takes away. Doing it again changes nothing.
+        ``t.as_of(name)`` queries it, whatever :meth:`vacuum` removes. Creating the same snapshot again changes nothing.
 
-        Raises ``ConflictError`` where there is one of that name with another version, ``NotFoundError`` for a version
-        that is gone.
+        Raises ``ConflictError`` where the name belongs to a snapshot of another version, and ``NotFoundError`` for a
+        version that no longer exists.
         """
         name = label(name, "the name of a snapshot")
         return self._native.create_snapshot(name, None if version is None else whole(version, "version"))
 
     def snapshots(self) -> dict[str, int]:
-        """The snapshots: the version that each keeps, by name."""
+        """Return the snapshots: the version that each keeps, by name."""
         return dict(self._native.snapshots())
 
     def delete_snapshot(self, name: str) -> None:
-        """Forgets a snapshot. What only it kept goes with the next :meth:`vacuum`.
+        """Delete a snapshot. The next :meth:`vacuum` removes what only the snapshot kept.
 
-        Raises ``NotFoundError`` if there is none of that name.
+        Raises ``NotFoundError`` if there is no snapshot of that name.
         """
         self._native.delete_snapshot(label(name, "the name of a snapshot"))
 
     def vacuum(self) -> Vacuumed:
-        """Removes what only versions before the current one need; they can be asked no longer, but for those that a
-        snapshot keeps. Also removes what processes left that ended while they wrote.
+        """Remove what only earlier versions need.
 
-        A query that reads meanwhile begins again by itself; a :meth:`refine` may end with ``NotFoundError``.
+        Earlier versions can then no longer be queried, except those that a snapshot keeps. Leftovers of processes that
+        ended in the middle of a write are removed too. A query that is reading meanwhile restarts by itself; a
+        :meth:`refine` may end with ``NotFoundError``.
         """
         return Vacuumed(*self._native.vacuum())
 
     def copy_to(self, store: Store, name: str | None = None, *, version: int | str | None = None) -> Copied:
-        """Copies the table to another store, such as a ring, or in its own store to another ``name``.
+        """Copy the table to another store, such as a ring, or within its own store to another ``name``.
 
-        What a version shows comes along as it is: rows, runs, steps, times, attributes; so the same samples come of both.
-        Older versions, snapshots and steps that are not complete do not. ``version`` is a number or the name of a
-        snapshot; without it the current one is copied.
+        The copy has everything that one version shows: rows, runs, steps, times and attributes; both tables give the
+        same samples. Older versions, snapshots and incomplete steps are not copied. ``version`` is a number or the name
+        of a snapshot; by default the current version is copied.
 
-        Others may write meanwhile. What was interrupted is no table yet: the same call goes on with it, and
+        Other processes may write meanwhile. An interrupted copy is not yet a table: the same call continues it, and
         :meth:`Store.drop_table` removes it.
 
-        Raises ``ConflictError`` if the store has a table of that name, ``NotFoundError`` for a version that is gone.
+        Raises ``ConflictError`` if the store has a table of that name, and ``NotFoundError`` for a version that no
+        longer exists.
         """
         if not hasattr(store, "drop_table"):
             hint = "open the store first: copy_to(atoll.open(...)); a name within it is name="
@@ -332,31 +339,32 @@ class Table(Asking, Noted, Appending):
         return Copied(*self._native.copy_to(store._native, name or self.name, number))
 
     def keep_packed(self, *, share: float = 1.0, bytes_per_second: int | None = None, idle: float = 10.0) -> None:
-        """Keeps the table packed from now on, in a thread of this process, as ``pack="background"`` does.
+        """Keep the table packed from now on, in a thread of this process, as ``pack="background"`` does.
 
-        Packs what is appended once it is worth it, and what is left when nothing came for ``idle`` seconds. Takes at
-        most this ``share`` of a processor, and reads and writes at most so many ``bytes_per_second``. Of all handles
-        and processes that keep a table packed, one does at a time. Ends with :meth:`stop_packing`, when the store is
-        closed, or when nothing refers to this table any more; what was packed stays, and nothing is half done.
+        Packs appended rows once that is worthwhile, and the remainder after ``idle`` seconds without an append. Uses at
+        most ``share`` of a processor, and reads and writes at most ``bytes_per_second``. If several handles or
+        processes keep a table packed, one of them works at a time. Packing ends with :meth:`stop_packing`, when the
+        store is closed, or when nothing refers to this table any more; what was packed stays, and no change is left
+        half done.
 
         Raises ``InvalidInputError`` for a share or budget that makes no sense.
         """
         if bytes_per_second is not None:
             bytes_per_second = whole(bytes_per_second, "bytes_per_second")
-        # A call that is refused ends nothing, so the new one begins before the old one ends.
+        # Start the new packer before stopping the old one, so that a refused call stops nothing.
         budget = None if bytes_per_second is None else whole(bytes_per_second, "bytes_per_second")
         began = self._native.keep_packed(number(share, "share"), budget, number(idle, "idle"))
         try:
             self.stop_packing()
         finally:
             self._packer = began
-            # Only a table of one store comes so far.
+            # Only a table of a single store gets here.
             self._store._packing.add(self)  # type: ignore[union-attr]
 
     def stop_packing(self) -> None:
-        """Ends what :meth:`keep_packed` began; raises what went wrong, if it had ended by itself.
+        """Stop what :meth:`keep_packed` started; if packing had already failed, raise its error.
 
-        Returns at once, or within a second if it has just begun to compute; the rest of that computation is in vain.
+        Returns at once, or within a second while a pack is computing; the result of that computation is discarded.
         """
         packer, self._packer = self._packer, None
         if packer is not None:
@@ -400,6 +408,6 @@ class Table(Asking, Noted, Appending):
 
 
 def _type_shown(kind: str) -> str:
-    """A type as it is written when a table is made: ``float32[3]`` of vectors."""
+    """Format a type as :meth:`Store.create_table` takes it: ``float32[3]`` for vectors."""
     element, comma, length = kind.removeprefix("fixed_size_list[").removesuffix("]").partition(", ")
     return f"{element}[{length}]" if comma else kind

@@ -1,7 +1,7 @@
-"""The errors of Atoll: one class for each kind, the same kinds as at every other door.
+"""The exceptions of Atoll: one class for each kind of error, with the same kinds as every other interface.
 
-Every one is an :class:`AtollError` with ``kind`` (a stable code such as ``"not-found"``), ``hint`` (what to do
-about it, or ``None``) and ``retry_can_help`` (whether the same call may succeed later).
+Each is an :class:`AtollError` with ``kind`` (a stable code such as ``"not-found"``), ``hint`` (what to do about it, or
+``None``) and ``retry_can_help`` (whether the same call may succeed later).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
 
 
 class AtollError(Exception):
-    """What every error of Atoll is."""
+    """The base class of all Atoll exceptions."""
 
     kind: str = "internal"
     retry_can_help: bool = False
@@ -35,7 +35,7 @@ class AtollError(Exception):
 
     @classmethod
     def hinted(cls, problem: str, hint: str) -> Self:
-        """An error with a hint, which a traceback shows as a note."""
+        """Return an exception with a hint, which a traceback shows as a note."""
         error = cls(problem)
         error.hint = hint
         error.add_note(f"hint: {hint}")
