@@ -1,4 +1,4 @@
-"""Appending: rows as steps of runs, one by one or whole runs that are there already."""
+"""Appending: rows as steps of runs, one step at a time or whole runs that already exist."""
 
 from __future__ import annotations
 
@@ -14,42 +14,43 @@ from .errors import ConflictError, InvalidInputError
 
 
 class _Turn:
-    """Which step a rank of an attempt appends next, and that one thread at a time does so."""
+    """The next step that a rank of an attempt appends, with the lock that lets one thread at a time append it."""
 
     __slots__ = ("lock", "step")
 
     def __init__(self) -> None:
-        # Re-entrant: a signal handler may append in the middle of an append of its thread.
+        # Re-entrant: a signal handler may append while its own thread is inside an append.
         self.lock, self.step = threading.RLock(), 0
 
 
 class Appending:
-    """The part of a table that is about what comes into it."""
+    """The methods of a table that add rows."""
 
     _native: _atoll.Table
 
     def __init__(self) -> None:
-        #: The attempt of each run that was begun here.
+        #: The attempt of each run that was begun through this handle.
         self._attempts: dict[str, int] = {}
-        #: The runs of which nobody said that an attempt is to begin.
+        #: The runs whose attempt :meth:`append` or :meth:`load` began by itself.
         self._begun_unasked: set[str] = set()
-        # Re-entrant, so that a signal handler that would begin a run in the middle of a beginning gets an error.
+        # Re-entrant, so that a signal handler that would begin a run while one is being begun gets an error, not a
+        # deadlock.
         self._beginning, self._is_beginning = threading.RLock(), False
         self._turns: dict[tuple[str, int, int], _Turn] = {}
         self._own_turn = threading.RLock()
         self._own_step = 0
-        #: Whether it was warned of rows that say another step than theirs.
+        #: Whether the warning about rows whose step column differs from ``step`` was given.
         self._has_warned = False
 
     def _sync(self) -> None:
-        """Has everything that was acknowledged on the disk. A table keeps its store open, also where somebody closed that."""
+        """Wait until everything acknowledged is on disk. Works on a closed store too, which its tables keep open."""
         self._native.sync()
 
     def begin(self, run: str, ranks: SupportsIndex = 1, *, attempt: SupportsIndex | None = None) -> int:
-        """Begins an attempt of a run, and says which: from now on only it may append to the run.
+        """Begin an attempt of a run and return its number: from now on only this attempt may append to the run.
 
-        ``ranks`` writers append to each step, and a step is visible once all of them have. Without ``attempt`` it is
-        the next one. Steps that the attempt writes replace those of earlier attempts from there on.
+        ``ranks`` writers append to each step, and a step becomes visible once all of them have. ``attempt`` defaults to
+        the next number. The steps that the attempt writes replace those of earlier attempts, from its first step on.
 
         Raises ``ConflictError`` where a later attempt has begun.
         """
@@ -73,27 +74,29 @@ class Appending:
         rank: SupportsIndex = 0,
         attempt: SupportsIndex | None = None,
     ) -> int:
-        """Appends rows, and says which version has them.
+        """Append rows and return the version that has them.
 
-        ``data`` is a mapping of column names to arrays (shape (n,), or (n, k) for vectors), a data frame, or anything
-        that speaks Arrow. It is copied before this returns. Columns that may be null can be left out; numbers
-        may have another width or kind, and times another unit, if every value fits; nothing is rounded.
+        ``data`` is a mapping of column names to arrays (shape (n,), or (n, k) for vectors), a data frame, or any object
+        that supports the Arrow interface. It is copied before this call returns. Nullable columns can be left out.
+        Numbers may have another width or kind, and times another unit, as long as every value fits; nothing is rounded.
 
-        Without ``run`` the rows go to a run of this process's own, as its next step. With ``run``, its attempt is the
-        one that :meth:`begin` began here, or a new one; ``step``, if it is not given, is the next one that nobody has
-        appended as this rank, behind the last complete one and those that this handle appended. ``time`` is the
-        physical time of the step, in the unit of your choice. Appending a step again changes nothing, and warns where no
-        ``attempt`` is given: the rows may be others. One that was deleted is written by a new attempt, which begins where
-        nobody asked for the one before. Rows that say another step in their column ``step`` are appended as ``step`` and found as
-        what they say, which is warned of once. A *new* attempt that writes a step replaces that step and all later ones of earlier
-        attempts, which has to be said: by ``attempt`` or :meth:`begin`.
+        Without ``run``, the rows are the next step of a run private to this handle of the table. With ``run``, the
+        attempt is the one that :meth:`begin` began through this handle, or a new one. ``step`` defaults to the next
+        number that nobody has used for this rank: past the last complete step and past the steps that this handle
+        appended. ``time`` is the physical time of the step, in a unit of your choice.
 
-        Raises ``InvalidInputError`` where the rows do not fit the table, and for a step, rank or attempt without ``run``;
-        ``ConflictError`` where another attempt of the run has begun meanwhile, where the run has steps from ``step`` on and no
-        attempt was begun here, where the attempt that was asked for wrote the step and it was deleted, or where ids are unique
-        and the run has some of these already.
+        Appending a step a second time changes nothing; without ``attempt``, it also warns, since the rows may differ.
+        Only a new attempt can write a deleted step again; it begins by itself if the current attempt did. Rows whose
+        ``step`` column differs from ``step`` are appended as ``step`` but found by the number in the column; the first
+        such rows cause a warning. A *new* attempt that writes a step replaces that step and all later ones of earlier
+        attempts, so you have to ask for it, with ``attempt`` or :meth:`begin`.
+
+        Raises ``InvalidInputError`` where the rows do not fit the table, and for a step, rank or attempt without
+        ``run``. Raises ``ConflictError`` where another attempt of the run has begun meanwhile; where the run already
+        has ``step`` or later steps and no attempt was begun through this handle; where the step was deleted and
+        ``attempt`` is the one that wrote it; and where ids are unique and the run already has some of them.
         """
-        # What does not fit is refused before a run is begun for it.
+        # Refuse rows that do not fit before a run is begun for them.
         held, time = self._native.conformed(rows(data)), None if time is None else number(time, "time")
         if run is None:
             if step is not None or rank or attempt is not None:
@@ -124,20 +127,20 @@ class Appending:
         attempt: SupportsIndex | None = None,
         tree_bytes: SupportsIndex = 64 << 20,
     ) -> int:
-        """Loads whole steps that are all there already, packed as they come, and says which version has the last of them::
+        """Load whole steps that already exist, packed as they come, and return the version that has the last one::
 
             t.load(((step, read(step)) for step in range(0, 1000, 10)), run="published")
 
-        Each of ``steps`` is ``(step, rows)`` or ``(step, time, rows)``, in rising order, with the rows of all ranks; rows
-        are what :meth:`append` takes. Nothing is written twice, as it is when rows are appended and packed later, and the
-        steps are visible some at a time, as many as have about ``tree_bytes`` of rows. That takes about thirteen times as much
-        memory; few large trees are asked faster. What came before an error stays, and never half a step:
-        :meth:`last_complete` says where to go on. Loading again what is there changes nothing.
+        Each item of ``steps`` is ``(step, rows)`` or ``(step, time, rows)``, in rising order, with the rows of all
+        ranks; rows are what :meth:`append` takes. Rows are written once, not twice as when they are appended and packed
+        later. Steps become visible in groups that hold about ``tree_bytes`` of rows. Loading takes about thirteen times
+        that much memory; a few large trees are faster to query. Steps loaded before an error stay, always whole:
+        :meth:`last_complete` says where to continue. Loading the same steps again changes nothing.
 
-        Raises ``InvalidInputError`` where the rows do not fit the table or a step does not lie behind those of the run,
-        ``ConflictError`` where a step has come of some ranks only, where another attempt has begun, where the run has the
-        first step already and no attempt was begun here, where a step was deleted that the attempt wrote, or where ids are
-        unique and the run has some of these already.
+        Raises ``InvalidInputError`` where the rows do not fit the table or a step does not come after those of the run.
+        Raises ``ConflictError`` where only some ranks have written a step; where another attempt has begun; where the
+        run already has the first step and no attempt was begun through this handle; where the attempt wrote a step that
+        was deleted since; and where ids are unique and the run already has some of them.
         """
         run, tree_bytes = label(run, "run"), whole(tree_bytes, "tree_bytes")
         told = None if attempt is None else whole(attempt, "attempt")
@@ -160,11 +163,12 @@ class Appending:
         return self._native.version() if version is None else version
 
     def _step_of(self, step: SupportsIndex, held: _atoll.Rows) -> int:
-        """A step by its number. Whoever asks for it goes by the column: the first rows that say another one there are warned of."""
+        """Check a step number, and warn of the first rows whose step column differs: queries find them by the
+        column."""
         step = whole(step, "step")
         said = None if self._has_warned else held.other_step(step)
         if said is not None:
-            # Each text would be a new one to Python, and a run has thousands of steps.
+            # Warn once: the text differs from step to step, so Python would not filter the repetitions.
             self._has_warned = True
             warnings.warn(
                 f'the rows are step {step}, and one of them says {said} in its column "step": whoever asks by that column, as'
@@ -174,7 +178,7 @@ class Appending:
         return step
 
     def _attempt_of(self, run: str, step: int | None = None) -> int:
-        # One thread begins for all: a second attempt would end the first.
+        # One thread begins the attempt for all: a second attempt would end the first.
         with self._beginning:
             if run in self._attempts:
                 return self._attempts[run]
@@ -198,7 +202,7 @@ class Appending:
             return attempt
 
     def _attempt_behind(self, run: str, attempt: int, step: int, *, is_told: bool) -> int:
-        """An attempt that can write a step which was deleted, as the one that wrote it cannot."""
+        """Begin an attempt that can write a deleted step: the attempt that wrote the step cannot write it again."""
         with self._beginning:
             is_ours = not is_told and run in self._begun_unasked
             if is_ours and self._attempts.get(run) == attempt:
@@ -210,7 +214,7 @@ class Appending:
     def _there_already(
         self, block: tuple[str, int, int, int], held: _atoll.Rows, time: float | None, *, is_told: bool
     ) -> int:
-        """Says which version has a step already, and warns: the rows may be others."""
+        """Return a version that has the step already, and warn that these rows may differ from its rows."""
         if is_told:
             return self._native.append(*block, held, time)
         run, _, step, rank = block
@@ -225,22 +229,22 @@ class Appending:
         return self._turns.setdefault((run, attempt, rank), _Turn())
 
     def _append_next(self, writer: tuple[str, int, int], held: _atoll.Rows, time: float | None) -> int:
-        """Appends as the next step: behind those that are complete, and those that this rank has given already."""
+        """Append as the next step: past the complete steps and past those that this rank has appended."""
         run, attempt, rank = writer
         turn = self._turn(*writer)
         with turn.lock:
-            # Other handles and processes may be this rank too: each gets a step of its own.
+            # Other handles and processes may write as this rank too: each append gets a step of its own.
             step, version = self._native.append_next(run, attempt, rank, turn.step, held, time)
             turn.step = max(turn.step, step + 1)
         return version
 
     def _append_own(self, held: _atoll.Rows, time: float | None) -> int:
-        """Appends to the run that is this process's own: no other writes to it, so its steps can be counted here."""
+        """Append to the run of this handle. No other handle writes to it, so its steps are counted here."""
         with self._own_turn:
             run = f"append-{self._native.handle_number:032x}"
             if self._own_step == 0:
                 self._native.begin(run, 1, 1)
-            # Also where the append fails: it may be there all the same, and other rows under its step would count as it.
+            # Count a failed append as well: it may have taken effect, and its step must not be used for other rows.
             step, self._own_step = self._own_step, self._own_step + 1
             return self._native.append(run, 1, step, 0, held, time)
 

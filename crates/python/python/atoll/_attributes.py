@@ -1,4 +1,4 @@
-"""What is noted of a table, its runs and their steps: attributes, and the periodic cell among them."""
+"""Attributes: notes on a table, its runs and their steps; the periodic cell is one of them."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from ._convert import label, whole
 from ._expression import literal
 from .errors import InvalidInputError, UnsupportedError
 
-#: Under which name a cell is kept.
+#: The attribute that holds a cell.
 _CELL = "cell"
 
 
 class Noted:
-    """The part of a table that is about attributes."""
+    """The methods of a table for attributes."""
 
     _native: _atoll.Table
 
     def attributes(self, *, run: str | None = None, step: SupportsIndex | None = None) -> dict[str, Any]:
-        """What is noted of the table, of a run, or of a step of a run; empty if nothing is.
+        """Return the attributes of the table, of a run, or of a step of a run; empty if there are none.
 
-        Of several stores as one it is what those note that note anything; raises ``UnsupportedError`` where that differs.
+        For several stores as one, stores without any attributes are left out; raises ``UnsupportedError`` where the
+        others differ.
         """
         noted = [known for known in self._noted_of_each(run, step) if known]
         return _the_same(noted, "what is noted of it") if noted else {}
@@ -38,12 +39,13 @@ class Noted:
         step: SupportsIndex | None = None,
         replace: bool = False,
     ) -> None:
-        """Notes something of the table, of a run, or of a step: texts, numbers, truth values, lists and mappings of these. A
-        number that JSON does not have, such as NaN, is noted as a text.
+        """Set attributes of the table, of a run, or of a step: texts, numbers, truth values, and lists and mappings of
+        these.
 
-        What else is noted stays, also what others note at the same time; ``None`` for a value takes an attribute away,
-        ``replace=True`` all that are not named, what imports and writers noted as well. No part of the versions: of each
-        attribute, whoever notes it last wins. Neither the run nor the step need be there yet.
+        Other attributes stay, also those that other writers set at the same time. A value of ``None`` removes an
+        attribute; ``replace=True`` removes every attribute that is not named, including those set by imports and
+        writers. A number that JSON does not have, such as NaN, is kept as a text. Attributes are not versioned: of
+        several writers of one attribute, the last one wins. Neither the run nor the step has to exist yet.
         """
         changes = {str(name): None if value is None else _as_json(str(name), value) for name, value in attributes.items()}
         if replace:
@@ -51,7 +53,7 @@ class Noted:
         self._native.note(json.dumps(changes), run, _of_run(run, step))
 
     def cell(self, *, run: str | None = None, step: SupportsIndex | None = None) -> Cell | None:
-        """The periodic cell of a step, or of its run if the step has none of its own, or of the table.
+        """Return the periodic cell of a step, of its run if the step has none, or else of the table.
 
         Raises ``UnsupportedError`` for several stores as one whose cells differ.
         """
@@ -64,24 +66,25 @@ class Noted:
             nearer = of_stores or [None] * len(of_place)
             of_stores = [other if own is None else own for own, other in zip(of_place, nearer, strict=True)]
         if run is not None and len(of_stores) > 1:
-            # Stores that do not have the run have no say.
+            # Ignore the stores that do not have the run.
             found = self._native.runs_of_each(f"run = {literal(run)}")
             of_stores = [cell for cell, runs in zip(of_stores, found, strict=True) if runs] or of_stores
         kept = _the_same(of_stores, "their periodic cell")
         return None if kept is None else Cell._of(kept)
 
     def set_cell(self, cell: Cell | None, *, run: str | None = None, step: SupportsIndex | None = None) -> None:
-        """Keeps the periodic cell of the table, of a run, or of a step; ``None`` takes it away. What else is noted stays."""
+        """Set the periodic cell of the table, of a run, or of a step; ``None`` removes it. Other attributes stay."""
         if not isinstance(cell, Cell | None):
             raise InvalidInputError.hinted(f"{cell!r} is no cell", "write atoll.Cell((10, 10, 10)), with the length of each axis")
         self.set_attributes({_CELL: None if cell is None else cell._kept()}, run=run, step=step)
 
     def run_attributes(self, run: str) -> dict[str, str]:
-        """What is noted about a run, such as the program and its options, as texts; empty if nothing is."""
+        """Return the attributes of a run, such as the program and its options, as texts; empty if there are none."""
         return self._native.run_attributes(run)
 
     def set_run_attributes(self, run: str, attributes: Mapping[str, str]) -> None:
-        """Notes texts about a run, as :meth:`set_attributes`. A number that reads so already stays one."""
+        """Set attributes of a run to texts, like :meth:`set_attributes`. A number that already reads so stays a
+        number."""
         known = self.run_attributes(run)
         self.set_attributes({name: text for name, text in attributes.items() if known.get(name) != text}, run=run)
 
@@ -90,7 +93,7 @@ class Noted:
 
 
 def _the_same(of_stores: list[Any], what: str) -> Any:
-    """What all stores say; there is one at least."""
+    """Return the value on which all stores agree; there is at least one store."""
     if any(other != of_stores[0] for other in of_stores):
         raise UnsupportedError.hinted(
             f"the stores are asked as one, and {what} differs from one to the other",
@@ -108,7 +111,7 @@ def _of_run(run: str | None, step: SupportsIndex | None) -> int | None:
 
 
 def _as_json(name: str, value: Any) -> Any:
-    """A value as JSON has it: numbers of NumPy are numbers, and those that JSON does not have are texts."""
+    """Convert a value to what JSON has: NumPy numbers become numbers, and numbers that JSON lacks become texts."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if value is None or isinstance(value, str | bool):

@@ -1,4 +1,4 @@
-"""Periodic cells: how the space of a simulation repeats, and which columns are positions in it."""
+"""Periodic cells: how the space of a simulation repeats, and which columns are the positions in it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from .errors import InvalidInputError
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """A periodic cell: a box of one to three axes that repeats, perhaps leaning.
+    """A periodic cell: a box of one to three axes that repeats, and may be tilted.
 
-    ``Cell((10, 10, 10))`` for a cube of columns ``x``, ``y``, ``z`` that begins at 0. ``lengths`` are in the unit of the
-    positions; ``math.inf`` along an axis that does not repeat. ``tilts`` are ``(xy,)`` of two axes, ``(xy, xz, yz)`` of
-    three: the edges are a = (lx, 0, 0), b = (xy, ly, 0), c = (xz, yz, lz), as LAMMPS has them. ``axes`` are columns, one
-    for each axis, or one column of vectors: ``("pos",)``. ``low`` is where the cell begins.
+    ``Cell((10, 10, 10))`` is a cube over the columns ``x``, ``y``, ``z`` that begins at 0. ``lengths`` are in the unit
+    of the positions, with ``math.inf`` for an axis that does not repeat. ``tilts`` are ``(xy,)`` for two axes and
+    ``(xy, xz, yz)`` for three, as in LAMMPS: the edges are a = (lx, 0, 0), b = (xy, ly, 0), c = (xz, yz, lz). ``axes``
+    are the columns, one for each axis, or one vector column: ``("pos",)``. ``low`` is the corner at which the cell
+    begins.
     """
 
     lengths: tuple[float, ...]
@@ -32,7 +33,7 @@ class Cell:
         for name in ("lengths", "tilts", "low"):
             object.__setattr__(self, name, tuple(number(each, f"one of {name}") for each in getattr(self, name)))
         axes = _names(self.axes)
-        # The usual axes, as many as there are lengths.
+        # The default axes, cut to the number of lengths.
         object.__setattr__(self, "axes", axes[: len(self.lengths)] if axes == ("x", "y", "z") else axes)
 
     @classmethod
@@ -44,10 +45,10 @@ class Cell:
         periodic: Sequence[bool] = (True, True, True),
         axes: Sequence[str] | str = ("x", "y", "z"),
     ) -> Cell:
-        """From ``(lo, hi)`` of each axis and the tilt factors ``xy, xz, yz``, as ``lmp.extract_box()`` tells them.
+        """Make a cell from ``(lo, hi)`` of each axis and the tilt factors ``xy, xz, yz``, as in ``lmp.extract_box()``.
 
-        A dump's ``ITEM: BOX BOUNDS xy xz yz`` are those of the box *around* a leaning cell: take the tilts off first, as
-        LAMMPS' page on triclinic boxes says.
+        The bounds in a dump's ``ITEM: BOX BOUNDS xy xz yz`` are those of the box *around* a tilted cell: subtract the
+        tilts first, as LAMMPS' page on triclinic boxes describes.
         """
         lengths = [high - low if repeats else math.inf for (low, high), repeats in zip(bounds, periodic, strict=False)]
         low = tuple(low for low, _ in bounds)
@@ -55,12 +56,13 @@ class Cell:
 
     @classmethod
     def dimensions(cls, dimensions: Sequence[float], *, axes: Sequence[str] | str = ("x", "y", "z")) -> Cell:
-        """From ``[a, b, c, alpha, beta, gamma]``, lengths and angles in degrees, as MDAnalysis' ``ts.dimensions``."""
+        """Make a cell from ``[a, b, c, alpha, beta, gamma]`` (angles in degrees), such as MDAnalysis'
+        ``ts.dimensions``."""
         told = [] if dimensions is None else [number(each, "one of dimensions") for each in dimensions]
         if len(told) != 6:
             raise InvalidInputError("dimensions are three lengths and three angles in degrees")
         (a, b, c), angles = told[:3], told[3:]
-        # A right angle is exactly that, and its cosine exactly 0.
+        # The cosine of a right angle is exactly 0, which `math.cos` does not return.
         alpha, beta, gamma = (0.0 if angle == 90.0 else math.cos(math.radians(angle)) for angle in angles)
         xy, xz = b * gamma, c * beta
         ly = _side(b * b - xy * xy, told)
@@ -72,7 +74,7 @@ class Cell:
         return list(self.axes), list(self.low), list(self.lengths), list(self.tilts)
 
     def _kept(self) -> dict[str, Any]:
-        """As it is kept among attributes: a length that does not repeat is ``None``."""
+        """Return the cell as an attribute holds it: the length of an axis that does not repeat is ``None``."""
         kept: dict[str, Any] = json.loads(_atoll.checked_cell(self._parts()))
         return kept
 
@@ -83,7 +85,7 @@ class Cell:
 
 
 def _side(square: float, dimensions: list[float]) -> float:
-    """A length that is above 0, from its square."""
+    """Return the positive length whose square this is."""
     if not square > 0:
         raise InvalidInputError(f"there is no box of these lengths and angles: {dimensions}")
     return math.sqrt(square)

@@ -1,4 +1,4 @@
-"""Queries: which rows are wanted, and nothing read until an answer is asked for."""
+"""Queries: which rows are wanted; they read nothing until an answer is asked for."""
 
 from __future__ import annotations
 
@@ -40,19 +40,21 @@ if TYPE_CHECKING:
 
 
 class Asking(Choosing, Estimating):
-    """What can be asked, of a table as of a query on it."""
+    """What can be asked of a query, and of a table."""
 
     def splits(self, readers: SupportsIndex) -> list[Split]:
-        """The query divided among about so many readers: each split is a query of its own, and all of them together have
-        each row once, of one version. There is one at least, and none without a share of what is read.
+        """Divide the query among about ``readers`` readers.
 
-        Splits take about equal bytes. Where a store has its data on several hosts, as Cassandra has, each split is of one
-        of them, which it names: a reader there reads locally. Send them to other processes, as they are pickled, and there
-        ask them like any query; what they have is to be put together by whoever asked, in any order. Of several stores as
-        one, a split may have rows of several of them.
+        Each split is a query of its own; together they have each row once, all of one version. There is at least one
+        split, and none without a share of the data.
 
-        Raises ``InvalidInputError`` for a query of the first units or rows, which only their order tells, and for no
-        readers.
+        Splits read about equal bytes. Where a store has its data on several hosts, as Cassandra has, each split is of
+        one host, which it names, so that a reader on that host reads locally. Send splits to other processes, pickled,
+        and query them there like any query; combine their results yourself, in any order. For several stores as one, a
+        split may have rows of several of them.
+
+        Raises ``InvalidInputError`` for a query of the first units or rows, which only the order over all rows
+        determines, and for fewer than 1 reader.
         """
         query = self.query()
         readers = whole(readers, "a number of readers")
@@ -66,16 +68,16 @@ class Asking(Choosing, Estimating):
         ]
 
     def read(self) -> Answer:
-        """The rows, the version that was read, and what it took. Ctrl-C stops it; nothing is changed by that."""
+        """Read the rows, with their version and the work it took. Ctrl-C interrupts the read, which changes nothing."""
         query = self.query()
         rows, version, work = query.table._native.query(query)
         return Answer(rows, version, Work(**work), ordered=query.ordered)
 
     def scan_polars(self) -> polars.LazyFrame:
-        """The rows as a lazy frame of Polars, read when it is collected. Needs ``polars``.
+        """Return the rows as a lazy Polars frame, read when it is collected. Needs ``polars``.
 
-        Columns and predicates are pushed down, also ``.head(n)``, which here is a random sample: rows come lightest
-        first.
+        Selected columns and predicates are pushed down, and so is ``.head(n)``, which here is a random sample: rows
+        come lightest first.
         """
         from ._polars import scan
 
@@ -83,25 +85,26 @@ class Asking(Choosing, Estimating):
 
     @property
     def plot(self) -> Plot:
-        """Pictures in one call: ``.plot.scatter("x", "z")``, ``.plot.density(...)``, ``.plot.histogram(...)``, and means
-        of groups with their intervals, ``.plot.errorbar("step", "vz")``.
+        """Plots in one call: ``.plot.scatter("x", "z")``, ``.plot.density(...)``, ``.plot.histogram(...)``.
+
+        ``.plot.errorbar("step", "vz")`` shows means of groups with their intervals.
         """
         return Plot(self.query())
 
     def arrow(self) -> pyarrow.Table:
-        """The rows as a PyArrow table, without a copy. Needs ``pyarrow``."""
+        """Return the rows as a PyArrow table, without a copy. Needs ``pyarrow``."""
         return self.read().arrow()
 
     def polars(self) -> polars.DataFrame:
-        """The rows as a Polars frame, without a copy of numbers. Needs ``polars``."""
+        """Return the rows as a Polars frame, without a copy of numbers. Needs ``polars``."""
         return self.read().polars()
 
     def pandas(self) -> pandas.DataFrame:
-        """The rows as a pandas frame. Needs ``pandas``."""
+        """Return the rows as a pandas frame. Needs ``pandas``."""
         return self.read().pandas()
 
     def numpy(self) -> dict[str, numpy.ndarray]:
-        """The columns as NumPy arrays by name: (n,), or (n, k) for vectors; masked where values are missing."""
+        """Return the columns as NumPy arrays by name: (n,), or (n, k) for vectors; masked where values are missing."""
         return self.read().numpy()
 
     @overload
@@ -125,17 +128,17 @@ class Asking(Choosing, Estimating):
         quantile: tuple[str | Expression, float] | None = None,
         confidence: float = 0.95,
     ) -> Iterator[Refined[Any]]:
-        """The rows little by little, lightest first: an answer that gets better for as long as you look at it.
+        """Yield the rows step by step, lightest first: an answer that improves for as long as you look at it.
 
-        ``for batch, cut, estimate in q.refine(mean="vz"): ...``. Each step brings more of one version: what came so far
-        is all of a sample, ``sample(cut)``. The first has about 1,000 rows, and each is as large as all before it
-        together, up to about 262,144 rows. Stop when you have seen enough.
+        ``for batch, cut, estimate in q.refine(mean="vz"): ...``. Every step adds rows of one version; all rows so far
+        are exactly the sample ``sample(cut)``. The first step has about 1,000 rows, and each later one as many as all
+        before it together, up to about 262,144 rows. Stop when you have seen enough.
 
-        Ask for one of ``mean="vz"``, ``sum="vz"``, ``share="type = 2"`` and ``quantile=("vz", 0.5)`` to get an estimate
-        from all that came so far. Beyond a million rows there is a new one when a quarter more came, and with the last step;
-        steps in between have the one before, whose interval holds as well. Its interval may be looked at after every step,
-        and holds whenever you stop: it is that of a confidence sequence, and about half as wide again as one that is looked
-        at once.
+        Pass one of ``mean="vz"``, ``sum="vz"``, ``share="type = 2"`` and ``quantile=("vz", 0.5)`` to get an estimate
+        from all rows so far. Beyond a million rows, the estimate is updated each time a quarter more rows have come,
+        and at the last step; the steps in between repeat the previous one, whose interval still holds. You may look at
+        the interval after every step and stop at any time: it belongs to a confidence sequence, and is about half as
+        wide again as an interval that is looked at once.
         """
         query = self.query()
         question = _refined(query.table, (mean, sum, share, quantile), confidence)
@@ -150,22 +153,22 @@ class Asking(Choosing, Estimating):
             yield Refined(answer, cut, None if estimate is None else estimate_of(estimate, **told), is_last)
 
     def batches(self, rows: SupportsIndex = 65_536) -> Iterator[Answer]:
-        """The rows in pieces of at most ``rows`` rows, lightest first, read as they are asked for.
+        """Yield the rows in pieces of at most ``rows`` rows, lightest first, reading as the pieces are consumed.
 
-        What was read with lighter rows is kept until its turn: of a table that was never packed that may be half of its
-        rows. ``.unordered().batches()`` has them in whatever order they lie, and keeps no more than some tens of megabytes
-        however many there are.
+        Rows that were read along with lighter ones are buffered until their turn: for a table that was never packed,
+        these may be half of all rows. ``.unordered().batches()`` yields the rows in storage order, and buffers no more
+        than some tens of megabytes, however many rows there are.
         """
         rows, query = batch_rows(rows), self.query()
         answers = (refined.batch for refined in query.refine()) if query.ordered else query._scanned()
         return (batch for answer in answers for batch in answer.batches(rows))
 
     def count(self) -> int:
-        """How many rows there are, exactly; what the directories tell is not read."""
+        """Return the exact number of rows; what the directories already tell is not read."""
         return self.counted()[0]
 
     def counted(self) -> tuple[int, Work]:
-        """How many rows there are, and what counting them took."""
+        """Return the exact number of rows, and the work that counting took."""
         query = self.query()
         rows, work = query.table._native.count(query)
         return rows, Work(**work)
@@ -178,10 +181,11 @@ class Asking(Choosing, Estimating):
         of_sd: float | None = None,
         max_rows: int | None = None,
     ) -> Tolerant:
-        """Estimates that read as much as they need: ``q.within(relative=0.01).mean("vz")``.
+        """Return a query whose estimates read as much as a tolerance needs: ``q.within(relative=0.01).mean("vz")``.
 
-        One tolerance is half the width of the interval: ``relative`` to the value, ``absolute`` in its unit, or ``of_sd``
-        in standard deviations of the rows. ``max_rows`` ends the reading; what is too wide then says so among its doubts.
+        The tolerance is half the width of the interval. Give one of ``relative`` (to the value), ``absolute`` (in its
+        unit) and ``of_sd`` (in standard deviations of the rows). ``max_rows`` limits the rows read; an interval that is
+        still too wide then says so among its doubts.
         """
         max_rows = None if max_rows is None else whole(max_rows, "max_rows")
         return tolerant(self.query(), relative, absolute, of_sd, max_rows)
@@ -195,13 +199,14 @@ class Asking(Choosing, Estimating):
     def group_means(
         self, column: str | Expression, by: str | Expression, *, confidence: float = 0.95, simultaneous: bool = False
     ) -> Groups:
-        """The mean of a column in each group of rows that have one value of the column ``by``, from the query's sample.
+        """Estimate the mean of a column in each group of rows with the same value of the column ``by``, from the
+        sample.
 
-        ``q.sample(0.01).group_means("vz", by="type")[2].value``. Groups that the sample did not meet are not in it; one of
-        which it met only null and NaN has ``nan`` for a value, and as many ``missing`` as ``rows``. Each interval holds by
-        itself; with ``simultaneous``, all of them together do (Bonferroni).
+        ``q.sample(0.01).group_means("vz", by="type")[2].value``. Groups without a row in the sample are left out. A
+        group whose sampled rows are all null or NaN has the value ``nan``, and as many ``missing`` as ``rows``. Each
+        interval holds by itself; with ``simultaneous``, all of them hold together (Bonferroni).
 
-        Raises ``UnsupportedError`` for groups of vectors, ``NotFoundError`` for a column that is not there.
+        Raises ``UnsupportedError`` for groups of vectors, and ``NotFoundError`` for a column that does not exist.
         """
         return grouped(self.query(), column, by, confidence, simultaneous)
 
@@ -214,21 +219,21 @@ class Asking(Choosing, Estimating):
         confidence: float = 0.95,
         simultaneous: bool = False,
     ) -> list[Bin]:
-        """The share of the rows in each bin of a column, from the query's sample, each with its interval.
+        """Estimate the share of the rows in each bin of a column, with its interval, from the query's sample.
 
-        ``bins`` are edges, which rise, or how many bins of equal width there shall be: over ``range``, or without it
-        from the least to the greatest value that is finite, for which the column is read once more. Rows without a value,
-        or beyond the edges, count as rows and are in no bin. Each interval holds by itself; with ``simultaneous``, all of them
-        together do.
+        ``bins`` are rising edges, or a number of bins of equal width: over ``range``, or by default from the least to
+        the greatest finite value, for which the column is read once more. Rows without a value, or beyond the edges,
+        count as rows but are in no bin. Each interval holds by itself; with ``simultaneous``, all of them hold
+        together.
         """
-        # An array can be an index to Python as well; a number has no length.
+        # An array may convert to an index as well, so only what has no length is a count.
         given: Any = bins
         is_count = not hasattr(given, "__len__") and not hasattr(given, "__iter__")
         edges = even_edges(self.query(), column, whole(given, "bins"), range) if is_count else given
         return binned(self.query(), column, edges, confidence, simultaneous)
 
     def explain(self) -> str:
-        """What an answer would read, and why: for people. Nothing but directories is read for it."""
+        """Explain, for people, what an answer would read and why. Reads nothing but directories."""
         query = self.query()
         return query.table._native.explain(query)[0]
 
@@ -241,20 +246,20 @@ _Estimated = TypeVar("_Estimated", bound=Estimate | None)
 
 
 class _Step(NamedTuple, Generic[_Estimated]):
-    """What a step of a refinement is unpacked into."""
+    """The part of a refinement step that unpacks as a tuple."""
 
-    #: The rows that are new.
+    #: The new rows.
     batch: Answer
-    #: All units below this share have been read: what came so far is ``sample(cut)`` of the query.
+    #: All units below this share have been read: the rows so far are ``sample(cut)`` of the query.
     cut: float
-    #: What all that came so far says about the number that was asked for; ``None`` if none was.
+    #: The estimate from all rows so far; ``None`` if none was asked for.
     estimate: _Estimated
 
 
 class Refined(_Step[_Estimated]):
     """A step of :meth:`Asking.refine`: ``batch, cut, estimate``, and whether it is the last."""
 
-    #: Whether nothing is left.
+    #: Whether this is the last step.
     is_last: bool
 
     def __new__(cls, batch: Answer, cut: float, estimate: _Estimated, is_last: bool) -> Refined[_Estimated]:
@@ -266,14 +271,14 @@ class Refined(_Step[_Estimated]):
         return Refined, (*self, self.is_last)
 
 
-#: What :meth:`Asking.refine` may be asked for: ``mean``, ``sum``, ``share`` and ``quantile``.
+#: What :meth:`Asking.refine` can estimate: ``mean``, ``sum``, ``share`` and ``quantile``.
 _Wanted = tuple[
     str | Expression | None, str | Expression | None, Expression | str | None, tuple[str | Expression, float] | None
 ]
 
 
 def _refined(table: Table, wanted: _Wanted, confidence: float) -> Question | None:
-    """The one question that was asked, if one was."""
+    """Return the one question that was asked, if any."""
     mean, sum, share, quantile = wanted
     questions = [
         *([Question("mean", column_text(mean, table), confidence)] if mean is not None else []),
@@ -294,35 +299,35 @@ def _quantile(wanted: Any, table: Table, confidence: float) -> Question:
 
 @dataclasses.dataclass(frozen=True)
 class Query(Asking):
-    """Which rows of a table are wanted. Immutable: each call gives another one.
+    """The rows of a table that are wanted. Immutable: each call returns a new query.
 
     Nothing is read until ``.arrow() .polars() .pandas() .numpy() .batches()`` or ``.read()``. Arrow libraries take a
-    query as it is, and read it then: ``polars.DataFrame(q)``. Can be pickled where its table can.
+    query as it is, and read it then: ``polars.DataFrame(q)``. A query can be pickled if its table can.
     """
 
-    #: The table, or several as one.
+    #: The table, or several tables as one.
     table: Table
-    #: Conditions that must all hold, as texts of the grammar (:meth:`where`, :meth:`box`, :meth:`near`).
+    #: Conditions that must all hold, as texts in the grammar (:meth:`where`, :meth:`box`, :meth:`near`).
     conditions: tuple[str, ...] = ()
-    #: Units from this share of all (:meth:`window`) ...
+    #: The units from this share on (:meth:`window`) ...
     after: float = 0.0
     #: ... to this one (:meth:`sample`, :meth:`window`).
     until: float = 1.0
-    #: At most so many units, the lightest (:meth:`first`); None for all.
+    #: At most this many units, the lightest (:meth:`first`); ``None`` for all.
     units: int | None = None
-    #: At most so many rows, the lightest (:meth:`limit`); None for all.
+    #: At most this many rows, the lightest (:meth:`limit`); ``None`` for all.
     rows: int | None = None
-    #: Columns, in this order (:meth:`select`); None for all.
+    #: The columns, in this order (:meth:`select`); ``None`` for all.
     columns: tuple[str, ...] | None = None
-    #: Rows of these runs (:meth:`of_runs`); None for all.
+    #: The runs whose rows are wanted (:meth:`of_runs`); ``None`` for all.
     runs: tuple[OfRun, ...] | None = None
-    #: This version of the table (:meth:`as_of`); None for the current one.
+    #: The version of the table (:meth:`as_of`); ``None`` for the current one.
     version: int | None = None
-    #: Whether rows of steps come that are not complete yet (:meth:`with_arriving`).
+    #: Whether to include rows of steps that are not complete yet (:meth:`with_arriving`).
     arriving: bool = False
-    #: Whether rows come in the order of their weights (:meth:`unordered`).
+    #: Whether the rows come in the order of their weights (:meth:`unordered`).
     ordered: bool = True
-    #: The objects of a split, as bytes.
+    #: The objects of a split, serialized.
     objects: bytes | None = None
 
     def query(self) -> Query:
@@ -330,13 +335,13 @@ class Query(Asking):
 
     @property
     def condition(self) -> str | None:
-        """All conditions as one text of the grammar."""
+        """All conditions as one text in the grammar."""
         if len(self.conditions) == 1:
             return self.conditions[0]
         return " and ".join(f"({condition})" for condition in self.conditions) or None
 
     def _scanned(self) -> Iterator[Answer]:
-        """The rows batch by batch, in no order."""
+        """Yield the rows batch by batch, in no order."""
         scan = self.table._native.batches(self)
         while (found := scan.next()) is not None:
             rows, version, work = found
@@ -373,13 +378,14 @@ class Query(Asking):
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Split(Query):
-    """A share of a query, for one reader: see :meth:`Asking.splits`. It is a query like any other, of one version."""
+    """One reader's share of a query, made by :meth:`Asking.splits`. It is a query like any other, of one version."""
 
-    #: The host that has the data; ``None`` for the machine on which the query was divided, and of stores that have no hosts.
+    #: The host that has the data; ``None`` for the machine on which the query was divided, and for stores without
+    #: hosts.
     host: str | None = None
-    #: About how many rows it has, before conditions.
+    #: About how many rows the split has, before conditions.
     about_rows: int = 0
-    #: About how many bytes they take.
+    #: About how many bytes these rows take.
     about_bytes: int = 0
 
     def __repr__(self) -> str:

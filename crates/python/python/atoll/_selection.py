@@ -1,6 +1,6 @@
-"""Choosing: which rows of a table are wanted, said step by step.
+"""Selecting the rows of a table, one restriction after the other.
 
-Invariant: every call gives a new query, and none reads a row.
+Invariant: every call returns a new query, and none reads a row.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 class Choosing:
-    """The part of a query, and of a table, that says which rows are wanted."""
+    """The methods of a query, and of a table, that select rows."""
 
     def query(self) -> Query:
-        """The query itself; of a table, the one for all of it."""
+        """Return the query itself; for a table, the query for all of it."""
         raise NotImplementedError
 
     def box(
@@ -39,17 +39,19 @@ class Choosing:
         wrap: Cell | bool = False,
         **named: tuple[Any, Any],
     ) -> Query:
-        """Rows within ranges, each ``(low, high)``: low is within, high is not, ``None`` leaves an end open.
+        """Select the rows within ranges, each ``(low, high)``: low is included, high is not, ``None`` leaves an end
+        open.
 
-        ``t.box(x=(0, 1), time=(2.0, None))``; names that are no Python names, and elements of vectors, in a mapping:
-        ``t.box({"pos[0]": (0, 1)})``; or the text that the command line takes: ``t.box("x=0:1, time=2.0:")``.
+        ``t.box(x=(0, 1), time=(2.0, None))``. Pass a mapping for elements of vectors and names that are no Python
+        names: ``t.box({"pos[0]": (0, 1)})``; or the text that the command line takes: ``t.box("x=0:1, time=2.0:")``.
 
-        With ``wrap`` the box goes on behind the boundary of a periodic cell, the one that is given or, with ``True``, the
-        one that the table has (:meth:`Table.set_cell`): it is the union of the pieces of its images, each half-open.
-        Positions are taken to lie in the cell or at most one cell beside it, as simulations write them. A side with an
-        open end, and columns that are no axis of the cell, are as they are.
+        With ``wrap``, the box continues across the boundary of a periodic cell: the given cell or, with ``True``, the
+        one that the table has (:meth:`Table.set_cell`). It is the union of the pieces of its images, each half-open.
+        Positions are taken to lie in the cell or at most one cell beside it, as simulations write them. Sides with an
+        open end, and columns that are no axis of the cell, do not wrap.
 
-        Raises ``InvalidInputError`` for a range inside out or a column named twice, or where there is no cell to wrap.
+        Raises ``InvalidInputError`` for a range whose ends are reversed, for a column named twice, and where there is
+        no cell to wrap.
         """
         if not isinstance(wrap, Cell | bool):
             raise InvalidInputError.hinted(
@@ -77,15 +79,17 @@ class Choosing:
         cell: Cell | bool = True,
         axes: Sequence[str] | str | None = None,
     ) -> Query:
-        """Rows at most ``radius`` from a point: ``t.near((1, 2, 3), 0.5)``.
+        """Select the rows at most ``radius`` from a point: ``t.near((1, 2, 3), 0.5)``.
 
-        In the periodic cell of the one run that is asked for, or of the table (:meth:`Table.set_cell`), or another one, it
-        is the distance to the nearest image of a row, upright and leaning cells alike, wherever the row was stored: neither
-        it nor the point has to lie in the cell. Without a cell, or with ``cell=False``, it is the plain distance, of the
-        columns ``axes``: by default the first index columns, as many as the point has numbers. Both ends are included;
-        computed in doubles.
+        In a periodic cell, the distance is that to the nearest image of a row, for upright and tilted cells alike,
+        wherever the row was stored: neither the row nor the point has to lie in the cell. By default, the cell is that
+        of the one run that the query selects, or else of the table (:meth:`Table.set_cell`); ``cell`` gives another.
+        Without a cell, or with ``cell=False``, it is the plain distance in the columns ``axes``: by default the first
+        index columns, as many as the point has numbers. A row at exactly ``radius`` is included; distances are computed
+        in double precision.
 
-        Raises ``InvalidInputError`` for a point of other axes than the cell, a radius below 0 or beyond 32 cells.
+        Raises ``InvalidInputError`` for a point whose axes are not those of the cell, and for a radius below 0 or
+        beyond 32 cells.
         """
         if isinstance(point, str) or not hasattr(point, "__iter__"):
             raise InvalidInputError.hinted(
@@ -101,7 +105,7 @@ class Choosing:
         return self.query()._and(_atoll.near_condition(found._parts(), point, radius))
 
     def _known_cell(self) -> Cell | None:
-        """The cell of the one run that is asked for, or that of the table."""
+        """Return the cell of the one run that the query selects, or else that of the table."""
         query = self.query()
         runs = {run if isinstance(run, str) else run[1] for run in query.runs or ()}
         return query.table.cell(run=runs.pop() if len(runs) == 1 else None)
@@ -113,10 +117,11 @@ class Choosing:
         return found
 
     def where(self, *conditions: Expression | str) -> Query:
-        """Rows for which all of these conditions are true: ``t.where(atoll.col("type") == 2)`` or
-        ``t.where("type = 2")``.
+        """Select the rows for which all conditions are true.
 
-        Raises ``InvalidInputError`` for a text that is no condition, with the place.
+        ``t.where(atoll.col("type") == 2)`` or ``t.where("type = 2")``.
+
+        Raises ``InvalidInputError``, with the position of the mistake, for a text that is no condition.
         """
         query = self.query()
         for condition in conditions:
@@ -124,9 +129,9 @@ class Choosing:
         return query
 
     def select(self, *columns: str | Expression) -> Query:
-        """These columns, in this order, each as a whole: elements of vectors are taken from the answer.
+        """Select columns, in this order, each as a whole: take elements of vectors from the answer.
 
-        Raises ``InvalidInputError`` for an element of a vector, and for what names no column.
+        Raises ``InvalidInputError`` for an element of a vector, and for anything that names no column.
         """
         if not columns or not all(isinstance(column, str | Expression) for column in columns):
             raise InvalidInputError.hinted(f"no names of columns: {columns!r}", 'write select("x", "vz")')
@@ -141,15 +146,15 @@ class Choosing:
         return dataclasses.replace(query, columns=names)
 
     def sample(self, share: SupportsFloat) -> Query:
-        """A share, from 0 to 1, of the units: the same ones at every call, and with every box and condition.
+        """Select a share, from 0 to 1, of the units: the same ones in every call, and with every box and condition.
 
-        Samples nest: ``sample(0.01)`` lies within ``sample(0.1)``. A unit is a row or, with a sample key, all rows of
-        an entity.
+        Samples nest: ``sample(0.01)`` is part of ``sample(0.1)``. A unit is a row or, with a sample key, all rows of an
+        entity.
         """
         return self.window(0.0, share)
 
     def window(self, after: SupportsFloat, until: SupportsFloat) -> Query:
-        """The units between two shares: ``window(0.1, 0.2)`` is a second sample, independent of ``sample(0.1)``."""
+        """Select the units between two shares: ``window(0.1, 0.2)`` is a sample independent of ``sample(0.1)``."""
         query = self.query()
         after, until = number(after, "a share, such as 0.1,"), number(until, "a share, such as 0.1,")
         _atoll.check_window(after, until)
@@ -157,20 +162,22 @@ class Choosing:
         return dataclasses.replace(query, after=after, until=max(after, min(query.until, until)))
 
     def first(self, units: SupportsIndex) -> Query:
-        """The first so many units, in an order that is random and always the same."""
+        """Select the first ``units`` units, in an order that is random and always the same."""
         return self.query()._least("units", units)
 
     def limit(self, rows: SupportsIndex) -> Query:
-        """At most so many rows: the lightest. May cut an entity in two; :meth:`first` does not."""
+        """Select at most ``rows`` rows: the lightest. May keep part of an entity; :meth:`first` keeps whole units."""
         return self.query()._least("rows", rows)
 
     def of_runs(self, *names: str, where: Expression | str | None = None) -> Query:
-        """Rows that these runs wrote: ``t.of_runs("a", "b")``, or those whose attributes satisfy a condition:
-        ``t.of_runs(where="temperature > 300")``, which are looked up now.
+        """Select the rows of runs: ``t.of_runs("a", "b")``, or of those whose attributes satisfy a condition.
 
-        A run costs nothing where its rows lie alone; in rows that were packed with those of others, it is told row by
-        row. Asking raises ``NotFoundError`` for a run that is not there. Of several stores as one, a name is a run of each
-        store that has it, and ``where`` chooses among the runs of each.
+        The condition, as in ``t.of_runs(where="temperature > 300")``, is evaluated now.
+
+        Selecting a run costs nothing where its rows are stored alone; where they were packed with those of other runs,
+        each row is checked. A query raises ``NotFoundError`` for a run that does not exist. For several stores as one,
+        a name means the run of that name in every store that has one, and ``where`` selects among the runs of each
+        store.
         """
         query = self.query()
         if not all(isinstance(name, str) for name in names):
@@ -188,28 +195,28 @@ class Choosing:
         return dataclasses.replace(query, runs=runs_in_both(query.runs, runs_wanted(names, found)))
 
     def as_of(self, version: SupportsIndex | str) -> Query:
-        """The table as it was at a version, or at the one that a snapshot keeps, by its name."""
+        """Select the table as it was at a version, given by number or as the name of a snapshot."""
         query = self.query()
         if isinstance(version, str):
             version = query.table._native.snapshot_version(version)
         return dataclasses.replace(query, version=whole(version, "version"))
 
     def unordered(self) -> Query:
-        """The same rows in whatever order they lie, which spares a large answer half of its time, and :meth:`batches` of one
-        most of its memory.
+        """Select the same rows in storage order, which halves the time of a large answer.
 
-        Otherwise rows come in the order of their weights, so that the first of them are a sample. Nothing changes for
-        :meth:`first` and :meth:`limit`, nor, but for batches, where several stores are asked as one.
+        The :meth:`batches` of one then need only a fraction of the memory. By default, rows come in the order of their weights, so
+        that the first of them are a sample. The rows of :meth:`first` and :meth:`limit` do not change; for several
+        stores as one, only batches change.
         """
         return dataclasses.replace(self.query(), ordered=False)
 
     def with_arriving(self) -> Query:
-        """Also the rows of steps of which not all ranks have written their part yet."""
+        """Include the rows of steps that not all ranks have written yet."""
         return dataclasses.replace(self.query(), arriving=True)
 
 
 def _side(table: Table, name: str, ends: Any) -> str:
-    """A side of a box as the grammar writes it."""
+    """Format a side of a box in the grammar's notation."""
     try:
         low, high = ends
     except (TypeError, ValueError):

@@ -365,7 +365,7 @@ def _at_home(path: str) -> str:
 
 
 def _absolute(url: str) -> str:
-    """Make a path or ``file:`` URL absolute, so that it means the same in every process; return other URLs as they are."""
+    """Make a path or ``file:`` URL absolute, so that it means the same in every process; keep other URLs."""
     scheme, _, rest = url.partition(":")
     is_url = ":" in url and scheme.isalnum() and "/" not in scheme
     if is_url and scheme == "file":

@@ -69,7 +69,7 @@ class Table(Asking, Noted, Appending):
 
     @property
     def schema(self) -> _atoll.Schema:
-        """The columns, which print with types, units and descriptions; ``pyarrow.schema(t.schema)`` and others read it."""
+        """The columns, printed with types, units and descriptions; ``pyarrow.schema(t.schema)`` and others read it."""
         return self._native.schema
 
     def add_column(
