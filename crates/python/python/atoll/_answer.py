@@ -1,4 +1,4 @@
-"""What a query answers: rows in memory, for every tool, and what finding them took."""
+"""Answers: the rows of a query in memory, for every tool, and the work that finding them took."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ _ROWS_SHOWN = 10
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """What an answer took: counts that no noise of the machine changes."""
+    """The work behind an answer: counts that do not depend on the load of the machine."""
 
-    #: Blocks that the version has.
+    #: Blocks of the version.
     blocks: int = 0
     #: Bands of blocks that were decoded.
     bands: int = 0
     #: Rows in those bands.
     rows_touched: int = 0
-    #: Rows that were answered.
+    #: Rows that were returned.
     rows_returned: int = 0
     #: Requests to the store, each a contiguous range of one object.
     requests: int = 0
-    #: Bytes that they brought.
+    #: Bytes that the requests returned.
     bytes: int = 0
 
 
 class Answer:
-    """Rows, in the order of their weight: the first k are themselves a sample. Of an unordered query, in no order.
+    """The rows of a query, lightest first, so that the first k are themselves a sample; unordered if the query was.
 
     Arrow libraries take an answer as it is, without a copy: ``polars.DataFrame(answer)``, ``pyarrow.table(answer)``,
-    ``duckdb.sql("select avg(vz) from answer")``. Can be pickled, rows and all, as a stream of Arrow.
+    ``duckdb.sql("select avg(vz) from answer")``. An answer can be pickled with its rows, as an Arrow stream.
     """
 
     def __init__(self, rows: _atoll.Rows, version: int, work: Work, *, ordered: bool = True) -> None:
@@ -51,7 +51,7 @@ class Answer:
         self._ordered = ordered
         #: The version that was read.
         self.version = version
-        #: What it took.
+        #: The work that reading it took.
         self.work = work
 
     def __len__(self) -> int:
@@ -59,12 +59,12 @@ class Answer:
 
     @property
     def columns(self) -> list[str]:
-        """Names of the columns, in their order."""
+        """The names of the columns, in order."""
         return self._rows.columns
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that the rows take."""
+        """The bytes of memory that the rows take."""
         return self._rows.nbytes
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
@@ -74,18 +74,18 @@ class Answer:
         return self._rows.__arrow_c_schema__()
 
     def arrow(self) -> pyarrow.Table:
-        """The rows as a PyArrow table, without a copy. Needs ``pyarrow``."""
+        """Return the rows as a PyArrow table, without a copy. Needs ``pyarrow``."""
         return needed("pyarrow", ".arrow()").table(self)
 
     def polars(self) -> polars.DataFrame:
-        """The rows as a Polars frame, without a copy of numbers. Needs ``polars``."""
+        """Return the rows as a Polars frame, without a copy of numbers. Needs ``polars``."""
         return needed("polars", ".polars()").DataFrame(self)
 
     def pandas(self) -> pandas.DataFrame:
-        """The rows as a pandas frame. Needs ``pandas``; with ``pyarrow`` there, nulls keep their places.
+        """Return the rows as a pandas frame. Needs ``pandas``; with ``pyarrow`` installed, nulls keep their places.
 
-        A vector column becomes a column of arrays. One of integers is of pandas' own ``Int64`` and its like where values
-        are missing: as floats, large ones would be rounded.
+        A vector column becomes a column of arrays. A column of integers with missing values gets pandas' nullable
+        ``Int64`` or a similar type: as floats, large integers would be rounded.
         """
         frames = needed("pandas", ".pandas()")
         frame = self._pandas(frames)
@@ -101,26 +101,26 @@ class Answer:
         try:
             return self.arrow().to_pandas()
         except UnsupportedError:
-            # PyArrow is not there.
+            # PyArrow is not installed.
             columns = {name: list(array) if array.ndim > 1 else array for name, array in self.numpy().items()}
             return frames.DataFrame(columns)
 
     def _integers_with_gaps(self) -> dict[str, Any]:
-        """The columns of integers of which some are missing, as masked arrays."""
+        """Return the integer columns that have missing values, as masked arrays."""
         names = [name for name, kind, _ in self._rows.schema.fields() if _number_kind(kind) in INTEGERS]
         gaps = [name for name in names if self._rows.column(name).missing() is not None]
         return {name: numpy_column(self._rows, name) for name in gaps}
 
     def numpy(self) -> dict[str, numpy.ndarray]:
-        """The columns as NumPy arrays by name, read-only, looking at the answer's own memory. Needs ``numpy``.
+        """Return the columns by name as read-only NumPy arrays that share the answer's memory. Needs ``numpy``.
 
-        Shape (n,), or (n, k) for a column of vectors. Where values are missing, a masked array. Times without their
+        Shape (n,), or (n, k) for a column of vectors. Where values are missing, the array is masked. Times lose their
         zone: they are UTC. Texts and bytes become arrays of objects.
         """
         return numpy_columns(self._rows)
 
     def batches(self, rows: SupportsIndex = 65_536) -> Iterator[Answer]:
-        """The answer in pieces of at most ``rows`` rows, in the same order, without a copy."""
+        """Yield the answer in pieces of at most ``rows`` rows, in the same order, without a copy."""
         rows = batch_rows(rows)
         starts = range(0, len(self), rows)
         return (Answer(self._rows.slice(start, rows), self.version, self.work, ordered=self._ordered) for start in starts)
@@ -149,5 +149,6 @@ class Answer:
 
 
 def _number_kind(kind: str) -> str:
-    """The type of the numbers of a column, or of its vectors, as ``fixed_size_list[int64?, 2]``."""
+    """Return the type of a column's numbers; for vectors such as ``fixed_size_list[int64?, 2]``, that of the
+    elements."""
     return kind.removeprefix("fixed_size_list[").partition(",")[0].removesuffix("?")

@@ -1,4 +1,4 @@
-"""Estimates: a number about rows that were not all read, with an interval, and with what speaks against trusting it."""
+"""Estimates: numbers about rows that were not all read, each with an interval and with any doubts about it."""
 
 from __future__ import annotations
 
@@ -21,48 +21,48 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """What a sample says about a number.
+    """An estimate of a number from a sample.
 
-    The interval from ``low`` to ``high`` holds the truth with probability ``confidence``, over all samples that might
-    have been drawn; if everything was read, ``value`` is the truth and ``is_exact``. An interval that ``doubts`` speak
-    against is not ``is_valid``: look at them before you use it.
+    The interval from ``low`` to ``high`` contains the true value with probability ``confidence``, over all samples that
+    might have been drawn; if everything was read, ``value`` is the true value and ``is_exact``. An interval with
+    ``doubts`` is not ``is_valid``: read them before you use it.
     """
 
     value: float
     low: float
     high: float
     confidence: float
-    #: How the interval was found.
+    #: The method that computed the interval.
     method: str
     #: Whether everything was read.
     is_exact: bool
-    #: Units that had a say: rows, or entities of the sample key.
+    #: Units that contributed: rows, or entities of the sample key.
     units: int
-    #: Rows of the sample; of the mean of a group, those of the group.
+    #: Rows of the sample; for the mean of a group, those of the group.
     rows: int
-    #: How many of them have no value, as it is null or NaN: they have no say, add nothing to a sum, and are in no bin.
+    #: Rows among them whose value is null or NaN: they do not contribute, add nothing to a sum, and are in no bin.
     missing: int
-    #: One standard deviation of the rows, in the unit of the value.
+    #: The standard deviation of the rows, in the unit of the value.
     deviation: float
-    #: What speaks against trusting the interval; empty if nothing does.
+    #: Reasons not to trust the interval; empty if there are none.
     doubts: tuple[str, ...]
-    #: Rows that were read for it.
+    #: Rows that were read for the estimate.
     rows_read: int
     #: The version that was read.
     version: int
-    #: What reading them took.
+    #: The work that reading them took.
     work: Work
-    #: The unit of the value: what is noted of the column, or how its times are counted; ``None`` where nobody said.
+    #: The unit of the value: the unit noted for the column, or that of its times; ``None`` if unknown.
     value_unit: str | None = None
 
     @property
     def is_valid(self) -> bool:
-        """Whether nothing speaks against trusting the interval."""
+        """Whether there is no reason to doubt the interval."""
         return not self.doubts
 
     @property
     def half_width(self) -> float:
-        """How far the interval reaches from the value, on its longer side."""
+        """The distance from the value to the farther end of the interval."""
         return max(self.high - self.value, self.value - self.low)
 
     def __repr__(self) -> str:
@@ -75,12 +75,12 @@ class Estimate:
 
 
 class Groups(Mapping[Any, Estimate]):
-    """Estimates of groups, by the value that the group has: ``means[2].value``. In rising order of the groups."""
+    """Estimates for groups, keyed by the value of the group: ``means[2].value``. The groups are in rising order."""
 
     def __init__(self, column: str, by: str, estimates: dict[Any, Estimate]) -> None:
         #: The column that was estimated.
         self.column = column
-        #: The column whose values are the groups.
+        #: The column whose values define the groups.
         self.by = by
         self._estimates = estimates
 
@@ -99,17 +99,17 @@ class Groups(Mapping[Any, Estimate]):
 
 
 class Bin(NamedTuple):
-    """A bin of a histogram: values from ``low`` up to ``high``, without that."""
+    """A bin of a histogram: values from ``low``, included, to ``high``, excluded."""
 
     low: float
     high: float
-    #: The share of the rows in it.
+    #: The share of the rows that are in the bin.
     share: Estimate
 
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """One number that is asked for, and how well it has to be known."""
+    """A number to estimate, and how precisely."""
 
     subject: str
     text: str
@@ -119,7 +119,7 @@ class Question:
     max_rows: int | None = None
 
     def __post_init__(self) -> None:
-        # The numbers, not what was given: the native half takes no text, and `number` does.
+        # Keep the converted numbers: `number` also accepts texts, which the native half does not.
         object.__setattr__(self, "confidence", number(self.confidence, "confidence"))
         object.__setattr__(self, "quantile", number(self.quantile, "a share, such as 0.5,"))
         if self.tolerance is not None:
@@ -128,44 +128,46 @@ class Question:
 
 
 class Estimating:
-    """Numbers about the rows of a query, from its sample; exact where nothing is left out."""
+    """Numbers about the rows of a query, estimated from its sample; exact where every row is read."""
 
     def _asked(self, question: Question) -> Estimate:
         raise NotImplementedError
 
     def _source(self) -> Table:
-        """The table that is asked: it tells a column that is called ``c[1]`` from an element."""
+        """Return the table in question: it decides whether ``c[1]`` is a column of that name or an element."""
         raise NotImplementedError
 
     def mean(self, column: str | Expression, *, confidence: float = 0.95) -> Estimate:
-        """The mean of a column, of the rows that have a value. An element of a vector column is ``"pos[0]"``.
+        """Estimate the mean of a column over the rows that have a value. An element of a vector is ``"pos[0]"``.
 
         Source: the ratio estimator over units, with Student's t (Cochran, Sampling Techniques, 1977, chapter 6).
-        Raises ``NotFoundError`` for a column that is not there, ``InvalidInputError`` for one without numbers.
+        Raises ``NotFoundError`` for a column that does not exist, and ``InvalidInputError`` for one without numbers.
         """
         return self._asked(Question("mean", column_text(column, self._source()), confidence))
 
     def sum(self, column: str | Expression, *, confidence: float = 0.95) -> Estimate:
-        """The sum of a column. Surest where the number of rows is known exactly: of all rows, or with conditions on other than
+        """Estimate the sum of a column.
+
+        Most precise where the number of rows is known exactly: for all rows, or with conditions on columns other than
         index columns.
         """
         return self._asked(Question("sum", column_text(column, self._source()), confidence))
 
     def quantile(self, column: str | Expression, share: float, *, confidence: float = 0.95) -> Estimate:
-        """The value of a column below which a share of the rows lies: 0.5 for the median.
+        """Estimate the value of a column below which a share of the rows lies: 0.5 for the median.
 
         Source: Woodruff's interval (J. Am. Stat. Assoc. 47, 1952) with the variance of units.
         """
         return self._asked(Question("quantile", column_text(column, self._source()), confidence, quantile=share))
 
     def share(self, condition: Expression | str, *, confidence: float = 0.95) -> Estimate:
-        """The share of the rows, from 0 to 1, for which a condition is true as well."""
+        """Estimate the share of the rows, from 0 to 1, that satisfy a further condition."""
         return self._asked(Question("share", condition_text(condition), confidence))
 
 
 @dataclasses.dataclass(frozen=True)
 class Tolerant(Estimating):
-    """A query with how narrow an estimate shall be: made by ``q.within(...)``."""
+    """A query with the tolerance of its estimates: made by ``q.within(...)``."""
 
     query: Query
     tolerance: tuple[str, float]
@@ -182,7 +184,7 @@ class Tolerant(Estimating):
 def tolerant(
     query: Query, relative: float | None, absolute: float | None, of_sd: float | None, max_rows: int | None
 ) -> Tolerant:
-    """A query with the one tolerance that was given."""
+    """Return a query with the one tolerance that was given."""
     given = {"relative": relative, "absolute": absolute, "of_sd": of_sd}
     said = [(name, width) for name, width in given.items() if width is not None]
     if len(said) != 1:
@@ -191,17 +193,17 @@ def tolerant(
 
 
 def estimated(query: Query, question: Question) -> Estimate:
-    """The answer to a question."""
+    """Answer a question about a query."""
     return estimate_of(_atoll.estimate(query.table._native, query, question), value_unit=unit_of(query, question))
 
 
 def unit_of(query: Query, question: Question) -> str | None:
-    """The unit of what is asked; of a share there is none."""
+    """Return the unit of the answer to a question; a share has none."""
     return None if question.subject == "share" else query.table._native.unit(question.text)
 
 
 def estimate_of(found: dict[str, Any], **rest: Any) -> Estimate:
-    """An estimate from what the native half says of it."""
+    """Make an estimate from the values that the native half returns."""
     parts = {**found, **rest}
     work = parts.pop("work")
     work = work if isinstance(work, Work) else Work(**work)
@@ -211,21 +213,21 @@ def estimate_of(found: dict[str, Any], **rest: Any) -> Estimate:
 def grouped(
     query: Query, column: str | Expression, by: str | Expression, confidence: float, simultaneous: bool
 ) -> Groups:
-    """The mean of a column in each group of another."""
+    """Estimate the mean of a column in each group of another."""
     text, by, how = column_text(column, query.table), column_name(by), (number(confidence, "confidence"), simultaneous)
     found = _atoll.estimate_groups(query.table._native, query, text, by, how)
     rows, means, _, version, rows_read, work = found
     unit = query.table._native.unit(text)
     rest = {"version": version, "rows_read": rows_read, "work": Work(**work), "value_unit": unit}
     groups = [] if rows is None else values_of(rows, by)
-    # Each was met, since none is known but by its rows.
+    # Every group has rows in the sample: groups are only known from their rows.
     estimates = [(group, estimate_of(mean, **rest)) for group, mean in zip(groups, means, strict=True) if mean is not None]
-    # What is not a number, and what has no value, come last.
+    # Groups of NaN and of null come last.
     return Groups(column_name(column), by, dict(sorted(estimates, key=lambda pair: _in_order(pair[0]))))
 
 
 def _in_order(group: Any) -> tuple[bool, bool, int, Any]:
-    # Times beyond those of Python are whole numbers: long before the others, or long after them.
+    # Times beyond Python's range are integers here: long before the other times, or long after them.
     era = (-1 if group < 0 else 1) if isinstance(group, int) else 0
     return group is None, group != group, era, group
 
@@ -233,7 +235,7 @@ def _in_order(group: Any) -> tuple[bool, bool, int, Any]:
 def binned(
     query: Query, column: str | Expression, edges: Sequence[float], confidence: float, simultaneous: bool
 ) -> list[Bin]:
-    """The share of rows in each bin of a column."""
+    """Estimate the share of rows in each bin of a column."""
     edges = [number(edge, "an edge of a bin") for edge in edges]
     how = (number(confidence, "confidence"), simultaneous)
     _, shares, _, version, rows_read, work = _atoll.estimate_histogram(
@@ -245,7 +247,7 @@ def binned(
 
 
 def even_edges(query: Query, column: str | Expression, bins: int, ends: tuple[float, float] | None) -> list[float]:
-    """The edges of so many bins of one width, over the ends or over all numbers of the column."""
+    """Return the edges of ``bins`` bins of equal width over ``ends``, or over all finite values of the column."""
     if bins < 1:
         raise InvalidInputError(f"{bins} is no number of bins")
     if ends is None:
@@ -255,14 +257,14 @@ def even_edges(query: Query, column: str | Expression, bins: int, ends: tuple[fl
         raise InvalidInputError.hinted(f"no histogram is over {low:g} to {high:g}", "say range=(low, high)")
     if low == high:
         high = low + 1.0
-    # Ends may lie so close together that bins had edges which are the same number.
+    # Keep the ends far enough apart that no two edges are the same number.
     high = max(high, low + 2 * bins * math.ulp(max(abs(low), abs(high))))
-    # The greatest value belongs to the last bin.
+    # Move the last edge up, so that the greatest value belongs to the last bin.
     return [low + (high - low) * edge / bins for edge in range(bins)] + [math.nextafter(high, math.inf)]
 
 
 def _ends(query: Query, column: str | Expression) -> tuple[float, float]:
-    """The least and the greatest number of a column that is finite, of all rows: outliers are what one looks for."""
+    """Return the least and the greatest finite value of a column, over all rows: a sample would miss outliers."""
     name, element = column_parts(column, query.table)
     ends: list[float] = []
     for batch in query.select(name).unordered().batches():

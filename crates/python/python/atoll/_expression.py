@@ -1,7 +1,7 @@
-"""Conditions on rows, written with Python's operators: they become texts of the shared grammar.
+"""Conditions on rows, written with Python's operators, which become texts in the shared grammar.
 
-Nothing is evaluated here. An expression knows its text and how tightly the text binds, so that parentheses are set
-where the grammar needs them and long chains stay flat.
+Nothing is evaluated here. An expression knows its text and how tightly the text binds, so that parentheses are added
+only where the grammar needs them and long chains stay flat.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from .errors import InvalidInputError
 if TYPE_CHECKING:
     from ._table import Table
 
-# How tightly texts bind, as the grammar has it.
+# How tightly texts bind, in the order of the grammar.
 _OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _NEGATION, _ATOM = range(1, 9)
 
 
 class Expression:
     """A value computed from the columns of a row, or a condition on them.
 
-    Made with :func:`col`; combined with ``+ - * / %``, ``== != < <= > >=``, ``&`` (and), ``|`` (or), ``~`` (not),
-    ``abs()``. Python's ``and``, ``or`` and ``not`` cannot be used, nor chains such as ``0 < x < 1``.
-    ``str()`` gives the text, which the command line takes as it is.
+    Made with :func:`col`, and combined with ``+ - * / %``, ``== != < <= > >=``, ``&`` (and), ``|`` (or), ``~`` (not)
+    and ``abs()``. Python's ``and``, ``or`` and ``not``, and chains such as ``0 < x < 1``, cannot be used. ``str()``
+    returns the text, which the command line takes as it is.
     """
 
     __slots__ = ("_binds", "_element", "_name", "_text")
     __hash__ = None  # type: ignore[assignment]
-    # NumPy scalars on the left give way: numpy.float64(1) < col("x") is an expression.
+    # Makes NumPy scalars on the left defer: numpy.float64(1) < col("x") is an expression.
     __array_ufunc__ = None
 
     def __init__(self, text: str, binds: int, name: str | None = None, element: int | None = None) -> None:
         self._text = text
         self._binds = binds
-        #: The column that it is, or that it is an element of, where nothing is computed.
+        #: The column that the expression is, or is an element of; ``None`` for a computed value.
         self._name = name
-        #: Which element of the column it is.
+        #: The index of the element; ``None`` for a whole column.
         self._element = element
 
     def __str__(self) -> str:
@@ -51,16 +51,16 @@ class Expression:
         raise TypeError("a condition is neither true nor false by itself: use & | ~ instead of and, or, not")
 
     def __getitem__(self, element: int) -> Expression:
-        """An element of a vector column, counted from 0: ``col("pos")[0]``."""
+        """Return an element of a vector column, counted from 0: ``col("pos")[0]``."""
         problem = f"{self._text}[{element!r}]: only an element of a vector column, from 0 on"
         if self._name is None:
-            # Its text is not that of one value, so what is computed of the element would be computed of a part of it.
+            # The index would bind to the last part of the text alone, and not to the computed value.
             raise InvalidInputError.hinted(problem, 'take the element first: 1 - col("pos")[0] instead of (1 - col("pos"))[0]')
         if not isinstance(element, int) or element < 0 or self._element is not None:
             raise InvalidInputError(problem)
         return Expression(f"{self._text}[{element}]", _ATOM, self._name, element)
 
-    #: What can be indexed would else be a sequence to Python, and this one has no end.
+    #: Without this, Python would iterate over an object that can be indexed, and here without end.
     __iter__ = None
 
     def _within(self, binds: int) -> str:
@@ -68,7 +68,7 @@ class Expression:
 
     def _with(self, symbol: str, other: Any, binds: int, *, is_chain: bool = False) -> Expression:
         right = _of(other)._within(binds if is_chain else binds + 1)
-        # Comparisons do not chain, so their left side has to bind tighter as well.
+        # Comparisons do not chain, so their left side has to bind more tightly as well.
         left = self._within(binds + 1 if binds == _COMPARISON else binds)
         return Expression(f"{left} {symbol} {right}", binds)
 
@@ -149,7 +149,7 @@ class Expression:
         return Expression(f"not {self._within(_NOT)}", _NOT)
 
     def between(self, low: Any, high: Any) -> Expression:
-        """``low <= self <= high``: both ends included, as in SQL. A box leaves its high end out."""
+        """Test ``low <= self <= high``: both ends are included, as in SQL. A box excludes its high end."""
         if low is None or high is None:
             raise InvalidInputError.hinted(
                 f"{self._text} between {low!r} and {high!r} holds for no row",
@@ -159,9 +159,9 @@ class Expression:
         return Expression(f"{self._within(_SUM)} between {low} and {high}", _COMPARISON)
 
     def is_in(self, values: Iterable[Any]) -> Expression:
-        """Whether it is one of these numbers, texts or times; of none at all it is never.
+        """Test whether the value is one of these numbers, texts or times; never true for no values.
 
-        Raises ``InvalidInputError`` for a text in place of several: its letters were not meant.
+        Raises ``InvalidInputError`` for a single text, whose letters would be taken as the values.
         """
         if isinstance(values, str | bytes):
             raise InvalidInputError.hinted(f"{values!r} is one value, and is_in takes several", f"is_in([{values!r}])")
@@ -176,33 +176,33 @@ class Expression:
         return Expression(f"{self._within(_SUM)} in ({listed})", _COMPARISON)
 
     def is_null(self) -> Expression:
-        """Whether there is no value. Never null itself."""
+        """Test whether the value is missing. The result is never null."""
         return Expression(f"{self._within(_SUM)} is null", _COMPARISON)
 
     def is_nan(self) -> Expression:
-        """Whether it is not a number (IEEE 754); null where there is no value."""
+        """Test whether the value is not a number (IEEE 754); null where the value is missing."""
         return Expression(f"{self._within(_SUM)} is nan", _COMPARISON)
 
     def _call(self, function: str) -> Expression:
         return Expression(f"{function}({self._text})", _ATOM)
 
     def sqrt(self) -> Expression:
-        """Its square root; NaN of what is negative."""
+        """Return the square root; NaN for negative values."""
         return self._call("sqrt")
 
     def floor(self) -> Expression:
-        """The greatest whole number that is not greater."""
+        """Return the greatest integer that is not greater than the value."""
         return self._call("floor")
 
     def ceil(self) -> Expression:
-        """The least whole number that is not less."""
+        """Return the least integer that is not less than the value."""
         return self._call("ceil")
 
 
 def col(name: str) -> Expression:
-    """The value of a column: ``atoll.col("vz") > 0.5``.
+    """Return the value of a column, to build expressions from: ``atoll.col("vz") > 0.5``.
 
-    Any name will do, also one with spaces. An element of a vector column is ``atoll.col("pos")[0]``.
+    Any name is allowed, also one with spaces. An element of a vector column is ``atoll.col("pos")[0]``.
     """
     if not isinstance(name, str):
         raise InvalidInputError(f"a column is named by a text, not by {name!r}")
@@ -210,7 +210,7 @@ def col(name: str) -> Expression:
 
 
 def quoted(name: str) -> str:
-    """A column's name as the grammar takes any name."""
+    """Quote a column's name if the grammar needs it."""
     if name.isidentifier() and name.isascii() and name.lower() not in _RESERVED:
         return name
     doubled = name.replace('"', '""')
@@ -224,7 +224,7 @@ _RESERVED = {
 
 
 def condition_text(condition: Expression | str) -> str:
-    """A condition as the grammar writes it."""
+    """Return a condition as a text in the grammar."""
     if not isinstance(condition, Expression | str):
         raise InvalidInputError.hinted(
             f"a condition is an expression or a text, not {condition!r}",
@@ -236,7 +236,7 @@ def condition_text(condition: Expression | str) -> str:
 
 
 def column_name(column: str | Expression) -> str:
-    """The name of a column, or of an element of a vector such as ``pos[0]``: a text, or what :func:`col` makes of one."""
+    """Return the name of a column, or of an element such as ``pos[0]``: given as a text or made by :func:`col`."""
     name, element = (column._name, column._element) if isinstance(column, Expression) else (column, None)
     if not isinstance(name, str):
         told = f"{column} is computed" if isinstance(column, Expression) else f"it is not {column!r}"
@@ -245,34 +245,35 @@ def column_name(column: str | Expression) -> str:
 
 
 def column_parts(column: str | Expression, table: Table) -> tuple[str, int | None]:
-    """The column that is named, and which element of its vectors is meant; none where it is the column as a whole.
+    """Return the column that is named, and the index of the element; ``None`` for the column as a whole.
 
-    ``pos[0]`` is an element of ``pos``, unless the table has a column that is called so, as LAMMPS calls ``c_stress[1]``.
+    ``pos[0]`` is an element of ``pos``, unless the table has a column of that very name, such as LAMMPS'
+    ``c_stress[1]``.
     """
     if isinstance(column, Expression) and column._name is not None and column._element is not None:
         return column._name, column._element
     name = column_name(column)
     base, _, element = name.removesuffix("]").rpartition("[")
     is_element = base and name.endswith("]") and element.isascii() and element.isdigit()
-    # A table that was unpickled is not opened for names that can be no element.
+    # Check the name first, so that an unpickled table is only opened for names that can be an element.
     return (base, int(element)) if is_element and name not in table.columns else (name, None)
 
 
 def column_text(column: str | Expression, table: Table) -> str:
-    """A column, or an element of a vector such as ``pos[0]``, as the grammar writes it."""
+    """Return a column, or an element of a vector such as ``pos[0]``, as a text in the grammar."""
     name, element = column_parts(column, table)
     return quoted(name) if element is None else f"{quoted(name)}[{element}]"
 
 
 def literal(value: Any) -> str:
-    """A Python or NumPy value as the grammar writes it.
+    """Return a Python or NumPy value as a literal of the grammar.
 
     A ``datetime`` without a zone is taken as UTC.
     """
     if type(value).__name__ == "datetime64":
         return f"timestamp '{_instant(value)}'"
     if type(value).__name__ == "timedelta64":
-        # NumPy makes a bare number of some of its units.
+        # For some units, `item` returns a bare number.
         raise InvalidInputError.hinted(
             f"{value!r} is a duration, which conditions do not compare", "divide it by one of the column's unit"
         )
@@ -303,10 +304,10 @@ def _of(value: Any) -> Expression:
 
 
 def _instant(value: Any) -> str:
-    """An instant of NumPy, written out to the second at least: NumPy leaves away what its unit does not have."""
+    """Return a NumPy instant as a text with at least seconds: NumPy omits what is finer than its unit."""
     unit = value.dtype.str.partition("[")[2].rstrip("]").lstrip("0123456789")
     written = value.astype("M8[ns]" if unit in ("ns", "ps", "fs", "as") else "M8[us]")
-    # What does not come back was cut off, or wrapped around.
+    # A value that does not survive the round trip was truncated or wrapped around.
     if written.astype(value.dtype) != value and value == value:
         raise InvalidInputError(f"{value!r} is no instant of whole nanoseconds within the years that a table can hold")
     return str(written)

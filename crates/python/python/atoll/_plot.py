@@ -1,4 +1,4 @@
-"""Pictures of a query in one call, with matplotlib: a sample is enough for a picture, and says so."""
+"""Plots of a query in one call, with matplotlib: a sample is enough for a plot, and its title says so."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ if TYPE_CHECKING:
     from ._estimate import Bin, Estimate
     from ._query import Query
 
-#: More points than a picture can show.
+#: The default limit of points: more than a plot can show.
 POINTS_MAX = 100_000
 
 
 class Plot:
-    """``q.plot.scatter("x", "z")``: each method draws into ``ax`` (a new figure without one) and returns it.
+    """Plots of a query, such as ``q.plot.scatter("x", "z")``.
 
-    A query that asks for more than ``points`` rows is drawn by its lightest ones, which are a random sample; the title
-    says how many. An element of a vector column is ``"pos[0]"``. Needs ``matplotlib`` and ``numpy``.
+    Each method draws into ``ax`` (a new figure by default) and returns it. If the query has more than ``points`` rows,
+    its lightest ones are drawn, which are a random sample; the title says how many. An element of a vector column is
+    ``"pos[0]"``. Needs ``matplotlib`` and ``numpy``.
     """
 
     def __init__(self, query: Query) -> None:
@@ -43,8 +44,9 @@ class Plot:
         ax: Axes | None = None,
         **options: Any,
     ) -> Axes:
-        """A point for each row; ``color`` names a column that colours them. One that lacks a value has no point; the title
-        says how many do. ``options`` go to ``Axes.scatter``.
+        """Draw a point for each row; ``color`` names a column that colours the points.
+
+        A row that lacks a value has no point; the title says how many rows do. ``options`` go to ``Axes.scatter``.
         """
         (across, up, *colors), told = self._columns(points, x, y, *([] if color is None else [color]))
         if color is not None and colors[0].dtype.kind not in "biufmM":
@@ -69,17 +71,17 @@ class Plot:
         ax: Axes | None = None,
         **options: Any,
     ) -> Axes:
-        """How many rows fall into each of ``bins`` by ``bins`` cells, on a logarithmic scale of colours.
+        """Draw how many rows fall into each of ``bins`` by ``bins`` cells, on a logarithmic colour scale.
 
-        Rows of which either is missing, NaN or infinite are in no cell; the title says how many. ``options`` go to
-        ``Axes.hist2d``.
+        Rows in which either value is missing, NaN or infinite are in no cell; the title says how many. ``options`` go
+        to ``Axes.hist2d``.
         """
         (across, up), told = self._columns(points, x, y)
         colors = needed("matplotlib.colors", ".plot")
         x, y, ax = column_name(x), column_name(y), _axes(ax)
         has_both = is_there(across) & is_there(up)
         if has_both.any():
-            # Cells without rows stay empty.
+            # Leave cells without rows empty.
             options = {"cmin": 1, "norm": colors.LogNorm(), **options}
             pairs = _numbers(x, across[has_both], ax.xaxis), _numbers(y, up[has_both], ax.yaxis)
             *_, drawn = ax.hist2d(*pairs, bins=bins, **options)
@@ -96,11 +98,10 @@ class Plot:
         ax: Axes | None = None,
         **options: Any,
     ) -> Axes:
-        """The density of a column in each of ``bins`` ranges, from the query's sample, each with the half of its 95 %
-        interval as an error bar (:meth:`Query.histogram`); exact where nothing is left out. The title says how many rows
-        lie beyond the bins.
+        """Draw the density of a column in each of ``bins`` ranges, from the query's sample (:meth:`Query.histogram`).
 
-        ``options`` go to ``Axes.bar``.
+        Error bars show the 95 % interval of each; the density is exact, without them, where every row is read. The
+        title says how many rows lie beyond the bins. ``options`` go to ``Axes.bar``.
         """
         found = self._query.histogram(column, bins, range=range)
         widths = [each.high - each.low for each in found]
@@ -111,7 +112,7 @@ class Plot:
             options = {"yerr": list(scaled), "error_kw": {"linewidth": 0.8}, **options}
         ax = _axes(ax)
         ax.bar([each.low for each in found], heights, widths, align="edge", **options)
-        # Each share is one of the same rows.
+        # All shares are of the same rows.
         told = _told([each.share for each in found], max(each.share.rows for each in found)) + _not_drawn(found)
         return _labelled(ax, column_name(column), "density", told)
 
@@ -125,11 +126,10 @@ class Plot:
         ax: Axes | None = None,
         **options: Any,
     ) -> Axes:
-        """The mean of a column in each group of rows that have one value of the column ``by``, with its interval
-        (:meth:`Query.group_means`): ``q.sample(0.01).plot.errorbar("step", "vz")``. A mean whose interval has no end, as
-        that of a group of one unit, is a hollow point in grey.
+        """Draw the mean of a column in each group of rows with one value of ``by``, with its interval.
 
-        ``options`` go to ``Axes.errorbar``.
+        ``q.sample(0.01).plot.errorbar("step", "vz")`` draws what :meth:`Query.group_means` estimates. A mean whose
+        interval is unbounded, as in a group of one unit, is a hollow grey point. ``options`` go to ``Axes.errorbar``.
         """
         means = self._query.group_means(column, by, confidence=confidence, simultaneous=simultaneous)
         found = {group: mean for group, mean in means.items() if group is not None}
@@ -148,7 +148,7 @@ class Plot:
         return _labelled(ax, means.by, f"mean of {means.column}", told)
 
     def _columns(self, points: int, *asked: str | Expression) -> tuple[list[Any], str]:
-        """These columns, an element of a vector by itself, and how many rows they show."""
+        """Return these columns, elements of vectors taken out, and a text that says how many rows they show."""
         parts = [column_parts(column, self._query.table) for column in asked]
         answer = self._query.select(*map(col, dict.fromkeys(name for name, _ in parts))).limit(points).read()
         arrays = answer.numpy()
@@ -162,7 +162,7 @@ class Plot:
 
 
 def of_one_number(name: str, values: Any, element: int | None) -> Any:
-    """A column, or one element of its vectors; refused where a picture would have none or several for a row."""
+    """Return a column, or one element of its vectors; refuse what would not be exactly one number for each row."""
     length = values.shape[1] if values.ndim == 2 else None
     if (length is None) == (element is None):
         return values if element is None else _element(name, values, element)
@@ -178,7 +178,7 @@ def _element(name: str, values: Any, element: int) -> Any:
 
 
 def is_there(values: Any) -> Any:
-    """Where a column has a value that a picture can show: none that is missing, NaN or infinite."""
+    """Return where a column has a value that a plot can show: not missing, NaN or infinite."""
     numpy = needed("numpy", ".plot")
     has_value = ~numpy.ma.getmaskarray(values)
     held = numpy.ma.getdata(values)
@@ -190,7 +190,7 @@ def is_there(values: Any) -> Any:
 
 
 def _with_gaps(values: Any) -> Any:
-    """NaN, or not-a-time, for what is missing: matplotlib takes a mask, and warns of it."""
+    """Replace missing values by NaN or not-a-time: matplotlib accepts a mask, but warns of it."""
     numpy = needed("numpy", ".plot")
     if not isinstance(values, numpy.ma.MaskedArray) or values.dtype.kind not in "biufmM":
         return values
@@ -198,7 +198,7 @@ def _with_gaps(values: Any) -> Any:
 
 
 def _numbers(name: str, values: Any, axis: Any) -> Any:
-    """Values that are all there as what can be put into bins; of times their axis shows dates."""
+    """Convert present values to numbers that can be binned; for times, make the axis show dates."""
     numpy = needed("numpy", ".plot")
     held = numpy.ma.getdata(values)
     if held.dtype.kind == "M":
@@ -210,7 +210,8 @@ def _numbers(name: str, values: Any, axis: Any) -> Any:
 
 
 def _whiskers(estimates: Sequence[Estimate]) -> tuple[list[float], list[float]]:
-    """How far each interval reaches below its value and above; where it has no end, NaN, of which no bar is drawn."""
+    """Return how far each interval reaches below and above its value; NaN, which draws no bar, where it is
+    unbounded."""
 
     def reach(far: float) -> float:
         return far if math.isfinite(far) else math.nan
@@ -227,7 +228,7 @@ def _told(estimates: Sequence[Estimate], rows: int) -> str:
 
 
 def _not_drawn(bins: Sequence[Bin]) -> str:
-    """How many rows are in none of the bins."""
+    """Return a text that says how many rows are in none of the bins."""
     first = bins[0].share
     if not first.rows:
         return ""

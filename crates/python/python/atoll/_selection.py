@@ -204,9 +204,9 @@ class Choosing:
     def unordered(self) -> Query:
         """Select the same rows in storage order, which halves the time of a large answer.
 
-        The :meth:`batches` of one then need only a fraction of the memory. By default, rows come in the order of their weights, so
-        that the first of them are a sample. The rows of :meth:`first` and :meth:`limit` do not change; for several
-        stores as one, only batches change.
+        The :meth:`batches` of one then need only a fraction of the memory. By default, rows come in the order of their
+        weights, so that the first of them are a sample. The rows of :meth:`first` and :meth:`limit` do not change; for
+        several stores as one, only batches change.
         """
         return dataclasses.replace(self.query(), ordered=False)
 

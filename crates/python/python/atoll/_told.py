@@ -1,4 +1,4 @@
-"""What a table tells of itself, and of what was done with it: steps, runs, packs, copies."""
+"""Reports of a table: its steps, runs and contents, and the results of packs, vacuums and copies."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Step(NamedTuple):
-    """A step that is complete: every rank's rows are there."""
+    """A complete step: the rows of every rank are present."""
 
     run: str
     step: int
@@ -18,9 +18,9 @@ class Step(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """What a pack did."""
+    """The result of a pack."""
 
-    #: The version that it made last; ``None`` if there was nothing to do.
+    #: The last version that the pack made; ``None`` if there was nothing to do.
     version: int | None
     #: Trees that were written.
     trees: int
@@ -34,64 +34,64 @@ class Packed(NamedTuple):
     dropped: int
     bytes_read: int
     bytes_written: int
-    #: How often another packer, or a delete, was faster.
+    #: How often another packer, or a delete, finished first.
     lost: int
 
 
 class Info(NamedTuple):
-    """What the current version of a table is made of."""
+    """The contents of the current version of a table."""
 
     name: str
     version: int
-    #: Rows; those that were deleted by a condition count until they are packed.
+    #: Rows; rows deleted by a condition count until they are packed.
     rows: int
-    #: Bytes that they take in the store.
+    #: Bytes that the rows take in the store.
     bytes: int
-    #: Pieces that lie as they were appended.
+    #: Pieces that are stored as they were appended.
     blocks: int
     #: Objects of packed rows.
     cubes: int
     runs: int
-    #: Steps that are complete.
+    #: Complete steps.
     steps: int
 
 
 class Vacuumed(NamedTuple):
-    """What a vacuum did."""
+    """The result of a vacuum."""
 
-    #: The oldest version that can still be asked, snapshots apart.
+    #: The oldest version that can still be queried, apart from snapshots.
     oldest: int
-    #: Objects that only older versions had, and that are gone.
+    #: Removed objects that only older versions had.
     objects: int
-    #: Objects that never became part of a version, and that are gone.
+    #: Removed objects that never became part of a version.
     orphans: int
-    #: Entries of the table's history that lead to older versions alone, and that are gone.
+    #: Removed entries of the table's history that lead only to older versions.
     history: int
 
 
 class Copied(NamedTuple):
-    """What a copy of a table is of, and what it took."""
+    """The result of copying a table."""
 
-    #: The version that the copy shows, and counts on from.
+    #: The version that the copy shows, and from which its own versions count on.
     version: int
-    #: Rows; those that were deleted by a condition count until they are packed.
+    #: Rows; rows deleted by a condition count until they are packed.
     rows: int
-    #: Objects that they lie in.
+    #: Objects that hold the rows.
     objects: int
-    #: Objects that were copied now; the others were there from a call that was interrupted.
+    #: Objects that this call copied; an interrupted earlier call copied the others.
     copied: int
-    #: Bytes that were copied now.
+    #: Bytes that this call copied.
     bytes: int
 
 
 class Run(NamedTuple):
-    """A run, over all its attempts."""
+    """A run, over all of its attempts."""
 
     name: str
     #: The attempt that began last.
     attempt: int
     ranks: int
-    #: The last step of which every rank's rows are there, whichever attempt wrote it; ``None`` before the first.
+    #: The last step for which every rank's rows are present, whichever attempt wrote it; ``None`` before the first.
     last_complete: int | None
     #: The last step that the current attempt made visible; ``None`` before its first.
     published: int | None
