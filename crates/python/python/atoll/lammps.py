@@ -1,7 +1,7 @@
 """Rows from a running LAMMPS, as NumPy arrays.
 
-LAMMPS keeps copies of its neighbours' atoms, ghosts, behind a rank's own; they belong to other ranks and would
-be written twice. Everything here leaves them out.
+LAMMPS keeps copies of atoms of neighbouring ranks, called ghosts, behind the atoms of a rank. They belong to other
+ranks and would be written twice, so everything here leaves them out.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import numpy
 
 from .errors import NotFoundError
 
-#: What the components of LAMMPS's vectors are called, as in its dumps.
+#: The names of the components of LAMMPS' vectors, as in its dumps.
 COMPONENTS = {"x": ("x", "y", "z"), "v": ("vx", "vy", "vz"), "f": ("fx", "fy", "fz"), "mu": ("mux", "muy", "muz")}
 
 
 def owned(lmp: Any, *names: str, split: bool = True, floats: Any = None) -> dict[str, numpy.ndarray]:
-    """Columns of the atoms that this rank owns, and of none of its ghosts.
+    """Return columns of the atoms that this rank owns, without ghosts.
 
-    ``lmp`` is a ``lammps.lammps``; ``names`` are per-atom properties that its ``extract_atom`` knows: ``"id"``,
-    ``"type"``, ``"x"``, ``"v"`` and so on. Vectors become a column for each component, called as in LAMMPS's dumps
-    (``x, y, z``, ``vx, vy, vz``); with ``split=False`` a vector stays one array of shape (atoms, 3).
+    ``lmp`` is a ``lammps.lammps``. ``names`` are per-atom properties that its ``extract_atom`` knows: ``"id"``,
+    ``"type"``, ``"x"``, ``"v"`` and so on. Vectors become a column for each component, named as in LAMMPS' dumps
+    (``x, y, z``, ``vx, vy, vz``); with ``split=False``, a vector stays one array of shape (atoms, 3).
 
-    The arrays look at LAMMPS's memory, which changes with the next ``run``: :meth:`Writer.step` copies them in time.
-    With ``floats``, such as ``numpy.float32``, floating-point columns are rounded to that type. Then all columns
-    are copies, which may be given with ``give=True``.
+    The arrays share LAMMPS' memory, which changes with the next ``run``: :meth:`Writer.step` copies them in time. With
+    ``floats``, such as ``numpy.float32``, floating-point columns are rounded to that type. Then all columns are copies,
+    which can be passed with ``give=True``.
 
     Raises ``NotFoundError`` where LAMMPS has no such property in this simulation.
     """

@@ -1,4 +1,4 @@
-"""Trajectories of MDAnalysis into a table, and runs of a table as trajectories of MDAnalysis.
+"""Load MDAnalysis trajectories into a table, and read the runs of a table as MDAnalysis trajectories.
 
 >>> import MDAnalysis, atoll, atoll.mdanalysis                              # doctest: +SKIP
 >>> universe = MDAnalysis.Universe("protein.tpr", "protein.xtc")            # doctest: +SKIP
@@ -7,9 +7,10 @@
 >>> atoll.mdanalysis.load(table, universe, run="first")                     # doctest: +SKIP
 >>> again = atoll.mdanalysis.universe(table, run="first")                   # doctest: +SKIP
 
-MDAnalysis reads the file with its own reader, whatever the format; importing this module teaches it to read ours:
-``MDAnalysis.Universe(topology, "results", format="ATOLL", table="protein", run="first")``. Lengths are in ångström, times
-in picoseconds, velocities in ångström per picosecond, as everywhere in MDAnalysis. Needs ``MDAnalysis`` and ``numpy``.
+MDAnalysis reads the file with its own reader, whatever the format; importing this module registers a reader for runs of
+tables: ``MDAnalysis.Universe(topology, "results", format="ATOLL", table="protein", run="first")``. Lengths are in
+ångström, times in picoseconds and velocities in ångström per picosecond, as everywhere in MDAnalysis. Needs
+``MDAnalysis`` and ``numpy``.
 """
 
 from __future__ import annotations
@@ -32,27 +33,28 @@ _analysis: Any = needed("MDAnalysis", "atoll.mdanalysis")
 if TYPE_CHECKING:
     from ._table import Table
 
-#: Columns of what moves, and where MDAnalysis has it.
+#: The columns of each moving attribute of MDAnalysis.
 _MOVING = {"positions": ("x", "y", "z"), "velocities": ("vx", "vy", "vz"), "forces": ("fx", "fy", "fz")}
-#: Columns of what an atom is, by their type; each is there if the universe has it.
+#: The columns of the fixed attributes of atoms, with their types; a table has those that the universe has.
 _FIXED = {
     "names": ("name", "utf8"), "types": ("type", "utf8"), "resids": ("resid", "int64"),
     "resnames": ("resname", "utf8"), "masses": ("mass", "float64"), "charges": ("charge", "float64"),
 }  # fmt: skip
-#: The attribute that has the box of a run as it began, from which step on, and its six numbers; and that of a step, where it
-#: has another.
+#: The attribute for boxes. On a run, it holds the first step and the six numbers of the box with which the run began;
+#: on a step, the box of that step where it differs.
 _BOXES = "mdanalysis.dimensions"
 _UNITS = {"time": "ps", "length": "Angstrom", "velocity": "Angstrom/ps", "force": "kJ/(mol*Angstrom)"}
 
 
 def create_table(store: Store, name: str, universe: Any, *, salt: int = 0) -> Table:
-    """Makes a table for atoms of a universe, or opens the one that is there with the same columns.
+    """Create a table for the atoms of a universe, or open the existing one if its columns are the same.
 
-    A row is an atom in a frame: ``pid`` (its index, from 0), ``step`` (the frame), ``time``, ``x, y, z``, velocities and
-    forces where the trajectory has them, and what the topology says of names, types, residues, masses and charges. Sampled
-    by atom, so that a sampled atom keeps its whole path; boxes are over x, y, z and the step.
+    A row is an atom in a frame: ``pid`` (its index, from 0), ``step`` (the frame), ``time``, ``x, y, z``, velocities
+    and forces if the trajectory has them, and names, types, residues, masses and charges if the topology has them. The
+    unit of sampling is the atom, so that a sampled atom keeps its whole path; the index columns are x, y, z and the
+    step.
 
-    Raises ``ConflictError`` where there is a table of that name with other columns.
+    Raises ``ConflictError`` where a table of that name has other columns.
     """
     schema = {"pid": "int64", "step": "int64", "time": "float64"}
     for attribute in _moving(universe.trajectory.ts):
@@ -71,15 +73,15 @@ def load(
     frames: slice = slice(None),
     progress: Any = None,
 ) -> int:
-    """Appends the frames of a universe's trajectory as steps of a run; how many it appended.
+    """Append the frames of a universe's trajectory as steps of a run; return the number of frames appended.
 
-    ``select`` chooses atoms, in MDAnalysis' language, once for all frames; ``frames`` chooses frames. The step is the
-    number of the frame. Frames that the run has already are passed over, so that a load that was broken off goes on where
-    it was when the same call is made again. Velocities and forces are left out where the table has no columns for them.
-    ``progress`` is called with (frame, frames) after each.
+    ``select`` selects atoms, in MDAnalysis' language, once for all frames; ``frames`` selects frames. The step is the
+    number of the frame. Frames that the run already has are skipped, so repeating the same call continues an
+    interrupted load. Velocities and forces are left out if the table has no columns for them. ``progress`` is called
+    with (frame, frames) after each frame.
 
-    Raises ``InvalidInputError`` where the table has no columns for positions, nothing is selected, or a frame lies before
-    those that the run has and is none of them: it would replace them.
+    Raises ``InvalidInputError`` where the table has no columns for positions, where nothing is selected, and where a
+    frame that the run does not have lies before frames that it has, which it would replace.
     """
     atoms = universe.select_atoms(select)
     if len(atoms) == 0:
@@ -112,10 +114,10 @@ def load(
 
 
 def universe(table: Table, run: str | None = None) -> Any:
-    """A universe of a run of a table: its atoms in the order of ``pid``, its steps as frames.
+    """Return a universe of a run of a table: its atoms in the order of ``pid``, its steps as frames.
 
-    Names, types, residues, masses and charges are there if the table has columns for them. ``run`` may be left out where
-    there is one.
+    Names, types, residues, masses and charges are present if the table has columns for them. ``run`` may be omitted if
+    the table has only one run.
     """
     store = table.store
     if not isinstance(store, Store):
@@ -130,7 +132,7 @@ def universe(table: Table, run: str | None = None) -> Any:
 
 
 def _made_of(atoms: dict[str, Any]) -> Any:
-    """A universe of these atoms. Those of one residue follow each other, as in every topology."""
+    """Return a universe of these atoms. The atoms of one residue are contiguous, as in every topology."""
     count = len(atoms["pid"])
     known = [column for column in ("resid", "resname") if column in atoms]
     is_first = numpy.arange(count) == 0
@@ -147,7 +149,7 @@ def _made_of(atoms: dict[str, Any]) -> Any:
 
 
 def _chosen(table: Table, run: str, frames: range) -> list[int]:
-    """Those of the frames that the run does not have, in rising order."""
+    """Return the frames that the run does not have, in rising order."""
     last = table.last_complete(run)
     if last is None:
         return sorted(frames)
@@ -166,7 +168,7 @@ def _moving(ts: Any) -> list[str]:
 
 
 def _fixed(table: Table, atoms: Any) -> dict[str, Any]:
-    """What an atom is, in each of its rows."""
+    """Return the fixed attributes of the atoms, as the columns that each of their rows repeats."""
     columns = {"pid": atoms.indices.astype("int64")}
     for attribute, (column, kind) in _FIXED.items():
         if column in table.columns and hasattr(atoms, attribute):
@@ -180,16 +182,16 @@ def _boxes(table: Table, run: str) -> list[list[Any]]:
 
 
 def _note_box(table: Table, run: str, boxes: list[list[Any]], frame: int, dimensions: Any) -> None:
-    """Notes the box of the run where it begins, and that of a frame where it is another one: it may be so in each frame."""
+    """Note the box at the beginning of the run, and for each frame whose box differs: it may change in every frame."""
     box = None if dimensions is None else [float(length) for length in dimensions]
     if not boxes:
         boxes.append([frame, box])
         table.set_run_attributes(run, {_BOXES: json.dumps(boxes)})
     elif boxes[-1][1] != box:
-        # None would take it away.
+        # Setting the attribute to None would remove it.
         table.set_attributes({_BOXES: box or []}, run=run, step=frame)
     elif _BOXES in table.attributes(run=run, step=frame):
-        # Of a frame of this number that was deleted, or is replaced.
+        # A box left by a frame of this number that was deleted, or is being replaced.
         table.set_attributes({_BOXES: None}, run=run, step=frame)
 
 
@@ -215,7 +217,7 @@ def _steps(table: Table, run: str) -> list[Any]:
 
 
 def _frame(table: Table, run: str, step: int, columns: list[str]) -> dict[str, Any]:
-    """The rows of one step, in the order of the atoms: those of the columns that the table has."""
+    """Return the rows of one step, in the order of the atoms, with those of the columns that the table has."""
     there = [column for column in columns if column in table.columns]
     rows = table.of_runs(run).where(col("step") == step).select("pid", *there).numpy()
     order = numpy.argsort(rows["pid"], kind="stable")
@@ -223,9 +225,9 @@ def _frame(table: Table, run: str, step: int, columns: list[str]) -> dict[str, A
 
 
 class AtollReader(_base.ReaderBase):  # type: ignore[misc]
-    """Reads a run of a table as a trajectory: each step is a frame, its atoms in the order of ``pid``.
+    """Reads a run of a table as a trajectory: each step is a frame, with its atoms in the order of ``pid``.
 
-    ``filename`` is the store; ``table`` and ``run`` may be left out where there is one.
+    ``filename`` is the store; ``table`` and ``run`` may be omitted if there is only one.
     """
 
     format = "ATOLL"
@@ -233,7 +235,7 @@ class AtollReader(_base.ReaderBase):  # type: ignore[misc]
 
     def __init__(self, filename: Any, table: str | None = None, run: str | None = None, **options: Any) -> None:
         super().__init__(filename, **options)
-        # Whoever reads changes nothing, and keeps no folder from those who do.
+        # Read-only: a reader changes nothing, and must not keep the folder from processes that write.
         store = open_store(os.fspath(filename), create=False, read_only=True)
         names = store.tables()
         if table is None and not names:
@@ -246,7 +248,7 @@ class AtollReader(_base.ReaderBase):  # type: ignore[misc]
             )
         self._table = store.table(names[0] if table is None else table)
         self._run = _the_run(self._table, run)
-        # What `copy` gives to the new reader; MDAnalysis itself notes the arguments of its own `__init__` only.
+        # The arguments that `copy` passes to the new reader; MDAnalysis only records those of its own `__init__`.
         self._kwargs |= {"table": self._table.name, "run": self._run}
         self._steps = _steps(self._table, self._run)
         self._boxes = _boxes(self._table, self._run)
@@ -260,13 +262,13 @@ class AtollReader(_base.ReaderBase):  # type: ignore[misc]
 
     @staticmethod
     def parse_n_atoms(filename: Any, **options: Any) -> int:
-        """How many atoms a frame has."""
+        """Return the number of atoms in a frame."""
         with AtollReader(filename, **options) as reader:
             return reader.n_atoms
 
     @property
     def n_frames(self) -> int:
-        """How many steps are complete."""
+        """The number of complete steps."""
         return len(self._steps)
 
     def _read_frame(self, frame: int) -> Any:
@@ -312,7 +314,7 @@ class AtollReader(_base.ReaderBase):  # type: ignore[misc]
         self.ts.frame = -1
 
     def close(self) -> None:
-        """Nothing is held open but the store, which goes when nobody refers to it any more."""
+        """Do nothing: the reader holds only the store, which closes when nothing refers to it any more."""
 
     def __iter__(self) -> Iterator[Any]:
         self._reopen()

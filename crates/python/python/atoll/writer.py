@@ -1,15 +1,14 @@
-"""`Writer`: a running simulation gives its steps to a table, one rank or many.
+"""`Writer`: writes the steps of a running simulation to a table, from one rank or many.
 
-`step` copies what it is given into a bounded buffer and returns; one thread of the writer appends to the table,
-with the interpreter lock released, while the simulation computes on. A step becomes visible in the table when
-the blocks of all ranks are there, and the first step of a new attempt takes the place of that step and of all
-later ones of earlier attempts. So after a crash nothing is doubled and nothing is lost, provided that the
-simulation goes on from a checkpoint that is not past `last_complete`: `checkpoint` and `resume` see to that.
+`step` copies its arrays into a bounded buffer and returns; a thread of the writer appends them to the table, with the
+interpreter lock released, while the simulation computes on. A step becomes visible in the table when the blocks of all
+ranks are there. The first step of a new attempt replaces that step and all later ones of earlier attempts. So nothing
+is doubled and nothing is lost after a crash, provided that the simulation resumes from a checkpoint that is not past
+`last_complete`: `checkpoint` and `resume` ensure that.
 
-Invariant: steps are appended in the order in which they were given, each once.
-Invariant: what was given and not yet appended takes at most `buffer_bytes`, or is one single step.
-Invariant: an error of the background thread is raised by the next call of any method, and by every later one; where
-no call comes, the end of the writer prints it.
+Invariant: steps are appended in the order in which they were given, each once. Invariant: steps that were given and not
+yet appended take at most `buffer_bytes`, or are one single step. Invariant: an error of the background thread is raised
+by the next call of any method, and by every later one; if no call follows, it is printed when the writer is finalized.
 """
 
 from __future__ import annotations
@@ -41,55 +40,55 @@ if TYPE_CHECKING:
     from ._columns import Kept
     from ._table import Table
 
-#: What may wait for the background thread, in bytes, unless a writer is told otherwise.
+#: The default of `buffer_bytes`: how many bytes may wait for the background thread.
 BUFFER_BYTES = 256 << 20
-#: The columns that a writer fills where the table has them and a step has not.
+#: The columns that a writer fills where the table has them and the arrays of a step lack them.
 FILLED = ("step", "time", "run", "rank")
-#: How long one wait for news of the table lasts at most, in seconds.
+#: The longest single wait for a new version of the table, in seconds.
 LOOK_SECONDS = 60.0
-#: From so many rows on a load makes several objects of a step; fewer lie in one, as appended ones do.
+#: From this many rows on, a load splits a step into several objects; fewer rows are one object, as in an append.
 LOADED_ROWS_MIN = 1 << 17
-#: A job id becomes its number times this, plus how often the scheduler has restarted the job.
+#: A job id becomes its number times this, plus the number of times that the scheduler has restarted the job.
 JOB_RESTARTS_MAX = 1000
 
 
 class _State(NamedTuple):
-    """What a rank has to know of its run."""
+    """What a rank needs to know of its run."""
 
     attempt: int
     #: The last step that this attempt made visible.
     published: int | None
     last_complete: int | None
-    #: Whether this rank has given something in this attempt.
+    #: Whether this rank has written anything in this attempt.
     has_given: bool
 
 
 class Writer:
-    """Gives the steps of a simulation to a table, from one process or from each rank of an MPI job.
+    """Writes the steps of a simulation to a table, from one process or from each rank of an MPI job.
 
-    ``run`` names the run; all ranks of all attempts of one simulation give the same name. ``rank`` of ``size`` is which
-    writer this is; left out, they come from ``comm``, or are 0 and 1.
+    ``run`` names the run; all ranks of all attempts of one simulation give the same name. ``rank`` and ``size`` say
+    which writer this is, and of how many; by default they come from ``comm``, or are 0 and 1.
 
     Every start of the simulation is an attempt of its own, with a higher number than all before; a later attempt ends
-    the ones before it. With ``comm``, a communicator of mpi4py that holds exactly the ranks that write, rank 0 takes
-    the next number and tells the others, so all ranks construct their writer together. Ranks without a communicator
-    give ``attempt``: a number, or the scheduler's job id as a text (``"81234"``, ``"81234.server"``; a job that the
+    the earlier ones. With ``comm``, an mpi4py communicator that holds exactly the ranks that write, rank 0 takes the
+    next number and tells the others, so all ranks construct their writers together. Ranks without a communicator give
+    ``attempt``: a number, or the scheduler's job id as a text (``"81234"``, ``"81234.server"``; a job that the
     scheduler has restarted k times under the same id is ``"81234:k"``). A single rank needs neither.
 
     ``buffer_bytes`` is how much may wait to be written before :meth:`step` waits for room. ``deck`` is the input of the
-    simulation, a path or the text itself (one word such as ``"inputs/in.lammps"`` is a path); it is kept with the run,
-    together with ``attributes`` (texts, numbers and truth values, by which :meth:`Table.runs` finds it), the command, the
-    host and the versions of the packages in use.
+    simulation: a path, or the text itself (a single word such as ``"inputs/in.lammps"`` is a path). It is kept with the
+    run, together with ``attributes`` (texts, numbers and truth values, by which :meth:`Table.runs` finds the run), the
+    command, the host, and the versions of the packages in use.
 
-    Where the table has columns ``step``, ``time``, ``run`` or ``rank`` that the arrays of a step lack, the writer fills
-    them: numbers, a ``time`` of ``float64``, and a ``run`` of texts.
+    If the table has a column ``step``, ``time``, ``run`` or ``rank`` that the arrays of a step lack, the writer fills
+    it: columns of numbers, a ``time`` of ``float64``, and a ``run`` of texts.
 
     >>> with atoll.Writer(table, run="duct") as writer:             # doctest: +SKIP
     ...     for step in range(0, 1000, 10):
     ...         writer.step(step, time, {"pid": ids, "x": x, "y": y})
 
-    Raises ``InvalidInputError`` for several ranks with neither ``comm`` nor ``attempt``, ``ConflictError`` where this or
-    a later attempt has written already.
+    Raises ``InvalidInputError`` for several ranks with neither ``comm`` nor ``attempt``, and ``ConflictError`` where
+    this or a later attempt has written already.
     """
 
     def __init__(
@@ -113,22 +112,22 @@ class Writer:
             all_or_none(comm, lambda: self._take(table, run, (rank, size), buffer_bytes))
             told = f"run {self.run!r} of table {self.table.name!r}, {self.size} ranks, attempt={attempt!r}"
             check_alike(comm, told, "the writers of all ranks write one run")
-        #: Which attempt of the run this is.
+        #: The number of this attempt of the run.
         self.attempt: int = self._begin_all(attempt, deck, attributes or {})
-        # Ranks with a communicator share their checkpoints, so the first one notes them, as a process that is alone does; the
-        # others have to agree which of their own all have.
+        # Ranks with a communicator share their checkpoints, so the first rank notes them, as a single process does.
+        # Without one, the ranks have to agree which of their own checkpoints all of them have.
         self._agreement = Agreement(table, run, self.attempt, *((self.rank, self.size) if comm is None else (0, 1)))
         if comm is None and self.size > 1:
             self._agreement.begin(self._state().last_complete)
         self._last: int | None = None
-        # Not a bound method: a writer that nobody holds any more must be finalised while its thread still runs.
+        # Not a bound method: an unreferenced writer must be finalized while its thread still runs.
         self._pump = Pump(functools.partial(_append, table, run, self.attempt, (self.rank, self.size)), buffer_bytes)
-        # Whoever forgets to close still gets the last steps written, when the process ends at the latest.
+        # A writer that was not closed still writes its last steps, at the latest when the process ends.
         self._finish = weakref.finalize(self, _end_unclosed, self._pump, run)
         _before_child_ends(self._finish, of=self)
 
     def _take(self, table: Table, run: str, place: tuple[int | None, int | None], buffer_bytes: int) -> None:
-        """Takes the arguments of this rank, or says which is wrong."""
+        """Take the arguments of this rank, or raise for one that is wrong."""
         if not hasattr(table, "begin"):
             hint = "open the table: atoll.Writer(store.table(NAME), run=...)"
             raise InvalidInputError.hinted(f"a writer gives its steps to a table, and {table!r} is none", hint)
@@ -140,31 +139,32 @@ class Writer:
         self._block_bytes_max: int = table._native.block_bytes_max
 
     def step(self, step: SupportsIndex, time: SupportsFloat | None, arrays: Any, *, give: bool = False) -> None:
-        """Gives the rows of one step of this rank; copies them, and returns while they are being written.
+        """Write the rows of one step of this rank: copy them, and return while they are being written.
 
-        ``step`` rises from call to call. ``time`` is the simulated time, in the unit of your choice. ``arrays`` are
+        ``step`` rises from call to call. ``time`` is the simulated time, in a unit of your choice. ``arrays`` are
         columns by name, each of shape (rows,), or (rows, k) for vectors; or a data frame or structured array. With
-        ``give=True`` they are handed over, never to be changed again, and are kept instead of copied.
+        ``give=True``, the writer keeps the arrays instead of copying them, and you must not change them again.
 
-        Waits only where the buffer is full. Every rank gives every step, one that has no rows with arrays of length 0,
-        for a step becomes visible when all ranks' rows have come; a rank that passes over one that another gave is told so
-        by a later call.
+        The call blocks only while the buffer is full. Every rank gives every step, a rank without rows with arrays of
+        length 0, because a step becomes visible when the rows of all ranks have come. A rank that skips a step that
+        another rank gave learns so from a later call.
 
-        Missing values stay missing, as in :meth:`Table.append`: of PyArrow, Polars and the nullable types of pandas, and
-        ``None`` in lists.
+        Missing values stay missing, as in :meth:`Table.append`: those of PyArrow, Polars and the nullable types of
+        pandas, and ``None`` in lists.
 
-        The rows of one rank and step are one object of the store, which has 64 MiB at most. A writer that is the only rank
-        loads larger steps of 131,072 rows or more as several (:meth:`Table.load`), which takes a multiple of their memory
-        meanwhile.
+        The rows of one rank and step are one object of the store, which has at most 64 MiB. A writer that is the only
+        rank loads larger steps of 131,072 rows or more as several objects (:meth:`Table.load`), which takes a multiple
+        of their memory meanwhile.
 
         Raises ``InvalidInputError`` for a step that is no whole number or does not rise, a time that is no number,
-        columns that the table does not have, or that the step lacks, columns of different lengths, and what cannot be converted, or is
-        of another type than the table's column, ``LimitError`` for more rows than an object has; the writer goes on after
-        these. What only shows in one of the values, such as 0.5 for whole numbers, or none where there must be one, may be found
-        in the background, and ends the writer then. Raises what went wrong with an earlier step, if something did.
+        columns that the table does not have or that the step lacks, columns of different lengths, and columns that
+        cannot be converted or have another type than the table's; ``LimitError`` for more rows than one object holds.
+        The writer can be used after these errors. An error that depends on single values, such as 0.5 for whole numbers
+        or a missing value in a column that is not nullable, may be found in the background, and then ends the writer.
+        Also raises any error of an earlier step.
         """
         self._pump.check()
-        # Now, not in the background: what fails there ends the writer, with all the steps that wait.
+        # Checked here, not in the background: an error there ends the writer, with all the steps that wait.
         step, time = whole(step, "step"), None if time is None else number(time, "time")
         if self._last is not None and step <= self._last:
             raise InvalidInputError.hinted(
@@ -177,12 +177,12 @@ class Writer:
         rows = rows_of(columns)
         known = {"step": step, "time": math.nan if time is None else time, "run": self.run, "rank": self.rank}
         filled = self._columns.missing(columns, known, rows)
-        # What is not given is missing.
+        # A column that is not given is missing in every row.
         columns = {name: values for name, values in columns.items() if not isinstance(values, Nothing)}
         self._columns.check_types(self.table, columns, filled, rows)
         self._check_fits(columns, step, rows)
         columns |= filled
-        # Room first, copies after: else as many steps as there are threads would lie outside the buffer.
+        # Reserve room before copying: otherwise each calling thread could hold a step outside the buffer.
         bytes_given = sum(values.nbytes for values in columns.values())
         self._pump.reserve(bytes_given)
         try:
@@ -194,10 +194,10 @@ class Writer:
         self._last = step
 
     def _check_names(self, names: Iterable[str], step: int) -> None:
-        """Refuses columns that the table does not have, and a step that lacks some."""
+        """Refuse columns that the table does not have, and a step that lacks columns."""
         misfit = self._columns.misfit(names, FILLED)
         if misfit is not None:
-            # Somebody may have added columns meanwhile.
+            # Another process may have added columns since.
             self._columns = TableColumns(self.table.schema)
             misfit = self._columns.misfit(names, FILLED)
         if misfit is not None:
@@ -205,7 +205,7 @@ class Writer:
             raise InvalidInputError.hinted(f"step {step} of run {self.run!r} {problem}", hint)
 
     def _check_fits(self, columns: Mapping[str, Kept], step: int, rows: int) -> None:
-        """Refuses what can be no object of the store; a writer that is alone loads many rows as several."""
+        """Refuse more rows than one object of the store holds; a single writer loads many rows as several objects."""
         if self.size == 1 and rows >= LOADED_ROWS_MIN:
             return
         least = self._columns.least_bytes(columns, self._block_bytes_max)
@@ -217,23 +217,23 @@ class Writer:
             )
 
     def flush(self, timeout: float | None = None) -> None:
-        """Returns when every step given so far is complete: this rank's rows and those of all other ranks.
+        """Wait until every step given so far is complete: the rows of this rank and of all other ranks are visible.
 
-        Gives up after ``timeout`` seconds, or never. Raises ``TimedOutError`` then, ``ConflictError`` where a later
-        attempt has begun, so that the step can never be complete, and what went wrong with an earlier step.
+        Gives up after ``timeout`` seconds; by default it never does. Raises ``TimedOutError`` then, ``ConflictError``
+        where a later attempt has begun, so that the step can never be complete, and any error of an earlier step.
         """
         ends = None if timeout is None else clock.monotonic() + timeout
         self._pump.drain(ends)
         self._complete(ends)
 
     def _written(self, failed: BaseException | None, ends: float | None) -> None:
-        """Raises what failed, or writes what this rank has given."""
+        """Raise what failed, or write what this rank has given."""
         if failed is not None:
             raise failed
         self._pump.drain(ends)
 
     def _complete(self, ends: float | None) -> None:
-        """Waits for the rows of the other ranks; `ends` is a reading of the monotonic clock."""
+        """Wait for the rows of the other ranks; `ends` is a reading of the monotonic clock."""
         if self._last is None:
             return
         seen = self.table.version()
@@ -251,32 +251,33 @@ class Writer:
 
     @property
     def last_complete(self) -> int | None:
-        """The last step that is visible, of this attempt or earlier ones; a checkpoint is admissible up to it."""
+        """The last step that is visible, of this attempt or earlier ones; a checkpoint must not be past it."""
         self._pump.check()
         return self._state().last_complete
 
     @property
     def longest_append(self) -> float:
-        """How many seconds it took to write the step that took longest, as where a node of a ring was lost meanwhile.
+        """The longest time that writing one step took, in seconds; a node of a ring that is lost meanwhile shows here.
 
-        The simulation computes on during that, unless its buffer is full or it waits for a checkpoint.
+        The simulation computes on meanwhile, unless its buffer is full or it waits for a checkpoint.
         """
         return self._pump.longest
 
     @contextlib.contextmanager
     def checkpoint(self, path: str | os.PathLike[str], *, timeout: float | None = None) -> Iterator[Path]:
-        """A checkpoint that counts only once every step before it is complete for all ranks.
+        """Write a checkpoint that counts only once every step before it is complete for all ranks.
 
-        The body writes to the path that it is given: a file, or a folder that it makes there, of which nothing is left from
-        an earlier start. Then comes a flush, all ranks wait for each other, and the file or folder gets its name, which is
-        noted in the table. With ``comm`` all ranks enter together and write one file, or into one folder; without it each
-        rank has its own, and keeps the newest two, since after a crash all go on from one that all have. What the body raises
-        on one rank is raised on all, with a note of the rank.
+        The body writes to the path that it receives: a file, or a folder that it creates there. Nothing of an earlier
+        start is left at that path. After the body comes a flush, all ranks wait for each other, and the file or folder
+        gets its final name, which is noted in the table. With ``comm``, all ranks enter together and write one file, or
+        into one folder. Without it, each rank has its own checkpoints and keeps the newest two, since after a crash all
+        ranks resume from one that all have. An exception of the body on one rank is raised on all, with a note of the
+        rank.
 
-        The flush gives up after ``timeout`` seconds; without it, it waits until all ranks have given their steps. Raises
+        The flush gives up after ``timeout`` seconds; by default it waits until all ranks have given their steps. Raises
         ``TimedOutError`` then, ``ConflictError`` where a later attempt has begun, ``OSError`` where the file cannot be
-        brought to the disk or renamed, and whatever an earlier step or the store failed with. Until the file is renamed it
-        is called ``.unfinished``, and still is where one of these came before that.
+        synced or renamed, and any error of an earlier step or of the store. Until it is renamed, the file has
+        ``.unfinished`` added to its name, and it keeps that name after any of these errors before the rename.
 
         >>> with writer.checkpoint(f"checkpoint.{step}") as unfinished:  # doctest: +SKIP
         ...     lmp.command(f"write_restart {unfinished}")
@@ -287,7 +288,7 @@ class Writer:
             self.flush(timeout)
             self._name(part, path)
             return
-        # Nobody begins to write unless all can: the body may be what all ranks do together.
+        # No rank begins to write unless all can: the body may be a collective operation of all ranks.
         is_first = self._comm.Get_rank() == 0
         part = all_or_none(self._comm, lambda: unfinished(path, is_first=is_first))
         check_alike(self._comm, str(path), "a checkpoint of all ranks is one file")
@@ -299,38 +300,39 @@ class Writer:
         except BaseException as error:  # noqa: BLE001 - passed on whole
             failed = error
         ends = None if timeout is None else clock.monotonic() + timeout
-        # Before anybody waits for the steps of a rank that failed, and will not give them.
+        # First, so that no rank waits for the steps of a rank that failed and will not give them.
         all_or_none(self._comm, lambda: self._written(failed, ends))
         all_or_none(self._comm, lambda: self._complete(ends))
-        # Nobody goes on, and perhaps ends the job, before the checkpoint has its name.
+        # No rank continues, and perhaps ends the job, before the checkpoint has its final name.
         told_by_first(self._comm, lambda: self._name(part, path))
 
     def _name(self, part: Path, path: str | os.PathLike[str]) -> None:
-        """Lets a checkpoint count. Its steps first: after a loss of power it must not be ahead of the table."""
+        """Give a checkpoint its final name, after syncing the table: it must not be ahead of it after a power loss."""
         self.table._sync()
-        # All this takes a while, in which a later attempt may have begun, and asked what there is to go on from.
+        # Syncing takes a while: a later attempt may have begun meanwhile, and looked for a checkpoint to resume from.
         self._own_state()
         finish(part, path)
         self._own_state()
         self._agreement.note(path, self._last)
 
     def resume(self, pattern: str | os.PathLike[str]) -> Checkpoint | None:
-        """The newest checkpoint that all ranks have, not past :attr:`last_complete`; None to start from the beginning.
+        """Return the newest checkpoint that all ranks have, up to :attr:`last_complete`; None to start anew.
 
-        ``pattern`` is a path with ``{step}`` where the number stands, as in ``"restart/airway.{step}"``. Call it before
-        the first step; with ``comm``, all ranks together. Checkpoints of later steps belong to a future that this
-        attempt replaces: they get ``.superseded`` added to their names.
+        ``pattern`` is a path with ``{step}`` in place of the number, as in ``"restart/airway.{step}"``. Call this
+        method before the first step; with ``comm``, on all ranks together. Checkpoints of later steps belong to a
+        future that this attempt replaces: ``.superseded`` is added to their names.
 
-        Raises ``ConflictError`` where there was one and is not found, lest the run begins over steps that it has: mount the
-        disk, mend the pattern, bring it back, or delete the steps (:meth:`Table.delete`). Where an earlier one is there, the
-        next attempt goes on from that. With ``comm`` it is raised on all ranks; without it, on those that do not find theirs.
+        Raises ``ConflictError`` where there was a checkpoint and it is not found, so that the run does not start over
+        and replace the steps that it has: mount the disk, correct the pattern, bring the checkpoint back, or delete the
+        steps (:meth:`Table.delete`). If an earlier checkpoint is there, the next attempt resumes from it. With
+        ``comm``, the error is raised on all ranks; without it, on the ranks that do not find theirs.
         """
         if self._comm is None:
             return self._resume(pattern)
         return told_by_first(self._comm, lambda: self._resume(pattern))
 
     def close(self) -> None:
-        """Writes what was given and ends; does not wait for other ranks. Raises what went wrong, if anything did."""
+        """Write the remaining steps and end, without waiting for other ranks. Raises the error if writing failed."""
         self._pump.finish()
         self._finish.detach()
         self._pump.check()
@@ -346,7 +348,7 @@ class Writer:
             return
         besides = self._pump.error
         if besides is not None and besides is not error:
-            # What is on its way out says more about the simulation; it must not be hidden.
+            # The error of the body says more about the simulation: keep it, and add this one as a note.
             error.add_note(f"besides, atoll.Writer failed: {besides}")
 
     def __repr__(self) -> str:
@@ -355,18 +357,18 @@ class Writer:
     def _begin_all(
         self, attempt: int | str | None, deck: str | os.PathLike[str] | None, attributes: Mapping[str, Any]
     ) -> int:
-        """Begins an attempt, and notes where it comes from; with a communicator on all ranks or on none."""
+        """Begin an attempt and note its provenance; with a communicator, on all ranks or on none."""
         is_first = self.rank == 0 if self._comm is None else self._comm.Get_rank() == 0
 
         def begin() -> int:
-            # First, since an attempt that begins ends the one before it.
+            # Check the notes first: beginning an attempt ends the one before it.
             about = of_run(deck, attributes) if is_first else {}
             number = self._begin(attempt)
             if is_first:
-                # What earlier attempts noted stays beside it, texts as texts and numbers as numbers.
+                # The notes of earlier attempts stay, texts as texts and numbers as numbers.
                 known = self.table.attributes(run=self.run)
                 about = with_attempt(known | about, number)
-                # Nothing that is as it was: somebody else may note it meanwhile.
+                # Write changes only, so that values that other writers set meanwhile are not overwritten.
                 same = {name for name in known.keys() & about.keys() if repr(known[name]) == repr(about[name])}
                 changed = {name: value for name, value in about.items() if name not in same}
                 self.table.set_attributes(dict.fromkeys(known.keys() - about.keys()) | changed, run=self.run)
@@ -380,8 +382,8 @@ class Writer:
         if attempt is not None:
             number = _attempt_number(attempt)
             self.table.begin(self.run, self.size, attempt=number)
-            # This rank has given nothing yet, so whatever there is of it is of another start under the same number: what ranks
-            # of that one left would become part of this one's steps.
+            # This rank has written nothing yet, so any rows of it belong to another start under the same number. The
+            # rows that ranks of that start left would become part of the steps of this one.
             if self._state().has_given:
                 raise ConflictError.hinted(
                     f"attempt {attempt} of run {self.run!r} has written already", _hint_of_next(attempt)
@@ -405,7 +407,7 @@ class Writer:
         return _State(*state)
 
     def _own_state(self) -> _State:
-        """The state, if no later attempt has begun."""
+        """Return the state; raise if a later attempt has begun."""
         state = self._state()
         if state.attempt != self.attempt:
             raise ConflictError.hinted(
@@ -420,7 +422,7 @@ class Writer:
 
 
 def _append(table: Table, run: str, attempt: int, place: tuple[int, int], given: Step) -> None:
-    """Writes a step. Whoever is told of its failure is at another one by then, so that says which it was."""
+    """Write a step. The simulation sees a failure at a later step, so a note says which step it was."""
     try:
         _write(table, run, attempt, place, given)
     except Exception as error:
@@ -435,14 +437,14 @@ def _write(table: Table, run: str, attempt: int, place: tuple[int, int], given: 
     except LimitError:
         if size > 1:
             raise
-        # All ranks' rows are these: they may become several objects in one edit.
+        # Only one rank writes, so all rows are here: a load may split them into several objects in one edit.
         table.load([(given.step, given.time, given.columns)], run=run, attempt=attempt)
 
 
 def _end_unclosed(pump: Pump, run: str) -> None:
-    """Writes what a writer that nobody closed was given. What goes wrong is raised to the interpreter, which prints it."""
+    """Write the remaining steps of a writer that was not closed. The interpreter prints the exception if that fails."""
     if pump.is_own_thread():
-        # The writer was garbage, and that thread happened to collect it; it cannot wait for itself.
+        # The pump's own thread happened to garbage-collect the writer; it cannot wait for itself.
         pump.end()
         atexit.register(_end_unclosed, pump, run)
         _before_child_ends(_end_unclosed, pump, run)
@@ -452,8 +454,9 @@ def _end_unclosed(pump: Pump, run: str) -> None:
 
 
 def _before_child_ends(do: Callable[..., object], *args: object, of: object = None) -> None:
-    """Calls it before a child of multiprocessing ends, and where `of` goes before that: some kinds of children end without
-    what is registered to be done at the end of the interpreter.
+    """Call `do` before a child of multiprocessing ends, or when `of` is collected before that.
+
+    Some kinds of children end without running the functions registered with `atexit`.
     """
     util = sys.modules.get("multiprocessing.util")
     if util is not None:
@@ -461,7 +464,7 @@ def _before_child_ends(do: Callable[..., object], *args: object, of: object = No
 
 
 def _place(rank: int | None, size: int | None, comm: Any) -> tuple[int, int]:
-    """Which writer of how many."""
+    """Return the rank of this writer, and the number of writers."""
     rank = rank if rank is not None else (0 if comm is None else comm.Get_rank())
     size = size if size is not None else (1 if comm is None else comm.Get_size())
     if size < 1 or not 0 <= rank < size:
@@ -479,7 +482,7 @@ def _hint_of_next(attempt: int | str) -> str:
 
 
 def _attempt_number(attempt: int | str) -> int:
-    """A number as it is; `81234.server` and its third restart `81234:3` as numbers that rise."""
+    """Return a number as it is, and ids such as `81234.server` and its third restart `81234:3` as rising numbers."""
     if not isinstance(attempt, str):
         return whole(attempt, "attempt")
     found = re.fullmatch(r"(\d+)(?:[^\d:][^:]*)?(?::(\d+))?", attempt)
