@@ -1,28 +1,32 @@
-"""Which checkpoint a start goes on from: the newest one that all ranks have, and not the beginning where there was one.
+"""Agreement of the ranks on the checkpoint to resume from: the newest that all have, never silently the beginning.
 
-What was named is noted in the table, after that, so that a start that finds nothing knows whether there was something: it
-begins where nothing was ever named, and fails otherwise, for the disk may be another one, or the name mistyped. Who is alone, one
-process or the first rank of a communicator, takes what has its name, noted or not: no other rank has to have it too. So a file that
-was named, and not noted as the job was killed between the two, counts; only where it was the first one of its run, and is not there
-at the next start, nobody knows of it. Who names none through the writer is asked nothing: nothing is noted.
+Once a checkpoint has its final name, a note of it goes into the table. So a start that finds no checkpoint knows
+whether there was one: it begins anew only if none was ever named, and fails otherwise, since the disk may be another
+one, or the pattern mistyped. A process that is alone, or the first rank of a communicator, takes any checkpoint that
+has its final name, noted or not, since no other rank has to have it too. So a checkpoint that was named but not noted,
+because the job was killed between the two, counts. Only if it was the first one of its run, and is missing at the next
+start, does it go unnoticed. A program that names no checkpoints through the writer has no notes, and is not checked.
 
-A note is of a path. Which step it is of, and whether resume asks for it or keeps it aside, is judged when a start asks
-(`_checkpoint_notes`). What was kept aside counts only where there is nothing else, as where the pattern is mistyped.
+A note holds a path. The step of the path, and whether it is a checkpoint or a file that the program keeps aside, is
+judged when a start asks (`_checkpoint_notes`). Files kept aside count only where there is nothing else, as with a
+mistyped pattern.
 
-Ranks without a communicator have files of their own. A crash may come when some of them have named their checkpoint of a step and
-others have not. So a later attempt goes on from the newest one that all have noted. When a rank names the checkpoint of a step, all
-have named the one before it, since they have given the steps behind that: two are enough.
+Ranks without a communicator have checkpoints of their own. A crash may come when some of them have named their
+checkpoint of a step and others have not, so a later attempt resumes from the newest step that all have noted. When a
+rank names its checkpoint of a step, all ranks have named the one before, since they have given the steps after that
+one: keeping two is enough.
 
-Such a rank says that it notes before it has a checkpoint: one that was named and not noted, as where the job was killed between the
-two, is nobody's, the first one too.
+Such a rank announces that it takes notes before it has a checkpoint. A checkpoint that it named but did not note,
+because the job was killed between the two, then counts for nobody, even if it is the first one.
 
-A rank that does not find the checkpoint to go on from fails. Where it has an earlier one that all have, it notes what is gone,
-and the next attempt goes on from that. Where it has none, nothing is noted, and nobody begins over what the table has before
-somebody deletes that.
+A rank that does not find the checkpoint to resume from fails. If it has an earlier one that all ranks have, it notes
+which ones are gone, and the next attempt resumes from the earlier one. If it has none, nothing is noted, and no start
+replaces the steps in the table until they are deleted.
 
-Invariant: ranks of one attempt that ask, in whatever order, are answered alike: only what earlier attempts noted counts. What is
-noted while others may ask bears the number of its attempt, and what is noted already is forgotten only once steps are given.
-Earlier attempts note nothing any more once one of them has asked: the store refuses them, however late they are.
+Invariant: ranks of one attempt get the same answer, in whatever order they ask: only the notes of earlier attempts
+count. Notes written while other ranks may still ask bear the number of their attempt, and notes are dropped only once
+steps are given. Earlier attempts can write no more notes once a rank of this one has asked: the store refuses them,
+however late.
 """
 
 from __future__ import annotations
@@ -50,38 +54,40 @@ from .errors import ConflictError
 if TYPE_CHECKING:
     from ._table import Table
 
-#: So many checkpoints of a rank are remembered: two are needed, and more where somebody removes the newest ones. They stay in
-#: the table as long as the run, and every start reads those of all ranks. Of those before, only which was the first.
+#: How many checkpoints of a rank are remembered, besides the first one. Two are needed, and more if the newest ones are
+#: removed. They stay in the table as long as the run, and every start reads those of all ranks.
 NOTED_MAX = 50
-#: So many patterns that a rank asked with are remembered.
+#: How many of the patterns that a rank asked with are remembered.
 PATTERNS_MAX = 10
 
 
 class Agreement:
-    """What one rank of a run notes of its checkpoints, and reads of those of the others."""
+    """The notes of one rank of a run on its checkpoints, compared with those of the other ranks."""
 
     def __init__(self, table: Table, run: str, attempt: int, rank: int, size: int) -> None:
         self._native, self._run, self._attempt, self._rank, self._size = table._native, run, attempt, rank, size
         self._pattern: str | None = None
-        # What is noted of this rank. Nobody else writes it, so it is read once: each checkpoint would read those of all ranks.
+        # The notes of this rank. No other process writes them, so they are read once: a read fetches those of all
+        # ranks.
         self._cell: Cell = {"since": attempt, "asked": [], "named": {}}
         self._is_read = False
-        # What is noted of this rank by step, as this attempt judges it.
+        # The checkpoints of this rank by step, as judged for this attempt.
         self._steps: dict[int, Named] = {}
 
     def begin(self, last_complete: int | None) -> None:
-        """Says that this rank notes its checkpoints, before there is one: a later attempt then knows that it has none."""
-        # Where steps are complete already, there may be checkpoints of ranks that did not note theirs.
+        """Announce, before the first checkpoint, that this rank takes notes, so that later attempts can tell it has none."""
+        # If steps are complete already, there may be checkpoints of ranks that took no notes.
         if self._rank not in self._noted() and last_complete is None:
             self._keep()
 
     def note(self, path: str | os.PathLike[str], last: int | None) -> None:
-        """Notes a checkpoint that has its name now; `last` is the step that was given last."""
-        # As a whole: ranks may have working folders of their own.
+        """Note a checkpoint that has its final name now; `last` is the step that was given last."""
+        # Absolute, since ranks may have different working folders.
         path = os.path.abspath(path)
         if self._size > 1 and last is None:
-            # No step of this attempt was given, so others may still ask for what earlier ones noted. And it is the state that
-            # this attempt began with: that is noted already, by the attempt that computed it, or it is the beginning.
+            # This attempt has given no step, so other ranks may still ask for what earlier attempts noted. And the
+            # checkpoint is the state that this attempt began with: the attempt that computed it has noted it, or it is
+            # the beginning.
             return
         if last is None and self._pattern is not None:
             last = step_of(self._pattern, path)
@@ -89,7 +95,7 @@ class Agreement:
             return
         if not self._is_read:
             self._noted()
-        # All ranks of this attempt have asked, for the steps before this are complete: what is of a future that it replaced can go.
+        # Earlier steps are complete, so all ranks of this attempt have asked: drop the notes of the replaced future.
         named = {
             path: note
             for path, note in self._cell["named"].items()
@@ -99,7 +105,7 @@ class Agreement:
         self._keep(asked=self._asked(), named=cut(named, self._pattern, NOTED_MAX))
 
     def resume(self, pattern: str | os.PathLike[str], last_complete: int | None) -> Checkpoint | None:
-        """The checkpoint to go on from; later ones of this rank are set aside."""
+        """Return the checkpoint to resume from; set later ones of this rank aside."""
         self._pattern = os.path.abspath(pattern)
         noted = self._noted()
         cells = {rank: cell for rank, cell in noted.items() if rank < self._size and cell["since"] < self._attempt}
@@ -108,7 +114,7 @@ class Agreement:
         elif cells:
             chosen = self._agreed(pattern, cells, last_complete)
         else:
-            # It is the first start, or what is there is of ranks that did not note theirs.
+            # This is the first start, or the existing checkpoints are of ranks that took no notes.
             chosen = newest(pattern, last_complete)
         set_aside(pattern, after=None if chosen is None else chosen.step)
         if self._size > 1 or self._cell["named"]:
@@ -116,13 +122,13 @@ class Agreement:
         return chosen
 
     def _choose(self, chosen: Checkpoint | None) -> None:
-        """Notes what this rank goes on from; what it named of later steps is of a future that is replaced."""
+        """Note what this rank resumes from, and that its checkpoints of later steps are of a replaced future."""
         step_by_path = {named.path: step for step, named in self._steps.items()}
 
         def is_later(path: str, note: dict[str, Any]) -> bool:
             return chosen is None or step_by_path.get(path, note["last"]) > chosen.step
 
-        # Not dropped: other ranks of this attempt may still ask.
+        # Keep their notes: other ranks of this attempt may still ask.
         named = {
             path: {"replaced": self._attempt} | note if is_later(path, note) else note
             for path, note in self._cell["named"].items()
@@ -132,16 +138,16 @@ class Agreement:
         self._keep(asked=self._asked(), named=named)
 
     def _asked(self) -> list[list[Any]]:
-        """The patterns that this rank asked with, and since which attempt."""
+        """Return the patterns that this rank asked with, each with the first attempt that did."""
         asked = self._cell["asked"]
         is_known = self._pattern is None or (asked and asked[-1][0] == self._pattern)
         return asked if is_known else [*asked, [self._pattern, self._attempt]][-PATTERNS_MAX:]
 
     def _alone(self, pattern: str | os.PathLike[str], last_complete: int | None) -> Checkpoint | None:
-        """The newest one that is there, unless a newer one was named; none where none was."""
+        """Return the newest checkpoint found, unless a newer one was named; none if none was found or named."""
         self._steps = ranks_of({self._rank: self._cell}, str(self._pattern), AFTER_ALL)[self._rank].steps
         found = newest(pattern, last_complete)
-        # Where nothing is there, also what was missed before.
+        # If nothing is found, checkpoints that earlier attempts missed count as well.
         looked_for = (step for step, named in self._steps.items() if found is None or named.gone is None)
         last = max((step for step in looked_for if last_complete is not None and step <= last_complete), default=None)
         if last is not None and (found is None or found.step < last):
@@ -151,7 +157,7 @@ class Agreement:
     def _agreed(
         self, pattern: str | os.PathLike[str], cells: dict[int, Cell], last_complete: int | None
     ) -> Checkpoint | None:
-        """The newest one that all ranks have; none if there is none."""
+        """Return the newest checkpoint that all ranks have; none if there is none."""
         judged = named_again(ranks_of(cells, str(self._pattern), self._attempt))
         ranks = list(judged.values())
         self._steps = judged[self._rank].steps if self._rank in judged else {}
@@ -169,7 +175,7 @@ class Agreement:
         return None
 
     def _refuse(self, pattern: str | os.PathLike[str], step: int, *, is_earlier_there: bool) -> NoReturn:
-        """Says that the checkpoint of `step` is not found, and what would be right."""
+        """Raise: the checkpoint of `step` is not found. The hint says what to do."""
         if self._size == 1:
             problem = f"run {self._run!r} goes on from step {step}, and there is no checkpoint of it at {str(pattern)!r}"
             those, each = "that is there", ""
@@ -193,7 +199,7 @@ class Agreement:
         )
 
     def _miss(self, pattern: str | os.PathLike[str], step: int) -> None:
-        """Notes which checkpoints of this rank are gone, that of `step` among them."""
+        """Note which checkpoints of this rank are gone, including that of `step`."""
         there, notes = steps_there(pattern), self._cell["named"]
         gone = {
             named.path: {name: noted for name, noted in notes[named.path].items() if name != "back"} | {"gone": self._attempt}
@@ -206,9 +212,9 @@ class Agreement:
         self._keep(named=notes | gone)
 
     def _note_found(self, pattern: str | os.PathLike[str]) -> None:
-        """Notes what is there again of what was gone. At once, where no rank goes on: each lacks what another one has."""
+        """Note which missed checkpoints are back. Called when no rank can resume, since each lacks what another has."""
         there, notes = steps_there(pattern), self._cell["named"]
-        # For the next attempt: other ranks of this one may have been answered without it.
+        # For the next attempt only: other ranks of this one may have been answered without the note.
         back = {
             named.path: notes[named.path] | {"back": self._attempt}
             for step, named in self._steps.items()
@@ -218,9 +224,10 @@ class Agreement:
             self._keep(named=notes | back)
 
     def _noted(self) -> dict[int, Cell]:
-        """What is noted of all ranks."""
+        """Read the notes of all ranks."""
         cells = {rank: read(text) for rank, text in self._native.rank_notes(self._run, self._attempt).items()}
-        # A copy of an older version of the table has the notes of now, and its attempts go on from those of then.
+        # A copy of an older version of the table has the current notes, but its attempts continue from those of that
+        # version.
         noted = {rank: cell for rank, cell in cells.items() if cell["since"] <= self._attempt}
         self._cell, self._is_read = noted.get(self._rank, self._cell), True
         return noted

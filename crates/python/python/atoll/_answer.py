@@ -149,6 +149,5 @@ class Answer:
 
 
 def _number_kind(kind: str) -> str:
-    """Return the type of a column's numbers; for vectors such as ``fixed_size_list[int64?, 2]``, that of the
-    elements."""
+    """Return the type of a column's numbers, or of its vectors' elements, as in ``fixed_size_list[int64?, 2]``."""
     return kind.removeprefix("fixed_size_list[").partition(",")[0].removesuffix("?")

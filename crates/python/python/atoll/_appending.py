@@ -163,8 +163,7 @@ class Appending:
         return self._native.version() if version is None else version
 
     def _step_of(self, step: SupportsIndex, held: _atoll.Rows) -> int:
-        """Check a step number, and warn of the first rows whose step column differs: queries find them by the
-        column."""
+        """Check a step number. Warn of the first rows whose step column differs: queries find them by the column."""
         step = whole(step, "step")
         said = None if self._has_warned else held.other_step(step)
         if said is not None:

@@ -1,4 +1,4 @@
-# The native half of the package: what the Python beside it calls. Users have no need of it.
+# The native half of the package, for the Python modules beside it. Not meant for users.
 from typing import Any
 
 __version__: str

@@ -83,8 +83,7 @@ class Noted:
         return self._native.run_attributes(run)
 
     def set_run_attributes(self, run: str, attributes: Mapping[str, str]) -> None:
-        """Set attributes of a run to texts, like :meth:`set_attributes`. A number that already reads so stays a
-        number."""
+        """Set attributes of a run to texts, like :meth:`set_attributes`. A number that reads the same stays a number."""
         known = self.run_attributes(run)
         self.set_attributes({name: text for name, text in attributes.items() if known.get(name) != text}, run=run)
 

@@ -1,14 +1,16 @@
-"""What is noted of the checkpoints of the ranks of a run, and which of them all ranks have: judged when a start asks.
+"""Notes on the checkpoints of the ranks of a run, and which checkpoints all ranks have, judged when a start asks.
 
-A note keeps the path that was named, the step that was given last by then, and the attempts that named it, missed it, found it
-again, and went on from an earlier one. Which step it is of is told by the patterns that its rank asked with and by the one that is
-asked with now. What fits none of these, as "final" or "diag.7", is kept aside, and is no checkpoint where there are others.
+A note holds the path that was named, the step that was given last by then, and the attempts that named it, missed it,
+found it again, or resumed from an earlier one. The step of a path follows from the patterns that its rank asked with
+before and from the one that is asked with now. A path that fits none of these, such as "final" or "diag.7", is kept
+aside: it is no checkpoint if there are others.
 
-Patterns of ranks differ in their numbers, as in `state.{step}.0` and `state.{step}.1`: so files of another rank are known where it
-never asked. Where they differ in more than that, nobody knows its files before it has asked.
+The patterns of ranks differ in their numbers, as in `state.{step}.0` and `state.{step}.1`, so paths of a rank that
+never asked can be recognized by the pattern of another. If they differ in more than that, the paths of a rank are
+unknown until it has asked.
 
-Invariant: all is judged as it was before the attempt that asks, so it does not matter which rank asks first. Nothing is read or
-written here.
+Invariant: everything is judged by the notes before the attempt that asks, so it does not matter which rank asks first.
+This module reads and writes nothing.
 """
 
 from __future__ import annotations
@@ -21,17 +23,17 @@ from typing import Any, NamedTuple
 
 from ._checkpoints import step_of, step_of_other, with_step
 
-#: Which attempt is said to have named what was there before anybody noted.
+#: The attempt that counts as the author of checkpoints from before notes were taken.
 BEFORE_ALL = -1
-#: An attempt that all notes are of earlier ones for.
+#: An attempt later than that of any note.
 AFTER_ALL = 1 << 64
-#: So many kinds of names are remembered of a rank: one is that of the checkpoints, others are kept aside.
+#: How many kinds of names are remembered of a rank: one is that of the checkpoints, the others are files kept aside.
 KINDS_MAX = 10
 
-#: A path that a rank named: {"last": STEP, "by": ATTEMPT}, and with an attempt each, "gone", "back" and "replaced"; and "since",
-#: where it was noted later than named.
+#: The note on a path that a rank named: {"last": STEP, "by": ATTEMPT}; "gone", "back" and "replaced", with an attempt
+#: each; and "since", the attempt that noted it, if that is a later one than the attempt that named it.
 Note = dict[str, Any]
-#: What is noted of a rank: {"since": ATTEMPT, "asked": [[PATTERN, ATTEMPT], ...], "named": {PATH: NOTE, ...}}.
+#: The notes of a rank: {"since": ATTEMPT, "asked": [[PATTERN, ATTEMPT], ...], "named": {PATH: NOTE, ...}}.
 Cell = dict[str, Any]
 
 
@@ -46,20 +48,20 @@ class Named(NamedTuple):
 
 
 class Rank(NamedTuple):
-    """What earlier attempts left of a rank."""
+    """The state of a rank that earlier attempts left."""
 
-    #: Its checkpoints by step, but those of a future that was replaced.
+    #: Its checkpoints by step, except those of a replaced future.
     steps: dict[int, Named]
-    #: The pattern that it asked with last; none if it never asked.
+    #: The pattern that it last asked with; none if it never asked.
     pattern: str | None
     #: Whether it named checkpoints of that pattern itself: then it has no others.
     is_own: bool
-    #: How many checkpoints it named in each attempt, as far as it remembers.
+    #: How many checkpoints it named in each attempt, as far as its notes go back.
     counts: Counter[int]
 
 
 def read(text: str) -> Cell:
-    """What is noted of a rank. Earlier builds kept one path a step."""
+    """Parse the notes of a rank. Earlier builds kept one path for each step."""
     cell = json.loads(text)
     if "steps" not in cell:
         return cell
@@ -73,9 +75,10 @@ def read(text: str) -> Cell:
 
 
 def cut(notes: Mapping[str, Note], pattern: str | None, most: int) -> dict[str, Note]:
-    """The first one and so many of the newest ones of each kind of names: what is kept aside pushes out no checkpoint.
+    """Keep the first and the newest `most` notes of each kind of names, so that files kept aside displace no
+    checkpoint.
 
-    The first ones tell that there was something, also where the last steps are deleted.
+    The first ones record that there was a checkpoint, even if the last steps are deleted.
     """
     kinds: dict[str, list[str]] = {}
     for path in sorted(notes, key=lambda path: notes[path]["last"]):
@@ -91,26 +94,26 @@ def cut(notes: Mapping[str, Note], pattern: str | None, most: int) -> dict[str, 
 
 
 def ranks_of(cells: Mapping[int, Cell], pattern: str, attempt: int) -> dict[int, Rank]:
-    """What attempts before this one left of these ranks, for one of them that asks with a pattern."""
+    """Return what attempts before this one left of these ranks, for a rank that asks with a pattern."""
     ranks = {rank: _rank(cell, _usual(cell, pattern, attempt), pattern, attempt) for rank, cell in cells.items()}
     if any(rank.steps for rank in ranks.values()):
         return ranks
-    # The pattern may be mistyped: then they are checkpoints of the steps that were given last.
+    # The pattern may be mistyped: take the paths as checkpoints of the steps that were given last.
     return {rank: _rank(cell, _lasts(cell, attempt), None, attempt) for rank, cell in cells.items()}
 
 
 def _patterns(cell: Cell, attempt: int) -> list[str]:
-    """What a rank asked with before this attempt, newest last."""
+    """Return the patterns that a rank asked with before this attempt, newest last."""
     return [pattern for pattern, by in cell["asked"] if by < attempt]
 
 
 def _notes(cell: Cell, attempt: int) -> dict[str, Note]:
-    """What a rank noted before this attempt."""
+    """Return what a rank noted before this attempt."""
     return {path: note for path, note in cell["named"].items() if note.get("since", note["by"]) < attempt}
 
 
 def _usual(cell: Cell, pattern: str, attempt: int) -> dict[str, int]:
-    """The steps of the paths of a rank that are no asides."""
+    """Return the steps of the paths of a rank, except of those kept aside."""
 
     def step(path: str) -> int | None:
         steps = (step_of(asked, path) for asked in reversed(_patterns(cell, attempt)))
@@ -121,17 +124,17 @@ def _usual(cell: Cell, pattern: str, attempt: int) -> dict[str, int]:
 
 
 def _lasts(cell: Cell, attempt: int) -> dict[str, int]:
-    """The steps that were given last when a rank named its paths."""
+    """Return, for each path of a rank, the step that was given last when the rank named it."""
     return {path: note["last"] for path, note in _notes(cell, attempt).items()}
 
 
 def _rank(cell: Cell, steps: Mapping[str, int], pattern: str | None, attempt: int) -> Rank:
-    """A rank with these steps of its paths; `pattern` is the one that is asked with, where these have it."""
+    """Make a rank from the steps of its paths; `pattern` is the one that is asked with, if the paths have it."""
     notes, newest = _notes(cell, attempt), _patterns(cell, attempt)[-1:]
     own = [path for path in steps if notes[path]["by"] > BEFORE_ALL]
-    # Files of its own have names of their own: under another name there may be one for all.
+    # A rank with files of its own has names of its own; a checkpoint under another name may be one for all ranks.
     is_own = any(pattern is None or _has_any([pattern, *newest], path) for path in own)
-    # Of two that are of one step, as on two disks, the newer one.
+    # Of two paths of one step, as on two disks, the newer one counts.
     there = sorted((notes[path]["by"], path) for path in steps if notes[path].get("replaced", attempt) >= attempt)
     gone = {path: notes[path]["gone"] for path in steps if is_gone(notes[path], attempt)}
     named = {steps[path]: Named(path, by, gone.get(path)) for by, path in there}
@@ -139,17 +142,17 @@ def _rank(cell: Cell, steps: Mapping[str, int], pattern: str | None, attempt: in
 
 
 def _has_any(patterns: list[str], path: str) -> bool:
-    """Whether a path has one of these patterns, but for its numbers."""
+    """Whether a path matches one of these patterns, except for its numbers."""
     return any(step_of_other(pattern, path) is not None for pattern in patterns)
 
 
 def is_gone(note: Note, attempt: int) -> bool:
-    """Whether earlier attempts than this one missed a checkpoint, and did not find it again since."""
+    """Whether an attempt before this one missed a checkpoint, and none has found it again since."""
     return note.get("gone", attempt) < attempt <= note.get("back", attempt)
 
 
 def named_again(ranks: Mapping[int, Rank]) -> dict[int, Rank]:
-    """These ranks, without what is gone for one that names none, and was named for it by another one since."""
+    """Return these ranks; one that names no checkpoints loses those it missed that another rank has named since."""
 
     def is_back(rank: Rank, step: int, gone: int | None) -> bool:
         since = max(other.steps[step].by for other in ranks.values() if step in other.steps)
@@ -162,12 +165,12 @@ def named_again(ranks: Mapping[int, Rank]) -> dict[int, Rank]:
 
 
 def with_gone(ranks: Collection[Rank]) -> list[Rank]:
-    """These ranks, as if what is gone were there."""
+    """Return these ranks as if their missing checkpoints were there."""
     return [rank._replace(steps={step: named._replace(gone=None) for step, named in rank.steps.items()}) for rank in ranks]
 
 
 def in_common(ranks: Collection[Rank], last_complete: int | None) -> list[int]:
-    """The steps up to the last complete one that each of these ranks has a checkpoint of, newest first."""
+    """Return the steps, up to the last complete one, of which all of these ranks have a checkpoint, newest first."""
     steps = {step for rank in ranks for step in rank.steps}
     up_to = [step for step in steps if last_complete is not None and step <= last_complete]
     common = [step for step in up_to if all(_has(rank, step, ranks) for rank in ranks)]
@@ -175,15 +178,15 @@ def in_common(ranks: Collection[Rank], last_complete: int | None) -> list[int]:
 
 
 def _is_of_one_attempt(step: int, ranks: Collection[Rank]) -> bool:
-    """Whether what ranks named for a step is one state; two attempts may have computed it, and one of them not on all ranks."""
+    """Whether the ranks named one state for a step; two attempts may have computed it, one of them not on all ranks."""
     return len({rank.steps[step].by for rank in ranks if step in rank.steps} - {BEFORE_ALL}) <= 1
 
 
 def _has(rank: Rank, step: int, ranks: Collection[Rank]) -> bool:
     if rank.is_own or step in rank.steps:
         return step in rank.steps and rank.steps[step].gone is None
-    # A rank that names none may go on from one that another rank names for both; if it never asked, nobody knows its names, and it
-    # says itself where it has no such file.
+    # A rank that names no checkpoints may resume from one that another rank names for both. If it never asked, its
+    # names are unknown: the rank itself reports then that it has no such file.
     if rank.pattern is None or _names_none(rank, step, ranks):
         return True
     named = (other.steps[step] for other in ranks if step in other.steps)
@@ -191,9 +194,10 @@ def _has(rank: Rank, step: int, ranks: Collection[Rank]) -> bool:
 
 
 def _names_none(rank: Rank, step: int, ranks: Collection[Rank]) -> bool:
-    """Whether another rank named the step and one more in an attempt in which this one named none: it would have named one of them.
+    """Whether another rank named the step and one more in an attempt in which this rank named none.
 
-    So it goes on from what the other one names, also where the pattern that it asked with was not that of the files.
+    Had this rank been naming checkpoints, it would have named one of the two. So it resumes from what the other rank
+    names, even if the pattern that it asked with does not match those files.
     """
     named_by = ((other.counts, other.steps[step].by) for other in ranks if step in other.steps)
     return any(by not in rank.counts and counts[by] > 1 for counts, by in named_by)

@@ -1,7 +1,7 @@
-"""Checkpoints: files, or folders of files, that count once they have their name, and which of them a restart may use.
+"""Checkpoints: files, or folders of files, that count once they have their final name, and which of them are found.
 
-Invariant: a checkpoint has its final name only after all of it is on the disk.
-Invariant: what a start that was killed left unfinished is no part of a later checkpoint.
+Invariant: a checkpoint has its final name only after all of it is on disk.
+Invariant: unfinished files of a start that was killed are never part of a later checkpoint.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ from typing import NamedTuple, NoReturn
 
 from .errors import InvalidInputError
 
-#: What a checkpoint is called until it counts.
+#: What is added to the name of a checkpoint until it counts.
 UNFINISHED = ".unfinished"
-#: What is added to the name of a checkpoint whose future was replaced by a restart from an earlier one; and a number, where a
-#: folder that is called so is there already.
+#: What is added to the name of a checkpoint whose future was replaced by a restart from an earlier one; followed by a
+#: number if a folder of that name exists.
 SUPERSEDED = ".superseded"
-#: What a file system says where something of this name is in the way of a folder, or a folder in the way of a file.
+#: What a file system reports when an existing file or folder keeps a rename from replacing it.
 IN_THE_WAY = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EISDIR)
-#: Where the number of the step stands in a pattern.
+#: The place of the step in a pattern.
 MARK = "{step}"
-#: Stands for any number, and in no path.
+#: A placeholder for any number, which occurs in no path.
 NUMBER = "\0"
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint that counts."""
+    """A checkpoint that has its final name."""
 
     step: int
     path: Path
 
 
 def unfinished(path: str | os.PathLike[str], *, is_first: bool = True) -> Path:
-    """Where to write what will become `path`; beside it, so that a rename is enough.
+    """Return where to write what will become `path`: beside it, so that a rename is enough.
 
-    Nothing is there any more where this is the first of the ranks that write it: none begins before all have asked.
+    The first of the ranks that write the checkpoint removes what is there: no rank begins before all have asked.
     """
     path = Path(path)
     made = [folder for folder in path.parents if not folder.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
     for folder in made:
-        # A folder's name is what its own folder holds.
+            # The name of a folder is part of its parent.
         _sync(folder.parent)
     part = path.with_name(path.name + UNFINISHED)
     if is_first:
@@ -55,7 +55,7 @@ def unfinished(path: str | os.PathLike[str], *, is_first: bool = True) -> Path:
 
 
 def finish(part: Path, path: str | os.PathLike[str]) -> None:
-    """Gives a written file or folder its name, after the disk has all of it."""
+    """Give a written file or folder its final name, after syncing all of it to disk."""
     _sync_all(part)
     replaced = None
     try:
@@ -63,7 +63,7 @@ def finish(part: Path, path: str | os.PathLike[str]) -> None:
     except OSError as error:
         if not _is_in_the_way(Path(path), error):
             raise
-        # One folder cannot take the place of another in one step, as a file does.
+        # A rename replaces a file, but not a folder that has anything in it.
         replaced = _set_aside(Path(path))
         part.replace(path)
     _sync(Path(path).parent)
@@ -72,49 +72,49 @@ def finish(part: Path, path: str | os.PathLike[str]) -> None:
 
 
 def newest(pattern: str | os.PathLike[str], up_to: int | None) -> Checkpoint | None:
-    """The newest checkpoint that is not past step `up_to`; none if that is None, for then no step is complete."""
+    """Return the newest checkpoint up to step `up_to`; none for None, since no step is complete then."""
     steps = [] if up_to is None else [found for found in _found(pattern) if found.step <= up_to]
     return max(steps, default=None)
 
 
 def named(pattern: str | os.PathLike[str], step: int) -> Checkpoint | None:
-    """The checkpoint of a step, if it is there."""
+    """Return the checkpoint of a step, if it is there."""
     return next((found for found in _found(pattern) if found.step == step), None)
 
 
 def steps_there(pattern: str | os.PathLike[str]) -> set[int]:
-    """The steps of which there are checkpoints."""
+    """Return the steps that have a checkpoint."""
     return {found.step for found in _found(pattern)}
 
 
 def step_of(pattern: str | os.PathLike[str], path: str | os.PathLike[str]) -> int | None:
-    """Of which step a path is by its name; none where it does not have the pattern."""
+    """Return the step in the name of a path; none if the path does not match the pattern."""
     match = _regex(str(Path(pattern))).fullmatch(str(Path(path)))
     return None if match is None else int(match[1])
 
 
 def step_of_other(pattern: str | os.PathLike[str], path: str | os.PathLike[str]) -> int | None:
-    """Of which step a path is that another rank named, whose pattern differs in its numbers: `state.10.1` by `state.{step}.0`."""
+    """Return the step of a path of another rank, whose pattern has other numbers: `state.10.1` for `state.{step}.0`."""
     match = _regex(str(Path(pattern)), are_numbers_free=True).fullmatch(str(Path(path)))
     return None if match is None else int(match[1])
 
 
 def with_step(pattern: str | os.PathLike[str], step: int) -> str:
-    """A path that is of a step by its name."""
+    """Return the path of the checkpoint of a step."""
     return str(pattern).replace(MARK, str(step))
 
 
 def set_aside(pattern: str | os.PathLike[str], *, after: int | None) -> None:
-    """Renames the checkpoints of steps past `after`, or all of them if it is None."""
+    """Rename the checkpoints of steps past `after`, or all of them for None."""
     for found in _found(pattern):
         if after is None or found.step > after:
-            # Another rank, with the same pattern, may have been faster.
+            # Another rank with the same pattern may have renamed it first.
             with contextlib.suppress(FileNotFoundError):
                 _set_aside(found.path)
 
 
 def _set_aside(path: Path) -> Path:
-    """Takes its name away from a checkpoint, and says which it has now: the next one that no folder has."""
+    """Rename a checkpoint to the next superseded name that no folder has, and return that name."""
     aside, number = path.with_name(path.name + SUPERSEDED), 0
     while True:
         try:
@@ -127,12 +127,12 @@ def _set_aside(path: Path) -> Path:
 
 
 def _is_in_the_way(path: Path, error: OSError) -> bool:
-    """Whether a rename failed since something of that name is there, which a file replaces and a folder does not."""
+    """Whether a rename failed because something exists at `path`: a file would be replaced, a folder is not."""
     return error.errno in IN_THE_WAY and os.path.lexists(path)
 
 
 def _remove(path: Path) -> None:
-    """Takes away a file, or a folder with all that is in it; nothing where there is none."""
+    """Remove a file, or a folder with everything in it, if there is one."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -140,7 +140,7 @@ def _remove(path: Path) -> None:
 
 
 def _parts(pattern: str | os.PathLike[str]) -> tuple[tuple[str, ...], str, tuple[str, ...]]:
-    """A pattern's folder, the name with the step in it, and what comes behind that."""
+    """Return the folder of a pattern, the name that has the step in it, and the parts that follow."""
     parts = Path(pattern).parts
     place = next((place for place, part in enumerate(parts) if MARK in part), None)
     if place is None:
@@ -153,14 +153,14 @@ def _found(pattern: str | os.PathLike[str]) -> list[Checkpoint]:
     name, folder = _regex(numbered), Path(*before)
     files = folder.iterdir() if folder.is_dir() else ()
     named = ((name.fullmatch(file.name), file) for file in files)
-    # What stands for a step may be a folder; what counts is in it.
+    # The name with the step may be that of a folder that holds the checkpoint.
     found = [(match[1], file.joinpath(*_with_step(behind, match[1]))) for match, file in named if match]
     return [Checkpoint(int(step), path) for step, path in found if path.exists()]
 
 
 def _regex(pattern: str, *, are_numbers_free: bool = False) -> re.Pattern[str]:
     if are_numbers_free:
-        # But those that touch the step: nobody could tell where it begins.
+        # Except numbers that touch the step: the border between the two would be ambiguous.
         pattern = re.sub(r"(?<![\d}])\d+(?![\d{])", NUMBER, pattern)
     before, *behind = (re.escape(part).replace(NUMBER, r"\d+") for part in pattern.split(MARK))
     return re.compile(before + r"(\d+)" + r"\1".join(behind))
@@ -171,14 +171,14 @@ def _with_step(parts: tuple[str, ...], step: str) -> list[str]:
 
 
 def _sync_all(part: Path) -> None:
-    """Brings a file to the disk, or a folder with all that is in it."""
+    """Sync a file to disk, or a folder with everything in it."""
     if not part.is_dir():
         _sync(part)
         return
-    # What a folder holds comes before it.
+    # The contents of a folder before the folder itself.
     for folder, _, files in os.walk(part, topdown=False, onerror=_raise):
         for file in (Path(folder, name) for name in files):
-            # A link has nothing but its name, and a pipe might be waited for for ever.
+            # A link is only its name, and opening a pipe might block forever.
             if stat.S_ISREG(file.lstat().st_mode):
                 _sync(file)
         _sync(Path(folder))
@@ -193,7 +193,7 @@ def _sync(path: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        # Some network file systems bring folders to the disk by themselves, and say so.
+        # Some network file systems sync folders by themselves, and refuse the call.
         if not (path.is_dir() and error.errno in (errno.EINVAL, errno.ENOTSUP)):
             raise
     finally:

@@ -1,6 +1,6 @@
-"""What the ranks of a communicator do together, so that what fails on one fails on all.
+"""Operations that the ranks of a communicator do together, so that a failure on one rank is a failure on all.
 
-Invariant: every rank takes part in as many exchanges, whatever failed: nobody waits for one that went away.
+Invariant: every rank takes part in the same number of exchanges, whatever failed: no rank waits for one that has left.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Told = TypeVar("Told")
 
 
 def all_or_none(comm: Any, do: Callable[[], Told]) -> Told:
-    """What every rank does. If one fails, all fail: nobody waits for one that went away."""
+    """Call `do` on every rank. If it fails on one, it fails on all: no rank waits for one that has left."""
     done: list[Told] = []
     error: BaseException | None = None
     try:
@@ -34,14 +34,14 @@ def all_or_none(comm: Any, do: Callable[[], Told]) -> Told:
 
 
 def check_alike(comm: Any, said: str, what: str) -> None:
-    """Refuses, on all ranks, what they do not all say alike."""
+    """Refuse, on all ranks, a value that is not the same on all of them."""
     for rank, other in enumerate(comm.allgather(said)):
         if other != said:
             raise InvalidInputError(f"{what}: rank {comm.Get_rank()} gives {said!r}, and rank {rank} {other!r}")
 
 
 def _portable(error: BaseException | None) -> Exception | None:
-    """An error as it can be told to other ranks: some cannot be pickled, and Ctrl-C or `exit` of one is not theirs."""
+    """Make an error fit for other ranks: some cannot be pickled, and Ctrl-C or `exit` of one rank is not theirs."""
     if isinstance(error, Exception):
         with contextlib.suppress(Exception):
             return pickle.loads(pickle.dumps(error))
@@ -49,7 +49,7 @@ def _portable(error: BaseException | None) -> Exception | None:
 
 
 def told_by_first(comm: Any, ask: Callable[[], Told]) -> Told:
-    """What rank 0 finds out, on every rank. If it fails, all fail: nobody waits for a message that never comes."""
+    """Call `ask` on rank 0, and return its result on every rank. If it fails, it fails on all ranks."""
     told: tuple[Any, Exception | None] = (None, None)
     own: BaseException | None = None
     if comm.Get_rank() == 0:

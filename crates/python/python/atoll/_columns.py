@@ -1,7 +1,8 @@
 """The columns of one step, as a writer keeps them until they are appended.
 
-Invariant: what is kept is in memory of its own, unless it was handed over: whoever gave it may change theirs.
-Invariant: a value that is missing stays missing; NumPy, which has no such values but in masked arrays, is asked last.
+Invariant: kept columns have memory of their own, unless they were handed over: the caller may change its arrays.
+Invariant: missing values stay missing. NumPy has missing values in masked arrays alone, so other conversions come
+first.
 """
 
 from __future__ import annotations
@@ -25,18 +26,19 @@ if TYPE_CHECKING:
     Kept: TypeAlias = "numpy.ndarray[Any, Any] | Arrow | Nothing"
 
 
-#: Types of columns that take a whole number.
+#: The integer types of columns.
 INTEGERS = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 
 
 class Arrow:
-    """A column that NumPy has no array for: missing values, texts, rows of rows."""
+    """A column that does not fit a NumPy array: with missing values, texts, or nested rows."""
 
     __slots__ = ("_held", "_is_own", "nbytes")
 
     def __init__(self, held: _atoll.Rows, *, is_own: bool, nbytes: int | None = None) -> None:
         self._held, self._is_own = held, is_own
-        #: Bytes that it takes once it is kept; a part of a large array is said to have the bytes of all, unless one knows.
+        #: The bytes that it takes once it is kept. Arrow reports those of the whole array for a slice; `nbytes`
+        #: corrects that.
         self.nbytes: int = held.nbytes if nbytes is None else min(nbytes, held.nbytes)
 
     def __len__(self) -> int:
@@ -44,15 +46,15 @@ class Arrow:
 
     @property
     def type_name(self) -> str:
-        """The name of its type."""
+        """The name of the column's type."""
         return self._held.schema.fields()[0][1]
 
     def first(self) -> Arrow:
-        """Its first row, if it has one."""
+        """Return the first row, if there is one."""
         return Arrow(self._held.slice(0, 1), is_own=False)
 
     def kept(self) -> Arrow:
-        """The same in memory of its own."""
+        """Return the column in memory of its own."""
         return self if self._is_own else Arrow(self._held.copied(), is_own=True, nbytes=self.nbytes)
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
@@ -60,7 +62,7 @@ class Arrow:
 
 
 class Nothing:
-    """So many rows without a value, whatever type the table's column has."""
+    """A number of rows without a value, for a table's column of any type."""
 
     __slots__ = ("_rows",)
     nbytes = 0
@@ -73,7 +75,7 @@ class Nothing:
 
 
 def columns_of(given: Any) -> Mapping[str, Any]:
-    """The columns by name, of a mapping as of a data frame or a structured array."""
+    """Return the columns by name, from a mapping, a data frame or a structured array."""
     if is_frame(given):
         columns = [(str(name), values) for name, values in columns_of_frame(given)]
         _check_apart(name for name, _ in columns)
@@ -95,25 +97,25 @@ def columns_of(given: Any) -> Mapping[str, Any]:
 
 
 def _check_apart(names: Iterable[str]) -> None:
-    """Refuses a name that two columns have."""
+    """Refuse a name that two columns have."""
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise InvalidInputError(f'there are two columns "{twice[0]}"')
 
 
 def _converted(name: str, values: Any, numpy: Any) -> Kept:
-    """What is no Arrow: an array of numbers where it can be one."""
+    """Convert a column that is no Arrow array: to an array of numbers if possible."""
     held = _numbers(name, values, numpy) if isinstance(values, list) else numpy.asanyarray(values)
     if held is None or (held.dtype.kind == "O" and held.ndim):
-        # Objects may be changed in place, and NumPy counts their places alone.
+        # Objects may be changed in place, and NumPy counts only their pointers as bytes.
         return Arrow(_atoll.rows([native_column(name, values)]), is_own=True)
     return held
 
 
 def _numbers(name: str, values: list[Any], numpy: Any) -> numpy.ndarray[Any, Any] | None:
-    """A list of numbers or of rows of numbers as an array; none of what is no such list, or a bad one.
+    """Convert a list of numbers, or of rows of numbers, to an array; return none for any other or invalid list.
 
-    NumPy makes texts of numbers that stand beside texts, and takes the zeros from the ends of bytes.
+    NumPy would turn numbers beside texts into texts, and strip zeros from the ends of bytes.
     """
     if any(issubclass(kind, str | bytes | None) for kind in set(map(type, values))):
         return None
@@ -121,12 +123,12 @@ def _numbers(name: str, values: list[Any], numpy: Any) -> numpy.ndarray[Any, Any
         held = of_lists(name, values, numpy)
     except (ValueError, OverflowError):
         return None
-    # Times of NumPy may have several units, which NumPy makes one of without a look whether it holds them.
+    # NumPy times may have different units, which NumPy makes one without checking that it holds them.
     return None if held.dtype.kind in "OSTUmM" else held
 
 
 def _is_arrow(values: Any, numpy: Any) -> bool:
-    """Whether it has missing values of its own: what PyArrow, Polars and pandas make, but for pandas' columns of NumPy."""
+    """Whether a column can hold missing values itself, as in PyArrow, Polars and pandas, unless NumPy backs it."""
     if isinstance(getattr(values, "dtype", None), numpy.dtype):
         return False
     if hasattr(values, "__arrow_c_array__") or hasattr(values, "combine_chunks") or hasattr(values, "to_frame"):
@@ -135,7 +137,7 @@ def _is_arrow(values: Any, numpy: Any) -> bool:
 
 
 def rows_of(columns: Mapping[str, Kept]) -> int:
-    """How many rows all of them have."""
+    """Return the number of rows, which all columns must share."""
     if not columns:
         raise InvalidInputError("a step has at least one column; one without rows has arrays of length 0")
     lengths = {name: None if getattr(values, "ndim", 1) == 0 else len(values) for name, values in columns.items()}
@@ -150,13 +152,13 @@ def rows_of(columns: Mapping[str, Kept]) -> int:
 
 
 def _lies_across(values: Kept, lengths: Iterable[int | None]) -> bool:
-    """Whether it would have as many rows as the others if it were turned."""
+    """Whether the transposed array would have as many rows as the other columns."""
     shape: tuple[int, ...] = getattr(values, "shape", ())
     return len(shape) == 2 and shape[0] != shape[1] and shape[1] in lengths
 
 
 def copies(columns: Mapping[str, Kept]) -> dict[str, Kept]:
-    """All of them in memory of their own."""
+    """Copy all columns into memory of their own."""
     numpy = needed("numpy", "atoll.Writer")
     return {
         name: values.kept() if isinstance(values, Arrow) else numpy.array(values, order="C", copy=True, subok=True)
@@ -165,15 +167,15 @@ def copies(columns: Mapping[str, Kept]) -> dict[str, Kept]:
 
 
 class TableColumns:
-    """What a writer knows of its table's columns: which it fills itself, and what room rows take in an object."""
+    """A writer's view of its table's columns: which ones it fills itself, and the room of rows in an object."""
 
     def __init__(self, schema: _atoll.Schema) -> None:
         self._kinds = {name: (kind, nullable) for name, kind, nullable in schema.fields()}
-        #: The types of the columns of the last step that had rows: all fit those of the table.
+        #: The column types of the last step that had rows; all of them fit the table.
         self._fitting: list[tuple[str, Any]] = []
 
     def misfit(self, names: Iterable[str], filled: Iterable[str]) -> tuple[str, str] | None:
-        """What is wrong with the names of a step's columns, and what would be right; `filled` are those that a writer fills."""
+        """Return what is wrong with the names of a step's columns, and a hint; the writer fills those in `filled`."""
         given = set(names)
         unknown = sorted(map(str, given - self._kinds.keys()))
         if unknown:
@@ -185,17 +187,17 @@ class TableColumns:
         return None
 
     def least_bytes(self, columns: Mapping[str, Kept], limit: int) -> int:
-        """How many bytes the columns take at least in an object; looked at closely only where that may be above `limit`."""
+        """Return a lower bound of the columns' bytes in an object, or 0 right away if it cannot exceed `limit`."""
         widths = {name: _width(self._kinds[name][0]) for name in columns if name in self._kinds}
         if sum(len(columns[name]) * width for name, width in widths.items()) <= limit:
             return 0
         return sum(len(columns[name]) * width for name, width in widths.items() if _is_spread(columns[name]))
 
     def taken(self, name: str, values: Any) -> Kept:
-        """A column as it was given; not copied yet, unless it has to be converted."""
+        """Return a column as it was given; not copied yet, unless it has to be converted."""
         numpy = needed("numpy", "atoll.Writer")
         if isinstance(values, numpy.ndarray) and values.dtype.kind != "O":
-            # The usual one, of which there is nothing else to know.
+            # The usual case, which needs no conversion.
             return values
         check_has_rows(name, values)
         if is_nothing(values):
@@ -209,15 +211,15 @@ class TableColumns:
         is_listed = listed is not None or getattr(getattr(values, "dtype", None), "kind", "") == "O"
         may_be_null = self._kinds.get(name, ("", False))[1]
         if is_listed and may_be_null and len(values) and all(value is None for value in values):
-            # By itself it has no type.
+            # A column of None alone has no type.
             return Nothing(len(values))
         return _converted(name, values, numpy)
 
     def check_types(self, table: Table, given: Mapping[str, Kept], filled: Mapping[str, Kept], rows: int) -> None:
-        """Refuses columns that do not fit those of the table, whatever their values are."""
+        """Refuse columns whose types do not fit those of the table, whatever their values are."""
         kinds = [(name, _kind(values)) for name, values in given.items()]
         if kinds == self._fitting:
-            # The table is asked where these change: it has its threads, which may be at work on the steps that wait.
+            # Ask the table only when the types change: its threads may be busy with the steps that wait.
             return
         numpy = needed("numpy", "atoll.Writer")
         first: dict[str, Any] = {}
@@ -226,17 +228,17 @@ class TableColumns:
                 first[name] = values.first()
                 continue
             check_array(name, values, is_masked=isinstance(values, numpy.ma.MaskedArray))
-            # Zeros, which every type has, tell of all rows.
+            # One row of zeros, which every type can hold, stands for all rows.
             first[name] = numpy.zeros((1, *values.shape[1:]), values.dtype)
-        # What has no rows has no types either.
+        # A step without rows says nothing about types.
         if rows:
             table._native.conformed(_atoll.rows([native_column(name, values) for name, values in first.items()]))
             self._fitting = kinds
 
     def missing(self, given: Mapping[str, Kept], known: Mapping[str, Any], rows: int) -> dict[str, Kept]:
-        """Those of the columns with known values that were not given.
+        """Return those of the columns with known values that were not given.
 
-        Raises ``InvalidInputError`` where the table's column must have values, and is of a type that takes no such one.
+        Raises ``InvalidInputError`` where the table's column is not nullable, and its type cannot hold the known value.
         """
         lacking = [name for name in known if name in self._kinds and name not in given]
         filled = {name: self._filled(name, known[name], rows) for name in lacking}
@@ -250,7 +252,7 @@ class TableColumns:
         if isinstance(value, float) and kind == "float64":
             return numpy.full(rows, value)
         if isinstance(value, int) and kind in INTEGERS:
-            # In the column's own type, which then needs no conversion.
+            # In the column's own type, so that the append needs no conversion.
             if value > numpy.iinfo(kind).max:
                 raise InvalidInputError(f'{name} {value} does not fit column "{name}", which is {kind}')
             return numpy.full(rows, value, dtype=kind)
@@ -265,18 +267,18 @@ class TableColumns:
 
 
 def _kind(values: Kept) -> Any:
-    """What the type of a column is, to compare it with that of another one."""
+    """Return the type of a column, for comparison with that of another."""
     return values.type_name if isinstance(values, Arrow) else (values.dtype, values.shape[1:])
 
 
 def _told(names: list[str]) -> str:
-    """Columns, as a sentence names them."""
+    """Format names of columns for a sentence."""
     *others, last = (f'"{name}"' for name in names)
     return f"columns {', '.join(others)} and {last}" if others else f"column {last}"
 
 
 def _width(kind: str) -> int:
-    """How many bytes of an object a row takes at least in a column of this type."""
+    """Return the least number of bytes that a row of this type takes in an object."""
     vector = re.fullmatch(r"fixed_size_list\[(\w+), (\d+)\]", kind)
     if vector:
         return _width(vector[1]) * int(vector[2])
@@ -287,11 +289,11 @@ def _width(kind: str) -> int:
 
 
 def _is_spread(values: Kept) -> bool:
-    """Whether a column lies in an object row by row: a number that all rows have lies there once."""
+    """Whether an object stores the column row by row: a number that all rows share is stored once."""
     if isinstance(values, Arrow | Nothing):
         return False
     if values.ndim != 1 or values.dtype.kind not in "iufmM" or not len(values):
         return True
-    # What is no number is unlike itself, and may be alike all the same.
+    # NaN is unequal to itself, but all values may still be NaN.
     is_first = (values == values[0]) if values[0] == values[0] else (values != values)
     return not is_first.all()

@@ -1,6 +1,6 @@
-"""Rows in and out: Python's and NumPy's ways of holding columns, and the tools that understand Arrow.
+"""Rows in and out: columns as Python and NumPy hold them, and tools that understand Arrow.
 
-What these tools are is asked only when it matters: none of them is needed to import Atoll.
+The tools are looked up only when needed: importing Atoll requires none of them.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ from ._frames import columns_of_frame, is_frame, is_plain_float
 from ._times import times, without_nat
 from .errors import AtollError, InvalidInputError, UnsupportedError
 
-# How Atoll names the element types that NumPy knows by kind and size.
+# Atoll's names for the element types that NumPy knows by kind and size.
 _NUMPY_TYPES = {
     "b1": "bool", "i1": "int8", "i2": "int16", "i4": "int32", "i8": "int64",
     "u1": "uint8", "u2": "uint16", "u4": "uint32", "u8": "uint64", "f4": "float32", "f8": "float64",
 }  # fmt: skip
 _PYTHON_TYPES = {bool: "bool", int: "int64", float: "float64", str: "utf8", bytes: "binary"}
-#: A column as the native half takes it: name, type, values, missing (each value or each vector), elements of a vector.
+#: A column for the native half: name, type, values, missing marks (for each value or each vector), elements of a
+#: vector.
 _Column = tuple[str, str | None, Any, Any, int | None]
 _TIME_UNITS = ("s", "ms", "us", "ns")
 
 
 def needed(module: str, what_for: str) -> Any:
-    """A module that only some calls need."""
+    """Import a module that only some calls need."""
     try:
         return importlib.import_module(module)
     except ImportError:
@@ -42,7 +43,7 @@ def needed(module: str, what_for: str) -> Any:
 
 
 def whole(value: Any, name: str, *, end: int = 2**64) -> int:
-    """A whole number that the native half can take: refused here, by its name and with Atoll's own error."""
+    """Return an integer that the native half can take; refuse others here, with the argument's name."""
     try:
         number: int = operator.index(value)
     except TypeError:
@@ -53,7 +54,7 @@ def whole(value: Any, name: str, *, end: int = 2**64) -> int:
 
 
 def label(value: Any, name: str) -> str:
-    """A name that the native half can take, refused here as :func:`whole` refuses."""
+    """Return a name that the native half can take; refuse others as :func:`whole` does."""
     if not isinstance(value, str):
         raise InvalidInputError.hinted(f"{name} is a text, not {value!r}", f'write "{value}" if that is its name')
     check_text(value, name)
@@ -61,7 +62,7 @@ def label(value: Any, name: str) -> str:
 
 
 def check_text(value: str, name: str) -> None:
-    """Refuses a text with half of a surrogate pair, such as names of files that are no UTF-8: it has no bytes."""
+    """Refuse a text with half of a surrogate pair, such as a file name that is not UTF-8: it cannot be encoded."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -71,7 +72,7 @@ def check_text(value: str, name: str) -> None:
 
 
 def number(value: Any, name: str) -> float:
-    """A number that the native half can take, refused here as :func:`whole` refuses."""
+    """Return a number that the native half can take; refuse others as :func:`whole` does."""
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):
@@ -79,7 +80,7 @@ def number(value: Any, name: str) -> float:
 
 
 def names(given: Any, role: str) -> list[str]:
-    """One name or several, as a list."""
+    """Return one name or several as a list."""
     listed: list[Any] = [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else [given]
     if not all(isinstance(name, str) for name in listed):
         raise InvalidInputError.hinted(f"{role} names columns, and {given!r} does not", f'write {role}="x" or ("x", "y")')
@@ -87,7 +88,7 @@ def names(given: Any, role: str) -> list[str]:
 
 
 def steps_between(steps: Any) -> tuple[int, int | None]:
-    """The first step and the one behind the last."""
+    """Return the first step and the one after the last."""
     try:
         first, end = steps
     except (TypeError, ValueError):
@@ -99,7 +100,7 @@ def steps_between(steps: Any) -> tuple[int, int | None]:
 
 
 def batch_rows(rows: Any) -> int:
-    """How many rows a batch has at most."""
+    """Return the maximum number of rows of a batch."""
     rows = whole(rows, "rows")
     if rows < 1:
         raise InvalidInputError("a batch has 1 row or more")
@@ -107,26 +108,26 @@ def batch_rows(rows: Any) -> int:
 
 
 def values_of(held: _atoll.Rows, name: str) -> list[Any]:
-    """The values of a column as Python's own, ``None`` where one is missing."""
+    """Return the values of a column as Python objects, ``None`` where one is missing."""
     column = held.column(name)
     if not column.is_fixed:
         return list(column.objects())
     values = numpy_columns(held)[name]
     if values.dtype.name in ("datetime64[ns]", "timedelta64[ns]"):
-        # Python has no times that fine, and NumPy would make bare numbers of them.
+        # Python has no times of that resolution, and `tolist` would return bare integers.
         masked = needed("numpy", "a column of times").ma.masked
         return [None if value is masked else value for value in values]
-    # NumPy's own way to say that a value is missing becomes Python's.
+    # `tolist` turns masked values into None.
     return values.tolist()
 
 
 def rows(data: Any) -> _atoll.Rows:
-    """Copies rows out of whatever holds them.
+    """Copy rows out of any object that holds them.
 
-    ``data``: anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (PyArrow, Polars, pandas, DuckDB, an
-    answer of Atoll), a mapping of column names to arrays, or a structured NumPy array. An array of shape (n,) is a
-    column of numbers, one of shape (n, k) a column of vectors; masked arrays have missing values, and a vector of which
-    all elements are masked is one.
+    ``data`` is an object with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (of PyArrow, Polars, pandas, DuckDB, or
+    an answer of Atoll), a mapping of column names to arrays, or a structured NumPy array. An array of shape (n,) is a
+    column of numbers, one of shape (n, k) a column of vectors. Masked arrays have missing values; a vector whose
+    elements are all masked is missing itself.
 
     Raises ``InvalidInputError`` where columns differ in length or have a type without a counterpart.
     """
@@ -153,12 +154,12 @@ def rows(data: Any) -> _atoll.Rows:
 
 
 def is_nothing(values: Any) -> bool:
-    """Whether it is a series of Polars without any value. It has no type, and its Arrow array is not one that others read."""
+    """Whether it is a Polars series without any value. It has no type, and other tools reject its Arrow array."""
     return str(getattr(values, "dtype", "")) == "Null"
 
 
 def check_has_rows(name: str, values: Any) -> None:
-    """Refuses what is one value, or has several in no order."""
+    """Refuse a single value, and a collection without an order."""
     if isinstance(values, str | set | frozenset | Mapping):
         raise InvalidInputError.hinted(
             f'column "{name}" is one {type(values).__name__}, which has no rows in an order',
@@ -167,7 +168,7 @@ def check_has_rows(name: str, values: Any) -> None:
 
 
 def as_list(values: Any) -> list[Any] | None:
-    """The values of what is neither an array nor a buffer, but has values in an order."""
+    """Return the values of an ordered collection as a list; none for an array or a buffer."""
     if hasattr(values, "__array_interface__") or hasattr(values, "__array__"):
         return None
     with contextlib.suppress(TypeError):
@@ -181,15 +182,15 @@ def as_list(values: Any) -> list[Any] | None:
 def native_column(name: str, values: Any) -> _Column:
     check_has_rows(name, values)
     if hasattr(values, "_from_sequence") and hasattr(values, "isna"):
-        # An extension array of pandas: what it is missing only a series tells.
+        # An extension array of pandas, which only exports its missing values as a series.
         values = needed("pandas", f'column "{name}", an array of pandas,').Series(values)
     if is_nothing(values):
         return name, None, _Only(_atoll.nothing(name, len(values))), None, None
     if hasattr(values, "to_frame") and not hasattr(values, "__arrow_c_array__"):
-        # A series of pandas or Polars: as a frame it speaks Arrow.
+        # A series of pandas or Polars, which exports Arrow as a frame.
         if is_plain_float(values):
             return _array(name, values)
-        # Of pandas without its index, which would be another column.
+        # Without the index of a pandas series, which would become another column.
         frame = (values.reset_index(drop=True) if hasattr(values, "reset_index") else values).to_frame()
         if hasattr(frame, "__arrow_c_stream__"):
             return name, None, _Only(_rows_of_series(name, frame)), None, None
@@ -211,7 +212,7 @@ def _rows_of_series(name: str, frame: Any) -> _atoll.Rows:
     except (TypeError, ValueError, NotImplementedError) as error:
         if isinstance(error, AtollError):
             raise
-        # Pandas has PyArrow look what its objects are, whose errors these are.
+        # pandas has PyArrow inspect objects, and passes on its errors.
         raise InvalidInputError(f'column "{name}": {error}') from None
 
 
@@ -226,7 +227,7 @@ class _Only:
 
 
 def _listed(name: str, values: list[Any]) -> _Column:
-    """A column from a list, in which ``None`` is a value that is missing."""
+    """Convert a list to a column; ``None`` marks a missing value."""
     kinds = {type(value) for value in values} - {type(None)}
     if not kinds and values:
         raise InvalidInputError(f'column "{name}": a list of None alone has no type; leave the column out')
@@ -238,10 +239,10 @@ def _listed(name: str, values: list[Any]) -> _Column:
     if texts and (kinds - texts or len({issubclass(kind, str) for kind in texts}) > 1):
         return _beside_texts(name, values)
     if texts:
-        # Kinds of texts, such as NumPy's own. No array of them: that has none with zeros at its end.
+        # Subclasses of texts, such as NumPy's. No NumPy array of them, which would strip zeros from their ends.
         plain = str.__str__ if issubclass(texts.pop(), str) else bytes
         return _listed(name, [None if value is None else plain(value) for value in values])
-    # By identity: an array that is compared answers with an array.
+    # By identity, since comparing an array returns an array.
     is_missing = bytes(value is None for value in values)
     mask = is_missing if any(is_missing) else None
     if kinds <= {bool}:
@@ -263,7 +264,7 @@ def _listed(name: str, values: list[Any]) -> _Column:
 
 
 def _check_texts(name: str, values: list[Any]) -> None:
-    """Refuses a text that has no bytes, by its row; the rows are looked at one by one only if there is such a text."""
+    """Refuse a text that cannot be encoded, naming its row; check row by row only if there is such a text."""
     try:
         "".join(filter(None, values)).encode()
     except UnicodeEncodeError:
@@ -273,7 +274,7 @@ def _check_texts(name: str, values: list[Any]) -> None:
 
 
 def check_exact(name: str, given: Iterable[Any], held: Iterable[Any], elements: int = 1) -> None:
-    """Refuses a whole number that was rounded since floats stand beside it; `elements` are those of a vector."""
+    """Refuse an integer that was rounded because floats stand beside it; `elements` is the length of a vector, or 1."""
     for place, (value, became) in enumerate(zip(given, held, strict=True)):
         if isinstance(value, numbers.Integral) and int(became) != value:
             raise InvalidInputError.hinted(
@@ -283,24 +284,24 @@ def check_exact(name: str, given: Iterable[Any], held: Iterable[Any], elements: 
 
 
 def of_lists(name: str, values: Sequence[Any], numpy: Any) -> Any:
-    """A NumPy array of a list, or of a list of rows, with no number rounded; a masked one where masks hide any of it."""
+    """Convert a list, or a list of rows, to a NumPy array without rounding; to a masked one if any value is masked."""
     kinds = set(map(type, values))
     if type(numpy.ma.masked) in kinds:
-        # It has a type of its own, which says nothing of the values beside it.
+        # The masked constant has a type of its own, which says nothing about the values beside it.
         is_masked = numpy.array([value is numpy.ma.masked for value in values])
         there = of_lists(name, [value for value in values if value is not numpy.ma.masked], numpy)
         held = numpy.ma.masked_all((len(values), *there.shape[1:]), dtype=there.dtype)
         held[~is_masked] = there
         return held
     if any(issubclass(kind, numpy.ma.MaskedArray) for kind in kinds):
-        # As items of a list they lose their masks, and what these hide would be values.
+        # As items of a list, masked arrays lose their masks, and what is masked would become values.
         plain = [numpy.ma.getdata(value) if isinstance(value, numpy.ma.MaskedArray) else value for value in values]
         held = of_lists(name, plain, numpy)
         return numpy.ma.masked_array(held, mask=[numpy.ma.getmaskarray(value) for value in values])
     held = numpy.asanyarray(values)
     if held.dtype.kind == "f" and len(values) and not all(_is_float(value) for value in values):
         if all(isinstance(value, int | numpy.integer) for value in values) and min(values) >= 0:
-            # NumPy makes floats of integers of which some have a sign and others need 64 bits.
+            # NumPy makes floats of integers if some are signed and others need 64 bits.
             return numpy.array([int(value) for value in values], dtype="u8")
         check_exact(name, numpy.asarray(values, dtype=object).flat, held.flat, held.size // len(values) or 1)
     return held
@@ -311,7 +312,7 @@ def _is_float(value: Any) -> bool:
 
 
 def _beside_texts(name: str, values: list[Any]) -> _Column:
-    """A column from a list of texts among which something else is: nothing but what pandas says where one is missing."""
+    """Convert a list of texts beside other values: only pandas' marks for missing values may stand among texts."""
     told = [_text(value) for value in values]
     others = sorted({type(value).__name__ for value in told} - {"NoneType"})
     if len(others) > 1:
@@ -323,7 +324,7 @@ def _beside_texts(name: str, values: list[Any]) -> _Column:
 
 
 def _of_numpy(name: str, values: list[Any]) -> _Column:
-    """A column from a list of what only NumPy knows: times, or lists of numbers."""
+    """Convert a list of values that need NumPy: times, or lists of numbers."""
     values = without_nat(values)
     kinds = sorted({type(value).__name__ for value in values} - {"NoneType"})
     numpy = needed("numpy", f'column "{name}", a list of {", ".join(kinds)}')
@@ -348,7 +349,7 @@ def _of_numpy(name: str, values: list[Any]) -> _Column:
             if isinstance(held, numpy.ma.MaskedArray):
                 held[numpy.array(is_missing)] = numpy.ma.masked
                 return _array(name, held)
-            # A mark for each vector, where a mask has one for each element.
+            # Mark whole vectors here: a mask would mark each element.
             _, type_name, flat, _, elements = _array(name, held)
             return name, type_name, flat, bytes(is_missing), elements
         held = numpy.ma.masked_array(held, mask=is_missing)
@@ -356,9 +357,9 @@ def _of_numpy(name: str, values: list[Any]) -> _Column:
 
 
 def _buffer(name: str, view: memoryview) -> _Column:
-    """A column from what has Python's buffer protocol alone, such as ``array.array``."""
+    """Convert an object that has only Python's buffer protocol, such as ``array.array``."""
     kind = {"b": "i", "h": "i", "i": "i", "l": "i", "q": "i", "f": "f", "d": "f", "?": "b"}
-    # ctypes writes the order of the bytes out, also where it is the machine's.
+    # ctypes spells out the byte order, even if it is the machine's.
     code: Any = view.format.lstrip("@=" + ("<" if sys.byteorder == "little" else ">"))
     letter = kind.get(code) or {"B": "u", "H": "u", "I": "u", "L": "u", "Q": "u"}.get(code)
     type_name = _NUMPY_TYPES.get(f"{letter}{view.itemsize}")
@@ -387,11 +388,11 @@ def _array(name: str, values: Any) -> _Column:
     elements = held.shape[1] if held.ndim == 2 else None
     type_name, ticks = _numpy_type(name, held.dtype)
     if held.dtype.kind in "mM":
-        # Not-a-time is NumPy's way to say that there is no value.
+        # Not-a-time is NumPy's mark for a missing time.
         missing = numpy.isnat(held).reshape(-1)
         if missing.any():
             mask = missing.view(numpy.uint8) if mask is None else mask | missing.view(numpy.uint8)
-    # In memory order and in the machine's byte order, as a flat buffer of the type that was named.
+    # A flat buffer in C order and native byte order, of the type that was named.
     flat = numpy.ascontiguousarray(held).reshape(-1)
     flat = flat.astype(flat.dtype.newbyteorder("="), copy=False)
     flat = flat.view(ticks) if ticks else flat
@@ -406,9 +407,9 @@ def _array(name: str, values: Any) -> _Column:
 
 
 def check_array(name: str, held: Any, *, is_masked: bool) -> None:
-    """Refuses an array that no column can be made from, whatever its values are."""
+    """Refuse an array that cannot become a column, whatever its values are."""
     if held.dtype.kind in "OUST":
-        # Objects may be rows of numbers; texts are no vectors.
+        # Objects may be rows of numbers, but there are no vectors of texts.
         if held.ndim != 1 and not (held.ndim == 2 and held.dtype.kind == "O" and not is_masked):
             raise InvalidInputError(f'column "{name}" has shape {held.shape}: a column of these is (n,)')
         return
@@ -418,12 +419,12 @@ def check_array(name: str, held: Any, *, is_masked: bool) -> None:
 
 
 def _text(value: Any) -> Any:
-    # pandas says NaN for a value that is missing, which among floats is a value.
+    # pandas marks a missing value with NaN, which is a value only among floats.
     return None if isinstance(value, float) and value != value else value
 
 
 def _numpy_type(name: str, dtype: Any) -> tuple[str, str | None]:
-    """The name of the type, and how to look at the values where Python's buffers do not know it."""
+    """Return the name of the type, and the type to view values as if Python's buffers do not know theirs."""
     if dtype.kind in "mM":
         unit = dtype.str.partition("[")[2].rstrip("]")
         if dtype.kind == "M" and unit == "D":
@@ -438,30 +439,30 @@ def _numpy_type(name: str, dtype: Any) -> tuple[str, str | None]:
 
 
 def numpy_columns(held: _atoll.Rows) -> dict[str, Any]:
-    """Columns as NumPy arrays that look at the rows' own memory; masked where values are missing.
+    """Return columns as NumPy arrays that share the memory of the rows; masked where values are missing.
 
-    Texts and bytes become arrays of objects, truth values are unpacked, dates get NumPy's width: these are copies.
+    Texts, bytes, truth values and dates are copied: into arrays of objects, unpacked, and widened to NumPy's dates.
     """
     return {name: numpy_column(held, name) for name in held.columns}
 
 
 def numpy_column(held: _atoll.Rows, name: str) -> Any:
-    """One column as a NumPy array, as :func:`numpy_columns` has all."""
+    """Return one column as a NumPy array, like those of :func:`numpy_columns`."""
     numpy = needed("numpy", ".numpy()")
     column = held.column(name)
     if not column.is_fixed:
         return numpy.array(column.objects(), dtype=object)
     values, missing = numpy.asarray(column), column.missing()
-    # The mask is a copy: who masks more, as pictures do, sets it in place.
+    # Copy the mask: plots, for example, extend it in place.
     return values if missing is None else numpy.ma.masked_array(values, mask=numpy.array(missing))
 
 
 def fields(schema: Any) -> list[tuple[str, str, bool]]:
-    """The columns of a new table: name, type and whether it may be null, from any description of them."""
+    """Return the columns of a new table, from any description of them: name, type and whether it may be null."""
     if is_frame(schema):
         columns = {str(name): values for name, values in columns_of_frame(schema)}
         known = [field for field in _atoll.fields(schema) if field[0] in columns]
-        # An index that counts is none to Arrow, also where it has a name.
+        # Arrow does not export a default index, even if it has a name.
         for name, *_ in known:
             columns.pop(name, None)
         return known + [_field(name, values) for name, values in columns.items()]
@@ -493,7 +494,7 @@ def _field(name: str, described: Any) -> tuple[str, str, bool]:
 
 
 def _named_field(name: str, described: str) -> tuple[str, str, bool]:
-    """``float64``, ``timestamp[us]``, ``float32[3]`` for vectors; a question mark at the end for "may be null"."""
+    """Parse ``float64``, ``timestamp[us]``, or ``float32[3]`` for vectors; a question mark at the end allows nulls."""
     type_name, nullable = described.removesuffix("?"), described.endswith("?")
     element, bracket, length = type_name.removesuffix("]").partition("[")
     if bracket and length.isdigit():

@@ -1,4 +1,4 @@
-"""Loading: whole steps that are handed over one by one, and what becomes of them where one cannot be had."""
+"""Loading: whole steps that are passed one by one, and what happens to them if one cannot be read."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from .errors import InvalidInputError
 
 
 def load(begin: Callable[[int], _atoll.Loader], check: Callable[[int], None], steps: Iterable[Any]) -> int | None:
-    """Loads all of them, or those before an error, which is raised then; none if there are none. ``begin`` is told the first,
-    and ``check`` each, which it may refuse."""
+    """Load all steps and return the last version, or none if there are no steps.
+
+    On an error, load the steps before it, then raise it. ``begin`` receives the first step; ``check`` receives each
+    step, and may refuse it.
+    """
     loader = None
     try:
         for each in steps:
@@ -21,7 +24,7 @@ def load(begin: Callable[[int], _atoll.Loader], check: Callable[[int], None], st
             check(step)
             loader.push(step, time, rows(data))
     except BaseException as error:
-        # What came before waits for a tree to be full. It may have taken hours to read.
+        # The earlier steps are waiting for their tree to fill up. They may have taken hours to read.
         try:
             if loader is not None:
                 loader.finish()

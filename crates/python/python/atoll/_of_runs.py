@@ -1,4 +1,4 @@
-"""Which runs a query is of: names, or where several stores are asked as one, names of each store.
+"""The runs that a query is restricted to: names or, for several stores queried as one, names within each store.
 
 Runs of one name in two stores are two runs: a sweep may have a store for each temperature, with a run "main" in each.
 """
@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-#: A run by its name, or by the place of its store as well.
+#: A run by name, or by the position of its store and its name.
 OfRun = str | tuple[int, str]
 
 
 def runs_wanted(names: Iterable[str], found: Sequence[Sequence[str]]) -> tuple[OfRun, ...]:
-    """The runs of these names, wherever they are, and those that were found in each store."""
+    """Return the runs of these names, in every store, and the runs that were found in each store."""
     if len(found) < 2:
         return tuple(dict.fromkeys((*names, *(name for of_store in found for name in of_store))))
     wanted = list(names)
@@ -20,7 +20,7 @@ def runs_wanted(names: Iterable[str], found: Sequence[Sequence[str]]) -> tuple[O
 
 
 def runs_in_both(known: tuple[OfRun, ...] | None, wanted: tuple[OfRun, ...]) -> tuple[OfRun, ...]:
-    """Those of ``wanted`` that are in ``known`` as well; all of them for ``None``."""
+    """Return those of ``wanted`` that are also in ``known``; all of them for ``None``."""
     if known is None:
         return wanted
     if known and isinstance(known[0], tuple) and not (wanted and isinstance(wanted[0], tuple)):
@@ -29,5 +29,5 @@ def runs_in_both(known: tuple[OfRun, ...] | None, wanted: tuple[OfRun, ...]) -> 
 
 
 def run_told(run: OfRun) -> str:
-    """A run as it is told: of several stores with the place of its own, from 0 on."""
+    """Format a run; for several stores, with the position of its store, from 0 on."""
     return run if isinstance(run, str) else f"{run[1]} of store {run[0]}"

@@ -210,8 +210,7 @@ def _numbers(name: str, values: Any, axis: Any) -> Any:
 
 
 def _whiskers(estimates: Sequence[Estimate]) -> tuple[list[float], list[float]]:
-    """Return how far each interval reaches below and above its value; NaN, which draws no bar, where it is
-    unbounded."""
+    """Return how far each interval reaches below and above its value; NaN, which draws no bar, if unbounded."""
 
     def reach(far: float) -> float:
         return far if math.isfinite(far) else math.nan

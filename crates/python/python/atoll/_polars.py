@@ -1,8 +1,9 @@
-"""A table as a lazy frame of Polars: columns and predicates are pushed down, and predicates applied again.
+"""A query as a lazy Polars frame: columns and predicates are pushed down, and predicates are applied again.
 
-What is pushed down only has to keep every row that Polars wants: Polars takes NaN for the greatest of numbers, and
-compares a column of ``Float32`` in 32 or 64 bits as the case may be, so some conditions are made wider, and what cannot
-be translated with certainty is left out. The predicate itself is then applied to every batch, since Polars does not.
+What is pushed down must keep every row that Polars wants. Polars takes NaN for the greatest number, and compares
+``Float32`` columns in 32 or 64 bits depending on the case, so some conditions are widened, and those that cannot be
+translated reliably are left out. The predicate itself is then applied to every batch here, because Polars does not
+apply it.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ if TYPE_CHECKING:
 
     from ._query import Query
 
-#: Rows of a batch where Polars has no wish.
+#: The rows of a batch if Polars asks for no number.
 _BATCH_ROWS = 65_536
 _COMPARISONS = {"Gt": ">", "GtEq": ">=", "Lt": "<", "LtEq": "<=", "Eq": "=", "NotEq": "!="}
 _FLIPPED = {">": "<", ">=": "<=", "<": ">", "<=": ">=", "=": "=", "!=": "!="}
-#: The ends of `is_between`, by what it says is closed.
+#: The operators of the ends of `is_between`, by its `closed` argument.
 _ENDS = {"Both": (">=", "<="), "Left": (">=", "<"), "Right": (">", "<="), "None": (">", "<")}
 _TICKS = {"Milliseconds": ("ms", 1_000), "Microseconds": ("us", 1_000_000), "Nanoseconds": ("ns", 1_000_000_000)}
 
 
 def scan(query: Query) -> polars.LazyFrame:
-    """The rows of a query as a lazy frame, read when the frame is collected."""
+    """Return the rows of a query as a lazy frame, which reads them when it is collected."""
     frames = needed("polars", ".scan_polars()")
     plugins = needed("polars.io.plugins", ".scan_polars()")
     schema = frames.DataFrame(query.limit(0).read()).schema
@@ -42,13 +43,13 @@ def scan(query: Query) -> polars.LazyFrame:
     def source(
         with_columns: list[str] | None, predicate: polars.Expr | None, n_rows: int | None, batch_size: int | None
     ) -> Iterator[polars.DataFrame]:
-        # What is limited is chosen before the predicate applies, and pushed down it would apply before.
+        # A limit applies before the predicate, which a condition that is pushed down would reverse.
         is_limited = query.rows is not None or query.units is not None
         asked = query if predicate is None or is_limited else _narrowed(query, predicate, types)
-        # Of the columns that Polars was told of: somebody may have added others since.
+        # Only the columns of the schema that Polars knows: others may have been added since.
         wanted = schema.names() if with_columns is None else with_columns
         filtered = [] if predicate is None else predicate.meta.root_names()
-        # Rows have to be counted even if no column of them is wanted.
+        # Rows have to be counted even if none of their columns is wanted.
         asked = asked.select(*map(col, dict.fromkeys([*wanted, *filtered]) or [query.table.id[0]]))
         left = math.inf if n_rows is None else n_rows
         if n_rows is not None and predicate is None:
@@ -72,20 +73,20 @@ def _narrowed(query: Query, predicate: polars.Expr, types: dict[str, str]) -> Qu
         if pushed is None:
             return query
         narrowed = query.where(pushed[0])
-        # Beside the conditions of the query it may be too deep or too long, and would be refused when it is asked.
+        # Together with the query's conditions it may be too deep or too long, which would only be refused at the read.
         _atoll.condition(str(narrowed.condition))
     except Exception:
-        # One that cannot be written down, such as one with a function of Python, or is more than a condition may be.
+        # Some predicates have no JSON form, such as those that call Python, or exceed what a condition may be.
         return query
     return narrowed
 
 
-#: A condition, and whether it holds for exactly the rows that the predicate holds for, or for more.
+#: A condition, and whether it holds for exactly the rows of the predicate; otherwise it may hold for more.
 Pushed = tuple[Expression, bool]
 
 
 def translated(tree: Any, types: dict[str, str]) -> Pushed | None:
-    """A predicate of Polars, as its JSON has it, as a condition that holds for no fewer rows; none if in doubt."""
+    """Translate a predicate, from Polars' JSON, to a condition that holds for at least its rows; none if in doubt."""
     kind, content = _node(tree)
     if kind == "Column" and types.get(content) == "bool":
         return col(content), True
@@ -121,7 +122,7 @@ def _function(function: Any, inputs: list[Any], types: dict[str, str]) -> Pushed
     boolean = function.get("Boolean") if isinstance(function, dict) else None
     if boolean == "Not" and len(inputs) == 1:
         inner = translated(inputs[0], types)
-        # The other way round, wider would be narrower.
+        # The negation of a wider condition would be narrower.
         return (~inner[0], True) if inner is not None and inner[1] else None
     if boolean in ("IsNull", "IsNotNull") and len(inputs) == 1:
         kind, name = _node(inputs[0])
@@ -147,7 +148,7 @@ def _comparison(left: Any, symbol: str, right: Any, types: dict[str, str]) -> Pu
 
 
 def _value(literal: Any, data_type: str) -> Any:
-    """The value of a literal, if it is compared with a column of this type as Atoll does; otherwise none."""
+    """Return the value of a literal if Atoll compares it with a column of this type as Polars does; otherwise none."""
     (_, typed) = _node(literal)
     (kind, value) = _node(typed)
     if kind == "Datetime" and isinstance(value, list) and len(value) == 3:
@@ -155,7 +156,7 @@ def _value(literal: Any, data_type: str) -> Any:
         return _instant(ticks, unit, zone, data_type)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if is_number and ("int" in data_type or "float" in data_type) and "[" not in data_type:
-        # Beyond 2**53 Polars compares integers with doubles only nearly.
+        # Beyond 2**53, Polars compares integers with doubles only approximately.
         return value if math.isfinite(value) and abs(value) < 2**53 else None
     if kind == "String" and data_type == "utf8" and isinstance(value, str):
         return value
@@ -165,7 +166,7 @@ def _value(literal: Any, data_type: str) -> Any:
 
 
 def _instant(ticks: int, unit: str, zone: Any, data_type: str) -> datetime.datetime | None:
-    # Where units or zones differ, Polars rounds one of the two.
+    # If units or zones differ, Polars rounds one of the two.
     short, per_second = _TICKS.get(unit, ("", 1))
     if zone is not None or data_type != f"timestamp[{short}]" or ticks * 1_000_000 % per_second:
         return None

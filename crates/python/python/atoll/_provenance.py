@@ -1,7 +1,7 @@
-"""Where the rows of a run come from: what a writer keeps with the run beside them.
+"""Where the rows of a run come from: what a writer notes with the run.
 
-Every attempt adds its own, under names that begin with `attempt.N.`, for a restart may run elsewhere, with
-other versions; the deck and what the user adds hold for the run. Of many attempts the last ones are kept: all
+Every attempt adds attributes of its own, whose names begin with `attempt.N.`, since a restart may run elsewhere, with
+other versions. The deck, and the attributes of the user, hold for the whole run. Only the last attempts are kept: all
 attributes of a run are one value, which each start reads and writes.
 """
 
@@ -22,18 +22,18 @@ from typing import Any
 
 from .errors import InvalidInputError
 
-#: A deck longer than this is cut: attributes are read whole whenever the run is looked at.
+#: A longer deck is cut: whenever a run is looked at, all of its attributes are read.
 DECK_CHARACTERS_MAX = 100_000
-#: So many attempts of a run are remembered.
+#: How many attempts of a run are remembered.
 ATTEMPTS_MAX = 20
-#: One word with folders or an ending, as no deck is.
+#: A single word with folders or a file extension, which is never a deck.
 _PATH_ALONE = re.compile(r"[\w.~+@%-]*(?:/[\w.~+@%-]+)+|[\w~+@%-]+(?:\.\w+)*\.[A-Za-z]\w*")
-#: What the names of their attributes begin with.
+#: The prefix of the names of an attempt's attributes.
 OF_ATTEMPT = re.compile(r"attempt\.(\d+)\.")
 
 
 def of_run(deck: str | os.PathLike[str] | None, attributes: Mapping[str, Any]) -> dict[str, str | float]:
-    """What holds for a run, by name."""
+    """Return the attributes of a run."""
     if not isinstance(attributes, Mapping):
         raise InvalidInputError.hinted(
             f"attributes are values by name, not a {type(attributes).__name__}", 'write attributes={"temperature": 300}'
@@ -45,7 +45,7 @@ def of_run(deck: str | os.PathLike[str] | None, attributes: Mapping[str, Any]) -
 
 
 def of_attempt(attempt: int) -> dict[str, str | float]:
-    """What holds for an attempt of it, by name."""
+    """Return the attributes of an attempt."""
     about = {
         "command": shlex.join(sys.orig_argv),
         "host": platform.node(),
@@ -56,7 +56,7 @@ def of_attempt(attempt: int) -> dict[str, str | float]:
 
 
 def with_attempt(about: Mapping[str, Any], attempt: int) -> dict[str, Any]:
-    """The attributes of a run with those of an attempt, and without those of attempts long ago."""
+    """Return the attributes of a run with those of an attempt added, and those of old attempts left out."""
     joined = {**about, **of_attempt(attempt)}
     numbers = {name: int(match[1]) for name in joined if (match := OF_ATTEMPT.match(name))}
     last = {attempt, *sorted(set(numbers.values()))[-ATTEMPTS_MAX:]}
@@ -64,9 +64,9 @@ def with_attempt(about: Mapping[str, Any], attempt: int) -> dict[str, Any]:
 
 
 def _kept(value: Any) -> str | float:
-    """Numbers and truth values as they are, so that runs are found by them; anything else as a text."""
+    """Keep numbers and truth values as they are, so that runs can be selected by them; make anything else a text."""
     if getattr(value, "shape", None) == ():
-        # A number of NumPy is a number.
+        # A NumPy scalar is a number.
         value = value.item()
     is_integer = isinstance(value, int) and -(2**63) <= value < 2**64
     is_finite = isinstance(value, float) and math.isfinite(value)
@@ -74,9 +74,9 @@ def _kept(value: Any) -> str | float:
 
 
 def _deck_text(deck: str | os.PathLike[str]) -> str:
-    """A path's content. A text that names no file is the deck itself, unless it can only be meant for a path."""
+    """Read the file at a path. A text that names no file is the deck itself, unless it can only be a path."""
     place = os.path.expanduser(deck)
-    # Asked of the system's own, which takes a text that is too long for a name for no file.
+    # `os.path.isfile` is false for a text that is too long for a path, where `Path` would raise.
     if isinstance(deck, str) and not os.path.isfile(place):  # noqa: PTH113
         if not _PATH_ALONE.fullmatch(deck):
             return deck
@@ -85,15 +85,15 @@ def _deck_text(deck: str | os.PathLike[str]) -> str:
 
 
 def _versions() -> dict[str, str]:
-    """Python and the packages that this process has imported, as they say themselves.
+    """Return the versions of Python and of the packages that this process has imported, as they report them.
 
-    Asking what is installed would read a file of every package, on some clusters from a slow file system.
+    Listing installed packages would read a file of each one, on some clusters from a slow file system.
     """
     found = {"python": platform.python_version()}
     for name, module in list(sys.modules.items()):
         if "." in name or name in sys.stdlib_module_names:
             continue
-        # A module that is imported when it is first asked may fail in any way.
+        # A module that loads itself at the first access may fail in any way.
         with contextlib.suppress(Exception):
             version = getattr(module, "__version__", None)
             if isinstance(version, str | int):

@@ -1,9 +1,8 @@
 """The bounded queue between a simulation and its table, and the thread that empties it.
 
-Invariant: what waits, and what is being appended, takes at most `bytes_max`, or is one single step.
-Invariant: after an error nothing more is appended: later steps must not become true without earlier ones.
-Invariant: a forked child, which does not have the thread, is told so; it neither waits nor takes the lock, which nobody may
-ever let go of there.
+Invariant: the steps that wait, and the one being appended, take at most `bytes_max`, or are one single step. Invariant:
+nothing is appended after an error: no step may become visible without the earlier ones. Invariant: in a forked child,
+which does not have the thread, calls raise; they neither wait nor take the lock, which might never be released there.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of one rank, on its way."""
+    """One step of one rank, on its way to the table."""
 
     step: int
     time: float | None
@@ -33,7 +32,7 @@ class Step:
 
 
 class Pump:
-    """Appends steps in their order, one at a time, on a thread of its own."""
+    """Appends steps in order, one at a time, on a thread of its own."""
 
     def __init__(self, append: Callable[[Step], None], bytes_max: int) -> None:
         self._append, self._bytes_max = append, bytes_max
@@ -50,17 +49,17 @@ class Pump:
 
     @property
     def error(self) -> BaseException | None:
-        """What ended the thread before its time; whoever asks tells it."""
+        """The error that ended the thread; reading it counts as reporting it."""
         self._is_told = True
         return self._error
 
     @property
     def longest(self) -> float:
-        """How many seconds the append took that took longest."""
+        """The longest time that an append took, in seconds."""
         return self._longest
 
     def check(self) -> None:
-        """Raises the error of the thread, if there was one."""
+        """Raise the error of the thread, if there was one."""
         if self._is_forked:
             raise UnsupportedError.hinted(
                 "this process was forked from the one that made the writer, and does not have its thread",
@@ -71,7 +70,7 @@ class Pump:
             raise self._error
 
     def check_untold(self, note: str) -> None:
-        """Raises the error of the thread, with a note, if nobody has been told of it."""
+        """Raise the error of the thread, with a note, unless it has been reported."""
         if self._error is not None and not self._is_told and not self._is_forked:
             self._error.add_note(note)
             self.check()
@@ -81,7 +80,7 @@ class Pump:
         return os.getpid() != self._process
 
     def reserve(self, room: int) -> None:
-        """Takes `room` bytes of the buffer, and waits until they are free; a step larger than it, until it is empty."""
+        """Reserve `room` bytes of the buffer, waiting until they are free; a larger step waits until it is empty."""
         self.check()
         with self._news:
             if self._is_ending:
@@ -93,19 +92,19 @@ class Pump:
             self._bytes += room
 
     def release(self, room: int) -> None:
-        """Gives back room that was reserved for a step that does not come."""
+        """Release room that was reserved for a step that will not come."""
         with self._news:
             self._bytes -= room
             self._news.notify_all()
 
     def put(self, step: Step) -> None:
-        """Queues a step whose room was reserved."""
+        """Queue a step whose room was reserved."""
         with self._news:
             self._waiting.append(step)
             self._news.notify_all()
 
     def drain(self, ends: float | None) -> None:
-        """Waits until everything is appended; `ends` is a reading of the monotonic clock."""
+        """Wait until everything is appended; `ends` is a reading of the monotonic clock."""
         self.check()
         with self._news:
             left = None if ends is None else max(0.0, ends - clock.monotonic())
@@ -115,20 +114,20 @@ class Pump:
                 raise TimedOutError(f"{len(self._waiting) + self._is_appending} steps still wait to be written")
 
     def finish(self) -> None:
-        """Appends what is left and ends the thread. An error is kept for `check`, not raised."""
+        """Append the remaining steps and end the thread. An error is kept for `check`, not raised."""
         if self._is_forked:
             return
         self.end()
         self._thread.join()
 
     def end(self) -> None:
-        """Lets the thread end once everything is appended, and does not wait for that."""
+        """Let the thread end once everything is appended, without waiting for it."""
         with self._news:
             self._is_ending = True
             self._news.notify_all()
 
     def is_own_thread(self) -> bool:
-        """Whether it is the pump's own thread that asks."""
+        """Whether the caller is the pump's own thread."""
         return threading.current_thread() is self._thread
 
     def _run(self) -> None:
@@ -137,7 +136,7 @@ class Pump:
                 started = clock.monotonic()
                 self._append(step)
                 self._longest = max(self._longest, clock.monotonic() - started)
-                # Let go of before its room is free: it would lie outside the buffer until the next one comes.
+                # Drop the step before its room is free: otherwise it would occupy memory outside the buffer.
                 room, step = step.bytes, None
                 self._done(room)
         except BaseException as error:  # noqa: BLE001 - raised again by the next call of the simulation

@@ -1,7 +1,8 @@
-"""What was pickled, in the process where it is unpickled: known by its place, and opened at its first use.
+"""Unpickled stores and tables: known by their place, and opened at their first use.
 
-Invariant: unpickling opens nothing. Where it fails nobody is told: a pool of processes waits for ever for a worker that
-ended while it took its task; what fails at the first use, in the task itself, is raised to whoever gave the task.
+Invariant: unpickling opens nothing. An error in unpickling is never reported: a pool of processes waits forever for a
+worker that ended while it took its task. An error at the first use, in the task itself, is raised to the caller of the
+pool.
 """
 
 from __future__ import annotations
@@ -15,27 +16,27 @@ from ._table import Table
 
 
 def reopened_store(url: str, read_only: bool) -> Store:
-    """A store that was pickled: the one that is open here, or one that opens itself."""
+    """Return the store of a pickle: the one that is open in this process, or one that opens itself."""
     store = open_here(url, read_only)
     return store if store is not None else Store(url, None, read_only=read_only)
 
 
 def reopened_stores(places: tuple[tuple[str, bool], ...]) -> Stores:
-    """Stores that were pickled."""
+    """Return the stores of a pickle."""
     return Stores([reopened_store(*place) for place in places])
 
 
 def reopened_table(place: tuple[Any, ...], name: str) -> Table:
-    """A table that was pickled: of one store, or of several."""
+    """Return the table of a pickle: of one store, or of several."""
     store = reopened_store(*place) if isinstance(place[0], str) else reopened_stores(place)
     return _Reopened(store, name)
 
 
 class _Reopened(Table):
-    """A table that opens itself when something is asked of it."""
+    """A table that opens itself at its first use."""
 
     def __init__(self, store: Store | Stores, name: str) -> None:
-        # The native half is made below, and kept under the same name from then on.
+        # The native half is created below, at its first use, and then cached under the same name.
         super().__init__(None, store)  # type: ignore[arg-type]
         del self._native
         self._called = name
@@ -49,6 +50,6 @@ class _Reopened(Table):
         return self._called
 
     def __repr__(self) -> str:
-        # Also where it cannot be opened: this is what a traceback shows.
+        # Must not open the table, which may fail: a traceback shows this text.
         is_open = "_native" in self.__dict__
         return super().__repr__() if is_open else f'<atoll table "{self._called}", not opened yet>'

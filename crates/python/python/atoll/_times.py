@@ -1,4 +1,4 @@
-"""Dates, instants and durations of Python and pandas as NumPy's, which a column is made from.
+"""Dates, instants and durations of Python and pandas, converted to NumPy's, from which columns are made.
 
 Invariant: an instant with a zone becomes the same instant in UTC, and one without is taken as UTC, as in conditions.
 """
@@ -11,14 +11,14 @@ from typing import Any
 
 
 def without_nat(values: list[Any]) -> list[Any]:
-    """The values with ``None`` where pandas says that there is no time."""
+    """Return the values with ``None`` for pandas' not-a-time."""
     return [None if type(value).__name__ == "NaTType" else value for value in values]
 
 
 def times(values: Sequence[Any], numpy: Any) -> Any | None:
-    """An array of dates, of instants or of durations; ``None`` where they are not all one of these, or fit no unit.
+    """Return an array of dates, instants or durations; ``None`` if they are not all of one kind, or fit no unit.
 
-    Raises ``OverflowError`` for instants or durations of NumPy that no one unit can hold: NumPy would wrap them around.
+    Raises ``OverflowError`` for NumPy instants or durations that no single unit can hold: NumPy would wrap them around.
     """
     for kind in (numpy.datetime64, numpy.timedelta64):
         if all(isinstance(value, kind) for value in values):
@@ -37,7 +37,7 @@ def times(values: Sequence[Any], numpy: Any) -> Any | None:
 
 def _instant(value: datetime.datetime, numpy: Any) -> Any:
     if hasattr(value, "to_datetime64"):
-        # A Timestamp of pandas may be finer than Python's.
+        # A pandas Timestamp may have a finer resolution than Python's.
         return value.to_datetime64()
     naive = value if value.tzinfo is None else value.astimezone(datetime.UTC).replace(tzinfo=None)
     return numpy.datetime64(naive, "us")
@@ -50,7 +50,7 @@ def _duration(value: datetime.timedelta, numpy: Any) -> Any:
 def _in_one_unit(values: list[Any], numpy: Any) -> Any | None:
     held = numpy.array(values)
     if len({value.dtype for value in values}) > 1:
-        # The finest unit of all may not reach as far as the others, and NumPy does not tell.
+        # The finest of the units may not reach as far as the others, and NumPy does not report that.
         pairs = zip(held, values, strict=True)
         if any(became.astype(value.dtype) != value and not numpy.isnat(value) for became, value in pairs):
             return None
