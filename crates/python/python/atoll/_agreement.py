@@ -17,7 +17,7 @@ rank names its checkpoint of a step, all ranks have named the one before, since 
 one: keeping two is enough.
 
 Such a rank announces that it takes notes before it has a checkpoint. A checkpoint that it named but did not note,
-because the job was killed between the two, then counts for nobody, even if it is the first one.
+because the job was killed between the two, then counts for no rank, even if it is the first one.
 
 A rank that does not find the checkpoint to resume from fails. If it has an earlier one that all ranks have, it notes
 which ones are gone, and the next attempt resumes from the earlier one. If it has none, nothing is noted, and no start
@@ -75,7 +75,7 @@ class Agreement:
         self._steps: dict[int, Named] = {}
 
     def begin(self, last_complete: int | None) -> None:
-        """Announce, before the first checkpoint, that this rank takes notes, so that later attempts can tell it has none."""
+        """Announce, before the first checkpoint, that this rank takes notes: later attempts then know it has none."""
         # If steps are complete already, there may be checkpoints of ranks that took no notes.
         if self._rank not in self._noted() and last_complete is None:
             self._keep()

@@ -82,7 +82,7 @@ class Appending:
 
         Without ``run``, the rows are the next step of a run private to this handle of the table. With ``run``, the
         attempt is the one that :meth:`begin` began through this handle, or a new one. ``step`` defaults to the next
-        number that nobody has used for this rank: past the last complete step and past the steps that this handle
+        number that no writer has used for this rank: past the last complete step and past the steps that this handle
         appended. ``time`` is the physical time of the step, in a unit of your choice.
 
         Appending a step a second time changes nothing; without ``attempt``, it also warns, since the rows may differ.

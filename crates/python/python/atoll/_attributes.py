@@ -39,13 +39,13 @@ class Noted:
         step: SupportsIndex | None = None,
         replace: bool = False,
     ) -> None:
-        """Set attributes of the table, of a run, or of a step: texts, numbers, truth values, and lists and mappings of
-        these.
+        """Set attributes of the table, of a run, or of a step.
 
-        Other attributes stay, also those that other writers set at the same time. A value of ``None`` removes an
-        attribute; ``replace=True`` removes every attribute that is not named, including those set by imports and
-        writers. A number that JSON does not have, such as NaN, is kept as a text. Attributes are not versioned: of
-        several writers of one attribute, the last one wins. Neither the run nor the step has to exist yet.
+        Values are texts, numbers, truth values, and lists and mappings of these. Other attributes stay, also those that
+        other writers set at the same time. A value of ``None`` removes an attribute; ``replace=True`` removes every
+        attribute that is not named, including those set by imports and writers. A number that JSON does not have, such
+        as NaN, is kept as a text. Attributes are not versioned: of several writers of one attribute, the last one wins.
+        Neither the run nor the step has to exist yet.
         """
         changes = {str(name): None if value is None else _as_json(str(name), value) for name, value in attributes.items()}
         if replace:
@@ -83,7 +83,7 @@ class Noted:
         return self._native.run_attributes(run)
 
     def set_run_attributes(self, run: str, attributes: Mapping[str, str]) -> None:
-        """Set attributes of a run to texts, like :meth:`set_attributes`. A number that reads the same stays a number."""
+        """Set attributes of a run to texts, like :meth:`set_attributes`. A number that reads the same stays one."""
         known = self.run_attributes(run)
         self.set_attributes({name: text for name, text in attributes.items() if known.get(name) != text}, run=run)
 

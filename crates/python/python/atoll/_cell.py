@@ -56,7 +56,7 @@ class Cell:
 
     @classmethod
     def dimensions(cls, dimensions: Sequence[float], *, axes: Sequence[str] | str = ("x", "y", "z")) -> Cell:
-        """Make a cell from ``[a, b, c, alpha, beta, gamma]``, angles in degrees, as in MDAnalysis' ``ts.dimensions``."""
+        """Make a cell from ``[a, b, c, alpha, beta, gamma]``, angles in degrees: MDAnalysis' ``ts.dimensions``."""
         told = [] if dimensions is None else [number(each, "one of dimensions") for each in dimensions]
         if len(told) != 6:
             raise InvalidInputError("dimensions are three lengths and three angles in degrees")

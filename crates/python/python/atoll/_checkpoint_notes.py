@@ -75,8 +75,7 @@ def read(text: str) -> Cell:
 
 
 def cut(notes: Mapping[str, Note], pattern: str | None, most: int) -> dict[str, Note]:
-    """Keep the first and the newest `most` notes of each kind of names, so that files kept aside displace no
-    checkpoint.
+    """Keep the first and the newest `most` notes of each kind of names: files kept aside displace no checkpoint.
 
     The first ones record that there was a checkpoint, even if the last steps are deleted.
     """

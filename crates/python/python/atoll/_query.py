@@ -199,8 +199,7 @@ class Asking(Choosing, Estimating):
     def group_means(
         self, column: str | Expression, by: str | Expression, *, confidence: float = 0.95, simultaneous: bool = False
     ) -> Groups:
-        """Estimate the mean of a column in each group of rows with the same value of the column ``by``, from the
-        sample.
+        """Estimate, from the query's sample, the mean of a column in each group of rows with one value of ``by``.
 
         ``q.sample(0.01).group_means("vz", by="type")[2].value``. Groups without a row in the sample are left out. A
         group whose sampled rows are all null or NaN has the value ``nan``, and as many ``missing`` as ``rows``. Each

@@ -39,8 +39,7 @@ class Choosing:
         wrap: Cell | bool = False,
         **named: tuple[Any, Any],
     ) -> Query:
-        """Select the rows within ranges, each ``(low, high)``: low is included, high is not, ``None`` leaves an end
-        open.
+        """Select the rows within ranges, each ``(low, high)``: low is included, high is not, ``None`` is open.
 
         ``t.box(x=(0, 1), time=(2.0, None))``. Pass a mapping for elements of vectors and names that are no Python
         names: ``t.box({"pos[0]": (0, 1)})``; or the text that the command line takes: ``t.box("x=0:1, time=2.0:")``.

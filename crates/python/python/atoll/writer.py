@@ -257,7 +257,7 @@ class Writer:
 
     @property
     def longest_append(self) -> float:
-        """The longest time that writing one step took, in seconds; a node of a ring that is lost meanwhile shows here.
+        """The longest time that writing one step took, in seconds, for example while a node of a ring was lost.
 
         The simulation computes on meanwhile, unless its buffer is full or it waits for a checkpoint.
         """
