@@ -1,4 +1,4 @@
-//! What is asked of a table: attributes of a Python query become a [`Query`].
+//! Queries: the attributes of a Python query become a [`Query`].
 
 use crate::error::Failure;
 use atoll_tables::expression::{Cell, Expression, parse_box};
@@ -23,7 +23,7 @@ pub(crate) struct Ask {
     pub(crate) ordered: bool,
 }
 
-/// A run by its name: of all tables of several, or of the one at a place.
+/// A run by name: in every table of a union, or in the table at a position.
 #[derive(FromPyObject)]
 enum OfRun {
     #[pyo3(transparent)]
@@ -32,7 +32,7 @@ enum OfRun {
     At((usize, String)),
 }
 
-/// The runs of a query: by name alone, or those of each table.
+/// The runs of a query: by name alone, or separately for each table.
 fn of_runs(runs: Vec<OfRun>) -> OfRuns {
     let is_of_each = runs.iter().any(|run| matches!(run, OfRun::At(_)));
     if !is_of_each {
@@ -67,13 +67,13 @@ impl Ask {
     }
 }
 
-/// A condition as the grammar writes it; an error if it is none.
+/// Parses a condition and returns it in the grammar's notation.
 #[pyfunction]
 pub(crate) fn condition(text: &str) -> PyResult<String> {
     Ok(Expression::parse(text).map_err(Failure::from)?.to_string())
 }
 
-/// The sides of a box, `x=0:1, time=2.0:`, as a condition; none where every side is open.
+/// The sides of a box, `x=0:1, time=2.0:`, as a condition; none if every side is open.
 #[pyfunction]
 pub(crate) fn box_condition(text: &str) -> PyResult<Option<String>> {
     let sides = parse_box(text).map_err(Failure::from)?;
@@ -81,7 +81,7 @@ pub(crate) fn box_condition(text: &str) -> PyResult<Option<String>> {
     Ok(conditions.reduce(Expression::and).map(|condition| condition.to_string()))
 }
 
-/// A cell as Python has it: axes, low ends, lengths and tilts.
+/// A cell as Python passes it: axes, low ends, lengths and tilts.
 type CellParts = (Vec<String>, Vec<f64>, Vec<f64>, Vec<f64>);
 
 fn boundary((axes, low, lengths, tilts): CellParts) -> Result<Boundary, Failure> {
@@ -93,20 +93,19 @@ fn refused(error: BoundaryError) -> Failure {
     Failure::from(atoll_tables::TableError::from(error))
 }
 
-/// A cell as it is kept among attributes, as JSON; an error if it makes no sense.
+/// Checks a cell and returns it as JSON, the form in which attributes hold it.
 #[pyfunction]
 pub(crate) fn checked_cell(cell: CellParts) -> PyResult<String> {
     Ok(boundary(cell)?.to_json().to_string())
 }
 
-/// Rows at most so far from a point in a cell, as a condition.
+/// The rows within a radius of a point in a cell, as a condition.
 #[pyfunction]
 pub(crate) fn near_condition(cell: CellParts, point: Vec<f64>, radius: f64) -> PyResult<String> {
     Ok(boundary(cell)?.near(&point, radius).map_err(refused)?.to_string())
 }
 
-/// The sides of a box that goes on behind the boundary of a cell, as a condition; none where every side is
-/// open.
+/// The sides of a box that wraps around the boundary of a cell, as a condition; none if every side is open.
 #[pyfunction]
 pub(crate) fn wrapped_condition(cell: CellParts, text: &str) -> PyResult<Option<String>> {
     let sides = parse_box(text).map_err(Failure::from)?;
@@ -114,7 +113,7 @@ pub(crate) fn wrapped_condition(cell: CellParts, text: &str) -> PyResult<Option<
     Ok(wrapped.map(|condition| condition.to_string()))
 }
 
-/// An error unless these are shares, the first no greater than the second.
+/// Returns an error unless both are shares and the first is no greater than the second.
 #[pyfunction]
 pub(crate) fn check_window(after: f64, until: f64) -> PyResult<()> {
     Cut::window(after, until).map(drop).map_err(|error| Failure::from(error).into())

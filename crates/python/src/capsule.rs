@@ -1,9 +1,9 @@
 //! The Arrow PyCapsule interface: columns that come in and go out without a copy.
 //!
-//! Going out is safe Rust: Arrow's structures are handed to a capsule that drops them. Coming in means
-//! trusting a pointer: whoever made a capsule of that name promises that what it points at is the structure.
+//! Exporting is safe Rust: Arrow's structures move into a capsule that drops them. Importing trusts a
+//! pointer: the producer of a capsule with that name promises that it points at the structure.
 
-// Reading what another library put into a capsule: the interface is in terms of C.
+// Importing reads what another library put into a capsule: the interface is defined in terms of C.
 #![allow(unsafe_code)]
 
 use crate::error::Failure;
@@ -46,8 +46,8 @@ pub(crate) fn array_out<'py>(py: Python<'py>, array: &dyn Array) -> PyResult<Bou
     PyTuple::new(py, [schema, array])
 }
 
-/// The batches of an object with `__arrow_c_stream__`. What it yields lazily runs here, without the
-/// interpreter lock: who makes it may need that on other threads.
+/// Reads the batches of an object with `__arrow_c_stream__`. A lazy producer runs in here, without the
+/// interpreter lock, which it may need on other threads.
 pub(crate) fn stream_in(object: &Bound<'_, PyAny>) -> PyResult<(SchemaRef, Vec<RecordBatch>)> {
     let stream = stream_of(object)?;
     let read = object.py().detach(move || {
@@ -91,7 +91,7 @@ fn described(object: &Bound<'_, PyAny>) -> PyResult<FFI_ArrowSchema> {
     Ok(unsafe { FFI_ArrowSchema::from_raw(pointer.as_ptr().cast()) })
 }
 
-/// The array of an object with `__arrow_c_array__`: a column, or a batch as an array of structs.
+/// Imports the array of an object with `__arrow_c_array__`: a column, or a batch as an array of structs.
 pub(crate) fn array_in(object: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     let pair = object.call_method0("__arrow_c_array__")?;
     let (schema, array): (Bound<'_, PyCapsule>, Bound<'_, PyCapsule>) = pair.extract()?;
@@ -107,7 +107,7 @@ pub(crate) fn array_in(object: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     Ok(make_array(imported))
 }
 
-/// A batch that came as an array of structs.
+/// Converts an array of structs to a batch.
 pub(crate) fn batch_of(array: &ArrayRef) -> Result<RecordBatch, Failure> {
     let structs = array.as_any().downcast_ref::<StructArray>();
     let structs = structs.ok_or_else(|| {

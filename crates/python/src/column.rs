@@ -1,7 +1,7 @@
-//! A column of an answer, as NumPy sees it: `__array_interface__` points at Arrow's own memory.
+//! A column of an answer for NumPy: `__array_interface__` points at Arrow's own memory.
 //!
-//! NumPy keeps the object that it was made from, and so the memory stays as long as any array that looks at
-//! it.
+//! NumPy keeps a reference to the object that an array was made from, so the memory lives as long as any
+//! array that views it.
 
 use crate::error::{Failure, misuse};
 use arrow_array::cast::AsArray;
@@ -15,15 +15,15 @@ use pyo3::types::{PyDict, PyList};
 #[pyclass(frozen, module = "atoll._atoll")]
 pub(crate) struct Column {
     rows: usize,
-    /// Elements of a vector; none for what is no vector.
+    /// Elements of a vector; none if the column has no vectors.
     elements: Option<usize>,
     content: Content,
-    /// For each value, whether it is missing; none if none is.
+    /// Whether each value is missing; none if no value is.
     missing: Option<Buffer>,
 }
 
 enum Content {
-    /// Values of a fixed width, as NumPy names their type.
+    /// Values of a fixed width, with NumPy's name of their type.
     Fixed { values: Buffer, type_name: &'static str },
     /// Texts or bytes.
     Objects(ArrayRef),
@@ -38,7 +38,7 @@ impl Column {
         };
         let list = array.as_fixed_size_list();
         let len = usize::try_from(*len).unwrap_or_default();
-        // The values of a sliced list are sliced along.
+        // Slicing a list slices its values.
         let values = list.values().slice(list.value_offset_at(0), rows * len);
         let missing = vector_mask(list.nulls(), values.nulls(), len);
         Ok(Self { rows, elements: Some(len), content: content(&values)?, missing })
@@ -55,7 +55,7 @@ impl Column {
         self.rows
     }
 
-    /// Whether NumPy can look at the values as they are; otherwise they are Python objects.
+    /// Whether NumPy can view the values as they are; otherwise they become Python objects.
     #[getter]
     fn is_fixed(&self) -> bool {
         matches!(self.content, Content::Fixed { .. })
@@ -71,14 +71,14 @@ impl Column {
         }
     }
 
-    /// For each value whether it is missing, as a column of booleans; none if no value is.
+    /// Whether each value is missing, as a column of booleans; none if no value is.
     fn missing(&self) -> Option<Self> {
         let values = self.missing.clone()?;
         let content = Content::Fixed { values, type_name: "|b1" };
         Some(Self { rows: self.rows, elements: self.elements, content, missing: None })
     }
 
-    /// Texts or bytes as Python objects, `None` for what is missing.
+    /// Texts or bytes as Python objects, `None` where one is missing.
     fn objects<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let Content::Objects(array) = &self.content else { return Err(misuse("a column of numbers")) };
         match array.data_type() {
@@ -88,7 +88,7 @@ impl Column {
     }
 }
 
-/// What NumPy needs to know to look at memory; read-only, since it belongs to Arrow.
+/// The array interface that NumPy reads; read-only, since the memory belongs to Arrow.
 fn interface<'py>(
     py: Python<'py>,
     values: &Buffer,
@@ -111,7 +111,7 @@ fn content(array: &ArrayRef) -> Result<Content, Failure> {
             return Ok(Content::Fixed { values: Buffer::from_vec(values), type_name: "|b1" });
         }
         DataType::Date32 => {
-            // NumPy counts days with 64 bits.
+            // NumPy counts days in 64 bits.
             let days = array.as_primitive::<arrow_array::types::Date32Type>().values();
             let days = days.iter().map(|&day| i64::from(day)).collect::<Vec<i64>>();
             return Ok(Content::Fixed { values: Buffer::from_vec(days), type_name: "<M8[D]" });
@@ -156,7 +156,7 @@ fn mask(nulls: &NullBuffer) -> Buffer {
     Buffer::from_vec(nulls.iter().map(|is_there| u8::from(!is_there)).collect::<Vec<u8>>())
 }
 
-/// The elements that are missing because they or their vector are.
+/// The elements that are missing, either themselves or with their vector.
 fn vector_mask(vectors: Option<&NullBuffer>, values: Option<&NullBuffer>, len: usize) -> Option<Buffer> {
     let of_vectors = vectors.map(|nulls| nulls.expand(len));
     NullBuffer::union(of_vectors.as_ref(), values)

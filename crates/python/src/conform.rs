@@ -1,7 +1,7 @@
-//! Making columns fit a table: in its order, and in its types where no value changes by that.
+//! Fits columns to a table: into its order, and into its types where that changes no value.
 //!
 //! Texts come in several layouts and integers in several widths, depending on the tool. Nothing is ever
-//! rounded: what does not fit exactly is refused, with the column and the first row.
+//! rounded: a value that does not fit exactly is refused, with its column and the first such row.
 
 use crate::error::Failure;
 use crate::input::OF_MASK_KEY;
@@ -22,8 +22,8 @@ use atoll_tables::{Table, TypeName};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// The columns as a batch of the table's schema, as it is now if they have one that this handle does not
-/// know: somebody else may have added it meanwhile.
+/// The columns as a batch of the table's schema. Fetches the current schema if they have a column that this
+/// handle does not know, since another process may have added it.
 pub(crate) async fn conforming(table: &Table, rows: &RecordBatch) -> Result<RecordBatch, Failure> {
     let known = table.schema();
     let is_known = |name: &str| known.columns().column_with_name(name).is_some();
@@ -34,7 +34,7 @@ pub(crate) async fn conforming(table: &Table, rows: &RecordBatch) -> Result<Reco
 
 /// The columns as a batch of the table's schema.
 ///
-/// Columns that may be null and are not there are null in every row.
+/// Nullable columns that are not given are null in every row.
 fn conform(schema: &SchemaRef, rows: &RecordBatch) -> Result<RecordBatch, Failure> {
     if rows.schema_ref() == schema {
         return Ok(rows.clone());
@@ -57,14 +57,14 @@ fn conform(schema: &SchemaRef, rows: &RecordBatch) -> Result<RecordBatch, Failur
     Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
 }
 
-/// A name that two columns have.
+/// The first name that two columns have.
 fn twice(fields: &Fields) -> Option<&str> {
     let mut names = HashSet::new();
     fields.iter().map(|field| field.name().as_str()).find(|name| !names.insert(*name))
 }
 
-/// A column of vectors as a mask may have meant it: where vectors may not be missing and their elements may,
-/// these are.
+/// A column of vectors that came from a mask. Where the table allows missing elements but no missing vectors,
+/// a vector whose elements are all masked has missing elements instead of being missing itself.
 fn as_meant(wanted: &Field, given: &Field, column: &ArrayRef) -> Result<ArrayRef, Failure> {
     let (DataType::FixedSizeList(item, _), Some(list)) =
         (wanted.data_type(), column.as_fixed_size_list_opt())
@@ -79,7 +79,7 @@ fn as_meant(wanted: &Field, given: &Field, column: &ArrayRef) -> Result<ArrayRef
     Ok(Arc::new(FixedSizeListArray::try_new(Arc::new(item), len, elements, None)?))
 }
 
-/// A column in the type of its field.
+/// Converts a column to the type of its field.
 fn fit(field: &Field, column: &ArrayRef) -> Result<ArrayRef, Failure> {
     let fitted = Fit { name: field.name(), elements: 1 }.array(column, field.data_type())?;
     if fitted.null_count() > 0 && !field.is_nullable() {
@@ -89,10 +89,10 @@ fn fit(field: &Field, column: &ArrayRef) -> Result<ArrayRef, Failure> {
     Ok(fitted)
 }
 
-/// Conversions of one column, for their messages.
+/// Conversions of one column, with what their error messages need.
 struct Fit<'a> {
     name: &'a str,
-    /// How many values a row has.
+    /// Values in each row.
     elements: usize,
 }
 
@@ -101,7 +101,7 @@ impl Fit<'_> {
         match (from.data_type(), to) {
             (same, to) if same == to => Ok(Arc::clone(from)),
             (DataType::Null, _) => Ok(new_null_array(to, from.len())),
-            // A list without values has no type to speak of.
+            // The type of a list without values is arbitrary.
             _ if from.is_empty() => Ok(new_empty_array(to)),
             (DataType::Dictionary(..), _) => {
                 let dictionary = from.as_any_dictionary();
@@ -154,7 +154,7 @@ impl Fit<'_> {
     /// Refuses more bytes of texts than a column of a batch can have.
     fn check_bytes(&self, from: &ArrayRef) -> Result<(), Failure> {
         let bytes: usize = match from.data_type() {
-            // A slice has the bytes of all.
+            // A slice refers to the bytes of the whole array.
             DataType::LargeUtf8 => between(from.as_string::<i64>().value_offsets()),
             DataType::LargeBinary => between(from.as_binary::<i64>().value_offsets()),
             DataType::Utf8View => from.as_string_view().lengths().map(|len| len as usize).sum(),
@@ -211,7 +211,7 @@ impl Fit<'_> {
         retyped(&converted, to.clone())
     }
 
-    /// Days as the instants at which they begin.
+    /// Days as the instants at their beginning.
     fn instants(&self, from: &ArrayRef, unit: TimeUnit, to: &DataType) -> Result<ArrayRef, Failure> {
         let days = from.as_primitive::<Date32Type>().iter().enumerate().map(|(row, day)| match day {
             None => Ok(None),
@@ -224,7 +224,7 @@ impl Fit<'_> {
         retyped(&ticks, to.clone())
     }
 
-    /// Instants at which days begin as these days.
+    /// Instants as days; each must be the beginning of one.
     fn days(&self, from: &ArrayRef, unit: TimeUnit, to: &DataType) -> Result<ArrayRef, Failure> {
         let ticks = retyped(from, DataType::Int64)?;
         let ticks_per_day = SECONDS_PER_DAY * per_second(unit);
@@ -249,7 +249,7 @@ impl Fit<'_> {
         )
     }
 
-    /// Lists that all have as many values as a vector of the table.
+    /// Lists as vectors of the table: all must have as many values as such a vector.
     fn of_one_length<O: OffsetSizeTrait>(
         &self,
         lists: &GenericListArray<O>,
@@ -306,7 +306,7 @@ impl Fit<'_> {
         self.whole(&values, to)
     }
 
-    /// Whole numbers in the type of a column.
+    /// Integers in the type of a column.
     fn whole(&self, values: &[Option<i128>], to: &DataType) -> Result<ArrayRef, Failure> {
         match to {
             DataType::Int8 => self.fitted::<Int8Type>(values, to, |value| value.try_into().ok()),
@@ -342,14 +342,13 @@ impl Fit<'_> {
     }
 }
 
-/// Whether elements are missing in vectors alone that are missing as a whole: what lies there is nobody's
-/// value.
+/// Whether elements are missing only within missing vectors, where no element is a value.
 pub(crate) fn are_below(elements: Option<&NullBuffer>, vectors: Option<&NullBuffer>, len: usize) -> bool {
     let Some(elements) = elements.filter(|nulls| nulls.null_count() > 0) else { return true };
     vectors.is_some_and(|vectors| vectors.expand(len).contains(elements))
 }
 
-/// Bytes between the first and the last of some places.
+/// The bytes between the first and the last of some offsets.
 fn between(offsets: &[i64]) -> usize {
     let (first, last) = (offsets.first().copied().unwrap_or(0), offsets.last().copied().unwrap_or(0));
     usize::try_from(last - first).unwrap_or(usize::MAX)
@@ -402,7 +401,7 @@ fn bytes_of(array: &ArrayRef) -> ArrayRef {
     Arc::new(builder.finish())
 }
 
-/// The same bits under another type of the same width.
+/// The same bits as another type of the same width.
 pub(crate) fn retyped(array: &ArrayRef, data_type: DataType) -> Result<ArrayRef, Failure> {
     Ok(make_array(array.to_data().into_builder().data_type(data_type).build()?))
 }

@@ -1,5 +1,5 @@
-//! Errors of the rooms below as Python exceptions: a class for each kind, the hint as an attribute and a
-//! note.
+//! Errors of the crates below as Python exceptions: a class for each kind, with the hint as an attribute and
+//! as a note.
 
 use atoll_errors::ErrorKind;
 use atoll_store::StoreError;
@@ -22,17 +22,17 @@ pub(crate) enum Failure {
     Expression(#[from] ExpressionError),
     #[error(transparent)]
     Weight(#[from] WeightError),
-    /// What was handed over does not fit.
+    /// The caller's input does not fit.
     #[error("{problem}")]
     Input { problem: String, hint: Option<String> },
     #[error("column \"{name}\": {bytes} bytes of texts, and one append may have {}", i32::MAX)]
     TooLong { name: String, bytes: usize },
-    /// Arrow found the columns that were handed over wrong.
+    /// Arrow rejected the caller's columns.
     #[error("the columns cannot be read: {0}")]
     Arrow(#[from] arrow_schema::ArrowError),
     #[error("several tables that are asked as one can be read only")]
     Several,
-    /// A question that only one table answers so far.
+    /// A question that only a single table answers so far.
     #[error("{question} of several tables that are asked as one is not told yet")]
     OfEach { question: &'static str },
     #[error("the store was closed")]
@@ -91,7 +91,7 @@ impl Failure {
         }
     }
 
-    /// What is told: the error and its causes; an expression with carets under the place.
+    /// The message: the error and its causes; for an expression, with carets under the position.
     fn message(&self) -> String {
         if let Self::Expression(error) | Self::Table(TableError::Filter(error)) = self {
             return error.render();
@@ -106,11 +106,11 @@ impl Failure {
     }
 }
 
-/// What is wrong with bytes is told by a verb of the command line alone.
+/// Only the command line has a verb that examines damaged bytes.
 const CHECK: &str = "`atoll store check`, on the command line, tells the extent of the damage";
 
-/// Hints for failures of tables: in the words of the package where it has some, and otherwise what the table
-/// says itself.
+/// Hints for table errors: in the terms of the Python package where it has its own, otherwise those of the
+/// error itself.
 fn of_table(error: &TableError) -> Option<String> {
     let hint = match error {
         TableError::Schema(error) => return of_schema(error),
@@ -124,7 +124,7 @@ fn of_table(error: &TableError) -> Option<String> {
     Some(hint.to_owned())
 }
 
-/// Hints for schemas that are refused; none where the error says it all.
+/// Hints for schemas that are refused; none if the error says it all.
 fn of_schema(error: &SchemaError) -> Option<String> {
     let hint = match error {
         SchemaError::Unknown { .. } | SchemaError::RoleTwice { .. } | SchemaError::RoleCount { .. } => {
@@ -165,7 +165,7 @@ fn raised(py: Python<'_>, failure: &Failure) -> PyResult<PyErr> {
     Ok(PyErr::from_value(exception))
 }
 
-/// The kinds of errors: code, name of the class, whether trying again can help.
+/// The kinds of errors: code, class name, and whether a retry can help.
 #[pyfunction]
 pub(crate) fn error_kinds() -> Vec<(&'static str, &'static str, bool)> {
     let row = |kind: &ErrorKind| {
@@ -175,7 +175,7 @@ pub(crate) fn error_kinds() -> Vec<(&'static str, &'static str, bool)> {
     ErrorKind::ALL.iter().map(row).collect()
 }
 
-/// An error that only a wrong use of the native half by the Python beside it can bring.
+/// An error that only the package's own Python modules can cause, by misusing the native half.
 pub(crate) fn misuse(problem: &str) -> PyErr {
     PyRuntimeError::new_err(problem.to_owned())
 }

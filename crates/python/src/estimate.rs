@@ -1,4 +1,4 @@
-//! Estimates: a question from Python, and what the estimators answer.
+//! Estimates: questions from Python, and the answers of the estimators.
 
 use crate::ask::Ask;
 use crate::error::{Failure, misuse};
@@ -16,12 +16,12 @@ use pyo3::types::PyDict;
 pub(crate) struct Question {
     /// `mean`, `sum`, `count`, `quantile` or `share`.
     subject: String,
-    /// The column or, of a share, the condition, as the grammar writes it.
+    /// The column or, for a share, the condition, in the grammar's notation.
     text: String,
     /// Which quantile.
     quantile: f64,
     confidence: f64,
-    /// `relative`, `absolute` or `of_sd` with how narrow it shall be; none for the sample as it is.
+    /// `relative`, `absolute` or `of_sd`, with the tolerance; none to estimate from the sample as it is.
     tolerance: Option<(String, f64)>,
     max_rows: Option<u64>,
 }
@@ -65,7 +65,7 @@ fn refused(error: atoll_tables::estimate::EstimateError) -> PyErr {
     Failure::from(atoll_tables::TableError::from(error)).into()
 }
 
-/// Estimates a number of the rows of a query: its parts by name.
+/// Estimates a number about the rows of a query, and returns its parts by name.
 #[pyfunction]
 pub(crate) fn estimate<'py>(
     table: &Bound<'py, Table>,
@@ -82,8 +82,8 @@ pub(crate) fn estimate<'py>(
     Ok(dict)
 }
 
-/// Several estimates of one sample: the groups if there are any, an estimate or none for each, rows in all
-/// where that is known, the version, rows read, and what that took.
+/// Several estimates from one sample: the groups, if any; for each an estimate or none; the number of rows in
+/// total, if known; the version; the rows read; and the work that took.
 type Several<'py> =
     (Option<Rows>, Vec<Option<Bound<'py, PyDict>>>, Option<u64>, u64, u64, Bound<'py, PyDict>);
 
@@ -125,7 +125,7 @@ pub(crate) fn estimate_histogram<'py>(
     Ok((None, bins, found.rows, found.version.0, found.rows_read, work))
 }
 
-/// A column, or an element of one, as the grammar writes it.
+/// Parses a column, or an element of one, in the grammar's notation.
 pub(crate) fn column_of(text: &str) -> PyResult<Column> {
     match Expression::parse(text).map_err(Failure::from)? {
         Expression::Column(column) => Ok(column),

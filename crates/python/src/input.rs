@@ -1,7 +1,7 @@
-//! Rows that come in: Arrow from any tool, or columns as Python and NumPy hold them.
+//! Incoming rows: Arrow from any tool, or columns as Python and NumPy hold them.
 //!
-//! Columns of Python and NumPy are copied here, under the interpreter lock: whoever handed them over may
-//! change them right afterwards. Arrow's are not: who keeps them longer than the call copies them.
+//! Columns of Python and NumPy are copied here, under the interpreter lock: the caller may change them right
+//! afterwards. Arrow columns are not copied: code that keeps them beyond the call copies them.
 
 use crate::capsule;
 use crate::conform::{are_below, check_text_bytes, retyped};
@@ -24,8 +24,8 @@ use std::sync::Arc;
 /// Rows from an object of the Arrow PyCapsule interface, or from a list of columns
 /// `(name, type, values, missing, elements)`.
 ///
-/// `values` is a buffer of numbers in memory order, or a list of texts or bytes; `missing` a buffer of
-/// bytes, one for each value or for each vector, or none; `elements` how many values a vector has, or none.
+/// `values` is a buffer of numbers in memory order, or a list of texts or bytes. `missing` is a buffer with
+/// one byte for each value or for each vector, or none. `elements` is the length of a vector, or none.
 #[pyfunction]
 pub(crate) fn rows(object: &Bound<'_, PyAny>) -> PyResult<Rows> {
     if let Ok(rows) = object.cast::<Rows>() {
@@ -33,7 +33,7 @@ pub(crate) fn rows(object: &Bound<'_, PyAny>) -> PyResult<Rows> {
     }
     if object.hasattr("__arrow_c_stream__")? {
         let (schema, batches) = capsule::stream_in(object)?;
-        // It copies all of them.
+        // This copies all of them.
         let whole = object.py().detach(|| concat_batches(&schema, &batches));
         return Ok(Rows::new(whole.map_err(Failure::from)?));
     }
@@ -52,7 +52,7 @@ pub(crate) fn rows(object: &Bound<'_, PyAny>) -> PyResult<Rows> {
     Ok(Rows::new(RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(Failure::from)?))
 }
 
-/// One column, of one text in all of so many rows: a byte for each.
+/// One column with the same text in every row; it takes a byte for each row.
 #[pyfunction]
 pub(crate) fn alike(py: Python<'_>, name: &str, text: String, rows: usize) -> PyResult<Rows> {
     let column = py.detach(|| {
@@ -64,7 +64,7 @@ pub(crate) fn alike(py: Python<'_>, name: &str, text: String, rows: usize) -> Py
     Ok(Rows::new(RecordBatch::try_new(Arc::new(schema), vec![Arc::new(column)]).map_err(Failure::from)?))
 }
 
-/// One column without a value in any of so many rows, whatever the type of the table's column.
+/// One column without a value in any row, for a table's column of any type.
 #[pyfunction]
 pub(crate) fn nothing(name: &str, rows: usize) -> PyResult<Rows> {
     let schema = Schema::new(vec![Field::new(name, DataType::Null, true)]);
@@ -96,7 +96,8 @@ fn check_lengths(fields: &[Field], arrays: &[ArrayRef]) -> Result<(), Failure> {
     }
 }
 
-/// Whether its vectors have as many elements as there are to be rows.
+/// Whether the vectors of a column have as many elements as the other columns have rows: it may be
+/// transposed.
 fn lies_across(array: &ArrayRef, rows: usize) -> bool {
     matches!(array.data_type(), DataType::FixedSizeList(_, len) if usize::try_from(*len) == Ok(rows))
 }
@@ -105,8 +106,8 @@ fn lies_across(array: &ArrayRef, rows: usize) -> bool {
 #[derive(FromPyObject)]
 struct Given<'py>(String, Option<String>, Bound<'py, PyAny>, Option<PyBuffer<u8>>, Option<i32>);
 
-/// Under this key a column tells that its missing vectors come from a mask, which marks elements: those may
-/// be meant.
+/// Metadata key of a column whose missing vectors come from a mask. Masks mark elements, so the missing
+/// elements may be what the caller meant.
 pub(crate) const OF_MASK_KEY: &str = "atoll.of_mask";
 
 impl Given<'_> {
@@ -136,8 +137,8 @@ impl Given<'_> {
     }
 }
 
-/// Vectors of these elements. `nulls` tells for each element or for each vector whether it is there; a vector
-/// of which no element is there is missing itself.
+/// Vectors of these elements. `nulls` has a bit for each element or for each vector; a vector whose elements
+/// are all missing is missing itself.
 fn vectors(values: &ArrayRef, elements: i32, nulls: Option<NullBuffer>) -> PyResult<ArrayRef> {
     let len = usize::try_from(elements).unwrap_or_default();
     let (of_elements, of_vectors) = match nulls.filter(|nulls| nulls.null_count() > 0 && len > 0) {
@@ -197,7 +198,7 @@ fn values_in(
         DataType::UInt64 => numbers::<types::UInt64Type>(values, nulls),
         DataType::Float32 => numbers::<types::Float32Type>(values, nulls),
         DataType::Float64 => numbers::<types::Float64Type>(values, nulls),
-        // Python hands the ticks over as integers of 64 bits.
+        // Python passes ticks as 64-bit integers.
         DataType::Timestamp(..) | DataType::Duration(_) => {
             let ticks = numbers::<types::Int64Type>(values, nulls)?;
             Ok(retyped(&ticks, data_type.clone())?)

@@ -1,10 +1,10 @@
 //! The native half of the Python package: conversions only.
 //!
-//! What is asked for arrives here as plain values and arrays, goes to the rooms below, and comes back as
-//! Arrow columns that any tool takes without a copy. Names, defaults and documentation that people see are in
-//! the Python beside it (`python/atoll`).
+//! Questions arrive here as plain values and arrays, are passed to the crates below, and return as Arrow
+//! columns that any tool takes without a copy. The names, defaults and documentation that users see are in
+//! the Python modules beside it (`python/atoll`).
 //!
-//! Invariant: the interpreter lock is not held while a store is waited for or rows are worked on.
+//! Invariant: the interpreter lock is never held during a wait for a store or during work on rows.
 //! Invariant: only `capsule.rs` trusts a pointer, and only from a capsule of the Arrow PyCapsule interface.
 
 mod ask;

@@ -1,4 +1,4 @@
-//! Steps that are loaded: packed as they come, and written once.
+//! Loading of whole steps: they are packed as they come, and written once.
 
 use crate::conform::conforming;
 use crate::error::Failure;
@@ -12,8 +12,8 @@ use pyo3::prelude::*;
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
-/// The same rows in memory of their own: what another library handed over may change as soon as its step is
-/// taken.
+/// Copies rows into memory of their own: the library that they came from may change its memory as soon as
+/// this step has been taken.
 fn copied(rows: &RecordBatch) -> Result<RecordBatch, Failure> {
     let columns = rows.columns().iter().map(|column| {
         let data = column.to_data();
@@ -40,8 +40,8 @@ impl Loader {
 
 #[pymethods]
 impl Loader {
-    /// Takes a step; writes earlier ones, once enough are there. The last step that is there for sure, if any
-    /// is.
+    /// Takes a step, and writes earlier ones once there are enough of them. Returns the last step that is
+    /// certain to be in the table, if any.
     #[pyo3(signature = (step, time, rows))]
     fn push(&self, py: Python<'_>, step: u64, time: Option<f64>, rows: &Rows) -> PyResult<Option<u64>> {
         let (table, held, batch) = (self.table.clone(), Arc::clone(self.held.get()?), rows.whole(py)?);
@@ -54,7 +54,7 @@ impl Loader {
         wait(py, push)
     }
 
-    /// Writes all that was taken; the version that has it.
+    /// Writes all steps taken so far and returns the version that has them.
     fn finish(&self, py: Python<'_>) -> PyResult<u64> {
         let held = Arc::clone(self.held.get()?);
         let finish = async move { Ok::<_, Failure>(held.lock().await.finish().await?) };

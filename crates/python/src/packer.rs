@@ -1,7 +1,7 @@
-//! A table that is kept packed in the background, by a thread of this process.
+//! Keeps a table packed in the background, on a thread of this process.
 //!
-//! The thread is its own, since a pack computes for long stretches, and calls that wait must not wait for
-//! those.
+//! The thread is a dedicated one: a pack computes for long stretches, and would delay the calls that wait on
+//! the runtime.
 //!
 //! Invariant: the thread never asks for the interpreter lock.
 
@@ -17,11 +17,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// How much later than others this thread is to get a processor: a simulation that needs all of them goes
+/// How much the thread lowers its own scheduling priority: a simulation that needs every processor goes
 /// first.
 const NICENESS: i32 = 5;
 
-/// How far it got.
+/// How far the thread has come.
 #[derive(Default)]
 struct Progress {
     report: PackReport,
@@ -29,13 +29,13 @@ struct Progress {
     error: Option<Failure>,
 }
 
-/// What its owner holds: the thread ends once this is gone.
+/// The owner's end of the thread, which ends once this is dropped.
 struct Thread {
     stop: Mutex<Option<oneshot::Sender<()>>>,
     ended: Mutex<Receiver<()>>,
 }
 
-/// A table that is kept packed.
+/// A table that the background thread keeps packed.
 #[pyclass(frozen, module = "atoll._atoll")]
 pub(crate) struct Packer {
     thread: Kept<Thread>,
@@ -47,22 +47,22 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Packer {
-    /// Begins to keep a table packed.
+    /// Starts to keep a table packed.
     pub(crate) fn begin(table: Table, how: KeepPacked) -> Result<Self, Failure> {
         let (progress, runtime) = (Arc::<Mutex<Progress>>::default(), handle()?);
         let ((stop, stopped), (told, ended)) = (oneshot::channel(), sync_channel(1));
         let seen = Arc::clone(&progress);
         let keep = move || {
-            // Being less polite is no reason not to pack.
+            // Failing to lower the priority is no reason not to pack.
             let _ = rustix::process::nice(NICENESS);
             let until = async {
-                // Told to stop, or nobody is left to tell.
+                // The owner asked to stop, or dropped its end.
                 let _ = stopped.await;
             };
             let on_pack = |report: &PackReport| locked(&seen).report += *report;
             let keep = || runtime.block_on(table.keep_packed(&how, until, on_pack));
             let kept = catch_unwind(AssertUnwindSafe(keep));
-            // Whoever waits for the end may close the store next.
+            // First: the owner may close the store as soon as it learns of the end.
             drop(table);
             let mut progress = locked(&seen);
             progress.is_over = true;
@@ -84,22 +84,22 @@ impl Packer {
 
 #[pymethods]
 impl Packer {
-    /// Tells it to stop, and waits for that for so many seconds at most; whether it has ended.
+    /// Asks the thread to stop and waits at most this many seconds; returns whether it has ended.
     fn stop(&self, py: Python<'_>, seconds: f64) -> PyResult<bool> {
         let thread = self.thread.get()?;
         drop(locked(&thread.stop).take());
         let time = Duration::try_from_secs_f64(seconds)
             .map_err(|_| Failure::input(format!("{seconds} is no time to wait, in seconds")))?;
         py.detach(|| {
-            // An error says that it told before, or is gone: both are the end.
+            // An error means that it reported before, or is gone: it has ended either way.
             let _ = locked(&thread.ended).recv_timeout(time);
         });
         Ok(locked(&self.progress).is_over)
     }
 
-    /// Whether it is at work, and what was packed so far, by name.
+    /// Whether the thread is running, and what it packed so far, by name.
     fn progress<'py>(&self, py: Python<'py>) -> PyResult<(bool, Bound<'py, PyDict>)> {
-        // Not locked while anything of the interpreter is made: collecting garbage may run whatever it likes.
+        // Not locked while Python objects are made: a garbage collection may run arbitrary code.
         let (is_over, report) = {
             let progress = locked(&self.progress);
             (progress.is_over, progress.report)
@@ -107,7 +107,7 @@ impl Packer {
         Ok((!is_over, report_as_dict(py, &report)?))
     }
 
-    /// Raises what ended it, if it failed; once.
+    /// Raises the error that ended the thread, if any; once.
     fn check(&self) -> PyResult<()> {
         let error = locked(&self.progress).error.take();
         error.map_or(Ok(()), |error| Err(error.into()))

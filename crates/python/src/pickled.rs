@@ -12,10 +12,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::io::Cursor;
 
-/// What makes the object again, and the bytes to give it.
+/// The function that makes the object again, and the bytes to pass to it.
 pub(crate) type Reduced<'py> = (Bound<'py, PyAny>, (Bound<'py, PyBytes>,));
 
-/// The batches, as a stream that the function of this name reads.
+/// The batches as a stream, for the function of this name to read.
 pub(crate) fn reduced<'py>(
     py: Python<'py>,
     read_by: &str,

@@ -1,4 +1,4 @@
-//! Answers that come little by little, with an estimate at each step or without.
+//! Answers that come in steps, each with an estimate if one was asked for.
 
 use crate::error::Failure;
 use crate::estimate::estimate_as_dict;
@@ -23,8 +23,8 @@ enum Held {
     WithEstimates(Box<RefinedEstimates>),
 }
 
-/// What comes in a step: the rows, the version, what it took so far, the share below which everything was
-/// handed over, whether it is the last, and the estimate if one was asked for.
+/// One step: the new rows, the version, the work so far, the share below which everything has been returned,
+/// whether it is the last step, and the estimate if one was asked for.
 type Step<'py> = (Rows, u64, Bound<'py, PyDict>, f64, bool, Option<Bound<'py, PyDict>>);
 
 impl Refinement {
@@ -54,7 +54,7 @@ impl Held {
 
 #[pymethods]
 impl Refinement {
-    /// The next rows, at least `rows` of them if given and there; none after the last.
+    /// The next rows, at least `rows` of them if that is given and as many are left; none after the last.
     #[pyo3(signature = (rows=None))]
     fn next<'py>(&self, py: Python<'py>, rows: Option<usize>) -> PyResult<Option<Step<'py>>> {
         let held = Arc::clone(self.held.get()?);
@@ -67,10 +67,10 @@ impl Refinement {
     }
 }
 
-/// A share whose sample is what lies below the cut.
+/// A share whose sample is exactly the units below the cut.
 ///
-/// A double has 53 bits and a cut 64, so one that is rounded may lose the last unit that was handed over, or
-/// take in the next one: it is rounded down, unless the last unit would be lost by that.
+/// A double has 53 bits and a cut 64, so a rounded share may lose the last unit that was returned, or include
+/// the next one. It is rounded down, unless that would lose the last unit.
 fn share_of(cut: Cut, last: Option<Weight>) -> f64 {
     let sample = |share: f64| Cut::of_share(share.clamp(0.0, 1.0)).unwrap_or(Cut::ALL);
     let nearest = cut.share();

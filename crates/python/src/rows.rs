@@ -1,4 +1,4 @@
-//! Rows that were answered, or that are to be appended: Arrow batches for whoever understands Arrow.
+//! Rows of answers and of appends: Arrow batches for any tool that understands Arrow.
 
 use crate::capsule;
 use crate::column::Column;
@@ -12,12 +12,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 use std::sync::{Arc, OnceLock};
 
-/// Rows, in a batch or several.
+/// Rows, in one or more batches.
 #[pyclass(frozen, module = "atoll._atoll")]
 pub(crate) struct Rows {
     schema: SchemaRef,
     batches: Vec<RecordBatch>,
-    /// All of them as one, made when somebody asks for it.
+    /// All rows as one batch, made at its first use.
     whole: OnceLock<RecordBatch>,
 }
 
@@ -26,14 +26,14 @@ impl Rows {
         Self { schema: batch.schema(), batches: vec![batch], whole: OnceLock::new() }
     }
 
-    /// Rows of several batches of one schema; there is one at least.
+    /// Rows of one or more batches of one schema.
     pub(crate) fn of_batches(batches: Vec<RecordBatch>) -> Result<Self, Failure> {
         let schema = batches.first().map(RecordBatch::schema);
         let schema = schema.ok_or_else(|| Failure::input("there are no batches"))?;
         Ok(Self { schema, batches, whole: OnceLock::new() })
     }
 
-    /// All rows in one batch. Others run while several are copied for that.
+    /// All rows in one batch. Several batches are copied without the interpreter lock.
     pub(crate) fn whole(&self, py: Python<'_>) -> Result<RecordBatch, Failure> {
         if let [batch] = self.batches.as_slice() {
             return Ok(batch.clone());
@@ -73,20 +73,20 @@ impl Rows {
         self.batches.iter().map(RecordBatch::get_array_memory_size).sum()
     }
 
-    /// The first step that a row says it is of, if that is another one.
+    /// The first value of the `step` column that differs from `step`, if any.
     fn other_step(&self, step: u64) -> Option<i128> {
         self.batches.iter().find_map(|batch| atoll_tables::other_step(batch, step))
     }
 
-    /// The same rows in memory of their own: what another library handed over may be changed by it later.
+    /// Copies the rows into memory of their own: the library that they came from may change its memory later.
     fn copied(&self, py: Python<'_>) -> PyResult<Self> {
         let whole = self.whole(py)?;
-        // Of one batch alone, nothing would be copied.
+        // Concatenating a single batch would copy nothing.
         let copied = py.detach(|| concat_batches(&self.schema, [&whole, &whole.slice(0, 0)]));
         Ok(Self::new(copied.map_err(Failure::from)?))
     }
 
-    /// The column of this name, as NumPy sees it.
+    /// The column of this name, for NumPy.
     fn column(&self, py: Python<'_>, name: &str) -> PyResult<Column> {
         let whole = self.whole(py)?;
         let column = whole.column_by_name(name);
@@ -94,15 +94,15 @@ impl Rows {
         Ok(Column::new(column)?)
     }
 
-    /// So many rows from `offset` on, without a copy.
+    /// A number of rows from `offset` on, without a copy.
     fn slice(&self, py: Python<'_>, offset: usize, rows: usize) -> PyResult<Self> {
         let whole = self.whole(py)?;
         let offset = offset.min(whole.num_rows());
         Ok(Self::new(whole.slice(offset, rows.min(whole.num_rows() - offset))))
     }
 
-    /// A stream of the batches. What the consumer asks for is taken as a wish: the columns come in their own
-    /// types.
+    /// A stream of the batches. A schema that the consumer requests is only a wish: the columns keep their
+    /// own types.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
         &self,

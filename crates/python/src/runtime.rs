@@ -1,9 +1,9 @@
-//! Where calls wait: one runtime for the process, made when it is first needed.
+//! Waiting: one runtime for the process, made when it is first needed, on which all calls run.
 //!
-//! Invariant: whoever waits here has let go of the interpreter lock, and notices a signal within
+//! Invariant: a call that waits here has released the interpreter lock, and notices a signal within
 //! [`SIGNAL_INTERVAL`].
-//! Invariant: a forked child, which has none of the threads that a store needs, is told so instead of waiting
-//! for them for ever; and what it inherited is never closed by it, since its parent still uses it.
+//! Invariant: in a forked child, which has none of the threads that a store needs, calls fail instead of
+//! waiting forever; and the child never closes what it inherited, since its parent still uses it.
 
 use crate::error::Failure;
 use pyo3::prelude::*;
@@ -16,8 +16,8 @@ use tokio::runtime::{Builder, Handle, Runtime};
 /// How often a waiting call looks for signals, so that Ctrl-C stops it within 100 ms.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(40);
 
-/// The least number of threads: decoding and ordering a long answer keeps one busy for seconds, and what
-/// others wait for must go on beside it, also on one processor.
+/// The least number of threads: decoding and ordering a long answer keeps one busy for seconds, and other
+/// calls must make progress meanwhile, even on a single processor.
 const WORKERS_MIN: usize = 4;
 
 /// The runtime, and the process that made it.
@@ -44,12 +44,12 @@ fn runtime() -> Result<&'static Runtime, Failure> {
     }
 }
 
-/// The runtime, for a thread that stays.
+/// The runtime, for a thread that outlives the call.
 pub(crate) fn handle() -> Result<&'static Handle, Failure> {
     Ok(runtime()?.handle())
 }
 
-/// Waits for a call; a signal that raises ends the waiting, and the call with it.
+/// Waits for a call. If a signal handler raises, the call is aborted.
 pub(crate) fn wait<T, E>(
     py: Python<'_>,
     call: impl Future<Output = Result<T, E>> + Send + 'static,
@@ -60,7 +60,7 @@ where
 {
     let (answer, mut answers) = sync_channel(1);
     let task = runtime()?.spawn(async move {
-        // Nobody listens any more if a signal came meanwhile.
+        // The receiver is gone if a signal came meanwhile.
         let _ = answer.send(call.await);
     });
     loop {
@@ -81,7 +81,7 @@ where
     }
 }
 
-/// Something that belongs to the process that made it.
+/// A value that belongs to the process that made it.
 pub(crate) struct Kept<T: Send> {
     value: Option<T>,
     process: u32,
@@ -92,7 +92,7 @@ impl<T: Send> Kept<T> {
         Self { value: Some(value), process: std::process::id() }
     }
 
-    /// It, unless this is a forked child.
+    /// The value; an error in a forked child, or once it was dropped.
     pub(crate) fn get(&self) -> Result<&T, Failure> {
         let value = self.value.as_ref().ok_or(Failure::Closed)?;
         if self.process == std::process::id() { Ok(value) } else { Err(Failure::Forked) }
@@ -103,11 +103,12 @@ impl<T: Send> Drop for Kept<T> {
     fn drop(&mut self) {
         let value = self.value.take();
         if self.process != std::process::id() {
-            // Its locks and sockets are the parent's; closing them here would pull the floor from under it.
+            // Its locks and sockets are the parent's, which still uses them: closing them here would break
+            // it.
             std::mem::forget(value);
         } else if value.is_some() {
-            // The last handle of a store waits for its threads, and a checkpoint may be under way: other threads of
-            // Python run meanwhile.
+            // The last handle of a store waits for its threads, perhaps during a checkpoint: release the
+            // lock, so that other Python threads run meanwhile.
             let mut value = Some(value);
             Python::try_attach(|py| py.detach(|| drop(value.take())));
         }

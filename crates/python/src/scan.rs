@@ -1,4 +1,4 @@
-//! Answers of any length in bounded memory, batch by batch and in no order.
+//! Answers of any length in bounded memory: batch by batch, in no order.
 
 use crate::error::Failure;
 use crate::rows::Rows;
@@ -16,7 +16,7 @@ pub(crate) struct Scan {
     held: Kept<Arc<Mutex<Scanning>>>,
 }
 
-/// The rows of a batch, the version, and what it took so far.
+/// The rows of a batch, the version, and the work so far.
 type Batch<'py> = (Rows, u64, Bound<'py, PyDict>);
 
 impl Scan {

@@ -1,4 +1,4 @@
-//! Schemas: of a table, as Arrow's; and columns as text, which is how Python hands over the schema of a new
+//! Schemas: of a table, as Arrow's; and columns as text, the form in which Python passes the schema of a new
 //! table.
 
 use crate::capsule;
@@ -28,7 +28,7 @@ impl Schema {
         self.0.fields().iter().map(|field| text_of(field)).collect()
     }
 
-    /// A line for each column: its type as a new table takes it, and what is noted of it.
+    /// A line for each column: its type, as a new table takes it, and its notes.
     fn __repr__(&self) -> String {
         let lines = self.0.fields().iter().map(|field| format!("\n  {}", line_of(field)));
         format!("<atoll schema>{}", lines.collect::<String>())
@@ -56,7 +56,7 @@ pub(crate) fn fields(object: &Bound<'_, PyAny>) -> PyResult<Vec<FieldText>> {
     Ok(schema.fields().iter().map(|field| text_of(field)).collect())
 }
 
-/// The name of an Arrow type, or of a field's, and whether it may be null.
+/// The name of an Arrow type, or of the type of a field, and whether it may be null.
 #[pyfunction]
 pub(crate) fn type_name(object: &Bound<'_, PyAny>) -> PyResult<(String, bool)> {
     let (_, name, is_nullable) = text_of(&capsule::field_in(object)?);
@@ -65,12 +65,12 @@ pub(crate) fn type_name(object: &Bound<'_, PyAny>) -> PyResult<(String, bool)> {
 
 fn text_of(field: &Field) -> FieldText {
     let held = held_as(field.data_type());
-    // What a table cannot hold keeps Arrow's own name; the schema refuses it with the column's.
+    // A type that a table cannot hold keeps Arrow's name, with which the schema refuses the column.
     let name = TypeName::of(&held).map_or_else(|| held.to_string(), |name| name.to_string());
     (field.name().clone(), name, field.is_nullable())
 }
 
-/// What is shown of a column.
+/// The notes on a column that are shown.
 pub(crate) fn line_of(field: &Field) -> String {
     let (name, type_name, is_nullable) = text_of(field);
     let kind = match field.data_type() {
@@ -83,7 +83,7 @@ pub(crate) fn line_of(field: &Field) -> String {
     format!("{name}: {kind}{}{unit}{description}", if is_nullable { "?" } else { "" })
 }
 
-/// In which unit numbers of a column are: what is noted of it, or how its times are counted.
+/// The unit of the numbers of a column: the one noted for it, or that of its times.
 pub(crate) fn unit_of(field: &Field) -> Option<String> {
     let of_times = |unit: TimeUnit| match unit {
         TimeUnit::Second => "s",
@@ -99,7 +99,7 @@ pub(crate) fn unit_of(field: &Field) -> Option<String> {
     })
 }
 
-/// The type in which a table holds values of a type that differs only in its layout.
+/// The type in which a table holds the values of a type, which may differ in layout.
 pub(crate) fn held_as(data_type: &DataType) -> DataType {
     match data_type {
         DataType::LargeUtf8 | DataType::Utf8View => DataType::Utf8,

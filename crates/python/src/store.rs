@@ -12,7 +12,7 @@ use std::time::Duration;
 
 type Handle = Arc<dyn atoll_store::Store>;
 
-/// Who holds a store that nobody else does: this object, and the call that closes it.
+/// The handles of a store that has no other users: this object's, and that of the call that closes it.
 const OWN_HANDLES: usize = 2;
 
 /// A store.
@@ -24,7 +24,7 @@ pub(crate) struct Store {
 
 #[pymethods]
 impl Store {
-    /// Opens what `url` names. None leaves a setting as it is by default.
+    /// Opens the store at `url`. None leaves a setting at its default.
     #[staticmethod]
     #[pyo3(signature = (url, *, read_only=false, create=true, memory_bytes=None, keep_seconds=None))]
     fn open(
@@ -40,7 +40,7 @@ impl Store {
             mode: if read_only { Mode::Read } else { Mode::Write },
             create,
             memory_bytes: memory_bytes.unwrap_or(defaults.memory_bytes),
-            // This is the door, so it reads the environment.
+            // The package is an entry point of Atoll, so it reads the environment.
             password: std::env::var_os("ATOLL_CASSANDRA_PASSWORD")
                 .map(|password| Password(password.to_string_lossy().into_owned())),
             keep: keep_seconds.map_or(defaults.keep, Duration::from_secs),
@@ -50,7 +50,7 @@ impl Store {
         Ok(Self { handle: Kept::new(handle), is_read_only: read_only })
     }
 
-    /// Makes a table, or opens the one that is there if it has the same schema.
+    /// Creates a table, or opens the existing one if its schema is the same.
     #[expect(clippy::too_many_arguments, reason = "the Python beside it names them")]
     fn create_table(
         &self,
@@ -71,16 +71,16 @@ impl Store {
         Ok(Table::new(table))
     }
 
-    /// Waits until everything that was acknowledged is on the disk.
+    /// Waits until everything acknowledged is on disk.
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
         let handle = self.handle()?;
         wait(py, async move { handle.sync().await })
     }
 
-    /// Ends it. Nothing of it is open then, unless something else holds it, as tables do: that keeps it open,
-    /// and everything that was acknowledged is on the disk.
+    /// Closes the store, with everything acknowledged on disk, unless something else still holds it, such as
+    /// a table, which keeps it open.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        // What a forked child inherited is its parent's to close.
+        // A store that a forked child inherited is the parent's to close.
         let Ok(handle) = self.handle.get().map(Arc::clone) else { return Ok(()) };
         let (is_last, is_read_only) = (Arc::strong_count(&handle) <= OWN_HANDLES, self.is_read_only);
         let close = async move {
@@ -100,7 +100,7 @@ impl Store {
         Ok(Table::new(table))
     }
 
-    /// The tables: name, and names of their columns.
+    /// The tables: their names, and the names of their columns.
     fn tables(&self, py: Python<'_>) -> PyResult<Vec<(String, Vec<String>)>> {
         let handle = self.handle()?;
         let tables = wait(py, async move { atoll_tables::Table::list(handle.as_ref()).await })?;

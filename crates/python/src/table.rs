@@ -1,4 +1,4 @@
-//! A table: appended to, and asked.
+//! A table: what is appended to it, and what is asked of it.
 
 use crate::ask::Ask;
 use crate::conform::conforming;
@@ -31,7 +31,7 @@ use std::time::Duration;
 pub(crate) struct Table {
     held: Kept<Readable>,
     name: String,
-    /// As it was when it was opened.
+    /// The schema at the time of opening.
     opened_with: Arc<TableSchema>,
 }
 
@@ -41,7 +41,7 @@ impl Table {
         Self { held: Kept::new(Readable::One(table)), name, opened_with }
     }
 
-    /// Its columns and roles now; of a closed store, as they were when it was opened.
+    /// The current schema; for a closed store, the one at the time of opening.
     fn schema_now(&self, py: Python<'_>) -> PyResult<Arc<TableSchema>> {
         match self.readable() {
             Err(_) => Ok(Arc::clone(&self.opened_with)),
@@ -50,12 +50,12 @@ impl Table {
         }
     }
 
-    /// What can be asked.
+    /// The table or union, for queries.
     pub(crate) fn readable(&self) -> Result<Readable, Failure> {
         self.held.get().cloned()
     }
 
-    /// The table itself, to change it or to see what it is made of.
+    /// The table itself, for changes and for what a union cannot do.
     pub(crate) fn handle(&self) -> Result<Opened, Failure> {
         match self.held.get()? {
             Readable::One(table) => Ok(table.clone()),
@@ -63,7 +63,7 @@ impl Table {
         }
     }
 
-    /// Appends rows, as this table has them.
+    /// Appends rows, converted to the table's schema.
     fn append_rows<T: Send + 'static, F>(
         &self,
         py: Python<'_>,
@@ -81,7 +81,7 @@ impl Table {
         wait(py, appended)
     }
 
-    /// The table itself, for what is only read but not told of several tables.
+    /// The table itself, for a question that a union does not answer yet.
     fn one(&self, question: &'static str) -> Result<Opened, Failure> {
         self.handle().map_err(|failure| match failure {
             Failure::Several => Failure::OfEach { question },
@@ -90,7 +90,7 @@ impl Table {
     }
 }
 
-/// Several tables of one schema as one, to be asked.
+/// A union of tables, for queries only.
 #[pyfunction]
 pub(crate) fn union(tables: Vec<Bound<'_, Table>>) -> PyResult<Table> {
     let tables: Vec<Opened> = tables.iter().map(|table| table.get().handle()).collect::<Result<_, _>>()?;
@@ -118,13 +118,13 @@ impl Table {
         Ok(Schema(Arc::clone(self.schema_now(py)?.columns())))
     }
 
-    /// In which unit numbers of a column, or of an element of one, are; none where nobody said.
+    /// The unit of the numbers of a column, or of an element of one; none if unknown.
     fn unit(&self, column: &str) -> PyResult<Option<String>> {
         let (schema, column) = (self.readable()?.schema(), column_of(column)?);
         Ok(schema.columns().field_with_name(&column.name).ok().and_then(unit_of))
     }
 
-    /// Adds a column, which may be null, with what is noted of it; the version from which on it is there.
+    /// Adds a nullable column with its notes; returns the first version that has it.
     fn add_column(
         &self,
         py: Python<'_>,
@@ -145,26 +145,26 @@ impl Table {
         Ok(wait(py, async move { table.add_column(field).await })?.0)
     }
 
-    /// Names of the columns of each role, and the salt: `(id, sample_key, index, salt)`.
+    /// The names of the columns of each role, and the salt: `(id, sample_key, index, salt)`.
     #[getter]
     fn roles(&self) -> (Vec<String>, Vec<String>, Vec<String>, u64) {
         let roles = self.opened_with.roles();
         (roles.id, roles.sample_key, roles.index, roles.salt)
     }
 
-    /// Whether the table takes each id once in a run.
+    /// Whether the table refuses ids that their run already has.
     #[getter]
     fn unique(&self) -> bool {
         self.opened_with.has_unique_ids()
     }
 
-    /// A number of this handle of the table, which no other has.
+    /// A number that identifies this handle of the table, and no other.
     #[getter]
     fn handle_number(&self) -> PyResult<u128> {
         Ok(self.handle()?.handle_number())
     }
 
-    /// The number of the version that is current.
+    /// The number of the current version.
     fn version(&self, py: Python<'_>) -> PyResult<u64> {
         let table = self.readable()?;
         Ok(wait(py, async move { table.version().await })?.0)
@@ -176,19 +176,19 @@ impl Table {
         Ok(wait(py, async move { table.begin(&run, attempt, ranks).await })?.0)
     }
 
-    /// The steps from one on that the attempt under way wrote and that were deleted since.
+    /// The steps from `first` on that the current attempt wrote and that were deleted since.
     fn deleted_steps(&self, py: Python<'_>, run: String, first: u64) -> PyResult<Vec<u64>> {
         let table = self.handle()?;
         wait(py, async move { table.deleted_steps_from(&run, first).await })
     }
 
-    /// Waits until everything that was acknowledged by its store is on the disk.
+    /// Waits until everything that its store acknowledged is on disk.
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
         let table = self.handle()?;
         wait(py, async move { table.sync().await })
     }
 
-    /// Begins the next attempt of a run, and says which it is.
+    /// Begins the next attempt of a run and returns its number.
     fn begin_next(&self, py: Python<'_>, run: String, ranks: u32) -> PyResult<u64> {
         let table = self.handle()?;
         wait(py, async move { table.begin_next(&run, ranks).await })
@@ -211,7 +211,7 @@ impl Table {
         Ok(runs.into_iter().map(run).collect())
     }
 
-    /// The runs that satisfy a condition, by name, of each table.
+    /// The runs that satisfy a condition, by name, for each table.
     fn runs_of_each(&self, py: Python<'_>, condition: &str) -> PyResult<Vec<Vec<String>>> {
         let table = self.readable()?;
         let condition = Expression::parse(condition).map_err(Failure::from)?;
@@ -220,7 +220,7 @@ impl Table {
         Ok(of_each.into_iter().map(names).collect())
     }
 
-    /// The complete steps, from one on: run, step, time, attempt, rows.
+    /// The complete steps from `first` on: run, step, time, attempt, rows.
     #[pyo3(signature = (run=None, first=0))]
     fn steps(&self, py: Python<'_>, run: Option<String>, first: u64) -> PyResult<Vec<Step>> {
         let table = self.readable()?;
@@ -234,21 +234,21 @@ impl Table {
         wait(py, async move { table.last_complete(&run).await })
     }
 
-    /// What a rank of a run has to know of it: attempt, last step of this attempt, last complete step,
-    /// whether this rank has given something in it; none if the run never began.
+    /// What a rank needs to know of its run: attempt, last step of this attempt, last complete step, and
+    /// whether this rank has written anything in it; none if the run never began.
     fn run_state(&self, py: Python<'_>, run: String, rank: u32) -> PyResult<Option<RunState>> {
         let table = self.handle()?;
         let state = wait(py, async move { table.run_state(&run, rank).await })?;
         Ok(state.map(|run| (run.attempt, run.published, run.last_complete, run.has_rank_given)))
     }
 
-    /// How many bytes the rows of one rank and step take at most.
+    /// The maximum bytes of the rows of one rank and step.
     #[getter]
     fn block_bytes_max(&self) -> PyResult<u64> {
         Ok(self.handle()?.block_bytes_max())
     }
 
-    /// Keeps what one rank of a run notes in an attempt: JSON, an object.
+    /// Sets the notes of one rank of a run, made by an attempt: a JSON object.
     fn set_rank_notes(
         &self,
         py: Python<'_>,
@@ -262,8 +262,8 @@ impl Table {
         wait(py, async move { table.set_rank_notes(&run, attempt, rank, &notes).await })
     }
 
-    /// What the ranks of a run noted, by rank, for an attempt: JSON, an object each. Earlier attempts note
-    /// nothing any more.
+    /// The notes of all ranks of a run, by rank: a JSON object each. Once an attempt has read them, earlier
+    /// attempts can write no more.
     fn rank_notes(&self, py: Python<'_>, run: String, attempt: u64) -> PyResult<BTreeMap<u32, String>> {
         let table = self.handle()?;
         let noted = wait(py, async move { table.rank_notes(&run, attempt).await })?;
@@ -271,7 +271,7 @@ impl Table {
         noted.into_iter().map(|(rank, noted)| Ok((rank, text(noted)?))).collect()
     }
 
-    /// Waits until there is a version after `since`, or for so many seconds; the version that is current
+    /// Waits for a version after `since`, at most this many seconds; returns the version that is current
     /// then.
     fn follow(&self, py: Python<'_>, since: u64, seconds: f64) -> PyResult<u64> {
         let table = self.readable()?;
@@ -286,7 +286,7 @@ impl Table {
         wait(py, async move { table.run_attributes(&run).await })
     }
 
-    /// Changes attributes of the table, of a run or of a step: JSON, an object in which null takes one away.
+    /// Changes attributes of the table, of a run or of a step: a JSON object, in which null removes one.
     #[pyo3(signature = (text, run=None, step=None))]
     fn note(&self, py: Python<'_>, text: &str, run: Option<String>, step: Option<u64>) -> PyResult<()> {
         let table = self.handle()?;
@@ -295,7 +295,7 @@ impl Table {
         wait(py, async move { table.note(AttributesOf::of(run.as_deref(), step), &changes).await.map(drop) })
     }
 
-    /// The attributes of the table, of a run or of a step, of each table: JSON, an object.
+    /// The attributes of the table, of a run or of a step, for each table: a JSON object each.
     #[pyo3(signature = (run=None, step=None))]
     fn attributes(&self, py: Python<'_>, run: Option<String>, step: Option<u64>) -> PyResult<Vec<String>> {
         let table = self.readable()?;
@@ -312,13 +312,13 @@ impl Table {
         of_each.iter().map(text).collect()
     }
 
-    /// The rows as this table has them, before anything of them is written.
+    /// The rows converted to the table's schema; nothing is written.
     fn conformed(&self, py: Python<'_>, rows: &Rows) -> PyResult<Rows> {
         let (table, batch) = (self.handle()?, rows.whole(py)?);
         Ok(Rows::new(wait(py, async move { conforming(&table, &batch).await })?))
     }
 
-    /// Appends the rows of one rank and step; the version that has them.
+    /// Appends the rows of one rank and step; returns the version that has them.
     #[pyo3(signature = (run, attempt, step, rank, rows, time=None))]
     #[expect(clippy::too_many_arguments, reason = "the Python beside it names them")]
     fn append(
@@ -336,7 +336,7 @@ impl Table {
         Ok(self.append_rows(py, rows, append)?.0)
     }
 
-    /// As `append`; none if the table has this block already, be its rows these or others.
+    /// Like `append`, but returns none if the table already has this block, with these or other rows.
     #[pyo3(signature = (run, attempt, step, rank, rows, time=None))]
     #[expect(clippy::too_many_arguments, reason = "the Python beside it names them")]
     fn append_new(
@@ -354,8 +354,8 @@ impl Table {
         Ok(self.append_rows(py, rows, append)?.map(|version| version.0))
     }
 
-    /// Appends the rows of one rank as its next step, from `from` on: the step that they became, and the
-    /// version that has them.
+    /// Appends the rows of one rank as its next step, at least `from_step`; returns that step and the version
+    /// that has it.
     #[pyo3(signature = (run, attempt, rank, from_step, rows, time=None))]
     #[expect(clippy::too_many_arguments, reason = "the Python beside it names them")]
     fn append_next(
@@ -376,12 +376,12 @@ impl Table {
         Ok((step, version.0))
     }
 
-    /// Begins to load steps of a run; about so many bytes of rows are packed together.
+    /// Starts to load steps of a run, packing about `tree_bytes` of rows together.
     fn loader(&self, run: &str, attempt: u64, tree_bytes: u64) -> PyResult<Loader> {
         Ok(Loader::begin(self.handle()?, run, attempt, tree_bytes)?)
     }
 
-    /// Answers a query: the rows, the version that was read, and what it took.
+    /// Answers a query: the rows, the version that was read, and the work.
     fn query<'py>(&self, py: Python<'py>, ask: Ask) -> PyResult<(Rows, u64, Bound<'py, PyDict>)> {
         let ordered = ask.ordered;
         let (table, query) = (self.readable()?, ask.query()?);
@@ -395,8 +395,8 @@ impl Table {
         Ok((Rows::new(answer.rows), answer.version.0, work_as_dict(py, &answer.work)?))
     }
 
-    /// A query divided among about so many readers: of each split its objects, the version, the host, about
-    /// how many rows, and bytes.
+    /// Divides a query among about `readers` readers: for each split its objects, the version, the host, and
+    /// about how many rows and bytes.
     fn splits<'py>(&self, py: Python<'py>, ask: Ask, readers: usize) -> PyResult<Vec<Split<'py>>> {
         let (table, query) = (self.readable()?, ask.query()?);
         let splits = wait(py, async move { table.splits(&query, readers).await })?;
@@ -412,7 +412,7 @@ impl Table {
         Ok(told.collect())
     }
 
-    /// Packs what is worth packing, or everything; what was done, by name.
+    /// Packs what is worth packing, or everything; returns a report by name.
     fn pack<'py>(&self, py: Python<'py>, is_whole: bool, share: f64) -> PyResult<Bound<'py, PyDict>> {
         let table = self.handle()?;
         let options = if is_whole { PackOptions::whole() } else { PackOptions::default() };
@@ -421,7 +421,7 @@ impl Table {
         report_as_dict(py, &report)
     }
 
-    /// Keeps it packed from now on, in a thread of its own.
+    /// Keeps the table packed from now on, on a thread of its own.
     #[pyo3(signature = (share, bytes_per_second=None, idle_seconds=None))]
     fn keep_packed(
         &self,
@@ -437,7 +437,7 @@ impl Table {
         Ok(Packer::begin(self.handle()?, KeepPacked { pack, idle, ..defaults })?)
     }
 
-    /// Answers a query little by little; with a question, with an estimate at each step.
+    /// Answers a query in steps, each with an estimate if there is a question.
     #[pyo3(signature = (ask, question=None))]
     fn refine(&self, py: Python<'_>, ask: Ask, question: Option<Question>) -> PyResult<Refinement> {
         let (table, query) = (self.readable()?, ask.query()?);
@@ -452,7 +452,7 @@ impl Table {
         Ok(Scan::new(self.readable()?.batches(&ask.query()?)))
     }
 
-    /// What the current version is made of, by name.
+    /// The contents of the current version, by name.
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let table = self.readable()?;
         let info = wait(py, async move { table.info().await })?;
@@ -468,7 +468,7 @@ impl Table {
         Ok(dict)
     }
 
-    /// Deletes what is visible now and meets all that is said; the version in which it is gone.
+    /// Deletes the visible rows that match every argument; returns the version without them.
     #[pyo3(signature = (run=None, steps=None, condition=None))]
     fn delete(
         &self,
@@ -489,7 +489,7 @@ impl Table {
         Ok(wait(py, delete)?.0)
     }
 
-    /// Keeps a version, the current one for none, under a name; the version.
+    /// Keeps a version, by default the current one, under a name; returns the version.
     #[pyo3(signature = (name, version=None))]
     fn create_snapshot(&self, py: Python<'_>, name: String, version: Option<u64>) -> PyResult<u64> {
         let table = self.handle()?;
@@ -510,21 +510,22 @@ impl Table {
         Ok(wait(py, async move { table.snapshot_version(&name).await })?.0)
     }
 
-    /// Forgets a snapshot.
+    /// Deletes a snapshot.
     fn delete_snapshot(&self, py: Python<'_>, name: String) -> PyResult<()> {
         let table = self.handle()?;
         wait(py, async move { table.delete_snapshot(&name).await })
     }
 
-    /// Removes what only older versions need: the oldest version that is left, objects, orphans, and history.
+    /// Removes what only older versions need: returns the oldest remaining version, and the objects, orphans
+    /// and history entries removed.
     fn vacuum(&self, py: Python<'_>) -> PyResult<(u64, u64, u64, u64)> {
         let table = self.handle()?;
         let report = wait(py, async move { table.vacuum().await })?;
         Ok((report.oldest, report.objects, report.orphans, report.history))
     }
 
-    /// Copies a version to a store, under a name: the version, its rows, how many objects, how many of these
-    /// now, and their bytes.
+    /// Copies a version to a store, under a name: the version, its rows, its objects, how many of these were
+    /// copied now, and their bytes.
     fn copy_to(
         &self,
         py: Python<'_>,
@@ -539,7 +540,7 @@ impl Table {
         Ok((version.0, rows, objects, copied, bytes))
     }
 
-    /// How many rows a query has, and what counting took.
+    /// The number of rows of a query, and the work of counting them.
     fn count<'py>(&self, py: Python<'py>, ask: Ask) -> PyResult<(u64, Bound<'py, PyDict>)> {
         let (table, query) = (self.readable()?, ask.query()?);
         let count = wait(py, async move { table.count(&query).await })?;
@@ -558,7 +559,7 @@ impl Table {
 /// Name, attempt, ranks, last complete step, last step of this attempt, steps, rows.
 type Run = (String, u64, u32, Option<u64>, Option<u64>, u64, u64);
 
-/// Attempt, last step of this attempt, last complete step, whether the rank has given something.
+/// Attempt, last step of this attempt, last complete step, whether the rank has written anything.
 type RunState = (u64, Option<u64>, Option<u64>, bool);
 
 /// Objects, version, host, rows, bytes.
@@ -578,7 +579,7 @@ pub(crate) fn work_as_dict<'py>(py: Python<'py>, work: &Work) -> PyResult<Bound<
     Ok(dict)
 }
 
-/// What a pack did, by name.
+/// The report of a pack, by name.
 pub(crate) fn report_as_dict<'py>(py: Python<'py>, report: &PackReport) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("version", report.version)?;
