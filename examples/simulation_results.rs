@@ -45,7 +45,7 @@ pub(crate) async fn run(folder: &str, out: &mut dyn Write) -> Result<(), Box<dyn
     Ok(())
 }
 
-/// The first step that is not in the store: 0, or where a former run was interrupted.
+/// The first step that is not in the store: 0, or the one at which an earlier run was interrupted.
 async fn resume_at(store: &dyn Store) -> Result<u32, Box<dyn Error>> {
     let done = store.get(atoll_store::Cell::new(b"run-7", b"steps"), Default::default()).await?;
     Ok(match done {

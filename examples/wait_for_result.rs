@@ -35,7 +35,7 @@ pub(crate) async fn run(folder: &str, out: &mut dyn Write) -> Result<(), Box<dyn
     Ok(())
 }
 
-/// Writes the result and only then the state, so that whoever sees `done` finds the result.
+/// Writes the result and only then the state, so that a reader that sees `done` finds the result.
 async fn deliver(store: Arc<dyn Store>) -> Result<(), atoll_store::StoreError> {
     let must_survive_power_loss = WriteOptions::durable(Durability::Synced);
     store.put(Cell::new(b"jobs/17", b"result"), b"42", must_survive_power_loss).await?;

