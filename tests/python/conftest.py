@@ -1,4 +1,4 @@
-"""What every test here gets: the built program, a store of its own, and particles to put into it."""
+"""Fixtures of all tests here: the built program, an open store, particles to put into it, and a ring of nodes."""
 
 import json
 import os
@@ -19,10 +19,10 @@ Atoll = Callable[..., subprocess.CompletedProcess]
 
 @pytest.fixture
 def atoll(tmp_path: Path) -> Atoll:
-    """Runs the program on a fresh store; refuses to go on after a failure unless told what to expect."""
+    """Runs the program on a fresh store; fails on an unexpected exit code, unless another one is expected."""
     program = os.environ["PROGRAM_UNDER_TEST"]
     store = tmp_path / "store"
-    # What the person at this machine has set is none of the tests' business.
+    # The settings of the person at this machine must not affect the tests.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ATOLL_")}
     environment["XDG_CONFIG_HOME"] = str(tmp_path)
 
@@ -39,7 +39,7 @@ def atoll(tmp_path: Path) -> Atoll:
 
 @pytest.fixture
 def read_lines() -> Callable[[bytes], list]:
-    """JSON Lines, read by Python."""
+    """Parse JSON Lines."""
     return lambda output: [json.loads(line) for line in output.decode().splitlines()]
 
 
@@ -51,7 +51,7 @@ def store(tmp_path: Path) -> package.Store:
 
 
 def particles(count: int, seed: int, steps: int = 10) -> dict[str, numpy.ndarray]:
-    """Particles of a few kinds over a few steps; the same for the same seed."""
+    """Make particles of a few kinds over a few steps; the same for the same seed."""
     random = numpy.random.default_rng(seed)
     return {
         "pid": numpy.arange(count, dtype="int64") // steps,
@@ -75,17 +75,17 @@ PREFIX = "import os, sys, time, atoll\n"
 
 
 def child(code: str, *words: object) -> subprocess.Popen:
-    """Another Python process that runs some code with these words."""
+    """Start another Python process that runs the code with these words as arguments."""
     command = [sys.executable, "-c", PREFIX + code, *map(str, words)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-# Below the ports that the system hands out, also 20,000 above it, and apart from those of other tests.
+# Below the ephemeral ports of the system, also with 20,000 added, and apart from the ports of other tests.
 FIRST_PORT = 12_500 + os.getpid() % 30 * 4
 
 
 class Ring:
-    """A ring of three nodes, each a process that may be killed."""
+    """A ring of three nodes, each a process that tests may kill."""
 
     def __init__(self, folder: Path) -> None:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("ATOLL_")}
@@ -94,21 +94,21 @@ class Ring:
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
         assert self.process.stdout
         self._pids = [node["pid"] for node in json.loads(self.process.stdout.readline())["nodes"]]
-        #: Where each node is reached.
+        #: The address of each node.
         self.nodes = [("127.0.0.1", FIRST_PORT + number) for number in range(3)]
         self.token = (folder / "token").read_text().strip()
         named = ",".join(f"{host}:{port}" for host, port in self.nodes)
-        #: What a program opens.
+        #: The URL with which a program opens the ring.
         self.url = f"ring://{named}/?time-out=60s&token-file={folder / 'token'}"
 
     def copies_in_sync(self) -> int:
-        """How many copies the slot has that has fewest; 0 while nobody says so."""
+        """Return the number of copies of the slot that has fewest; 0 while no node reports any."""
         command = [os.environ["PROGRAM_UNDER_TEST"], "--json", "ring", "status", "--store", self.url]
         told = subprocess.run(command, capture_output=True, check=False, timeout=120).stdout
         return json.loads(told)["copies_in_sync_min"] if told else 0
 
     def kill(self, at: int) -> None:
-        """Ends a node with a signal that it cannot see, as soon as two others have everything."""
+        """Kill a node, without warning, as soon as the two others have everything."""
         until = time.monotonic() + 60
         while self.copies_in_sync() < len(self.nodes):
             assert time.monotonic() < until, "copies are missing, though nothing was killed"

@@ -1,4 +1,4 @@
-"""The proof of the demo can fail: it finds what is lost, doubled, changed, or of another attempt."""
+"""The proof of the demo can fail: it finds rows that are lost, doubled, changed, or of another attempt."""
 
 import sys
 from pathlib import Path
@@ -13,23 +13,23 @@ ROWS = 50
 
 
 def computed(attempt: int, step: int) -> dict[str, numpy.ndarray]:
-    """A step as an attempt computes it."""
+    """Make a step as an attempt computes it."""
     random = numpy.random.default_rng((attempt, step))
     return {"pid": random.permutation(ROWS).astype("int32"), "x": random.normal(size=ROWS).astype("float32")}
 
 
 def noted(attempt: int, *steps: int) -> list[Line]:
-    """What a ledger says of them."""
+    """Return the ledger's lines about these steps."""
     return [Line(attempt, step, ROWS, checksum(computed(attempt, step))) for step in steps]
 
 
 def table(*steps: tuple[int, int]) -> dict[str, numpy.ndarray]:
-    """All rows of these steps, each as one attempt computed it."""
+    """Return the rows of these steps, each as one attempt computed it."""
     parts = [computed(attempt, step) | {"step": numpy.full(ROWS, step)} for attempt, step in steps]
     return {name: numpy.concatenate([part[name] for part in parts]) for name in ("pid", "x", "step")}
 
 
-#: The first attempt died in step 3; the second went on from 1.
+#: The first attempt died in step 3; the second resumed from step 1.
 LEDGER = noted(1, 1, 2, 3) + noted(2, 2, 3, 4)
 WHOLE = table((1, 1), (2, 2), (2, 3), (2, 4))
 

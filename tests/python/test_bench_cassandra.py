@@ -1,4 +1,4 @@
-"""What the bench of Cassandra computes by itself is right: which figures are bars, and whose figures they are."""
+"""The Cassandra bench is right about what it computes itself: which figures are bars, and whose figures they are."""
 
 import sys
 from pathlib import Path

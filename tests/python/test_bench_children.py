@@ -1,4 +1,4 @@
-"""Processes of the bench of tables: what hangs, ends or fails is told by what it was to do, and is not there any more."""
+"""Processes of the tables bench: one that hangs, ends or fails is reported by its task, and is not left running."""
 
 import multiprocessing
 import os
@@ -67,7 +67,7 @@ def test_a_wait_has_an_end_that_says_what_was_awaited():
 
 
 def _bench(folder: Path) -> Bench:
-    """About a small tube, and a few moments."""
+    """A bench of a small tube, which gives up after a moment."""
     frames = list(Tube(steps=3, particles=500).frames())
     batches = [pa.RecordBatch.from_pydict({name: frame[name] for name in SCHEMA.names}, schema=SCHEMA) for frame in frames]
     rows = sum(batch.num_rows for batch in batches)
@@ -90,7 +90,7 @@ def test_writers_that_fail_are_told_with_the_reason_and_leave_no_folder(tmp_path
     with pytest.raises(NotDone, match="(?s)four writers.*no space left"):
         packing._many_appends(_bench(tmp_path))
     assert multiprocessing.active_children() == []
-    # The socket beside it goes with the error, which holds the table.
+    # The folder with its socket is removed together with the error, which holds the table.
     assert not any(path.is_dir() for path in tmp_path.iterdir())
 
 

@@ -1,4 +1,4 @@
-"""Phases of the bench of tables judge what they time: a fault in what is measured is told, and is no good figure."""
+"""Phases of the tables bench check what they time: a fault in the measured program is reported, not a good figure."""
 
 import json
 import queue
@@ -68,7 +68,7 @@ def test_a_box_of_the_last_steps_has_the_same_rows_however_large_the_table_is():
 def test_rows_of_each_frame_are_those_that_lie_in_the_box():
     frames = _frames(5)
     columns = {name: np.concatenate([frame[name] for frame in frames]) for name in SCHEMA.names}
-    # A step without any row of the box.
+    # A step without any row in the box.
     columns["z"][columns["step"] == 160] = 1e6
     question = Question("most", box={"z": (-1e3, 1e3)})
     truth = Truth(columns)
@@ -79,7 +79,7 @@ def test_rows_of_each_frame_are_those_that_lie_in_the_box():
 
 
 class _Grown:
-    """A table in which a tenth of the box has so many rows more at each question; each touches two rows for one."""
+    """A table whose sampled box returns these numbers of rows in turn; up to 20,000, it touches five rows for each."""
 
     def __init__(self, returned: list[int]) -> None:
         self._returned = iter(returned)
@@ -97,7 +97,7 @@ class _Grown:
         return SimpleNamespace(blocks=0)
 
     def _answer(self, returned: int) -> SimpleNamespace:
-        # The larger the answer, the less is touched beside it.
+        # The larger the answer, the fewer rows are touched beside it.
         touched = returned * 5 if returned <= 20_000 else returned
         return SimpleNamespace(work=SimpleNamespace(rows_touched=touched, rows_returned=returned))
 
@@ -106,7 +106,7 @@ def test_boxes_that_have_outgrown_the_bar_are_no_samples(monkeypatch: pytest.Mon
     monkeypatch.setattr(live, "wait", lambda futures, seconds: None)
     box, follower = live.LastSteps(Question("a"), [140_000]), SimpleNamespace(done=lambda: False)
     returned = [10_000, 14_000, 20_000, 9_999, 20_001, 1_000_000]
-    # One step is told before each sample.
+    # One step is announced before each sample.
     appended = SimpleNamespace(empty=iter([False, True] * len(returned)).__next__, get=lambda: Appended(1.0, 1.1, 4, 1))
     made = live._sampled(box, _Grown(returned), SimpleNamespace(is_alive=lambda: True), appended, len(returned), follower)
     assert made["ratios"]["box"] == [5.0] * 3
@@ -124,7 +124,7 @@ def test_of_boxes_that_hardly_ever_have_the_rows_of_the_bar_nothing_is_recorded(
 
 
 def _alone(minutes: float = 10.0) -> Bench:
-    """A bench of nothing."""
+    """A bench without any work."""
     return Bench(Path(), Path(), SimpleNamespace(rows=1), None, None, is_quick=False, commit="0", minutes=minutes)
 
 
@@ -153,7 +153,7 @@ def test_an_estimate_that_is_doubted_too_wide_or_far_from_the_truth_is_told():
 
 
 def _tolerance_bench(folder: Path, *, is_shifted: bool) -> SimpleNamespace:
-    """A bench about a small tube; where it is shifted, the table holds other values than the truth."""
+    """A bench of a small tube; if shifted, the table holds other values than the truth."""
     frames = list(Tube(steps=30, particles=2_000).frames())
     columns = {name: np.concatenate([frame[name] for frame in frames]) for name in SCHEMA.names}
     with atoll.open(folder / "store") as store:
@@ -189,19 +189,19 @@ def test_the_first_query_of_many_runs_finds_nothing_read_and_its_answer_is_judge
     runs.run(bench)
     assert calls == ["read", "list"]
     assert bench.measured.wrong == []
-    # Some rows less than what is asked for: the answer is another one.
+    # Some rows fewer than the query asks for: the answer is another one.
     monkeypatch.setattr(runs, "_expected", lambda count, expected=runs._expected: expected(count + 1))
     runs.run(bench)
     assert len(bench.measured.wrong) == 1 and "first query" in bench.measured.wrong[0]
 
 
 def _frames(count: int) -> list[dict[str, np.ndarray]]:
-    """Steps of a small tube."""
+    """Make steps of a small tube."""
     return [{name: frame[name].copy() for name in SCHEMA.names} for frame in Tube(steps=count, particles=500).frames()]
 
 
 class _Loses(AtollWriter):
-    """Acknowledges a step and forgets it, or writes another one."""
+    """A writer that acknowledges a step and forgets it, or writes another one."""
 
     name = "loses"
     fault = "forgets"
@@ -365,7 +365,7 @@ def test_answers_of_appended_and_imported_rows_are_held_against_the_truth(tmp_pa
     bench = SimpleNamespace(measured=Measured(), rounds=1)
     places = {kind: tmp_path / kind for kind in ("appends", "import")}
     for place in places.values():
-        # Both are wrong in the same way, and so have as many rows.
+        # Both are wrong in the same way, and so have equally many rows.
         packing._imported(place, _stretched(rows))
     packing._queried(bench, places, rows)
     assert {line.partition(",")[2].split(",")[0].strip() for line in bench.measured.wrong} == {"appends", "import"}
@@ -379,7 +379,7 @@ def test_answers_of_appended_and_imported_rows_are_held_against_the_truth(tmp_pa
 
 
 def _rows(steps: int) -> dict[str, np.ndarray]:
-    """Rows of some steps of a small tube, in their order."""
+    """Return the rows of some steps of a small tube, in order."""
     frames = _frames(steps)
     return {name: np.concatenate([frame[name] for frame in frames]) for name in SCHEMA.names}
 
@@ -389,7 +389,7 @@ def _batches(frames: list[dict[str, np.ndarray]]) -> list[pa.RecordBatch]:
 
 
 def _ran_alone(monkeypatch: pytest.MonkeyPatch, error: Exception | None) -> Measured:
-    """A run of one phase that records a good figure, and then ends so."""
+    """Run one phase that records a good figure and then raises this error, if any."""
     def run(bench: Bench) -> None:
         bench.measured.record("pack bytes", 1.0)
         if error is not None:

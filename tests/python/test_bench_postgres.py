@@ -1,4 +1,4 @@
-"""The PostgreSQL of the bench of tables: it ends with the bench, and one that an older bench left is no obstacle."""
+"""PostgreSQL in the tables bench: it ends with the bench, and one that an older bench left is no obstacle."""
 
 import os
 import select
@@ -60,7 +60,7 @@ sys.stdin.read()
 
 
 class _Place(NamedTuple):
-    """A folder for a server, where its programs are, and whose process it is, if it is not this user's."""
+    """A folder for a server, the folder of its programs, and its user if that is another than this one."""
 
     folder: Path
     programs: Path
@@ -73,8 +73,8 @@ _INSTALLED = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
 
 @pytest.fixture(params=[None, *_INSTALLED[-1:]], ids=lambda found: "PostgreSQL" if found else "stand-in")
 def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Place]:
-    """For a stand-in that does what is looked at; and for a real one where there is any."""
-    # Its user must reach the folder, who may be another one.
+    """A place for a stand-in that does what the tests look at, and for a real server if one is installed."""
+    # Another user may run the server, and must be able to reach the folder.
     folder = Path(tempfile.mkdtemp(prefix="atoll-test-"))
     folder.chmod(0o755)
     programs, user = (request.param.parent, postgres_server._user()) if request.param else (tmp_path, None)
@@ -97,10 +97,10 @@ def _has_ended(watched: int) -> bool:
 
 
 def _killed_bench(place: _Place, kind: str) -> int:
-    """The server of a bench that was killed, as a file descriptor that tells its end."""
+    """Kill a bench; return its server as a file descriptor that becomes readable when the server ends."""
     text = _BENCH.format(benches=str(Path(__file__).parents[2] / "benches"))
     words = [sys.executable, "-c", text, place.folder, place.programs, place.user or "", kind]
-    # What it has no time to remove goes with the folder.
+    # Files that the bench has no time to remove go with the folder.
     environment = {**os.environ, "TMPDIR": str(place.folder.parent)}
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as bench:
         watched = os.pidfd_open(int(bench.stdout.readline()))

@@ -1,4 +1,4 @@
-"""What the bench of tables computes by itself is right: weights, questions, truth, bars and the table of them."""
+"""The tables bench is right about what it computes itself: weights, questions, truth, bars and the table of them."""
 
 import json
 import math
@@ -164,7 +164,7 @@ def test_rows_for_programs_have_the_agreed_fields():
 
 
 def _earlier() -> dict:
-    """What a run wrote that measured the space and the backlog, and never saw a step."""
+    """Return the output of a run that measured the space and the backlog, and saw no step."""
     run = Measured()
     for phase, keys in {"space": ("space",), "live": ("live backlog",)}.items():
         run.now = Origin(phase, "abc", rows=1_000, minutes=2.0)
@@ -215,7 +215,7 @@ def test_losses_are_red_and_what_was_left_out_is_named():
 
 
 def test_what_was_told_the_cut_is_no_rival():
-    # Their libraries are not those of the tests, so their names are read, not imported.
+    # Their libraries are not installed for the tests, so their names are read from the source, not imported.
     sources = [path.read_text() for path in (Path(__file__).parents[2] / "benches/tables/peers").glob("*.py")]
     names = {name for source in sources for name in re.findall(r'^    name = "(.+)"$', source, re.MULTILINE)}
     assert {name for name in names if "told" not in name} == {timing.ATOLL, *timing.RIVALS}
@@ -224,7 +224,7 @@ def test_what_was_told_the_cut_is_no_rival():
 
 
 def _asked(times: dict[str, float]) -> SimpleNamespace:
-    """What is made of these times of every warm and cold question."""
+    """Return the figures made from these times of every warm and cold question."""
     bench = SimpleNamespace(measured=Measured())
     bench.leave_out = lambda what, why: bench.measured.left_out.append(f"{what}: {why}")
     timing._record(bench, {name: {"a": times} for name in ("first", "global 1.5 %", "ten percent", "full")})
@@ -238,7 +238,7 @@ def test_there_is_no_best_rival_unless_every_one_answered():
     assert [_row(_asked(everybody).measured, text).holds for text in best] == [True] * 3
     for missing in timing.RIVALS:
         measured = _asked({name: each for name, each in everybody.items() if name != missing}).measured
-        # What keeps its table in memory is asked where everybody is warm, and only there.
+        # Programs that keep their table in memory are only measured when every program is warm.
         phases = ["warm", "cold"] if missing in cold.RIVALS else ["warm"]
         unknown = best if missing in cold.RIVALS else [text for text in best if "cold" not in text]
         rows = [_row(measured, text) for text in unknown]

@@ -1,4 +1,4 @@
-"""Phases of the bench of tables in which every program answers: who fails takes only its own figures along."""
+"""Phases of the tables bench that run every program: one that fails loses only its own figures."""
 
 import sys
 from collections.abc import Callable
@@ -31,7 +31,7 @@ _ROW = pa.table({"pid": [1], "step": [80], "vz": [0.5]})
 
 
 class _Program:
-    """Answers with the same row; fails where it is told to, from some question on."""
+    """A program that answers with the same row, and fails where the test says so, from a given question on."""
 
     is_only_warm = False
 
@@ -68,7 +68,7 @@ class _Program:
 
 
 def _bench(folder: Path = Path()) -> Bench:
-    """A bench whose every question has that row as its answer."""
+    """A bench in which that row answers every question."""
     questions = {name: [Question(name)] for name in _CLASSES}
     truth = {name: Answer.of({column: _ROW[column].to_numpy() for column in _ROW.column_names}) for name in _CLASSES}
     plan = SimpleNamespace(timed=questions, truth=truth)
@@ -77,7 +77,7 @@ def _bench(folder: Path = Path()) -> Bench:
 
 
 def _everybody() -> list[_Program]:
-    """Atoll and all rivals."""
+    """Return Atoll and all rivals."""
     return [_Program(name) for name in ("atoll", *timing.RIVALS)]
 
 
@@ -148,7 +148,7 @@ def _asked(*phases: str, peers: bool = False) -> SimpleNamespace:
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Runs nothing of any phase, but tells which were run."""
+    """Replace every phase by one that runs nothing; return the names of the phases that were to run."""
     names: list[str] = []
     phases = {"loading": load, "counts": counts, "warm": timing, "cold": cold, "space": space, "packing": packing}
     for name, phase in phases.items():
@@ -178,7 +178,7 @@ def test_a_phase_that_atoll_does_not_end_fails_its_bars_and_the_next_ones_are_ru
     assert set(_holds(bench.measured, name)) == {False}
     (told,) = bench.measured.failed
     assert told.startswith(f"{name}: ") and "7 rows are gone" in told
-    # What only a rival did wrong fails the run, and no bar.
+    # A fault of a rival alone fails the run, but no bar.
     monkeypatch.setattr(phase, "run", _fails(ran, name, RivalFailed("spark: it ended")))
     rival = _bench()
     bench_of_tables._run(rival, _asked(*phases))
@@ -228,7 +228,7 @@ def test_questions_on_cassandra_go_on_without_a_rival_that_fails(monkeypatch: py
 
 
 def _loaded(folder: Path) -> Bench:
-    """A bench whose table was packed again and again, so that its store holds what packs replaced, beside a Parquet of 100 KB."""
+    """A bench whose table was packed repeatedly, so that its store holds old objects, beside a Parquet of 100 KB."""
     bench = _bench(folder)
     frames = [{name: frame[name].copy() for name in SCHEMA.names} for frame in Tube(steps=8, particles=2_000).frames()]
     with atoll.open(bench.store(ROWS_TABLE)) as store:
@@ -276,7 +276,7 @@ def test_a_table_of_atoll_is_closed_as_often_as_one_likes(tmp_path: Path):
 
 
 class _Session:
-    """What is used of a session of Spark."""
+    """The parts of a Spark session that the bench uses."""
 
     def __init__(self, told: list[str]) -> None:
         self._told = told
@@ -325,7 +325,7 @@ def test_spark_has_its_table_in_memory_where_everybody_is_warm_and_reads_parquet
     warm.open()
     cached = "CACHE LAZY TABLE particles_in_memory"
     assert told_to_spark == ["start", "particles is z.parquet", "particles_in_memory is rows.parquet", cached]
-    # The same bytes under another name, as Spark would answer both from memory otherwise.
+    # The same bytes under another name: otherwise Spark would answer both from memory.
     assert (tmp_path / "bench/spark-warm/rows.parquet").samefile(tmp_path / "z.parquet")
     for program, view in ((parquet, "particles"), (warm, "particles_in_memory")):
         program.ask(Question("all"))
@@ -354,7 +354,7 @@ def test_the_better_spark_counts_and_neither_alone():
 
 
 class _Timed(_Program):
-    """Takes so long for the first question after it was opened, and one for all others."""
+    """A program with one duration for the first question after each open, and another for all later ones."""
 
     def __init__(self, fails: str = "") -> None:
         super().__init__("atoll", fails)
@@ -366,7 +366,7 @@ class _Timed(_Program):
 
 
 def _sampled(monkeypatch: pytest.MonkeyPatch, program: _Timed, close: Callable[[], None]) -> Bench:
-    """A sample of everything beside a Spark that takes 600 s."""
+    """A sample of every program, with a Spark that takes 600 s."""
     bench = _bench()
     answer = bench.plan.truth["global 1.5 %"]
 

@@ -1,4 +1,4 @@
-"""The demo's comparison is fair: no engine's first answer is charged with what Python imports."""
+"""The demo's comparison is fair: no engine's first answer includes the time of Python's imports."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ import atoll
 COMPARE = Path(__file__).parents[2] / "xtask/src/demo/airway"
 #: Writes the rows for DuckDB.
 EXPORT = "import pathlib, sys, compare; compare.export(sys.argv[1], pathlib.Path(sys.argv[2]))"
-#: Answers one question in a process of its own, and tells what was imported while the clock ran for the first time.
+#: Answers one question in a process of its own, and reports what was imported while the clock first ran.
 WATCHED = """
 import contextlib, io, json, sys, time
 clock, seen = time.perf_counter, []
@@ -51,5 +51,5 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def test_nothing_is_imported_while_the_first_answer_is_timed(engine: str, places: dict[str, Path]):
     command = [sys.executable, "-c", WATCHED, engine, str(places[engine])]
     imported = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, cwd=COMPARE).stdout)
-    # Python's own codecs come when a file is first read as text.
+    # Python imports its own codecs when a file is first read as text.
     assert [name for name in imported if not name.startswith("encodings.")] == []

@@ -1,4 +1,4 @@
-"""The proof at the end of the flights demo can fail: it finds what is missing and what is wrong."""
+"""The proof at the end of the flights demo can fail: it finds missing and wrong rows."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ ROWS = [{"carrier": "AA", "hour": str(hour), "flight": "1"} for hour in range(10
 
 
 def verify(table: Path, rows: int, cells: list[dict]) -> subprocess.CompletedProcess:
-    """Runs the proof on an export of these rows."""
+    """Run the proof on an export of these rows."""
     lines = [
         json.dumps({"partition": row["carrier"], "sort": f"{row['hour']}/{row['flight']}", "value": json.dumps(row)})
         for row in cells
@@ -23,7 +23,7 @@ def verify(table: Path, rows: int, cells: list[dict]) -> subprocess.CompletedPro
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    """The rows as a CSV file."""
+    """Format the rows as a CSV file."""
     path = tmp_path / "flights.csv"
     lines = ["carrier,hour,flight", *(",".join(row.values()) for row in ROWS)]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

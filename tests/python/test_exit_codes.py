@@ -1,4 +1,4 @@
-"""Exit codes and --json errors, as a script outside sees them."""
+"""Exit codes and --json errors, as a script sees them from outside."""
 
 import json
 

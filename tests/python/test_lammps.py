@@ -1,4 +1,4 @@
-"""`atoll.lammps`, on something that answers like LAMMPS; the real one is in test_writer_mpi.py."""
+"""`atoll.lammps` with an object that answers like LAMMPS; the real LAMMPS is in test_writer_mpi.py."""
 
 from types import SimpleNamespace
 
@@ -13,7 +13,7 @@ OWNED, GHOSTS = 5, 3
 
 @pytest.fixture
 def lmp() -> SimpleNamespace:
-    """Five atoms of its own, and three ghosts behind them."""
+    """Five atoms that the rank owns, and three ghosts behind them."""
     atoms = OWNED + GHOSTS
     arrays = {
         "id": numpy.arange(atoms, dtype="int32"),

@@ -1,4 +1,4 @@
-"""Rows go in from any tool and come out to any tool, unchanged, and without copies where none is needed."""
+"""Rows go in from any tool and come out to any tool: unchanged, and without copies where none is needed."""
 
 import array
 import gc
@@ -147,7 +147,7 @@ def test_nothing_is_copied_on_the_way_out(table: atoll.Table) -> None:
 def test_arrays_outlive_the_answer_that_they_look_at(table: atoll.Table) -> None:
     xs = table.numpy()["x"]
     copied = xs.copy()
-    # Whatever is freed now is written over by what comes next.
+    # The next allocations overwrite any memory that is freed here.
     gc.collect()
     again = [table.numpy()["x"] for _ in range(5)]
     numpy.testing.assert_array_equal(xs, copied)
@@ -211,7 +211,7 @@ def test_missing_values_keep_their_places(store: atoll.Store) -> None:
     assert arrays["flag"][order].tolist() == [True, None]
     assert arrays["text"][order].tolist() == [None, "é'"]
     assert str(arrays["day"][order][0]) == "2026-01-02"
-    # What came out goes in again.
+    # The answer can be appended again.
     copied = store.create_table("copied", NULLABLE, id="id", index="id")
     copied.append(arrays)
     assert copied.arrow().sort_by("id").to_pydict() == found
@@ -270,7 +270,7 @@ def test_integers_stay_integers_in_pandas_where_some_are_missing(
     table.append({"id": [0, 1, 2], **rows, "all": [1, 2, 3], "x": [0.5, None, 1.5]})
     with monkeypatch.context() as there:
         if not has_pyarrow:
-            # As where it is not installed.
+            # As if it were not installed.
             there.setitem(sys.modules, "pyarrow", None)
         frame = table.pandas().sort_values("id", ignore_index=True)
     for name, value in large.items():

@@ -1,4 +1,4 @@
-"""Bad input from Python: what is wrong and what would be right, or a result that is defined; nothing is kept of a refusal."""
+"""Bad input from Python: an error that names the problem and a remedy, keeping nothing, or else a defined result."""
 
 import ctypes
 from pathlib import Path
@@ -225,7 +225,7 @@ def test_nan_in_a_column_of_numpy_in_pandas_is_nan_by_whichever_door(tmp_path: P
         assert table.where("x is nan").count() == table.where("y is nan").count() == 5
         with pytest.raises(InvalidInputError, match='column "pid"'):
             table.append(frame.assign(pid=[1, np.nan]))
-        # Where pandas has a value for "none", that is what says so.
+        # Where pandas has a null of its own, that marks the missing value.
         table.append(frame.convert_dtypes().assign(y=[0.5, 0.5]))
         assert table.where("x is null").count() == 1
 
@@ -259,7 +259,7 @@ def test_rows_that_come_after_an_append_that_was_interrupted_are_kept(table, mon
     native = table._native
 
     class Interrupted:
-        """Appends, and hears of Ctrl-C before it returns."""
+        """A table whose append is followed by Ctrl-C before it returns."""
 
         def __getattr__(self, name: str) -> object:
             return getattr(native, name)
@@ -282,7 +282,7 @@ def test_buffers_of_ctypes_are_columns(table) -> None:
 
 
 def test_a_short_slice_of_texts_that_are_too_long_for_one_append_is_taken(table) -> None:
-    # Nobody touches the memory before the slice, so that none is taken for it.
+    # The pages before the slice are never touched, so the kernel allocates no memory for them.
     before, texts = 2_300_000_000, [b"wall", b"inlet"]
     values = np.zeros(before + 9, dtype="u1")
     values[before:] = np.frombuffer(b"".join(texts), dtype="u1")

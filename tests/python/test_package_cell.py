@@ -1,4 +1,4 @@
-"""Periodic cells: near a point, and boxes behind the boundary, against all images by NumPy."""
+"""Periodic cells: rows near a point, and boxes that wrap, compared with all images computed by NumPy."""
 
 import itertools
 import math
@@ -14,7 +14,7 @@ TILTS = (2.0, -1.0, 1.5)
 
 
 def positions(tilts: tuple[float, ...] = ()) -> numpy.ndarray:
-    """Places all over a cell."""
+    """Make positions all over a cell."""
     parts = numpy.random.default_rng(3).uniform(size=(ROWS, 3))
     made = parts * LENGTHS
     if tilts:
@@ -24,7 +24,7 @@ def positions(tilts: tuple[float, ...] = ()) -> numpy.ndarray:
 
 
 def images(away: numpy.ndarray, tilts: tuple[float, ...] = ()) -> numpy.ndarray:
-    """Every image of places, up to two edges each way."""
+    """Return every image of positions, up to two cells in each direction."""
     xy, xz, yz = tilts or (0.0, 0.0, 0.0)
     edges = numpy.array([[LENGTHS[0], 0, 0], [xy, LENGTHS[1], 0], [xz, yz, LENGTHS[2]]])
     shifts = numpy.array(list(itertools.product(range(-2, 3), repeat=3))) @ edges

@@ -1,4 +1,4 @@
-"""Closing a store: when it returns, what was appended is there for whoever looks next, and what went wrong is told."""
+"""Closing a store: once it returns, appended rows are there for every reader, and any error was raised."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ def fill(store: atoll.Store) -> atoll.Table:
 
 
 def opened_in(folder: Path) -> list[str]:
-    """The files of a folder that this process has open."""
+    """Return the files of a folder that this process has open."""
     found = []
     for descriptor in os.listdir("/proc/self/fd"):
         try:
@@ -77,7 +77,7 @@ class Broken:
 
 
 def broken() -> atoll.Store:
-    """A store on it."""
+    """A store on top of it."""
     return atoll.Store("broken", Broken(), read_only=False)
 
 

@@ -1,4 +1,4 @@
-"""Columns that are added later: rows from before have no value there, whoever has noticed."""
+"""Columns added later: earlier rows have no value there, whether or not a handle knows the column yet."""
 
 import subprocess
 import sys
@@ -143,6 +143,6 @@ def test_a_schema_shows_names_types_and_what_is_noted(store: atoll.Store) -> Non
         "  mass: float64? in u",
         "  kind: int8?, of the wall",
     ]
-    # What is shown makes the same columns.
+    # The printed schema makes the same columns.
     shown = [line.strip().split(": ") for line in repr(table.schema).splitlines()[1:5]]
     assert store.create_table("again", dict(shown), id="pid", index="pid").schema.fields() == table.schema.fields()[:4]

@@ -1,4 +1,4 @@
-"""Steps that were deleted: they can be written again, and nothing that is given is left out in silence."""
+"""Deleted steps: they can be written again, and no rows given to the table are silently dropped."""
 
 import warnings
 
@@ -12,13 +12,13 @@ ROWS = 100
 
 
 def rows(step: int, value: float = 0.0) -> dict[str, numpy.ndarray]:
-    """The rows of a step."""
+    """Make the rows of a step."""
     return {"pid": numpy.arange(ROWS), "step": numpy.full(ROWS, step), "x": numpy.full(ROWS, value)}
 
 
 @pytest.fixture
 def run(store: atoll.Store) -> atoll.Table:
-    """Five steps of a run, appended here."""
+    """A run of five steps, appended through this handle."""
     columns = {"pid": "int64", "step": "int64", "x": "float64"}
     table = store.create_table("run", columns, id=("pid", "step"), index=("x", "step"))
     for step in range(5):
@@ -27,7 +27,7 @@ def run(store: atoll.Store) -> atoll.Table:
 
 
 def values(table: atoll.Table) -> dict[int, float]:
-    """The value of each step."""
+    """Return the value of each step."""
     held = table.numpy()
     assert len(held["x"]) % ROWS == 0
     return dict(zip(held["step"].tolist(), held["x"].tolist(), strict=True))

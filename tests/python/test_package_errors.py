@@ -1,4 +1,4 @@
-"""Errors reach Python as the class of their kind, with the hint, and say the column or the place."""
+"""Errors reach Python as the class of their kind, with the hint, and name the column or the position."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Estimates: exact where all was read, near the truth elsewhere, and never silent about what is doubtful."""
+"""Estimates: exact where everything was read, near the truth elsewhere, and explicit about every doubt."""
 
 import math
 import pickle
@@ -34,7 +34,7 @@ def test_what_was_read_whole_is_exact(large: atoll.Table) -> None:
 
 
 def test_a_sample_gives_an_interval_that_holds_the_truth(large: atoll.Table) -> None:
-    # One sample in twenty misses at 95 %; this one is always the same, and very wide intervals hold in any case.
+    # One sample in twenty misses at 95 %. This one is always the same, and very wide intervals hold in any case.
     query = large.sample(0.2)
     for found, truth in [
         (query.mean("x", confidence=0.9999), MADE["x"].mean()),
@@ -97,7 +97,7 @@ def test_a_refinement_gives_an_estimate_at_each_step_and_narrows_to_the_truth(la
         widths.append(estimate.half_width)
     assert seen == 50_000 and estimate.is_exact and estimate.value == pytest.approx(truth)
     assert len(widths) > 4 and widths == sorted(widths, reverse=True)
-    # Looking whenever one likes costs width: it is more than what one look at the same rows costs.
+    # An interval that may be looked at any time is wider than one for a single look at the same rows.
     first = next(iter(large.refine(mean="x")))
     assert first.estimate.half_width > 1.2 * large.sample(first.cut).mean("x").half_width
     assert next(iter(large.refine())).estimate is None
@@ -184,7 +184,7 @@ def test_bins_are_over_what_is_said_and_of_numbers_that_lie_close_together(store
     close = table.where(f"x >= {now!r}").histogram("x", 20)
     assert len(close) == 20 and sum(each.share.value for each in close) == pytest.approx(1)
     assert all(each.low < each.high for each in close)
-    # What is not a number is a group as well, behind the others.
+    # NaN is a group as well, after the others.
     assert str(list(table.group_means("x", by="y"))) == "[1.0, 3.0, nan]"
 
 

@@ -1,4 +1,4 @@
-"""What changes no value is taken, whatever it is called: times of Python, floats that fit, lists that are vectors."""
+"""Values that need no change are taken whatever their type: times of Python, exact floats, lists as vectors."""
 
 import datetime
 from pathlib import Path
@@ -21,7 +21,7 @@ def table_of(tmp_path: Path, kind: str) -> atoll.Table:
 
 
 def taken(tmp_path: Path, kind: str, values: object) -> list:
-    """What a table has of the values, given to `append` and to a writer."""
+    """Return what a table holds after the values were given to `append` and to a writer."""
     table, count = table_of(tmp_path, kind), len(values)
     table.append({"id": range(count), "v": values})
     with atoll.Writer(table, "w") as writer:

@@ -1,4 +1,4 @@
-"""Python's operators become the texts of the shared grammar, and mean there what they mean in Python."""
+"""Python's operators become texts in the shared grammar, and mean there what they mean in Python."""
 
 import datetime
 import math
@@ -44,7 +44,7 @@ WRITTEN = {
 def test_operators_are_written_as_the_grammar_has_them(text: str) -> None:
     expression = WRITTEN[text]
     assert str(expression) == text
-    # The parser reads it, and writes it as it was meant.
+    # The parser reads the text, and writes it back with the same meaning.
     assert _atoll.condition(_atoll.condition(str(expression))) == _atoll.condition(text)
 
 
@@ -65,7 +65,7 @@ SUMS = [operator.add, operator.sub, operator.mul]
 
 
 def random_number(draw: random.Random, depth: int) -> tuple:
-    """An expression, and the function of a row that Python computes instead."""
+    """Make a random expression, and the function of a row with which Python computes the same."""
     if depth == 0 or draw.random() < 0.3:
         if draw.random() < 0.4:
             number = draw.choice([0, 1, -3, 2.5, -0.5])
@@ -183,7 +183,7 @@ def test_an_element_of_a_vector_is_not_selected_and_it_is_told_how_it_is_had(tab
 
 
 def stresses(store: atoll.Store) -> atoll.Table:
-    """Ten rows with a column that is called as an element of a vector is, as LAMMPS calls what it computes of each atom."""
+    """Ten rows with a column named like an element of a vector, as LAMMPS names computed per-atom columns."""
     columns = {"id": "int64", "c_stress[1]": "float64", "v[0]": "float64[2]", "pos": "float64[2]"}
     table = store.create_table("stresses", columns, id="id", index=("id", "c_stress[1]"))
     numbers = numpy.arange(10)
@@ -219,7 +219,7 @@ def test_a_column_that_is_called_as_an_element_is_has_ranges_and_elements_of_its
     assert "<td>c_stress[1]</td><td>float64</td><td>index</td>" in table._repr_html_()
     both = store.create_table("both", {"id": "int64", "a": "float64[2]", "a[0]": "float64"}, id="id", index="id")
     both.append({"id": [1], "a": [[5.0, 6.0]], "a[0]": [7.0]})
-    # Its own name comes first, as in select; the vector's element has another way to be said.
+    # A column of that very name comes first, as in select; col("a")[0] means the vector's element.
     assert (both.mean("a[0]").value, both.mean(col("a[0]")).value, both.mean(col("a")[0]).value) == (7.0, 7.0, 5.0)
     assert both.select("a[0]").read().columns == ["a[0]"]
     with pytest.raises(atoll.errors.InvalidInputError, match="is an element"):

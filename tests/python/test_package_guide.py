@@ -1,4 +1,4 @@
-"""Pages with Python, of the guide and the README: every example of them runs, word for word and in its order."""
+"""The guide's and the README's pages with Python: every example of them runs, word for word and in order."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ def examples(page: Path = PAGE) -> list[str]:
 
 def test_pages_that_use_one_store_name_their_tables_apart() -> None:
     pages = [ROOT / "README.md", *(GUIDE / name for name in ("tables.md", "python.md", "simulations.md"))]
-    # Whoever goes from page to page has the tables of the one before.
+    # A reader who works through the pages still has the tables of the earlier ones.
     made = r"""(?:\bstore|open\("results"\))\.create_table\(\s*"([^"]+)"|^atoll table create (\S+)"""
     names = [{a or b for a, b in re.findall(made, page.read_text(), flags=re.MULTILINE)} for page in pages]
     assert all(names), names
@@ -48,7 +48,7 @@ def test_every_example_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.Mon
     names: dict = {"__name__": "guide"}
     for number, example in enumerate(found, 1):
         exec(compile(example, f"{PAGE.name}, example {number}", "exec"), names)
-        # A line `print(...)  # told` says what is told.
+        # A line `print(...)  # told` shows what it prints.
         told = re.findall(r"^print\(.*\)  # (.*)$", example, flags=re.MULTILINE)
         assert capsys.readouterr().out.splitlines()[: len(told)] == told, f"example {number}"
     assert (tmp_path / "results").is_dir()

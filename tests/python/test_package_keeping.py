@@ -1,4 +1,4 @@
-"""What a table is made of, deletes, snapshots, and what a vacuum takes away and leaves."""
+"""The contents of a table: deletes, snapshots, and what a vacuum removes and keeps."""
 
 import threading
 
@@ -56,12 +56,12 @@ def test_a_vacuum_takes_old_versions_away_and_leaves_what_a_snapshot_keeps(table
         table.create_snapshot("before", version=gone)
     done = table.vacuum()
     assert done.oldest >= gone
-    # Of the first version nothing may go: it lies in one block, which the snapshot needs.
+    # Nothing of the first version may go: it lies in one block, which the snapshot needs.
     numpy.testing.assert_array_equal(table.as_of("before").numpy()["x"], rows["x"])
     with pytest.raises(atoll.errors.NotFoundError, match="gone"):
         table.as_of(gone).count()
     assert table.snapshots() == {"before": kept}
-    # What a snapshot keeps can be kept under a second name.
+    # A version that a snapshot keeps can get a second name.
     assert table.create_snapshot("again", version=kept) == kept
     table.delete_snapshot("before")
     table.vacuum()
@@ -88,7 +88,7 @@ def test_queries_beside_packing_and_vacuums_always_answer_right(store: atoll.Sto
     is_over, wrong = threading.Event(), []
 
     def look() -> None:
-        # A handle of its own, which knows nothing of what the others do.
+        # Each reader has its own handle, which does not know what the others do.
         reader = atoll.open(store.url).table("run")
         while not is_over.is_set():
             found = reader.box(x=(0.2, 0.6)).numpy()["x"]
@@ -100,7 +100,7 @@ def test_queries_beside_packing_and_vacuums_always_answer_right(store: atoll.Sto
         reader.start()
     for _ in range(15):
         table.pack(whole=True)
-        # A pack that has nothing to do makes no version, so something is always deleted: nothing that is asked for.
+        # A pack without work makes no version, so each round deletes something that no reader asks for.
         table.delete("x > 2")
         table.append({**made, "x": made["x"] + 3, "pid": made["pid"] + 10_000})
         table.delete("x > 2")

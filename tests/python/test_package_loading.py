@@ -1,4 +1,4 @@
-"""Loading whole steps: packed as they come, and written once."""
+"""Loading whole steps: they are packed as they come, and written once."""
 
 import numpy
 import pandas
@@ -84,7 +84,7 @@ def test_ids_of_a_run_that_are_there_are_refused(store: atoll.Store) -> None:
 
 
 def frames_of(kind: str, step: int, x: numpy.ndarray) -> object:
-    """Rows that look at `x`, which their maker uses again."""
+    """Make rows that share the memory of `x`, which the caller reuses."""
     columns = {"pid": numpy.arange(4), "step": numpy.full(4, step), "x": x}
     if kind == "pandas":
         return pandas.DataFrame(columns, copy=False)
@@ -105,7 +105,7 @@ def test_what_the_caller_does_with_memory_that_was_loaded_changes_nothing(store:
 
 
 class Unreadable(Exception):
-    """What a reader of a user raises."""
+    """An exception of the user's own reader."""
 
 
 @pytest.mark.parametrize("bad", [Unreadable("cannot read step 3"), KeyboardInterrupt(), None])
@@ -147,7 +147,7 @@ def test_a_handle_that_began_no_attempt_loads_no_step_that_a_run_has(store: atol
         with pytest.raises(atoll.errors.ConflictError, match="would replace them"):
             other.load(((step, rows_of(step, 7)) for step in range(first, 6)), run="a")
     assert table.last_complete("a") == 4 and table.count() == 500
-    # Behind them it goes on, and what it loaded once more changes nothing.
+    # Loading continues after the existing steps, and loading the same step again changes nothing.
     for _ in range(2):
         other.load([(5, rows_of(5, 7))], run="a")
         assert table.count() == 507

@@ -1,4 +1,4 @@
-"""MDAnalysis: what its readers read goes into a table, and a run of a table is a trajectory of its."""
+"""MDAnalysis: a table takes what its readers read, and a run of a table is a trajectory for it."""
 
 import json
 import pickle
@@ -11,7 +11,7 @@ import pytest
 import atoll
 import atoll.mdanalysis
 
-#: MDAnalysis warns of what a PDB file does not say.
+#: MDAnalysis warns of everything that a PDB file leaves out.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 ATOMS, FRAMES = 60, 7
@@ -75,7 +75,7 @@ def test_a_run_is_a_trajectory(loaded: atoll.Table, universe: MDAnalysis.Univers
         numpy.testing.assert_array_equal(ts.velocities, expected.velocities)
         numpy.testing.assert_allclose(ts.dimensions, expected.dimensions)
         assert ts.time == pytest.approx(expected.time)
-    # In any order, from the end, and in slices.
+    # In any order, from the end, and as slices.
     numpy.testing.assert_array_equal(again.trajectory[-1].positions, universe.trajectory[-1].positions)
     assert [ts.frame for ts in again.trajectory[1::2]] == [1, 3, 5]
     assert again.trajectory.ts.frame == 0
@@ -164,7 +164,7 @@ def test_runs_of_one_table_are_trajectories_of_their_own(
 def test_a_box_that_changes_in_each_frame_is_noted_once_a_frame(
     loaded: atoll.Table, universe: MDAnalysis.Universe
 ) -> None:
-    # All of them in one text, written anew with each, would be quadratic.
+    # One text with all boxes, rewritten for each, would take quadratic time.
     assert len(json.loads(loaded.run_attributes("first")[atoll.mdanalysis._BOXES])) == 1
     noted = [frame for frame in range(FRAMES) if loaded.attributes(run="first", step=frame)]
     assert noted == [3, 4, 5, 6]
@@ -220,7 +220,7 @@ def test_the_box_of_a_frame_that_was_deleted_is_not_that_of_the_frame_in_its_pla
 ) -> None:
     loaded.delete(run="first", steps=(3, None))
     for ts in universe.trajectory:
-        # As in a file that was mended: all frames have the first one's box.
+        # As in a file that was corrected: all frames have the box of the first.
         ts.dimensions = [20, 20, 20, 90, 90, 90]
         if ts.frame >= 3:
             atoll.mdanalysis._note_box(loaded, "first", atoll.mdanalysis._boxes(loaded, "first"), ts.frame, ts.dimensions)

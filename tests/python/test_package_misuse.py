@@ -1,4 +1,4 @@
-"""What is called with something else than it takes says what that was and what would be right, with Atoll's own errors."""
+"""Wrong arguments raise Atoll's own errors, which say what was passed and what would be right."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -113,7 +113,7 @@ def test_a_store_that_was_opened_by_a_relative_url_stays_that_store_in_another_f
     with atoll.open("file:./runs?mode=read") as store:
         assert store.url == f"file:{tmp_path}/100%20%25%20here/runs?mode=read"
         monkeypatch.chdir("work")
-        # Whoever reads beside no owner looks at the newest state from time to time.
+        # A reader that has no owner to ask refreshes its view of the store from time to time.
         assert store.table("t").count() == 1
         with atoll.open(store.url) as again:
             assert again.table("t").count() == 1

@@ -1,4 +1,4 @@
-"""Values that some library makes and that a table cannot hold as they are: refused by their column, or kept whole."""
+"""Values of other libraries that a table cannot hold as they are: refused with their column, or kept in full."""
 
 import signal
 import threading
@@ -27,7 +27,7 @@ def times(store: atoll.Store) -> atoll.Table:
 
 @pytest.fixture
 def texts(store: atoll.Store) -> atoll.Table:
-    """A table of texts and numbers that may be missing."""
+    """A table of nullable texts and numbers."""
     return store.create_table("texts", {"id": "int64", "v": "utf8?", "x": "float64?"}, id="id", index="id")
 
 
@@ -100,7 +100,7 @@ def test_what_no_argument_can_be_is_an_error_of_atoll(texts: atoll.Table, tmp_pa
 
 
 def test_a_signal_handler_may_append_in_the_middle_of_an_append(texts: atoll.Table, tmp_path: Path) -> None:
-    """The handler runs where an append waits, on its thread: with locks that are not re-entrant it waits for ever."""
+    """The handler runs on the thread of an append that waits: with locks that are not re-entrant, it deadlocks."""
     noted: list[int] = []
     appended = 0
 

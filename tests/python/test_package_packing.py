@@ -18,7 +18,7 @@ def made(store: atoll.Store, **words: str) -> atoll.Table:
 
 
 def until(holds, seconds: float = 30.0) -> None:
-    """Waits for what another thread does."""
+    """Wait until another thread has made the condition true."""
     ends = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < ends, "it takes too long"
@@ -45,7 +45,7 @@ def test_a_table_that_rests_is_packed_and_answers_as_before(store: atoll.Store) 
     assert table.info().cubes >= 1
     assert table.info().rows == table.count() == 2_000
     assert table.sample(0.3).count() == before
-    # The version is there a moment before the thread that made it has counted it.
+    # The version exists a moment before the thread that made it has counted it.
     until(lambda: table.packing.rows >= 2_000)
     table.stop_packing()
     assert table.packing is None
@@ -55,7 +55,7 @@ def test_a_table_that_rests_is_packed_and_answers_as_before(store: atoll.Store) 
 
 def test_it_ends_with_the_store_promptly_and_with_the_last_reference(store: atoll.Store) -> None:
     table = made(store)
-    # What it waits for does not come before the time of this test is over.
+    # The idle time that it waits for does not pass during this test.
     table.keep_packed(idle=3600.0)
     table.append(particles(1_000, seed=1))
     until(lambda: len(packers()) == 1)
@@ -76,7 +76,7 @@ def test_the_interpreter_goes_on_while_it_packs(store: atoll.Store) -> None:
     for seed in range(30):
         table.append(particles(20_000, seed=seed))
     table.keep_packed(idle=IDLE)
-    # By what the process worked meanwhile, packing above all: a machine that has no time for it is no reason to fail.
+    # Measured in processor time of this process, mostly packing, so that a busy machine does not fail the test.
     longest, last = 0.0, (began := time.process_time())
     while table.info().blocks:
         now = time.process_time()

@@ -1,4 +1,4 @@
-"""Pictures are drawn in one call, say how many rows they show, and show a random part of what is too much."""
+"""Plots take one call, say how many rows they show, and show a random sample of a table that is too large."""
 
 import matplotlib
 
@@ -72,7 +72,7 @@ def test_a_histogram_of_a_sample_has_error_bars_and_one_of_everything_has_none(t
 
 @pytest.fixture
 def gaps(store: atoll.Store) -> atoll.Table:
-    """1,000 rows, of which a quarter have no `f`, ten have NaN, one infinity, and some no time."""
+    """1,000 rows, of which a quarter have no `f`, ten have NaN, one has infinity, and some have no time."""
     random = numpy.random.default_rng(11)
     f = numpy.ma.masked_array(random.normal(5, 0.5, 1_000), mask=numpy.arange(1_000) % 4 == 0)
     f[1:41:4], f[2] = numpy.nan, numpy.inf
@@ -106,7 +106,7 @@ def test_a_scatter_shows_what_has_values_and_says_how_much_has_none(gaps: atoll.
         axes.figure.savefig(tmp_path / "gaps.png")
     masked = gaps.plot.scatter("x", "f").collections[0].get_offsets()
     assert (~masked.mask[:, 1] & numpy.isfinite(masked.data[:, 1])).sum() == 739
-    # The mask is the array's own: it can be changed, also by who draws it.
+    # The array owns its mask, so that plots and other callers can change it.
     column = gaps.numpy()["f"]
     column[0] = numpy.ma.masked
     assert column.mask[0]

@@ -1,4 +1,4 @@
-"""A lazy frame of Polars on a table gives what the same frame in memory gives, and reads less."""
+"""A lazy Polars frame on a table returns what the same frame in memory returns, and reads less."""
 
 import datetime
 import os

@@ -1,4 +1,4 @@
-"""Threads and other processes: the package does in each what its user would expect."""
+"""Threads and other processes: the package does in each of them what its user would expect."""
 
 import multiprocessing
 import os
@@ -35,7 +35,7 @@ def test_a_forked_child_is_told_so_and_harms_nothing(table: atoll.Table) -> None
         except atoll.errors.UnsupportedError as error:
             os.write(writer, error.hint.encode())
         finally:
-            # What it inherited goes with it, without closing what the parent still uses.
+            # Its inherited handles are dropped without closing what the parent still uses.
             del table
             os._exit(0)
     os.close(writer)
@@ -60,7 +60,7 @@ def test_a_writer_in_a_forked_child_says_so_and_the_child_ends(store: atoll.Stor
                 except atoll.errors.UnsupportedError:
                     told += 1
             if end == "exit":
-                # What Python does as it ends, without the end of the test's own process.
+                # What Python does at exit, without ending the process of the test.
                 parent._finish()
             os.write(writer, str(told).encode())
         finally:
@@ -137,7 +137,7 @@ def test_what_is_appended_is_copied_before_append_returns(store: atoll.Store) ->
 
 @pytest.fixture
 def mixed(store: atoll.Store) -> atoll.Table:
-    """Every kind of column, with gaps."""
+    """A table with every kind of column, with missing values."""
     kinds = {"pos": "float32[3]?", "at": "timestamp[us]?", "name": "utf8?", "hash": "uint64?", "is": "bool?"}
     table = store.create_table("mixed", {"id": "int64", **kinds}, id="id", index="id")
     at = numpy.array(["2026-01-01", "NaT", "1969-01-01"], dtype="M8[us]")

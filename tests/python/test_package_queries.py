@@ -1,4 +1,4 @@
-"""What a query answers is what a look at every row would: boxes, conditions, samples, and all of them together."""
+"""A query answers what checking every row would: boxes, conditions, samples, and all of them together."""
 
 from pathlib import Path
 
@@ -150,7 +150,7 @@ def test_each_append_adds_and_a_repeated_step_does_not(store: atoll.Store) -> No
     version = table.append(third, run="r", step=5)
     with pytest.warns(UserWarning, match="step 5 and rank 0 already"):
         assert table.append({**third, "x": third["x"] + 1}, run="r", step=5) == version
-    # Who says which attempt it is knows what it does: a retry.
+    # A caller that names the attempt is retrying on purpose.
     assert table.append(third, run="r", step=5, attempt=1) == version
     assert len(table.read()) == 30
 
@@ -204,7 +204,7 @@ def test_batches_in_no_order_hold_a_part_of_the_rows_and_are_all_of_them(store: 
     random, count = numpy.random.default_rng(1), 4_096
     table = store.create_table("wide", {"id": "int64", "v": "float64[32]"}, id="id", index="id")
     for step in range(24):
-        # A megabyte each.
+        # One megabyte each.
         ids = numpy.arange(count) + count * step
         table.append({"id": ids, "v": random.normal(size=(count, 32))}, run="a", step=step)
     held, found, versions = 0, [], set()
@@ -216,7 +216,7 @@ def test_batches_in_no_order_hold_a_part_of_the_rows_and_are_all_of_them(store: 
     assert sorted(found) == list(range(24 * count))
     assert held < 0.45 * len(found), "the rows of half of the table were held"
     assert versions == {table.version()}
-    # A number of rows is of the lightest.
+    # A limit on rows keeps the lightest.
     some = [row for batch in table.unordered().limit(50).batches(20) for row in batch.numpy()["id"].tolist()]
     assert some == table.limit(50).read().numpy()["id"].tolist()
     store.close()

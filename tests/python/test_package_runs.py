@@ -1,4 +1,4 @@
-"""Runs and steps: time, attempts, ranks, and which steps a query is about."""
+"""Runs and steps: times, attempts, ranks, and the steps that a query covers."""
 
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -46,7 +46,7 @@ def test_a_step_is_found_by_number_and_by_time(run: atoll.Table) -> None:
     assert steps_in(run.at(step=20)) == {20}
     assert steps_in(run.at(time=0.3)) == {30}
     assert steps_in(run.at(time=0.34, nearest=True)) == {30}
-    # Halfway between two, both are the nearest.
+    # Halfway between two steps, both are the nearest.
     assert steps_in(run.at(time=-5, nearest=True)) == {0}
     assert steps_in(run.last()) == {40}
     with pytest.raises(atoll.errors.NotFoundError, match="time 0.34") as raised:
@@ -63,17 +63,17 @@ def test_a_time_is_that_of_its_own_steps_and_not_of_others_with_their_numbers(ru
         rows = query.numpy()
         return sorted(set(zip(rows["step"].tolist(), rows["x"].tolist(), strict=True)))
 
-    # Run b has the step that a has at 0.2 as well, at another time, or at none.
+    # Run b has the step that run a has at 0.2 as well, at another time or without a time.
     run.append({**frame(20), "x": numpy.full(20, 2.0)}, run="b", step=20, time=7.0)
     run.append({**frame(30), "x": numpy.full(20, 3.0)}, run="b", step=30)
     assert 2.0 not in [x for _, x in found(run.at(time=0.2))] and run.at(time=0.2).count() == 20
     assert found(run.at(time=7.0)) == [(20, 2.0)]
     assert found(run.at(time=6.9, nearest=True)) == [(20, 2.0)]
     assert run.at(time=0.3).count() == 20
-    # The same time and the same step in both.
+    # The same time and the same step in both runs.
     run.append({**frame(40), "x": numpy.full(20, 4.0)}, run="b", step=40, time=0.4)
     assert run.at(time=0.4).count() == 40
-    # One time, other steps: what lies across must not come along.
+    # The same time at different steps: the other combinations of run and step must not be included.
     run.append(frame(10), run="c", step=10, time=0.0)
     run.append(frame(20), run="c", step=20, time=0.2)
     assert run.at(time=0.2).count() == 40
@@ -146,7 +146,7 @@ def test_whoever_has_begun_no_attempt_replaces_no_step_of_a_run(store: atoll.Sto
             other.append(frame(step, count=3), run="a", step=step)
         assert 'begin("a")' in raised.value.hint
     assert (run.version(), run.last_complete("a")) == (before, 40)
-    # Nor is the attempt that writes ended by that.
+    # The refused append does not end the current attempt either.
     run.append(frame(50), run="a", step=50)
     other.append(frame(60), run="a", step=60)
     assert steps_in(run.query()) == {*STEPS, 50, 60}

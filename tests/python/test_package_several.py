@@ -1,4 +1,4 @@
-"""Several stores asked as one: the answers are those of one table that holds the rows of all of them."""
+"""Several stores queried as one: they answer like one table that holds the rows of all of them."""
 
 import dataclasses
 import os
@@ -15,12 +15,12 @@ from conftest import particles
 #: Replays a failure: ATOLL_SEED=7 pytest tests/python/test_package_several.py
 SEED = int(os.environ.get("ATOLL_SEED", random.randrange(2**32)))
 ROLES = {"id": ("pid", "step"), "sample_key": "pid", "index": ("x", "step")}
-#: How many rows each store has: many, few, and one particle that another store has as well.
+#: The rows of each store: many, few, and one particle that another store has as well.
 SIZES = (3_000, 400, 1_200)
 
 
 def part(place: int) -> dict[str, numpy.ndarray]:
-    """The rows of one store. Particles from 100 on are in several stores, with steps of their own in each."""
+    """Make the rows of one store. Particles from 100 on are in several stores, with different steps in each."""
     made = particles(SIZES[place], seed=place)
     made["pid"] = made["pid"] + (100 * place)
     made["step"] = made["step"] + 10 * place
@@ -64,7 +64,7 @@ def same(found: dict[str, numpy.ndarray], expected: dict[str, numpy.ndarray]) ->
 
 
 def asked(table: atoll.Table, seed: int) -> atoll.Query:
-    """A random query of a table."""
+    """Make a random query of a table."""
     draw = random.Random(seed)
     query = table.query()
     if draw.random() < 0.6:
@@ -284,7 +284,7 @@ def test_splits_of_several_are_together_the_query_and_of_the_version_in_which_th
             store.table("d").append({"id": [1000], "x": [2.0]}, run="later", step=0)
             store.table("d").pack(whole=True)
     for splits, expected in divided:
-        # Elsewhere nobody has seen this version of all of them.
+        # These stores, opened anew, have not seen this version of the union.
         splits = pickle.loads(pickle.dumps(splits))
         with atoll.open(sweep.store.urls) as elsewhere:
             splits = [dataclasses.replace(split, table=elsewhere.table("d")) for split in splits]

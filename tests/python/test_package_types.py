@@ -1,4 +1,4 @@
-"""What the package takes is what its annotations say: numbers of NumPy are numbers, and errors keep their class."""
+"""The package takes what its annotations say: NumPy numbers are numbers, and errors keep their class."""
 
 import inspect
 import typing

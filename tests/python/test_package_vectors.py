@@ -1,4 +1,4 @@
-"""Vectors as index columns: what a box on their elements finds is what NumPy finds, packed and not."""
+"""Vectors as index columns: a box on their elements finds what NumPy finds, packed or not."""
 
 import numpy
 import pyarrow
@@ -10,7 +10,7 @@ ROWS = 4_000
 
 
 def positions(dtype: str) -> numpy.ndarray:
-    """Random positions, of which some elements have no value that compares."""
+    """Make random positions, some of whose elements have no value that compares."""
     random = numpy.random.default_rng(5)
     made = random.uniform(-2, 2, size=(ROWS, 3)).astype(dtype)
     made[::97, 0] = numpy.nan
@@ -59,7 +59,7 @@ def test_vectors_that_are_missing_are_taken_from_arrow(store: atoll.Store) -> No
     table = store.create_table("run", {"id": "i8", "v": "float32[2]?"}, id="id", index="id")
     kind = pyarrow.list_(pyarrow.float32(), 2)
     table.append({"id": [0, 1, 2], "v": pyarrow.array([[1, 2], None, [3, 4]], kind)})
-    # A part of a larger array, too.
+    # Also as a slice of a larger array.
     table.append({"id": [3, 4], "v": pyarrow.array([None, [5, 6], None, [7, 8]], kind)[1:3]})
     with pytest.raises(atoll.errors.InvalidInputError, match="elements of vectors may not be null"):
         table.append({"id": [5, 6], "v": pyarrow.array([None, [5, None]], kind)})
@@ -72,12 +72,12 @@ def test_vectors_that_are_missing_are_taken_from_arrow(store: atoll.Store) -> No
 
 
 def missing_second(dtype: str = "f4") -> numpy.ndarray:
-    """Two vectors, of which a mask hides the second with all its elements; below it lies what no float32 is."""
+    """Make two vectors, the second masked in all of its elements, with values under the mask that fit no float32."""
     return numpy.ma.masked_array([[1, 2], [0.1, 0.1]], [[0, 0], [1, 1]], dtype=dtype)
 
 
 def as_lists(asked: atoll.Table | atoll.Query) -> dict[int, list | None]:
-    """Vectors by id, None for one that is missing."""
+    """Return the vectors by id, None for one that is missing."""
     found = pyarrow.table(asked.read())
     return dict(zip(found["id"].to_pylist(), found["v"].to_pylist(), strict=True))
 

@@ -27,7 +27,7 @@ except KeyboardInterrupt:
     print("stopped", flush=True)
 """
     took = []
-    # The machine may be busy; the promise is about us.
+    # The machine may be busy; the test is about the delay that Atoll adds.
     while len(took) < 20 and min(took, default=1.0) >= 0.1:
         with child(code, store.url) as waiting:
             assert waiting.stdout.readline() == "waiting\n", waiting.stderr.read()
@@ -49,7 +49,7 @@ def test_other_threads_run_while_a_call_waits(table: atoll.Table) -> None:
     waiter = threading.Thread(target=wait, daemon=True)
     waiter.start()
     waiting.wait()
-    # Were the interpreter lock held, nothing here would run, and nobody would make the next version.
+    # If the waiting call held the interpreter lock, nothing here would run, and no next version would be made.
     made = table.limit(0).read().numpy()
     table.append(made)
     waiter.join(timeout=30)
@@ -86,7 +86,7 @@ def test_who_follows_lists_each_step_once_and_not_all_of_them_with_every_version
     native, listed = table._native, []
 
     class Counting:
-        """Counts the steps that are listed."""
+        """A table that counts the steps that are listed."""
 
         def __getattr__(self, name: str) -> object:
             return getattr(native, name)
@@ -104,7 +104,7 @@ def test_who_follows_lists_each_step_once_and_not_all_of_them_with_every_version
             table.append({"x": [step + rank / 2]}, run="a", step=step, rank=rank)
         assert next(arrived).step == step
     assert len(listed) <= 2 * steps, len(listed)
-    # A later attempt that writes a step again tells it again, and what it has not written it does not.
+    # A later attempt that writes a step again yields it again, but no step that it has not written.
     table.begin("a", ranks=1)
     for step in (7, 8):
         table.append({"x": [float(step)]}, run="a", step=step)

@@ -1,4 +1,4 @@
-"""redis-py, unmodified, at a ring of three real nodes, one of which is killed while clients write."""
+"""redis-py, unmodified, with a ring of three real nodes, one of which is killed while clients write."""
 
 import threading
 import time
@@ -10,7 +10,7 @@ from redis.cluster import ClusterNode, RedisCluster
 
 
 def cluster_of(ring: Ring, **options: object) -> RedisCluster:
-    """A client that asks the node which has the key."""
+    """Make a client that asks the node that has the key."""
     return RedisCluster(startup_nodes=[ClusterNode(*node) for node in ring.nodes], password=ring.token, **options)
 
 
@@ -69,7 +69,7 @@ def test_nothing_acknowledged_is_lost_when_a_node_is_killed_under_load(ring: Rin
                     cluster.set(f"counter-{client}", number)
                     break
                 except (redis.RedisError, redis.exceptions.RedisClusterException):
-                    # What was not acknowledged is written again; there is no other way to know.
+                    # An unacknowledged write is repeated; there is no other way to know.
                     continue
             acknowledged[client] = number
             if number == 50:

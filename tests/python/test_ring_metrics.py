@@ -1,4 +1,4 @@
-"""What a node tells Prometheus is read by Prometheus' own parser, and counts what was done."""
+"""Prometheus' own parser reads the metrics of a node, and the metrics count what was done."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """A node, and where it is reached."""
+    """A node, and the address of its metrics."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ATOLL_")}
     command = [os.environ["PROGRAM_UNDER_TEST"], "--json", "ring", "serve", "--until-input-ends"]
     command += ["--store", str(tmp_path / "node"), "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]
@@ -29,7 +29,7 @@ def node(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 
 def scrape(node: dict[str, str]) -> dict[str, Metric]:
-    """What it tells, by name."""
+    """Return the node's metrics by name."""
     with urllib.request.urlopen(f"http://{node['metrics']}/metrics", timeout=10) as answer:
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         told = answer.read().decode()
@@ -39,7 +39,7 @@ def scrape(node: dict[str, str]) -> dict[str, Metric]:
 
 
 def value(metric: Metric, **labels: str) -> float:
-    """The sum over whatever has these labels."""
+    """Return the sum over all samples with these labels."""
     return sum(sample.value for sample in metric.samples if labels.items() <= sample.labels.items())
 
 
@@ -48,7 +48,7 @@ def test_every_metric_has_a_type_a_help_and_a_name_as_prometheus_wants_it(node: 
         assert name.startswith("atoll_ring_")
         assert metric.type in ("counter", "gauge")
         assert metric.documentation.endswith(".")
-        # The parser takes `_total` off the names of counters; nothing else may have it, and all of them do.
+        # The parser strips `_total` from the names of counters; all counters have it, and nothing else may.
         assert all(sample.name.endswith("_total") == (metric.type == "counter") for sample in metric.samples)
         assert not name.endswith(("_ms", "_us", "_kb", "_mb"))
 

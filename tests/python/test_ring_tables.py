@@ -1,4 +1,4 @@
-"""Tables on a ring of three real nodes: what a folder does they do as well, also while a node is killed."""
+"""Tables on a ring of three real nodes: they behave as in a folder, also while a node is killed."""
 
 import os
 import pickle
@@ -16,7 +16,7 @@ COLUMNS = {"pid": "int64", "step": "int64", "x": "float64", "pos": "float32[3]",
 
 
 def rows(step: int) -> dict[str, numpy.ndarray]:
-    """What a simulation has of a step; always the same."""
+    """Make the rows that a simulation has of a step; always the same."""
     random = numpy.random.default_rng(step)
     return {
         "pid": numpy.arange(ROWS),
@@ -27,7 +27,7 @@ def rows(step: int) -> dict[str, numpy.ndarray]:
 
 
 def of_step(step: int) -> dict[str, numpy.ndarray]:
-    """The same with the column that a writer would add."""
+    """Make the same rows with the column that a writer would add."""
     return {**rows(step), "step": numpy.full(ROWS, step)}
 
 
@@ -37,14 +37,14 @@ def made(store: atoll.Store) -> atoll.Table:
 
 
 def in_order(query: atoll.Query) -> dict[str, numpy.ndarray]:
-    """The rows of an answer, ordered by what names them."""
+    """Return the rows of an answer, ordered by their id."""
     given = query.numpy()
     order = numpy.lexsort((given["pid"], given["step"]))
     return {name: values[order] for name, values in given.items()}
 
 
 def assert_same(one: atoll.Table, other: atoll.Table) -> None:
-    """Both answer alike, row by row and to the last digit."""
+    """Check that both tables answer alike, row by row and to the last digit."""
     assert one.count() == other.count() == STEPS * ROWS
     for ask in (
         lambda table: table.sample(1.0),

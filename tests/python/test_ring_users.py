@@ -1,4 +1,4 @@
-"""redis-py, unmodified, as a user of a node's list: what it is granted, and what it is told of the rest."""
+"""redis-py, unmodified, as a user in a node's list: what the user may do, and how the rest is refused."""
 
 import hashlib
 import json
@@ -31,15 +31,15 @@ class Node:
         self.token = (folder / "token").read_text().strip()
 
     def write(self, users: str) -> None:
-        """Another list, which nobody has read yet."""
+        """Write another list of users, which the node has not read yet."""
         self.users.write_text(users + "\n")
 
     def client(self, user: str, protocol: int = 2) -> redis.Redis:
-        """Whoever has the password `secret`."""
+        """Make a client of a user with the password `secret`."""
         return redis.Redis(*self.address, username=user, password="secret", protocol=protocol)
 
     def operator(self) -> redis.Redis:
-        """Whoever has the token."""
+        """Make a client that has the token."""
         return redis.Redis(*self.address, password=self.token)
 
 

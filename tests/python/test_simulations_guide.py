@@ -14,7 +14,7 @@ def examples() -> list[str]:
 
 
 class Failing:
-    """Random numbers that come to an end, as jobs do."""
+    """Random numbers that run out, as a job's time does."""
 
     def __init__(self, calls: int) -> None:
         self.calls, self.random = calls, numpy.random.default_rng(2)
@@ -41,7 +41,7 @@ def test_every_example_runs_and_the_restart_loses_and_doubles_nothing(tmp_path: 
             assert names["checkpoint"].step == 20
     assert len(found) >= 4
     assert capsys.readouterr().out.splitlines()[-1] == "['third try']"
-    # Two runs of 50 steps with 1,000 rows each; the one that was cut off at step 35 is whole.
+    # Two runs of 50 steps with 1,000 rows each; the one that was interrupted at step 35 is complete.
     steps, counts = numpy.unique(names["table"].numpy()["step"], return_counts=True)
     assert steps.tolist() == list(range(1, 51))
     assert set(counts) == {2_000}

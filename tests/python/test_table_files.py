@@ -1,4 +1,4 @@
-"""Files of rows as Python's own libraries write them, through `atoll table`."""
+"""Files of rows as Python's own libraries write them, passed to `atoll table`."""
 
 import csv
 import io
@@ -13,14 +13,14 @@ ROWS = 1000
 
 
 def npy(descr: str | list, shape: tuple, content: bytes) -> bytes:
-    """An array as NumPy writes it: the head padded to 64 bytes."""
+    """Format an array as NumPy writes it: with the header padded to 64 bytes."""
     head = str({"descr": descr, "fortran_order": False, "shape": shape})
     head += " " * (-(10 + len(head) + 1) % 64) + "\n"
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + content
 
 
 def archive(path, method: int) -> None:
-    """An archive as numpy.savez writes it: every member may be beyond 4 GiB."""
+    """Write an archive as numpy.savez does: every member allows for more than 4 GiB."""
     arrays = {
         "pid": npy("<i8", (ROWS,), struct.pack(f"<{ROWS}q", *range(ROWS))),
         "x": npy("<f4", (ROWS,), struct.pack(f"<{ROWS}f", *(pid / 8 for pid in range(ROWS)))),

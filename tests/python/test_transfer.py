@@ -1,4 +1,4 @@
-"""Import and export agree with Python's own CSV and JSON, down to the odd characters."""
+"""Import and export agree with Python's own CSV and JSON, including odd characters."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""The weights in the documentation are what Python computes from the same values, byte for byte.
+"""The weights in the documentation are those that Python computes from the same values, byte for byte.
 
 The program's own test reads the same table, so the page, Rust and Python can only change together.
 """
@@ -20,7 +20,7 @@ LONGEST_SHOWN = 40
 
 
 def canonical(kind: str, unit: str | None, value: str) -> bytes | None:
-    """The canonical bytes of one value; none for null."""
+    """Return the canonical bytes of one value; none for null."""
     if value == "null":
         return None
     if kind == "utf8":
@@ -43,7 +43,7 @@ def canonical(kind: str, unit: str | None, value: str) -> bytes | None:
 
 
 def key_of(columns: str) -> bytes:
-    """The canonical key of a row such as `int64:7, utf8:"a"`."""
+    """Return the canonical key of a row such as `int64:7, utf8:"a"`."""
     values = [canonical(column["type"], column["unit"], column["value"]) for column in COLUMN.finditer(columns)]
     if len(values) == 1:
         return b"\xff" if values[0] is None else values[0]
@@ -53,12 +53,12 @@ def key_of(columns: str) -> bytes:
 
 
 def weight_of(key: bytes, salt: int) -> int:
-    """The weight of a canonical key."""
+    """Return the weight of a canonical key."""
     return xxhash.xxh3_64_intdigest(key, seed=salt) or 1
 
 
 def shown(key: bytes) -> str:
-    """How the page shows a key."""
+    """Format a key as the page shows it."""
     if len(key) > LONGEST_SHOWN:
         return f"{key[:8].hex()}... of {len(key)} bytes"
     return key.hex() or "empty"
@@ -73,7 +73,7 @@ def test_the_page_has_its_vectors():
 
 
 def name(vector: re.Match) -> str:
-    """The name of a vector's test, without the spaces at which the list of verdicts is cut."""
+    """Return the name of a vector's test, without spaces, at which the list of results would be split."""
     return f"{vector['columns']}-{vector['salt']}".replace(" ", "")
 
 

@@ -1,4 +1,4 @@
-"""`atoll.Writer` in one process: threads are the ranks here."""
+"""`atoll.Writer` in one process: threads stand for the ranks here."""
 
 import gc
 import sys
@@ -22,18 +22,18 @@ COLUMNS = {"pid": "int64", "step": "int64", "rank": "int32?", "x": "float64", "p
 
 @pytest.fixture
 def table(store) -> atoll.Table:
-    """An empty one, with the columns that a writer fills."""
+    """An empty table with the columns that a writer fills."""
     return store.create_table("run", COLUMNS, id=("pid", "step"), index=("x", "step"))
 
 
 def rows(rank: int = 0, value: float = 0.5) -> dict[str, numpy.ndarray]:
-    """A rank's rows of a step."""
+    """Make a rank's rows of a step."""
     pid = numpy.arange(ROWS) + ROWS * rank
     return {"pid": pid, "x": numpy.full(ROWS, value), "pos": numpy.zeros((ROWS, 3), dtype="float32")}
 
 
 def steps_of(table: atoll.Table) -> dict[int, int]:
-    """How many rows each visible step has."""
+    """Return the number of rows of each visible step."""
     steps, counts = numpy.unique(table.numpy()["step"], return_counts=True)
     return dict(zip(steps.tolist(), counts.tolist(), strict=True))
 
@@ -114,7 +114,7 @@ def test_a_step_larger_than_the_buffer_passes_alone(table):
 
 
 class Uncopied(numpy.ndarray):
-    """An array for whose copy there is no memory."""
+    """An array whose copy fails for lack of memory."""
 
     def __array_finalize__(self, of: object) -> None:
         if isinstance(of, Uncopied):
@@ -252,7 +252,7 @@ def test_an_attempt_is_never_written_twice(table):
 def test_an_attempt_of_which_another_start_left_rows_is_not_begun_again(table):
     with atoll.Writer(table, "a", rank=0, size=2, attempt="81234:2") as first:
         first.step(1, None, rows(0))
-    # Rank 1 of the first start never gave anything; rank 0 of the second one must not add to its rows.
+    # Rank 1 of the first start never gave anything; rank 0 of the second one must not add to that start's rows.
     with pytest.raises(errors.ConflictError, match="has written already") as raised:
         atoll.Writer(table, "a", rank=0, size=2, attempt="81234:2")
     assert '"81234:3"' in raised.value.hint
@@ -278,7 +278,7 @@ def test_a_run_whose_steps_were_deleted_goes_on(table, tmp_path: Path):
 
 
 class Counting:
-    """A table that counts what is asked of its native half."""
+    """A table that counts the calls of its native half."""
 
     def __init__(self, asked: object) -> None:
         self._asked, self.counts = asked, Counter()
@@ -305,7 +305,7 @@ def test_a_rank_that_waits_for_another_asks_seldom(table):
     counting.counts.clear()
     with pytest.raises(errors.TimedOutError):
         writer.flush(timeout=1)
-    # Its own commit makes a version; then nothing happens.
+    # The writer's own commit makes a version; nothing happens after it.
     assert counting.counts["follow"] <= 3 and counting.counts["run_state"] <= 4 and not counting.counts["runs"]
     writer.close()
 

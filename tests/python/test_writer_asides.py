@@ -1,4 +1,4 @@
-"""What `atoll.Writer` keeps beside the checkpoints that `resume` asks for changes nothing of what a start goes on from."""
+"""Files that `atoll.Writer` keeps aside from the checkpoints of `resume` never change what a start resumes from."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +12,7 @@ import atoll
 from atoll import errors
 from atoll._agreement import Agreement
 
-#: So many checkpoints are remembered in these tests.
+#: The number of checkpoints that are remembered in these tests.
 NOTED_MAX = 4
 MANY = NOTED_MAX + 1
 
@@ -23,7 +23,7 @@ def _few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def told(table: atoll.Table, attempt: int, folder: Path, first: int = 0) -> list[int | None]:
-    """What two ranks are told, each of which asks for its own; the first one asks first."""
+    """Let two ranks resume, each from its own checkpoints, rank `first` first; return the step of each rank."""
     writers, chosen = start(table, attempt), {}
     for rank in (first, 1 - first):
         chosen[rank] = writers[rank].resume(own(folder, rank))
@@ -31,7 +31,7 @@ def told(table: atoll.Table, attempt: int, folder: Path, first: int = 0) -> list
 
 
 def run_alone(table: atoll.Table, folder: Path, names: Callable[[int], list[str]], *, until: int, resumes: bool) -> None:
-    """A first start of one process, which names these after each step."""
+    """Run a first start of one process, which names these files after each step."""
     with atoll.Writer(table, "a") as writer:
         if resumes:
             assert writer.resume(folder / "state.{step}") is None
@@ -41,7 +41,7 @@ def run_alone(table: atoll.Table, folder: Path, names: Callable[[int], list[str]
 
 
 def run_ranks(table: atoll.Table, folder: Path, names: Callable[[int, int], list[str]], *, until: int, resumes: bool) -> None:
-    """A first start of two ranks, which name these after each step."""
+    """Run a first start of two ranks, which name these files after each step."""
     writers = start(table, 1)
     if resumes:
         assert [writer.resume(own(folder, writer.rank)) for writer in writers] == [None, None]
@@ -65,14 +65,14 @@ def test_a_checkpoint_that_was_named_before_its_step_was_given_is_of_the_step_in
     table, resume, tmp_path: Path, resumes: bool
 ):
     def names(step: int) -> list[str]:
-        # As where it stands at the top of the loop.
+        # As if the checkpoint were at the top of the loop.
         return [f"state.{step + 1}"] if (step + 1) % 10 == 0 else []
 
     run_alone(table, tmp_path, names, until=19, resumes=resumes)
     assert resume(tmp_path / "state.{step}").step == 10
     assert (tmp_path / "state.20.superseded").exists()
     table.delete(run="a", steps=(9, None))
-    # Of what is left there never was one.
+    # There never was a checkpoint of the steps that are left.
     assert resume(tmp_path / "state.{step}") is None
 
 
@@ -112,7 +112,7 @@ def test_what_a_rank_kept_beside_is_no_checkpoint_that_it_lacked(table, tmp_path
         return [f"diag.10.{rank}"] if rank == 1 else ["state.10.0"] if step == 10 else []
 
     run_ranks(table, tmp_path, names, until=10, resumes=True)
-    # As where the job was killed before the second rank named its first one.
+    # As if the job had been killed before the second rank named its first checkpoint.
     assert told(table, 2, tmp_path, first) == [None, None]
 
 
@@ -198,7 +198,7 @@ def test_notes_of_an_earlier_build_are_understood(table, tmp_path: Path):
 @pytest.mark.parametrize("first", [0, 1])
 def test_a_file_that_nobody_noted_is_not_one_of_all_ranks_for_what_one_kept_beside(table, tmp_path: Path, first: int):
     run_ranks(table, tmp_path, lambda step, rank: [["best", "final"][step - 1]] * (rank == 0), until=2, resumes=True)
-    # As a kill between the name and the note leaves it, on one of the two.
+    # On one of the two ranks, as if the job had been killed between the name and the note.
     (tmp_path / "state.2.1").touch()
     again, steps = start(table, 2), []
     for rank in (first, 1 - first):
@@ -207,7 +207,7 @@ def test_a_file_that_nobody_noted_is_not_one_of_all_ranks_for_what_one_kept_besi
         except errors.ConflictError as error:
             assert "from step 2" in str(error)
     assert steps == [2]
-    # Now it is known that it is not.
+    # By this start it is known that the checkpoint is gone.
     assert told(table, 3, tmp_path, first) == [None, None]
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints of `atoll.Writer` that all ranks write together: threads are the ranks here."""
+"""Checkpoints of `atoll.Writer` that all ranks write together: threads stand for the ranks here."""
 
 import os
 import threading
@@ -16,17 +16,17 @@ ROWS = 100
 
 @pytest.fixture
 def table(store) -> atoll.Table:
-    """An empty one."""
+    """An empty table."""
     return store.create_table("run", {"pid": "int64", "step": "int64", "x": "float64"}, id=("pid", "step"), index="x")
 
 
 def rows(rank: int) -> dict[str, numpy.ndarray]:
-    """A rank's rows of a step."""
+    """Make a rank's rows of a step."""
     return {"pid": numpy.arange(ROWS) + ROWS * rank, "x": numpy.full(ROWS, 0.5)}
 
 
 class Ranks:
-    """What the writer uses of an mpi4py communicator, among threads."""
+    """The parts of an mpi4py communicator that the writer uses, for threads."""
 
     def __init__(self, size: int) -> None:
         self.size, self.barrier, self.said = size, threading.Barrier(size, timeout=60), [None] * size
@@ -57,7 +57,7 @@ class Rank:
 
 
 def endings(table: atoll.Table, work: Callable[[atoll.Writer], None], **named: object) -> list[BaseException | None]:
-    """How the same work ends on each of two ranks; what is named, their writers are told."""
+    """Return how the same work ends on each of two ranks; `named` are arguments of their writers."""
     ranks, ended = Ranks(2), [None, None]
 
     def run(rank: int) -> None:
@@ -100,7 +100,7 @@ def test_what_one_rank_alone_looks_at_fails_on_all(table, named: dict[str, objec
 
 
 class Synced:
-    """A table that remembers which files were there whenever its store was synced."""
+    """A table that remembers which files existed whenever its store was synced."""
 
     def __init__(self, table: atoll.Table, folder: Path) -> None:
         self._table, self._folder, self.seen = table, folder, []
@@ -138,7 +138,7 @@ def test_folders_that_a_checkpoint_makes_are_on_the_disk_before_it_counts(table,
     with pytest.MonkeyPatch.context() as patch, atoll.Writer(table, "a") as writer:
         patch.setattr("atoll._checkpoints._sync", synced.append)
         with writer.checkpoint(tmp_path / "restart" / "10" / "state") as unfinished:
-            # The names of folders lie in the folders around them.
+            # The name of a folder is part of its parent folder.
             assert synced == [tmp_path / "restart", tmp_path]
             unfinished.touch()
         assert synced[2:] == [unfinished, tmp_path / "restart" / "10"]
@@ -149,7 +149,7 @@ def test_folders_that_a_checkpoint_makes_are_on_the_disk_before_it_counts(table,
 
 
 def test_a_folder_is_a_checkpoint_with_all_that_the_ranks_write_into_it_now(table, tmp_path: Path):
-    # Of a start that was killed, which had more ranks.
+    # Left by a killed start that had more ranks.
     left = tmp_path / "state.10.unfinished" / "deep"
     left.mkdir(parents=True)
     (left / "7").write_text("half")
@@ -165,7 +165,7 @@ def test_a_folder_is_a_checkpoint_with_all_that_the_ranks_write_into_it_now(tabl
         patch.setattr("atoll._checkpoints._sync", lambda path: synced.append((path, part.exists())))
         assert endings(table, work) == [None, None]
     assert sorted(file.name for file in (tmp_path / "state.10" / "deep").iterdir()) == ["0", "1"]
-    # All that it holds is on the disk before it has its name, and what holds it after that.
+    # All of its contents are synced before it has its name, and its parent folder after that.
     assert sorted(synced[:2]) == [(left / "0", True), (left / "1", True)]
     assert synced[2:] == [(left, True), (part, True), (tmp_path, False)]
     assert not part.exists()
@@ -181,7 +181,7 @@ def test_links_and_pipes_in_a_folder_hold_nobody_up(table, tmp_path: Path):
 
 
 class Odd(Exception):  # noqa: N818
-    """An error that cannot travel: it has what no other process could have."""
+    """An error that cannot be pickled: it holds something that no other process could have."""
 
     def __init__(self, lock: threading.Lock) -> None:
         super().__init__("odd")
@@ -200,7 +200,7 @@ def test_a_body_that_fails_on_one_rank_fails_on_all_with_the_rank(table, tmp_pat
     def work(writer: atoll.Writer) -> None:
         if writer.rank == 0:
             writer.step(10, None, rows(0))
-        # Rank 1 has not even given its step, so nobody may wait for that.
+        # Rank 1 has not even given its step, so no rank may wait for it.
         with writer.checkpoint(tmp_path / "state.10") as unfinished:
             if writer.rank == 1:
                 raise failure

@@ -1,4 +1,4 @@
-"""Ranks of `atoll.Writer` with a communicator that do not agree: all of them hear of it, and none waits for another."""
+"""Ranks of `atoll.Writer` that disagree, with a communicator: every rank raises, and none waits for another."""
 
 import threading
 from collections.abc import Callable
@@ -9,19 +9,19 @@ import pytest
 import atoll
 from atoll.errors import InvalidInputError
 
-#: Ends a rank that would wait for ever; a rank that is well never comes near it.
+#: Ends a rank that would wait forever; a healthy rank never comes near it.
 SECONDS_MAX = 20
 
 
 class Exchange:
-    """What two threads share that stand for two ranks of MPI."""
+    """The state shared by two threads that stand for two MPI ranks."""
 
     def __init__(self) -> None:
         self.meeting, self.told = threading.Barrier(2, timeout=SECONDS_MAX), [None, None]
 
 
 class Comm:
-    """The part of mpi4py's communicator that a writer asks, of two threads: that of MPI itself is in `test_writer_mpi`."""
+    """The part of an mpi4py communicator that a writer uses, for two threads; `test_writer_mpi` has a real one."""
 
     def __init__(self, rank: int, exchange: Exchange) -> None:
         self.rank, self._exchange = rank, exchange
@@ -44,7 +44,7 @@ class Comm:
 
 
 def on_ranks(do: Callable[[Comm], Any]) -> list[BaseException | None]:
-    """Does it on two ranks, and says what each raised."""
+    """Call it on two ranks, and return what each raised."""
     exchange, raised = Exchange(), [None, None]
 
     def run(rank: int) -> None:
@@ -63,7 +63,7 @@ def on_ranks(do: Callable[[Comm], Any]) -> list[BaseException | None]:
 
 @pytest.fixture
 def table(store: atoll.Store) -> atoll.Table:
-    """An empty one."""
+    """An empty table."""
     return store.create_table("toy", {"pid": "int64", "step": "int64"}, id=("pid", "step"), index="step")
 
 
@@ -85,7 +85,7 @@ def test_what_ranks_do_not_agree_on_is_refused_on_all(table: atoll.Table, differ
 
 
 def test_a_wrong_name_does_not_lose_the_rows_of_its_rank(table: atoll.Table) -> None:
-    """Where the other run is there already, rank 1's rows would count as written by that run's attempt."""
+    """If the other run existed already, rank 1's rows would count as written by that run's attempt."""
     on_ranks(lambda comm: _write(table, "b", comm))
     raised = on_ranks(lambda comm: _write(table, "ab"[comm.rank], comm))
     assert [type(error) for error in raised] == [InvalidInputError] * 2, raised

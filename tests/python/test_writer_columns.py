@@ -1,4 +1,4 @@
-"""The columns that `atoll.Writer` takes, and those that it fills: what comes of them in the table."""
+"""The columns that `atoll.Writer` takes, those that it fills, and what they become in the table."""
 
 import tracemalloc
 from collections import UserList, deque
@@ -26,7 +26,7 @@ MISSING = {
 
 
 def by_pid(query: atoll.Query, name: str) -> list:
-    """The values of a column, in the order of the particles."""
+    """Return the values of a column, in the order of the particles."""
     found = query.numpy()
     return found[name][numpy.argsort(found["pid"])].tolist()
 
@@ -111,7 +111,7 @@ def test_what_cannot_be_converted_is_refused_at_once_and_the_writer_goes_on(stor
 
 @pytest.fixture
 def kinds(store) -> atoll.Table:
-    """A table with a column of each kind, all of which may be left out."""
+    """A table with a column of each kind, all of them nullable."""
     columns = {"x": "float64?", "n": "int32?", "v": "float32[3]?", "at": "timestamp[us]?", "name": "utf8?", "is": "bool?"}
     return store.create_table("kinds", {"pid": "int64", **columns}, id="pid", index="pid")
 
@@ -148,7 +148,7 @@ def test_a_column_of_another_type_is_refused_at_once_and_the_writer_goes_on(kind
         with pytest.raises(errors.InvalidInputError, match=f'column "{name}"'):
             writer.step(2, None, {**good, **MISFITS[misfit]})
         writer.step(2, None, {**good, "x": numpy.zeros(2, dtype="i2"), "v": numpy.zeros((2, 3))})
-        # A rank that has no rows of a step has no types to speak of.
+        # A rank without rows in a step says nothing about types.
         writer.step(3, None, {"pid": [], "v": numpy.zeros(0), "x": numpy.zeros((0, 7)), "name": []})
         writer.step(4, None, good)
     assert [step.rows for step in kinds.steps()] == [2, 2, 0, 2]
@@ -164,7 +164,7 @@ def test_what_a_value_alone_shows_is_found_when_it_is_written(kinds):
 
 
 def held(values: list) -> dict[str, object]:
-    """The same values in several things that hold them in an order."""
+    """Return the same values in several kinds of ordered collections."""
     return {"list": values, "tuple": tuple(values), "deque": deque(values), "sequence": UserList(values)}
 
 
@@ -198,7 +198,7 @@ def test_names_of_columns_that_do_not_fit_are_told_at_once_and_the_writer_goes_o
         with pytest.raises(errors.InvalidInputError, match="step 2 of run 'a'.* \"vx\"") as raised:
             writer.step(2, 0.2, {"pid": [1], "vx": [0.5], **x})
         assert "pid, step, x, y, note" in raised.value.hint
-        # Somebody else may add one at any time.
+        # Another process may add a column at any time.
         store.table("run").add_column("vx", "float64")
         writer.step(2, 0.2, {"pid": [1], "vx": [0.5], **x})
         writer.step(3, 0.2, {"pid": [1], **x})
@@ -234,13 +234,13 @@ def test_a_text_that_all_rows_have_takes_a_byte_of_each_and_no_objects(store):
 
 @pytest.fixture
 def wide(store) -> atoll.Table:
-    """A table of which 140,000 rows take more than an object of its store may."""
+    """A table in which 140,000 rows take more than one object of its store may."""
     columns = {"pid": "int64", "step": "int64", "note": "float64?", "v": "float32[128]"}
     return store.create_table("wide", columns, id=("pid", "step"), index="pid")
 
 
 def large(first: int) -> dict[str, numpy.ndarray]:
-    """Rows of 72 MB."""
+    """Make rows of 72 MB."""
     v = numpy.random.default_rng(1).random((140_000, 128), dtype="float32")
     return {"pid": numpy.arange(140_000) + first, "v": v}
 

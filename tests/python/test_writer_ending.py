@@ -1,4 +1,4 @@
-"""How an `atoll.Writer` ends: closed, forgotten, or with its program."""
+"""The end of an `atoll.Writer`: closed, forgotten, or ended with its program."""
 
 import gc
 import subprocess
@@ -19,17 +19,17 @@ COLUMNS = {"pid": "int64", "step": "int64", "x": "float64"}
 
 @pytest.fixture
 def table(store) -> atoll.Table:
-    """An empty one."""
+    """An empty table."""
     return store.create_table("run", COLUMNS, id=("pid", "step"), index=("x", "step"))
 
 
 def rows() -> dict[str, numpy.ndarray]:
-    """Rows of a step."""
+    """Make the rows of a step."""
     return {"pid": numpy.arange(ROWS), "x": numpy.full(ROWS, 0.5)}
 
 
 def steps_of(table: atoll.Table) -> dict[int, int]:
-    """How many rows each visible step has."""
+    """Return the number of rows of each visible step."""
     steps, counts = numpy.unique(table.numpy()["step"], return_counts=True)
     return dict(zip(steps.tolist(), counts.tolist(), strict=True))
 
@@ -112,7 +112,7 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("last", ["int64", "float64"])
 def test_a_writer_that_its_own_thread_collects_loses_nothing(tmp_path: Path, last: str):
-    # Halves fit no column of whole numbers.
+    # Halves fit no integer column.
     divisor = 1 if last == "int64" else 2
     program = f"""
 import atoll, numpy, threading

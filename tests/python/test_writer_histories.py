@@ -1,4 +1,4 @@
-"""Many histories of starts, kills and restarts, of what `atoll.Writer` agrees on: nothing is begun over, mixed or stuck."""
+"""Many histories of starts, kills and restarts of `atoll.Writer`: no run starts over, mixes states or gets stuck."""
 
 import json
 import os
@@ -15,12 +15,12 @@ from atoll import errors
 from atoll._agreement import Agreement
 
 HISTORIES = int(os.environ.get("WRITER_HISTORIES", "60"))
-#: Which state nothing was computed from.
+#: The state that no attempt has computed anything from.
 NOTHING = "nothing"
 
 
 class Notes:
-    """The native half of a table: what ranks noted. Its process may be killed before it notes something."""
+    """The native half of a table: the notes of its ranks. Its process may be killed before it writes a note."""
 
     def __init__(self) -> None:
         self.cells: dict[int, str] = {}
@@ -36,20 +36,20 @@ class Notes:
 
 
 class History:
-    """One run: its table, its files, and what its starts were told."""
+    """One run: its table, its files, and the answers that its starts got."""
 
     def __init__(self, seed: int, folder: Path) -> None:
         self.chance, self.folder, self.notes = random.Random(seed), folder, Notes()
-        #: Which state each complete step of the table is of.
+        #: The state of each complete step of the table.
         self.table: dict[int, str] = {}
-        #: Steps of which every rank that names checkpoints has noted one, by the state it is of.
+        #: The steps of which every rank that names checkpoints has noted one, with the state that they hold.
         self.noted: dict[int, str] = {}
-        #: Steps of which a rank has noted a checkpoint: what it keeps aside counts where there are none.
+        #: The steps of which a rank has noted a checkpoint: files kept aside count if there are none.
         self.own: dict[int, set[int]] = {rank: set() for rank in range(3)}
         self.attempt, self.is_cut, self.has_asides = 0, False, False
         self.mode = self.chance.choice(["alone", "own", "shared"])
         self.is_at_top = self.chance.random() < 0.3
-        #: Whether a checkpoint stands before its step, as at the top of a loop; and how often something is kept aside.
+        #: Whether a checkpoint comes before its step, as at the top of a loop; and how often a file is kept aside.
         self.is_before, self.asides = self.often(0.3), self.chance.choice([0, 0, 0.1, 0.8])
         self.resumes_first = self.often(0.7)
         self.told: list[object] = []
@@ -58,7 +58,7 @@ class History:
         return self.chance.random() < share
 
     def path(self, step: int | str, rank: int) -> Path:
-        """A checkpoint of a rank; with the name of the mark, its pattern."""
+        """Return the path of a rank's checkpoint; for the mark in place of the step, the rank's pattern."""
         return self.folder / (f"state.{step}.{rank}" if self.mode == "own" else f"state.{step}")
 
     @property
@@ -66,7 +66,7 @@ class History:
         return max(self.table, default=None)
 
     def begin(self) -> None:
-        """A start, from its first question to its end."""
+        """Run one start, from its first question to its end."""
         self.attempt += 1
         size = {"alone": 1, "own": 2, "shared": self.chance.choice([1, 2, 3])}[self.mode]
         ranks = [Agreement(SimpleNamespace(_native=self.notes), "a", self.attempt, rank, size) for rank in range(size)]
@@ -76,15 +76,15 @@ class History:
             self.compute(ranks, self.ask(ranks) if is_asked else None)
         except Killed:
             self.notes.is_killed = False
-            # Nobody knows how the files of a rank are called that never asked and never named one: it may be refused.
+            # The paths of a rank that never asked and never named a file are unknown: it may be refused.
             self.is_cut |= not is_asked and self.mode == "own"
         except errors.ConflictError as error:
             self.told.append(str(error))
             raise
 
     def ask(self, ranks: list[Agreement]) -> int | None:
-        """What all ranks are told, in some order: the same."""
-        # Who finds nothing noted takes what is there: so nobody puts a file there before all have asked.
+        """Let all ranks ask, in some order; check that they get the same answer, and return it."""
+        # A rank that finds no notes takes what is there, so no rank may write a file before all have asked.
         is_at_top = self.is_at_top and (self.last is None or any(self.own.values()))
         order, answers, refusals = self.chance.sample(range(len(ranks)), len(ranks)), {}, []
         for rank in order:
@@ -92,7 +92,7 @@ class History:
             try:
                 chosen = ranks[rank].resume(self.path("{step}", rank), self.last)
             except errors.ConflictError as error:
-                # The others may have one all the same, but of no other step.
+                # Other ranks may get a checkpoint all the same, but of no other step.
                 refusals.append(error)
                 answers[rank] = int(re.search(r"from step (\d+)", str(error))[1])
                 self.notes.is_killed = False
@@ -121,11 +121,11 @@ class History:
         return self.table.get(step, NOTHING)
 
     def passed_over(self) -> list[int]:
-        """The checkpoints of what the table has that all ranks named: nobody begins over their steps."""
+        """Return the steps of the table whose checkpoints all ranks named: no start may begin over them."""
         return [step for step, state in self.noted.items() if self.table.get(step) == state]
 
     def compute(self, ranks: list[Agreement], begun: int | None) -> None:
-        """Gives steps and names checkpoints, until it ends or is killed."""
+        """Give steps and name checkpoints, until the end or a kill."""
         step, last = begun or 0, None
         for _ in range(self.chance.randrange(12)):
             step += 10
@@ -141,11 +141,11 @@ class History:
                 self.name_all(ranks, step, last)
 
     def computed(self, step: int) -> str:
-        """The state of a step as this attempt computes it."""
+        """Return the state of a step as this attempt computes it."""
         return f"step {step} of attempt {self.attempt}"
 
     def name_all(self, ranks: list[Agreement], step: int, last: int | None) -> None:
-        """The checkpoints of a step, by those that name any; `last` is the step that was given last."""
+        """Write the checkpoints of a step, on the ranks that name any; `last` is the step that was given last."""
         if step % 20:
             return
         naming = range(len(ranks)) if self.mode == "own" else [0]
@@ -155,7 +155,7 @@ class History:
             self.noted[step] = self.computed(step)
 
     def name(self, agreement: Agreement, rank: int, step: int, last: int | None) -> None:
-        """A checkpoint of a rank, with kills before and after its name; it keeps the newest two."""
+        """Write a rank's checkpoint, with kills before and after it is named; keep the newest two."""
         if self.often(0.05):
             raise Killed
         self.write(step, rank, self.computed(step))
@@ -169,7 +169,7 @@ class History:
         [file.unlink() for file in files[:-2]]
 
     def keep_aside(self, agreement: Agreement, rank: int, step: int) -> None:
-        """Something that `resume` does not ask for, with kills before and after it is noted."""
+        """Keep a file aside, which `resume` does not ask for, with kills before and after it is noted."""
         if self.often(self.asides):
             self.notes.is_killed, self.has_asides = self.often(0.03), True
             name = self.chance.choice([f"diag.{step}", "final", f"best-{self.chance.choice('abc')}"])
@@ -178,7 +178,7 @@ class History:
                 raise Killed
 
     def write(self, step: int, rank: int, state: str) -> None:
-        """As a checkpoint is written: whole, or not there."""
+        """Write a file as a checkpoint is written: all of it or nothing."""
         part = self.folder / "part"
         part.write_text(state)
         part.replace(self.path(step, rank))
@@ -189,7 +189,7 @@ def step_in(path: Path) -> int:
 
 
 def away(history: History) -> None:
-    """A start while the disk with the checkpoints is another one: it fails, or there were none."""
+    """A start while another disk is mounted in place of the checkpoints: it fails, unless there were none."""
     hidden = history.folder.with_name("hidden")
     history.folder.rename(hidden)
     history.folder.mkdir()
@@ -213,7 +213,7 @@ def cut(history: History) -> None:
 
 
 def lose(history: History) -> None:
-    """A start after somebody removed a checkpoint, or brought one back that is still of what the table has."""
+    """A start after a checkpoint was removed, or one that still matches the table was brought back."""
     kept = history.folder.with_name("kept")
     kept.mkdir(exist_ok=True)
     for file in sorted(kept.iterdir()):
@@ -229,15 +229,15 @@ def lose(history: History) -> None:
 
 
 def begin(history: History) -> None:
-    """A start. Where steps were deleted, or checkpoints, it may fail, and the next one too."""
+    """A start. If steps or checkpoints were deleted, it may fail, and the next one too."""
     for _ in range(2):
         try:
             return history.begin()
         except errors.ConflictError:
-            # What is kept aside counts where there is nothing else.
+            # Files kept aside count where there is nothing else.
             if not history.is_cut and not (history.has_asides and not any(history.own.values())):
                 raise
-    # Then all steps are deleted, and what was noted with them.
+    # Then delete all steps, and the notes with them.
     history.table, history.notes, before = {}, Notes(), len(history.told)
     history.own, history.has_asides = {rank: set() for rank in range(3)}, False
     history.begin()
@@ -246,7 +246,7 @@ def begin(history: History) -> None:
 
 @pytest.fixture
 def seed() -> int:
-    """Printed where a test fails; `WRITER_SEEDS=17 pytest` begins with another one."""
+    """The first seed, printed when a test fails; `WRITER_SEEDS=17 pytest` begins with another one."""
     return int(os.environ.get("WRITER_SEEDS", "0"))
 
 

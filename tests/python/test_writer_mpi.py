@@ -1,4 +1,4 @@
-"""`atoll.Writer` on real MPI ranks, from `mpiexec` of the environment, that are killed with -9."""
+"""`atoll.Writer` on real MPI ranks, started by the environment's `mpiexec` and killed with -9."""
 
 import os
 import random
@@ -20,17 +20,17 @@ STEPS = 60
 
 
 def job(program: Path, *words: object) -> subprocess.Popen:
-    """Two ranks of a program, whose lines come as they say them."""
+    """Two ranks of a program, whose output lines arrive as they are printed."""
     command = [MPIEXEC, "-n", "2", sys.executable, "-m", "mpi4py", program, *map(str, words)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ATOLL_")}
-    # A process group of its own, so that nothing is left behind by a test that fails.
+    # In a process group of its own, so that a failed test leaves nothing running.
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, start_new_session=True
     )
 
 
 def run(program: Path, *words: object, kill: tuple[int, int] | None = None) -> list[str]:
-    """What the job says to its end; `kill` is which rank ends with -9, and at which step."""
+    """Return the output of a job until its end; `kill` is the rank to kill with -9, and the step at which it dies."""
     started, said, processes = job(program, *words), [], {}
     try:
         for line in started.stdout:
@@ -51,7 +51,7 @@ def run(program: Path, *words: object, kill: tuple[int, int] | None = None) -> l
 
 @pytest.fixture(params=range(2))
 def seed(request) -> int:
-    """Printed where a test fails; `WRITER_SEEDS=17 pytest` begins with another one."""
+    """The first seed, printed when a test fails; `WRITER_SEEDS=17 pytest` begins with another one."""
     given = os.environ.get("WRITER_SEEDS")
     return int(given) + request.param if given else request.param
 
@@ -69,7 +69,7 @@ def test_ranks_killed_again_and_again_lose_nothing_and_double_nothing(tmp_path: 
     chance = random.Random(seed)
     print(f"seed {seed}; replay with WRITER_SEEDS={seed}")
     for _ in range(3):
-        # A job that starts behind the step dies at its first one.
+        # A job that starts past that step dies at its first one.
         kill = (chance.randrange(2), chance.randrange(5, STEPS - 5))
         said = run(RANKS, tmp_path / "store", tmp_path, STEPS, kill[1] + 5, kill=kill)
         assert said[-1] != "ended with 0", said
@@ -81,7 +81,7 @@ def test_ranks_killed_again_and_again_lose_nothing_and_double_nothing(tmp_path: 
 
 
 def wrong_steps(rows: dict[str, numpy.ndarray]) -> list[str]:
-    """Steps that are not exactly one attempt's, as that attempt computes them."""
+    """Return the steps whose rows are not exactly those that one attempt computed."""
     wrong, attempts = [], []
     for step in range(1, STEPS + 1):
         here = {name: values[rows["step"] == step] for name, values in rows.items()}
@@ -117,10 +117,10 @@ def test_what_rank_0_cannot_do_fails_on_every_rank(tmp_path: Path):
 def test_two_ranks_of_lammps_survive_a_kill(tmp_path: Path):
     words = ["--particles", 400, "--every", 20, "--checkpoint-every", 60]
     words = [tmp_path / "store", *words, "--checkpoints", tmp_path, "--ledger", tmp_path / "ledger"]
-    # It cannot end before it is killed, however late that is.
+    # So many steps that it cannot end before it is killed, however late that is.
     killed = run(AIRWAY / "simulate.py", *words, "--steps", 1_000_000, kill=(1, 140))
     assert killed[-1] != "ended with 0", killed
-    # Some frames more than a second attempt finds, however late the first one was killed.
+    # Some frames more than the first attempt reached, however late that was killed.
     reached = [int(line.split()[1]) for line in killed if line.startswith("step ")]
     finished = run(AIRWAY / "simulate.py", *words, "--steps", max(reached) + 1000)
     assert finished[-1] == "ended with 0", finished

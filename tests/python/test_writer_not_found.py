@@ -1,4 +1,4 @@
-"""A start of `atoll.Writer` that does not find the checkpoint of its run begins over no step that the run has."""
+"""A start of `atoll.Writer` that does not find the checkpoint of its run replaces no step that the run has."""
 
 import shutil
 from collections.abc import Callable
@@ -19,17 +19,17 @@ Resume = Callable[[str | Path], object]
 
 @pytest.fixture
 def table(store) -> atoll.Table:
-    """An empty one."""
+    """An empty table."""
     return store.create_table("run", {"pid": "int64", "step": "int64", "x": "float64"}, id=("pid", "step"), index="x")
 
 
 def rows() -> dict[str, numpy.ndarray]:
-    """Those of a step."""
+    """Make the rows of a step."""
     return {"pid": numpy.arange(10), "x": numpy.full(10, 0.5)}
 
 
 def crash_after(table: atoll.Table, folder: Path, *steps: int, kept: int = 1_000) -> None:
-    """A start that names its checkpoints of these steps, keeps so many of them, and gives a step more."""
+    """Run a start that names checkpoints of these steps, keeps the newest `kept`, and gives one step more."""
     with atoll.Writer(table, "a") as writer:
         writer.resume(folder / "state.{step}")
         for number, step in enumerate(steps):
@@ -41,7 +41,7 @@ def crash_after(table: atoll.Table, folder: Path, *steps: int, kept: int = 1_000
 
 
 def alone(table: atoll.Table) -> Resume:
-    """How a start of one process asks."""
+    """Return a function that resumes as a single process does."""
 
     def resume(pattern: str | Path) -> object:
         with atoll.Writer(table, "a") as writer:
@@ -51,7 +51,7 @@ def alone(table: atoll.Table) -> Resume:
 
 
 def together(table: atoll.Table) -> Resume:
-    """How a start of ranks with a communicator asks; all of them are told the same."""
+    """Return a function that resumes as ranks with a communicator do; all of them get the same answer."""
 
     def resume(pattern: str | Path) -> object:
         told: list[object] = [None, None]
@@ -72,12 +72,12 @@ def together(table: atoll.Table) -> Resume:
 
 @pytest.fixture(params=[alone, together])
 def resume(request, table) -> Resume:
-    """How a later start asks what it goes on from."""
+    """The ways in which a later start asks what it resumes from."""
     return request.param(table)
 
 
 def refused(resume: Resume, pattern: str | Path) -> errors.ConflictError:
-    """Why a start goes on from nothing."""
+    """Return the error of a start that does not find its checkpoint."""
     with pytest.raises(errors.ConflictError) as raised:
         resume(pattern)
     return raised.value
@@ -89,7 +89,7 @@ def test_a_disk_that_is_not_there_and_a_mistyped_name_take_nothing_back(table, r
     crash_after(table, folder, 10, 20)
     folder.rename(away)
     if is_mounted:
-        # What a disk is mounted on is an empty folder.
+        # The mount point of a missing disk is an empty folder.
         folder.mkdir()
     told = refused(resume, folder / "state.{step}")
     assert "step 20" in str(told) and str(folder / "state.20") in str(told)
@@ -110,7 +110,7 @@ def test_who_deletes_the_steps_begins_again(table, resume, tmp_path: Path):
     assert resume(tmp_path / "state.{step}") is None
     crash_after(table, tmp_path / "gone", 10)
     shutil.rmtree(tmp_path / "gone")
-    # All the same where it is said otherwise.
+    # The same if the steps are deleted by their numbers.
     table.delete(run="a", steps=(0, 100))
     assert resume(tmp_path / "state.{step}") is None
 
@@ -164,7 +164,7 @@ def test_a_checkpoint_that_was_named_and_not_noted_counts_for_one_process(table,
         with pytest.raises(Killed), writer.checkpoint(tmp_path / "state.20") as unfinished:
             unfinished.touch()
     assert resume(tmp_path / "state.{step}").step == 20
-    # From now on it is looked for.
+    # From this start on, the checkpoint is looked for.
     (tmp_path / "state.20").rename(tmp_path / "kept")
     refused(resume, tmp_path / "state.{step}")
 
@@ -184,7 +184,7 @@ def test_who_names_checkpoints_alone_is_asked_nothing(table, resume, tmp_path: P
         writer.step(15, None, rows())
     assert resume(tmp_path / "state.{step}").step == 10
     assert (tmp_path / "state.20.superseded").exists()
-    # Only what the writer named is looked for; so it is in runs of older builds, which noted nothing.
+    # Only what the writer named is looked for, as in runs of older builds, which noted nothing.
     (tmp_path / "state.10").unlink()
     assert resume(tmp_path / "state.{step}") is None
     assert table._native.rank_notes("a", 100) == {}
@@ -213,7 +213,7 @@ def test_what_is_kept_beside_the_checkpoints_is_not_looked_for(table, resume, tm
 def test_where_the_last_steps_are_deleted_an_earlier_checkpoint_is_taken_or_missed(table, resume, tmp_path: Path):
     steps = range(10, 10 * (NOTED_MAX + 20), 10)
     crash_after(table, tmp_path, *steps, kept=NOTED_MAX + 10)
-    # Of this one nothing is noted any more, but that there were some.
+    # The notes no longer have this one, only that there were some.
     table.delete(run="a", steps=(151, None))
     assert resume(tmp_path / "state.{step}").step == 150
     [(tmp_path / file).unlink() for file in tmp_path.glob("state.*0")]
@@ -240,7 +240,7 @@ def test_ranks_that_forgot_their_checkpoints_begin_nothing_again(table, tmp_path
             for writer in writers:
                 keep(writer, tmp_path / f"state.{step}.{writer.rank}", is_killed=is_killed and (step, writer.rank) == (40, 1))
             [file.unlink() for file in tmp_path.glob(f"state.{step - 20}.*")]
-    # What the first rank remembers is one checkpoint ahead, where the second was killed.
+    # The first rank remembers one checkpoint more, since the second was killed.
     table.delete(run="a", steps=(25, None))
     for attempt in (2, 3):
         for writer in start(table, attempt):
@@ -337,7 +337,7 @@ def test_what_is_there_again_is_there_for_all_ranks_of_the_next_start(table, tmp
 
     assert begin(2) == ["refused", "refused"]
     (tmp_path / "kept.20.0").rename(tmp_path / "state.20.0")
-    # Who asks first notes that it is there, and changes nothing for who asks after it.
+    # The rank that asks first notes that its checkpoint is there; that changes nothing for the rank that asks after it.
     assert begin(3) == ["refused", "refused"]
     assert begin(4) == [20, 20]
     [(tmp_path / f"state.20.{rank}").rename(tmp_path / f"kept.20.{rank}") for rank in (0, 1)]

@@ -1,4 +1,4 @@
-"""Ranks of `atoll.Writer` that share no communicator: what they agree on all the same, through the table."""
+"""Ranks of `atoll.Writer` without a communicator, and what they still agree on, through the table."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,17 +16,17 @@ ROWS = 100
 
 @pytest.fixture
 def table(store) -> atoll.Table:
-    """An empty one."""
+    """An empty table."""
     return store.create_table("run", {"pid": "int64", "step": "int64", "x": "float64"}, id=("pid", "step"), index="x")
 
 
 def rows(rank: int) -> dict[str, numpy.ndarray]:
-    """A rank's rows of a step."""
+    """Make a rank's rows of a step."""
     return {"pid": numpy.arange(ROWS) + ROWS * rank, "x": numpy.full(ROWS, 0.5)}
 
 
 def start(table: atoll.Table, attempt: int) -> list[atoll.Writer]:
-    """The writers of two ranks."""
+    """Start the writers of two ranks."""
     return [atoll.Writer(table, "a", rank=rank, size=2, attempt=attempt) for rank in range(2)]
 
 
@@ -35,13 +35,13 @@ class Killed(BaseException):
 
 
 def give(writers: list[atoll.Writer], step: int) -> None:
-    """All ranks give a step."""
+    """Give a step on all ranks."""
     for writer in writers:
         writer.step(step, None, rows(writer.rank))
 
 
 def keep(writer: atoll.Writer, path: Path, *, is_killed: bool = False) -> None:
-    """A rank writes a checkpoint; or the job is killed just before that has its name."""
+    """Write a rank's checkpoint; or kill the job just before it has its name."""
     with pytest.MonkeyPatch.context() as patch:
         if is_killed:
             patch.setattr("atoll.writer.finish", lambda *_: killed())
@@ -57,7 +57,7 @@ def killed() -> None:
 
 
 def own(folder: Path, rank: int) -> str:
-    """The pattern of a rank's checkpoints."""
+    """Return the pattern of a rank's checkpoints."""
     return str(folder / f"state.{{step}}.{rank}")
 
 
@@ -85,7 +85,7 @@ def test_after_a_crash_between_two_names_all_ranks_go_on_from_the_one_that_all_h
 
 
 class Native:
-    """The native half of a table that counts who reads the notes of all ranks, and remembers what was noted."""
+    """The native half of a table that counts reads of the notes of all ranks, and remembers what was noted."""
 
     def __init__(self, native: object) -> None:
         self._asked, self.scans, self.kept = native, 0, ""
@@ -109,7 +109,7 @@ def test_a_checkpoint_costs_the_note_of_its_own_rank_and_not_those_of_all(table,
         agreement.note(tmp_path / f"state.{step}.0", step)
     assert native.scans == 0 and len(native.kept) < 10_000
     assert "state.199.0" in native.kept and "state.190.0" in native.kept
-    # Who begins again is not kept from noting by later steps of before.
+    # Later steps of earlier attempts do not keep a new attempt from noting.
     again = Agreement(SimpleNamespace(_native=native), "a", 2, 0, 1_000)
     again.begin(199)
     again.note(tmp_path / "state.3.0", 3)
@@ -156,7 +156,7 @@ def test_one_rank_may_name_checkpoints_for_all(table, tmp_path: Path):
 
 
 def crash_after(table: atoll.Table, folder: Path, *steps: int) -> None:
-    """The first attempt: all ranks name their checkpoints of some steps."""
+    """Run the first attempt: all ranks name their checkpoints of some steps."""
     writers = start(table, 1)
     [writer.resume(own(folder, writer.rank)) for writer in writers]
     for step in steps:
@@ -172,7 +172,7 @@ def test_who_removes_checkpoints_goes_on_from_an_earlier_one_at_the_next_start_b
     crash_after(table, tmp_path, 10, 20)
     [file.unlink() for file in tmp_path.glob(removed)]
     again, ended = start(table, 2), []
-    # As often as they like in one attempt: what one notes changes nothing for the others in it.
+    # Several times in one attempt: what one rank notes changes nothing for the others in it.
     for writer in [again[1], *again, *again]:
         try:
             ended.append(writer.resume(own(tmp_path, writer.rank)).step)
@@ -194,7 +194,7 @@ def test_who_removes_all_checkpoints_begins_again_once_the_steps_are_deleted(tab
 
 
 def refuses(table: atoll.Table, attempt: int, folder: Path) -> None:
-    """Ranks that find no checkpoint of theirs go on from none, and say what would be right."""
+    """Check that ranks that do not find their checkpoints resume from none, and that the error has a remedy."""
     for writer in start(table, attempt):
         with pytest.raises(errors.ConflictError, match="no checkpoint") as raised:
             writer.resume(own(folder, writer.rank))
@@ -218,7 +218,7 @@ def test_a_pattern_that_is_not_that_of_the_one_rank_that_names_takes_nothing_bac
             with pytest.raises(errors.ConflictError, match="no checkpoint of it at .*stat.{step}"):
                 writer.resume(wrong)
     if last < 20:
-        # Where the second one is taken back, there were two all the same, for ranks that ask later too.
+        # If the second step is deleted, there still were two checkpoints, also for ranks that ask later.
         table.delete(run="a", steps=(last + 1, None))
     again = start(table, mistyped + 1)
     assert [again[rank].resume(right).step for rank in (first, 1 - first)] == [last, last]
@@ -235,7 +235,7 @@ def test_what_is_gone_for_one_of_the_ranks_that_share_a_name_is_gone_for_all(tab
         keep(writers[0], tmp_path / f"state.{step}")
     again = start(table, 2)
     assert again[0].resume(pattern).step == 20
-    # As where the second rank does not see what is on the first one's disk.
+    # As if the second rank did not see the disk of the first.
     (tmp_path / "state.20").rename(tmp_path / "kept")
     with pytest.raises(errors.ConflictError):
         again[1].resume(pattern)
@@ -255,7 +255,7 @@ def test_a_disk_that_is_not_there_and_a_mistyped_name_take_nothing_back(table, t
     crash_after(table, folder, 10, 20)
     folder.rename(away)
     if is_mounted:
-        # What a disk is mounted on is an empty folder.
+        # The mount point of a missing disk is an empty folder.
         folder.mkdir()
     refuses(table, 2, folder)
     refuses(table, 3, tmp_path / "restrat")
@@ -281,7 +281,7 @@ def test_how_files_are_called_from_now_on_changes_nothing_for_ranks_that_ask_lat
     [writer.resume(own(tmp_path, writer.rank)) for writer in writers]
     give(writers, 10)
     keep(writers[0], tmp_path / "state.10.0")
-    # The second rank has none; in the next attempt it goes by the name of the first one's.
+    # The second rank has none; in the next attempt it asks with the first rank's pattern.
     again = start(table, 2)
     assert [again[rank].resume(own(tmp_path, 0)) for rank in (first, 1 - first)] == [None, None]
 
@@ -305,7 +305,7 @@ def test_a_checkpoint_before_the_first_step_of_a_start_changes_nothing_for_ranks
     for attempt in (2, 3):
         first, second = start(table, attempt)
         assert first.resume(own(tmp_path, 0)).step == 20
-        # As where the checkpoint stands at the top of the loop: the step that it is of was given by an earlier start.
+        # As if the checkpoint were at the top of the loop: an earlier start gave the step that it is of.
         keep(first, tmp_path / f"state.{step}.0")
         assert second.resume(own(tmp_path, 1)).step == 20
         assert not (tmp_path / "state.20.1.superseded").exists()
@@ -319,7 +319,7 @@ def test_ranks_that_name_what_they_begin_with_begin_together(table, tmp_path: Pa
     for attempt in (1, 2, 3):
         writers = start(table, attempt)
         for writer in writers:
-            # Where they share names, the second one sets aside what it cannot know to be of this start.
+            # If they share names, the second rank sets aside a file that it cannot know to be of this start.
             name = f"state.{{}}{suffix.format(rank=writer.rank)}"
             assert writer.resume(tmp_path / name.format("{step}")) is None
             if writer.rank == 0:
@@ -359,7 +359,7 @@ def test_ranks_of_a_later_attempt_are_answered_alike_while_one_that_it_replaced_
         note = Agreement.note
 
         def late(*given: object) -> None:
-            # It has looked, and is current; before it notes, a later attempt begins, and its first rank asks.
+            # The rank looked while current; before it writes its note, a later attempt begins and its first rank asks.
             later = start(table, 3)
             chosen.extend([later, later[0].resume(own(tmp_path, 0))])
             note(*given)
@@ -373,7 +373,7 @@ def test_ranks_of_a_later_attempt_are_answered_alike_while_one_that_it_replaced_
 
 def test_checkpoints_of_one_step_of_two_attempts_are_not_taken_together(table, tmp_path: Path):
     crash_after(table, tmp_path, 10, 20)
-    # Without resume, so that nobody sets aside what was there.
+    # Without resume, so that no rank sets aside the existing files.
     writers = start(table, 2)
     give(writers, 20)
     for rank in (0, 1):
@@ -407,20 +407,20 @@ def test_a_first_checkpoint_that_was_named_and_not_noted_is_nobodys(table, tmp_p
 
 def test_checkpoints_of_ranks_that_noted_nothing_are_taken_as_they_are(table, tmp_path: Path):
     with pytest.MonkeyPatch.context() as patch:
-        # As with a communicator, and as earlier builds did.
+        # As with a communicator, and as in earlier builds.
         patch.setattr("atoll._agreement.Agreement._keep", lambda *_: None)
         give(writers := start(table, 1), 10)
         [writer.flush(timeout=30) for writer in writers]
     for rank in (0, 1):
         (tmp_path / f"state.10.{rank}").touch()
-    # What they go on from is noted then: also the next start does.
+    # They note then what they resume from, so that the next start does as well.
     for attempt in (2, 3):
         assert [writer.resume(own(tmp_path, writer.rank)).step for writer in start(table, attempt)] == [10, 10]
 
 
 def test_what_ranks_noted_that_a_copy_of_an_older_version_does_not_have_is_nobodys(table, tmp_path: Path):
     for attempt in (7, 1):
-        # The notes of a later attempt, which came along, and those of the one that the copy goes on from.
+        # The notes of a later attempt, which were copied too, and those of the attempt that the copy continues from.
         for rank in (0, 1):
             Agreement(table, "a", attempt, rank, 2).begin(None)
     (tmp_path / "state.10.0").touch()

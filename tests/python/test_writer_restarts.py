@@ -1,4 +1,4 @@
-"""Checkpoints of one `atoll.Writer`: which count, and which a restart takes."""
+"""Checkpoints of one `atoll.Writer`: which count, and which one a restart takes."""
 
 import errno
 import os
@@ -18,17 +18,17 @@ COLUMNS = {"pid": "int64", "step": "int64", "x": "float64"}
 
 @pytest.fixture
 def table(store) -> atoll.Table:
-    """An empty one."""
+    """An empty table."""
     return store.create_table("run", COLUMNS, id=("pid", "step"), index=("x", "step"))
 
 
 def rows(rank: int = 0) -> dict[str, numpy.ndarray]:
-    """A rank's rows of a step."""
+    """Make a rank's rows of a step."""
     return {"pid": numpy.arange(ROWS) + ROWS * rank, "x": numpy.full(ROWS, 0.5)}
 
 
 def checkpoint(folder: Path, *steps: int) -> str:
-    """Finished checkpoints of these steps, and the pattern of their names."""
+    """Make finished checkpoints of these steps, and return the pattern of their names."""
     for step in steps:
         (folder / f"state.{step}.bin").write_text(str(step))
     return str(folder / "state.{step}.bin")

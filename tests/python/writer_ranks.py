@@ -19,22 +19,22 @@ COLUMNS = {"pid": "int32", "step": "int32", "attempt": "int64", "rank": "int32",
 
 
 def owners(attempt: int, step: int, size: int) -> numpy.ndarray:
-    """Which rank has which particle."""
+    """Return the rank of each particle."""
     return numpy.random.default_rng((attempt, step)).integers(size, size=PARTICLES)
 
 
 def main() -> None:
-    """Computes to the last step."""
+    """Compute to the last step."""
     comm, folder, steps = MPI.COMM_WORLD, Path(sys.argv[2]), int(sys.argv[3])
     wait_at = int(sys.argv[4]) if len(sys.argv) > 4 else steps + 1
-    # Lines that several ranks write may be torn: only the first one speaks.
+    # Output of several ranks may be interleaved, so only the first one prints.
     for rank, process in enumerate(comm.gather(os.getpid()) or []):
         print(f"rank {rank} is process {process}", flush=True)
     table = atoll.open(sys.argv[1]).create_table("toy", COLUMNS, id=("pid", "step"), index=("x", "step"))
     with atoll.Writer(table, run="toy", comm=comm) as writer:
         checkpoint = writer.resume(folder / "state.{step}")
         step = 0 if checkpoint is None else int(checkpoint.path.read_text())
-        # Below it: a checkpoint was chosen whose name and content do not agree, or one that is not admissible.
+        # Fails if the name and content of the checkpoint disagree, or if it is past the last complete step.
         assert step <= (writer.last_complete or 0)
         if comm.rank == 0:
             print(f"attempt {writer.attempt} from {step}", flush=True)
@@ -50,7 +50,7 @@ def main() -> None:
             if comm.rank == 0:
                 print(f"step {step}", flush=True)
                 if step >= wait_at:
-                    # Who kills this job may be slow.
+                    # The process that kills this job may be slow.
                     signal.pause()
         writer.flush()
 

@@ -7,7 +7,7 @@ from atoll import errors
 
 
 class Gated:
-    """A table that appends only as often as it is allowed to, and remembers what."""
+    """A table that appends only as often as it is allowed to, and remembers what it appended."""
 
     def __init__(self, table: atoll.Table) -> None:
         self._table, self.allowed, self.given = table, threading.Semaphore(0), []
