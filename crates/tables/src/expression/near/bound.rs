@@ -14,7 +14,10 @@ use arrow_buffer::{BooleanBuffer, NullBuffer};
 /// The images of a box of rows that are looked at along one axis; with more, the box may be anywhere.
 const IMAGES_MAX: f64 = 64.0;
 
-/// A condition of nearness with typed columns.
+/// More images of a box of rows than this are not looked at over all axes: some may be near.
+const JUDGED_MAX: u32 = 1 << 12;
+
+/// A condition of nearness whose columns have types.
 #[derive(Clone, Debug, PartialEq)]
 pub(in super::super) struct BoundNear {
     leaves: Vec<Leaf>,
@@ -62,6 +65,14 @@ impl Span {
 struct Squares {
     least: f64,
     greatest: f64,
+}
+
+/// What the images of a box of rows can tell.
+struct Judged {
+    may_be_near: bool,
+    may_be_far: bool,
+    /// How many images were looked at.
+    images: u32,
 }
 
 impl BoundNear {
@@ -115,36 +126,64 @@ impl BoundNear {
             };
             away[axis] = Span { low: float(least), high: float(greatest) }.less(self.point[axis]);
         }
+        let Judged { may_be_near, may_be_far, .. } = self.judge_images(away);
+        NearOutcomes { may_be_near, may_be_far: may_be_far || !is_known || may_be_null, may_be_null }
+    }
+
+    /// Looks at the images of a box until no other can tell more.
+    fn judge_images(&self, away: [Span; AXES_MAX]) -> Judged {
         let square = self.radius * self.radius;
-        let mut outcomes = NearOutcomes { may_be_near: false, may_be_far: true, may_be_null };
+        let mut judged = Judged { may_be_near: false, may_be_far: true, images: 0 };
+        if (0..AXES_MAX).any(|axis| self.is_out_along(axis, away[axis])) {
+            return judged;
+        }
+        // No image of such a box lies within the radius whole.
+        let is_wide = away.iter().any(|span| span.high - span.low > 2.0 * self.radius);
         let is_complete = self.each_image(away, |squares| {
-            outcomes.may_be_near |= squares.least <= square;
-            outcomes.may_be_far &= squares.greatest > square;
-            true
+            judged.images += 1;
+            judged.may_be_near |= squares.least <= square || judged.images >= JUDGED_MAX;
+            judged.may_be_far &= squares.greatest > square;
+            let is_told = judged.may_be_near && (is_wide || !judged.may_be_far);
+            !is_told && judged.images < JUDGED_MAX
         });
-        outcomes.may_be_near |= !is_complete;
-        outcomes.may_be_far |= !is_known || may_be_null;
-        outcomes
+        judged.may_be_near |= !is_complete;
+        judged
+    }
+
+    /// Whether all images are too far along one axis, on which the others have no influence.
+    fn is_out_along(&self, axis: usize, away: Span) -> bool {
+        let is_far =
+            |number: f64| away.less(number * self.edge(axis)).squares().0 > self.radius * self.radius;
+        let is_shifted = (axis + 1..AXES_MAX).any(|of| self.cell.tilt(axis, of) != 0.0);
+        !is_shifted && self.images(axis, away).is_some_and(|mut images| images.all(is_far))
     }
 
     /// Passes the images of a span of rows that may be near to `take`, until it returns false. Returns
     /// whether no image was left out for being one of too many.
     fn each_image(&self, away: [Span; AXES_MAX], mut take: impl FnMut(Squares) -> bool) -> bool {
-        let [x, y, z] = away;
+        let ([x, y, z], square) = (away, self.radius * self.radius);
         let Some(along_z) = self.images(2, z) else { return false };
         for k in along_z {
             let z = z.less(k * self.edge(2));
+            let (least_z, greatest_z) = z.squares();
+            // A sum is never less than a part of it, also where both are rounded.
+            if least_z > square {
+                continue;
+            }
             let (x, y) = (x.less(k * self.cell.tilt(0, 2)), y.less(k * self.cell.tilt(1, 2)));
             let Some(along_y) = self.images(1, y) else { return false };
             for j in along_y {
                 let y = y.less(j * self.edge(1));
+                let (least_y, greatest_y) = y.squares();
+                if least_y + least_z > square {
+                    continue;
+                }
                 let x = x.less(j * self.cell.tilt(0, 1));
                 let Some(along_x) = self.images(0, x) else { return false };
                 for i in along_x {
-                    let x = x.less(i * self.edge(0));
-                    let (near, far): (Vec<f64>, Vec<f64>) = [x, y, z].map(Span::squares).into_iter().unzip();
-                    let sum = |squares: &[f64]| squares[0] + squares[1] + squares[2];
-                    if !take(Squares { least: sum(&near), greatest: sum(&far) }) {
+                    let (least_x, greatest_x) = x.less(i * self.edge(0)).squares();
+                    let least = least_x + least_y + least_z;
+                    if !take(Squares { least, greatest: greatest_x + greatest_y + greatest_z }) {
                         return true;
                     }
                 }
@@ -203,5 +242,40 @@ fn float(scalar: Scalar) -> f64 {
         Scalar::Signed(value) => value as f64,
         Scalar::Unsigned(value) => value as f64,
         Scalar::Float(value) => value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows within 1 of a point in a cell of 10 a side, by how the cell leans.
+    fn near(tilts: &[f64]) -> BoundNear {
+        let columns = ["x", "y", "z"].map(Column::named).to_vec();
+        let cell = Cell::new(&[10.0; 3], tilts).unwrap();
+        BoundNear::new(&Near::new(columns, &[0.0; 3], 1.0, Some(cell)).unwrap(), Vec::new())
+    }
+
+    #[test]
+    fn a_box_over_many_cells_is_judged_by_few_of_its_images() {
+        let wide = Span { low: -500.0, high: 500.0 };
+        for tilts in [&[][..], &[3.0, -2.0, 4.0]] {
+            let judged = near(tilts).judge_images([wide; 3]);
+            assert!(judged.may_be_near && judged.may_be_far);
+            assert!(judged.images < 100, "{tilts:?}: {} images", judged.images);
+        }
+        // Half a cell from each image of the point along one axis, wherever that is.
+        let half = Span { low: 204.0, high: 206.0 };
+        for axis in 0..AXES_MAX {
+            let mut away = [wide; 3];
+            away[axis] = half;
+            let judged = near(&[]).judge_images(away);
+            assert!(!judged.may_be_near && judged.may_be_far, "axis {axis}");
+            assert!(judged.images < 100, "axis {axis}: {} images", judged.images);
+        }
+        let thin = Span { low: 4.0, high: 4.001 };
+        let judged = near(&[0.001, 0.0, 0.0]).judge_images([thin, wide, wide]);
+        assert!(judged.may_be_near && judged.may_be_far, "it is given up");
+        assert_eq!(judged.images, JUDGED_MAX);
     }
 }
