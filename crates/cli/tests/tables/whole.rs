@@ -151,6 +151,24 @@ fn a_run_that_somebody_else_appended_to_is_not_gathered_on() {
 }
 
 #[test]
+fn what_a_vacuum_of_the_store_took_before_the_first_step_is_no_matter_to_a_gather() {
+    let place = Place::new();
+    let source = |arguments: &str| place.run(&[&["--store", "one"], &words(arguments)[..]].concat());
+    source(CREATE).text();
+    place.write("run.csv", csv(0..2, 5));
+    source("table import t run.csv").text();
+    // As behind one that was interrupted before its first step.
+    atoll(&place, CREATE).text();
+    let version = source("table info t --json").json()["version"].clone();
+    atoll(&place, &format!("table attributes t --run one gather.version={version}")).text();
+    source("table pack t --whole").text();
+    source("table vacuum t").text();
+    let told = atoll(&place, "table gather t --from one --json").json();
+    assert_eq!(told["rows"], 10, "{told}");
+    assert!(told["version"].as_u64() > version.as_u64(), "{told}");
+}
+
+#[test]
 fn a_column_is_added_and_older_versions_show_the_older_columns() {
     let place = filled();
     let added = atoll(&place, "--json table add-column t charge:float32 --unit e --description 'a charge'");

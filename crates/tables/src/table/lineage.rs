@@ -117,6 +117,16 @@ impl Table {
         self.schema_of(&manifest)
     }
 
+    /// Its columns and their roles in a version.
+    ///
+    /// # Errors
+    /// [`TableError::VersionGone`] for one that can be read no longer, [`TableError::Edit`] for one that is
+    /// not there yet, errors of the store.
+    pub async fn schema_as_of(&self, version: Version) -> Result<Arc<TableSchema>, TableError> {
+        let manifest = self.ledger.as_of(version).await?;
+        self.schema_of(&manifest)
+    }
+
     /// The schema of a version.
     pub(super) fn schema_of(&self, manifest: &Manifest) -> Result<Arc<TableSchema>, TableError> {
         let schema = self.lineage.with(&self.name, &manifest.columns)?;

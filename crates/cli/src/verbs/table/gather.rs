@@ -18,7 +18,7 @@ use arrow_array::RecordBatch;
 use atoll_row_files::rows_within;
 use atoll_store::Store;
 use atoll_tables::protocol::{BlockId, EditError, Version};
-use atoll_tables::{AttributesOf, Query, RunSummary, Table, TableError};
+use atoll_tables::{AttributesOf, Query, RunSummary, Table, TableError, TableSchema};
 use clap::Args;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -226,8 +226,30 @@ impl Seen {
         }
     }
 
-    /// Begins an attempt of the run, if it is still as it was seen, and notes whose it is before anything is
-    /// written in it.
+    /// The columns of the store in the version that the run is of: the newest one where a vacuum took away the
+    /// one that was noted, and no step of it is there.
+    async fn columns(&mut self, source: &Table) -> Result<Arc<TableSchema>, Failure> {
+        match source.schema_as_of(self.version).await {
+            Err(TableError::VersionGone { .. }) if self.wrote.is_empty() => {
+                self.version = source.version().await?;
+                Ok(source.schema_as_of(self.version).await?)
+            }
+            told => told.map_err(|error| self.failure_of(error)),
+        }
+    }
+
+    /// An error of the store as a failure: once a vacuum took the version, only the beginning is left.
+    fn failure_of(&self, error: TableError) -> Failure {
+        match error {
+            TableError::VersionGone { .. } => {
+                self.spoiled(format!("is of version {} of the store, which a vacuum took away", self.version))
+            }
+            error => error.into(),
+        }
+    }
+
+    /// Begins an attempt of the run, if it is still as it was seen, and notes whose it is, and of which
+    /// version, before anything is written in it.
     async fn begin(&self, table: &Table) -> Result<u64, Failure> {
         let attempt = table.begin_after(&self.run, self.there.as_ref(), 1).await?;
         let attempt = attempt.ok_or_else(|| Failure::Run {
@@ -236,8 +258,10 @@ impl Seen {
             hint: "once that has ended, the same command goes on from there if anything is left".to_owned(),
         })?;
         let ours = self.wrote.iter().chain([&attempt]);
-        let notes = ours.map(|attempt| (format!("{ATTEMPT}{attempt}"), Some(Value::Bool(true)))).collect();
-        table.note(AttributesOf::Run(&self.run), &notes).await?;
+        let ours = ours.map(|attempt| (format!("{ATTEMPT}{attempt}"), Some(Value::Bool(true))));
+        // No other attempt can write from here on, and another gather notes its version after it began.
+        let version = (VERSION.to_owned(), Some(self.version.to_string().into()));
+        table.note(AttributesOf::Run(&self.run), &ours.chain([version]).collect()).await?;
         Ok(attempt)
     }
 
@@ -278,18 +302,19 @@ pub(super) async fn is_being_gathered(table: &Table, run: &str) -> Result<bool, 
 }
 
 async fn gather(session: &Session, table: &Table, source: &Table, run: &str) -> Result<Gathered, Failure> {
-    let seen = Seen::of(table, source, run).await?;
-    let version = seen.version;
+    let mut seen = Seen::of(table, source, run).await?;
     if let Some(before) = seen.whole() {
-        return Ok(Gathered { rows: 0, before, version, now: source.version().await? });
+        return Ok(Gathered { rows: 0, before, version: seen.version, now: source.version().await? });
     }
     let before = seen.before()?;
+    seen.columns(source).await?;
+    let version = seen.version;
     session.hint_on_interrupt("what was gathered so far is in; the same command goes on from there");
     let attempt = seen.begin(table).await?;
     let progress = Progress::count(!session.output.is_json());
     let mut refinement = source.refine(&Query { as_of: Some(version), ..Query::default() });
     let mut rows = 0;
-    while let Some(refined) = refinement.next().await? {
+    while let Some(refined) = refinement.next().await.map_err(|error| seen.failure_of(error))? {
         let skipped = before.saturating_sub(rows).min(refined.rows.num_rows() as u64);
         rows += skipped;
         for part in parts(&refined.rows, skipped as usize) {
@@ -324,7 +349,7 @@ mod tests {
     use atoll_conformance::{Relay, Relayed};
     use atoll_memory::MemoryStore;
     use atoll_store::{Batch, StoreFuture, WriteOptions, Written};
-    use atoll_tables::{Roles, TableSchema};
+    use atoll_tables::{PackOptions, Roles};
     use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
@@ -410,6 +435,40 @@ mod tests {
         assert!(seen.close(&table, &source, 5).await.is_err(), "5 rows are there, and one of them is theirs");
         let again = Seen::of(&table, &source, "one").await.unwrap();
         assert!(matches!(again.before(), Err(Failure::Run { .. })), "{:?}", again.before());
+    }
+
+    /// Appends a row to a store, packs it, and takes its older versions away.
+    async fn vacuum(source: &Table, step: u64) {
+        let id = BlockId { run: "r".into(), attempt: 1, step, rank: 0 };
+        source.append(id, &rows(1)).await.unwrap();
+        source.pack(&PackOptions::whole()).await.unwrap();
+        source.vacuum().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_run_of_a_version_that_a_vacuum_took_is_gathered_from_its_beginning() {
+        let (table, source) = (table_in(Arc::new(MemoryStore::default())).await, source_of(10).await);
+        let mut seen = Seen::of(&table, &source, "one").await.unwrap();
+        let first = seen.version;
+        vacuum(&source, 1).await;
+        seen.columns(&source).await.unwrap();
+        assert!(seen.version > first, "nothing of it is there");
+        let attempt = seen.begin(&table).await.unwrap();
+        assert_eq!(Seen::of(&table, &source, "one").await.unwrap().version, seen.version, "it is noted");
+        seen.append(&table, attempt, 4, &rows(4)).await.unwrap();
+        vacuum(&source, 2).await;
+        let mut again = Seen::of(&table, &source, "one").await.unwrap();
+        let told = again.columns(&source).await.unwrap_err();
+        assert!(matches!(&told, Failure::Run { problem, .. } if problem.contains("vacuum")), "{told}");
+        assert!(told.hint().unwrap().contains("table delete"), "{told:?}");
+        // Its attributes stay as long as a snapshot may show it.
+        table.create_snapshot("kept", None).await.unwrap();
+        table.delete(Some("one"), None, None).await.unwrap();
+        let mut anew = Seen::of(&table, &source, "one").await.unwrap();
+        assert_eq!(anew.version, seen.version);
+        anew.columns(&source).await.unwrap();
+        assert_eq!(anew.version, source.version().await.unwrap());
+        anew.begin(&table).await.unwrap();
     }
 
     /// Somebody else who notes version 3 of the store right before this one notes what it found.
