@@ -169,6 +169,27 @@ fn what_a_vacuum_of_the_store_took_before_the_first_step_is_no_matter_to_a_gathe
 }
 
 #[test]
+fn a_column_that_the_store_gets_meanwhile_does_not_stop_a_gather() {
+    let place = Place::new();
+    let source = |arguments: &str| place.run(&[&["--store", "one"], &words(arguments)[..]].concat());
+    source(CREATE).text();
+    place.write("run.csv", csv(0..2, 5));
+    source("table import t run.csv").text();
+    // As behind one that was interrupted before its first step.
+    atoll(&place, CREATE).text();
+    let version = source("table info t --json").json()["version"].clone();
+    atoll(&place, &format!("table attributes t --run one gather.version={version}")).text();
+    source("table add-column t charge:float32").text();
+    for rows in [10, 0] {
+        assert_eq!(atoll(&place, "table gather t --from one --json").json()["rows"], rows);
+    }
+    // A gather that begins takes the newest columns, which the table has not.
+    atoll(&place, "table delete t --run one").text();
+    let told = atoll(&place, "table gather t --from one");
+    assert!(told.fails(2).contains("no column \"charge\""), "{}", told.stderr);
+}
+
+#[test]
 fn a_column_is_added_and_older_versions_show_the_older_columns() {
     let place = filled();
     let added = atoll(&place, "--json table add-column t charge:float32 --unit e --description 'a charge'");

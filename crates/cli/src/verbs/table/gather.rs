@@ -68,8 +68,13 @@ impl Gather {
         let store = session.store(Access::Create).await?;
         for (url, run) in self.stores.iter().zip(&runs) {
             let source = self.source(session, url).await?;
-            let table = self.target(&store, &source, url).await?;
-            let gathered = gather(session, &table, &source, run).await?;
+            let table = self.target(&store, &source, (url, run)).await?;
+            let mut seen = Seen::of(&table, &source, run).await?;
+            if seen.whole().is_none() {
+                let schema = seen.columns(&source).await?;
+                self.table_like(&store, &schema, url).await?;
+            }
+            let gathered = gather(session, &table, &source, seen).await?;
             table.close().await?;
             session.output.either(
                 || {
@@ -129,9 +134,28 @@ impl Gather {
     }
 
     /// The table that is gathered into; one that is not there is made like the first.
-    async fn target(&self, store: &Arc<dyn Store>, source: &Table, url: &str) -> Result<Table, Failure> {
-        let schema = source.schema().as_ref().clone();
-        match Table::create(Arc::clone(store), &self.table.table, schema).await {
+    async fn target(
+        &self,
+        store: &Arc<dyn Store>,
+        source: &Table,
+        (url, run): (&str, &str),
+    ) -> Result<Table, Failure> {
+        match Table::open(Arc::clone(store), &self.table.table).await {
+            // The version that is noted decides which columns it has to have, not the newest.
+            Ok(table) if table.run_attributes(run).await?.contains_key(VERSION) => Ok(table),
+            Ok(_) | Err(TableError::NotFound { .. }) => self.table_like(store, &source.schema(), url).await,
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The table that is gathered into, if it has these columns of a store; it is made where it is not there.
+    async fn table_like(
+        &self,
+        store: &Arc<dyn Store>,
+        schema: &TableSchema,
+        url: &str,
+    ) -> Result<Table, Failure> {
+        match Table::create(Arc::clone(store), &self.table.table, schema.clone()).await {
             Err(TableError::Exists { name, differs }) => Err(Failure::Usage {
                 problem: format!("table {name:?} has another schema than in {url}: {differs}"),
                 hint: "tables that are gathered have one schema: `atoll table info TABLE --schema` shows it"
@@ -301,14 +325,12 @@ pub(super) async fn is_being_gathered(table: &Table, run: &str) -> Result<bool, 
     Ok(attributes.contains_key(VERSION) && !attributes.contains_key(ROWS))
 }
 
-async fn gather(session: &Session, table: &Table, source: &Table, run: &str) -> Result<Gathered, Failure> {
-    let mut seen = Seen::of(table, source, run).await?;
+async fn gather(session: &Session, table: &Table, source: &Table, seen: Seen) -> Result<Gathered, Failure> {
+    let version = seen.version;
     if let Some(before) = seen.whole() {
-        return Ok(Gathered { rows: 0, before, version: seen.version, now: source.version().await? });
+        return Ok(Gathered { rows: 0, before, version, now: source.version().await? });
     }
     let before = seen.before()?;
-    seen.columns(source).await?;
-    let version = seen.version;
     session.hint_on_interrupt("what was gathered so far is in; the same command goes on from there");
     let attempt = seen.begin(table).await?;
     let progress = Progress::count(!session.output.is_json());
