@@ -32,15 +32,19 @@ impl BandRows {
         self.bands().next().is_none_or(|band| sizes.of_rows(&self.rows[band]) <= bytes)
     }
 
-    /// Keeps the first bands, at least one, as far as they take at most `bytes_max` bytes. Returns the
-    /// others, if any.
-    pub(super) fn split_off(&mut self, bytes_max: usize, sizes: &RowBytes) -> Option<Self> {
+    /// Keeps the first bands, one at least, within so many bytes and so many bands; returns the others, if
+    /// there are any.
+    pub(super) fn split_off(
+        &mut self,
+        (bytes_max, bands_max): (usize, usize),
+        sizes: &RowBytes,
+    ) -> Option<Self> {
         let mut bytes = 0;
         let fits = |band: &Range<usize>| {
             bytes += sizes.of_rows(&self.rows[band.clone()]);
             bytes <= bytes_max
         };
-        let kept = self.bands().take_while(fits).count().max(1);
+        let kept = self.bands().take(bands_max).take_while(fits).count().max(1);
         if kept >= self.ends.len() {
             return None;
         }

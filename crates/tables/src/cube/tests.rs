@@ -554,6 +554,15 @@ fn a_cube_that_is_larger_than_an_object_becomes_several_whatever_its_rows_are() 
 }
 
 #[test]
+fn no_object_gets_more_bands_than_its_directory_may_have() {
+    let grown = particles(&mut fastrand::Rng::with_seed(13), 21_846);
+    let objects = grown.encode_by(&Shape { band_rows: 1, ..Shape::default() }, 2);
+    let objects: Vec<Vec<u8>> = objects.into_iter().map(|object| object.bytes.to_vec()).collect();
+    assert_eq!(objects.len(), 2, "their bytes are few enough for one");
+    assert_eq!(of_weight(&grown.schema, &objects, grown.weights[0]).0, 12);
+}
+
+#[test]
 fn rows_that_are_wider_than_an_object_lie_in_bands_of_few() {
     let grown = Grown::new(&mut fastrand::Rng::with_seed(12), 200, true, 1);
     let shape = Shape { object_bytes: 256, ..Shape::default() };

@@ -1,6 +1,7 @@
 //! Writing a tree: rows into cubes, cubes into bands, bands into objects.
 
-use super::bands::NewBand;
+use super::band::{self, BandRows};
+use super::bands::{BANDS_MAX, NewBand};
 use super::directory::{CubeEntry, NewDirectory};
 use super::filter::{put_filter, seal_filters};
 use super::head::Head;
@@ -232,6 +233,7 @@ struct FilledObject {
     layers: Vec<(CubeId, u8, bool, BandRows)>,
     /// The approximate size of its rows in bytes.
     bytes: usize,
+    bands: usize,
 }
 
 /// Fills objects one after the other.
@@ -248,7 +250,12 @@ impl ObjectFiller<'_> {
         self.objects.last().map_or(0, |object| object.bytes)
     }
 
-    /// Begins the next object.
+    /// Bands of the last one.
+    fn bands(&self) -> usize {
+        self.objects.last().map_or(0, |object| object.bands)
+    }
+
+    /// Begins another object.
     fn begin(&mut self) {
         self.objects.push(FilledObject::default());
     }
@@ -258,7 +265,9 @@ impl ObjectFiller<'_> {
     /// any band, since readers look at the layers of one object alone.
     fn add(&mut self, cube: CubeId, layers: Vec<BandRows>) {
         let of_cube: usize = layers.iter().map(|layer| self.sizes.of_rows(&layer.rows)).sum();
-        if self.objects.is_empty() || self.bytes() + of_cube > self.bytes_max {
+        let bands: usize = layers.iter().map(|layer| layer.ends.len()).sum();
+        let is_full = self.bytes() + of_cube > self.bytes_max || self.bands() + bands > BANDS_MAX;
+        if self.objects.is_empty() || is_full {
             self.begin();
         }
         let mut is_first = true;
@@ -266,12 +275,15 @@ impl ObjectFiller<'_> {
             let mut left = Some(rows.cut_at(self.bytes_max, self.sizes));
             while let Some(mut rows) = left {
                 let room = self.bytes_max.saturating_sub(self.bytes());
-                if self.bytes() > 0 && !rows.begins_within(room, self.sizes) {
+                let has_room = self.bands() < BANDS_MAX && rows.begins_within(room, self.sizes);
+                if self.bytes() > 0 && !has_room {
                     self.begin();
                 }
-                left = rows.split_off(self.bytes_max.saturating_sub(self.bytes()), self.sizes);
+                let room = (self.bytes_max.saturating_sub(self.bytes()), BANDS_MAX - self.bands());
+                left = rows.split_off(room, self.sizes);
                 if let Some(object) = self.objects.last_mut() {
                     object.bytes += self.sizes.of_rows(&rows.rows);
+                    object.bands += rows.ends.len();
                     object.layers.push((cube, layer, is_first, rows));
                 }
                 is_first = false;
@@ -299,7 +311,7 @@ fn portions(cubes: Cubes, shape: &Shape, sizes: &RowBytes) -> (Vec<Portion>, Len
         let bands = rows.bands().map(|band| from + band.start..from + band.end).collect();
         Layer { cube, layer, is_first, bands }
     };
-    let portion = |FilledObject { layers, bytes }| Portion {
+    let portion = |Filled { layers, bytes, .. }| Portion {
         layers: layers.into_iter().map(&mut placed).collect(),
         bytes,
     };
