@@ -93,6 +93,14 @@ impl Readable {
         }
     }
 
+    /// The version that is current now; several tables remember it while what comes with it is kept.
+    pub(crate) async fn hold(&self) -> Result<(Version, Option<Arc<[Version]>>), TableError> {
+        match self {
+            Self::One(table) => Ok((table.version().await?, None)),
+            Self::Many(union) => union.hold().await.map(|(version, held)| (version, Some(held))),
+        }
+    }
+
     /// Answers a query.
     ///
     /// # Errors

@@ -49,10 +49,11 @@ impl Readable {
         query: &Query,
         requests: &[EstimateRequest],
     ) -> Result<Vec<Estimated>, TableError> {
-        restart_if_gone(query, || async {
-            let as_of = match query.as_of {
-                Some(version) => version,
-                None => self.version().await?,
+        again_if_gone(query, || async {
+            // Several groups ask for it one after the other, however long one takes.
+            let (as_of, _held) = match query.as_of {
+                Some(version) => (version, None),
+                None => self.hold().await?,
             };
             self.estimate_all_of(&query.clone().as_of(as_of), requests).await
         })

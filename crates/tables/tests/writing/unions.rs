@@ -3,13 +3,14 @@
 use super::rows::{block, rows, schema};
 use arrow_array::Array;
 use arrow_schema::{DataType, Field};
+use atoll_conformance::{Relay, Relayed};
 use atoll_memory::MemoryStore;
-use atoll_store::{ErrorKind, Store};
-use atoll_tables::estimate::{EstimateRequest, Subject};
+use atoll_store::{Buffer, ErrorKind, Read, Store, StoreStream};
+use atoll_tables::estimate::{EstimateRequest, Subject, Tolerance};
 use atoll_tables::expression::{Column, Expression};
 use atoll_tables::{PackOptions, Query, Readable, Table, TableError, Union};
-use futures::FutureExt;
-use std::sync::Arc;
+use futures::{FutureExt, StreamExt};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Two tables of one step each.
@@ -174,4 +175,56 @@ async fn what_a_union_is_made_of_is_what_its_tables_are_made_of() {
     let of_each = [tables[0].info().await.unwrap(), tables[1].info().await.unwrap()];
     assert_eq!(info.bytes, of_each.iter().map(|each| each.bytes).sum::<u64>());
     assert_eq!(info.schema.columns().fields().len(), 4);
+}
+
+/// A store that makes versions of its table, and asks a union for each, once objects are to be read.
+struct Busy {
+    inner: Arc<dyn Store>,
+    asks: Mutex<Option<Union>>,
+}
+
+impl Relay for Busy {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    fn get_many(&self, reads: Vec<Read>) -> StoreStream<'_, Option<Buffer>> {
+        let met = async move {
+            let asks = self.asks.lock().unwrap().take();
+            if let Some(union) = asks {
+                let table = Table::open(Arc::clone(&self.inner), "one").await.unwrap();
+                for step in 1..300 {
+                    table.append(block("a", 1, step, 0), &rows(step, 0, 1)).await.unwrap();
+                    union.version().await.unwrap();
+                }
+            }
+            self.inner.get_many(reads)
+        };
+        futures::stream::once(met).flatten().boxed()
+    }
+}
+
+#[tokio::test]
+async fn numbers_that_are_asked_together_are_of_one_version_however_many_others_ask_for_newer_ones() {
+    let (inner, tables): (Arc<dyn Store>, _) = (Arc::new(MemoryStore::new()), two().await);
+    let busy = Arc::new(Relayed(Busy { inner: inner.clone(), asks: Mutex::new(None) }));
+    let writer = Table::create(inner, "one", schema()).await.unwrap();
+    writer.begin("a", 1, 1).await.unwrap();
+    writer.append(block("a", 1, 0, 0), &rows(0, 0, 10)).await.unwrap();
+    let slow = Table::open(busy.clone(), "one").await.unwrap();
+    let union = Union::new(vec![slow, tables[1].clone()]).unwrap();
+    let before = union.version().await.unwrap();
+    *busy.0.asks.lock().unwrap() = Some(union.clone());
+    let x = || Column::named("x");
+    let requests = [
+        EstimateRequest::new(Subject::Quantile(x(), 0.5)),
+        EstimateRequest::new(Subject::Mean(x())).within(Tolerance::Relative(0.01), None),
+    ];
+    let found = Readable::Many(union.clone()).estimate_all(&Query::default(), &requests).await.unwrap();
+    assert!(busy.0.asks.lock().unwrap().is_none(), "no object was read");
+    assert!(found.iter().all(|found| found.version == before), "{found:?}");
+    // Nobody asks for it any more.
+    writer.append(block("a", 1, 300, 0), &rows(300, 0, 1)).await.unwrap();
+    union.version().await.unwrap();
+    assert!(union.query(&Query::default().as_of(before)).await.is_err());
 }

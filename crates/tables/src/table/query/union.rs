@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many versions of the union are remembered, so that they can be queried again.
+/// How many versions of the union are remembered, so that they can be asked again, beside those in use.
 const PINS_MAX: usize = 256;
 
 /// Tables of one schema, queried as one.
@@ -39,7 +39,7 @@ pub struct Union {
     pins: Pins,
 }
 
-type Pins = Arc<Turn<BTreeMap<Version, Vec<Version>>>>;
+type Pins = Arc<Turn<BTreeMap<Version, Arc<[Version]>>>>;
 
 impl std::fmt::Debug for Union {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -134,8 +134,13 @@ impl Union {
         Ok(self.pin(None).await?.0)
     }
 
+    /// As [`Union::version`], with the versions of the tables: while they are kept, the union remembers it.
+    pub(crate) async fn hold(&self) -> Result<(Version, Arc<[Version]>), TableError> {
+        self.pin(None).await
+    }
+
     /// Resolves the versions of all tables.
-    async fn pin(&self, wanted: Option<Version>) -> Result<(Version, Vec<Version>), TableError> {
+    async fn pin(&self, wanted: Option<Version>) -> Result<(Version, Arc<[Version]>), TableError> {
         let mut pins = self.pins.lock().await;
         if let Some(wanted) = wanted {
             let found = pins.get(&wanted).cloned();
@@ -143,11 +148,13 @@ impl Union {
         }
         let versions = try_join_all(self.tables.iter().map(Table::version)).await?;
         let version = sum(&versions);
-        pins.insert(version, versions.clone());
+        let held = Arc::clone(pins.entry(version).or_insert_with(|| versions.into()));
         while pins.len() > PINS_MAX {
-            pins.pop_first();
+            let is_free = |(_, versions): &(&Version, &Arc<[Version]>)| Arc::strong_count(versions) == 1;
+            let Some(oldest) = pins.iter().find(is_free).map(|(version, _)| *version) else { break };
+            pins.remove(&oldest);
         }
-        Ok((version, versions))
+        Ok((version, held))
     }
 
     /// The versions that a split carries; this handle need not have seen them.
@@ -155,10 +162,10 @@ impl Union {
         &self,
         objects: &OfObjects,
         asked: Option<Version>,
-    ) -> Result<(Version, Vec<Version>), TableError> {
+    ) -> Result<(Version, Arc<[Version]>), TableError> {
         let versions = objects.versions(self.tables.len()).ok_or(TableError::NoSplit)?;
         let version = sum(&versions);
-        if asked == Some(version) { Ok((version, versions)) } else { Err(TableError::NoSplit) }
+        if asked == Some(version) { Ok((version, versions.into())) } else { Err(TableError::NoSplit) }
     }
 
     fn gone(&self, asked: Version, was_seen: bool) -> TableError {
@@ -200,8 +207,12 @@ impl Union {
             Some(objects) => self.versions_of(objects, query.as_of)?,
         };
         let objects = |place| query.objects.as_ref().map(|objects| objects.of_table(place));
-        let of = |(place, version)| Query { as_of: Some(version), objects: objects(place), ..query.clone() };
-        let mut of_each: Vec<Query> = versions.into_iter().enumerate().map(of).collect();
+        let of = |(place, version): (usize, &Version)| Query {
+            as_of: Some(*version),
+            objects: objects(place),
+            ..query.clone()
+        };
+        let mut of_each: Vec<Query> = versions.iter().enumerate().map(of).collect();
         let manifests = self.manifests(&of_each).await?;
         if let Some(runs) = &query.runs {
             self.check_runs(runs, &manifests)?;
@@ -351,7 +362,8 @@ impl Union {
                 }
             }
         };
-        let news = self.tables.iter().zip(versions).map(|(table, since)| Box::pin(table.follow(since, wait)));
+        let news = self.tables.iter().zip(&*versions);
+        let news = news.map(|(table, since)| Box::pin(table.follow(*since, wait)));
         let (first, ..) = futures::future::select_all(news).await;
         first?;
         self.version().await
