@@ -166,20 +166,23 @@ fn merge(group: &mut Group, trees: &[ExistingTree], options: &PackOptions) -> Op
     let mut left = trees;
     loop {
         let size = size_of(group.rows, options);
-        let mut pieces = group.pieces.len();
-        let is_meant = |tree: &&ExistingTree| {
+        let meant = left.iter().take_while(|tree| size_of(tree.rows, options) <= size).count();
+        let (mut pieces, mut bytes) = (group.pieces.len(), group.bytes);
+        let fits = |tree: &&Standing| {
             pieces += tree.pieces.len();
-            size_of(tree.rows, options) <= size && pieces <= PIECES_MAX
+            bytes = bytes.saturating_add(tree.bytes);
+            pieces <= PIECES_MAX && bytes <= options.tree_bytes_max
         };
-        let count = left.iter().take_while(is_meant).count();
+        let count = left[..meant].iter().take_while(fits).count();
         let (now, larger) = left.split_at(count);
-        let of_trees = now.iter().map(|tree| tree.bytes).fold(0, u64::saturating_add);
-        // The group itself counts as one of the fan.
-        let is_time = count + 1 >= options.fan;
-        if !is_time || group.bytes.saturating_add(of_trees) > options.tree_bytes_max {
+        // One of the fan is the group itself.
+        if count + 1 < options.fan {
             return Some(std::mem::take(group));
         }
         now.iter().for_each(|tree| group.add_tree(tree));
+        if count < meant {
+            return Some(std::mem::take(group));
+        }
         left = larger;
     }
 }
@@ -326,6 +329,29 @@ mod tests {
             assert_eq!((group(&manifest, 8, &options), group(&manifest, 160, &options)), (8, 3));
             assert!(next(&manifest, Version(8), 16 << 10, &options).is_none(), "no two go together");
         }
+    }
+
+    #[test]
+    fn of_trees_that_are_too_much_for_one_as_many_merge_as_fit() {
+        let blocks = small_blocks(13);
+        let sized = |placed: &Placed, rows, bytes| {
+            let mut placed = placed.clone();
+            (placed.piece.rows, placed.piece.bytes) = (rows, bytes);
+            placed
+        };
+        let mut pieces = blocks.pieces.values();
+        let mut group = Group::of_rows(48);
+        group.add(&[sized(pieces.next().unwrap(), 1 << 19, 25 << 20)]);
+        let tree = |placed| {
+            let pieces = vec![sized(placed, 1_400_000, 64 << 20)];
+            let bytes = bytes_of(&pieces[0], 48);
+            Standing { pieces, rows: 1_400_000, bytes, is_struck: false }
+        };
+        let trees: Vec<Standing> = pieces.map(tree).collect();
+        let options = PackOptions::default();
+        let merged = merge(&mut group, &trees, &options).unwrap();
+        assert_eq!(merged.trees, 7);
+        assert!(merged.bytes <= options.tree_bytes_max, "{} bytes", merged.bytes);
     }
 
     #[test]
