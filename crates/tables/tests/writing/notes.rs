@@ -66,7 +66,23 @@ async fn what_ranks_noted_goes_with_all_steps_of_their_run_and_with_nothing_less
     assert_eq!(all().await, [false; 3]);
 }
 
-/// A job that starts right before a delete removes notes of ranks: the next attempt of run "a", and run
+#[tokio::test]
+async fn what_ranks_noted_goes_also_where_an_attempt_failed_before_its_first_step() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let table = create(&store).await;
+    table.begin("a", 1, 2).await.unwrap();
+    for rank in 0..2 {
+        table.append(block("a", 1, 10, rank), &rows(10, 100 * i64::from(rank), 3)).await.unwrap();
+        table.set_rank_notes("a", 1, rank, &note("of what is deleted")).await.unwrap();
+    }
+    // It notes that a checkpoint is gone, and its hint is to delete the steps.
+    table.begin("a", 2, 2).await.unwrap();
+    table.set_rank_notes("a", 2, 0, &note("gone")).await.unwrap();
+    table.delete(Some("a"), None, None).await.unwrap();
+    assert_eq!(table.rank_notes("a", 3).await.unwrap(), Default::default());
+}
+
+/// A job that starts right before a delete removes what ranks noted: the next attempt of run "a", and run
 /// "new".
 struct Starting {
     store: Arc<dyn Store>,
