@@ -25,7 +25,7 @@ use crate::protocol::{Edit, EditError, Manifest, ObjectId, Removal, Version};
 use crate::threads::threads;
 use input::Input;
 use pace::Pace;
-use plan::Group;
+use plan::{Bounds, Group};
 use std::ops::AddAssign;
 
 pub use background::KeepPacked;
@@ -176,8 +176,9 @@ impl Table {
             let up_to = *up_to.get_or_insert(state.manifest.version);
             // New objects have only the columns of this table, even if it is part of a union.
             let table = Self { also: std::sync::Arc::default(), ..self.clone() }.at(&state.manifest)?;
-            let row_bytes = table.schema.row_bytes();
-            let Some(group) = plan::next(&state.manifest, up_to, row_bytes, options) else {
+            let batch_bytes = self.store.capabilities().limits.batch_bytes;
+            let bounds = Bounds::new(table.schema.row_bytes(), batch_bytes);
+            let Some(group) = plan::next(&state.manifest, up_to, bounds, options) else {
                 return Ok(report);
             };
             let packed = match table.pack_group(&state.manifest, &group, options, &mut report).await {

@@ -8,6 +8,7 @@
 
 use super::PackOptions;
 use crate::protocol::{Form, Manifest, Placed, Version};
+use crate::table::ledger::PART_BYTES;
 use std::collections::BTreeMap;
 
 /// Assumed bytes per row where the size is unknown.
@@ -16,6 +17,27 @@ const ROW_BYTES: u64 = 48;
 /// Maximum number of blocks and pieces of trees that one tree is made from. An edit names each of them in
 /// about a hundred bytes, so this is less than half of the 8 MiB that a batch may have.
 const PIECES_MAX: usize = 1 << 15;
+
+/// Bytes of an edit that name one of them, with some to spare.
+const PIECE_BYTES: usize = 160;
+
+/// How much may become one tree, beside what the options say.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Bounds {
+    /// Bytes of the numbers of a row in memory.
+    row_bytes: u64,
+    /// Pieces that an edit may name.
+    pieces_max: usize,
+}
+
+impl Bounds {
+    /// For rows of `row_bytes`, in a store whose batches have at most `batch_bytes`. An edit leaves room in its
+    /// batch for a part of a whole manifest.
+    pub(super) fn new(row_bytes: u64, batch_bytes: usize) -> Self {
+        let pieces = batch_bytes.saturating_sub(PART_BYTES) / PIECE_BYTES;
+        Self { row_bytes, pieces_max: pieces.clamp(1, PIECES_MAX) }
+    }
+}
 
 fn is_block(placed: &Placed) -> bool {
     placed.piece.form == Form::Block
@@ -36,13 +58,12 @@ pub(super) struct Group {
     rows: u64,
     bytes: u64,
     trees: usize,
-    /// Bytes of the numbers of a row in memory.
-    row_bytes: u64,
+    bounds: Bounds,
 }
 
 impl Group {
-    fn of_rows(row_bytes: u64) -> Self {
-        Self { row_bytes, ..Self::default() }
+    fn within(bounds: Bounds) -> Self {
+        Self { bounds, ..Self::default() }
     }
 
     pub(super) const fn rows(&self) -> u64 {
@@ -51,7 +72,7 @@ impl Group {
 
     fn add(&mut self, pieces: &[Placed]) {
         self.rows += pieces.iter().map(|placed| placed.piece.rows).sum::<u64>();
-        let bytes = pieces.iter().map(|placed| bytes_of(placed, self.row_bytes));
+        let bytes = pieces.iter().map(|placed| bytes_of(placed, self.bounds.row_bytes));
         self.bytes = bytes.fold(self.bytes, u64::saturating_add);
         self.pieces.extend_from_slice(pieces);
     }
@@ -59,7 +80,7 @@ impl Group {
     /// Whether a tree may be added: everything must fit in one tree, and be named by one edit.
     fn has_room_for(&self, tree: &ExistingTree, options: &PackOptions) -> bool {
         let (bytes, pieces) = (self.bytes.saturating_add(tree.bytes), self.pieces.len() + tree.pieces.len());
-        bytes <= options.tree_bytes_max && pieces <= PIECES_MAX
+        bytes <= options.tree_bytes_max && pieces <= self.bounds.pieces_max
     }
 
     fn add_tree(&mut self, tree: &ExistingTree) {
@@ -77,19 +98,19 @@ struct ExistingTree {
     is_struck: bool,
 }
 
-/// The next group to pack, or `None` if nothing is worth packing. Considers only blocks that version `up_to`
-/// has, and deletes up to that version. The numbers of a row take `row_bytes` in memory.
+/// What to pack next, of the blocks that version `up_to` has and for what was deleted in it; none if it is
+/// not worth it.
 pub(super) fn next(
     manifest: &Manifest,
     up_to: Version,
-    row_bytes: u64,
+    bounds: Bounds,
     options: &PackOptions,
 ) -> Option<Group> {
-    let (mut blocks, mut trees) = sort(manifest, up_to, row_bytes);
-    // Otherwise packing would never end while others keep writing or deleting.
+    let (mut blocks, mut trees) = sort(manifest, up_to, bounds.row_bytes);
+    // Whoever packs while others write, or delete, would never be done.
     blocks.retain(|placed| placed.born <= up_to);
     trees.sort_by_key(|tree| tree.rows);
-    let mut group = blocks_of(&blocks, row_bytes, options.tree_bytes_max);
+    let mut group = blocks_of(&blocks, bounds, options.tree_bytes_max);
     let is_cut = group.pieces.len() < blocks.len();
     if is_cut {
         // A tree of blocks alone, of maximum size; the other blocks come next.
@@ -125,15 +146,15 @@ fn sort(manifest: &Manifest, up_to: Version, row_bytes: u64) -> (Vec<Placed>, Ve
     (blocks, trees.into_values().collect())
 }
 
-/// The first blocks, as many as fit in one tree, but at least one if there are any.
-fn blocks_of(blocks: &[Placed], row_bytes: u64, bytes_max: u64) -> Group {
-    let mut group = Group::of_rows(row_bytes);
+/// The first blocks, as many as one tree may be made from; one at least, if there is one.
+fn blocks_of(blocks: &[Placed], bounds: Bounds, bytes_max: u64) -> Group {
+    let mut group = Group::within(bounds);
     let mut total = 0_u64;
     let fits = |placed: &&Placed| {
-        total = total.saturating_add(bytes_of(placed, row_bytes));
+        total = total.saturating_add(bytes_of(placed, bounds.row_bytes));
         total <= bytes_max
     };
-    let count = blocks.iter().take(PIECES_MAX).take_while(fits).count().max(1).min(blocks.len());
+    let count = blocks.iter().take(bounds.pieces_max).take_while(fits).count().max(1).min(blocks.len());
     group.add(&blocks[..count]);
     group
 }
@@ -153,7 +174,7 @@ fn whole(mut group: Group, trees: &[ExistingTree], options: &PackOptions) -> Opt
         return Some(group);
     }
     let struck = trees.iter().find(|tree| tree.is_struck)?;
-    let mut group = Group::of_rows(group.row_bytes);
+    let mut group = Group::within(group.bounds);
     group.add_tree(struck);
     Some(group)
 }
@@ -167,11 +188,11 @@ fn merge(group: &mut Group, trees: &[ExistingTree], options: &PackOptions) -> Op
     loop {
         let size = size_of(group.rows, options);
         let meant = left.iter().take_while(|tree| size_of(tree.rows, options) <= size).count();
-        let (mut pieces, mut bytes) = (group.pieces.len(), group.bytes);
+        let (mut pieces, mut bytes, pieces_max) = (group.pieces.len(), group.bytes, group.bounds.pieces_max);
         let fits = |tree: &&Standing| {
             pieces += tree.pieces.len();
             bytes = bytes.saturating_add(tree.bytes);
-            pieces <= PIECES_MAX && bytes <= options.tree_bytes_max
+            pieces <= pieces_max && bytes <= options.tree_bytes_max
         };
         let count = left[..meant].iter().take_while(fits).count();
         let (now, larger) = left.split_at(count);
@@ -215,6 +236,7 @@ mod tests {
         WeightRange,
     };
     use crate::table::codec;
+    use atoll_store::Limits;
 
     const ME: SessionId = SessionId(u128::MAX);
 
@@ -239,6 +261,15 @@ mod tests {
         let begin = Edit::Begin { run: "a".into(), attempt: 1, ranks: 1, last: LastStep::Any };
         let append = Edit::Append { blocks: (0..count).map(block).collect() };
         Manifest::default().applied(&begin).unwrap().applied(&append).unwrap()
+    }
+
+    /// In a store with the limits of the contract.
+    fn bounds(row_bytes: u64) -> Bounds {
+        Bounds::new(row_bytes, Limits::CONTRACT.batch_bytes)
+    }
+
+    fn next(manifest: &Manifest, up_to: Version, row_bytes: u64, options: &PackOptions) -> Option<Group> {
+        super::next(manifest, up_to, bounds(row_bytes), options)
     }
 
     fn removals(group: &Group) -> Vec<Removal> {
@@ -300,6 +331,20 @@ mod tests {
     }
 
     #[test]
+    fn nor_is_it_too_long_for_a_store_that_takes_smaller_batches() {
+        let manifest = small_blocks(20_000);
+        let batch_bytes = 2 << 20;
+        let group =
+            super::next(&manifest, manifest.version, Bounds::new(8, batch_bytes), &PackOptions::whole())
+                .unwrap();
+        let edit =
+            Edit::Pack { base: manifest.version, remove: removals(&group), add: Vec::new(), dropped: 0 };
+        let bytes = codec::edit_to_json(EditId { session: ME, sequence: 1 }, &edit).len();
+        assert!(bytes + PART_BYTES <= batch_bytes, "{bytes} bytes");
+        assert!(group.pieces.len() > 5000, "{}", group.pieces.len());
+    }
+
+    #[test]
     fn rows_that_take_room_once_they_are_unpacked_are_not_all_in_one_tree() {
         let mut manifest = small_blocks(8);
         let mut pieces: Vec<Placed> = manifest.pieces.values().cloned().collect();
@@ -340,7 +385,7 @@ mod tests {
             placed
         };
         let mut pieces = blocks.pieces.values();
-        let mut group = Group::of_rows(48);
+        let mut group = Group::within(bounds(48));
         group.add(&[sized(pieces.next().unwrap(), 1 << 19, 25 << 20)]);
         let tree = |placed| {
             let pieces = vec![sized(placed, 1_400_000, 64 << 20)];
@@ -373,7 +418,7 @@ mod tests {
             assert!((2..=PIECES_MAX).contains(&group.pieces.len()), "{}", group.pieces.len());
         }
         let (_, trees) = sort(&manifest, Version(70_000), 8);
-        let mut group = Group::default();
+        let mut group = Group::within(bounds(8));
         group.add(&small_blocks(1).pieces.values().cloned().collect::<Vec<_>>());
         let often = PackOptions { rows_min: 1, ..PackOptions::default() };
         let merged = merge(&mut group, &trees, &often).unwrap();
