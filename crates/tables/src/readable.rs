@@ -93,7 +93,7 @@ impl Readable {
         }
     }
 
-    /// The version that is current now; several tables remember it while what comes with it is kept.
+    /// The current version. A union keeps it readable while the second value lives.
     pub(crate) async fn hold(&self) -> Result<(Version, Option<Arc<[Version]>>), TableError> {
         match self {
             Self::One(table) => Ok((table.version().await?, None)),

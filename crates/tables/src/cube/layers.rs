@@ -32,8 +32,8 @@ impl BandRows {
         self.bands().next().is_none_or(|band| sizes.of_rows(&self.rows[band]) <= bytes)
     }
 
-    /// Keeps the first bands, one at least, within so many bytes and so many bands; returns the others, if
-    /// there are any.
+    /// Keeps the first bands, at least one, as far as they take at most `bytes_max` bytes and are at most
+    /// `bands_max`. Returns the others, if any.
     pub(super) fn split_off(
         &mut self,
         (bytes_max, bands_max): (usize, usize),

@@ -1,6 +1,5 @@
 //! Writing a tree: rows into cubes, cubes into bands, bands into objects.
 
-use super::band::{self, BandRows};
 use super::bands::{BANDS_MAX, NewBand};
 use super::directory::{CubeEntry, NewDirectory};
 use super::filter::{put_filter, seal_filters};
@@ -250,12 +249,12 @@ impl ObjectFiller<'_> {
         self.objects.last().map_or(0, |object| object.bytes)
     }
 
-    /// Bands of the last one.
+    /// The bands of the last object.
     fn bands(&self) -> usize {
         self.objects.last().map_or(0, |object| object.bands)
     }
 
-    /// Begins another object.
+    /// Begins the next object.
     fn begin(&mut self) {
         self.objects.push(FilledObject::default());
     }
@@ -311,7 +310,7 @@ fn portions(cubes: Cubes, shape: &Shape, sizes: &RowBytes) -> (Vec<Portion>, Len
         let bands = rows.bands().map(|band| from + band.start..from + band.end).collect();
         Layer { cube, layer, is_first, bands }
     };
-    let portion = |Filled { layers, bytes, .. }| Portion {
+    let portion = |FilledObject { layers, bytes, .. }| Portion {
         layers: layers.into_iter().map(&mut placed).collect(),
         bytes,
     };

@@ -49,8 +49,8 @@ impl Readable {
         query: &Query,
         requests: &[EstimateRequest],
     ) -> Result<Vec<Estimated>, TableError> {
-        again_if_gone(query, || async {
-            // Several groups ask for it one after the other, however long one takes.
+        restart_if_gone(query, || async {
+            // The groups query this version one after the other, however long one of them takes.
             let (as_of, _held) = match query.as_of {
                 Some(version) => (version, None),
                 None => self.hold().await?,

@@ -21,8 +21,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard as Guard, PoisonError};
 use std::time::Duration;
 
-/// Longest part of a whole manifest, in bytes: one batch holds it with its edit.
-pub(super) const PART_BYTES: usize = 1 << 20;
+/// Maximum length of a part of a whole manifest, in bytes. A manifest that is not longer than this is put in
+/// the same batch as its edit.
+pub(super) const PART_BYTES_MAX: usize = 1 << 20;
 
 /// Number of writes with an unknown outcome after which a commit is abandoned as in doubt.
 const UNKNOWN_MAX: usize = 64;

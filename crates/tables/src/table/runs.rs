@@ -214,12 +214,13 @@ impl Table {
     /// which an expression is true. Returns the first version without them. Rows that are added later stay,
     /// even of the same steps.
     ///
-    /// Whole steps go as such; of others the rows are left out by queries until they are packed. Older
-    /// versions keep what they had. A step that went as a whole can be written again by a new attempt only:
-    /// for the attempt that wrote it, it is there already. With all steps of a run goes what its ranks noted
-    /// of them, also in an attempt that has completed no step yet: one that found no checkpoint begins anew
-    /// that way. Its attributes go too, unless an attempt that began has completed no step yet, or a snapshot
-    /// is kept that may show it. An attempt that had completed some and goes on notes its attributes again.
+    /// Whole steps are removed as such; from others, queries leave the deleted rows out until they are
+    /// packed. Older versions keep their rows. A step that was deleted whole can be written again only by a
+    /// new attempt, because the attempt that wrote it still counts it as written. Deleting all steps of a run
+    /// also removes the notes of its ranks, even those of an attempt that has completed no step yet: an attempt
+    /// that found no checkpoint begins anew that way. The run's attributes are removed too, unless its current
+    /// attempt has completed no step yet, or a snapshot exists that may show the run. An attempt that had
+    /// completed steps and continues has to set its attributes again.
     ///
     /// # Errors
     /// [`TableError::NoRun`], [`TableError::Steps`] for an empty range of steps, [`TableError::Filter`] for

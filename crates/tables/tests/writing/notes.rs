@@ -82,7 +82,7 @@ async fn what_ranks_noted_goes_also_where_an_attempt_failed_before_its_first_ste
     assert_eq!(table.rank_notes("a", 3).await.unwrap(), Default::default());
 }
 
-/// A job that starts right before a delete removes what ranks noted: the next attempt of run "a", and run
+/// A job that starts right before a delete removes notes of ranks: the next attempt of run "a", and run
 /// "new".
 struct Starting {
     store: Arc<dyn Store>,

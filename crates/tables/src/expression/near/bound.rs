@@ -14,10 +14,10 @@ use arrow_buffer::{BooleanBuffer, NullBuffer};
 /// The images of a box of rows that are looked at along one axis; with more, the box may be anywhere.
 const IMAGES_MAX: f64 = 64.0;
 
-/// More images of a box of rows than this are not looked at over all axes: some may be near.
+/// The images of a box of rows that are looked at over all axes; with more, the box may be anywhere.
 const JUDGED_MAX: u32 = 1 << 12;
 
-/// A condition of nearness whose columns have types.
+/// A condition of nearness with typed columns.
 #[derive(Clone, Debug, PartialEq)]
 pub(in super::super) struct BoundNear {
     leaves: Vec<Leaf>,
@@ -67,7 +67,7 @@ struct Squares {
     greatest: f64,
 }
 
-/// What the images of a box of rows can tell.
+/// What the images of a box of rows prove.
 struct Judged {
     may_be_near: bool,
     may_be_far: bool,
@@ -130,7 +130,7 @@ impl BoundNear {
         NearOutcomes { may_be_near, may_be_far: may_be_far || !is_known || may_be_null, may_be_null }
     }
 
-    /// Looks at the images of a box until no other can tell more.
+    /// Looks at images of a box until the others could not change the outcome.
     fn judge_images(&self, away: [Span; AXES_MAX]) -> Judged {
         let square = self.radius * self.radius;
         let mut judged = Judged { may_be_near: false, may_be_far: true, images: 0 };
@@ -150,7 +150,7 @@ impl BoundNear {
         judged
     }
 
-    /// Whether all images are too far along one axis, on which the others have no influence.
+    /// Whether all images are too far away along one axis, if no other axis shifts them along it.
     fn is_out_along(&self, axis: usize, away: Span) -> bool {
         let is_far =
             |number: f64| away.less(number * self.edge(axis)).squares().0 > self.radius * self.radius;

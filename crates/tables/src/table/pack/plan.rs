@@ -8,7 +8,7 @@
 
 use super::PackOptions;
 use crate::protocol::{Form, Manifest, Placed, Version};
-use crate::table::ledger::PART_BYTES;
+use crate::table::ledger::PART_BYTES_MAX;
 use std::collections::BTreeMap;
 
 /// Assumed bytes per row where the size is unknown.
@@ -18,10 +18,10 @@ const ROW_BYTES: u64 = 48;
 /// about a hundred bytes, so this is less than half of the 8 MiB that a batch may have.
 const PIECES_MAX: usize = 1 << 15;
 
-/// Bytes of an edit that name one of them, with some to spare.
+/// Bytes of an edit for each piece that it names, with some to spare.
 const PIECE_BYTES: usize = 160;
 
-/// How much may become one tree, beside what the options say.
+/// Limits of one tree that the options do not set.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bounds {
     /// Bytes of the numbers of a row in memory.
@@ -31,10 +31,10 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// For rows of `row_bytes`, in a store whose batches have at most `batch_bytes`. An edit leaves room in its
-    /// batch for a part of a whole manifest.
+    /// The limits for rows of `row_bytes` in a store whose batches have at most `batch_bytes`. An edit leaves room
+    /// in its batch for a part of a whole manifest.
     pub(super) fn new(row_bytes: u64, batch_bytes: usize) -> Self {
-        let pieces = batch_bytes.saturating_sub(PART_BYTES) / PIECE_BYTES;
+        let pieces = batch_bytes.saturating_sub(PART_BYTES_MAX) / PIECE_BYTES;
         Self { row_bytes, pieces_max: pieces.clamp(1, PIECES_MAX) }
     }
 }
@@ -98,8 +98,8 @@ struct ExistingTree {
     is_struck: bool,
 }
 
-/// What to pack next, of the blocks that version `up_to` has and for what was deleted in it; none if it is
-/// not worth it.
+/// The next group to pack, or `None` if nothing is worth packing. Considers only blocks that version `up_to`
+/// has, and deletes up to that version.
 pub(super) fn next(
     manifest: &Manifest,
     up_to: Version,
@@ -107,7 +107,7 @@ pub(super) fn next(
     options: &PackOptions,
 ) -> Option<Group> {
     let (mut blocks, mut trees) = sort(manifest, up_to, bounds.row_bytes);
-    // Whoever packs while others write, or delete, would never be done.
+    // Otherwise packing would never end while others keep writing or deleting.
     blocks.retain(|placed| placed.born <= up_to);
     trees.sort_by_key(|tree| tree.rows);
     let mut group = blocks_of(&blocks, bounds, options.tree_bytes_max);
@@ -146,7 +146,7 @@ fn sort(manifest: &Manifest, up_to: Version, row_bytes: u64) -> (Vec<Placed>, Ve
     (blocks, trees.into_values().collect())
 }
 
-/// The first blocks, as many as one tree may be made from; one at least, if there is one.
+/// The first blocks, as many as fit in one tree, but at least one if there are any.
 fn blocks_of(blocks: &[Placed], bounds: Bounds, bytes_max: u64) -> Group {
     let mut group = Group::within(bounds);
     let mut total = 0_u64;
@@ -189,14 +189,14 @@ fn merge(group: &mut Group, trees: &[ExistingTree], options: &PackOptions) -> Op
         let size = size_of(group.rows, options);
         let meant = left.iter().take_while(|tree| size_of(tree.rows, options) <= size).count();
         let (mut pieces, mut bytes, pieces_max) = (group.pieces.len(), group.bytes, group.bounds.pieces_max);
-        let fits = |tree: &&Standing| {
+        let fits = |tree: &&ExistingTree| {
             pieces += tree.pieces.len();
             bytes = bytes.saturating_add(tree.bytes);
             pieces <= pieces_max && bytes <= options.tree_bytes_max
         };
         let count = left[..meant].iter().take_while(fits).count();
         let (now, larger) = left.split_at(count);
-        // One of the fan is the group itself.
+        // The group itself counts as one of the fan.
         if count + 1 < options.fan {
             return Some(std::mem::take(group));
         }
@@ -340,7 +340,7 @@ mod tests {
         let edit =
             Edit::Pack { base: manifest.version, remove: removals(&group), add: Vec::new(), dropped: 0 };
         let bytes = codec::edit_to_json(EditId { session: ME, sequence: 1 }, &edit).len();
-        assert!(bytes + PART_BYTES <= batch_bytes, "{bytes} bytes");
+        assert!(bytes + PART_BYTES_MAX <= batch_bytes, "{bytes} bytes");
         assert!(group.pieces.len() > 5000, "{}", group.pieces.len());
     }
 
@@ -390,9 +390,9 @@ mod tests {
         let tree = |placed| {
             let pieces = vec![sized(placed, 1_400_000, 64 << 20)];
             let bytes = bytes_of(&pieces[0], 48);
-            Standing { pieces, rows: 1_400_000, bytes, is_struck: false }
+            ExistingTree { pieces, rows: 1_400_000, bytes, is_struck: false }
         };
-        let trees: Vec<Standing> = pieces.map(tree).collect();
+        let trees: Vec<ExistingTree> = pieces.map(tree).collect();
         let options = PackOptions::default();
         let merged = merge(&mut group, &trees, &options).unwrap();
         assert_eq!(merged.trees, 7);

@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many versions of the union are remembered, so that they can be asked again, beside those in use.
+/// How many versions of the union are remembered, so that they can be queried again, beside those in use.
 const PINS_MAX: usize = 256;
 
 /// Tables of one schema, queried as one.
