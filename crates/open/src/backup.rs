@@ -62,7 +62,7 @@ impl<'s> Backup<'s> {
     async fn everything(&mut self, found: Found) -> Result<BackupReport, StoreError> {
         let former = self.former(found)?;
         let place = Arc::clone(&self.place);
-        let target = Destination::open(&place.part(), &place.name())?;
+        let target = Destination::open(&place.part(), &place.name())?.holding(Arc::clone(&place));
         let state = State { number: 1, sequence: 0 };
         let name = target.name_of(&state);
         let sequence = self.keep(&name).await?;
@@ -135,9 +135,9 @@ impl<'s> Backup<'s> {
         let place = Arc::clone(&self.place);
         let is_unfinished = place.found()? == Found::Unfinished;
         let file = if is_unfinished { place.unfinished() } else { place.file() };
-        let name = place.name();
+        let (name, held) = (place.name(), Arc::clone(&place));
         let (target, mut mark) = off_thread("backup", move || {
-            let target = Destination::open(&file, &name)?;
+            let target = Destination::open(&file, &name)?.holding(held);
             let mark = target.mark()?;
             Ok((target, mark))
         })

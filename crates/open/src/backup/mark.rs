@@ -6,6 +6,7 @@
 //! Invariant: a mark that names a next state is on the disk before the first change of that state is.
 
 use super::BackupRefusal;
+use super::place::Place;
 use atoll_disk::{Disk, FileDisk, Mode};
 use atoll_embedded::refused;
 use atoll_engine::{Change, Durability, Engine, EngineError, Options, Tree};
@@ -74,6 +75,9 @@ fn state_of(text: &str) -> Option<State> {
 pub(crate) struct Destination {
     pub(crate) engine: Engine,
     pub(crate) place: String,
+    /// A backup that is given up writes on in its thread until that ends: the folder stays taken until the
+    /// last one who can write has let go of the engine.
+    _held: Option<Arc<Place>>,
 }
 
 impl Destination {
@@ -93,9 +97,14 @@ impl Destination {
         let place = place.to_owned();
         let disk = FileDisk::open(file, mode).map_err(|error| refused("backup", &place, error.into()))?;
         match Engine::open(Arc::new(disk) as Arc<dyn Disk>, options) {
-            Ok(engine) => Ok(Self { engine, place }),
+            Ok(engine) => Ok(Self { engine, place, _held: None }),
             Err(error) => Err(refused("backup", &place, error)),
         }
+    }
+
+    /// The same, holding its folder.
+    pub(crate) fn holding(self, place: Arc<Place>) -> Self {
+        Self { _held: Some(place), ..self }
     }
 
     /// What the engine answers, in the terms of the contract.

@@ -3,7 +3,8 @@
 
 use super::mark::{Destination, Mark, State};
 use crate::maintenance::BackupReport;
-use crate::{Mode, OpenOptions, Opened, copy_last_complete, open_with_maintenance};
+use crate::{CopyProgress, Mode, OpenOptions, Opened, copy_last_complete, open_with_maintenance};
+use atoll_embedded::owner::{Mode as OwnerMode, OwnerError, OwnerOptions, settle};
 use atoll_embedded::{PART_FILE, STORE_FILE, UNFINISHED_FILE};
 use atoll_engine::{Direction, Durability, Engine};
 use atoll_store::{Cell, StoreError, WriteOptions};
@@ -194,5 +195,30 @@ async fn one_whose_states_the_store_no_longer_keeps_is_refused_until_it_is_made_
     assert!(pair.is_refused().await, "nothing was changed");
     assert_eq!(pair.backup(true).await.unwrap().since, None);
     assert!(!pair.safe(UNFINISHED_FILE).exists(), "the new file took its place");
+    pair.check_healed().await;
+}
+
+#[tokio::test]
+async fn one_that_is_given_up_keeps_its_folder_for_as_long_as_it_writes() {
+    let pair = Pair::new().await;
+    pair.put("a", "second").await;
+    let (go_on, waits) = std::sync::mpsc::channel::<()>();
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let waits = std::sync::Mutex::new(waits);
+    let stand_still: CopyProgress = Box::new(move |_, _| {
+        let _ = tell.send(());
+        let _ = waits.lock().unwrap().recv();
+    });
+    let (maintenance, safe) = (pair.store.maintenance.clone().unwrap(), pair.folder.path().join("safe"));
+    let mut given_up = maintenance.backup_to(&safe, false, stand_still);
+    tokio::select! {
+        ended = &mut given_up => panic!("{ended:?}"),
+        _ = told.recv() => {}
+    }
+    drop(given_up);
+    let at_once = OwnerOptions { patience: std::time::Duration::ZERO, ..OwnerOptions::default() };
+    let second = settle(&safe, OwnerMode::Write, &at_once).await;
+    assert!(matches!(second, Err(OwnerError::Owned { .. })), "two would write: {second:?}");
+    drop(go_on);
     pair.check_healed().await;
 }
