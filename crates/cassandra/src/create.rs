@@ -222,7 +222,7 @@ async fn compare(
     if actual.as_deref() == Some(value) {
         return Ok(());
     }
-    let actual = actual.map(|actual| actual.slice(..actual.len().min(Conflict::ACTUAL_BYTES_MAX)));
+    let actual = actual.map(|actual| actual.slice(..Conflict::ACTUAL_BYTES_MAX).to_owned_alone());
     let conflict = Conflict { condition: 0, sort: sort.to_vec(), actual, actual_bytes: length(&pieces) };
     Err(StoreError::Conflict(Box::new(conflict)))
 }

@@ -40,7 +40,8 @@ impl Conflict {
         Self {
             condition,
             sort,
-            actual: actual.map(|value| value.slice(..Self::ACTUAL_BYTES_MAX)),
+            // The rest of a long value does not stay in memory for the part that is told.
+            actual: actual.map(|value| value.slice(..Self::ACTUAL_BYTES_MAX).to_owned_alone()),
             actual_bytes: actual.map_or(0, |value| value.len() as u64),
         }
     }

@@ -6,13 +6,13 @@ use atoll_disk::{Disk, DiskError, FaultPlan, MemoryDisk, SimDisk};
 use atoll_engine::{Engine, Options};
 use atoll_store::clock::ManualClock;
 use atoll_store::{
-    Batch, Buffer, ByteRange, Cell, Durability, ErrorKind, Outcome, Read, ReadOptions, RequestId, Store,
-    Timestamp, WriteOptions,
+    Batch, Buffer, ByteRange, Cell, Conflict, Durability, ErrorKind, Outcome, Read, ReadOptions, RequestId,
+    Store, StoreError, Timestamp, WriteOptions,
 };
 use futures::StreamExt;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -22,12 +22,14 @@ struct Held {
     threads: &'static str,
     is_held: Mutex<bool>,
     changed: Condvar,
+    bytes_read: AtomicUsize,
 }
 
 impl Held {
     fn on(disk: &SimDisk, threads: &'static str) -> Arc<Self> {
         let (disk, changed) = (disk.clone(), Condvar::new());
-        Arc::new(Self { disk, threads, is_held: Mutex::new(true), changed })
+        let (is_held, bytes_read) = (Mutex::new(true), AtomicUsize::new(0));
+        Arc::new(Self { disk, threads, is_held, changed, bytes_read })
     }
 
     fn pass(&self) {
@@ -45,6 +47,7 @@ impl Held {
 impl Disk for Held {
     fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
         self.pass();
+        self.bytes_read.fetch_add(target.len(), Ordering::Relaxed);
         self.disk.read_at(offset, target)
     }
 
@@ -159,6 +162,28 @@ async fn a_range_that_is_in_memory_waits_for_no_thread_whatever_the_rest_of_its_
     assert!(futures::poll!(&mut absent).is_pending());
     disk.release();
     assert_eq!(absent.await.unwrap().unwrap()[..], [7; 1000]);
+}
+
+#[tokio::test]
+async fn a_conflict_reads_and_keeps_no_more_of_a_long_value_than_it_tells() {
+    const LEN: usize = 8 << 20;
+    let disk = SimDisk::seeded(6);
+    let cell = Cell::new(b"p", b"k");
+    let first = Engine::open(Arc::new(disk.clone()), Options::default()).unwrap();
+    let first = EmbeddedStore::on_engine(first, StoreOptions::default(), "test").unwrap();
+    first.write(Batch::on(b"p").put(b"k", vec![7; LEN]), WriteOptions::default()).await.unwrap();
+    first.close().await.unwrap();
+    let disk = Held::on(&disk, "of nobody");
+    let opened = Engine::open(Arc::clone(&disk) as Arc<dyn Disk>, Options::default()).unwrap();
+    let store = EmbeddedStore::on_engine(opened, StoreOptions::default(), "test").unwrap();
+    let before = disk.bytes_read.load(Ordering::Relaxed);
+    let refused = store.create(cell, Buffer::from(b"w".to_vec()), WriteOptions::default()).await;
+    let read = disk.bytes_read.load(Ordering::Relaxed) - before;
+    let Err(StoreError::Conflict(conflict)) = refused else { panic!("{refused:?}") };
+    let told = conflict.actual.unwrap();
+    assert_eq!((told.len(), conflict.actual_bytes), (Conflict::ACTUAL_BYTES_MAX, LEN as u64));
+    assert!((Conflict::ACTUAL_BYTES_MAX..2 << 20).contains(&read), "{read} bytes were read");
+    assert!(told.allocated_bytes() < 2 << 20, "{} bytes are kept", told.allocated_bytes());
 }
 
 #[tokio::test]

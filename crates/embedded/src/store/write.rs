@@ -185,8 +185,14 @@ impl Inner {
                 }
             };
             if !holds {
-                let actual = value.map(|value| value.to_buffer()).transpose()?;
-                let conflict = Conflict::new(place, condition.sort().to_vec(), actual.as_ref());
+                // All writers wait meanwhile, so no more is read back than is told, and no more kept.
+                let told = value.as_ref().map(|value| value.read(0, Conflict::ACTUAL_BYTES_MAX as u64));
+                let conflict = Conflict {
+                    condition: place,
+                    sort: condition.sort().to_vec(),
+                    actual: told.transpose()?.map(|told| told.to_owned_alone()),
+                    actual_bytes: value.map_or(0, |value| value.len()),
+                };
                 return Err(Failed::Store(StoreError::Conflict(Box::new(conflict))));
             }
         }
