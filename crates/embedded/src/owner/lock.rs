@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -66,11 +67,11 @@ impl KernelLock {
         let folder_lock = match flock(&opened, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Some(opened),
             Err(Errno::WOULDBLOCK | Errno::INTR) => return Ok(None),
-            Err(Errno::BADF | Errno::INVAL | Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP) => None,
+            Err(error) if is_without_locks(error) => None,
             Err(error) => return Err(error.into()),
         };
         // A build of before locks the file alone.
-        Ok(take_file(folder)?.map(|file| Self { file, folder: folder_lock }))
+        Ok(take_file(folder, flock_file)?.map(|file| Self { file, folder: folder_lock }))
     }
 
     /// Says who we are. A longer record before it leaves its end behind, which means nothing.
@@ -89,14 +90,47 @@ impl KernelLock {
     }
 }
 
+/// How a file is locked without waiting for it.
+type LockFile = fn(&File) -> rustix::io::Result<()>;
+
+fn flock_file(file: &File) -> rustix::io::Result<()> {
+    flock(file, FlockOperation::NonBlockingLockExclusive)
+}
+
+/// Whether the file system has no such locks, or none at the moment.
+const fn is_without_locks(error: Errno) -> bool {
+    matches!(error, Errno::BADF | Errno::INVAL | Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP)
+}
+
 /// Takes the lock on the lock file; none if somebody else has it.
-fn take_file(folder: &Path) -> io::Result<Option<File>> {
+fn take_file(folder: &Path, lock: LockFile) -> io::Result<Option<File>> {
     let file = open_lock(folder)?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+    match lock(&file) {
         Ok(()) => Ok(Some(file)),
         Err(Errno::WOULDBLOCK | Errno::INTR) => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Takes a name that one process of this host has at a time, and that goes when it ends; none if somebody
+/// else has it.
+fn take_name(nonce: u64) -> io::Result<Option<UnixDatagram>> {
+    match bind_name(&format!("atoll-heir-{nonce:016x}")) {
+        Ok(socket) => Ok(Some(socket)),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn bind_name(name: &str) -> io::Result<UnixDatagram> {
+    use std::os::linux::net::SocketAddrExt;
+    UnixDatagram::bind_addr(&std::os::unix::net::SocketAddr::from_abstract_name(name)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn bind_name(_: &str) -> io::Result<UnixDatagram> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// The lock file, ours until released.
@@ -132,11 +166,30 @@ impl FileLock {
     }
 
     /// Replaces the lock file of `dead`; none if it is not there any more.
-    ///
-    /// Only processes of one host take over from each other, and among them the kernel's lock works, even
-    /// on file systems where other hosts do not see it.
     pub fn take_over(folder: &Path, dead: &OwnerRecord, record: &OwnerRecord) -> io::Result<Option<Self>> {
-        let Some(_only_one) = take_file(folder)? else { return Ok(None) };
+        Self::take_over_by(flock_file, folder, dead, record)
+    }
+
+    /// Only processes of one host take over from each other, so what is exclusive on one host is enough: a
+    /// name, and the kernel's lock where the file system has it.
+    fn take_over_by(
+        lock: LockFile,
+        folder: &Path,
+        dead: &OwnerRecord,
+        record: &OwnerRecord,
+    ) -> io::Result<Option<Self>> {
+        // Both, because either can fail for one process and not for the next.
+        let name = match take_name(dead.nonce) {
+            Ok(None) => return Ok(None),
+            taken => taken,
+        };
+        let _lock = match take_file(folder, lock) {
+            Ok(None) => return Ok(None),
+            Err(error) if name.is_err() || !Errno::from_io_error(&error).is_some_and(is_without_locks) => {
+                return Err(error);
+            }
+            taken => taken,
+        };
         let now = read_file_record(folder)?.as_deref().and_then(OwnerRecord::decode);
         if now.as_ref() != Some(dead) {
             return Ok(None);
@@ -247,16 +300,16 @@ mod tests {
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "drafts are left");
     }
 
-    #[test]
-    fn of_many_who_take_over_from_the_dead_one_succeeds_and_stays() {
+    fn check_takeovers(lock: LockFile) {
         for _ in 0..20 {
             let folder = tempfile::tempdir().unwrap();
-            let dead = record(1000);
+            let dead = record(new_nonce());
             FileLock::make(folder.path(), &dead).unwrap().unwrap();
             let taken: Vec<u64> = std::thread::scope(|scope| {
                 let (path, dead) = (folder.path(), &dead);
-                let take =
-                    move |nonce| FileLock::take_over(path, dead, &record(nonce)).unwrap().map(|_| nonce);
+                let take = move |nonce| {
+                    FileLock::take_over_by(lock, path, dead, &record(nonce)).unwrap().map(|_| nonce)
+                };
                 let threads: Vec<_> = (0..8).map(|nonce| scope.spawn(move || take(nonce))).collect();
                 threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect()
             });
@@ -266,11 +319,23 @@ mod tests {
     }
 
     #[test]
+    fn of_many_who_take_over_from_the_dead_one_succeeds_and_stays() {
+        check_takeovers(flock_file);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_dead_are_followed_where_the_file_system_has_no_locks_too() {
+        check_takeovers(|_| Err(Errno::NOSYS));
+    }
+
+    #[test]
     fn an_owner_notices_that_its_lock_file_is_gone_and_never_removes_anothers() {
         let folder = tempfile::tempdir().unwrap();
-        let lock = FileLock::make(folder.path(), &record(1)).unwrap().unwrap();
+        let first = record(new_nonce());
+        let lock = FileLock::make(folder.path(), &first).unwrap().unwrap();
         assert!(lock.beat().unwrap());
-        FileLock::take_over(folder.path(), &record(1), &record(2)).unwrap().unwrap();
+        FileLock::take_over(folder.path(), &first, &record(2)).unwrap().unwrap();
         assert!(!lock.beat().unwrap());
         lock.release().unwrap();
         assert_eq!(owner(folder.path()), Some(2));
