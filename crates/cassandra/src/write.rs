@@ -11,6 +11,7 @@
 //! Invariant: a write ends as refused only if no try of it can apply any more.
 
 use crate::bind::Bind;
+use crate::cells::RawRow;
 use crate::chunks::Owner;
 use crate::codec::{KIND_CELL, KIND_HEAD, KIND_REQUEST, KIND_WINNER, PartitionHead, winner_slot};
 use crate::failure::{refused, waited_in_vain};
@@ -25,7 +26,7 @@ use crate::settle::Settling;
 use crate::store::Shared;
 use crate::verdict::{Attempt, Traces, Verdict, honest, lost_track, verdict};
 use atoll_store::age::Moment;
-use atoll_store::{Batch, Mutation, Outcome, PartitionKey, RequestId, SortKey, StoreError};
+use atoll_store::{Batch, Condition, Mutation, Outcome, PartitionKey, RequestId, SortKey, StoreError};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,6 +46,10 @@ const RACES_MAX: usize = 10_000;
 
 /// Heads in deleted ranges that are looked at for chunks; what is behind them is left to a sweep.
 const LEFT_BEHIND_MAX: i32 = 10_000;
+
+/// Cells that a batch only puts or deletes and that are read together with those whose values it needs: of so
+/// few a question of their own would take longer than their values.
+const OTHERS_MAX: usize = 8;
 
 /// One write on its way.
 pub(crate) struct Writing<'a> {
@@ -279,15 +284,14 @@ impl<'a> Writing<'a> {
     /// Reads what the batch needs, at one moment.
     async fn look(&self, last: Option<Attempt>) -> Result<Look, StoreError> {
         let link = &self.shared.link;
-        let sorts = self.sorts();
+        let needed = needed(self.batch);
         let request = self.request.map(request_key);
         let slot = last.map(|last| winner_slot(last.version()));
-        let mut names: Vec<(i8, &[u8])> = sorts.iter().map(|sort| (KIND_CELL, sort.as_slice())).collect();
+        let mut names = cell_names(&needed.at_once);
         names.push((KIND_HEAD, &[]));
         names.extend(slot.as_ref().map(|slot| (KIND_WINNER, &slot[..])));
         names.extend(request.as_ref().map(|key| (KIND_REQUEST, &key[..])));
-        let needs_values = !self.batch.conditions.is_empty()
-            || self.batch.mutations.iter().any(|mutation| matches!(mutation, Mutation::Append(..)));
+        let needs_values = needed.has_values;
         let statement =
             if needs_values { &link.statements.reads.names } else { &link.statements.reads.names_heads };
         let mut look = Look {
@@ -298,16 +302,7 @@ impl<'a> Writing<'a> {
         };
         for row in link.named(statement, &self.partition, &names, needs_values).await? {
             match row.kind {
-                KIND_CELL => {
-                    let sort = row.sort.to_vec();
-                    match link.piece(&self.partition, row) {
-                        Ok(Some(piece)) => look.view.cells.entry(sort).or_default().push(piece),
-                        Ok(None) => {}
-                        // Whatever it was is gone then, and a sweep finds its chunks.
-                        Err(_) if self.replaces(&sort) => drop(look.view.damaged.insert(sort)),
-                        Err(error) => return Err(error),
-                    }
-                }
+                KIND_CELL => self.note(&mut look.view, row)?,
                 kind => {
                     let head = row.head.as_deref().map(PartitionHead::decode);
                     let head = head.map(|head| {
@@ -330,6 +325,14 @@ impl<'a> Writing<'a> {
             let cells = cells.iter().map(|(sort, pieces)| (sort.as_slice(), pieces.as_slice()));
             look.settling = link.settle(&self.partition, cells).await?;
         }
+        // Nothing is judged by these. They are read after the head, so that what is found is what the batch
+        // replaces if it applies to that head.
+        if !needed.later.is_empty() {
+            let (names, statement) = (cell_names(&needed.later), &link.statements.reads.names_glance);
+            for row in link.named(statement, &self.partition, &names, false).await? {
+                self.note(&mut look.view, row)?;
+            }
+        }
         // Where so much was deleted before that it cannot be read, it can still be deleted: a sweep finds the
         // chunks.
         look.view.left_behind = self.left_behind().await.unwrap_or_else(|error| {
@@ -337,6 +340,19 @@ impl<'a> Writing<'a> {
             Vec::new()
         });
         Ok(look)
+    }
+
+    /// Takes a row of a cell into what was read.
+    fn note(&self, view: &mut View, row: RawRow) -> Result<(), StoreError> {
+        let sort = row.sort.to_vec();
+        match self.shared.link.piece(&self.partition, row) {
+            Ok(Some(piece)) => view.cells.entry(sort).or_default().push(piece),
+            Ok(None) => {}
+            // Whatever it was is gone then, and a sweep finds its chunks.
+            Err(_) if self.replaces(&sort) => drop(view.damaged.insert(sort)),
+            Err(error) => return Err(error),
+        }
+        Ok(())
     }
 
     /// Chunks of the cells in ranges that the batch deletes. They are read after the head, so that what is
@@ -368,16 +384,39 @@ impl<'a> Writing<'a> {
         let is_asked = self.batch.conditions.iter().any(|condition| condition.sort() == sort);
         !is_asked && !self.batch.mutations.iter().any(appends)
     }
+}
 
-    /// The cells that the batch names.
-    fn sorts(&self) -> BTreeSet<SortKey> {
-        let conditions = self.batch.conditions.iter().map(|condition| condition.sort().to_vec());
-        let mutations = self.batch.mutations.iter().filter_map(|mutation| match mutation {
-            Mutation::Put(sort, _) | Mutation::Append(sort, _) | Mutation::Delete(sort) => Some(sort.clone()),
-            Mutation::DeleteRange(_) => None,
-        });
-        conditions.chain(mutations).collect()
+/// The cells that a batch names, and how they are read.
+#[derive(Debug, PartialEq, Eq)]
+struct Needed<'b> {
+    /// Together with the head.
+    at_once: BTreeSet<&'b [u8]>,
+    /// Whether that is with their values: conditions are judged by them, and appends may join them.
+    has_values: bool,
+    /// After the head, without values.
+    later: BTreeSet<&'b [u8]>,
+}
+
+fn needed(batch: &Batch) -> Needed<'_> {
+    let mut at_once: BTreeSet<&[u8]> = batch.conditions.iter().map(Condition::sort).collect();
+    let mut others = BTreeSet::new();
+    for mutation in &batch.mutations {
+        match mutation {
+            Mutation::Append(sort, _) => drop(at_once.insert(sort)),
+            Mutation::Put(sort, _) | Mutation::Delete(sort) => drop(others.insert(sort.as_slice())),
+            Mutation::DeleteRange(_) => {}
+        }
     }
+    let has_values = !at_once.is_empty();
+    let mut later: BTreeSet<&[u8]> = others.difference(&at_once).copied().collect();
+    if !has_values || later.len() <= OTHERS_MAX {
+        at_once.append(&mut later);
+    }
+    Needed { at_once, has_values, later }
+}
+
+fn cell_names<'b>(sorts: &BTreeSet<&'b [u8]>) -> Vec<(i8, &'b [u8])> {
+    sorts.iter().map(|sort| (KIND_CELL, *sort)).collect()
 }
 
 /// The row of a request id.
@@ -386,4 +425,24 @@ fn request_key(id: RequestId) -> [u8; 24] {
     key[..16].copy_from_slice(&id.client.to_be_bytes());
     key[16..].copy_from_slice(&id.sequence.to_be_bytes());
     key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_cells_that_are_only_replaced_no_value_is_read() {
+        let deleting = |batch| (0..100).fold(batch, |batch: Batch, sort| batch.delete([sort]));
+        let fenced = deleting(Batch::on(b"p").if_equals(b"lease", b"mine").append(b"log", b"x"));
+        let read = needed(&fenced);
+        assert_eq!(read.at_once.iter().copied().collect::<Vec<_>>(), [&b"lease"[..], b"log"]);
+        assert_eq!((read.has_values, read.later.len()), (true, 100));
+        // Without conditions one question without values is enough.
+        let plain = deleting(Batch::on(b"p"));
+        assert_eq!((needed(&plain).has_values, needed(&plain).at_once.len()), (false, 100));
+        // Of few the values are read along.
+        let few = Batch::on(b"p").if_absent(b"lease").put(b"lease", b"mine").put(b"other", b"x");
+        assert_eq!((needed(&few).at_once.len(), needed(&few).later.len()), (2, 0));
+    }
 }
