@@ -276,8 +276,25 @@ async fn after_a_restart_of_the_host_a_lock_file_is_taken_over_once_its_heartbea
 }
 
 #[tokio::test]
+async fn a_lock_file_of_who_knows_which_machine_of_this_name_is_left_alone_however_old() {
+    let place = Place::new(Some(Locking::File));
+    place.left_by(|record| {
+        record.identity.boot = "another".into();
+        record.identity.machine = String::new();
+    });
+    let before = std::fs::read(place.lock_file()).unwrap();
+    let old = SystemTime::now() - Duration::from_secs(1_000_000);
+    std::fs::File::open(place.lock_file()).unwrap().set_modified(old).unwrap();
+    let refused = place.open(Mode::Write).await.map(|_| "opened").unwrap_err();
+    let host = place.owner_options().identity.host;
+    assert!(matches!(&refused, StoreError::Owned { host: named, .. } if *named == host), "{refused:?}");
+    assert!(refused.hint().is_some_and(|hint| hint.contains("remove the file `owner`")));
+    assert_eq!(std::fs::read(place.lock_file()).unwrap(), before);
+}
+
+#[tokio::test]
 async fn an_owner_on_another_host_of_the_same_name_is_heeded_whatever_lock_is_ours() {
-    for machine in ["", "another"] {
+    for machine in ["", "another", "ours"] {
         let mut place = Place::new(Some(Locking::File));
         place.left_by(|record| {
             record.identity.boot = "another".into();
@@ -288,7 +305,7 @@ async fn an_owner_on_another_host_of_the_same_name_is_heeded_whatever_lock_is_ou
         assert!(matches!(place.open(Mode::Write).await, Err(StoreError::Owned { .. })), "{machine:?}");
         let old = SystemTime::now() - Duration::from_secs(60);
         std::fs::File::open(lock).unwrap().set_modified(old).unwrap();
-        assert_eq!(place.open(Mode::Write).await.is_ok(), machine.is_empty(), "{machine:?}");
+        assert_eq!(place.open(Mode::Write).await.is_ok(), machine == "ours", "{machine:?}");
     }
 }
 

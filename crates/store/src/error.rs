@@ -313,7 +313,10 @@ impl StoreError {
                     .to_owned()
             }
             Self::Owned { host, pid, .. } => {
-                format!("run on {host}, stop process {pid} there, or copy the store")
+                format!(
+                    "run on {host}, stop process {pid} there, or copy the store; where {host} is gone or was started anew, make sure \
+                     that the process has ended, and remove the file `owner` in the folder, if there is one"
+                )
             }
             Self::Suspended { pid, .. } => {
                 format!("`kill -CONT {pid}` wakes it, or `fg` in the shell that it was stopped in")

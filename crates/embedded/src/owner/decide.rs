@@ -28,11 +28,11 @@ pub enum Lock {
 pub enum Host {
     /// This one, since it was last started; its process ids can be looked up.
     Here,
-    /// This one, before it was last started; or another one of the same name.
-    SameName,
+    /// This one, before it was last started.
+    BeforeRestart,
     /// This one, but process ids mean something else there (a container).
     OtherNamespace,
-    /// Another one.
+    /// Another one, or one that nobody here can tell from another one.
     Other,
 }
 
@@ -149,7 +149,7 @@ fn by_lock_file(seen: Observed) -> Decision {
     match seen.owner {
         Owner::Nobody => Decision::Make,
         Owner::Named(Host::Here, Process::Dead, _) => Decision::TakeOver,
-        Owner::Named(Host::SameName, _, Heartbeat::Stale) => Decision::TakeOver,
+        Owner::Named(Host::BeforeRestart, _, Heartbeat::Stale) => Decision::TakeOver,
         Owner::Named(Host::Here | Host::OtherNamespace, ..) if seen.socket == Socket::Untried => {
             Decision::Connect
         }
@@ -168,7 +168,7 @@ mod tests {
 
     fn everything() -> Vec<Observed> {
         let mut owners = vec![Owner::Nobody, Owner::Unreadable];
-        for host in [Host::Here, Host::SameName, Host::OtherNamespace, Host::Other] {
+        for host in [Host::Here, Host::BeforeRestart, Host::OtherNamespace, Host::Other] {
             for process in [Process::Alive, Process::Dead] {
                 for heartbeat in [Heartbeat::Fresh, Heartbeat::Stale] {
                     owners.push(Owner::Named(host, process, heartbeat));
@@ -215,7 +215,7 @@ mod tests {
                 || matches!(
                     seen.owner,
                     Owner::Named(Host::Here, Process::Dead, _)
-                        | Owner::Named(Host::SameName, _, Heartbeat::Stale)
+                        | Owner::Named(Host::BeforeRestart, _, Heartbeat::Stale)
                 )
         });
     }

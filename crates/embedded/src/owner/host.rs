@@ -46,19 +46,17 @@ impl HostIdentity {
             Host::Here
         } else if is_this_boot {
             Host::OtherNamespace
-        } else if record.identity.host == self.host && self.same_machine(record) != Some(false) {
-            Host::SameName
+        } else if record.identity.host == self.host && self.is_same_machine(record) {
+            Host::BeforeRestart
         } else {
             Host::Other
         }
     }
 
-    /// Whether the process of a record ran on this machine, before or after a restart of it; none if nobody
-    /// can tell.
-    #[must_use]
-    pub fn same_machine(&self, record: &OwnerRecord) -> Option<bool> {
-        let is_known = !self.machine.is_empty() && !record.identity.machine.is_empty();
-        is_known.then(|| self.machine == record.identity.machine)
+    /// Whether the process of a record is known to have run on this machine, before or after a restart of it.
+    /// Its name alone proves nothing: the next container of a name may run on another machine than the last.
+    fn is_same_machine(&self, record: &OwnerRecord) -> bool {
+        !self.machine.is_empty() && self.machine == record.identity.machine
     }
 
     /// Whether the process of a record lives; alive is said of those that cannot be seen from here.
@@ -66,7 +64,7 @@ impl HostIdentity {
     pub fn process_of(&self, record: &OwnerRecord) -> Process {
         match self.host_of(record) {
             Host::Here if started(record.identity.pid) != Some(record.identity.started) => Process::Dead,
-            Host::SameName => Process::Dead,
+            Host::BeforeRestart => Process::Dead,
             _ => Process::Alive,
         }
     }
@@ -131,17 +129,22 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_told_apart_by_boot_then_by_name() {
+    fn hosts_are_told_apart_by_boot_then_by_name_and_machine() {
         let here = HostIdentity { machine: "m".into(), ..HostIdentity::of_this_process() };
         assert_eq!(here.host_of(&record(|_| ())), Host::Here);
         assert_eq!(here.host_of(&record(|it| it.namespace.push('x'))), Host::OtherNamespace);
-        for (machine, host) in [("m", Host::SameName), ("", Host::SameName), ("n", Host::Other)] {
-            let before = record(|it| {
+        let before = |machine: &str| {
+            record(|it| {
                 it.boot.push('x');
                 it.machine = machine.into();
-            });
-            assert_eq!(here.host_of(&before), host, "machine {machine:?}");
+            })
+        };
+        for (machine, host) in [("m", Host::BeforeRestart), ("", Host::Other), ("n", Host::Other)] {
+            assert_eq!(here.host_of(&before(machine)), host, "machine {machine:?}");
         }
+        let unknown = HostIdentity { machine: String::new(), ..here.clone() };
+        assert_eq!(unknown.host_of(&before("m")), Host::Other);
+        assert_eq!(unknown.host_of(&before("")), Host::Other);
         let elsewhere = record(|it| {
             it.boot.push('x');
             it.host.push('x');

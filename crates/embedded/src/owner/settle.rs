@@ -182,17 +182,17 @@ impl Attempt {
         Ok(Some((Owner::Named(host, Process::Alive, Heartbeat::Fresh), Some(record))))
     }
 
-    /// Whether the owner by the other kind of lock than `locking` is dead. What ran on a host of this name
-    /// may have been another host, so there it takes more than the name: a heartbeat that stopped, or for a
-    /// kernel's lock, which has none, the same machine. Who only reads does no harm.
+    /// Whether the owner by the other kind of lock than `locking` is dead. A lock file of this machine from
+    /// before its restart must have no heartbeat any more either, as where everybody goes by lock files. Who
+    /// only reads does no harm.
     fn is_gone(&self, record: &OwnerRecord, locking: Locking) -> io::Result<bool> {
         let OwnerOptions { identity, heartbeat_limit, .. } = &self.options;
-        if identity.host_of(record) != Host::SameName || self.mode == Mode::Read {
+        if identity.host_of(record) != Host::BeforeRestart || self.mode == Mode::Read {
             return Ok(identity.process_of(record) == Process::Dead);
         }
         Ok(match locking {
             Locking::Kernel => heartbeat(&self.folder, identity, *heartbeat_limit)? == Heartbeat::Stale,
-            Locking::File => identity.same_machine(record) == Some(true),
+            Locking::File => true,
         })
     }
 
@@ -207,7 +207,7 @@ impl Attempt {
         let host = identity.host_of(&record);
         let process = identity.process_of(&record);
         // Only then it matters, and telling the time of the file system takes a write to it.
-        let asks_time = self.mode == Mode::Write && locking == Locking::File && host == Host::SameName;
+        let asks_time = self.mode == Mode::Write && locking == Locking::File && host == Host::BeforeRestart;
         let beat = if asks_time {
             heartbeat(&self.folder, identity, self.options.heartbeat_limit)?
         } else {
