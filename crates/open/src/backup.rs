@@ -60,15 +60,19 @@ impl<'s> Backup<'s> {
 
     /// Copies a state whole, over what is there.
     async fn everything(&mut self, found: Found) -> Result<BackupReport, StoreError> {
-        let former = self.former(found)?;
+        let former = self.former(found).await?;
         let place = Arc::clone(&self.place);
         let target = Destination::open(&place.part(), &place.name())?.holding(Arc::clone(&place));
+        if let Some(former) = former {
+            target.set_former(former)?;
+        }
         let state = State { number: 1, sequence: 0 };
         let name = target.name_of(&state);
         let sequence = self.keep(&name).await?;
         let state = State { sequence, ..state };
         let copied = self.copy(&target, &state).await;
-        if copied.is_err() {
+        // Without a part the new file took the place of the former one, and holds the state.
+        if copied.is_err() && place.part().exists() {
             drop(target);
             // The store should not keep for a backup what no backup has; where that fails, the part tells the
             // next attempt.
@@ -78,10 +82,15 @@ impl<'s> Backup<'s> {
         }
         let report = copied?;
         if let Some(former) = former {
-            let names = names_of(&self.source.readable().await?);
-            self.let_go(names, &prefix_of(former), "").await?;
+            self.give_up(former).await?;
         }
         Ok(report)
+    }
+
+    /// Has the source give up all that it keeps for the backup of this identity, which another one replaced.
+    async fn give_up(&self, backup: u64) -> Result<(), StoreError> {
+        let names = names_of(&self.source.readable().await?);
+        self.let_go(names, &prefix_of(backup), "").await
     }
 
     /// Removes what an attempt to copy everything left, after what the source keeps for it.
@@ -98,15 +107,20 @@ impl<'s> Backup<'s> {
         self.place.forget(&part)
     }
 
-    /// The identity of the backup that is replaced, if there is one; anything else is not replaced.
-    fn former(&self, found: Found) -> Result<Option<u64>, StoreError> {
+    /// The identity of the backup that is replaced, if there is one; anything else is not replaced. What the
+    /// source keeps for the one before that goes.
+    async fn former(&self, found: Found) -> Result<Option<u64>, StoreError> {
         let file = match found {
             Found::Nothing => return Ok(None),
             Found::Store => self.place.file(),
             Found::Unfinished => self.place.unfinished(),
         };
         let target = Destination::open_to_read(&file, &self.place.name())?;
-        target.mark().map(|_| Some(target.engine.id()))
+        target.mark()?;
+        if let Some(before) = target.former()? {
+            self.give_up(before).await?;
+        }
+        Ok(Some(target.engine.id()))
     }
 
     async fn copy(&mut self, target: &Destination, state: &State) -> Result<BackupReport, StoreError> {
@@ -123,8 +137,8 @@ impl<'s> Backup<'s> {
                 carried.map_err(|error| refused("backup", at_fault(&error, &from, &target.place), error))?;
             target.complete(engine.id(), &state)?;
             target.told(target.engine.close_shared())?;
-            place.replace()?;
             let cells = cells_of(engine, &snapshot).map_err(|error| refused("backup", &from, error))?;
+            place.replace()?;
             Ok(report_of(tally, cells, &state, None))
         })
         .await
@@ -146,6 +160,10 @@ impl<'s> Backup<'s> {
         let names = names_of(&source);
         if mark.source != source.engine().id() {
             return Err(BackupRefusal::OtherStore.at(&target.place));
+        }
+        if let Some(former) = target.former()? {
+            self.give_up(former).await?;
+            target.forget_former()?;
         }
         self.kept(&source, &target, &mark.state)?;
         if is_unfinished {

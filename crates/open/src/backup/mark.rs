@@ -20,6 +20,9 @@ pub(crate) const MARK_TREE: &str = "backup";
 
 const KEY: &[u8] = b"state";
 
+/// Of the backup that this one takes the place of, until the source has given up what it kept for that.
+const FORMER_KEY: &[u8] = b"former";
+
 /// Nobody reads a backup while it is written, so it needs little memory.
 const MEMORY_BYTES: u64 = 64 << 20;
 
@@ -129,6 +132,24 @@ impl Destination {
 
     pub(crate) fn set_mark(&self, mark: &Mark) -> Result<(), StoreError> {
         self.told(self.marks()?.put(KEY, mark.encode().as_bytes(), Durability::Synced)).map(drop)
+    }
+
+    /// The identity of the backup that it took the place of, if the source may still keep states for that.
+    pub(crate) fn former(&self) -> Result<Option<u64>, StoreError> {
+        let Some(value) = self.told(self.marks()?.get(FORMER_KEY))? else { return Ok(None) };
+        let bytes = self.told(value.to_buffer())?;
+        Ok(std::str::from_utf8(&bytes).ok().and_then(|text| u64::from_str_radix(text, 16).ok()))
+    }
+
+    /// Notes which backup it takes the place of.
+    pub(crate) fn set_former(&self, former: u64) -> Result<(), StoreError> {
+        let text = format!("{former:016x}");
+        self.told(self.marks()?.put(FORMER_KEY, text.as_bytes(), Durability::Synced)).map(drop)
+    }
+
+    /// The source keeps nothing for the former one any more.
+    pub(crate) fn forget_former(&self) -> Result<(), StoreError> {
+        self.told(self.marks()?.delete(FORMER_KEY, Durability::Synced)).map(drop)
     }
 
     /// The name that a state has at the source, where only this backup uses it, and here.

@@ -180,6 +180,19 @@ async fn what_attempts_to_copy_everything_left_goes_with_the_next_backup() {
 }
 
 #[tokio::test]
+async fn one_that_ended_just_after_it_replaced_another_is_the_backup_and_nothing_is_kept_for_the_other() {
+    for is_full in [false, true] {
+        let pair = Pair::new().await;
+        // What cannot be removed ends it there.
+        std::fs::create_dir(pair.safe(UNFINISHED_FILE)).unwrap();
+        pair.backup(true).await.unwrap_err();
+        std::fs::remove_dir(pair.safe(UNFINISHED_FILE)).unwrap();
+        assert_eq!(pair.backup(is_full).await.unwrap().since.is_none(), is_full);
+        pair.check_healed().await;
+    }
+}
+
+#[tokio::test]
 async fn one_whose_states_the_store_no_longer_keeps_is_refused_until_it_is_made_anew() {
     let pair = Pair::new().await;
     pair.put("a", "second").await;
