@@ -21,6 +21,9 @@ use std::time::Duration;
 pub const LOCK_FILE: &str = "lock";
 const OWNER_FILE: &str = "owner";
 
+/// What the file `lock` holds where nobody owns the folder.
+const BLANK: u8 = b' ';
+
 fn open_lock(folder: &Path) -> io::Result<File> {
     let flags = OFlags::CLOEXEC.bits().cast_signed();
     OpenOptions::new()
@@ -33,9 +36,10 @@ fn open_lock(folder: &Path) -> io::Result<File> {
         .open(folder.join(LOCK_FILE))
 }
 
-/// The bytes of the record that the kernel's lock carries; none if there is no file.
+/// The bytes of the record that the kernel's lock carries; none if there is no file, or nobody's name in it.
 pub(super) fn read_kernel_record(folder: &Path) -> io::Result<Option<Vec<u8>>> {
-    read(&folder.join(LOCK_FILE))
+    let bytes = read(&folder.join(LOCK_FILE))?;
+    Ok(bytes.filter(|bytes| bytes.iter().any(|byte| *byte != BLANK)))
 }
 
 /// The bytes of the lock file; none if there is none.
@@ -80,9 +84,12 @@ impl KernelLock {
     }
 
     /// Takes our name off, so that a copy of the folder names nobody, and gives the lock back: processes that
-    /// were forked from this one would have it for as long as they live.
+    /// were forked from this one would have it for as long as they live. The file keeps its length, so that the
+    /// next owner can sign on a disk that is full by then.
     pub fn erase(&self) -> io::Result<()> {
-        let erased = self.file.set_len(0);
+        let blanks = self.file.metadata().map(|metadata| vec![BLANK; metadata.len() as usize]);
+        let erased = blanks.and_then(|blanks| self.file.write_all_at(&blanks, 0));
+        let erased = erased.or_else(|_| self.file.set_len(0));
         for locked in [Some(&self.file), self.folder.as_ref()].into_iter().flatten() {
             flock(locked, FlockOperation::Unlock)?;
         }
@@ -354,6 +361,21 @@ mod tests {
         assert_eq!(judged(), Heartbeat::Stale);
         assert!(lock.beat().unwrap());
         assert_eq!(judged(), Heartbeat::Fresh);
+    }
+
+    #[test]
+    fn an_owner_that_ends_leaves_room_for_the_name_of_the_next_and_names_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(LOCK_FILE);
+        for nonce in 1..=2 {
+            let lock = KernelLock::take(folder.path()).unwrap().unwrap();
+            lock.sign(&record(nonce)).unwrap();
+            let signed = read_kernel_record(folder.path()).unwrap().unwrap();
+            assert_eq!(OwnerRecord::decode(&signed), Some(record(nonce)));
+            lock.erase().unwrap();
+            assert_eq!(read_kernel_record(folder.path()).unwrap(), None);
+            assert_eq!(std::fs::metadata(&path).unwrap().len(), signed.len() as u64);
+        }
     }
 
     #[test]

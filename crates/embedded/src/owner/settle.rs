@@ -198,7 +198,7 @@ impl Attempt {
 
     fn owner(&self, locking: Locking) -> io::Result<(Owner, Option<OwnerRecord>)> {
         let bytes = match locking {
-            Locking::Kernel => read_kernel_record(&self.folder)?.filter(|bytes| !bytes.is_empty()),
+            Locking::Kernel => read_kernel_record(&self.folder)?,
             Locking::File => read_file_record(&self.folder)?,
         };
         let Some(bytes) = bytes else { return Ok((Owner::Nobody, None)) };
