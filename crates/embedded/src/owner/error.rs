@@ -117,10 +117,26 @@ impl From<OwnerError> for StoreError {
                 match source.kind() {
                     io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly { place },
                     io::ErrorKind::PermissionDenied => Self::Denied { place, source: Arc::new(error) },
-                    io::ErrorKind::StorageFull => Self::OutOfSpace { place, source: Some(Arc::new(error)) },
+                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                        Self::OutOfSpace { place, source: Some(Arc::new(error)) }
+                    }
                     _ => Self::Failed { what: "taking ownership", place, source: Arc::new(error) },
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atoll_store::ErrorKind;
+
+    #[test]
+    fn a_full_quota_is_no_space_as_a_full_disk_is() {
+        for source in [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded] {
+            let error = OwnerError::Io { action: "lock", path: "s".into(), source: source.into() };
+            assert_eq!(StoreError::from(error).kind(), ErrorKind::OutOfSpace, "{source}");
         }
     }
 }
