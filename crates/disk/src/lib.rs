@@ -10,6 +10,7 @@
 pub use direct::BLOCK;
 pub use fault::{DiskError, Operation};
 pub use file::{FileDisk, Mode, sync_folder};
+pub use folder::make_folder;
 pub use memory::MemoryDisk;
 pub use relay::Relay;
 pub use sim::{Counters, FaultPlan, SimDisk, Survival};
@@ -18,6 +19,7 @@ pub use window::{Ahead, Window};
 mod direct;
 mod fault;
 mod file;
+mod folder;
 mod memory;
 mod page_exclusion;
 mod relay;

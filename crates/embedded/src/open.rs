@@ -6,7 +6,7 @@ use crate::owner::Mode;
 use crate::read_only::ReadOnlyStore;
 use crate::store::{EmbeddedStore, StoreOptions, refused};
 pub use atoll_disk::STORE_FILE;
-use atoll_disk::{Disk, FileDisk, RING_FILE};
+use atoll_disk::{Disk, FileDisk, RING_FILE, make_folder};
 use atoll_engine::{Engine, Options};
 use atoll_store::{Store, StoreError, StoreFuture};
 use futures::future::BoxFuture;
@@ -118,7 +118,7 @@ pub async fn open(folder: &Path, options: OpenOptions) -> Result<FolderStore, St
         if options.mode == Mode::Read || !options.create {
             return Err(StoreError::NotFound { what: "store", name: place });
         }
-        std::fs::create_dir_all(folder).map_err(|source| StoreError::Failed {
+        make_folder(folder).map_err(|source| StoreError::Failed {
             what: "making the folder",
             place,
             source: Arc::new(source),

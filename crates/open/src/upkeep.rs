@@ -17,7 +17,7 @@ use crate::{
     BackupReport, CheckReport, CopyProgress, CopyReport, Damage, DamagedCells, FormatDescription, LeftOut,
     Maintenance, SnapshotDescription, Statistic, StatisticUnit,
 };
-use atoll_disk::{FileDisk, Mode as DiskMode, sync_folder};
+use atoll_disk::{FileDisk, Mode as DiskMode, make_folder, sync_folder};
 use atoll_embedded::{
     COPY_FILE, EmbeddedStore, FolderStore, STORE_FILE, StoreOptions, hurt_cells, open_last_state, refused,
 };
@@ -296,7 +296,7 @@ fn begin_copy(folder: &Path, part: &Path, place: &str) -> Result<File, StoreErro
         place: place.to_owned(),
         source: Arc::new(error),
     };
-    std::fs::create_dir_all(folder).map_err(failed)?;
+    make_folder(folder).map_err(failed)?;
     check_empty(folder, place)?;
     let file = OpenOptions::new().write(true).create(true).truncate(false).open(part).map_err(failed)?;
     if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {

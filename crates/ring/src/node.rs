@@ -12,8 +12,8 @@ use crate::periodic_sync::PeriodicSync;
 use crate::reliance::Reliance;
 use crate::slots::Slots;
 use crate::table::SlotTable;
-use crate::{alone, file_limit, folder, others, reliance};
-use atoll_disk::{FileDisk, Mode, RING_FILE, STORE_FILE};
+use crate::{alone, files, folder, others, reliance};
+use atoll_disk::{FileDisk, Mode, RING_FILE, STORE_FILE, make_folder};
 use atoll_engine::{Durability, Engine, Options, WriteBatch};
 use atoll_keyspace::SLOTS;
 use atoll_replica::Table;
@@ -282,7 +282,7 @@ fn take(folder: &Path) -> Result<File, NodeError> {
         let path = path.to_owned();
         move |source| NodeError::Folder { path, source }
     };
-    std::fs::create_dir_all(folder).map_err(failed(folder))?;
+    make_folder(folder).map_err(failed(folder))?;
     let path = folder.join(LOCK_FILE);
     let lock = File::create(&path).map_err(failed(&path))?;
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {

@@ -7,7 +7,7 @@
 //! Invariant: a file is renamed to the name that promises more only after what it promises is on the disk.
 
 use super::BackupRefusal;
-use atoll_disk::sync_folder;
+use atoll_disk::{make_folder, sync_folder};
 use atoll_embedded::owner::{Mode, OwnerOptions, Ownership, Settled, settle};
 use atoll_embedded::{PART_FILE, STORE_FILE, UNFINISHED_FILE};
 use atoll_store::StoreError;
@@ -33,7 +33,7 @@ impl Place {
     /// Takes the folder, which is made if there is none.
     pub(crate) async fn take(folder: &Path) -> Result<Self, StoreError> {
         let failed = failed("making the folder of the backup", folder);
-        std::fs::create_dir_all(folder).map_err(failed)?;
+        make_folder(folder).map_err(failed)?;
         match settle(folder, Mode::Write, &OwnerOptions::default()).await? {
             Settled::Owner(mut ownership) => {
                 // There is no store to attach to: who comes is turned away at once.
