@@ -89,9 +89,14 @@ impl Link {
 
     /// The error of a cell that is not as it was written.
     pub(crate) fn damaged(&self, of: Owner<'_>, problem: &str) -> StoreError {
+        damage(&self.place_of(of), problem)
+    }
+
+    /// How messages name a cell.
+    pub(crate) fn place_of(&self, of: Owner<'_>) -> String {
         let partition = of.partition.strip_prefix(self.options.namespace.as_slice()).unwrap_or(of.partition);
         let (partition, sort) = (partition.escape_ascii(), of.sort.escape_ascii());
-        damage(&format!("{} partition \"{partition}\" sort key \"{sort}\"", self.place), problem)
+        format!("{} partition \"{partition}\" sort key \"{sort}\"", self.place)
     }
 
     /// Rows by kind and sort key, of one partition, at one moment.

@@ -7,16 +7,24 @@
 
 use crate::bind::Bind;
 use crate::codec::{ChunkId, PieceHead, chunk_checksum, unsealed_chunk};
+use crate::failure::damage_of_chunks;
 use crate::link::Link;
 use atoll_store::{Buffer, Outcome, StoreError};
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
+use scylla::cluster::Node;
+use scylla::policies::load_balancing::{NodeIdentifier, SingleTargetLoadBalancingPolicy};
+use scylla::response::query_result::QueryRowsResult;
 use std::hash::Hasher;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Chunks of one value in flight at once.
 const IN_FLIGHT: usize = 16;
+
+/// How long one replica may take to tell what it has of a chunk that another one has with wrong bytes.
+const REPLICA_TIME: Duration = Duration::from_secs(2);
 
 /// The chunks of one piece.
 pub(crate) struct Chunks<'a> {
@@ -25,6 +33,14 @@ pub(crate) struct Chunks<'a> {
     pub(crate) chunk_bytes: u64,
     /// Length and checksum of the piece.
     pub(crate) piece: PieceHead,
+}
+
+impl Chunks<'_> {
+    /// The bytes of one of them, if they are those that were written.
+    fn unsealed<'s>(&self, number: u64, sealed: &'s [u8]) -> Option<&'s [u8]> {
+        let expected = self.chunk_bytes.min(self.piece.bytes.saturating_sub(number * self.chunk_bytes));
+        unsealed_chunk(&self.id, number as i32, sealed).filter(|bytes| bytes.len() as u64 == expected)
+    }
 }
 
 /// Some bytes of a value.
@@ -128,32 +144,73 @@ impl Link {
         if let Some(chunk) = self.kept.chunk(&chunks.id, number) {
             return Ok(Some((number, chunk)));
         }
-        let _permit = self.permit().await;
+        let permit = self.permit().await;
         let mut found: Option<Bytes> = None;
         // Chunks never change, so that any replica that has one may answer.
         for statement in [&self.statements.plain.chunk_near, &self.statements.plain.chunk] {
             let values = (&chunks.id[..], number as i32);
             let answer = self.rows("reading a chunk", statement, &values).await?;
-            let row = answer.maybe_first_row::<(Option<Bytes>,)>();
-            found = row.map_err(|error| self.not_understood(&error))?.and_then(|(data,)| data);
+            found = self.data_of(&answer)?;
             if found.is_some() {
                 break;
             }
         }
         let Some(sealed) = found else { return Ok(None) };
-        let expected = chunks.chunk_bytes.min(chunks.piece.bytes.saturating_sub(number * chunks.chunk_bytes));
-        match unsealed_chunk(&chunks.id, number as i32, &sealed) {
-            Some(bytes) if bytes.len() as u64 == expected => {
-                let chunk = Buffer::copy_from(bytes);
-                self.kept.keep_chunk(&chunks.id, number, &chunk);
-                Ok(Some((number, chunk)))
+        drop(permit);
+        let chunk = match chunks.unsealed(number, &sealed) {
+            Some(bytes) => Buffer::copy_from(bytes),
+            None => self.chunk_elsewhere(chunks, number).await?,
+        };
+        self.kept.keep_chunk(&chunks.id, number, &chunk);
+        Ok(Some((number, chunk)))
+    }
+
+    fn data_of(&self, answer: &QueryRowsResult) -> Result<Option<Bytes>, StoreError> {
+        let row = answer.maybe_first_row::<(Option<Bytes>,)>();
+        Ok(row.map_err(|error| self.not_understood(&error))?.and_then(|(data,)| data))
+    }
+
+    /// A chunk that one replica has with wrong bytes, as another one has it, which then takes the place of the
+    /// wrong one. Each is asked alone: of two that differ and are of one age a majority, like a repair, takes the
+    /// one whose bytes are larger, whichever is right, and gives it to all.
+    async fn chunk_elsewhere(&self, chunks: &Chunks<'_>, number: u64) -> Result<Buffer, StoreError> {
+        let values = (&chunks.id[..], number as i32);
+        for node in self.replicas_of_chunk(&values) {
+            let mut statement = self.statements.plain.chunk_near.clone();
+            let target = SingleTargetLoadBalancingPolicy::new(NodeIdentifier::Node(node), None);
+            statement.set_load_balancing_policy(Some(target));
+            statement.set_request_timeout(Some(REPLICA_TIME));
+            let permit = self.permit().await;
+            let answer = self.session.execute_unpaged(&statement, &values).await;
+            drop(permit);
+            let answer = answer.ok().and_then(|answer| answer.into_rows_result().ok());
+            let sealed = answer.and_then(|answer| self.data_of(&answer).ok().flatten());
+            let Some(sealed) = sealed else { continue };
+            let Some(bytes) = chunks.unsealed(number, &sealed) else { continue };
+            tracing::warn!(id = hexadecimal(&chunks.id), number, "a replica has a chunk with wrong bytes");
+            // One that was deleted meanwhile is left to a sweep.
+            if !self.options.read_only
+                && let Err(error) = self.write_chunk(&chunks.id, chunks.owner, number as i32, bytes).await
+            {
+                tracing::warn!(%error, "the chunk could not be written anew");
             }
-            _ => Err(self.torn(chunks, &format!("do not match their checksums: number {number}"))),
+            return Ok(Buffer::copy_from(bytes));
         }
+        Err(self.torn(chunks, &format!("do not match their checksums: number {number}")))
+    }
+
+    /// The nodes that have a chunk and can be asked.
+    fn replicas_of_chunk(&self, values: &(&[u8], i32)) -> Vec<Arc<Node>> {
+        let token = self.statements.plain.chunk_near.calculate_token(values).ok().flatten();
+        let Some(token) = token else { return Vec::new() };
+        let state = self.session.get_cluster_state();
+        let replicas = state.get_token_endpoints(&self.options.keyspace, "chunks", token);
+        replicas.into_iter().map(|(node, _)| node).filter(|node| node.is_connected()).collect()
     }
 
     fn torn(&self, chunks: &Chunks<'_>, problem: &str) -> StoreError {
-        self.damaged(chunks.owner, &format!("its chunks {} {problem}", hexadecimal(&chunks.id)))
+        let place = self.place_of(chunks.owner);
+        damage_of_chunks(&place, &format!("its chunks {} {problem}", hexadecimal(&chunks.id)))
     }
 
     /// Deletes chunks that no cell refers to any more. What fails is left to a sweep.

@@ -153,6 +153,18 @@ pub(crate) fn damage(place: &str, problem: &str) -> StoreError {
     )
 }
 
+/// Chunks that no replica that answers has as they were written. To repair them may give all replicas the wrong
+/// ones, which are of the same age.
+pub(crate) fn damage_of_chunks(place: &str, problem: &str) -> StoreError {
+    told(
+        ErrorKind::Corrupt,
+        format!("{place} is damaged: {problem}"),
+        "start the nodes that are down (`nodetool status`) and read it again, before any repair, which may spread the wrong \
+         bytes: the right ones then replace them; what no copy has is in a snapshot (\"Backup and restore\" in the guide to \
+         Cassandra); whoever writes the cell anew can go on",
+    )
+}
+
 /// What a caller is told about a request that may have happened.
 pub(crate) fn unknown(what: &'static str, error: ExecutionError) -> StoreError {
     StoreError::Unknown { what, reason: first_line(&error), source: Some(Arc::new(error)) }

@@ -13,7 +13,7 @@ mod way;
 
 use atoll_cassandra::{CassandraStore, Options};
 use atoll_store::{
-    Buffer, Cell, Expectation, Outcome, ReadOptions, ScanRequest, Store, Waited, WriteOptions,
+    Buffer, Cell, ErrorKind, Expectation, Outcome, ReadOptions, ScanRequest, Store, Waited, WriteOptions,
 };
 use common::{Namespaces, bytes, chunks_of, contacts, leave_chunk};
 use scylla::client::session::Session;
@@ -282,4 +282,33 @@ async fn connections_that_went_dead_without_a_word_are_given_up_while_there_is_t
     written.unwrap();
     let log = two.near.get(Cell::new("q", "b"), ReadOptions::default()).await.unwrap();
     assert_eq!(log.as_deref(), Some(&b"once"[..]));
+}
+
+#[tokio::test]
+async fn a_chunk_of_which_one_replica_has_wrong_bytes_is_read_from_another_and_written_anew() {
+    let Some(two) = Two::open(Duration::from_secs(5)).await else { return };
+    let value = bytes(CHUNKED, 8);
+    let large = Cell::new("p", "large");
+    two.near.put(large, value.as_slice(), WriteOptions::default()).await.unwrap();
+    let written = Arc::new(AtomicUsize::new(0));
+    let (counted, mut wrong) = (Arc::clone(&written), 1);
+    two.way.rule(move |text| {
+        if text.starts_with("INSERT") && text.contains(".chunks") {
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+        if wrong > 0 && text.starts_with("SELECT data") {
+            wrong -= 1;
+            return Fate::Garbled;
+        }
+        Fate::Passes
+    });
+    let read = two.far.get(large, ReadOptions::default()).await.unwrap();
+    assert_eq!(read, Some(value.clone()));
+    assert_eq!(written.load(Ordering::SeqCst), 1);
+    // What no replica has right is damage.
+    two.way.rule(|text| if text.starts_with("SELECT data") { Fate::Garbled } else { Fate::Passes });
+    let error = two.far.get(large, ReadOptions::default()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    assert!(error.hint().is_some_and(|hint| hint.contains("before any repair")), "{error}");
+    assert_eq!(two.value("large").await, Some(value));
 }

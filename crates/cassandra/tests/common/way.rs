@@ -26,6 +26,8 @@ const HEADER_BYTES: usize = 9;
 pub enum Fate {
     /// It reaches the node, and the answer comes back.
     Passes,
+    /// It reaches the node, and the answer comes back with another last byte.
+    Garbled,
     /// It reaches the node, and no answer comes back.
     Unanswered,
     /// It reaches the node when the way is opened.
@@ -292,6 +294,11 @@ async fn answers(
         }
         match fate {
             Some(Fate::Unanswered) => {}
+            Some(Fate::Garbled) => {
+                let mut body = frame.body;
+                *body.last_mut().unwrap() ^= 1;
+                Frame { body, ..frame }.write(&to_client).await;
+            }
             Some(Fate::Replaced(answer)) => {
                 let mut replaced = frame.replaced(&answer);
                 replaced.header[0] = frame.header[0];
