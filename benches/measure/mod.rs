@@ -3,11 +3,11 @@
 pub use clock::calibrate;
 pub use confine::{confine, may_confine};
 pub use latency::{Latency, LatencyMeter};
-pub use machine::{Calm, MachineFacts, raise_priority, wait_for_calm};
+pub use machine::{CALM_SHARE_MAX, Calm, MachineFacts, raise_priority, wait_for_calm};
 pub use stalls::{Control, ControlThread};
 pub use usage::{
-    IoBytes, MachineTime, allocated_bytes, anonymous_bytes, cpu_seconds, io_bytes, peak_resident_bytes,
-    processors, write_calls,
+    IoBytes, MachineTime, TICK_SECONDS, allocated_bytes, anonymous_bytes, cpu_seconds, io_bytes,
+    peak_resident_bytes, processors, write_calls,
 };
 
 mod clock;

@@ -66,6 +66,9 @@ fn field(text: &str, name: &str) -> u64 {
         .unwrap_or(0)
 }
 
+/// What the kernel counts the time of processors in.
+pub const TICK_SECONDS: f64 = 0.01;
+
 /// A moment in the life of the machine, to tell later what it did since.
 pub struct MachineTime {
     at: Instant,
@@ -94,7 +97,7 @@ impl MachineTime {
             .unwrap_or_default()
             .split_whitespace()
             .skip(1)
-            .map(|column| column.parse::<f64>().unwrap_or(0.0) / 100.0)
+            .map(|column| column.parse::<f64>().unwrap_or(0.0) * TICK_SECONDS)
             .collect();
         let column = |at: usize| columns.get(at).copied().unwrap_or(0.0);
         // user, nice, system, interrupts; idle and waiting for a disk are not busy.

@@ -2,7 +2,7 @@
 //!
 //! The process that plans hands a [`Spec`] to a child and reads a [`PhaseResult`] back from a file.
 
-use crate::measure::{IoBytes, Latency};
+use crate::measure::{IoBytes, Latency, TICK_SECONDS};
 use crate::peers::{EngineError, EngineName, OpenOptions};
 use std::path::PathBuf;
 
@@ -178,6 +178,12 @@ impl PhaseResult {
     /// The larger of the two: each count is blind to something the other one sees.
     pub fn bytes_at_most(&self) -> f64 {
         self.bytes_to_disk().max(self.bytes_handed_over())
+    }
+
+    /// Share of all processors that others used at least: the kernel counts in ticks, and the shorter the window,
+    /// the more of it a tick is.
+    pub fn others_at_least(&self) -> f64 {
+        (self.others_busy_share - TICK_SECONDS / self.wall_seconds).max(0.0)
     }
 
     /// Adds what was checked outside of the window.

@@ -1,6 +1,6 @@
 //! The bars of the engine: what must hold now, where Atoll is going, and the figure measured.
 
-use super::results::Measured;
+use super::results::{Measured, Subject};
 use super::runner::VALUE_BYTES;
 use super::{second_half, short_pairs};
 use crate::peers::EngineName::{self, Atoll, Lmdb, Rocksdb};
@@ -23,7 +23,7 @@ pub struct Row {
     pub target: f64,
     /// Where Atoll is going.
     pub goal: Option<f64>,
-    /// Whether the target holds; none when it was not measured.
+    /// Whether the target holds; none when it was not measured, or the machine was too busy to tell.
     pub holds: Option<bool>,
     /// What each engine did.
     pub peers: BTreeMap<&'static str, f64>,
@@ -33,9 +33,20 @@ pub struct Row {
     /// Rivals that the bar is about as well and that were not measured: without them there is no best one.
     #[serde(skip)]
     pub lacking: Vec<&'static str>,
+    /// The results that the figure is made of.
+    #[serde(skip)]
+    pub made_of: Vec<Subject>,
+    /// Why the figure is not judged: what others did to the machine beside one of those results.
+    #[serde(skip)]
+    pub disturbed: Option<String>,
 }
 
 impl Row {
+    /// The same row, whose figure is made of these results.
+    pub fn made_of(self, made_of: impl IntoIterator<Item = Subject>) -> Self {
+        Self { made_of: made_of.into_iter().collect(), ..self }
+    }
+
     /// Whether the goal is reached.
     pub fn reaches_goal(&self) -> Option<bool> {
         Some(self.meets(self.goal?, self.figure?))
@@ -68,9 +79,12 @@ pub fn rows(measured: &Measured, scale_to_full: f64) -> Vec<Row> {
 }
 
 /// A figure holds when it meets its target, and Atoll returned nothing wrong and failed at nothing on the
-/// way.
+/// way. One that was measured beside the work of others says nothing either way.
 fn judge(mut row: Row, measured: &Measured) -> Row {
-    row.holds = row.figure.map(|figure| row.meets(row.target, figure) && !measured.is_spoiled(Atoll));
+    let is_spoiled = measured.is_spoiled(Atoll);
+    row.disturbed = row.figure.and_then(|_| measured.disturbance(&row.made_of)).filter(|_| !is_spoiled);
+    let figure = row.figure.filter(|_| row.disturbed.is_none());
+    row.holds = figure.map(|figure| row.meets(row.target, figure) && !is_spoiled);
     row
 }
 
@@ -86,44 +100,40 @@ pub fn at_most(bar: &'static str, unit: &'static str, target: f64, goal: impl In
         peers: BTreeMap::new(),
         more_is_better: false,
         lacking: Vec::new(),
+        made_of: Vec::new(),
+        disturbed: None,
     }
 }
 
 /// How often Atoll's cost goes into that of the best of these rivals; not measured where one of them was not,
 /// since that one may be the best.
-pub fn over_the_best(row: Row, peers: BTreeMap<&'static str, f64>, rivals: &[EngineName]) -> Row {
+pub fn over_the_best(
+    row: Row,
+    peers: BTreeMap<&'static str, f64>,
+    (phase, value_bytes): (Phase, usize),
+    rivals: &[EngineName],
+) -> Row {
     let cost = |engine: &EngineName| peers.get(engine.name()).copied().filter(|cost| cost.is_finite());
     let lacking: Vec<_> =
         rivals.iter().filter(|rival| cost(rival).is_none()).map(|rival| rival.name()).collect();
     let best = rivals.iter().filter_map(cost).min_by(f64::total_cmp).filter(|_| lacking.is_empty());
     let figure = best.zip(cost(&Atoll)).map(|(best, own)| best / own);
-    Row { figure, peers, lacking, more_is_better: true, ..row }
+    let made_of = rivals.iter().chain([&Atoll]).map(|engine| (phase, value_bytes, *engine));
+    Row { figure, peers, lacking, more_is_better: true, ..row }.made_of(made_of)
 }
 
 fn contract_rows(measured: &Measured) -> Vec<Row> {
     let extra = |phase, name: &'static str| {
         measured.median((phase, SMALL, Atoll), |result| result.extra.get(name).copied().unwrap_or(f64::NAN))
     };
-    let row = |bar, target, goal: Option<f64>, figure| Row { figure, ..at_most(bar, "x", target, goal) };
+    let row = |bar, target, goal: Option<f64>, (phase, name)| {
+        Row { figure: extra(phase, name), ..at_most(bar, "x", target, goal) }.made_of([(phase, SMALL, Atoll)])
+    };
+    let (get, put) = ((Phase::Contract, CONTRACT_GET), (Phase::Contract, CONTRACT_PUT));
     vec![
-        row(
-            "contract over engine, CPU per get, in memory",
-            2.0,
-            Some(1.3),
-            extra(Phase::Contract, CONTRACT_GET),
-        ),
-        row(
-            "contract over engine, CPU per put, in memory",
-            2.0,
-            Some(1.3),
-            extra(Phase::Contract, CONTRACT_PUT),
-        ),
-        row(
-            "append of 100 B to a 60 MiB value over an empty one",
-            2.0,
-            None,
-            extra(Phase::Append, APPEND_RATIO),
-        ),
+        row("contract over engine, CPU per get, in memory", 2.0, Some(1.3), get),
+        row("contract over engine, CPU per put, in memory", 2.0, Some(1.3), put),
+        row("append of 100 B to a 60 MiB value over an empty one", 2.0, None, (Phase::Append, APPEND_RATIO)),
     ]
 }
 
@@ -171,6 +181,7 @@ fn ratio_row(measured: &Measured, ratio: Ratio) -> Row {
         more_is_better: true,
         ..at_most(ratio.bar, "x", ratio.target, ratio.goal)
     }
+    .made_of([(ratio.own, SMALL, Atoll), (rival_phase, SMALL, rival)])
 }
 
 fn absolute_rows(measured: &Measured, scale_to_full: f64) -> Vec<Row> {
@@ -178,15 +189,19 @@ fn absolute_rows(measured: &Measured, scale_to_full: f64) -> Vec<Row> {
         peers.values_mut().for_each(|figure| *figure *= scale);
         Row { figure: peers.get(Atoll.name()).copied(), peers, ..at_most(bar, unit, target, goal) }
     };
+    let of = |phase, value_bytes| [(phase, value_bytes, Atoll)];
     let bytes = |value_bytes| measured.bytes_of_all(Phase::Load, value_bytes);
     let recovery = measured.of_all(Phase::TailOpen, SMALL, |result| result.open_ms / 1000.0);
     let open = measured.of_all(Phase::Get, SMALL, |result| result.open_ms);
     let open = open.into_iter().filter(|(name, _)| is_persistent(name)).collect();
     vec![
-        row("bytes written per user byte, load, records of 124 B", "B", 2.4, 2.1, bytes(SMALL), 1.0),
-        row("bytes written per user byte, load, values of 1,000 B", "B", 1.3, 1.15, bytes(LARGE), 1.0),
-        row("recovery after a kill, 1 GB tail of 124 B records", "s", 10.0, 3.0, recovery, scale_to_full),
-        row("open after a clean close", "ms", 200.0, 50.0, open, 1.0),
+        row("bytes written per user byte, load, records of 124 B", "B", 2.4, 2.1, bytes(SMALL), 1.0)
+            .made_of(of(Phase::Load, SMALL)),
+        row("bytes written per user byte, load, values of 1,000 B", "B", 1.3, 1.15, bytes(LARGE), 1.0)
+            .made_of(of(Phase::Load, LARGE)),
+        row("recovery after a kill, 1 GB tail of 124 B records", "s", 10.0, 3.0, recovery, scale_to_full)
+            .made_of(of(Phase::TailOpen, SMALL)),
+        row("open after a clean close", "ms", 200.0, 50.0, open, 1.0).made_of(of(Phase::Get, SMALL)),
     ]
 }
 
@@ -198,7 +213,9 @@ fn is_persistent(name: &str) -> bool {
 mod tests {
     use super::*;
     use crate::measure::IoBytes;
+    use crate::phases::{beside, beyond, churn, pairs, ranges};
     use crate::plan::results::Failure;
+    use crate::plan::runner::PAIR_BYTES;
 
     fn cost(us: f64) -> PhaseResult {
         PhaseResult { operations: 1, settled_cpu_seconds: us / 1e6, ..PhaseResult::default() }
@@ -264,6 +281,104 @@ mod tests {
         assert_eq!(row(&rows(&measured, 1.0), bar).holds, Some(true));
         measured.failures.push(failure(Atoll));
         assert_eq!(row(&rows(&measured, 1.0), bar).holds, Some(false));
+    }
+
+    /// What every phase of every engine may come to, so that each row has its figure.
+    fn all_measured(others_busy_share: f64, of: Option<Subject>, without: Option<Subject>) -> Measured {
+        let names = [
+            APPEND_RATIO,
+            CONTRACT_GET,
+            CONTRACT_PUT,
+            beside::READER_RATIO,
+            beside::BACKUP_RATIO,
+            beside::SEGMENTS_CLEANED,
+            beyond::UPDATES,
+            beyond::GETS,
+            beyond::METADATA,
+            beyond::MEAN_WRITE,
+            beyond::MEMORY,
+            churn::SPACE_SETTLED,
+            ranges::WRITTEN,
+            pairs::INSERT_US,
+            pairs::GET_US,
+            pairs::REMOVE_US,
+        ];
+        let mut measured = Measured::default();
+        for subject in subjects().into_iter().filter(|subject| Some(*subject) != without) {
+            let mut result = PhaseResult { wall_seconds: 0.33, cpu_seconds: 1.0, ..cost(1.0) };
+            result.extra = names.map(|name| (name.to_owned(), 1.0)).into();
+            result.latency = Some(crate::measure::Latency::default());
+            result.others_busy_share = if Some(subject) == of { others_busy_share } else { 0.1 };
+            measured.add(subject, result);
+        }
+        measured
+    }
+
+    fn subjects() -> Vec<Subject> {
+        let phases = [
+            Phase::Load,
+            Phase::LoadSingle,
+            Phase::Get,
+            Phase::GetMany,
+            Phase::Scan,
+            Phase::Update,
+            Phase::TailOpen,
+            Phase::Append,
+            Phase::Contract,
+            Phase::UpdatePair,
+            Phase::ReadBeside,
+            Phase::Overwrite,
+            Phase::ScanAged,
+            Phase::Beyond,
+            Phase::PairsFew,
+            Phase::Pairs,
+            Phase::PairsMany,
+            Phase::Ranges,
+        ];
+        let lengths = [SMALL, LARGE, PAIR_BYTES];
+        let of_phase = |phase| lengths.into_iter().map(move |value_bytes| (phase, value_bytes));
+        let of_all = |(phase, bytes)| EngineName::ALL.into_iter().map(move |engine| (phase, bytes, engine));
+        phases.into_iter().flat_map(of_phase).flat_map(of_all).collect()
+    }
+
+    #[test]
+    fn what_a_row_is_made_of_is_not_judged_when_others_were_busy_beside_it_and_all_else_is() {
+        let calm = rows(&all_measured(0.1, None, None), 1.0);
+        assert!(calm.iter().all(|row| row.figure.is_some() && row.holds.is_some()), "{calm:?}");
+        for subject in subjects() {
+            let without = rows(&all_measured(0.1, None, Some(subject)), 1.0);
+            let busy = rows(&all_measured(0.547, Some(subject), None), 1.0);
+            for (calm, (without, busy)) in calm.iter().zip(without.iter().zip(&busy)) {
+                let is_of_it = without.figure.is_none();
+                let expected = if is_of_it { None } else { calm.holds };
+                assert_eq!(
+                    (busy.holds, busy.disturbed.is_some()),
+                    (expected, is_of_it),
+                    "{}: {subject:?}",
+                    calm.bar
+                );
+                assert_eq!(busy.figure, calm.figure);
+            }
+        }
+    }
+
+    #[test]
+    fn a_busy_machine_excuses_no_wrong_value_and_ticks_are_no_work_of_others() {
+        let scan = (Phase::ScanAged, SMALL, Atoll);
+        let bar = "scan of 100 after ten updates of each record, over fresh";
+        let found = |others, wall_seconds, wrong| {
+            let mut measured = all_measured(0.1, None, Some(scan));
+            let result = PhaseResult { wall_seconds, wrong, others_busy_share: others, ..cost(1.0) };
+            measured.add(scan, PhaseResult { cpu_seconds: 1.0, ..result });
+            let all = rows(&measured, 1.0);
+            let row = row(&all, bar);
+            (row.holds, row.disturbed.clone())
+        };
+        let told = "others used 52 % of the machine beside ScanAged of atoll, 100 B values";
+        assert_eq!(found(0.547, 0.33, 0), (None, Some(told.to_owned())));
+        assert_eq!(found(0.547, 0.33, 1), (Some(false), None));
+        assert_eq!(found(0.547, 0.02, 0), (Some(true), None));
+        assert_eq!(found(0.2, 9.0, 0), (Some(true), None));
     }
 
     #[test]

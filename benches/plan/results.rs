@@ -1,5 +1,6 @@
 //! All results of a run, and medians over its repeats.
 
+use crate::measure::CALM_SHARE_MAX;
 use crate::peers::EngineName;
 use crate::phases::{Phase, PhaseResult};
 use std::collections::BTreeMap;
@@ -98,12 +99,25 @@ impl Measured {
         self.wrong(engine).is_some() || self.failures.iter().any(|failure| failure.engine == engine)
     }
 
-    /// The largest share that other processes, or the host of a virtual machine, took from a window of
-    /// at least half a second; shorter ones are too coarse to tell.
+    /// The largest share that other processes took from a window, and that the host of a virtual machine took
+    /// from one of at least half a second; shorter ones are too coarse to tell of it.
     pub fn most_disturbed(&self) -> (f64, f64) {
-        let long = self.results.values().flatten().filter(|result| result.wall_seconds > 0.5);
-        long.fold((0.0, 0.0), |(others, stolen), result| {
-            (result.others_busy_share.max(others), result.stolen_share.max(stolen))
+        let stolen = |result: &PhaseResult| if result.wall_seconds > 0.5 { result.stolen_share } else { 0.0 };
+        self.results.values().flatten().fold((0.0, 0.0), |(others, most_stolen), result| {
+            (result.others_at_least().max(others), stolen(result).max(most_stolen))
+        })
+    }
+
+    /// Beside which of these results others used more of the machine than lets a figure be judged, the worst;
+    /// noise works both ways, so neither a good nor a bad figure says anything then.
+    pub fn disturbance(&self, subjects: &[Subject]) -> Option<String> {
+        let share = |subject: &Subject| self.worst(*subject, |result| Some(result.others_at_least()));
+        let shares = subjects.iter().filter_map(|subject| Some((subject, share(subject)?)));
+        let ((phase, value_bytes, engine), share) =
+            shares.max_by(|left, right| left.1.total_cmp(&right.1))?;
+        (share > CALM_SHARE_MAX).then(|| {
+            let (percent, engine) = (share * 100.0, engine.name());
+            format!("others used {percent:.0} % of the machine beside {phase:?} of {engine}, {value_bytes} B values")
         })
     }
 

@@ -5,7 +5,7 @@
 //! machine busy for minutes.
 
 use super::results::{Failure, Measured};
-use crate::measure::wait_for_calm;
+use crate::measure::{Calm, wait_for_calm};
 use crate::peers::{EngineError, EngineName};
 use crate::phases::{Phase, PhaseResult, Spec};
 use std::fs;
@@ -190,13 +190,17 @@ impl Plan {
         Ok(())
     }
 
-    /// Waits until the system is done with what was removed, where that may be much.
+    /// Waits until the system is done with what was removed, where that may be much. Whether others are busy
+    /// after it is judged by what each window saw of them.
     fn rest(&self, told: &mut impl FnMut(&str)) {
         if self.scale.records == Scale::FULL.records {
             rustix::fs::sync();
-            wait_for_calm(true, |busy| {
+            let calm = wait_for_calm(true, |busy| {
                 told(&format!("waiting for a calm machine: {:.0} % busy", busy * 100.0))
             });
+            if let Calm::Busy(share) = calm {
+                told(&format!("going on with {:.0} % of the machine busy with other work", share * 100.0));
+            }
         }
     }
 

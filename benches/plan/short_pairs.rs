@@ -22,7 +22,7 @@ pub fn rows(measured: &Measured) -> Vec<Row> {
         bars.into_iter().zip(pairs::OPERATIONS).map(move |(bar, operation)| {
             let peers = measured
                 .of_all(phase, PAIR_BYTES, |result| result.extra.get(operation).copied().unwrap_or(f64::NAN));
-            over_the_best(at_most(bar, "x", 1.0, None), peers, &RIVALS)
+            over_the_best(at_most(bar, "x", 1.0, None), peers, (phase, PAIR_BYTES), &RIVALS)
         })
     };
     BARS.into_iter().flat_map(of_phase).collect()

@@ -42,6 +42,9 @@ pub fn print_rows(rows: &[Row]) {
         if let Some(lacking) = without(row) {
             println!("    {lacking}");
         }
+        if let Some(disturbed) = &row.disturbed {
+            println!("    not judged: {disturbed}");
+        }
     }
     println!();
 }

@@ -127,7 +127,11 @@ def _run_alone(bench: Bench, asked: argparse.Namespace) -> None:
 
 def _guarded(bench: Bench, asked: argparse.Namespace, name: str, phase: Callable[[], None]) -> bool:
     """Whether it came to its end; what is known by then is kept."""
+    beside = machine.Beside()
     is_over = guarded(bench, name, bars.OF_PHASE[name], phase)
+    if (share := beside.share()) > machine.BUSY:
+        told(f"others used {share:.0%} of the machine: times of {name} are not judged")
+        bench.measured.disturb(name, share)
     _keep(bench, asked)
     return is_over
 

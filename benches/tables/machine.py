@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .bench import told
 
-_BUSY = 0.2
+BUSY = 0.2
 """Share of the machine's time that others may use before the figures are no longer worth quoting."""
 _PATIENCE_SECONDS = 120
 _LOOK_SECONDS = 2.0
@@ -62,9 +62,9 @@ def go_first() -> None:
 def wait_for_calm(seconds: float = _PATIENCE_SECONDS) -> str | None:
     """Waits until little else runs, so long at most; then a warning if others are still busy."""
     until = time.monotonic() + seconds
-    while (busy := _busy()) > _BUSY and time.monotonic() < until:
+    while (busy := _busy()) > BUSY and time.monotonic() < until:
         told(f"waiting for a calm machine: {busy:.0%} busy with other work")
-    return f"the machine was {busy:.0%} busy with other work: do not quote these times" if busy > _BUSY else None
+    return f"the machine was {busy:.0%} busy with other work: do not quote these times" if busy > BUSY else None
 
 
 def _busy() -> float:
@@ -77,6 +77,35 @@ def _busy() -> float:
     spent = [now - then for now, then in zip(after, before, strict=True)]
     idle = spent[3] + spent[4]
     return 1.0 - idle / max(1, sum(spent))
+
+
+class Beside:
+    """What others do to the machine from now on, beside this process and all that it started."""
+
+    def __init__(self) -> None:
+        self._times, self._own = _times(), _own_ticks()
+
+    def share(self) -> float:
+        """The share of all processors' time that they used since, or the host of a virtual machine took."""
+        spent = [now - then for now, then in zip(_times(), self._times, strict=True)]
+        if not spent:
+            return 0.0
+        used = sum(spent) - spent[3] - spent[4] - (_own_ticks() - self._own)
+        return max(0.0, used / max(1, sum(spent)))
+
+
+def _own_ticks() -> int:
+    """Clock ticks of this process, of all that it started and that is alive, and of what those have seen the end of."""
+    parents, ticks = {}, {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        # The name of a program may hold anything, a bracket too.
+        for line in _lines(str(folder / "stat"))[:1]:
+            words = line.rpartition(")")[2].split()
+            parents[int(folder.name)], ticks[int(folder.name)] = int(words[1]), sum(map(int, words[11:15]))
+    own = {os.getpid()}
+    while more := {process for process, parent in parents.items() if parent in own} - own:
+        own |= more
+    return sum(ticks.get(process, 0) for process in own)
 
 
 def _times() -> list[int]:

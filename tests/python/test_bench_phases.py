@@ -422,6 +422,14 @@ def test_a_phase_that_fails_fails_its_bars_and_the_run_and_one_that_lacks_someth
     assert (holds(rival), rival.is_well()) == ([True, None, None], False)
 
 
+def test_what_was_measured_beside_busy_others_is_told_by_phase(monkeypatch: pytest.MonkeyPatch):
+    disturbed = []
+    for share in (0.35, 0.15):
+        monkeypatch.setattr(bench_of_tables.machine.Beside, "share", lambda _, share=share: share)
+        disturbed.append(_ran_alone(monkeypatch, None).disturbed)
+    assert disturbed == [{"pack bytes": 0.35}, {}]
+
+
 def test_what_a_rival_does_wrong_is_told_from_what_atoll_does():
     with pytest.raises(RivalFailed, match="spark"), of_rival("spark"):
         raise OSError("it ended")

@@ -4,6 +4,7 @@ import json
 import math
 import re
 import struct
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ import xxhash
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benches"))
 
+from tables import machine
 from tables.asked.boxes import TIMES, boxes
 from tables.asked.question import ALL, Question
 from tables.asked.truth import Answer, Truth
@@ -194,6 +196,44 @@ def test_a_figure_of_an_earlier_run_says_so_until_it_is_measured_again():
     measured.now = Origin("space", "def", rows=1_000, minutes=2.0)
     measured.record("space", 1.1)
     assert "earlier" not in _row(measured, space).as_json()
+
+
+def test_times_beside_busy_others_are_not_judged_and_counts_are():
+    visible, touched = "while writing: visible after a step's write, p95", "while writing: rows touched / returned, global 1 %"
+    spark = "1.5 % of everything, warm, against Spark"
+    run = Measured()
+    run.now = Origin("live", "abc", rows=1_000, minutes=2.0)
+    run.record("live visible", 5_000.0)
+    run.record("live touched global", 1.0)
+    run.now = Origin("warm", "abc", rows=1_000, minutes=2.0)
+    run.record("global over spark", 1e3)
+    run.disturb("live", 0.35)
+    measured = Measured()
+    measured.take(json.loads(json.dumps(run.as_json())), phases=(), rows=1_000)
+    for each in (run, measured):
+        assert [_row(each, text).holds for text in (visible, touched, spark)] == [None, True, True]
+        assert "disturbed" not in _row(each, visible).as_json()
+        shown = table.shown(bars.rows(each), each, colours=False)
+        assert shown.count("not judged: others used 35% of the machine while it was measured") == 1
+        assert f"2 bars hold, 0 do not, {len(bars.BARS) - 3} were not measured. 1 are not judged" in shown
+    measured.wrong.append("atoll, box 3: 9 rows instead of 10")
+    assert _row(measured, visible).holds is False
+    run.record("live visible", 5.0)
+    assert _row(run, visible).holds is True
+
+
+def test_what_others_use_of_the_machine_is_told_from_what_this_process_started(monkeypatch: pytest.MonkeyPatch):
+    before = machine._own_ticks()
+    # Of its own time, so that it is as much on a busy machine.
+    busy = "import sys, time\nwhile time.process_time() < 0.4: pass\nprint(flush=True)\nsys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", busy], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        child.stdout.readline()
+        alive = machine._own_ticks()
+    assert alive - before >= 30 and machine._own_ticks() >= alive
+    times = iter([[0] * 8, [50, 0, 20, 100, 10, 0, 0, 20], []])
+    monkeypatch.setattr(machine, "_times", lambda: next(times))
+    monkeypatch.setattr(machine, "_own_ticks", iter([1_000, 1_030]).__next__)
+    assert machine.Beside().share() == 0.3
 
 
 def test_earlier_figures_of_other_rows_or_of_unknown_origin_are_not_taken():

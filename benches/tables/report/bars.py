@@ -1,7 +1,7 @@
 """The bars: what must hold now, where Atoll is going, and the figure that was measured for each.
 
 Invariant: a bar without a figure does not hold, and fails only if what was measured came to no end; a figure without a
-target neither holds nor fails.
+target neither holds nor fails, nor does a time that was measured while others kept the machine busy.
 """
 
 from dataclasses import asdict, dataclass
@@ -21,6 +21,8 @@ class Bar:
     """What must hold now; nothing for a figure that is only told."""
     goal: float | None
     more_is_better: bool = False
+    is_count: bool = False
+    """Whether it is of something that a busy machine does not change: rows, requests or bytes."""
 
     def meets(self, bound: float, figure: float) -> bool:
         """Whether a figure is at least as good as a bound."""
@@ -30,6 +32,11 @@ class Bar:
 def at_least(key: str, text: str, unit: str, target: float, goal: float) -> Bar:
     """A bar that more is better for."""
     return Bar(key, text, unit, target, goal, more_is_better=True)
+
+
+def _count(key: str, text: str, unit: str, target: float | None, goal: float | None) -> Bar:
+    """A bar that no noise touches."""
+    return Bar(key, text, unit, target, goal, is_count=True)
 
 
 @dataclass(frozen=True)
@@ -45,38 +52,41 @@ class Row:
     peers: dict[str, float]
     earlier: dict[str, object] | None = None
     """Phase, commit, rows and minutes of a figure that another run measured."""
+    disturbed: float | None = None
+    """How much of the machine others used beside it, if that is why it is not judged."""
 
     def as_json(self) -> dict:
         """For a file; that a figure is of another run is only said where it is."""
         found = asdict(self)
+        del found["disturbed"]
         if self.earlier is None:
             del found["earlier"]
         return found
 
 
 TOUCHED = [
-    Bar("touched global median", "rows touched / returned, global samples, median", "x", 1.1, 1.05),
-    Bar("touched global p95", "rows touched / returned, global samples, p95", "x", 1.1, 1.05),
-    Bar("touched large median", "rows touched / returned, boxes of 100 K rows and more, median", "x", 1.6, 1.2),
-    Bar("touched large p95", "rows touched / returned, boxes of 100 K rows and more, p95", "x", 2.2, 1.5),
-    Bar("touched large 10 % median", "rows touched / returned, 10 % of those boxes, median", "x", 2.5, 1.6),
-    Bar("touched large 10 % p95", "rows touched / returned, 10 % of those boxes, p95", "x", 5, 2.5),
-    Bar("touched small median", "rows touched / returned, boxes of 1,000 rows, median", "x", 35, 10),
-    Bar("touched small p95", "rows touched / returned, boxes of 1,000 rows, p95", "x", 80, 30),
-    Bar("touched large first median", "rows touched / returned, first 1000 of those of 100 K, median", "x", 10, 4),
-    Bar("touched large first p95", "rows touched / returned, first 1000 of those of 100 K, p95", "x", 20, 8),
-    Bar("touched entity median", "rows touched / returned, entity path, median", "x", 120, 25),
-    Bar("touched entity p95", "rows touched / returned, entity path, p95", "x", 200, 60),
-    Bar("bytes all", "bytes read / returned, boxes of 100 K rows and more, median", "x", 2, 1.3),
-    Bar("bytes first", "bytes read / returned, first 1000 of those boxes, median", "x", 10, 4),
-    Bar("requests median", "requests a query less 1 per 25 K rows returned, median", "", 40, 15),
-    Bar("requests p95", "requests a query less 1 per 25 K rows returned, p95", "", 40, 15),
+    _count("touched global median", "rows touched / returned, global samples, median", "x", 1.1, 1.05),
+    _count("touched global p95", "rows touched / returned, global samples, p95", "x", 1.1, 1.05),
+    _count("touched large median", "rows touched / returned, boxes of 100 K rows and more, median", "x", 1.6, 1.2),
+    _count("touched large p95", "rows touched / returned, boxes of 100 K rows and more, p95", "x", 2.2, 1.5),
+    _count("touched large 10 % median", "rows touched / returned, 10 % of those boxes, median", "x", 2.5, 1.6),
+    _count("touched large 10 % p95", "rows touched / returned, 10 % of those boxes, p95", "x", 5, 2.5),
+    _count("touched small median", "rows touched / returned, boxes of 1,000 rows, median", "x", 35, 10),
+    _count("touched small p95", "rows touched / returned, boxes of 1,000 rows, p95", "x", 80, 30),
+    _count("touched large first median", "rows touched / returned, first 1000 of those of 100 K, median", "x", 10, 4),
+    _count("touched large first p95", "rows touched / returned, first 1000 of those of 100 K, p95", "x", 20, 8),
+    _count("touched entity median", "rows touched / returned, entity path, median", "x", 120, 25),
+    _count("touched entity p95", "rows touched / returned, entity path, p95", "x", 200, 60),
+    _count("bytes all", "bytes read / returned, boxes of 100 K rows and more, median", "x", 2, 1.3),
+    _count("bytes first", "bytes read / returned, first 1000 of those boxes, median", "x", 10, 4),
+    _count("requests median", "requests a query less 1 per 25 K rows returned, median", "", 40, 15),
+    _count("requests p95", "requests a query less 1 per 25 K rows returned, p95", "", 40, 15),
 ]
 """Counts of work, which do not depend on the store."""
 
 _WHILE_WRITING = [
-    Bar("live touched global", "while writing: rows touched / returned, global 1 %", "x", 2, 1.2),
-    Bar("live touched box", "while writing: rows touched / returned, 10 % of a 100 K-row box", "x", 5, 2),
+    _count("live touched global", "while writing: rows touched / returned, global 1 %", "x", 2, 1.2),
+    _count("live touched box", "while writing: rows touched / returned, 10 % of a 100 K-row box", "x", 5, 2),
     Bar("live backlog", "while writing: backlog not packed after 10 minutes, seconds of input", "s", 60, 10),
     Bar("live visible", "while writing: visible after a step's write, p95", "ms", 500, 100),
 ]
@@ -100,17 +110,17 @@ _WRITING = [
     at_least("write over csv", "acknowledged writing against CSV", "x", 5, 10),
     at_least("write sustained", "sustained 10 minutes to the packed state, against raw append", "x", 0.5, 0.8),
     at_least("pack rate", "packing, one core", "rows/s", 500_000, 1_000_000),
-    Bar("pack bytes", "bytes written per user byte over 10,000 steps of 1,000 rows", "x", 6, 3),
-    Bar("appends objects", "10,000 appends of 100 rows, 4 writers, idle: objects over a bulk import's", "x", 2, 1.2),
+    _count("pack bytes", "bytes written per user byte over 10,000 steps of 1,000 rows", "x", 6, 3),
+    _count("appends objects", "10,000 appends of 100 rows, 4 writers, idle: objects over a bulk import's", "x", 2, 1.2),
     Bar("appends queries", "10,000 appends of 100 rows, 4 writers, idle: query time over it", "x", 1.3, 1.1),
-    Bar("space", "space over z-ordered Parquet with zstd, priority included", "x", 1.3, 1.0),
+    _count("space", "space over z-ordered Parquet with zstd, priority included", "x", 1.3, 1.0),
     Bar("slow-down", "slow-down of the simulation, as many spinning ranks as cores", "%", 10, 3),
     Bar("slow-down deferred", "slow-down of the simulation, packing deferred", "%", 5, 2),
 ]
 
 _REST = [
-    Bar("tolerance rows", "tolerance query: rows given to the estimator over the planned units", "x", 2, 1.3),
-    Bar("tolerance decoded", "tolerance query: rows decoded over the planned units, only told", "x", None, None),
+    _count("tolerance rows", "tolerance query: rows given to the estimator over the planned units", "x", 2, 1.3),
+    _count("tolerance decoded", "tolerance query: rows decoded over the planned units, only told", "x", None, None),
     Bar("tolerance exact", "tolerance query: time over the exact answer's, the worst", "x", 1, 1),
     Bar("runs creation", "10,000 runs of 1,000 rows: creation by one writer", "s", 60, 10),
     Bar("runs listing", "10,000 runs of 1,000 rows: listing", "s", 1, 0.2),
@@ -148,7 +158,9 @@ def _row(bar: Bar, measured: Measured) -> Row:
     figure = None if bar.key in measured.missed else measured.figures.get(bar.key)
     holds, peers = _holds(bar, figure, measured), measured.peers.get(bar.key, {})
     earlier = measured.origins[bar.key] if bar.key in measured.earlier else None
-    return Row(bar.text, figure, bar.unit, bar.target, bar.goal, holds, peers, earlier)
+    is_unjudged = figure is not None and holds is None
+    disturbed = _disturbance(bar, measured) if is_unjudged else None
+    return Row(bar.text, figure, bar.unit, bar.target, bar.goal, holds, peers, earlier, disturbed)
 
 
 def _holds(bar: Bar, figure: float | None, measured: Measured) -> bool | None:
@@ -156,4 +168,11 @@ def _holds(bar: Bar, figure: float | None, measured: Measured) -> bool | None:
         return False
     if figure is None or bar.target is None:
         return None
-    return bar.meets(bar.target, figure) and not measured.wrong
+    if measured.wrong:
+        return False
+    return bar.meets(bar.target, figure) if _disturbance(bar, measured) is None else None
+
+
+def _disturbance(bar: Bar, measured: Measured) -> float | None:
+    """How much of the machine others used beside a time; noise works both ways, so it neither holds nor fails."""
+    return None if bar.is_count or bar.target is None else measured.disturbed.get(bar.key)

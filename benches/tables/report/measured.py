@@ -28,6 +28,8 @@ class Measured:
     """Keys of what another run measured."""
     peers: dict[str, dict[str, float]] = field(default_factory=dict)
     """What each program did, in the unit that the figure is made of."""
+    disturbed: dict[str, float] = field(default_factory=dict)
+    """Keys of what was measured while others used more of the machine than figures of times bear, and how much of it."""
     missed: list[str] = field(default_factory=list)
     """Keys of what was measured and came to no end: there is no figure, and the bar does not hold."""
     wrong: list[str] = field(default_factory=list)
@@ -60,6 +62,11 @@ class Measured:
         self.failed.append(f"{phase}: {why}")
         for key in keys:
             self.miss(key)
+
+    def disturb(self, phase: str, share: float) -> None:
+        """Keeps that others used so much of the machine beside a phase of this run."""
+        own = [key for key, origin in self.origins.items() if origin["phase"] == phase and key not in self.earlier]
+        self.disturbed.update(dict.fromkeys(own, share))
 
     def is_well(self) -> bool:
         """Whether all that was asked for came to its end, or was left out for want of something, and no answer was wrong."""
@@ -96,11 +103,14 @@ class Measured:
             self.figures[key] = earlier["figures"][key]
         if key in earlier["peers"]:
             self.peers[key] = earlier["peers"][key]
+        if key in earlier.get("disturbed", {}):
+            self.disturbed[key] = earlier["disturbed"][key]
         self.origins[key] = origin
         self.earlier.append(key)
 
     def _is_of_now(self, key: str) -> None:
         self.earlier = [each for each in self.earlier if each != key]
+        self.disturbed.pop(key, None)
         if self.now is not None:
             self.origins[key] = asdict(self.now)
 

@@ -20,6 +20,8 @@ def shown(rows: list[Row], measured: Measured, *, colours: bool, bars: tuple[Bar
         lines.append(_line(bar, row, width, colours))
         if len(row.peers) > 1:
             lines.append(f"    {_by_program(row)}")
+        if row.disturbed is not None:
+            lines.append(f"    not judged: others used {row.disturbed:.0%} of the machine while it was measured")
         if row.earlier is not None:
             lines.append("    of an earlier run: commit {commit}, {rows:,} rows, {minutes:g} minutes".format(**row.earlier))
     lines.append("")
@@ -75,9 +77,11 @@ def _summary(rows: list[Row]) -> str:
     held = sum(row.holds is True for row in rows)
     missed = sum(row.holds is False for row in rows)
     unmeasured = sum(row.figure is None and row.holds is None for row in rows)
-    told = len(rows) - held - missed - unmeasured
+    disturbed = sum(row.disturbed is not None for row in rows)
+    told = len(rows) - held - missed - unmeasured - disturbed
+    not_judged = f" {disturbed} are not judged, as others kept the machine busy." if disturbed else ""
     only_told = f" {told} figures have no target." if told else ""
-    return f"{held} bars hold, {missed} do not, {unmeasured} were not measured.{only_told}"
+    return f"{held} bars hold, {missed} do not, {unmeasured} were not measured.{not_judged}{only_told}"
 
 
 def _coloured(text: str, colour: str, colours: bool) -> str:
