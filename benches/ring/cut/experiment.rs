@@ -8,7 +8,7 @@ use super::{CutError, Task, beside, child, count, milliseconds_now, paced};
 use crate::machine::MachineTime;
 use crate::phases::NOT_OFFERED;
 use crate::schedules::Keeping;
-use crate::servers::Place;
+use crate::servers::{Place, is_installed};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -108,6 +108,16 @@ impl Whose {
             Self::Redis => "redis",
         }
     }
+
+    /// That all of its programs are there.
+    fn is_there(&self) -> Result<(), CutError> {
+        let programs: &[&str] =
+            if matches!(self, Self::Redis) { &["redis-server", "redis-cli"] } else { &[] };
+        match programs.iter().find(|program| !is_installed(program)) {
+            Some(&program) => Err(CutError::NotInstalled { program }),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Runs the phase in a child that may make namespaces, as root or in a namespace of users of its own.
@@ -136,7 +146,8 @@ pub fn inside(folder: &Path, clusters: &[Whose], times: Times, out: &Path) -> Re
     for whose in clusters {
         let folder = folder.join(format!("cut-{}", whose.name()));
         std::fs::create_dir_all(&folder).map_err(CutError::io("make a folder for a cluster"))?;
-        let found = Hosts::make(HOSTS, &folder).and_then(|hosts| {
+        let hosts = whose.is_there().and_then(|()| Hosts::make(HOSTS, &folder));
+        let found = hosts.and_then(|hosts| {
             let mut cluster: Box<dyn Cluster> = match whose {
                 Whose::Atoll(program) => {
                     Box::new(AtollRing::on(hosts, folder.clone(), program.clone(), Keeping::Memory))

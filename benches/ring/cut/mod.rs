@@ -84,6 +84,12 @@ pub enum CutError {
     /// This machine makes no hosts for whoever runs the bench.
     #[error("not offered here: hosts cannot be made")]
     NoHosts(#[source] Box<CutError>),
+    /// A rival is not there.
+    #[error("not offered here: {program} is not installed: apt-get install redis-server")]
+    NotInstalled {
+        /// What of it.
+        program: &'static str,
+    },
     /// A node ended by itself.
     #[error("the node of host {host} ended by itself: {how}")]
     Ended {

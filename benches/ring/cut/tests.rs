@@ -163,8 +163,8 @@ fn of(name: &str) -> OfCluster {
         majority_acknowledged: 7,
         majority: count::Report::default(),
         calm: Bin::default(),
-        after_cut: Bin::default(),
-        later: Bin::default(),
+        after_cut: Bin { requests: 9, succeeded: 9, writes: 4 },
+        later: Bin { requests: 9, succeeded: 9, writes: 4 },
         wrong_reads: 0,
         refusals: std::collections::BTreeMap::new(),
         whole_again_seconds: 1.0,
@@ -173,7 +173,7 @@ fn of(name: &str) -> OfCluster {
 }
 
 #[test]
-fn old_reads_keys_without_an_answer_and_no_end_are_failures_of_ours_and_not_of_a_rival() {
+fn losses_old_reads_and_keys_without_an_answer_are_failures_of_ours_and_no_end_is_one_of_anybody() {
     let spoils: [fn(&mut OfCluster); 4] = [
         |of| of.wrong_reads = 1,
         |of| of.majority.unanswered = 1,
@@ -183,17 +183,21 @@ fn old_reads_keys_without_an_answer_and_no_end_are_failures_of_ours_and_not_of_a
     for spoil in spoils {
         let mut findings = Findings { measured: vec![of("atoll"), of("redis")], ..Findings::default() };
         assert!(super::is_right(&findings));
+        let holds =
+            |findings: &Findings| super::rows(findings).iter().map(|row| row.holds).collect::<Vec<_>>();
         spoil(&mut findings.measured[1]);
-        assert!(super::is_right(&findings));
+        assert!(super::is_right(&findings) && holds(&findings) == [true; 3]);
         spoil(&mut findings.measured[0]);
-        assert!(!super::is_right(&findings));
+        assert!(!super::is_right(&findings) && holds(&findings) == [false; 3]);
     }
     let missing = |name: &str, error: super::CutError| Findings {
         missing: vec![(name.to_owned(), crate::phases::with_sources(&error))],
         ..Findings::default()
     };
     let ended = || super::CutError::Ended { host: 1, how: "signal 11".to_owned() };
-    assert!(!super::is_right(&missing("atoll", ended())) && super::is_right(&missing("redis", ended())));
+    assert!(!super::is_right(&missing("atoll", ended())) && !super::is_right(&missing("redis", ended())));
+    let not_installed = super::CutError::NotInstalled { program: "redis-server" };
+    assert!(super::is_right(&missing("redis", not_installed)));
     let no_hosts = super::CutError::NoHosts(Box::new(super::CutError::NothingServed));
     assert!(super::is_right(&missing("atoll", no_hosts)));
 }

@@ -55,6 +55,15 @@ fn spoiled(findings: &Findings) -> Option<String> {
     if let Some(why) = &findings.missing {
         return Some(why.clone());
     }
+    let wrong = |of: &super::Tally| {
+        (of.lost + of.doubled + of.foreign > 0)
+            .then(|| format!("{} lost, {} doubled, {} foreign", of.lost, of.doubled, of.foreign))
+    };
+    if let Some((what, wrong)) =
+        findings.tallies().into_iter().find_map(|(what, of)| Some((what, wrong(of)?)))
+    {
+        return Some(format!("of what is told as `{what}`: {wrong}"));
+    }
     if let Some((what, _)) = findings.tallies().into_iter().find(|(_, of)| of.done == 0) {
         return Some(format!("nothing was answered about what is told as `{what}`"));
     }
@@ -111,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_or_a_doubled_token_fails_one_bar_and_a_long_gap_the_other() {
+    fn a_failure_fails_one_bar_a_long_gap_the_other_and_a_doubled_or_lost_write_both() {
         let holds = |findings: &Findings| rows(findings).iter().map(|row| row.holds).collect::<Vec<_>>();
         assert_eq!((holds(&found(3.0)), rows(&found(3.0))[1].reaches_goal()), (vec![true, true], true));
         assert_eq!(holds(&found(51.0)), [true, false]);
@@ -120,10 +129,13 @@ mod tests {
         assert_eq!((holds(&failed), is_right(&failed)), (vec![false, true], true));
         let mut doubled = found(3.0);
         doubled.named.doubled = 1;
-        assert_eq!((holds(&doubled), is_right(&doubled)), (vec![false, true], false));
+        assert_eq!((holds(&doubled), is_right(&doubled)), (vec![false, false], false));
         let mut lost = found(3.0);
         lost.filled.lost = 1;
-        assert_eq!((holds(&lost), is_right(&lost)), (vec![false, true], false));
+        assert_eq!((holds(&lost), is_right(&lost)), (vec![false, false], false));
+        let mut foreign = found(3.0);
+        foreign.probed.foreign = 1;
+        assert_eq!((holds(&foreign), is_right(&foreign)), (vec![false, false], false));
         let mut unread = found(3.0);
         unread.filled.done = 0;
         assert_eq!(holds(&unread), [false, false]);

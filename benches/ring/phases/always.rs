@@ -21,7 +21,7 @@ pub fn run(kinds: &[Kind], scale: Scale, place: &Place, told: &mut dyn FnMut(&st
     for &kind in kinds.iter().filter(|kind| **kind != Kind::Memcached) {
         match Server::start(kind, Durability::Always, place) {
             Ok(server) => subjects.push(Subject::new(server, scale)),
-            Err(error) => findings.missing.push((kind, super::with_sources(&error))),
+            Err(error) => findings.did_not_start(kind, super::with_sources(&error)),
         }
     }
     subjects.retain_mut(|subject| kept(subject.fill(&pieces, &mut findings), subject, &mut findings));

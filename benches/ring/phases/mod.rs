@@ -173,6 +173,15 @@ impl Findings {
         }
     }
 
+    /// Somebody did not start: one who was there has failed, and one that is not offered is left out.
+    fn did_not_start(&mut self, kind: Kind, why: String) {
+        if is_failure(&why) {
+            self.fail(kind, why);
+        } else {
+            self.missing.push((kind, why));
+        }
+    }
+
     /// Somebody who was there did not come to the end; a rival takes its figures of earlier rounds with it.
     fn fail(&mut self, kind: Kind, why: String) {
         if kind == Kind::Atoll {
@@ -323,6 +332,18 @@ mod tests {
         assert!(found(Kind::Atoll, &with_sources(&absent)).is_right());
         let wrong = |kind| Findings { wrong: vec![(kind, 1, "a reply".to_owned())], ..Findings::default() };
         assert!(!wrong(Kind::Atoll).is_right() && wrong(Kind::Memcached).is_right());
+    }
+
+    #[test]
+    fn a_rival_that_is_installed_and_does_not_start_has_failed_and_one_that_is_not_is_left_out() {
+        let mut findings = Findings::default();
+        let absent = crate::servers::ServerError::NotInstalled { program: "memcached", package: "memcached" };
+        findings.did_not_start(Kind::Memcached, with_sources(&absent));
+        findings.did_not_start(Kind::Atoll, format!("{NOT_OFFERED} yet: no program of Atoll was named"));
+        assert!(findings.is_right() && findings.missing.len() == 2);
+        findings.did_not_start(Kind::Redis, "redis did not answer: it ended with signal 11".to_owned());
+        assert!(!findings.is_right() && findings.missing.len() == 2);
+        assert!(findings.failure_of("redis").is_some_and(|why| why.contains("signal 11")));
     }
 
     #[test]

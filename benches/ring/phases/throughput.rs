@@ -13,7 +13,7 @@ pub fn run(kinds: &[Kind], scale: Scale, place: &Place, told: &mut dyn FnMut(&st
     for &kind in kinds {
         match Server::start(kind, Durability::Memory, place) {
             Ok(server) => subjects.push(Subject::new(server, scale)),
-            Err(error) => findings.missing.push((kind, super::with_sources(&error))),
+            Err(error) => findings.did_not_start(kind, super::with_sources(&error)),
         }
     }
     for round in 0..scale.rounds {

@@ -155,17 +155,17 @@ fn spoiled(findings: &Findings) -> Option<String> {
     if !unseen.is_empty() {
         return Some(format!("never occurred: {}", unseen.join(", ")));
     }
-    let foreign: u64 = findings.outcomes.iter().map(|outcome| outcome.counts.foreign).sum();
-    if foreign > 0 {
-        return Some(format!("{foreign} reads found what was never written, or was refused"));
-    }
-    let unanswered: u64 = findings.outcomes.iter().map(|outcome| outcome.counts.unanswered).sum();
-    if unanswered > 0 {
-        return Some(format!("{unanswered} keys that nobody answers for"));
-    }
-    let undecided: u64 = findings.outcomes.iter().map(|outcome| outcome.shared.undecided).sum();
-    if undecided > 0 {
-        return Some(format!("{undecided} histories that the checker could not decide"));
+    let bad: [(&str, fn(&Outcome) -> u64); 6] = [
+        ("acknowledged writes are lost", |outcome| outcome.counts.lost),
+        ("reads found less than was known", |outcome| outcome.counts.stale),
+        ("histories are not linearizable", |outcome| outcome.shared.broken),
+        ("reads found what was never written, or was refused", |outcome| outcome.counts.foreign),
+        ("keys that nobody answers for", |outcome| outcome.counts.unanswered),
+        ("histories that the checker could not decide", |outcome| outcome.shared.undecided),
+    ];
+    let sums = bad.map(|(what, of)| (what, findings.outcomes.iter().map(of).sum::<u64>()));
+    if let Some((what, count)) = sums.into_iter().find(|(_, count)| *count > 0) {
+        return Some(format!("{count} {what}"));
     }
     let unfit = |outcome: &&Outcome| outcome.shared.strange > 0 || !outcome.shared.is_enough();
     if let Some(outcome) = findings.outcomes.iter().find(unfit) {

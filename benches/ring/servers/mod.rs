@@ -42,6 +42,16 @@ impl Kind {
         }
     }
 
+    /// That a rival is installed: one that is and does not start has failed.
+    fn is_there(self) -> Result<(), ServerError> {
+        let (program, package) = match self {
+            Self::Atoll => return Ok(()),
+            Self::Redis => ("redis-server", "redis-server"),
+            Self::Memcached => ("memcached", "memcached"),
+        };
+        if is_installed(program) { Ok(()) } else { Err(ServerError::NotInstalled { program, package }) }
+    }
+
     /// What it is asked in, so many requests at a time.
     pub const fn protocol(self, depth: usize) -> Protocol {
         match self {
@@ -80,6 +90,14 @@ pub enum ServerError {
         /// What is not there.
         what: &'static str,
     },
+    /// A rival is not there.
+    #[error("not offered here: {program} is not installed: apt-get install {package}")]
+    NotInstalled {
+        /// What of it.
+        program: &'static str,
+        /// What brings it.
+        package: &'static str,
+    },
     /// It could not be started.
     #[error(transparent)]
     Start(#[from] StartError),
@@ -116,6 +134,7 @@ pub struct Server {
 impl Server {
     /// Starts one and waits until it answers.
     pub fn start(kind: Kind, durability: Durability, place: &Place) -> Result<Self, ServerError> {
+        kind.is_there()?;
         let prepare = |source| ServerError::Prepare { server: kind.name(), source };
         let folder = place.folder.join(kind.name());
         if folder.exists() {
@@ -218,6 +237,12 @@ fn offers_serve(program: &Path) -> bool {
     asked.env_remove(crate::FOLDER_VARIABLE);
     asked.args(["ring", "serve", "--help"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     asked.status().is_ok_and(|status| status.success())
+}
+
+/// Whether the system finds a program of this name.
+pub fn is_installed(program: &str) -> bool {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&folders).any(|folder| folder.join(program).is_file())
 }
 
 /// One request and its reply, to see that a server is there.
