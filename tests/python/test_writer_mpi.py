@@ -5,6 +5,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy
@@ -16,7 +17,10 @@ import atoll
 RANKS = Path(__file__).with_name("writer_ranks.py")
 AIRWAY = Path(__file__).parents[2] / "examples/airway"
 MPIEXEC = Path(sys.prefix) / "bin/mpiexec"
+KILLED = "signal 9"
+"""What mpiexec says of a rank that ended with -9."""
 STEPS = 60
+PATIENCE_SECONDS = 300
 
 
 def job(program: Path, *words: object) -> subprocess.Popen:
@@ -30,22 +34,32 @@ def job(program: Path, *words: object) -> subprocess.Popen:
 
 
 def run(program: Path, *words: object, kill: tuple[int, int] | None = None) -> list[str]:
-    """Return the output of a job until its end; `kill` is the rank to kill with -9, and the step at which it dies."""
-    started, said, processes = job(program, *words), [], {}
+    """What the job says to its end; `kill` is which rank ends with -9, and at which step.
+
+    A job that was to be killed and ended by itself, before or in another way, is told from one that was killed.
+    """
+    started, said, processes, killed = job(program, *words), [], {}, False
+    # One that hangs says nothing for ever.
+    hung = threading.Timer(PATIENCE_SECONDS, os.killpg, (started.pid, signal.SIGKILL))
+    hung.start()
     try:
         for line in started.stdout:
             said.append(line.rstrip())
             spoken = line.split()
             if spoken[:1] == ["rank"]:
                 processes[int(spoken[1])] = int(spoken[-1])
-            if kill is not None and spoken[:1] == ["step"] and int(spoken[1]) >= kill[1]:
+            if kill is not None and not killed and spoken[:1] == ["step"] and int(spoken[1]) >= kill[1]:
                 os.kill(processes[kill[0]], signal.SIGKILL)
-                kill = None
+                killed = True
         status = started.wait(60)
     finally:
+        hung.cancel()
         if started.poll() is None:
             os.killpg(started.pid, signal.SIGKILL)
     said.append(f"ended with {status}")
+    assert status != -signal.SIGKILL, f"no end after {PATIENCE_SECONDS} s: {said}"
+    if kill is not None:
+        assert killed and status != 0 and any(KILLED in line for line in said), said
     return said
 
 
@@ -65,14 +79,24 @@ def test_two_ranks_write_one_table(tmp_path: Path):
     assert set(rows["rank"]) == {0, 1}
 
 
+def test_a_job_that_ends_by_itself_is_not_taken_for_one_that_was_killed(tmp_path: Path):
+    (tmp_path / "ends.py").write_text(
+        "import os, sys\n"
+        "from mpi4py import MPI\n"
+        "print('rank', MPI.COMM_WORLD.rank, 'is', os.getpid(), flush=True)\n"
+        "sys.exit(1)\n"
+    )
+    with pytest.raises(AssertionError, match="ended with"):
+        run(tmp_path / "ends.py", kill=(0, 5))
+
+
 def test_ranks_killed_again_and_again_lose_nothing_and_double_nothing(tmp_path: Path, seed: int):
     chance = random.Random(seed)
     print(f"seed {seed}; replay with WRITER_SEEDS={seed}")
     for _ in range(3):
         # A job that starts past that step dies at its first one.
         kill = (chance.randrange(2), chance.randrange(5, STEPS - 5))
-        said = run(RANKS, tmp_path / "store", tmp_path, STEPS, kill[1] + 5, kill=kill)
-        assert said[-1] != "ended with 0", said
+        run(RANKS, tmp_path / "store", tmp_path, STEPS, kill[1] + 5, kill=kill)
     said = run(RANKS, tmp_path / "store", tmp_path, STEPS)
     assert said[-1] == "ended with 0", said
     with atoll.open(tmp_path / "store") as store:
@@ -119,8 +143,7 @@ def test_two_ranks_of_lammps_survive_a_kill(tmp_path: Path):
     words = [tmp_path / "store", *words, "--checkpoints", tmp_path, "--ledger", tmp_path / "ledger"]
     # So many steps that it cannot end before it is killed, however late that is.
     killed = run(AIRWAY / "simulate.py", *words, "--steps", 1_000_000, kill=(1, 140))
-    assert killed[-1] != "ended with 0", killed
-    # Some frames more than the first attempt reached, however late that was killed.
+    # Some frames more than a second attempt finds, however late the first one was killed.
     reached = [int(line.split()[1]) for line in killed if line.startswith("step ")]
     finished = run(AIRWAY / "simulate.py", *words, "--steps", max(reached) + 1000)
     assert finished[-1] == "ended with 0", finished

@@ -7,6 +7,7 @@ use atoll_errors::ErrorKind;
 use atoll_replica::{Change, GroupOptions, Incarnation, NodeId, Options, Slot, Table};
 use atoll_ring::{LocalGroup, Node, NodeError, NodeOptions, Others, Persistence, SlotStorage};
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -230,7 +231,9 @@ fn what_was_acknowledged_survives_the_process_being_killed() {
                 client.send(&["INCR", "count"]);
             }
             child.kill().unwrap();
-            child.wait().unwrap();
+            // One that ended by itself before is no kill.
+            let ended = child.wait().unwrap();
+            assert_eq!(ended.signal(), Some(9), "{persistence}, round {round}: {ended}");
         }
     }
 }
