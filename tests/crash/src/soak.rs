@@ -81,6 +81,25 @@ pub fn run_seeds<S: Subject>(seed_from: u64, seeds: u64, bug: Option<S::Bug>, st
     total
 }
 
+/// That a violation shows the bug that was planted: its seed breaks nothing `without` it, and it is no panic,
+/// unless the bug is one that `asserts`. What the harness itself does wrong would be taken for every bug.
+///
+/// # Errors
+/// What the violation is instead.
+pub fn shows<T>(
+    violation: &Violation,
+    asserts: bool,
+    without: impl FnOnce(u64) -> Result<T, Violation>,
+) -> Result<(), String> {
+    if !asserts && violation.what.starts_with("panicked") {
+        return Err(format!("a panic, and no promise that the bug breaks: {violation}"));
+    }
+    let Violation { seed, .. } = *violation;
+    run_whole(seed, without)
+        .map(drop)
+        .map_err(|without| format!("the same seed fails without the bug: {without}"))
+}
+
 /// Runs a seed. A panic where the run itself catches none, as when the store is let go of, is a violation
 /// like any other: the tally of the whole thread would go with it.
 fn run_whole<T>(seed: u64, run: impl FnOnce(u64) -> Result<T, Violation>) -> Result<T, Violation> {
@@ -88,4 +107,21 @@ fn run_whole<T>(seed: u64, run: impl FnOnce(u64) -> Result<T, Violation>) -> Res
         let what = format!("panicked around the run: {}", panic_text(&*panic));
         Err(Violation { seed, life: 0, operation: 0, what })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_and_a_seed_that_fails_anyway_show_no_bug() {
+        let violation = |what: &str| Violation { seed: 7, life: 1, operation: 1, what: what.to_owned() };
+        let well = |_| Ok(());
+        let (lost, panicked) = (violation("lost"), violation("panicked: index out of range"));
+        assert_eq!(shows(&lost, false, well), Ok(()));
+        assert_eq!(shows(&panicked, true, well), Ok(()));
+        assert!(shows(&panicked, false, well).is_err_and(|why| why.contains("out of range")));
+        let anyway = |seed| if seed == 7 { Err::<(), _>(violation("stale")) } else { Ok(()) };
+        assert!(shows(&lost, false, anyway).is_err_and(|why| why.contains("stale")));
+    }
 }

@@ -77,10 +77,13 @@ fn run(seed: u64, case: &Case, is_traced: bool) -> Story {
     Story { lines: world.trace.unwrap_or_default(), outcome }
 }
 
+/// How the words of a panic begin.
+pub(crate) const A_PANIC: &str = "a panic: ";
+
 pub(crate) fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-    format!("a panic: {}", text.unwrap_or("without words"))
+    format!("{A_PANIC}{}", text.unwrap_or("without words"))
 }
 
 impl World {

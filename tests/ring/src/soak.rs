@@ -2,7 +2,7 @@
 
 use crate::case::Case;
 use crate::counts::Counts;
-use crate::run::{Outcome, Violation, run_seed, words_of};
+use crate::run::{A_PANIC, Outcome, Violation, run_seed, words_of};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -138,9 +138,38 @@ pub fn run_seeds(seed_from: u64, seeds: u64, case: &Case, stop_early: bool) -> T
     total
 }
 
+/// That a violation shows the bug that was planted: its seed breaks nothing `without` it, and it is no panic,
+/// unless the bug is one that `asserts`. What the harness itself does wrong would be taken for every bug.
+///
+/// # Errors
+/// What the violation is instead.
+pub fn shows<T>(
+    violation: &Violation,
+    asserts: bool,
+    without: impl FnOnce(u64) -> Result<T, Violation>,
+) -> Result<(), String> {
+    if !asserts && violation.what.contains(A_PANIC) {
+        return Err(format!("a panic, and no promise that the bug breaks: {violation}"));
+    }
+    let Violation { seed, .. } = *violation;
+    without(seed).map(drop).map_err(|without| format!("the same seed fails without the bug: {without}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_panic_and_a_seed_that_fails_anyway_show_no_bug() {
+        let violation = |what: &str| Violation { seed: 7, what: what.to_owned() };
+        let well = |_| Ok(());
+        let (lost, panicked) = (violation("lost"), violation("around the run, a panic: index out of range"));
+        assert_eq!(shows(&lost, false, well), Ok(()));
+        assert_eq!(shows(&panicked, true, well), Ok(()));
+        assert!(shows(&panicked, false, well).is_err_and(|why| why.contains("out of range")));
+        let anyway = |seed| if seed == 7 { Err::<(), _>(violation("stale")) } else { Ok(()) };
+        assert!(shows(&lost, false, anyway).is_err_and(|why| why.contains("stale")));
+    }
 
     #[test]
     fn a_panic_around_a_run_takes_nothing_along_that_was_found() {
