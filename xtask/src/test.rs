@@ -20,7 +20,7 @@ use crate::{cargo, run};
 use guest::Guest;
 use programs::{Built, Program};
 use std::time::{Duration, Instant};
-use summary::{Summary, Visit};
+use summary::Summary;
 
 /// How far beyond its budget a test program may run before it is killed: a hang must not look like work.
 const LIMIT_FACTOR: u64 = 4;
@@ -50,41 +50,46 @@ pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
     summary.built(started.elapsed());
     heading("Running the tests");
     for room in ROOMS.iter().filter(|room| wanted(room.name)) {
-        summary.add(visit(room, &mut built, is_alone.then_some(room.name))?);
+        let alone = is_alone.then_some(room.name);
+        summary.visit(room.name, room.budget_minutes, || visit(room, &mut built, alone));
     }
     if wanted("docs") {
-        summary.add(documentation(&built)?);
+        summary.visit("docs", rooms::DOCS_BUDGET_MINUTES, || documentation(&built));
     }
     if wanted("python") {
-        summary.add(python::visit(&built)?);
+        summary.visit("python", rooms::PYTHON_BUDGET_MINUTES, || python::visit(&built));
     }
     if wanted("benches") {
-        summary.add(benches::visit()?);
+        summary.visit("benches", rooms::BENCHES_BUDGET_MINUTES, benches::visit);
     }
     if wanted("sanitizer") {
-        summary.add(sanitizer::visit()?);
+        summary.visit("sanitizer", rooms::SANITIZER_BUDGET_MINUTES, sanitizer::visit);
     }
     summary.end()
 }
 
-fn visit(room: &Room, built: &mut Built, alone: Option<&str>) -> Result<Visit, Failure> {
-    let started = Instant::now();
+fn visit(room: &Room, built: &mut Built, alone: Option<&str>) -> Result<Tally, Failure> {
     let limit = limit(room.budget_minutes);
     let mut tally = Tally::default();
     let guest = guest::of(room.name, &mut tally)?;
     for program in built.programs.iter().filter(|program| guest::is_in_room(program, room)) {
-        tally.add(run_one(program, limit, &guest)?);
+        tally.add(run_one(program, limit, &guest));
     }
     for featured in rooms::FEATURED.iter().filter(|featured| featured.room == room.name) {
         match built.featured(featured, alone)? {
-            Some(program) => tally.add(run_one(program, limit, &guest)?),
+            Some(program) => tally.add(run_one(program, limit, &guest)),
             None => tally.add(Tally { failed: vec![featured.name()], ..Tally::default() }),
         }
     }
-    Ok(Visit { room: room.name, took: started.elapsed(), budget_minutes: room.budget_minutes, tally })
+    Ok(tally)
 }
 
-fn run_one(program: &Program, limit: Duration, guest: &Guest) -> Result<Tally, Failure> {
+/// A program that cannot be run has failed, and what ran before it in its room counts.
+fn run_one(program: &Program, limit: Duration, guest: &Guest) -> Tally {
+    tally_of(program, limit, guest).unwrap_or_else(|failure| summary::broken(&program.name, &failure))
+}
+
+fn tally_of(program: &Program, limit: Duration, guest: &Guest) -> Result<Tally, Failure> {
     let mut command = program.command()?;
     command.envs(guest.environment()?);
     let mut step = Step::start(&program.name);
@@ -113,8 +118,7 @@ fn judge(step: Step, tally: &Tally, output: &[String]) {
 }
 
 /// The examples in the documentation of the code, then the commands in the pages.
-fn documentation(built: &Built) -> Result<Visit, Failure> {
-    let started = Instant::now();
+fn documentation(built: &Built) -> Result<Tally, Failure> {
     let mut command = cargo::building()?;
     command.args(["test", "--workspace", "--doc"]).args(cargo::locked());
     let mut step = Step::start("examples in the documentation of the code");
@@ -122,5 +126,5 @@ fn documentation(built: &Built) -> Result<Visit, Failure> {
     let mut tally = Tally::read("doc", &ran.everything, ran.succeeded());
     judge(step, &tally, &ran.everything);
     tally.add(commands::check(built.atoll.as_deref())?);
-    Ok(Visit { room: "docs", took: started.elapsed(), budget_minutes: rooms::DOCS_BUDGET_MINUTES, tally })
+    Ok(tally)
 }

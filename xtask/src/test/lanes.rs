@@ -5,7 +5,8 @@
 
 use super::judge;
 use super::programs::Program;
-use crate::console::Step;
+use super::summary::broken;
+use crate::console::{Step, Verdict};
 use crate::failure::Failure;
 use crate::run::{self, Ran};
 use crate::tests_output::Tally;
@@ -19,8 +20,9 @@ const LANES_MAX: usize = 2;
 /// A program that ended, or could not be run.
 type Ended<'p> = (&'p Program, Step, Result<Ran, Failure>);
 
-/// Runs all of them, in two lanes where there are two processors, none longer than `limit`.
-pub fn run(programs: &[Program], limit: Duration) -> Result<Tally, Failure> {
+/// Runs all of them, in two lanes where there are two processors, none longer than `limit`; one that cannot be
+/// run has failed.
+pub fn run(programs: &[Program], limit: Duration) -> Tally {
     let lanes = thread::available_parallelism().map_or(1, usize::from).min(LANES_MAX);
     let waiting = Mutex::new(programs.iter());
     let (sender, ended) = channel();
@@ -32,12 +34,19 @@ pub fn run(programs: &[Program], limit: Duration) -> Result<Tally, Failure> {
         drop(sender);
         let mut tally = Tally::default();
         for (program, step, ran) in ended {
-            let ran = ran?;
+            let ran = match ran {
+                Ok(ran) => ran,
+                Err(failure) => {
+                    step.end(Verdict::Failed, "it did not run");
+                    tally.add(broken(&program.name, &failure));
+                    continue;
+                }
+            };
             let of_one = Tally::read(&program.name, &ran.everything, ran.succeeded());
             judge(step, &of_one, &ran.everything);
             tally.add(of_one);
         }
-        Ok(tally)
+        tally
     })
 }
 
@@ -71,9 +80,11 @@ mod tests {
     fn every_program_is_run_once_and_one_that_fails_is_told() {
         let named = |name: &str, executable: &str| Program::for_test(name, executable);
         let programs = [named("good", "true"), named("bad", "false"), named("other", "true")];
-        let tally = run(&programs, LIMIT).unwrap();
+        let tally = run(&programs, LIMIT);
         assert_eq!((tally.passed, tally.failed), (2, vec!["bad".to_owned()]));
-        assert!(run(&[named("absent", "/no/such/program")], LIMIT).is_err());
-        assert_eq!(run(&[], LIMIT).unwrap(), Tally::default());
+        let tally = run(&[named("absent", "/no/such/program"), named("good", "true")], LIMIT);
+        assert_eq!((tally.passed, tally.failed.len()), (1, 1));
+        assert!(tally.failed[0].starts_with("absent: "), "{:?}", tally.failed);
+        assert_eq!(run(&[], LIMIT), Tally::default());
     }
 }

@@ -6,18 +6,18 @@ use crate::failure::Failure;
 use crate::rooms::BUILD_BUDGET_MINUTES;
 use crate::skip;
 use crate::tests_output::Tally;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What happened in one room.
-pub struct Visit {
+struct Visit {
     /// The room.
-    pub room: &'static str,
+    room: &'static str,
     /// How long it took.
-    pub took: Duration,
+    took: Duration,
     /// How long it may take.
-    pub budget_minutes: u64,
+    budget_minutes: u64,
     /// Its tests.
-    pub tally: Tally,
+    tally: Tally,
 }
 
 /// What happened in all of them.
@@ -33,9 +33,17 @@ impl Summary {
         self.build = took;
     }
 
-    /// Adds a room.
-    pub fn add(&mut self, visit: Visit) {
-        self.visits.push(visit);
+    /// Visits a room and notes what came of it. One that cannot be visited is a failure like that of a test:
+    /// the others, and the end of the run, come all the same.
+    pub fn visit(
+        &mut self,
+        room: &'static str,
+        budget_minutes: u64,
+        visit: impl FnOnce() -> Result<Tally, Failure>,
+    ) {
+        let started = Instant::now();
+        let tally = visit().unwrap_or_else(|failure| broken(room, &failure));
+        self.visits.push(Visit { room, took: started.elapsed(), budget_minutes, tally });
     }
 
     /// Ends a run whose build failed: no test ran, and the last line must not look like success.
@@ -47,8 +55,7 @@ impl Summary {
     /// Prints the summary; the result is the verdict on the whole run.
     pub fn end(self) -> Result<(), Failure> {
         self.print_table();
-        let mut all = Tally::default();
-        self.visits.into_iter().for_each(|visit| all.add(visit.tally));
+        let all = self.tally();
         let not_excused = skip::conclude(&all.skipped);
         if !all.failed.is_empty() {
             heading("Failed:");
@@ -56,6 +63,12 @@ impl Summary {
         }
         println!("\n{} passed, {} failed, {} skipped", all.passed, all.failed.len(), all.skipped.len());
         verdict(&all, not_excused)
+    }
+
+    fn tally(self) -> Tally {
+        let mut all = Tally::default();
+        self.visits.into_iter().for_each(|visit| all.add(visit.tally));
+        all
     }
 
     fn print_table(&self) {
@@ -66,6 +79,13 @@ impl Summary {
             print_row(visit.room, visit.took, visit.budget_minutes, &tests);
         }
     }
+}
+
+/// What could not be run, as one failed test of its name; says why.
+pub fn broken(name: &str, failure: &Failure) -> Tally {
+    let hint = failure.hint().map_or(String::new(), |hint| format!("; {hint}"));
+    println!("  FAIL {name}: {failure}{hint}");
+    Tally { failed: vec![format!("{name}: {failure}")], ..Tally::default() }
 }
 
 /// A run passes if tests ran, none failed, and none was skipped that should have run.
@@ -99,6 +119,19 @@ mod tests {
     fn tally(passed: usize, failed: &[&str]) -> Tally {
         let failed = failed.iter().map(|&name| name.to_owned()).collect();
         Tally { passed, failed, skipped: Vec::<Skip>::new() }
+    }
+
+    #[test]
+    fn a_room_that_cannot_be_visited_is_a_failure_among_the_others() {
+        let ended = "ended with exit code 101".to_owned();
+        let failure = Failure::Command { what: "build the Python package".to_owned(), ended };
+        let mut summary = Summary::default();
+        summary.visit("engine", 1, || Ok(tally(3, &[])));
+        summary.visit("python", 1, || Err(failure));
+        summary.visit("sanitizer", 1, || Ok(tally(2, &["one"])));
+        let all = summary.tally();
+        let failed = ["python: build the Python package ended with exit code 101", "one"];
+        assert_eq!((all.passed, all.failed), (5, failed.map(str::to_owned).to_vec()));
     }
 
     #[test]
