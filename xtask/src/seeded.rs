@@ -202,7 +202,8 @@ impl Tests {
             return Ok(None);
         };
         let mut command = cargo::command()?;
-        command.args(["test", "--quiet", "--package", package, "--test", program]);
+        // Not quiet: whether the test was there at all is read from what is said of it.
+        command.args(["test", "--package", package, "--test", program]);
         command.args(self.features());
         command.args(["--", "--show-output", test]);
         Ok(Some(command))

@@ -9,6 +9,7 @@ use crate::failure::{Failure, shown};
 use crate::ledger::{self, Chunk, Ledger};
 use crate::run::{self, Ran};
 use crate::seeded::{self, Kind, Program, SEEDED, Seeded, Tests};
+use crate::tests_output::Tally;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -83,7 +84,19 @@ fn verdict(name: &str, seeded: &Seeded) -> Result<(), Failure> {
     let Some(mut command) = tests.verdict()? else { return Ok(()) };
     let ran = run::step(&format!("judge {name}"), &mut command)?;
     ran.stdout.iter().for_each(|line| println!("    {line}"));
-    Ok(())
+    judged(name, &ran.stdout)
+}
+
+/// That a test judged: a filter that matches none ends well, too.
+fn judged(name: &str, lines: &[String]) -> Result<(), Failure> {
+    let what = format!("the verdict on {name}");
+    match Tally::read(&what, lines, true) {
+        Tally { passed: 1, failed, skipped } if failed.is_empty() && skipped.is_empty() => Ok(()),
+        tally => {
+            let problem = format!("{} tests passed where one judges", tally.passed);
+            Err(Failure::Malformed { what, problem })
+        }
+    }
 }
 
 fn conclude(name: &str, soaked: Soaked, step: Step, ledger: &Ledger) -> Result<(), Failure> {
@@ -204,6 +217,14 @@ mod tests {
         assert_eq!(ledger.totals().seeds, 20);
         drop(ledger);
         std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_verdict_of_no_test_is_none() {
+        let judged = |text: &str| judged("coverage", &text.lines().map(str::to_owned).collect::<Vec<_>>());
+        let end = "test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 4 filtered out";
+        assert!(judged(&format!("running 1 test\ntest what_holds ... ok\n\n{end}\n")).is_ok());
+        assert!(judged(&format!("running 0 tests\n\n{}\n", end.replace("1 passed", "0 passed"))).is_err());
     }
 
     #[test]

@@ -21,6 +21,9 @@ fn values_are_the_allocators_where_no_slab_can_be_mapped() {
     let mut child = Command::new(std::env::current_exe().unwrap());
     let ended = child.args(["--exact", name]).env(STARVED, "1").output().unwrap();
     assert!(ended.status.success(), "{}: {}", ended.status, String::from_utf8_lossy(&ended.stderr));
+    // A test of another name would be none, and end well.
+    let said = String::from_utf8_lossy(&ended.stdout);
+    assert!(said.contains("1 passed"), "{name} is not the name of this test: {said}");
 }
 
 /// Limits this process to hardly more addresses than it has: fewer than mapping a slab takes before it is
