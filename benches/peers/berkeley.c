@@ -6,13 +6,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Pages of a hash table, a bucket each. */
+static const uint32_t page_bytes = 4096;
+
+/* What it asks for so that a bucket is as full as its page: its guide reckons so. */
+static uint32_t records_a_bucket(uint32_t record_bytes) { return (page_bytes - 32) / (record_bytes + 8); }
+
+/* Told how many records come, and how many a bucket takes: without the second it ignores the first. */
+static int set_size(DB *db, uint32_t records, uint32_t record_bytes) {
+    int error = db->set_pagesize(db, page_bytes);
+    if (error == 0) error = db->set_h_ffactor(db, records_a_bucket(record_bytes));
+    return error == 0 ? db->set_h_nelem(db, records) : error;
+}
+
 /* Opens or makes a file; NULL and the reason in `error` if that fails. */
-DB *atoll_berkeley_open(const char *path, int is_tree, uint64_t cache_bytes, uint32_t records, int *error) {
+DB *atoll_berkeley_open(const char *path, int is_tree, uint64_t cache_bytes, uint32_t records, uint32_t record_bytes,
+                        int *error) {
     DB *db = NULL;
     *error = db_create(&db, NULL, 0);
     if (*error != 0) return NULL;
     *error = db->set_cachesize(db, (uint32_t)(cache_bytes >> 30), (uint32_t)(cache_bytes & ((1u << 30) - 1)), 1);
-    if (*error == 0 && !is_tree) *error = db->set_h_nelem(db, records);
+    if (*error == 0 && !is_tree) *error = set_size(db, records, record_bytes);
     if (*error == 0) *error = db->open(db, NULL, path, NULL, is_tree ? DB_BTREE : DB_HASH, DB_CREATE, 0600);
     if (*error == 0) return db;
     db->close(db, DB_NOSYNC);
@@ -45,6 +59,15 @@ int64_t atoll_berkeley_get(DB *db, const void *key, uint32_t key_len, void *targ
 int atoll_berkeley_remove(DB *db, const void *key, uint32_t key_len) {
     DBT k = bytes_of(key, key_len);
     return db->del(db, NULL, &k, 0);
+}
+
+/* Buckets of a hash table; -1 if it does not say. */
+int64_t atoll_berkeley_buckets(DB *db) {
+    DB_HASH_STAT *stat = NULL;
+    if (db->stat(db, NULL, &stat, DB_FAST_STAT) != 0) return -1;
+    int64_t buckets = stat->hash_buckets;
+    free(stat);
+    return buckets;
 }
 
 int atoll_berkeley_sync(DB *db) { return db->sync(db, 0); }

@@ -2,6 +2,7 @@
 //! What was written lies in its cache until it is closed, so nothing survives a killed process.
 
 use super::{Engine, EngineError, OpenOptions};
+use crate::workloads::KEY_BYTES;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -19,8 +20,11 @@ unsafe extern "C" {
         is_tree: c_int,
         cache_bytes: u64,
         records: u32,
+        record_bytes: u32,
         error: *mut c_int,
     ) -> *mut Db;
+    #[cfg(test)]
+    fn atoll_berkeley_buckets(db: *mut Db) -> i64;
     fn atoll_berkeley_put(
         db: *mut Db,
         key: *const c_void,
@@ -61,10 +65,12 @@ impl Berkeley {
         let path = CString::new(folder.join("records.db").as_os_str().as_bytes())?;
         let is_tree = c_int::from(kind == Kind::Tree);
         let records = u32::try_from(options.records)?;
+        let record_bytes = u32::try_from(KEY_BYTES + options.value_bytes)?;
         let mut error = 0;
         // SAFETY: the path ends with a zero and lives through the call, as does `error`.
         let db = unsafe {
-            atoll_berkeley_open(path.as_ptr(), is_tree, options.cache_bytes(), records, &mut error)
+            let path = path.as_ptr();
+            atoll_berkeley_open(path, is_tree, options.cache_bytes(), records, record_bytes, &mut error)
         };
         if db.is_null() {
             return Err(failed("open", error));
@@ -133,5 +139,24 @@ impl Engine for Berkeley {
     fn close(self: Box<Self>) -> Result<(), EngineError> {
         // SAFETY: the file is open, and nobody has the handle any more.
         done("close", unsafe { atoll_berkeley_close(self.db) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[allow(unsafe_code, reason = "a library in C")]
+    fn a_hash_table_has_its_buckets_before_the_first_record() {
+        let folder = std::env::temp_dir().join(format!("atoll-bench-berkeley-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let options = OpenOptions { value_bytes: 16, records: 1_000_000, ..OpenOptions::default() };
+        let opened = Berkeley::open(&folder, options, Kind::Hash).expect("opens");
+        // SAFETY: the file is open.
+        let buckets = unsafe { atoll_berkeley_buckets(opened.db) };
+        Box::new(opened).close().expect("closes");
+        std::fs::remove_dir_all(&folder).expect("goes away");
+        assert!(buckets >= 1_000_000 / 84, "{buckets} buckets");
     }
 }
