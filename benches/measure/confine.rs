@@ -1,18 +1,32 @@
 //! A control group with a limit of memory, page cache included, for the process that asks.
+//!
+//! Invariant: a process goes back to the group that it came from, and whoever only asks whether there may be
+//! such a group never leaves its own.
 
-use std::fs;
-use std::io;
-use std::path::PathBuf;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
-/// The group that this process is in; it leaves and removes it.
+/// The group that this process is in; it goes back to the one before, and removes it.
 pub struct Confined {
     group: PathBuf,
-    root: PathBuf,
+    back: PathBuf,
 }
+
+/// Where a group may be made, and the name of the limit there.
+type Where = (PathBuf, &'static str);
 
 /// Whether this user may make such groups; without them nothing is said about little memory.
 pub fn may_confine() -> bool {
-    confine(u64::MAX >> 1).is_ok()
+    // A process that ends with its input: if it could not be brought back, it is not this one.
+    let sleeper = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+    let Ok(mut sleeper) = sleeper else { return false };
+    let entered = enter(sleeper.id(), u64::MAX >> 1).is_ok();
+    drop(sleeper.stdin.take());
+    let ended = sleeper.wait().is_ok();
+    remove_group_of(sleeper.id());
+    entered && ended
 }
 
 /// Puts this process into a control group of its own that may use so many bytes of memory.
@@ -20,26 +34,120 @@ pub fn may_confine() -> bool {
 /// # Errors
 /// That no memory controller is mounted, or that this user may not use it.
 pub fn confine(bytes: u64) -> io::Result<Confined> {
-    let places = [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
-    let mut refused = io::Error::other("no memory controller is mounted");
-    for (root, limit) in places {
-        let root = PathBuf::from(root);
-        let group = root.join(format!("atoll-bench-{}", std::process::id()));
-        let confined = Confined { group: group.clone(), root };
-        let entered = fs::create_dir(&group)
-            .and_then(|()| fs::write(group.join(limit), bytes.to_string()))
-            .and_then(|()| fs::write(group.join("cgroup.procs"), std::process::id().to_string()));
+    let (back, _) = places().into_iter().next().ok_or_else(none_mounted)?;
+    Ok(Confined { group: enter(std::process::id(), bytes)?, back })
+}
+
+/// Removes the group of a process that has ended, in whatever way: one that is killed removes nothing.
+pub fn remove_group_of(process: u32) {
+    for (place, _) in places() {
+        let _ = fs::remove_dir(place.join(name_of(process)));
+    }
+}
+
+impl Drop for Confined {
+    fn drop(&mut self) {
+        let _ = tell(&self.back.join("cgroup.procs"), std::process::id().into());
+        let _ = fs::remove_dir(&self.group);
+    }
+}
+
+fn name_of(process: u32) -> String {
+    format!("atoll-bench-{process}")
+}
+
+fn none_mounted() -> io::Error {
+    io::Error::other("no memory controller is mounted")
+}
+
+/// Puts a process into a group of its own; where that is.
+fn enter(process: u32, bytes: u64) -> io::Result<PathBuf> {
+    let mut refused = none_mounted();
+    for (place, limit) in places() {
+        let group = place.join(name_of(process));
+        if let Err(error) = fs::create_dir(&group) {
+            refused = error;
+            continue;
+        }
+        let entered =
+            tell(&group.join(limit), bytes).and_then(|()| tell(&group.join("cgroup.procs"), process.into()));
         match entered {
-            Ok(()) => return Ok(confined),
-            Err(error) => refused = error,
+            Ok(()) => return Ok(group),
+            Err(error) => {
+                let _ = fs::remove_dir(&group);
+                refused = error;
+            }
         }
     }
     Err(refused)
 }
 
-impl Drop for Confined {
-    fn drop(&mut self) {
-        let _ = fs::write(self.root.join("cgroup.procs"), std::process::id().to_string());
-        let _ = fs::remove_dir(&self.group);
+/// Writes to a file that is there: a folder that is no group has none, and must not get one.
+fn tell(file: &Path, number: u64) -> io::Result<()> {
+    OpenOptions::new().write(true).open(file)?.write_all(number.to_string().as_bytes())
+}
+
+/// This process's own group, and those above it, nearest first: what is made below stays within their
+/// limits. A group of version 2 that has processes may have none below that limits memory.
+fn places() -> Vec<Where> {
+    let told = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    places_of(&told).into_iter().filter(|(place, _)| place.join("cgroup.procs").exists()).collect()
+}
+
+fn places_of(told: &str) -> Vec<Where> {
+    let kinds = [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
+    let of_kind = |(root, limit): (&'static str, &'static str)| {
+        let is_it = |controllers: &str| match limit {
+            "memory.max" => controllers.is_empty(),
+            _ => controllers.split(',').any(|one| one == "memory"),
+        };
+        let paths = told.lines().filter_map(move |line| {
+            let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+            is_it(controllers).then(|| Path::new(root).join(path.trim_start_matches('/')))
+        });
+        paths.flat_map(move |own| {
+            let above = own.ancestors().take_while(|place| place.starts_with(root));
+            above.map(|place| (place.to_owned(), limit)).collect::<Vec<_>>()
+        })
+    };
+    kinds.into_iter().flat_map(of_kind).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_made_below_the_own_one_or_those_above_it() {
+        let shown = |told| -> Vec<String> {
+            places_of(told).iter().map(|(place, limit)| format!("{} {limit}", place.display())).collect()
+        };
+        let of_memory = ["/job/step", "/job", ""]
+            .map(|path| format!("/sys/fs/cgroup/memory{path} memory.limit_in_bytes"));
+        assert_eq!(shown("9:name=systemd:/\n4:cpu,memory:/job/step\n3:cpuset:/other\n"), of_memory);
+        let unified =
+            ["/user.slice/a.scope", "/user.slice", ""].map(|path| format!("/sys/fs/cgroup{path} memory.max"));
+        assert_eq!(shown("0::/user.slice/a.scope\n"), unified);
+        assert_eq!(shown(""), [""; 0]);
+    }
+
+    #[test]
+    fn asking_moves_nobody_and_what_a_killed_process_leaves_is_removed() {
+        let own = || fs::read_to_string("/proc/self/cgroup").expect("readable");
+        let before = own();
+        let may = may_confine();
+        assert_eq!(own(), before);
+        if !may {
+            println!("SKIPPED [control-groups] this user makes no control groups");
+            return;
+        }
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("starts");
+        let group = enter(child.id(), u64::MAX >> 1).expect("enters");
+        child.kill().expect("is killed");
+        child.wait().expect("ends");
+        assert!(group.exists());
+        remove_group_of(child.id());
+        assert!(!group.exists(), "{}", group.display());
+        assert_eq!(own(), before);
     }
 }

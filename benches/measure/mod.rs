@@ -1,7 +1,7 @@
 //! What a phase costs: CPU time, bytes, memory, latencies and stalls; and what the machine was doing.
 
 pub use clock::calibrate;
-pub use confine::{confine, may_confine};
+pub use confine::{confine, may_confine, remove_group_of};
 pub use latency::{Latency, LatencyMeter};
 pub use machine::{CALM_SHARE_MAX, Calm, MachineFacts, raise_priority, wait_for_calm};
 pub use stalls::{Control, ControlThread};

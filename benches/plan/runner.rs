@@ -5,13 +5,14 @@
 //! machine busy for minutes.
 
 use super::results::{Failure, Measured};
-use crate::measure::{Calm, wait_for_calm};
+use crate::measure::{Calm, may_confine, remove_group_of, wait_for_calm};
 use crate::peers::{EngineError, EngineName};
 use crate::phases::{Phase, PhaseResult, Spec};
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 /// Length of the small and of the large values.
@@ -21,6 +22,8 @@ pub const PAIR_BYTES: usize = 16;
 /// Records of the phase with little memory, at least, but where the bench itself is tried.
 const BEYOND_RECORDS_MIN: u64 = 4_000_000;
 const CHILD_TIME_MAX: Duration = Duration::from_secs(30 * 60);
+/// Asked once: the answer is the same for each step.
+static MAY_CONFINE: LazyLock<bool> = LazyLock::new(may_confine);
 
 /// How much is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -286,12 +289,17 @@ fn run_to_end(command: &mut Command) -> Result<ExitStatus, EngineError> {
     let ended = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
     let limit = rustix::event::Timespec::try_from(CHILD_TIME_MAX)?;
     let mut events = [rustix::event::PollFd::new(&ended, rustix::event::PollFlags::IN)];
-    if rustix::event::poll(&mut events, Some(&limit))? == 0 {
+    let is_late = rustix::event::poll(&mut events, Some(&limit))? == 0;
+    if is_late {
         child.kill()?;
-        child.wait()?;
+    }
+    let status = child.wait()?;
+    // One that was killed, for want of memory too, leaves its control group.
+    remove_group_of(child.id());
+    if is_late {
         return Err(format!("the child did not end within {CHILD_TIME_MAX:?}").into());
     }
-    Ok(child.wait()?)
+    Ok(status)
 }
 
 /// All steps of a round; stores of one value length live from their load to the check after A.
@@ -367,9 +375,7 @@ fn can_run(engine: EngineName, step: Step) -> bool {
         Phase::UpdatePair | Phase::ReadBeside | Phase::Overwrite | Phase::ScanAged => engine.serves_two(),
         // Judged above.
         Phase::PairsFew | Phase::Pairs | Phase::PairsMany => false,
-        Phase::Beyond => {
-            matches!(engine, EngineName::Atoll | EngineName::Rocksdb) && crate::measure::may_confine()
-        }
+        Phase::Beyond => matches!(engine, EngineName::Atoll | EngineName::Rocksdb) && *MAY_CONFINE,
     }
 }
 

@@ -12,6 +12,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("direct-io", "not every file system offers it"),
     ("mount", "needs the right to mount file systems"),
     ("other-user", "needs the right to be another user"),
+    ("control-groups", "needs the right to make control groups"),
     ("cassandra-nodes", "`test` starts one node; `cargo xtask bench cassandra` starts three"),
     ("cassandra-auth", "the node of `test` asks for no password; start one with `cassandra up --auth`"),
     ("redis", "not every machine has one; `apt-get install redis-server`"),
