@@ -123,7 +123,7 @@ pub fn read_beside(spec: &Spec) -> Result<PhaseResult, EngineError> {
     let mut window = Window::start_with_control();
     let mut quiet = LatencyMeter::start();
     let never = AtomicBool::new(false);
-    let calls = reading.requests.iter().copied();
+    let calls = reading.requests.all.iter().copied();
     read_until(engine.as_mut(), spec, calls, &never, &mut quiet, &mut reading.verifier)?;
     let quiet = quiet.finish().p99_us;
     let mut value = vec![0; spec.value_bytes];
@@ -165,13 +165,35 @@ fn back_up_beside(engine: &mut dyn Engine, reading: &mut Reading) -> Result<f64,
 /// A thread that reads.
 struct Reading {
     spec: Spec,
-    requests: Vec<u32>,
+    requests: Requests,
     verifier: Verifier,
+}
+
+/// What is asked for, round and round: each time goes on where the one before ended, since what was asked for
+/// a moment ago is warmer in every cache than it is in quiet.
+struct Requests {
+    all: Vec<u32>,
+    next: usize,
+}
+
+impl Requests {
+    /// From the next one on, a thousand times around at most.
+    fn calls(&self) -> impl Iterator<Item = u32> + '_ {
+        let (before, from_next) = self.all.split_at(self.next);
+        let around = from_next.iter().chain(before).cycle();
+        around.copied().take(self.all.len().saturating_mul(1000))
+    }
+
+    /// So many were asked.
+    fn go_on(&mut self, asked: usize) {
+        self.next = (self.next + asked) % self.all.len().max(1);
+    }
 }
 
 impl Reading {
     fn of(spec: &Spec) -> Self {
-        let requests = point_requests(spec.records, spec.requests, SEED + 11);
+        let all = point_requests(spec.records, spec.requests, SEED + 11);
+        let requests = Requests { all, next: 0 };
         Self { spec: spec.clone(), requests, verifier: Verifier::new(spec.value_bytes) }
     }
 
@@ -187,20 +209,19 @@ impl Reading {
         std::thread::scope(|scope| {
             let reading = scope.spawn(|| {
                 let mut reader = beside();
-                let passes = requests.len().saturating_mul(1000);
-                let calls = requests.iter().cycle().copied().take(passes);
                 meter.resume();
-                read_until(reader.as_mut(), spec, calls, &ended, meter, verifier)
+                read_until(reader.as_mut(), spec, requests.calls(), &ended, meter, verifier)
             });
             let worked = work(engine);
             ended.store(true, Ordering::Release);
-            reading.join().map_err(|_| "the reader panicked")??;
+            let asked = reading.join().map_err(|_| "the reader panicked")??;
+            requests.go_on(asked);
             worked
         })
     }
 }
 
-/// Timed gets of these records, until they are over or `ended` says so.
+/// Timed gets of these records, until they are over or `ended` says so; how many there were.
 fn read_until(
     engine: &mut dyn Engine,
     spec: &Spec,
@@ -208,7 +229,8 @@ fn read_until(
     ended: &AtomicBool,
     meter: &mut LatencyMeter,
     verifier: &mut Verifier,
-) -> Result<(), EngineError> {
+) -> Result<usize, EngineError> {
+    let mut asked = 0;
     for record in requests {
         if ended.load(Ordering::Acquire) {
             break;
@@ -216,6 +238,26 @@ fn read_until(
         let key = Key::of_counter(u64::from(record));
         engine.get(&key.0, &mut |value| verifier.check_any(&key.0, versions(spec), value))?;
         meter.lap();
+        asked += 1;
     }
-    Ok(())
+    Ok(asked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_goes_on_where_it_ended_and_comes_around() {
+        let mut requests = Requests { all: vec![5, 6, 7, 8], next: 0 };
+        let mut asked = |count| {
+            let found: Vec<u32> = requests.calls().take(count).collect();
+            requests.go_on(count);
+            found
+        };
+        assert_eq!((asked(3), asked(3), asked(6)), (vec![5, 6, 7], vec![8, 5, 6], vec![7, 8, 5, 6, 7, 8]));
+        assert_eq!(asked(1), [5]);
+        let none = Requests { all: Vec::new(), next: 0 };
+        assert_eq!(none.calls().next(), None);
+    }
 }
