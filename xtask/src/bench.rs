@@ -1,6 +1,7 @@
 //! `cargo xtask bench NAME`: builds the benches' own crate on demand and runs one of them.
 
 mod cassandra;
+mod known;
 mod ring;
 mod tables;
 
@@ -16,10 +17,18 @@ const CONFIG: &str = "benches/.cargo/config.toml";
 
 /// Runs one bench with this terminal as its own.
 pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
-    let name = arguments.required("NAME")?;
+    let names = known::names();
+    let missing = arguments.wrong(format!("NAME is missing; there is: {names}"));
+    let name = arguments.word().ok_or(missing)?;
+    let Some(bench) = known::find(&name) else {
+        return Err(arguments.wrong(format!("there is no bench {name:?}; there is: {names}")));
+    };
     if !workspace::root()?.join(MANIFEST).exists() {
         return Err(arguments.wrong(format!("{MANIFEST} is missing from this checkout")));
     }
+    let words = arguments.rest();
+    bench.check(&words)?;
+    let mut arguments = Arguments::new(bench.usage(), &words);
     let _lock = alone()?;
     match name.as_str() {
         "tables" => return tables::run(arguments),
@@ -41,9 +50,14 @@ pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
     if peers {
         command.arg("--peers");
     }
-    // Everything else is the bench's to judge: it knows its own flags best.
+    // What the words say is the bench's to judge.
     command.args(arguments.rest().iter().filter(|word| *word != "--"));
     run::attached(&format!("bench {name}"), &mut command)
+}
+
+/// How the bench is called that these words name, if they do.
+pub fn usage(words: &[String]) -> Option<String> {
+    words.iter().find_map(|word| known::find(word)).map(known::Bench::usage)
 }
 
 /// Benches side by side measure each other, and take each other's stores and answers away.
@@ -51,4 +65,25 @@ fn alone() -> Result<Lock, Failure> {
     let folder =
         std::env::var_os("ATOLL_BENCH_DIR").map_or_else(workspace::target_dir, |at| Ok(PathBuf::from(at)))?;
     Lock::take(&folder.join("atoll-bench.lock"), "measure")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_mistyped_is_a_misuse_before_anything_is_built() {
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        for line in ["engin --peers", "ring --phases cutt", "tables --phase warm", "--quick"] {
+            let failure = run(Arguments::new("cargo xtask bench", &words(line))).unwrap_err();
+            assert_eq!(failure.exit_code(), 2, "{line}: {failure}");
+        }
+    }
+
+    #[test]
+    fn help_of_a_bench_is_about_that_bench() {
+        let of = |word: &str| usage(&[word.to_owned(), "--help".to_owned()]);
+        assert!(of("ring").is_some_and(|usage| usage.contains("--ledger") && !usage.contains("--blocks")));
+        assert_eq!(of("engin"), None);
+    }
 }

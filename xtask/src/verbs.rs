@@ -36,7 +36,7 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "bench",
-        usage: "cargo xtask bench NAME [--peers] [--quick] [--json FILE] [--detail FILE] [--engines A,B] [--rounds COUNT] [--records COUNT] [--rows COUNT] [--boxes COUNT] [--source NAME] [--phases A,B] [--schedules COUNT] [--schedule-seed N] [--blocks] [--build] [--minutes COUNT] [--earlier FILE] [--fresh]",
+        usage: "cargo xtask bench engine|tables|cassandra|ring [--peers] [--quick] [--json FILE] [--detail FILE] [--engines A,B] [--rounds COUNT] [--records COUNT] [--rows COUNT] [--boxes COUNT] [--source NAME] [--phases A,B] [--schedules COUNT] [--schedule-seed N] [--ledger FILE] [--blocks] [--build] [--minutes COUNT] [--earlier FILE] [--fresh]",
         about: "measure, beside rivals if asked",
         run: bench::run,
     },
@@ -104,7 +104,8 @@ pub fn dispatch(words: &[String]) -> Result<(), Failure> {
         words[1..].iter().take_while(|word| *word != "--").any(|word| word == "--help" || word == "-h");
     if asks_for_help {
         println!("{}: {}", verb.name, verb.about);
-        println!("usage: {}", verb.usage);
+        let of_bench = bench::usage(&words[1..]).filter(|_| verb.name == "bench");
+        println!("usage: {}", of_bench.as_deref().unwrap_or(verb.usage));
         return Ok(());
     }
     (verb.run)(Arguments::new(verb.usage, &words[1..]))

@@ -10,7 +10,7 @@ use crate::{run, venv};
 /// What the connector's Spark needs of Python.
 const REQUIREMENTS: &str = "benches/tables/on_cassandra/requirements-spark.txt";
 
-/// Makes everything ready, and runs the bench with this terminal as its own; it knows its own flags best.
+/// Makes everything ready, and runs the bench with this terminal as its own.
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let words = arguments.rest();
     let mut command = tables::command("tables.on_cassandra")?;

@@ -10,7 +10,7 @@ const MANIFEST: &str = "benches/ring/Cargo.toml";
 /// The program of the bench.
 const PROGRAM: &str = "atoll-bench-ring";
 
-/// Makes everything ready, and runs the bench with this terminal as its own; it knows its own flags best.
+/// Makes everything ready, and runs the bench with this terminal as its own.
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let words = arguments.rest();
     if words.iter().any(|word| word == "--peers") {

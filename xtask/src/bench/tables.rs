@@ -15,7 +15,7 @@ const REQUIREMENTS: &str = "benches/tables/requirements.txt";
 /// The program of the benches.
 const PROGRAM: &str = "atoll-benches";
 
-/// Makes everything ready, and runs the bench with this terminal as its own; it knows its own flags best.
+/// Makes everything ready, and runs the bench with this terminal as its own.
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let mut command = command("tables")?;
     command.args(arguments.rest().iter().filter(|word| *word != "--"));
