@@ -39,3 +39,8 @@ def number(told: Mapping[str, object], field: str) -> int:
     """A count that was told; -1, which is never right, if it was not."""
     value = told.get(field)
     return value if isinstance(value, int) and not isinstance(value, bool) else -1
+
+
+def ended(passed: int, failed: int, skipped: int, *, is_asked_for: bool) -> int:
+    """The exit code: a client that was asked for by its name, or with all of them, has to be tried, and one at least."""
+    return 1 if failed or not passed or (skipped and is_asked_for) else 0

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from clients import CLIENTS, Client
-from judge import findings
+from judge import ended, findings
 from ring import JOINING, NODES, Ring, RingError
 
 # Writes go on for so long at least, whatever happens to the nodes meanwhile.
@@ -203,7 +203,7 @@ def main() -> int:
     if given.json:
         given.json.write_text(json.dumps(results, indent=2) + "\n")
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
-    return 1 if failed or (given.all and skipped) or not (passed or skipped) else 0
+    return ended(passed, failed, skipped, is_asked_for=given.all or bool(given.clients))
 
 
 if __name__ == "__main__":

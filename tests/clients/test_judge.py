@@ -1,6 +1,6 @@
 """What the judge of the clients accepts, and each fault that it finds."""
 
-from judge import findings
+from judge import ended, findings
 
 CHECKS = ("get", "set")
 GOOD = {
@@ -43,3 +43,10 @@ def test_what_is_not_told_is_a_fault() -> None:
 
 def test_who_cannot_look_up_is_not_asked_what_was_lost() -> None:
     assert findings({**GOOD, "lost": None, "stale": None}, CHECKS, looks_up=False) == []
+
+
+def test_what_was_asked_for_and_not_tried_does_not_end_well() -> None:
+    assert ended(3, 0, 0, is_asked_for=True) == ended(3, 0, 1, is_asked_for=False) == 0
+    assert ended(1, 0, 1, is_asked_for=True) == 1, "one of two that were named"
+    assert ended(0, 0, 1, is_asked_for=True) == ended(0, 0, 8, is_asked_for=False) == 1, "nothing was tried"
+    assert ended(3, 1, 0, is_asked_for=False) == ended(0, 0, 0, is_asked_for=False) == 1

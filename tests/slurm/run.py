@@ -10,6 +10,7 @@ list of hosts, looks up what the first wrote, writes more, and is killed with SI
 stopped by its time limit while its command sleeps; before, it looks up everything.
 
 Invariant: nothing of it outlives this process, nor is seen outside of its namespaces.
+Invariant: it ends with 0 only if the jobs ran and held, with 1 if they did not hold, with 2 if it cannot be tried here.
 """
 
 import argparse
@@ -244,7 +245,7 @@ def main() -> int:
     if asked.inside is None:
         if (lacks := missing()) is not None:
             print(f"SKIPPED [slurm] {lacks}")
-            return 0
+            return 2
         with tempfile.TemporaryDirectory(prefix="atoll-slurm-") as folder:
             again = [sys.executable, __file__, "--atoll", str(asked.atoll.resolve()), "--inside", folder]
             # A process namespace ends with its first process, and everything in it.
