@@ -261,6 +261,8 @@ fn run(arguments: &RunArguments) -> Result<bool, Box<dyn Error>> {
                 Phase::Scale => run_scale_phase(scale, &place)?,
                 phase => run_phase(phase, arguments.peers, scale, &place)?,
             });
+            // All of them take hours: one that is broken off keeps the phases that it made.
+            write_files(arguments, &facts, scale, &measured)?;
         }
     }
     if scale != Scale::FULL {
@@ -269,10 +271,8 @@ fn run(arguments: &RunArguments) -> Result<bool, Box<dyn Error>> {
     if calm != Calm::Calm {
         println!("The machine was busy with other work: do not quote these figures.");
     }
-    let rows: Vec<Row> = measured.iter().flat_map(|phase| phase.rows.clone()).collect();
-    report::print_rows(&rows);
+    report::print_rows(&rows_of(&measured));
     measured.iter().filter_map(Measured::skipped).for_each(|line| println!("{line}"));
-    write_files(arguments, &facts, scale, &rows, &measured)?;
     Ok(measured.iter().all(|phase| phase.is_right))
 }
 
@@ -442,15 +442,20 @@ fn run_schedules_phase(arguments: &RunArguments, place: &Place) -> Result<Measur
     Ok(Measured { phase: Phase::Schedules, rows, detail, is_right: schedules::is_right(&findings) })
 }
 
+fn rows_of(measured: &[Measured]) -> Vec<Row> {
+    measured.iter().flat_map(|phase| phase.rows.clone()).collect()
+}
+
+/// What was measured so far.
 fn write_files(
     arguments: &RunArguments,
     facts: &MachineFacts,
     scale: Scale,
-    rows: &[Row],
     measured: &[Measured],
 ) -> Result<(), Box<dyn Error>> {
+    let rows = rows_of(measured);
     if let Some(file) = &arguments.json {
-        std::fs::write(file, serde_json::to_string_pretty(rows)? + "\n")?;
+        std::fs::write(file, serde_json::to_string_pretty(&rows)? + "\n")?;
     }
     if let Some(file) = &arguments.detail {
         let results = measured.iter().map(|one| (format!("{:?}", one.phase).to_lowercase(), &one.detail));
