@@ -20,6 +20,7 @@ use callers::{CallError, Callers, Wanted};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 const AT_ONCE: &str = "at once";
@@ -49,6 +50,8 @@ enum ClassesError {
     Patient(#[from] CallError),
     #[error("a client that cannot wait")]
     Brisk(#[from] SpeakError),
+    #[error("a client that cannot wait panicked: what it saw is missing from the p99 of all of them")]
+    Panicked,
 }
 
 /// One ring with what it is asked.
@@ -153,18 +156,26 @@ fn run_one(
         let threads: Vec<_> = brisk.iter().map(ask_at).collect();
         let patient = patient.run(wanted, scale.choice(), round as u64);
         is_over.store(true, Ordering::Release);
-        let seen: Vec<_> = threads.into_iter().filter_map(|thread| thread.join().ok()).collect();
-        (patient, seen)
+        (patient, times_of(threads))
     });
     let name = format!("{name}{load}");
     found.patient.add_as(&name, Kind::Atoll, round + 1, (Operation::Set, 1), patient?);
     let mut latency = Histogram::default();
-    for times in seen {
-        times?.into_iter().for_each(|nanoseconds| latency.add(nanoseconds, 1));
+    for nanoseconds in seen?.into_iter().flatten() {
+        latency.add(nanoseconds, 1);
     }
     let p99_us = latency.microseconds_at(0.99).unwrap_or(f64::NAN);
     found.brisk.push(Brisk { server: name, round: round + 1, p99_us });
     Ok(())
+}
+
+/// What each of the few saw.
+fn times_of(
+    threads: Vec<ScopedJoinHandle<'_, Result<Vec<u64>, SpeakError>>>,
+) -> Result<Vec<Vec<u64>>, ClassesError> {
+    // All are waited for before one of them is told.
+    let ended: Vec<_> = threads.into_iter().map(ScopedJoinHandle::join).collect();
+    ended.into_iter().map(|times| Ok(times.map_err(|_| ClassesError::Panicked)??)).collect()
 }
 
 /// Sets a key again and again; how long each took, in nanoseconds from the moment at which it was due.
@@ -254,6 +265,20 @@ fn ratio(load: &str, of: impl Fn(&str) -> Vec<(usize, f64)>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_client_that_panics_does_not_vanish_from_what_the_few_saw() {
+        let ended = |panics: bool| {
+            std::thread::scope(|scope| {
+                let well = scope.spawn(|| Ok(vec![7]));
+                let other =
+                    scope.spawn(move || if panics { panic!("a client is broken") } else { Ok(vec![9]) });
+                times_of(vec![well, other])
+            })
+        };
+        assert!(ended(false).is_ok_and(|times| times == [[7], [9]]));
+        assert!(matches!(ended(true), Err(ClassesError::Panicked)));
+    }
 
     #[test]
     fn the_few_are_held_against_those_of_the_same_round_and_what_was_not_measured_does_not_hold() {
