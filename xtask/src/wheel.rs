@@ -24,33 +24,56 @@ pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
         None => workspace::target_dir()?.join("wheels"),
     };
     heading("Building the wheel");
-    let wheel = build(&folder)?;
+    let wheel = proven(&folder, build, prove)?;
     let size = std::fs::metadata(&wheel).map_err(Failure::io("look at the wheel"))?.len();
-    prove(&wheel)?;
     println!("The wheel is at {} ({:.1} MB)", shown(&wheel), size as f64 / 1e6);
     Ok(())
 }
 
-fn build(folder: &Path) -> Result<PathBuf, Failure> {
+/// The wheel in its place, once it is proven: one that fails does not come to lie there as if it were good, nor
+/// over the last one that was.
+fn proven(
+    folder: &Path,
+    build: impl FnOnce(&Path) -> Result<(), Failure>,
+    prove: impl FnOnce(&Path) -> Result<(), Failure>,
+) -> Result<PathBuf, Failure> {
+    // A folder of its own, so that the one wheel in it is the one that was built.
+    let fresh = Removed::before_and_after(folder.join("fresh"));
+    build(&fresh.0)?;
+    let wheel = only_wheel(&fresh.0)?;
+    prove(&wheel)?;
+    let place = folder.join(wheel.file_name().unwrap_or_default());
+    std::fs::rename(&wheel, &place).map_err(Failure::io(format!("move {}", shown(&wheel))))?;
+    Ok(place)
+}
+
+/// A folder of which nothing is left of a run before, nor will be of this one, however it ends.
+struct Removed(PathBuf);
+
+impl Removed {
+    fn before_and_after(folder: PathBuf) -> Self {
+        let _ = std::fs::remove_dir_all(&folder);
+        Self(folder)
+    }
+}
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn build(fresh: &Path) -> Result<(), Failure> {
     let tools = venv::made("wheel", REQUIREMENTS)?;
     let root = workspace::root()?;
-    // A folder of its own, so that the one wheel in it is the one that was built.
-    let fresh = folder.join("fresh");
-    let _ = std::fs::remove_dir_all(&fresh);
     let mut command = Command::new(&tools);
     command.current_dir(root.join("crates/python"));
-    command.args(["-m", "maturin", "build", "--release", "--locked", "--out"]).arg(&fresh);
+    command.args(["-m", "maturin", "build", "--release", "--locked", "--out"]).arg(fresh);
     if cfg!(target_os = "linux") {
         command.args(["--zig", "--compatibility", "manylinux_2_28"]);
         command.env("PATH", with_folder_of(&tools)?);
     }
-    run::step("maturin build", &mut command)?;
-    let wheel = only_wheel(&fresh)?;
-    let name = wheel.file_name().unwrap_or_default();
-    let place = folder.join(name);
-    std::fs::rename(&wheel, &place).map_err(Failure::io(format!("move {}", shown(&wheel))))?;
-    let _ = std::fs::remove_dir_all(&fresh);
-    Ok(place)
+    run::step("maturin build", &mut command).map(drop)
 }
 
 /// The search path with the programs of an environment first: maturin looks for Zig there.
@@ -77,7 +100,8 @@ fn only_wheel(folder: &Path) -> Result<PathBuf, Failure> {
 /// Installs the wheel into an empty environment and uses it there.
 fn prove(wheel: &Path) -> Result<(), Failure> {
     let folder = tempfile_folder()?;
-    let python = venv::empty(&folder)?;
+    let folder = &folder.0;
+    let python = venv::empty(folder)?;
     let mut install = Command::new(&python);
     install.args([
         "-m",
@@ -91,14 +115,38 @@ fn prove(wheel: &Path) -> Result<(), Failure> {
     run::step("install the wheel into an empty environment", install.arg(wheel))?;
     let mut proof = Command::new(&python);
     // From elsewhere, so that nothing but the wheel can be what is imported.
-    proof.args(["-I", "-c", PROOF]).current_dir(&folder);
-    run::step("use it there", &mut proof)?;
-    let _ = std::fs::remove_dir_all(&folder);
-    Ok(())
+    proof.args(["-I", "-c", PROOF]).current_dir(folder);
+    run::step("use it there", &mut proof).map(drop)
 }
 
-fn tempfile_folder() -> Result<PathBuf, Failure> {
-    let folder = workspace::target_dir()?.join(format!("wheel-proof-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).map_err(Failure::io(format!("make {}", shown(&folder))))?;
+fn tempfile_folder() -> Result<Removed, Failure> {
+    let name = format!("wheel-proof-{}", std::process::id());
+    let folder = Removed::before_and_after(workspace::target_dir()?.join(name));
+    std::fs::create_dir_all(&folder.0).map_err(Failure::io(format!("make {}", shown(&folder.0))))?;
     Ok(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wheel_that_fails_its_proof_takes_no_good_ones_place() {
+        let folder = std::env::temp_dir().join(format!("atoll-wheel-{}", std::process::id()));
+        let folder = Removed::before_and_after(folder);
+        let built = |text: &'static str| {
+            move |fresh: &Path| {
+                std::fs::create_dir_all(fresh).unwrap();
+                std::fs::write(fresh.join("atoll-1.whl"), text).map_err(Failure::io("write a wheel"))
+            }
+        };
+        let found = || std::fs::read_to_string(folder.0.join("atoll-1.whl")).unwrap();
+        let good = proven(&folder.0, built("good"), |_| Ok(())).unwrap();
+        assert_eq!((good.exists(), found()), (true, "good".to_owned()));
+        let refused =
+            || Failure::Command { what: "use it there".to_owned(), ended: "ended with 1".to_owned() };
+        assert!(proven(&folder.0, built("bad"), |_| Err(refused())).is_err());
+        assert_eq!(found(), "good");
+        assert!(!folder.0.join("fresh").exists());
+    }
 }
