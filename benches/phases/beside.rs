@@ -206,7 +206,7 @@ impl Reading {
     ) -> Result<(), EngineError> {
         let (beside, ended) = (engine.beside()?, AtomicBool::new(false));
         let Self { spec, requests, verifier } = self;
-        std::thread::scope(|scope| {
+        let (asked, worked) = std::thread::scope(|scope| {
             let reading = scope.spawn(|| {
                 let mut reader = beside();
                 meter.resume();
@@ -215,9 +215,10 @@ impl Reading {
             let worked = work(engine);
             ended.store(true, Ordering::Release);
             let asked = reading.join().map_err(|_| "the reader panicked")??;
-            requests.go_on(asked);
-            worked
-        })
+            Ok::<_, EngineError>((asked, worked))
+        })?;
+        requests.go_on(asked);
+        worked
     }
 }
 
