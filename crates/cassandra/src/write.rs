@@ -434,7 +434,11 @@ mod tests {
     #[test]
     fn of_many_cells_that_are_only_replaced_no_value_is_read() {
         let deleting = |batch| (0..100).fold(batch, |batch: Batch, sort| batch.delete([sort]));
-        let fenced = deleting(Batch::on(b"p").if_equals(b"lease", b"mine").append(b"log", b"x"));
+        let fenced = deleting(
+            Batch::on(b"p".to_vec())
+                .if_equals(b"lease".to_vec(), b"mine".to_vec())
+                .append(b"log".to_vec(), b"x".to_vec()),
+        );
         let read = needed(&fenced);
         assert_eq!(read.at_once.iter().copied().collect::<Vec<_>>(), [&b"lease"[..], b"log"]);
         assert_eq!((read.has_values, read.later.len()), (true, 100));
@@ -442,7 +446,10 @@ mod tests {
         let plain = deleting(Batch::on(b"p"));
         assert_eq!((needed(&plain).has_values, needed(&plain).at_once.len()), (false, 100));
         // Of few the values are read along.
-        let few = Batch::on(b"p").if_absent(b"lease").put(b"lease", b"mine").put(b"other", b"x");
+        let few = Batch::on(b"p".to_vec())
+            .if_absent(b"lease".to_vec())
+            .put(b"lease".to_vec(), b"mine".to_vec())
+            .put(b"other".to_vec(), b"x".to_vec());
         assert_eq!((needed(&few).at_once.len(), needed(&few).later.len()), (2, 0));
     }
 }

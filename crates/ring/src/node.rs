@@ -12,7 +12,7 @@ use crate::periodic_sync::PeriodicSync;
 use crate::reliance::Reliance;
 use crate::slots::Slots;
 use crate::table::SlotTable;
-use crate::{alone, files, folder, others, reliance};
+use crate::{alone, file_limit, folder, others, reliance};
 use atoll_disk::{FileDisk, Mode, RING_FILE, STORE_FILE, make_folder};
 use atoll_engine::{Durability, Engine, Options, WriteBatch};
 use atoll_keyspace::SLOTS;

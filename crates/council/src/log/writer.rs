@@ -107,7 +107,9 @@ fn write(mut file: LogFile, jobs: &Receiver<Job>, end: &End) {
     let mut waiting = None;
     while let Some(mut job) = waiting.take().or_else(|| jobs.recv().ok()) {
         let mut done = vec![job.done];
-        while job.facts.len() < TOGETHER_BYTES
+        // Nothing joins facts that replace the file: without room for a new file they are in none.
+        while !job.replaces
+            && job.facts.len() < TOGETHER_BYTES
             && waiting.is_none()
             && let Ok(next) = jobs.try_recv()
         {
@@ -120,8 +122,7 @@ fn write(mut file: LogFile, jobs: &Receiver<Job>, end: &End) {
         }
         if failed.is_none() {
             let written = match job.replaces {
-                // Without room for a new file the old one stays. It says the same as the facts that replace it,
-                // but not what was joined to them.
+                // Without room for a new file the old one stays, and says the same.
                 true => file.replace(&job.facts).map(drop),
                 false => append(&mut file, &job.facts, end),
             };
@@ -142,6 +143,27 @@ fn write(mut file: LogFile, jobs: &Receiver<Job>, end: &End) {
 mod tests {
     use super::*;
     use crate::types::SeatId;
+
+    #[test]
+    fn facts_behind_a_replacement_without_room_are_in_the_old_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let (file, _) = LogFile::open(&path, SeatId(5)).unwrap();
+        let before = path.metadata().unwrap().len();
+        // The new file is written here first, and finds no room.
+        std::os::unix::fs::symlink("/dev/full", path.with_extension("unfinished")).unwrap();
+        let (jobs, received) = sync_channel(8);
+        let (answer, answers) = std::sync::mpsc::channel();
+        for (facts, replaces) in [(b"all of it".to_vec(), true), (b"a vote".to_vec(), false)] {
+            let answer = answer.clone();
+            jobs.send(Job { facts, replaces, done: Box::new(move |written| answer.send(written).unwrap()) })
+                .unwrap();
+        }
+        drop(jobs);
+        write(file, &received, &End::telling(watch::channel(false).0));
+        assert!(answers.try_iter().all(|written| written.is_ok()));
+        assert!(path.metadata().unwrap().len() > before, "the vote is nowhere");
+    }
 
     #[test]
     fn it_is_told_as_long_as_there_is_no_room_for_the_log() {
