@@ -10,8 +10,8 @@
 
 #[path = "coverage/cells.rs"]
 mod cells;
-#[path = "coverage/kept.rs"]
-mod kept;
+#[path = "coverage/ledger.rs"]
+mod ledger;
 #[path = "coverage/population.rs"]
 mod population;
 #[path = "coverage/pure.rs"]
@@ -118,7 +118,7 @@ fn intervals_of_samples_hold_the_truth_as_often_as_they_say() {
 fn intervals_of_tables_hold_the_truth_as_often_as_they_say() {
     let tallies = tallied(through_tables::run);
     if is_all() {
-        println!("{}", kept::told(&tallies, &seeds()));
+        println!("{}", ledger::ledger_line(&tallies, &seeds()));
     } else {
         judge(&tallies);
     }
@@ -126,9 +126,9 @@ fn intervals_of_tables_hold_the_truth_as_often_as_they_say() {
 
 #[test]
 fn what_the_soak_has_tallied_so_far_holds() {
-    let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/../../benches/results/soak/coverage.jsonl");
-    let path = std::env::var("ATOLL_LEDGER").unwrap_or_else(|_| kept.to_owned());
-    let (tallies, seeds) = kept::together(&std::fs::read_to_string(&path).expect("a ledger"));
+    let ledger = concat!(env!("CARGO_MANIFEST_DIR"), "/../../benches/results/soak/coverage.jsonl");
+    let path = std::env::var("ATOLL_LEDGER").unwrap_or_else(|_| ledger.to_owned());
+    let (tallies, seeds) = ledger::total(&std::fs::read_to_string(&path).expect("a ledger"));
     println!("{seeds} seeds");
     print_worst(&tallies);
     assert_eq!(tallies.len(), all().len(), "cells that were never asked");

@@ -39,7 +39,7 @@ mod truth;
 #[path = "moments/world.rs"]
 mod world;
 
-use episode::{QUERIES, Told};
+use episode::{QUERIES, Tally};
 
 fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
@@ -51,7 +51,7 @@ fn random_queries_at_random_moments_equal_brute_force() {
     let first = setting("ATOLL_SEED");
     let queries = setting("ATOLL_QUERIES").unwrap_or(if first.is_some() { QUERIES } else { 5000 });
     let first = first.unwrap_or(0);
-    let mut told = Told::default();
+    let mut told = Tally::default();
     for seed in (first..first + queries).step_by(QUERIES as usize) {
         let replay = Replay(seed);
         told = told.and(episode::live(seed));

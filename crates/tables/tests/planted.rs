@@ -34,7 +34,7 @@ mod truth;
 mod world;
 
 use atoll_tables::{Bug, plant};
-use episode::{QUERIES, Told};
+use episode::{QUERIES, Tally};
 use std::panic::{catch_unwind, set_hook, take_hook};
 
 /// Episodes after which a bug counts as missed.
@@ -58,7 +58,7 @@ fn caught(bug: Bug) -> Option<(u64, String)> {
 fn every_bug_planted_in_the_tables_is_caught() {
     // Without a bug, nothing fails.
     plant(None);
-    let told = (0..10).map(|episode| episode::live(episode * QUERIES)).fold(Told::default(), Told::and);
+    let told = (0..10).map(|episode| episode::live(episode * QUERIES)).fold(Tally::default(), Tally::and);
     told.judge();
     let only = std::env::var("ATOLL_BUG").ok();
     let hook = take_hook();

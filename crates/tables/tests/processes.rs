@@ -27,7 +27,7 @@ mod workers;
 use atoll_conformance::killed::{self, Driver, Workers};
 use std::path::Path;
 use std::time::Duration;
-use workers::{Told, WRITERS};
+use workers::{Reports, WRITERS};
 
 /// The longest silence of a worker.
 const STUCK: Duration = Duration::from_secs(10);
@@ -42,14 +42,14 @@ fn worker() {
     killed::work(workers::work);
 }
 
-fn start(folder: &Path, seed: u64, plant: Option<&'static str>) -> Driver<Told> {
+fn start(folder: &Path, seed: u64, plant: Option<&'static str>) -> Driver<Reports> {
     let writers = (0..WRITERS).map(|number| format!("write {number}"));
     let others = ["read 0", "look 0"].map(str::to_owned).into_iter();
     let others = others.chain(["pack", "sweep"].map(|role| format!("{role} {seed}")));
     let environment = plant.map(|plant| ("ATOLL_PLANT", plant)).into_iter().collect();
     let roles = writers.chain(others).collect();
     let workers = Workers { roles, folder: folder.to_owned(), environment, silence_max: STUCK };
-    Driver::start(workers, Told::default(), workers::hear)
+    Driver::start(workers, Reports::default(), workers::hear)
 }
 
 fn run(rounds: u64, seed: u64, plant: Option<&'static str>) {

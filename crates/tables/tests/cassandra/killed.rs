@@ -5,7 +5,7 @@
 //! orders them.
 
 use crate::contacts;
-use crate::workers::{self, Told, WRITERS};
+use crate::workers::{self, Reports, WRITERS};
 use atoll_conformance::killed::{self, Driver, Workers};
 use std::path::Path;
 use std::time::Duration;
@@ -33,7 +33,7 @@ fn run(rounds: u64, seed: u64, plant: Option<&'static str>) {
     let roles = writers.chain(others).collect();
     let environment = plant.map(|plant| ("ATOLL_PLANT", plant)).into_iter().collect();
     let workers = Workers { roles, folder: place.to_owned(), environment, silence_max: STUCK };
-    let mut driver = Driver::start(workers, Told::default(), workers::hear);
+    let mut driver = Driver::start(workers, Reports::default(), workers::hear);
     driver.listen(LINES);
     for _ in 0..rounds {
         driver.kill(random.usize(..driver.workers()));

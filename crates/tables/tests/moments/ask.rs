@@ -1,7 +1,7 @@
 //! Queries while others write: an answer must be true of one version that was current at some moment between
 //! question and answer.
 
-use crate::asked::{Asked, Tell, Wish};
+use crate::asked::{Asked, PrintOnFailure, Wish};
 use crate::conditions::Condition;
 use crate::world::{World, some_rows};
 use atoll_tables::protocol::Version;
@@ -72,7 +72,7 @@ fn answered<T>(moment: &Moment<'_>, version: Option<Version>, answer: Result<T, 
 }
 
 async fn query(moment: Moment<'_>, table: &Table, wish: Wish) {
-    let tell = Tell::of(&wish.query);
+    let tell = PrintOnFailure::of(&wish.query);
     let answer = table.query(&wish.query).await;
     if let Some(answer) = answered(&moment, wish.query.as_of, answer) {
         let schema = moment.world.schema_at(answer.version);
@@ -82,7 +82,7 @@ async fn query(moment: Moment<'_>, table: &Table, wish: Wish) {
 }
 
 async fn count(moment: Moment<'_>, table: &Table, wish: Wish) {
-    let tell = Tell::of(&wish.query);
+    let tell = PrintOnFailure::of(&wish.query);
     let counted = table.count(&wish.query).await;
     if let Some(counted) = answered(&moment, wish.query.as_of, counted) {
         assert_eq!(counted.rows, moment.truth(wish, counted.version).count() as u64);
@@ -91,7 +91,7 @@ async fn count(moment: Moment<'_>, table: &Table, wish: Wish) {
 }
 
 async fn refine(moment: Moment<'_>, table: &Table, wish: Wish, random: &mut Rng) {
-    let tell = Tell::of(&wish.query);
+    let tell = PrintOnFailure::of(&wish.query);
     let mut refinement = table.refine(&wish.query);
     let mut batches: Vec<Refined> = Vec::new();
     loop {
@@ -117,7 +117,7 @@ async fn batches(moment: Moment<'_>, table: &Table, wish: Wish) {
     let version = wish.query.as_of.unwrap_or(moment.before);
     let columns = Some(vec!["step".to_owned(), "pid".to_owned()]);
     let query = Query { columns, as_of: Some(version), with_arriving: false, ..wish.query.clone() };
-    let tell = Tell::of(&query);
+    let tell = PrintOnFailure::of(&query);
     let wish = Wish { query: query.clone(), ..wish };
     let mut reading = table.batches(&query);
     let mut batches = Vec::new();

@@ -137,7 +137,7 @@ fn finish<T>(work: impl Future<Output = T>) -> T {
 
 /// What happened in an episode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct Tally {
     pub queries: u64,
     pub versions: u64,
     /// The number of rows at the end.
@@ -146,7 +146,7 @@ pub struct Told {
     pub last_draw: u64,
 }
 
-impl Told {
+impl Tally {
     /// The sum of both.
     pub const fn and(self, other: Self) -> Self {
         Self {
@@ -165,7 +165,7 @@ impl Told {
 }
 
 /// Runs one episode.
-pub fn live(seed: u64) -> Told {
+pub fn live(seed: u64) -> Tally {
     draw_names_from(seed);
     let mut random = Rng::with_seed(seed);
     let schema = any_schema(&mut random);
@@ -184,7 +184,7 @@ pub fn live(seed: u64) -> Told {
     finish(judge(&world, &mut episode.random));
     let rows = world.now_true().rows(false).len() as u64;
     let last_draw = world.draw(|random| random.u64(..)) ^ episode.random.u64(..);
-    Told { queries: world.queries(), versions: world.head().0, rows, last_draw }
+    Tally { queries: world.queries(), versions: world.head().0, rows, last_draw }
 }
 
 /// Judges the final state, as seen by a process that opens the table then.

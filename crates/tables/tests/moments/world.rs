@@ -32,7 +32,7 @@ pub struct Deed {
 }
 
 /// A write that will be carried out late.
-type Late = (Batch, WriteOptions, Option<Arc<Deed>>);
+type LateWrite = (Batch, WriteOptions, Option<Arc<Deed>>);
 
 /// The store and what became true in it.
 pub struct World {
@@ -63,7 +63,7 @@ struct Known {
     has_charge: Option<Version>,
     /// Objects that some version named, by session and number.
     named: BTreeSet<(String, u64)>,
-    late: Vec<Late>,
+    late: Vec<LateWrite>,
     manifest: Option<Vec<u8>>,
     /// Older versions cannot be read, unless a snapshot keeps them.
     floor: Version,

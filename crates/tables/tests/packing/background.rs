@@ -41,11 +41,11 @@ async fn append(table: &Table, tube: &mut Tube, steps: std::ops::Range<i32>) {
     }
 }
 
-type Told = mpsc::UnboundedReceiver<PackReport>;
+type PackReportReceiver = mpsc::UnboundedReceiver<PackReport>;
 type Ended = tokio::task::JoinHandle<Result<PackReport, atoll_tables::TableError>>;
 
 /// Keeps the table packed in a task of its own, which reports each pack and ends when the sender is dropped.
-async fn keeper(store: &Arc<dyn Store>, how: KeepPacked) -> (oneshot::Sender<()>, Told, Ended) {
+async fn keeper(store: &Arc<dyn Store>, how: KeepPacked) -> (oneshot::Sender<()>, PackReportReceiver, Ended) {
     keeper_of(store, "run", how).await
 }
 
@@ -53,7 +53,7 @@ async fn keeper_of(
     store: &Arc<dyn Store>,
     name: &str,
     how: KeepPacked,
-) -> (oneshot::Sender<()>, Told, Ended) {
+) -> (oneshot::Sender<()>, PackReportReceiver, Ended) {
     let table = Table::open(Arc::clone(store), name).await.unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
     let (tell, told) = mpsc::unbounded_channel();
@@ -94,7 +94,7 @@ async fn handed_on(store: &Arc<dyn Store>) {
 }
 
 /// The next pack; fails if none comes.
-async fn next(told: &mut Told) -> PackReport {
+async fn next(told: &mut PackReportReceiver) -> PackReport {
     tokio::time::timeout(Duration::from_secs(300), told.recv()).await.unwrap().unwrap()
 }
 

@@ -25,7 +25,7 @@ const KEPT: u64 = 100;
 
 /// The reports of all workers.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct Reports {
     pub writers: BTreeMap<i64, Written>,
     /// Packed trees, ended sessions and swept objects.
     pub trees: u64,
@@ -33,7 +33,7 @@ pub struct Told {
     pub swept: u64,
 }
 
-impl Told {
+impl Reports {
     /// Prints what happened, which must be enough to prove something.
     pub fn sum_up(&self, steps: u64, slowest: Duration) {
         let Self { trees, ended, swept, .. } = self;
@@ -55,7 +55,7 @@ pub struct Written {
 }
 
 /// Records a report of a worker.
-pub fn hear(told: &mut Told, role: &str, what: &str, number: &str) {
+pub fn hear(told: &mut Reports, role: &str, what: &str, number: &str) {
     let number: u64 = number.parse().unwrap();
     match what {
         "packed" => told.trees += number,
@@ -254,7 +254,7 @@ fn steps_of(rows: &RecordBatch) -> BTreeMap<i64, Vec<u64>> {
 }
 
 /// Compares the final table with the reports. Returns how many steps were acknowledged.
-pub async fn judge(folder: &Path, told: &Told) -> u64 {
+pub async fn judge(folder: &Path, told: &Reports) -> u64 {
     let store = open(folder, Mode::Write).await.unwrap();
     let table = Table::open(Arc::clone(&store), "run").await.unwrap();
     let answer = table.query(&Query::default()).await;

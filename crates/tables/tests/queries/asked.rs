@@ -178,16 +178,16 @@ fn some_columns(random: &mut Rng, schema: &TableSchema) -> Vec<String> {
 }
 
 /// Prints the query when a test fails.
-pub struct Tell(Query);
+pub struct PrintOnFailure(Query);
 
-impl Tell {
+impl PrintOnFailure {
     /// Prints `query` if a failure occurs during its lifetime.
     pub fn of(query: &Query) -> Self {
         Self(query.clone())
     }
 }
 
-impl Drop for Tell {
+impl Drop for PrintOnFailure {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let filter = self.0.filter.as_ref().map(ToString::to_string);

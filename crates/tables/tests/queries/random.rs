@@ -1,6 +1,6 @@
 //! Random queries of random tables, on two stores.
 
-use crate::asked::{Asked, Tell, Wish};
+use crate::asked::{Asked, PrintOnFailure, Wish};
 use crate::particles::any_schema;
 use crate::run;
 use crate::seeds::for_seeds;
@@ -74,7 +74,7 @@ async fn check_explanation(world: &World, asked: &Asked) {
 async fn ask(random: &mut Rng, world: &World, queries: usize) {
     for _ in 0..queries {
         let asked = any(random, world);
-        let failing = Tell::of(&asked.query);
+        let failing = PrintOnFailure::of(&asked.query);
         match random.u8(..8) {
             0 | 1 => check_refinement(random, world, &asked).await,
             2 => check_batches(world, &asked).await,

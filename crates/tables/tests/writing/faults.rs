@@ -20,7 +20,7 @@ fn seeds(count: u64) -> Vec<u64> {
 }
 
 /// The outcome of each step, as reported to its writer.
-type Told = BTreeMap<u64, Result<(), TableError>>;
+type StepOutcomes = BTreeMap<u64, Result<(), TableError>>;
 
 /// Opens or creates the table, with as many attempts as a connection that loses answers takes.
 async fn insist(store: &Arc<dyn Store>) -> Table {
@@ -34,13 +34,13 @@ async fn insist(store: &Arc<dyn Store>) -> Table {
 
 /// One rank of a run: writes 30 steps. A step whose outcome is unknown is repeated, half of the time by a new
 /// handle.
-async fn write(store: Arc<dyn Store>, run: String, rank: u32, seed: u64) -> Told {
+async fn write(store: Arc<dyn Store>, run: String, rank: u32, seed: u64) -> StepOutcomes {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut table = insist(&store).await;
     while let Err(error) = table.begin(&run, 1, 2).await {
         assert_eq!(error.outcome(), Outcome::Unknown, "{error}");
     }
-    let mut told = Told::new();
+    let mut told = StepOutcomes::new();
     for step in 0..30 {
         let rows = rows(step, i64::from(rank) * 100, ROWS);
         loop {

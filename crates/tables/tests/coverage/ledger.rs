@@ -14,7 +14,7 @@ use std::ops::Range;
 const FORMAT: u64 = 1;
 
 /// The tallies of some seeds, as a line.
-pub fn told(tallies: &Tallies, seeds: &Range<u64>) -> String {
+pub fn ledger_line(tallies: &Tallies, seeds: &Range<u64>) -> String {
     let cell = |(cell, tally): (&Cell, &Tally)| {
         (cell.to_string(), json!([tally.answers, tally.right, tally.flagged]))
     };
@@ -27,7 +27,7 @@ pub fn told(tallies: &Tallies, seeds: &Range<u64>) -> String {
 }
 
 /// The tallies of all lines of a ledger together, and the number of their seeds.
-pub fn together(ledger: &str) -> (Tallies, u64) {
+pub fn total(ledger: &str) -> (Tallies, u64) {
     let names: BTreeMap<String, Cell> = all().into_iter().map(|cell| (cell.to_string(), cell)).collect();
     let lines = ledger.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line of JSON"));
     let lines: Vec<Value> = lines.collect();
