@@ -262,7 +262,7 @@ async fn of_two_copies_at_once_the_first_to_write_its_manifest_counts() {
             let (other, there) = (other.clone(), Arc::clone(&at_end));
             Box::pin(async move {
                 match other.copy_to(&there, "run", inner, &mut |_| {}).await {
-                    // An incomplete copy of another version is not finished.
+                    // An arriving copy of another version than the one asked for is not continued.
                     Err(TableError::Arriving { .. }) => assert!(left == 0 && inner.is_some()),
                     ended => drop(ended.unwrap()),
                 }
