@@ -40,12 +40,12 @@ from ._checkpoint_notes import (
     BEFORE_ALL,
     Cell,
     Named,
-    cut,
     in_common,
     is_gone,
     named_again,
+    newest_of_each_kind,
+    parse_notes,
     ranks_of,
-    read,
     with_gone,
 )
 from ._checkpoints import Checkpoint, named, newest, set_aside, step_of, steps_there, with_step
@@ -102,7 +102,7 @@ class Agreement:
             if "replaced" not in note and (note["last"] <= last or note["by"] == self._attempt)
         }
         named |= {path: {"last": last, "by": self._attempt}}
-        self._keep(asked=self._asked(), named=cut(named, self._pattern, NOTED_MAX))
+        self._keep(asked=self._asked(), named=newest_of_each_kind(named, self._pattern, NOTED_MAX))
 
     def resume(self, pattern: str | os.PathLike[str], last_complete: int | None) -> Checkpoint | None:
         """Return the checkpoint to resume from; set later ones of this rank aside."""
@@ -225,7 +225,7 @@ class Agreement:
 
     def _noted(self) -> dict[int, Cell]:
         """Read the notes of all ranks."""
-        cells = {rank: read(text) for rank, text in self._native.rank_notes(self._run, self._attempt).items()}
+        cells = {rank: parse_notes(text) for rank, text in self._native.rank_notes(self._run, self._attempt).items()}
         # A copy of an older version of the table has the current notes, but its attempts continue from those of that
         # version.
         noted = {rank: cell for rank, cell in cells.items() if cell["since"] <= self._attempt}

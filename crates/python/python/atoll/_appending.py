@@ -157,7 +157,7 @@ class Appending:
 
         def check(step: int) -> None:
             if step in gone:
-                raise _deleted(run, step)
+                raise _deleted_step_error(run, step)
 
         version = load(begin, check, steps)
         return self._native.version() if version is None else version
@@ -207,7 +207,7 @@ class Appending:
             if is_ours and self._attempts.get(run) == attempt:
                 del self._attempts[run]
         if not is_ours:
-            raise _deleted(run, step)
+            raise _deleted_step_error(run, step)
         return self._attempt_of(run, step)
 
     def _there_already(
@@ -248,7 +248,7 @@ class Appending:
             return self._native.append(run, 1, step, 0, held, time)
 
 
-def _deleted(run: str, step: int) -> ConflictError:
+def _deleted_step_error(run: str, step: int) -> ConflictError:
     return ConflictError.hinted(
         f'step {step} of run "{run}" was deleted, and the attempt that wrote it cannot write it again',
         f'a new attempt can: begin("{run}") first',

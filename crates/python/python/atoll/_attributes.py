@@ -29,7 +29,7 @@ class Noted:
         others differ.
         """
         noted = [known for known in self._noted_of_each(run, step) if known]
-        return _the_same(noted, "what is noted of it") if noted else {}
+        return _value_of_all(noted, "what is noted of it") if noted else {}
 
     def set_attributes(
         self,
@@ -50,7 +50,7 @@ class Noted:
         changes = {str(name): None if value is None else _as_json(str(name), value) for name, value in attributes.items()}
         if replace:
             changes = dict.fromkeys(self.attributes(run=run, step=step)) | changes
-        self._native.note(json.dumps(changes), run, _of_run(run, step))
+        self._native.note(json.dumps(changes), run, _checked_step(run, step))
 
     def cell(self, *, run: str | None = None, step: SupportsIndex | None = None) -> Cell | None:
         """Return the periodic cell of a step, of its run if the step has none, or else of the table.
@@ -69,7 +69,7 @@ class Noted:
             # Ignore the stores that do not have the run.
             found = self._native.runs_of_each(f"run = {literal(run)}")
             of_stores = [cell for cell, runs in zip(of_stores, found, strict=True) if runs] or of_stores
-        kept = _the_same(of_stores, "their periodic cell")
+        kept = _value_of_all(of_stores, "their periodic cell")
         return None if kept is None else Cell._of(kept)
 
     def set_cell(self, cell: Cell | None, *, run: str | None = None, step: SupportsIndex | None = None) -> None:
@@ -88,10 +88,10 @@ class Noted:
         self.set_attributes({name: text for name, text in attributes.items() if known.get(name) != text}, run=run)
 
     def _noted_of_each(self, run: str | None, step: SupportsIndex | None) -> list[dict[str, Any]]:
-        return [json.loads(noted) for noted in self._native.attributes(run, _of_run(run, step))]
+        return [json.loads(noted) for noted in self._native.attributes(run, _checked_step(run, step))]
 
 
-def _the_same(of_stores: list[Any], what: str) -> Any:
+def _value_of_all(of_stores: list[Any], what: str) -> Any:
     """Return the value on which all stores agree; there is at least one store."""
     if any(other != of_stores[0] for other in of_stores):
         raise UnsupportedError.hinted(
@@ -101,7 +101,7 @@ def _the_same(of_stores: list[Any], what: str) -> Any:
     return of_stores[0]
 
 
-def _of_run(run: str | None, step: SupportsIndex | None) -> int | None:
+def _checked_step(run: str | None, step: SupportsIndex | None) -> int | None:
     if step is not None and run is None:
         raise InvalidInputError.hinted("a step belongs to a run", "say which: run=")
     if run is not None:

@@ -32,7 +32,7 @@ class Cell:
     def __post_init__(self) -> None:
         for name in ("lengths", "tilts", "low"):
             object.__setattr__(self, name, tuple(number(each, f"one of {name}") for each in getattr(self, name)))
-        axes = _names(self.axes)
+        axes = _axis_names(self.axes)
         # The default axes, cut to the number of lengths.
         object.__setattr__(self, "axes", axes[: len(self.lengths)] if axes == ("x", "y", "z") else axes)
 
@@ -52,7 +52,7 @@ class Cell:
         """
         lengths = [high - low if repeats else math.inf for (low, high), repeats in zip(bounds, periodic, strict=False)]
         low = tuple(low for low, _ in bounds)
-        return cls(tuple(lengths), tuple(tilts), low, _names(axes))
+        return cls(tuple(lengths), tuple(tilts), low, _axis_names(axes))
 
     @classmethod
     def dimensions(cls, dimensions: Sequence[float], *, axes: Sequence[str] | str = ("x", "y", "z")) -> Cell:
@@ -64,10 +64,10 @@ class Cell:
         # The cosine of a right angle is exactly 0, which `math.cos` does not return.
         alpha, beta, gamma = (0.0 if angle == 90.0 else math.cos(math.radians(angle)) for angle in angles)
         xy, xz = b * gamma, c * beta
-        ly = _side(b * b - xy * xy, told)
+        ly = _edge_length(b * b - xy * xy, told)
         yz = (b * c * alpha - xy * xz) / ly
-        lz = _side(c * c - xz * xz - yz * yz, told)
-        return cls((a, ly, lz), (xy, xz, yz), (), _names(axes))
+        lz = _edge_length(c * c - xz * xz - yz * yz, told)
+        return cls((a, ly, lz), (xy, xz, yz), (), _axis_names(axes))
 
     def _parts(self) -> tuple[list[str], list[float], list[float], list[float]]:
         return list(self.axes), list(self.low), list(self.lengths), list(self.tilts)
@@ -83,12 +83,12 @@ class Cell:
         return cls(lengths, tuple(kept.get("tilts", ())), tuple(kept.get("low", ())), tuple(kept["axes"]))
 
 
-def _side(square: float, dimensions: list[float]) -> float:
+def _edge_length(square: float, dimensions: list[float]) -> float:
     """Return the positive length whose square this is."""
     if not square > 0:
         raise InvalidInputError(f"there is no box of these lengths and angles: {dimensions}")
     return math.sqrt(square)
 
 
-def _names(axes: Sequence[str] | str) -> tuple[str, ...]:
+def _axis_names(axes: Sequence[str] | str) -> tuple[str, ...]:
     return (axes,) if isinstance(axes, str) else tuple(axes)

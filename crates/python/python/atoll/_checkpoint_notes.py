@@ -60,7 +60,7 @@ class Rank(NamedTuple):
     counts: Counter[int]
 
 
-def read(text: str) -> Cell:
+def parse_notes(text: str) -> Cell:
     """Parse the notes of a rank. Earlier builds kept one path for each step."""
     cell = json.loads(text)
     if "steps" not in cell:
@@ -74,7 +74,7 @@ def read(text: str) -> Cell:
     return {"since": cell["since"], "asked": [] if pattern is None else [[pattern, BEFORE_ALL]], "named": named}
 
 
-def cut(notes: Mapping[str, Note], pattern: str | None, most: int) -> dict[str, Note]:
+def newest_of_each_kind(notes: Mapping[str, Note], pattern: str | None, most: int) -> dict[str, Note]:
     """Keep the first and the newest `most` notes of each kind of names: files kept aside displace no checkpoint.
 
     The first ones record that there was a checkpoint, even if the last steps are deleted.
@@ -94,11 +94,14 @@ def cut(notes: Mapping[str, Note], pattern: str | None, most: int) -> dict[str, 
 
 def ranks_of(cells: Mapping[int, Cell], pattern: str, attempt: int) -> dict[int, Rank]:
     """Return what attempts before this one left of these ranks, for a rank that asks with a pattern."""
-    ranks = {rank: _rank(cell, _usual(cell, pattern, attempt), pattern, attempt) for rank, cell in cells.items()}
+    ranks = {
+        rank: _make_rank(cell, _matching_steps(cell, pattern, attempt), pattern, attempt)
+        for rank, cell in cells.items()
+    }
     if any(rank.steps for rank in ranks.values()):
         return ranks
     # The pattern may be mistyped: take the paths as checkpoints of the steps that were given last.
-    return {rank: _rank(cell, _lasts(cell, attempt), None, attempt) for rank, cell in cells.items()}
+    return {rank: _make_rank(cell, _last_steps(cell, attempt), None, attempt) for rank, cell in cells.items()}
 
 
 def _patterns(cell: Cell, attempt: int) -> list[str]:
@@ -111,7 +114,7 @@ def _notes(cell: Cell, attempt: int) -> dict[str, Note]:
     return {path: note for path, note in cell["named"].items() if note.get("since", note["by"]) < attempt}
 
 
-def _usual(cell: Cell, pattern: str, attempt: int) -> dict[str, int]:
+def _matching_steps(cell: Cell, pattern: str, attempt: int) -> dict[str, int]:
     """Return the steps of the paths of a rank, except of those kept aside."""
 
     def step(path: str) -> int | None:
@@ -122,12 +125,12 @@ def _usual(cell: Cell, pattern: str, attempt: int) -> dict[str, int]:
     return {path: step for path, step in steps.items() if step is not None}
 
 
-def _lasts(cell: Cell, attempt: int) -> dict[str, int]:
+def _last_steps(cell: Cell, attempt: int) -> dict[str, int]:
     """Return, for each path of a rank, the step that was given last when the rank named it."""
     return {path: note["last"] for path, note in _notes(cell, attempt).items()}
 
 
-def _rank(cell: Cell, steps: Mapping[str, int], pattern: str | None, attempt: int) -> Rank:
+def _make_rank(cell: Cell, steps: Mapping[str, int], pattern: str | None, attempt: int) -> Rank:
     """Make a rank from the steps of its paths; `pattern` is the one that is asked with, if the paths have it."""
     notes, newest = _notes(cell, attempt), _patterns(cell, attempt)[-1:]
     own = [path for path in steps if notes[path]["by"] > BEFORE_ALL]
@@ -172,7 +175,7 @@ def in_common(ranks: Collection[Rank], last_complete: int | None) -> list[int]:
     """Return the steps, up to the last complete one, of which all of these ranks have a checkpoint, newest first."""
     steps = {step for rank in ranks for step in rank.steps}
     up_to = [step for step in steps if last_complete is not None and step <= last_complete]
-    common = [step for step in up_to if all(_has(rank, step, ranks) for rank in ranks)]
+    common = [step for step in up_to if all(_has_checkpoint(rank, step, ranks) for rank in ranks)]
     return sorted((step for step in common if _is_of_one_attempt(step, ranks)), reverse=True)
 
 
@@ -181,7 +184,7 @@ def _is_of_one_attempt(step: int, ranks: Collection[Rank]) -> bool:
     return len({rank.steps[step].by for rank in ranks if step in rank.steps} - {BEFORE_ALL}) <= 1
 
 
-def _has(rank: Rank, step: int, ranks: Collection[Rank]) -> bool:
+def _has_checkpoint(rank: Rank, step: int, ranks: Collection[Rank]) -> bool:
     if rank.is_own or step in rank.steps:
         return step in rank.steps and rank.steps[step].gone is None
     # A rank that names no checkpoints may resume from one that another rank names for both. If it never asked, its

@@ -179,11 +179,11 @@ class TableColumns:
         given = set(names)
         unknown = sorted(map(str, given - self._kinds.keys()))
         if unknown:
-            return f"has {_told(unknown)}, and the table does not", f"its columns are {', '.join(self._kinds)}"
+            return f"has {_in_words(unknown)}, and the table does not", f"its columns are {', '.join(self._kinds)}"
         needed = (name for name, (_, nullable) in self._kinds.items() if not nullable)
         lacking = [name for name in needed if name not in given and name not in filled]
         if lacking:
-            return f"lacks {_told(lacking)}", "every row has a value there: give them among the arrays of the step"
+            return f"lacks {_in_words(lacking)}", "every row has a value there: give them among the arrays of the step"
         return None
 
     def least_bytes(self, columns: Mapping[str, Kept], limit: int) -> int:
@@ -271,7 +271,7 @@ def _kind(values: Kept) -> Any:
     return values.type_name if isinstance(values, Arrow) else (values.dtype, values.shape[1:])
 
 
-def _told(names: list[str]) -> str:
+def _in_words(names: list[str]) -> str:
     """Format names of columns for a sentence."""
     *others, last = (f'"{name}"' for name in names)
     return f"columns {', '.join(others)} and {last}" if others else f"column {last}"

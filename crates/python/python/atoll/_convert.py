@@ -185,7 +185,7 @@ def native_column(name: str, values: Any) -> _Column:
         # An extension array of pandas, which only exports its missing values as a series.
         values = needed("pandas", f'column "{name}", an array of pandas,').Series(values)
     if is_nothing(values):
-        return name, None, _Only(_atoll.nothing(name, len(values))), None, None
+        return name, None, _OnlyColumn(_atoll.nothing(name, len(values))), None, None
     if hasattr(values, "to_frame") and not hasattr(values, "__arrow_c_array__"):
         # A series of pandas or Polars, which exports Arrow as a frame.
         if is_plain_float(values):
@@ -193,7 +193,7 @@ def native_column(name: str, values: Any) -> _Column:
         # Without the index of a pandas series, which would become another column.
         frame = (values.reset_index(drop=True) if hasattr(values, "reset_index") else values).to_frame()
         if hasattr(frame, "__arrow_c_stream__"):
-            return name, None, _Only(_rows_of_series(name, frame)), None, None
+            return name, None, _OnlyColumn(_rows_of_series(name, frame)), None, None
     if hasattr(values, "combine_chunks"):
         values = values.combine_chunks()
     if hasattr(values, "__arrow_c_array__"):
@@ -216,7 +216,7 @@ def _rows_of_series(name: str, frame: Any) -> _atoll.Rows:
         raise InvalidInputError(f'column "{name}": {error}') from None
 
 
-class _Only:
+class _OnlyColumn:
     """The only column of some rows, as an Arrow array."""
 
     def __init__(self, held: _atoll.Rows) -> None:
@@ -313,7 +313,7 @@ def _is_float(value: Any) -> bool:
 
 def _beside_texts(name: str, values: list[Any]) -> _Column:
     """Convert a list of texts beside other values: only pandas' marks for missing values may stand among texts."""
-    told = [_text(value) for value in values]
+    told = [_none_for_nan(value) for value in values]
     others = sorted({type(value).__name__ for value in told} - {"NoneType"})
     if len(others) > 1:
         raise InvalidInputError.hinted(
@@ -381,7 +381,7 @@ def _array(name: str, values: Any) -> _Column:
     if held.dtype.kind in "OUST":
         listed = held.tolist()
         if not all(value is None or _is_float(value) for value in listed):
-            listed = [_text(value) for value in listed]
+            listed = [_none_for_nan(value) for value in listed]
         if mask is not None:
             listed = [None if masked else value for value, masked in zip(listed, mask.tolist(), strict=True)]
         return _listed(name, listed)
@@ -418,7 +418,7 @@ def check_array(name: str, held: Any, *, is_masked: bool) -> None:
     _numpy_type(name, held.dtype)
 
 
-def _text(value: Any) -> Any:
+def _none_for_nan(value: Any) -> Any:
     # pandas marks a missing value with NaN, which is a value only among floats.
     return None if isinstance(value, float) and value != value else value
 

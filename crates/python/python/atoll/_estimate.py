@@ -223,10 +223,10 @@ def grouped(
     # Every group has rows in the sample: groups are only known from their rows.
     estimates = [(group, estimate_of(mean, **rest)) for group, mean in zip(groups, means, strict=True) if mean is not None]
     # Groups of NaN and of null come last.
-    return Groups(column_name(column), by, dict(sorted(estimates, key=lambda pair: _in_order(pair[0]))))
+    return Groups(column_name(column), by, dict(sorted(estimates, key=lambda pair: _group_order(pair[0]))))
 
 
-def _in_order(group: Any) -> tuple[bool, bool, int, Any]:
+def _group_order(group: Any) -> tuple[bool, bool, int, Any]:
     # Times beyond Python's range are integers here: long before the other times, or long after them.
     era = (-1 if group < 0 else 1) if isinstance(group, int) else 0
     return group is None, group != group, era, group
@@ -251,7 +251,7 @@ def even_edges(query: Query, column: str | Expression, bins: int, ends: tuple[fl
     if bins < 1:
         raise InvalidInputError(f"{bins} is no number of bins")
     if ends is None:
-        ends = _ends(query, column)
+        ends = _finite_range(query, column)
     low, high = (number(end, "an end of a range") for end in ends)
     if not low <= high:
         raise InvalidInputError.hinted(f"no histogram is over {low:g} to {high:g}", "say range=(low, high)")
@@ -263,7 +263,7 @@ def even_edges(query: Query, column: str | Expression, bins: int, ends: tuple[fl
     return [low + (high - low) * edge / bins for edge in range(bins)] + [math.nextafter(high, math.inf)]
 
 
-def _ends(query: Query, column: str | Expression) -> tuple[float, float]:
+def _finite_range(query: Query, column: str | Expression) -> tuple[float, float]:
     """Return the least and the greatest finite value of a column, over all rows: a sample would miss outliers."""
     name, element = column_parts(column, query.table)
     ends: list[float] = []

@@ -67,7 +67,7 @@ class Expression:
         return self._text if self._binds >= binds else f"({self._text})"
 
     def _with(self, symbol: str, other: Any, binds: int, *, is_chain: bool = False) -> Expression:
-        right = _of(other)._within(binds if is_chain else binds + 1)
+        right = _as_expression(other)._within(binds if is_chain else binds + 1)
         # Comparisons do not chain, so their left side has to bind more tightly as well.
         left = self._within(binds + 1 if binds == _COMPARISON else binds)
         return Expression(f"{left} {symbol} {right}", binds)
@@ -76,31 +76,31 @@ class Expression:
         return self._with("+", other, _SUM)
 
     def __radd__(self, other: Any) -> Expression:
-        return _of(other) + self
+        return _as_expression(other) + self
 
     def __sub__(self, other: Any) -> Expression:
         return self._with("-", other, _SUM)
 
     def __rsub__(self, other: Any) -> Expression:
-        return _of(other) - self
+        return _as_expression(other) - self
 
     def __mul__(self, other: Any) -> Expression:
         return self._with("*", other, _PRODUCT)
 
     def __rmul__(self, other: Any) -> Expression:
-        return _of(other) * self
+        return _as_expression(other) * self
 
     def __truediv__(self, other: Any) -> Expression:
         return self._with("/", other, _PRODUCT)
 
     def __rtruediv__(self, other: Any) -> Expression:
-        return _of(other) / self
+        return _as_expression(other) / self
 
     def __mod__(self, other: Any) -> Expression:
         return self._with("%", other, _PRODUCT)
 
     def __rmod__(self, other: Any) -> Expression:
-        return _of(other) % self
+        return _as_expression(other) % self
 
     def __neg__(self) -> Expression:
         return Expression(f"-{self._within(_ATOM)}", _NEGATION)
@@ -137,13 +137,13 @@ class Expression:
         return self._with("and", other, _AND, is_chain=True)
 
     def __rand__(self, other: Any) -> Expression:
-        return _of(other) & self
+        return _as_expression(other) & self
 
     def __or__(self, other: Any) -> Expression:
         return self._with("or", other, _OR, is_chain=True)
 
     def __ror__(self, other: Any) -> Expression:
-        return _of(other) | self
+        return _as_expression(other) | self
 
     def __invert__(self) -> Expression:
         return Expression(f"not {self._within(_NOT)}", _NOT)
@@ -155,7 +155,7 @@ class Expression:
                 f"{self._text} between {low!r} and {high!r} holds for no row",
                 "write <= or >= for one end; box(x=(None, 5)) leaves an end open",
             )
-        low, high = (_of(end)._within(_SUM) for end in (low, high))
+        low, high = (_as_expression(end)._within(_SUM) for end in (low, high))
         return Expression(f"{self._within(_SUM)} between {low} and {high}", _COMPARISON)
 
     def is_in(self, values: Iterable[Any]) -> Expression:
@@ -296,7 +296,7 @@ def literal(value: Any) -> str:
     raise InvalidInputError(f"{value!r} is a {type(value).__name__}: not a number, text, time or truth value")
 
 
-def _of(value: Any) -> Expression:
+def _as_expression(value: Any) -> Expression:
     if isinstance(value, Expression):
         return value
     text = literal(value)

@@ -113,7 +113,7 @@ class Plot:
         ax = _axes(ax)
         ax.bar([each.low for each in found], heights, widths, align="edge", **options)
         # All shares are of the same rows.
-        told = _told([each.share for each in found], max(each.share.rows for each in found)) + _not_drawn(found)
+        told = _rows_title([each.share for each in found], max(each.share.rows for each in found)) + _not_drawn(found)
         return _labelled(ax, column_name(column), "density", told)
 
     def errorbar(
@@ -144,7 +144,7 @@ class Plot:
             values = [mean.value for mean in unsure.values()]
             size = options["markersize"]
             ax.plot(list(unsure), values, "o", color="0.5", markerfacecolor="none", markersize=size)
-        told = _told(list(found.values()), sum(mean.rows for mean in found.values()))
+        told = _rows_title(list(found.values()), sum(mean.rows for mean in found.values()))
         return _labelled(ax, means.by, f"mean of {means.column}", told)
 
     def _columns(self, points: int, *asked: str | Expression) -> tuple[list[Any], str]:
@@ -218,7 +218,7 @@ def _whiskers(estimates: Sequence[Estimate]) -> tuple[list[float], list[float]]:
     return [reach(each.value - each.low) for each in estimates], [reach(each.high - each.value) for each in estimates]
 
 
-def _told(estimates: Sequence[Estimate], rows: int) -> str:
+def _rows_title(estimates: Sequence[Estimate], rows: int) -> str:
     if all(each.is_exact for each in estimates):
         return f"{rows:,} rows"
     doubtful = sum(not each.is_valid for each in estimates)

@@ -38,7 +38,7 @@ def of_run(deck: str | os.PathLike[str] | None, attributes: Mapping[str, Any]) -
         raise InvalidInputError.hinted(
             f"attributes are values by name, not a {type(attributes).__name__}", 'write attributes={"temperature": 300}'
         )
-    about = {name: _kept(value) for name, value in attributes.items()}
+    about = {name: _attribute_value(value) for name, value in attributes.items()}
     if deck is not None:
         about["deck"] = _deck_text(deck)[:DECK_CHARACTERS_MAX]
     return about
@@ -63,7 +63,7 @@ def with_attempt(about: Mapping[str, Any], attempt: int) -> dict[str, Any]:
     return {name: value for name, value in joined.items() if name not in numbers or numbers[name] in last}
 
 
-def _kept(value: Any) -> str | float:
+def _attribute_value(value: Any) -> str | float:
     """Keep numbers and truth values as they are, so that runs can be selected by them; make anything else a text."""
     if getattr(value, "shape", None) == ():
         # A NumPy scalar is a number.

@@ -141,7 +141,7 @@ class Asking(Choosing, Estimating):
         wide again as an interval that is looked at once.
         """
         query = self.query()
-        question = _refined(query.table, (mean, sum, share, quantile), confidence)
+        question = _refine_question(query.table, (mean, sum, share, quantile), confidence)
         refinement = query.table._native.refine(query, question)
         unit = None if question is None else unit_of(query, question)
         rows_read = 0
@@ -276,21 +276,21 @@ _Wanted = tuple[
 ]
 
 
-def _refined(table: Table, wanted: _Wanted, confidence: float) -> Question | None:
+def _refine_question(table: Table, wanted: _Wanted, confidence: float) -> Question | None:
     """Return the one question that was asked, if any."""
     mean, sum, share, quantile = wanted
     questions = [
         *([Question("mean", column_text(mean, table), confidence)] if mean is not None else []),
         *([Question("sum", column_text(sum, table), confidence)] if sum is not None else []),
         *([Question("share", condition_text(share), confidence)] if share is not None else []),
-        *([_quantile(quantile, table, confidence)] if quantile is not None else []),
+        *([_quantile_question(quantile, table, confidence)] if quantile is not None else []),
     ]
     if len(questions) > 1:
         raise InvalidInputError.hinted("refine estimates one number", "ask for the others in queries of their own")
     return questions[0] if questions else None
 
 
-def _quantile(wanted: Any, table: Table, confidence: float) -> Question:
+def _quantile_question(wanted: Any, table: Table, confidence: float) -> Question:
     if not isinstance(wanted, tuple | list) or len(wanted) != 2:
         raise InvalidInputError.hinted(f"a quantile is a column and a share, not {wanted!r}", 'quantile=("vz", 0.5)')
     return Question("quantile", column_text(wanted[0], table), confidence, wanted[1])

@@ -28,7 +28,7 @@ _FOLLOW_SECONDS = 60.0
 _STOP_SECONDS = 1.0
 
 
-def _known_as(step: Step) -> tuple[str, ...]:
+def _step_identity(step: Step) -> tuple[str, ...]:
     """Return what identifies a step. `repr` makes a NaN time equal to itself."""
     return tuple(map(repr, step))
 
@@ -208,7 +208,7 @@ class Table(Asking, Noted, Appending):
         """
         # "Next" counts from this call, not from the first `next()` on the iterator that it returns.
         version = self.version()
-        seen = Counter() if from_start else Counter(map(_known_as, self._steps_so_far(run)))
+        seen = Counter() if from_start else Counter(map(_step_identity, self._steps_so_far(run)))
         return self._arriving(run, version, seen)
 
     def _arriving(self, run: str | None, version: int, seen: Counter[tuple[str, ...]]) -> Iterator[Step]:
@@ -217,7 +217,7 @@ class Table(Asking, Noted, Appending):
             # A multiset, since steps of several stores may be equal in every field.
             there: Counter[tuple[str, ...]] = Counter()
             for found in self._steps_since(run, told):
-                known = _known_as(found)
+                known = _step_identity(found)
                 there[known] += 1
                 if there[known] > seen[known]:
                     seen[known] += 1

@@ -91,7 +91,7 @@ def load(
         raise InvalidInputError.hinted(
             f"the table has no column {', '.join(sorted(missing))}", "make it with atoll.mdanalysis.create_table"
         )
-    chosen = _chosen(table, run, range(universe.trajectory.n_frames)[frames])
+    chosen = _frames_to_load(table, run, range(universe.trajectory.n_frames)[frames])
     if not chosen:
         return 0
     attempt = table.begin(run)
@@ -124,14 +124,14 @@ def universe(table: Table, run: str | None = None) -> Any:
         raise InvalidInputError("MDAnalysis reads a run of one store, not of several")
     if store.url.startswith("mem:"):
         raise UnsupportedError.hinted("MDAnalysis opens the store once more, and this one is in memory", "use a folder")
-    run = _the_run(table, run)
+    run = _run_named(table, run)
     first = _frame(table, run, _steps(table, run)[0].step, [column for column, _ in _FIXED.values()])
-    made = _made_of(first)
+    made = _universe_of(first)
     made.load_new(store.url, format="ATOLL", table=table.name, run=run)
     return made
 
 
-def _made_of(atoms: dict[str, Any]) -> Any:
+def _universe_of(atoms: dict[str, Any]) -> Any:
     """Return a universe of these atoms. The atoms of one residue are contiguous, as in every topology."""
     count = len(atoms["pid"])
     known = [column for column in ("resid", "resname") if column in atoms]
@@ -148,7 +148,7 @@ def _made_of(atoms: dict[str, Any]) -> Any:
     return made
 
 
-def _chosen(table: Table, run: str, frames: range) -> list[int]:
+def _frames_to_load(table: Table, run: str, frames: range) -> list[int]:
     """Return the frames that the run does not have, in rising order."""
     last = table.last_complete(run)
     if last is None:
@@ -195,7 +195,7 @@ def _note_box(table: Table, run: str, boxes: list[list[Any]], frame: int, dimens
         table.set_attributes({_BOXES: None}, run=run, step=frame)
 
 
-def _the_run(table: Table, run: str | None) -> str:
+def _run_named(table: Table, run: str | None) -> str:
     names = [found.name for found in table.runs()]
     if run is None and len(names) == 1:
         return names[0]
@@ -247,7 +247,7 @@ class AtollReader(_base.ReaderBase):  # type: ignore[misc]
                 f"there are {len(names)} tables, and none was named", f"give table=, one of {', '.join(names)}"
             )
         self._table = store.table(names[0] if table is None else table)
-        self._run = _the_run(self._table, run)
+        self._run = _run_named(self._table, run)
         # The arguments that `copy` passes to the new reader; MDAnalysis only records those of its own `__init__`.
         self._kwargs |= {"table": self._table.name, "run": self._run}
         self._steps = _steps(self._table, self._run)

@@ -132,7 +132,7 @@ class Writer:
             hint = "open the table: atoll.Writer(store.table(NAME), run=...)"
             raise InvalidInputError.hinted(f"a writer gives its steps to a table, and {table!r} is none", hint)
         self.table, self.run = table, label(run, "run")
-        self.rank, self.size = _place(*place, self._comm)
+        self.rank, self.size = _rank_and_size(*place, self._comm)
         if whole(buffer_bytes, "buffer_bytes") < 1:
             raise InvalidInputError(f"buffer_bytes is the room for steps that wait, at least 1, not {buffer_bytes}")
         self._columns = TableColumns(table.schema)
@@ -463,7 +463,7 @@ def _before_child_ends(do: Callable[..., object], *args: object, of: object = No
         util.Finalize(of, do, args, exitpriority=0)
 
 
-def _place(rank: int | None, size: int | None, comm: Any) -> tuple[int, int]:
+def _rank_and_size(rank: int | None, size: int | None, comm: Any) -> tuple[int, int]:
     """Return the rank of this writer, and the number of writers."""
     rank = rank if rank is not None else (0 if comm is None else comm.Get_rank())
     size = size if size is not None else (1 if comm is None else comm.Get_size())
