@@ -46,7 +46,7 @@ impl EncodingArguments {
         if text != "-" {
             return self.decode("the value", text);
         }
-        // On a thread of its own, so that an interruption is heard while nothing comes in.
+        // Read on a thread of its own, so that an interruption is noticed while no input arrives.
         match tokio::task::spawn_blocking(move || read_input(bytes_max)).await {
             Ok(read) => read,
             Err(_) => Err(Failure::Interrupted { exit: 130, hint: None }),
@@ -61,7 +61,7 @@ impl EncodingArguments {
 
 fn read_input(bytes_max: u64) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
-    // One byte more than allowed, so that the store can refuse it instead of us cutting it silently.
+    // One byte more than the limit, so that the store refuses the value instead of us truncating it silently.
     let mut input = std::io::stdin().lock().take(bytes_max.saturating_add(1));
     input.read_to_end(&mut bytes).map_err(|source| Failure::File {
         action: "read",
@@ -71,7 +71,7 @@ fn read_input(bytes_max: u64) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-/// A cell in messages.
+/// How messages name a cell.
 pub(crate) fn cell_name(partition: &[u8], sort: &[u8]) -> String {
     let shown = |key: &[u8]| crate::text::shortened(key, key.len() as u64);
     format!("{} {}", shown(partition), shown(sort))

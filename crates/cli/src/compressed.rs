@@ -1,7 +1,7 @@
-//! Files of rows that are compressed as a whole: the line that reads one, or unpacks it.
+//! Files of rows that are compressed as a whole: suggests the command line that reads or unpacks one.
 //!
-//! Invariant: a line that is told works as it stands: a pipe is named only for a format that is read from
-//! beginning to end, and for a verb that reads a pipe.
+//! Invariant: a suggested command line works as it stands. It names a pipe only for a format that can be read
+//! as a stream, and only for a verb that reads from a pipe.
 
 use crate::Failure;
 use crate::text::quoted;
@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 /// The verb that reads a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadingVerb {
-    /// It looks at a file, and opens what it is told by its name.
+    /// Inspects a file, which it opens by name.
     Create,
     Import,
     Append,
 }
 
 impl ReadingVerb {
-    /// The verb as it is typed, if a pipe will do for it.
+    /// The verb as it is typed, if it can read from a pipe.
     const fn of_pipe(self) -> Option<&'static str> {
         match self {
             Self::Create => None,
@@ -27,7 +27,7 @@ impl ReadingVerb {
         }
     }
 
-    /// The failure of a file of rows, with what to type instead where the file is compressed.
+    /// The failure of reading a file of rows; for a compressed file it says what to type instead.
     pub(crate) fn failure(self, error: RowFileError) -> Failure {
         match &error {
             RowFileError::Compressed { input, compression, format } => {
@@ -38,7 +38,7 @@ impl ReadingVerb {
         }
     }
 
-    /// What reads the file, whose format within is known or not.
+    /// The command line that reads `input`; `format` is the format of the uncompressed bytes, if it is known.
     pub(crate) fn line(self, input: &Input, compression: Compression, format: Option<Format>) -> String {
         let program = compression.program();
         let path = match input {
@@ -48,7 +48,7 @@ impl ReadingVerb {
             Input::File(path) => path,
         };
         let file = quoted(&path.to_string_lossy());
-        // Whatever a name says of the format, an archive is no file of rows.
+        // An archive is not a file of rows, whatever format its name suggests.
         if is_archive(path) {
             return format!("it is an archive: `tar -xf {file}` unpacks it; then name a file of it");
         }
@@ -67,7 +67,7 @@ impl ReadingVerb {
     }
 }
 
-/// What the name of a compressed file says of the format within.
+/// The format of the uncompressed bytes, going by the name of a compressed file.
 pub(crate) fn format_within(path: &Path) -> Option<Format> {
     Format::of_path(Path::new(path.file_stem()?))
 }
@@ -78,7 +78,7 @@ fn is_archive(path: &Path) -> bool {
         || Path::new(&name).file_stem().is_some_and(|stem| stem.to_string_lossy().ends_with(".tar"))
 }
 
-/// Where the bytes within go: the name without the ending of the compression, or another one beside it.
+/// Where the uncompressed bytes go: the name without its compression suffix, or another name beside it.
 fn unpacked(path: &Path) -> PathBuf {
     match Compression::of_path(path) {
         Some(_) => path.with_extension(""),

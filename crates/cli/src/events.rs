@@ -1,24 +1,24 @@
-//! What libraries and nodes tell on standard error, beside what a verb prints.
+//! Log events of libraries and nodes on standard error, beside what a verb prints.
 
 use crate::Failure;
 use std::ffi::OsStr;
 use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
 
-/// What libraries warn of goes to standard error; `ATOLL_LOG` asks for more or less, in the syntax of
-/// tracing. Where nobody looks on, each event has its time; with `ATOLL_LOG_FORMAT=json` each is an object on
-/// a line.
+/// Starts logging to standard error. Warnings are logged by default; `ATOLL_LOG` selects more or less, in the
+/// syntax of `tracing`. Events carry a timestamp unless standard error is a terminal; with
+/// `ATOLL_LOG_FORMAT=json` each event is one JSON object per line.
 ///
 /// # Errors
-/// [`Failure::Usage`] for a variable that asks for nothing that there is: whoever set it would wait for
-/// events in vain.
+/// [`Failure::Usage`] for a variable that cannot be understood: otherwise its user would wait for events in
+/// vain.
 pub(crate) fn tell(json: bool) -> Result<(), Failure> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let filter = filter(variable("ATOLL_LOG").as_deref(), json)?;
     let wants_objects = wants_objects(variable("ATOLL_LOG_FORMAT").as_deref())?;
     let is_watched = std::io::stderr().is_terminal();
     let events = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    // It can only fail when somebody has set one before, which is as good.
+    // This fails only if a subscriber is set already, which is just as good.
     let _ = match (wants_objects, is_watched) {
         (true, _) => events.json().flatten_event(true).try_init(),
         (false, true) => events.with_ansi(true).with_target(false).without_time().try_init(),
@@ -29,9 +29,9 @@ pub(crate) fn tell(json: bool) -> Result<(), Failure> {
 
 fn filter(wanted: Option<&OsStr>, json: bool) -> Result<EnvFilter, Failure> {
     let Some(wanted) = wanted else {
-        // Who reads our JSON expects nothing else, unless they asked for it. What the driver of Cassandra
-        // warns of is a node that it does without, or comes back as our own error. What openraft warns of is
-        // a member that is away, ten times a second and for as long as it is: nodes tell that once.
+        // A reader of our JSON expects nothing else unless it asked for events. The Cassandra driver warns
+        // about nodes that it can do without, or about failures that we report ourselves. openraft warns
+        // about an absent member ten times a second for as long as it is away; nodes report that once.
         return Ok(EnvFilter::new(if json { "off" } else { "warn,scylla=off,openraft=off" }));
     };
     let parsed = wanted.to_str().and_then(|wanted| EnvFilter::try_new(wanted).ok());

@@ -1,4 +1,4 @@
-//! How a verb fails, and how that is told: text with causes and a hint, or one JSON object.
+//! How a verb fails, and how the failure is reported: as text with causes and a hint, or as one JSON object.
 //!
 //! Invariant: the exit code follows from the error kind, and only from it.
 
@@ -19,13 +19,13 @@ use std::io;
 /// Exit code of a wrong command line, the same as of the argument parser.
 pub(crate) const USAGE_EXIT: u8 = 2;
 
-/// What to do where nobody knows whether a ring was changed.
+/// The hint when it is unknown whether a ring was changed.
 const RING_CHANGE_HINT: &str = "look with `atoll ring status` whether it happened, and how far it is";
 
-/// What to do where the result of a change was lost.
+/// The hint when the result of a change was lost.
 const UNTOLD_HINT: &str = "do not do it once more: look at what the store holds by now";
 
-/// Why a verb did not do what was asked.
+/// Why a verb failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
@@ -49,10 +49,10 @@ pub enum Failure {
     /// The store refused or failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// There is no store, and the verb is on tables.
+    /// There is no store, and the verb works on tables.
     #[error(transparent)]
     NoStore(StoreError),
-    /// A ring does not serve, and the verb tells how rings are.
+    /// A ring does not answer, and the verb reports the state of rings.
     #[error(transparent)]
     NotServing(StoreError),
     /// The options cannot be used.
@@ -69,7 +69,7 @@ pub enum Failure {
         #[source]
         source: io::Error,
     },
-    /// Something is there that would be lost.
+    /// The target exists and would be overwritten.
     #[error("{place} exists")]
     Exists {
         /// The file.
@@ -91,7 +91,7 @@ pub enum Failure {
         /// What it holds.
         conflict: Box<Conflict>,
     },
-    /// The time of a wait ran out.
+    /// A wait timed out.
     #[error("cell {cell} did not become what was waited for within {time_out}")]
     WaitEnded {
         /// Its keys.
@@ -107,24 +107,24 @@ pub enum Failure {
         /// How many.
         places: usize,
     },
-    /// A place would not do for a store.
+    /// A location is not suitable for a store.
     #[error("{place} is not fit for a store: {}", .problems.join("; "))]
     Unfit {
-        /// The place.
+        /// The location.
         place: String,
-        /// What is bad there.
+        /// What makes it unsuitable.
         problems: Vec<String>,
     },
     /// An import or export failed.
     #[error(transparent)]
     Transfer(#[from] TransferError),
-    /// A table refuses, or fails.
+    /// A table refused the operation, or failed.
     #[error(transparent)]
     Table(#[from] TableError),
-    /// A schema is refused.
+    /// A schema was refused.
     #[error(transparent)]
     Schema(#[from] SchemaError),
-    /// A node that was begun here did not start, and said why.
+    /// A node that this process started did not come up; it printed the reason itself.
     #[error("node {number} did not start")]
     Node {
         /// Which one.
@@ -139,9 +139,9 @@ pub enum Failure {
     /// A file of rows is compressed as a whole.
     #[error("{error}")]
     Compressed {
-        /// The failure as the file's reader has it.
+        /// The failure as the reader of the file reports it.
         error: Box<RowFileError>,
-        /// What reads the file, for the verb at hand.
+        /// The command line that reads the file, for the verb at hand.
         line: String,
     },
     /// A condition or box on the command line is wrong.
@@ -152,40 +152,40 @@ pub enum Failure {
         /// What is wrong, and where.
         error: Box<ExpressionError>,
     },
-    /// A column is asked for that the table does not have.
+    /// The table does not have a column that was asked for.
     #[error("table \"{table}\" has no column \"{column}\"")]
     Column {
         /// The table.
         table: String,
         /// The column.
         column: String,
-        /// The columns there are.
+        /// The columns of the table.
         present: Vec<String>,
     },
-    /// A condition on runs asks for an attribute that none of them has.
+    /// A condition on runs names an attribute that no run has.
     #[error("no run has an attribute \"{attribute}\"")]
     Attribute {
         /// The name asked for.
         attribute: String,
-        /// The attributes there are.
+        /// The attributes of the runs.
         present: Vec<String>,
     },
-    /// A role of a table is one of a column that the file does not have.
+    /// A role of the table names a column that the file does not have.
     #[error("{error}")]
     Role {
         /// What is wrong.
         error: Box<SchemaError>,
-        /// The columns there are.
+        /// The columns of the file.
         present: Vec<String>,
     },
-    /// A file has another delimiter than the one that is said.
+    /// A file uses another delimiter than the one given.
     #[error("the file has no column \"{column}\": its only one is \"{}\"", .found.escape_debug())]
     Delimiter {
         /// The column asked for.
         column: String,
-        /// The name of the only one.
+        /// The name of its only column.
         found: String,
-        /// What stands between the names within, as it is typed.
+        /// The delimiter found in that name, as it is typed.
         delimiter: &'static str,
     },
     /// There is no such table.
@@ -193,10 +193,10 @@ pub enum Failure {
     NoTable {
         /// The name asked for.
         table: String,
-        /// The tables there are.
+        /// The tables of the store.
         present: Vec<String>,
     },
-    /// A run is there that does not go together with what is asked.
+    /// An existing run conflicts with what was asked for.
     #[error("run \"{run}\" {problem}")]
     Run {
         /// The run.
@@ -206,28 +206,29 @@ pub enum Failure {
         /// What to do.
         hint: String,
     },
-    /// What was asked for was done, and nobody can be told: to do it once more could do it twice.
+    /// The change was made, but its result could not be reported: running the verb again could repeat the
+    /// change.
     #[error("it was done, but what came of it could not be written to standard output")]
     Untold {
         /// The cause.
         #[source]
         source: io::Error,
     },
-    /// Whoever reads our output has seen enough: not an error.
+    /// The reader of our output closed it: not an error.
     #[error("the output was closed")]
     OutputClosed,
-    /// Somebody asked us to stop.
+    /// A signal asked us to stop.
     #[error("interrupted")]
     Interrupted {
-        /// The exit code that the signal asks for.
+        /// The exit code for that signal.
         exit: u8,
-        /// How to go on later, where that is possible.
+        /// How to continue later, where that is possible.
         hint: Option<&'static str>,
     },
 }
 
 impl Failure {
-    /// The kind; none for what is not an error of Atoll.
+    /// The kind of the error; none for what is not an error of Atoll.
     #[must_use]
     pub fn kind(&self) -> Option<ErrorKind> {
         match self {
@@ -238,7 +239,7 @@ impl Failure {
             Self::File { source, .. } => Some(kind_of_io(source)),
             Self::Exists { .. } | Self::NotAsExpected { .. } => Some(ErrorKind::Conflict),
             Self::Absent { .. } => Some(ErrorKind::NotFound),
-            // A script is to look before it does that again.
+            // A script should look before it retries.
             Self::WaitEnded { .. } | Self::Untold { .. } => Some(ErrorKind::TimedOut),
             Self::Damaged { .. } => Some(ErrorKind::Corrupt),
             Self::Transfer(error) => Some(error.kind()),
@@ -250,7 +251,8 @@ impl Failure {
             Self::Rows(error) => Some(error.kind()),
             Self::Compressed { error, .. } => Some(error.kind()),
             Self::Expression { error, .. } => Some(error.kind()),
-            // As in a condition: the question is wrong, whatever the table comes to hold.
+            // As for an unknown name in a condition, the question is wrong, whatever the table comes to hold
+            // later.
             Self::Column { .. } | Self::Attribute { .. } | Self::Delimiter { .. } => {
                 Some(ErrorKind::InvalidInput)
             }
@@ -269,7 +271,7 @@ impl Failure {
         }
     }
 
-    /// What the reader can do about it.
+    /// What the user can do about it.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -278,7 +280,7 @@ impl Failure {
             Self::Store(StoreError::Conflict(_)) | Self::NotAsExpected { .. } => {
                 Some("look at what the cell holds now, and try again with that".to_owned())
             }
-            // Without a hint of its own: the nodes are what is missing, not the place.
+            // Only without a hint of its own: the nodes are missing, not the location.
             Self::Store(error @ StoreError::Unavailable { place, .. })
                 if place.starts_with("ring://") && error.hint().is_none() =>
             {
@@ -294,7 +296,7 @@ impl Failure {
                 ))
             }
             Self::Store(StoreError::Unknown { what: RING_CHANGE, .. }) => Some(RING_CHANGE_HINT.to_owned()),
-            // What stands in the way may be a limit rather than the disk.
+            // The obstacle may be a limit rather than a full disk.
             Self::Store(error @ StoreError::OutOfSpace { .. }) if hint_of_cause(error).is_some() => {
                 hint_of_cause(error).map(|hint| format!("{hint}; nothing was lost"))
             }
@@ -368,7 +370,7 @@ impl Failure {
         json!({ "error": error })
     }
 
-    /// The failure as lines for a reader.
+    /// The failure as lines of text.
     #[must_use]
     pub fn to_lines(&self) -> Vec<(&'static str, String)> {
         let mut lines = vec![("error", self.to_string())];
@@ -387,7 +389,7 @@ impl Failure {
         lines
     }
 
-    /// What a cell holds instead of what was expected.
+    /// What the cell holds instead of the expected value.
     fn conflict(&self) -> Option<&Conflict> {
         match self {
             Self::Store(StoreError::Conflict(conflict)) | Self::NotAsExpected { conflict, .. } => {
@@ -397,7 +399,8 @@ impl Failure {
         }
     }
 
-    /// What caused it, without what was said already: a message of a ring ends with its cause.
+    /// The causes, without those that the message already contains: messages about a ring end with their
+    /// cause.
     fn causes(&self) -> Vec<String> {
         let mut causes = Vec::new();
         let mut said = self.to_string();
@@ -414,7 +417,7 @@ impl Failure {
     }
 }
 
-/// The failure of writing to standard output.
+/// The failure of a write to standard output.
 pub(crate) fn output_failure(source: io::Error) -> Failure {
     if source.kind() == io::ErrorKind::BrokenPipe {
         return Failure::OutputClosed;
@@ -422,7 +425,7 @@ pub(crate) fn output_failure(source: io::Error) -> Failure {
     Failure::File { action: "write to", place: "standard output".to_owned(), source }
 }
 
-/// The same behind a change that was made: only the last words of it were lost.
+/// The same after a change was made: only the report of it was lost.
 pub(crate) fn untold(failure: Failure) -> Failure {
     match failure {
         Failure::File { source, .. } => Failure::Untold { source },
@@ -447,7 +450,7 @@ pub(crate) fn kind_of_io(error: &io::Error) -> ErrorKind {
     }
 }
 
-/// What helps with errors of a store that bring no hint of their own.
+/// The hint for store errors that bring none of their own.
 fn hint_of_kind(kind: ErrorKind) -> Option<&'static str> {
     match kind {
         ErrorKind::NotFound => Some("check the spelling; verbs that write make a store where there is none"),
@@ -459,7 +462,7 @@ fn hint_of_kind(kind: ErrorKind) -> Option<&'static str> {
     }
 }
 
-/// Whether a process runs on this machine, and for somebody else than us.
+/// Whether a process runs on this machine under another user.
 fn is_of_another_user(host: &str, process: u32) -> bool {
     use std::os::unix::fs::MetadataExt;
     let is_here = rustix::system::uname().nodename().to_string_lossy() == host;
@@ -467,12 +470,12 @@ fn is_of_another_user(host: &str, process: u32) -> bool {
     is_here && user.is_ok_and(|user| user != rustix::process::geteuid().as_raw())
 }
 
-/// What helps when the operating system is what failed below the store.
+/// The hint when the error of a store was caused by the operating system.
 fn hint_of_cause(error: &StoreError) -> Option<&'static str> {
     error.io_cause().and_then(hint_of_io)
 }
 
-/// What helps with an error of the operating system.
+/// The hint for an error of the operating system.
 pub(crate) fn hint_of_io(error: &io::Error) -> Option<&'static str> {
     match error.kind() {
         io::ErrorKind::NotFound => Some("check the spelling; a relative path starts at the current folder"),

@@ -1,4 +1,4 @@
-//! From the arguments to the exit code: parsing, the runtime, signals, and telling failures.
+//! From arguments to exit code: parsing, the runtime, signals, and reporting failures.
 
 use crate::events;
 use crate::failure::USAGE_EXIT;
@@ -17,11 +17,11 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// Exit codes that shells expect after the signals.
+/// Exit codes that shells expect after a signal.
 const INTERRUPTED_EXIT: u8 = 130;
 const TERMINATED_EXIT: u8 = 143;
 
-/// Reads the command line, or tells what is wrong with it.
+/// Parses the command line, or reports what is wrong with it.
 ///
 /// # Errors
 /// The exit code: 0 after `--help`, 2 after a mistake.
@@ -43,7 +43,7 @@ pub fn parse<T: Parser>() -> Result<T, ExitCode> {
     })
 }
 
-/// The same program, in whose help what stands behind the examples fills its lines.
+/// The program with the prose after the examples of each help text joined into paragraphs.
 fn filled(command: Command) -> Command {
     let told = command.get_after_help().map(|text| paragraphs(&text.to_string()));
     let command = match told {
@@ -53,11 +53,11 @@ fn filled(command: Command) -> Command {
     command.mut_subcommands(filled)
 }
 
-/// What stands over the examples of a verb.
+/// The heading of the examples in a help text.
 const EXAMPLES: &str = "Examples:";
 
-/// A text whose lines were broken where it is written, one line a paragraph: the screen breaks them anew.
-/// Examples stay as they are, and what follows them stands apart.
+/// Joins hard-wrapped prose into one line per paragraph, so that the terminal wraps it anew. Examples stay as
+/// they are, and a blank line separates them from the prose that follows.
 fn paragraphs(text: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in text.lines() {
@@ -76,14 +76,14 @@ fn paragraphs(text: &str) -> String {
     lines.join("\n")
 }
 
-/// What the argument parser says, ending as all our failures do.
+/// Prints a message of the argument parser, with a hint at its end like all our failures.
 fn print(error: &clap::Error, is_help: bool, hint: &str) {
     let is_terminal = if is_help { std::io::stdout().is_terminal() } else { std::io::stderr().is_terminal() };
     let colored = use_colors_unread(is_terminal);
     let rendered = error.render();
     let text = if colored { rendered.ansi().to_string() } else { rendered.to_string() };
     let text = if is_help { text } else { of_numbers(text) };
-    // Nobody is left to tell when writing fails.
+    // A failed write cannot be reported anywhere.
     let _ = match text.rfind("For more information") {
         Some(at) if !is_help => writeln!(std::io::stderr().lock(), "{}hint: {hint}", &text[..at]),
         _ if error.use_stderr() => write!(std::io::stderr().lock(), "{text}"),
@@ -91,7 +91,7 @@ fn print(error: &clap::Error, is_help: bool, hint: &str) {
     };
 }
 
-/// What the language says of a text that is no number, as people say it. All counts begin with 0.
+/// Replaces the standard library's messages about numbers by plain ones. All our counts start at 0.
 fn of_numbers(text: String) -> String {
     let whole = "it is no whole number from 0 on";
     [
@@ -104,7 +104,7 @@ fn of_numbers(text: String) -> String {
     .fold(text, |text, (said, plain)| text.replace(said, plain))
 }
 
-/// What helps where the parser knows nothing nearer.
+/// The hint for mistakes that the parser has no better suggestion for.
 fn usage_hint(error: &clap::Error, program: &Command) -> String {
     let unknown = error.get(ContextKind::InvalidSubcommand).map(ToString::to_string);
     let elsewhere = unknown.map(|name| verbs_called(&name, program)).unwrap_or_default();
@@ -124,7 +124,7 @@ fn usage_hint(error: &clap::Error, program: &Command) -> String {
     }
 }
 
-/// What was typed behind a verb that takes nothing but flags: most likely the store that it should be about.
+/// A stray argument after a verb that takes only flags: most likely the store that was meant.
 fn place_behind(error: &clap::Error) -> Option<String> {
     let odd = error.get(ContextKind::InvalidArg).filter(|_| error.kind() == ErrorKind::UnknownArgument)?;
     let usage = error.get(ContextKind::Usage)?.to_string().replace("[OPTIONS]", "");
@@ -133,7 +133,7 @@ fn place_behind(error: &clap::Error) -> Option<String> {
     (is_place && !usage.contains(['<', '['])).then_some(odd)
 }
 
-/// The verbs of all groups that are called so, as they are typed.
+/// The verbs of this name in all groups, as they are typed.
 fn verbs_called(name: &str, program: &Command) -> Vec<String> {
     let groups = program.get_subcommands().filter(|group| !group.is_hide_set());
     groups
@@ -160,13 +160,13 @@ fn report_usage_as_json(error: &clap::Error, hint: String) {
     let _ = writeln!(std::io::stderr().lock(), "{object}");
 }
 
-/// What went wrong and what it is about, which may stand on lines of its own, as one line.
+/// The first paragraph of an error message, which may span several lines, as one line.
 fn first_paragraph(text: &str) -> String {
     let lines: Vec<_> = text.trim_start_matches("error: ").lines().map(str::trim).collect();
     lines.split(|line| line.is_empty()).next().unwrap_or_default().join(" ")
 }
 
-/// Runs a verb to its exit code.
+/// Runs a verb and returns the exit code.
 pub fn execute(
     global: &GlobalArguments,
     verb: impl AsyncFnOnce(&Session) -> Result<(), Failure>,
@@ -194,7 +194,8 @@ fn use_colors(settings: &Settings) -> bool {
     are_shown(settings.get("color").unwrap_or(Color::Auto), std::io::stderr().is_terminal())
 }
 
-/// The same before options are read, or where they cannot be: by what is typed, and by the environment.
+/// Whether to use colours before options are read, or if they cannot be: from the arguments and the
+/// environment.
 fn use_colors_unread(is_terminal: bool) -> bool {
     let typed: Vec<String> =
         std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
@@ -204,8 +205,8 @@ fn use_colors_unread(is_terminal: bool) -> bool {
     are_shown(said.and_then(|said| Color::parse(&said).ok()).unwrap_or(Color::Auto), is_terminal)
 }
 
-/// Whether colours are shown: as is said, or else where nobody asked all programs for none and a screen knows
-/// how to show them.
+/// Whether colours are shown: as `said` decides; for `auto`, if the output is a terminal that can show them
+/// and `NO_COLOR` is not set.
 fn are_shown(said: Color, is_terminal: bool) -> bool {
     match said {
         Color::Always => true,
@@ -232,46 +233,46 @@ fn run(session: &Session, verb: impl AsyncFnOnce(&Session) -> Result<(), Failure
         let told = session.tell();
         result.and(closed).and(told)
     });
-    // A thread may still hang in a read of standard input; waiting for it would hang us too.
+    // A thread may still be blocked reading standard input; waiting for it would block us as well.
     runtime.shutdown_background();
     result
 }
 
-/// A write beyond the size that files may have here ends with an error, as on a full disk, and not the
-/// process.
+/// Makes a write beyond the file size limit of the process fail with an error, as on a full disk, instead of
+/// killing the process.
 #[cfg(unix)]
 fn tell_of_size_limits() {
     use tokio::signal::unix::{SignalKind, signal};
-    // Once somebody listened, the system no longer ends the process, whether or not anybody goes on
-    // listening.
+    // Installing a handler once is enough: the default action, which ends the process, never comes back, even
+    // if nothing listens any more.
     let _ = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
 }
 
 #[cfg(not(unix))]
 fn tell_of_size_limits() {}
 
-/// The wish of somebody that we stop.
+/// Requests to stop, as signals deliver them.
 struct Signals {
     first: Arc<Notify>,
     exit: Arc<AtomicU8>,
     is_heard: Arc<AtomicBool>,
 }
 
-/// How long a verb that hangs in a write, where it cannot hear, may go on after the first signal.
+/// How long a verb that is blocked in a write, and so cannot react, may go on after the first signal.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How long a signal may come once more that was sent once: `timeout` sends it to its child and then to all
-/// of its group.
+/// How soon a repeated signal counts as the same one: `timeout` signals its child and then the child's whole
+/// process group.
 const ECHO: Duration = Duration::from_millis(200);
 
-/// Where signals come from that ask us to stop.
+/// A source of signals that ask us to stop.
 trait Hear {
-    /// The exit code of the next one; never ends where none can be had.
+    /// The exit code for the next signal; never returns if none can arrive.
     fn next(&mut self) -> impl Future<Output = u8> + Send;
 }
 
-/// When a process is to end at once behind its first signal: at a second one, or where nobody heard the first
-/// in time. Nothing acknowledged is lost by that.
+/// Returns when the process must exit at once after its first signal: at a second signal, or if the first was
+/// not handled in time. Nothing acknowledged is lost by that.
 async fn until_at_once(
     exit: u8,
     signals: &mut impl Hear,
@@ -293,12 +294,12 @@ async fn until_at_once(
 }
 
 impl Signals {
-    /// Listens on another thread: the verb may be inside a write to a pipe that nobody reads.
+    /// Listens in a task of its own: the verb may be blocked writing to a pipe whose reader has stalled.
     fn listen() -> Self {
         let signals = Self { first: Arc::default(), exit: Arc::default(), is_heard: Arc::default() };
         let (first, shared_exit, is_heard) =
             (signals.first.clone(), signals.exit.clone(), signals.is_heard.clone());
-        // Before the verb does anything: a signal that came earlier would be lost where it is ignored.
+        // Registered before the verb starts: an earlier signal would be lost if the process ignores it.
         let mut interruptions = Interruptions::listen();
         tokio::spawn(async move {
             let exit = interruptions.next().await;
@@ -310,7 +311,7 @@ impl Signals {
         signals
     }
 
-    /// What a first signal does not cut short, since it is what that asks for.
+    /// Runs `closing` to its end even after a first signal: an orderly close is what that signal asks for.
     async fn hold<T>(&self, closing: impl Future<Output = T>) -> T {
         let was_heard = self.is_heard.swap(true, Ordering::AcqRel);
         let closed = closing.await;
@@ -318,7 +319,7 @@ impl Signals {
         closed
     }
 
-    /// Ends with the exit code of the first signal.
+    /// Waits for the first signal and returns its exit code.
     async fn heard(&self) -> u8 {
         self.first.notified().await;
         self.is_heard.store(true, Ordering::Release);
@@ -326,7 +327,7 @@ impl Signals {
     }
 }
 
-/// The signals that ask us to stop, heard from the moment this is made.
+/// SIGINT and SIGTERM, caught from the moment this is created.
 #[cfg(unix)]
 struct Interruptions {
     signals: Option<(tokio::signal::unix::Signal, tokio::signal::unix::Signal)>,
@@ -351,7 +352,7 @@ impl Hear for Interruptions {
     }
 }
 
-/// The signal that asks us to stop.
+/// Ctrl-C, which asks us to stop.
 #[cfg(not(unix))]
 struct Interruptions;
 
@@ -383,7 +384,7 @@ mod tests {
         assert_eq!(paragraphs(text), expected);
     }
 
-    /// Signals that come one right behind the other.
+    /// Signals that arrive one right after the other.
     struct Given(Vec<u8>);
 
     impl Hear for Given {
@@ -395,7 +396,8 @@ mod tests {
         }
     }
 
-    /// How many of these signals are left, from the last on, when behind a SIGTERM it is to end at once.
+    /// How many of these signals, taken from the last on, are left unread when the process exits at once
+    /// after SIGTERM.
     async fn left(signals: &[u8], is_heard: bool, times: (Duration, Duration)) -> usize {
         let mut signals = Given(signals.to_vec());
         until_at_once(TERMINATED_EXIT, &mut signals, &AtomicBool::new(is_heard), times).await;

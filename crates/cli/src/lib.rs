@@ -1,11 +1,11 @@
-//! The command line: what every verb shares, and the verbs, one file each.
+//! The command line: what all verbs share, and the verbs, one file each.
 //!
-//! A verb is a struct of arguments with a `run` that takes a [`Session`]; `main` only lists them.
+//! A verb is a struct of arguments with a `run` method that takes a [`Session`]; `main` only lists them.
 //!
-//! Invariant: of all that the program is made of, only this crate reads options files, the terminal and the
-//! environment; only the folders in which sockets may lie are looked up below.
-//! Invariant: results go to standard output, everything else to standard error, and a reader of our output
-//! that has seen enough ends us silently.
+//! Invariant: this is the only crate of the program that reads options files, the terminal or the
+//! environment, with one exception: lower crates look up the folders in which sockets may lie.
+//! Invariant: results go to standard output, everything else to standard error. When the reader of our output
+//! closes it, we end silently.
 //! Invariant: exit codes are those of the error kinds; 2 is a wrong command line, 130 an interruption.
 
 mod cells;

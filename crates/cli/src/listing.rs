@@ -1,23 +1,23 @@
-//! Lists for people: a name over each column, and every cell below its name.
+//! Tables of text for people: a heading over each column, and each cell aligned below it.
 //!
-//! Invariant: one entry is one line, whatever names its cells hold.
+//! Invariant: one entry is one line, whatever characters its cells hold.
 
 use crate::text::escape;
 use crate::{Failure, Session};
 
-/// What stands between two columns.
+/// The space between two columns.
 const GAP: &str = "  ";
 
-/// Where the cells of a column stand below its name.
+/// How the cells of a column are aligned below its heading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// Texts.
+    /// Left-aligned, for text.
     Left,
-    /// Numbers.
+    /// Right-aligned, for numbers.
     Right,
 }
 
-/// Writes a list; nothing at all where there is no entry.
+/// Writes a table; nothing at all if there are no entries.
 pub(crate) fn show<const N: usize>(
     session: &Session,
     columns: [(&str, Side); N],
@@ -26,7 +26,7 @@ pub(crate) fn show<const N: usize>(
     lines(columns, entries).iter().try_for_each(|line| session.output.line(line))
 }
 
-/// The lines of a list. A column in which no entry has anything is left out.
+/// The lines of a table. A column that is empty in every entry is left out.
 fn lines<const N: usize>(columns: [(&str, Side); N], entries: &[[String; N]]) -> Vec<String> {
     if entries.is_empty() {
         return Vec::new();

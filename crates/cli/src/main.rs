@@ -1,6 +1,6 @@
-//! The `atoll` program: lists the verbs of every room, and nothing else.
+//! The `atoll` program: lists the verbs, and nothing else.
 //!
-//! Invariant: a verb is known here by its name only; what it takes and does stands in its own file.
+//! Invariant: this file knows a verb by its name only; its arguments and its code are in its own file.
 
 use atoll_cli::verbs::{completions, config, doctor, kv, ls, ring, serve, store, table};
 use atoll_cli::{Failure, GlobalArguments, Session};

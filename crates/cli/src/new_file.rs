@@ -1,11 +1,11 @@
-//! A file that gets its name when it is whole.
+//! A file that gets its name once it is complete.
 //!
-//! Invariant: a file of the wanted name is always whole; until then it is called `NAME.atoll.part`, or
-//! `NAME.2.atoll.part` and so on where somebody else writes to that.
-//! Invariant: who writes holds a lock on the file as long as it is called so. One whose lock is free was left
-//! behind by a kill, and goes when its name is wanted.
-//! Invariant: no file of another is written to, and none is replaced unless somebody said so; what is no
-//! file, such as a device, never is.
+//! Invariant: a file of the wanted name is always complete. Until then it is called `NAME.atoll.part`, or
+//! `NAME.2.atoll.part` and so on if another writer uses that name.
+//! Invariant: a writer holds a lock on its part file. A part file whose lock is free was left behind by a
+//! killed process, and is removed when its name is needed.
+//! Invariant: no other writer's file is written to, and no file is replaced without `--force`. What is not a
+//! regular file, such as a device, is never replaced.
 
 use crate::Failure;
 use std::ffi::OsString;
@@ -14,31 +14,31 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// So many files may be written for one name at once.
+/// Most files that can be written for one name at the same time.
 const PARTS_MAX: usize = 1000;
 
-/// So many links may lead from one to the next, as the system has it.
+/// Most symbolic links that are followed in a chain, the same as the kernel's limit.
 const LINKS_MAX: usize = 40;
 
-/// A file under way; without [`NewFile::finish`] nothing of it is left.
+/// A file being written; without [`NewFile::finish`] it leaves nothing behind.
 #[derive(Debug)]
 pub(crate) struct NewFile {
     path: PathBuf,
     part: PathBuf,
     file: File,
     replace: bool,
-    /// Whether it is called so no more: somebody else may be by now.
+    /// Whether the part file was renamed: its old name may belong to another writer by now.
     is_renamed: bool,
 }
 
 impl NewFile {
-    /// Begins a file, and gives what is to be written to.
+    /// Creates the part file, and returns the handle to write to.
     pub(crate) fn create(path: &Path, replace: bool) -> Result<(Self, File), Failure> {
-        // Told before an hour of work, and once more after it.
+        // Checked before an hour of work, and again after it.
         let path = match replace {
             true => replaceable(path).map(|()| followed(path))?,
             false if path.symlink_metadata().is_ok() => {
-                // Where --force would not help either that is what to say.
+                // If --force would not help either, say that instead.
                 let odd = replaceable(path).err().filter(|odd| matches!(odd, Failure::Exists { .. }));
                 return Err(odd.unwrap_or_else(|| exists(path)));
             }
@@ -50,12 +50,12 @@ impl NewFile {
         Ok((new, target))
     }
 
-    /// What it is called until it is whole.
+    /// The path of the part file.
     pub(crate) fn part(&self) -> &Path {
         &self.part
     }
 
-    /// Makes it durable and gives it its name. Everything has to be written.
+    /// Makes the file durable and gives it its name. All data must have been written.
     pub(crate) fn finish(mut self) -> Result<(), Failure> {
         let written = |path: &Path, source| failure("write", path, source);
         self.file.sync_all().map_err(|source| written(&self.path, source))?;
@@ -70,14 +70,14 @@ impl NewFile {
         Ok(())
     }
 
-    /// Gives it its name, unless somebody else took that meanwhile.
+    /// Gives the file its name, unless that name was taken meanwhile.
     fn name_if_free(&mut self) -> Result<(), Failure> {
         match fs::hard_link(&self.part, &self.path) {
             Ok(()) => Ok(()),
-            // A server that is asked once more, since its answer was lost, may refuse what it has done.
+            // A file server that repeats a request after a lost reply may refuse what it has already done.
             Err(_) if is_at(&self.file, &self.path) => Ok(()),
             Err(source) if source.kind() == io::ErrorKind::AlreadyExists => Err(exists(&self.path)),
-            // A file system without links leaves a moment between the look and the name.
+            // A file system without hard links leaves a short race between this check and the rename.
             Err(_) if self.path.symlink_metadata().is_ok() => Err(exists(&self.path)),
             Err(_) => self.rename(),
         }
@@ -87,14 +87,14 @@ impl NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if !self.is_renamed {
-            // Nobody is left to tell.
+            // A failure cannot be reported from here.
             let _ = fs::remove_file(&self.part);
         }
     }
 }
 
-/// Fails where something is there that is no file, nor leads to one: whoever reads a pipe would wait for
-/// ever, and a device would be gone for the whole machine.
+/// Fails if `path` exists and is neither a regular file nor a link to one: the reader of a pipe would wait
+/// forever, and a replaced device would be gone for the whole machine.
 fn replaceable(path: &Path) -> Result<(), Failure> {
     match path.metadata() {
         Ok(there) if there.is_dir() => Err(failure("write", path, io::ErrorKind::IsADirectory.into())),
@@ -107,7 +107,7 @@ fn replaceable(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Where links lead to, if this is one: the file there is meant, on its disk.
+/// The target of a chain of symbolic links: that file is meant, on its own disk.
 fn followed(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
@@ -117,17 +117,17 @@ fn followed(path: &Path) -> PathBuf {
     path
 }
 
-/// Makes a file beside the path whose name nobody has who is at work.
+/// Creates a part file beside `path`, under a name that no live writer uses.
 fn create_part(path: &Path) -> Result<(PathBuf, File), Failure> {
     let mut part = PathBuf::new();
     for number in 1..=PARTS_MAX {
         let mut name: OsString = path.file_name().unwrap_or_default().to_owned();
         name.push(if number == 1 { ".atoll.part".to_owned() } else { format!(".{number}.atoll.part") });
         part = path.with_file_name(name);
-        // Twice, since one that was left behind is taken away first.
+        // Twice, because a file that was left behind is removed first.
         for _ in 0..2 {
             match OpenOptions::new().write(true).create_new(true).open(&part) {
-                // Somebody else may have taken it for one that was left behind, before it had its lock.
+                // Another process may have taken it for one left behind, before it was locked.
                 Ok(file) if is_ours(&file, &part) => return Ok((part, file)),
                 Ok(_) => {}
                 Err(source) if source.kind() == io::ErrorKind::AlreadyExists => remove_left_behind(&part),
@@ -138,21 +138,21 @@ fn create_part(path: &Path) -> Result<(PathBuf, File), Failure> {
     Err(failure("create", &part, io::ErrorKind::AlreadyExists.into()))
 }
 
-/// Takes a file away that nobody writes to any more.
+/// Removes a part file that no process writes to any more.
 fn remove_left_behind(part: &Path) {
-    // What is no file, such as a pipe, would not even open.
+    // Opening something else than a regular file, such as a pipe, could block.
     if part.symlink_metadata().is_ok_and(|there| there.is_file())
         && let Ok(file) = OpenOptions::new().write(true).open(part)
         && file.try_lock().is_ok()
         && is_at(&file, part)
     {
-        // Whoever cannot takes the next name.
+        // If it cannot be removed, the next name is used.
         let _ = fs::remove_file(part);
     }
 }
 
-/// Whether a file that was just made is there still, and locked: where there are no locks, none is taken for
-/// left behind.
+/// Whether a file that was just created still exists, and is locked. Where the file system has no locks, no
+/// file is taken for left behind.
 fn is_ours(file: &File, part: &Path) -> bool {
     !matches!(file.try_lock(), Err(TryLockError::WouldBlock)) && is_at(file, part)
 }
@@ -162,14 +162,14 @@ fn is_at(file: &File, path: &Path) -> bool {
     (file.dev(), file.ino()) == (there.dev(), there.ino())
 }
 
-/// Makes a name durable, where folders can be synced.
+/// Makes a name durable, if folders can be synced.
 fn sync_folder(path: &Path) -> io::Result<()> {
     if !cfg!(unix) {
         return Ok(());
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     match File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all()) {
-        // Some file systems have nothing to sync there, and some folders are not to be read.
+        // Some file systems cannot sync folders, and some folders are not readable.
         Err(error)
             if matches!(
                 error.kind(),
@@ -245,7 +245,7 @@ mod tests {
         to_first.write_all(b"left behind").unwrap();
         let left = first.part().to_owned();
         let (kept, _) = NewFile::create(&path, false).unwrap();
-        // As a kill does it: the lock is free, and the file stays.
+        // As a kill leaves it: the lock is free, and the file stays.
         let bytes = fs::read(&left).unwrap();
         drop((first, to_first));
         fs::write(&left, bytes).unwrap();
@@ -300,7 +300,7 @@ mod tests {
         }
         let folder = NewFile::create(place.path(), true).unwrap_err();
         assert!(matches!(&folder, Failure::File { .. }), "{folder}");
-        // Neither where it came meanwhile.
+        // Nor if it appeared meanwhile.
         let late = place.path().join("late.csv");
         let (new, _) = NewFile::create(&late, true).unwrap();
         let _late = UnixListener::bind(&late).unwrap();

@@ -1,7 +1,7 @@
-//! The options of the command line: its sections, its flags, and where files and variables are read.
+//! The options of the command line: sections, flags, and where files and variables are read.
 //!
-//! Invariant: this is the only place that reads options out of files and the environment. What is told of
-//! events, and whether colours are shown, is looked up in `events.rs` and `launch.rs` as well.
+//! Invariant: only this file reads options from files and the environment, with two exceptions: `events.rs`
+//! looks up the log settings, and `launch.rs` whether to show colours.
 
 use crate::Failure;
 use atoll_open::{OpenOptions, Password};
@@ -42,8 +42,8 @@ pub struct GlobalArguments {
     pub set: Vec<String>,
 }
 
-/// Words that a shell completes. What is none of them is refused with all other options, wherever it was
-/// said.
+/// Words that shell completion offers. Other words are refused together with all other options, wherever they
+/// were set.
 #[derive(Clone, Copy)]
 struct AnyOf(&'static [&'static str]);
 
@@ -133,7 +133,7 @@ atoll_options::options! {
     }
 }
 
-/// Every option of this program.
+/// All options of this program.
 pub(crate) fn schema() -> Schema {
     Schema::new().with::<TopOptions>().with::<WriteSection>().with::<EngineSection>().with::<ImportSection>()
 }
@@ -144,22 +144,22 @@ const RESERVED_VARIABLES: [&str; 9] = [
     "ATOLL_LOG",
     "ATOLL_LOG_FORMAT",
     PASSWORD_VARIABLE,
-    // Where tests find a cluster.
+    // Where tests find a Cassandra cluster.
     "ATOLL_CASSANDRA",
     "ATOLL_CASSANDRA_NODES",
     "ATOLL_CASSANDRA_CONTROL",
     "ATOLL_CASSANDRA_FOLDER",
-    // Where benches keep their stores.
+    // Where benchmarks keep their stores.
     "ATOLL_BENCH_DIR",
 ];
 
-/// The options file, instead of the usual ones.
+/// Names an options file that replaces the usual ones.
 const CONFIG_VARIABLE: &str = "ATOLL_CONFIG";
 
-/// The password for Cassandra. It is no option, because options are shown.
+/// The password for Cassandra. It is not an option, because options are shown.
 const PASSWORD_VARIABLE: &str = "ATOLL_CASSANDRA_PASSWORD";
 
-/// Reads files and environment, and lays the flags over them.
+/// Reads files and environment, and applies the flags on top.
 pub(crate) fn read_settings(global: &GlobalArguments) -> Result<Settings, Failure> {
     let environment = read_environment(std::env::vars_os())?;
     let files = read_files(global)?;
@@ -174,13 +174,13 @@ pub(crate) fn read_settings(global: &GlobalArguments) -> Result<Settings, Failur
     Ok(resolve(&schema(), &sources)?)
 }
 
-/// Our variables. What is no text would be another text if it were made one: another folder, or another
-/// password. What it is stays untold, since it may be the password.
+/// Our variables. A variable that is not UTF-8 is refused: converted lossily, it would name another folder or
+/// another password. Its value is not shown, since it may be the password.
 fn read_environment(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Result<Vec<(String, String)>, Failure> {
     let names = variables.into_iter().map(|(name, text)| (name.to_string_lossy().into_owned(), text));
-    // The path of a file may be any.
+    // The path of a file need not be UTF-8.
     let ours = names.filter(|(name, _)| name.starts_with("ATOLL_") && name != CONFIG_VARIABLE);
     let read = |(name, text): (String, OsString)| match text.into_string() {
         Ok(text) => Ok((name, text)),
@@ -192,7 +192,8 @@ fn read_environment(
     ours.map(read).collect()
 }
 
-/// The files that apply, weakest first: the user's, then the one of the current folder; or the one named.
+/// The files that apply, weakest first: the user's, then that of the current folder; or only the one that was
+/// named.
 fn read_files(global: &GlobalArguments) -> Result<Vec<(String, String)>, Failure> {
     let variable = |name: &str| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
     if let Some(named) = global.config.clone().or_else(|| variable(CONFIG_VARIABLE)) {
@@ -207,8 +208,8 @@ fn read_files(global: &GlobalArguments) -> Result<Vec<(String, String)>, Failure
     candidates.filter(|path| path.is_file()).map(|path| read_file(&path)).collect()
 }
 
-/// Refuses the file of the current folder where somebody else wrote it: whoever says which store is meant,
-/// and which file its token is in, has both sent to where he likes.
+/// Refuses the options file of the current folder if another user owns it: by choosing the store and the file
+/// of its token, that user could have the token sent anywhere.
 fn check_whose(here: &Path) -> Result<(), Failure> {
     use std::os::unix::fs::MetadataExt;
     let Ok(metadata) = here.metadata() else { return Ok(()) };
@@ -259,14 +260,14 @@ fn assignment(key: &str, text: &str, flag: &str) -> Assignment {
     Assignment { key: key.to_owned(), text: text.to_owned(), origin: Origin::Flag { flag: flag.to_owned() } }
 }
 
-/// How a store is opened under these settings.
+/// How to open a store under these settings.
 pub(crate) fn open_options(settings: &Settings) -> Result<OpenOptions, Failure> {
     let engine = EngineSection::from_settings(settings)?;
     Ok(OpenOptions {
         memory_bytes: engine.memory.0,
         checkpoint_bytes: engine.checkpoint.0,
         keep: engine.keep,
-        // One that is no text was refused with all other variables.
+        // A variable that is not UTF-8 was refused with all the others.
         password: std::env::var_os(PASSWORD_VARIABLE)
             .and_then(|password| password.into_string().ok())
             .map(Password),
@@ -274,7 +275,7 @@ pub(crate) fn open_options(settings: &Settings) -> Result<OpenOptions, Failure> 
     })
 }
 
-/// How writes are made under these settings.
+/// How to write under these settings.
 pub(crate) fn write_options(settings: &Settings) -> Result<WriteOptions, Failure> {
     let write = WriteSection::from_settings(settings)?;
     let durability = match write.durability {

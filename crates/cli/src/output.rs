@@ -1,4 +1,4 @@
-//! Standard output, and whether colours and JSON are wanted.
+//! Standard output, notes on standard error, and whether to write JSON.
 
 use crate::Failure;
 use crate::failure::output_failure;
@@ -7,7 +7,7 @@ use std::io::{BufWriter, IsTerminal, Stdout, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Whether whoever reads standard error expects objects and nothing else.
+/// Whether the reader of standard error expects JSON objects and nothing else.
 static NOTES_ARE_JSON: AtomicBool = AtomicBool::new(false);
 
 /// Where results go.
@@ -18,7 +18,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Standard output of this process.
+    /// Writes to the standard output of this process.
     pub(crate) fn new(json: bool) -> Self {
         let stdout = std::io::stdout();
         NOTES_ARE_JSON.store(json, Ordering::Relaxed);
@@ -30,28 +30,28 @@ impl Output {
         self.json
     }
 
-    /// Whether a person sees the output.
+    /// Whether the output is a terminal.
     pub(crate) fn is_terminal(&self) -> bool {
         self.is_terminal
     }
 
-    /// How many characters have room on a line, if a person sees the output on a screen that tells it.
+    /// How many characters fit on a line, if the output is a terminal that reports its width.
     pub(crate) fn room(&self) -> Option<usize> {
         let size = self.is_terminal.then(|| rustix::termios::tcgetwinsize(std::io::stdout()).ok())??;
         Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
     }
 
-    /// One line of text.
+    /// Writes one line of text.
     pub(crate) fn line(&self, text: impl AsRef<str>) -> Result<(), Failure> {
         writeln!(self.lock(), "{}", text.as_ref()).map_err(output_failure)
     }
 
-    /// Bytes as they are.
+    /// Writes bytes as they are.
     pub(crate) fn bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
         self.lock().write_all(bytes).map_err(output_failure)
     }
 
-    /// Whatever `write` writes.
+    /// Runs `write` on the output.
     pub(crate) fn write(
         &self,
         write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
@@ -59,12 +59,12 @@ impl Output {
         write(&mut *self.lock()).map_err(output_failure)
     }
 
-    /// One JSON value on one line.
+    /// Writes one JSON value on one line.
     pub(crate) fn json(&self, value: &Value) -> Result<(), Failure> {
         self.line(value.to_string())
     }
 
-    /// The text, or its JSON when that is wanted.
+    /// Writes the text, or the JSON value if JSON is wanted.
     pub(crate) fn either(
         &self,
         text: impl FnOnce() -> String,
@@ -83,7 +83,7 @@ impl Output {
     }
 }
 
-/// Tells a failure on standard error; nobody is left to tell when that fails.
+/// Reports a failure on standard error; if that fails, it cannot be reported at all.
 pub(crate) fn report(failure: &Failure, json: bool, colored: bool) {
     let mut stderr = std::io::stderr().lock();
     if json {
@@ -101,8 +101,7 @@ pub(crate) fn report(failure: &Failure, json: bool, colored: bool) {
     }
 }
 
-/// Something worth knowing that is neither result nor failure: on standard error, which belongs to the whole
-/// process.
+/// Writes a note that is neither result nor failure to standard error, which belongs to the whole process.
 pub(crate) fn note(text: &str) {
     match NOTES_ARE_JSON.load(Ordering::Relaxed) {
         true => note_json(&json!({ "note": text })),
@@ -110,8 +109,8 @@ pub(crate) fn note(text: &str) {
     }
 }
 
-/// The same of a value that is JSON whatever was asked for.
+/// Writes a note that is JSON, whatever format was asked for.
 pub(crate) fn note_json(value: &Value) {
-    // Nobody is left to tell when this fails.
+    // A failed write cannot be reported anywhere.
     drop(writeln!(std::io::stderr().lock(), "{value}"));
 }

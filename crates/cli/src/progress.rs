@@ -1,10 +1,10 @@
-//! Progress bars: only on a terminal, and only for what takes over two seconds.
+//! Progress bars: only on a terminal, and only for what takes more than two seconds.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::Duration;
 
-/// Below this nobody wants to see a bar.
+/// Actions shorter than this show no bar.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Progress of one long action in bytes or rows.
@@ -37,7 +37,7 @@ impl Progress {
         Self { bar, is_wanted: is_wanted && std::io::stderr().is_terminal() }
     }
 
-    /// Where the action is.
+    /// Sets the position of the action.
     pub(crate) fn set(&self, position: u64, message: String) {
         if self.is_wanted && self.bar.is_hidden() && self.bar.elapsed() > PATIENCE {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
@@ -46,7 +46,7 @@ impl Progress {
         self.bar.set_position(position);
     }
 
-    /// How many bytes there are, once it is known.
+    /// Sets the number of bytes, once it is known.
     pub(crate) fn set_total(&self, total: u64) {
         self.bar.set_length(total);
     }

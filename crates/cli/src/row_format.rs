@@ -6,7 +6,7 @@ use atoll_row_files::{Compression, Format, Input};
 use clap::ValueEnum;
 use std::path::Path;
 
-/// How rows that are read are written down.
+/// Formats in which rows are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RowFormat {
     /// Comma-separated values with a header line
@@ -39,7 +39,7 @@ impl From<RowFormat> for Format {
     }
 }
 
-/// How rows can be written.
+/// Formats in which rows are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum WrittenFormat {
     /// Comma-separated values with a header line
@@ -63,7 +63,7 @@ impl From<WrittenFormat> for Format {
     }
 }
 
-/// The format in which a verb reads a file: the one that is named, or the one of the file's ending.
+/// The format in which a verb reads a file: the one given, or that of the file name's ending.
 pub(crate) fn format_of(named: Option<RowFormat>, path: &Path, verb: ReadingVerb) -> Result<Format, Failure> {
     named.map(Format::from).or_else(|| Format::of_path(path)).ok_or_else(|| Failure::Usage {
         problem: format!("the name \"{}\" does not tell the format", path.display()),
@@ -74,7 +74,7 @@ pub(crate) fn format_of(named: Option<RowFormat>, path: &Path, verb: ReadingVerb
     })
 }
 
-/// The format in which rows are written: the one that is named, or the one of the file's ending.
+/// The format in which rows are written: the one given, or that of the file name's ending.
 pub(crate) fn written_format_of(named: Option<WrittenFormat>, path: &Path) -> Result<Format, Failure> {
     named.map(Format::from).or_else(|| Format::of_path(path)).ok_or_else(|| Failure::Usage {
         problem: format!("the name \"{}\" does not tell the format", path.display()),
@@ -82,7 +82,7 @@ pub(crate) fn written_format_of(named: Option<WrittenFormat>, path: &Path) -> Re
     })
 }
 
-/// The name that was probably meant, or all of them.
+/// A hint with the name that was probably meant, or with all names.
 pub(crate) fn did_you_mean(name: &str, names: &[String]) -> String {
     match atoll_errors::nearest(name, names.iter().map(String::as_str)) {
         Some(nearest) => format!("did you mean \"{nearest}\"?"),

@@ -1,6 +1,6 @@
 //! What a verb works with: the settings, the output, and the store once it is open.
 //!
-//! Invariant: a store that was opened is closed, also after a failure or an interruption.
+//! Invariant: an opened store is closed, also after a failure or an interruption.
 
 use crate::failure::untold;
 use crate::output::{Output, note};
@@ -12,23 +12,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// After how long somebody in front of a terminal wonders what we wait for.
+/// How long to wait for a store before telling the user what we wait for.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What a verb does to the store.
+/// How a verb uses the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Looks only: nothing is created, no byte changes.
+    /// Only reads: nothing is created, no byte changes.
     Read,
-    /// Waits for whoever writes, and makes the store if there is none: it may begin first.
+    /// Waits for another writer, and creates a missing store: the waiting verb may start first.
     Wait,
-    /// Changes a store that exists.
+    /// Changes an existing store.
     Change,
-    /// Writes, and makes the store if there is none.
+    /// Writes, and creates a missing store.
     Create,
 }
 
-/// Whether a URL names a folder without a store.
+/// Whether a URL names a folder that holds no store.
 fn is_absent(url: &str) -> bool {
     match StoreUrl::parse(url).map(|url| url.location) {
         Ok(Location::Folder(folder)) => !folder.join("store.atoll").exists(),
@@ -36,7 +36,7 @@ fn is_absent(url: &str) -> bool {
     }
 }
 
-/// Why it may take long until a store is open.
+/// Why opening a store may take long.
 fn whose_answer(url: &str) -> &'static str {
     match StoreUrl::parse(url).map(|url| url.location) {
         Ok(Location::Ring(_) | Location::Cassandra(_)) => "its nodes do not answer yet",
@@ -44,7 +44,7 @@ fn whose_answer(url: &str) -> &'static str {
     }
 }
 
-/// How long a store may take for each answer, where somebody said so.
+/// How long the store may take for each answer, if a deadline was set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Patience {
     deadline: Option<Duration>,
@@ -52,7 +52,7 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// What a read answers in that time; nothing comes of one that is given up.
+    /// The result of a read within that time; a read that times out has no effect.
     pub(crate) async fn read<T>(
         &self,
         reading: impl Future<Output = Result<T, StoreError>>,
@@ -66,7 +66,7 @@ pub struct Session {
     pub(crate) settings: Settings,
     pub(crate) output: Output,
     opened: Mutex<Vec<Opened>>,
-    /// Whether the verb does more than look.
+    /// Whether the verb changes anything.
     changes: AtomicBool,
     ends_on_interrupt: AtomicBool,
     hint_on_interrupt: Mutex<Option<&'static str>>,
@@ -101,12 +101,12 @@ impl Session {
         })
     }
 
-    /// The store, opened for what the verb does.
+    /// Opens the store for the kind of use that the verb makes of it.
     pub(crate) async fn open(&self, access: Access) -> Result<Opened, Failure> {
         self.open_url(&self.store_url()?, access).await
     }
 
-    /// Another store, opened for what the verb does with it.
+    /// Opens another store than the one of the settings, for the same kind of use.
     pub(crate) async fn open_url(&self, url: &str, access: Access) -> Result<Opened, Failure> {
         let mut options = options::open_options(&self.settings)?;
         options.mode = if access == Access::Read { Mode::Read } else { Mode::Write };
@@ -114,7 +114,7 @@ impl Session {
         let is_made = options.create && is_absent(url);
         let opened = self.within_patience(url, atoll_open::open_with_maintenance(url, &options)).await?;
         if is_made {
-            // A folder that was mistyped would be missed much later.
+            // A mistyped folder would otherwise be noticed much later.
             note(&format!("there was no store in {}: a new one was made", opened.place));
         }
         if matches!(access, Access::Change | Access::Create) {
@@ -124,7 +124,7 @@ impl Session {
         Ok(opened)
     }
 
-    /// Opens; tells what is waited for when it takes long, and gives up at the deadline.
+    /// Waits for an opening store: says what it waits for if that takes long, and gives up at the deadline.
     async fn within_patience(
         &self,
         url: &str,
@@ -151,12 +151,12 @@ impl Session {
         }
     }
 
-    /// The store alone.
+    /// Opens the store, without its maintenance handle.
     pub(crate) async fn store(&self, access: Access) -> Result<Arc<dyn Store>, Failure> {
         Ok(self.open(access).await?.store)
     }
 
-    /// The handle for upkeep, or `unsupported` with what to do instead.
+    /// Opens the store and returns its maintenance handle, or fails with `unsupported` and a hint.
     pub(crate) async fn maintenance(
         &self,
         access: Access,
@@ -170,44 +170,44 @@ impl Session {
         }
     }
 
-    /// How reads are made.
+    /// The options of reads.
     pub(crate) fn read_options(&self) -> Result<ReadOptions, Failure> {
         Ok(ReadOptions { deadline: self.write_options()?.deadline, ..ReadOptions::default() })
     }
 
-    /// How long each page of a listing is waited for.
+    /// How long to wait for each page of a listing.
     pub(crate) fn patience(&self) -> Result<Patience, Failure> {
         Ok(Patience { deadline: self.write_options()?.deadline, place: self.store_url()? })
     }
 
-    /// How writes are made.
+    /// The options of writes.
     pub(crate) fn write_options(&self) -> Result<WriteOptions, Failure> {
         options::write_options(&self.settings)
     }
 
-    /// Whether whatever was acknowledged survives the end of the process, however the store is closed.
+    /// Whether everything acknowledged survives the end of the process, even if closing the store fails.
     fn has_logged(&self, store: &dyn Store) -> bool {
         let class =
             self.write_options().map(|options| store.capabilities().durability_for(options.durability));
         matches!(class, Ok(Ok(class)) if class > Durability::Buffered)
     }
 
-    /// What the verb does is more than a look, also where it opens nothing for writing.
+    /// Marks that the verb changes something, even if it opens nothing for writing.
     pub(crate) fn will_change(&self) {
         self.changes.store(true, Ordering::Release);
     }
 
-    /// From now on an interruption is the wanted end, not a failure.
+    /// Makes an interruption the intended end from here on, not a failure.
     pub(crate) fn end_on_interrupt(&self) {
         self.ends_on_interrupt.store(true, Ordering::Release);
     }
 
-    /// What whoever interrupts us should know.
+    /// Sets the hint that an interruption is reported with.
     pub(crate) fn hint_on_interrupt(&self, hint: &'static str) {
         *self.hint_on_interrupt.lock().unwrap_or_else(PoisonError::into_inner) = Some(hint);
     }
 
-    /// How a verb ends that was interrupted.
+    /// The result of a verb that was interrupted.
     pub(crate) fn interrupted(&self, exit: u8) -> Result<(), Failure> {
         if self.ends_on_interrupt.load(Ordering::Acquire) {
             Ok(())
@@ -217,14 +217,14 @@ impl Session {
         }
     }
 
-    /// Closes what was opened.
+    /// Closes all opened stores.
     pub(crate) async fn close(&self) -> Result<(), Failure> {
         let opened = std::mem::take(&mut *self.opened.lock().unwrap_or_else(PoisonError::into_inner));
         let mut result = Ok(());
         for opened in opened {
             let has_logged = self.has_logged(&*opened.store);
             let closed = match opened.store.close().await {
-                // What the verb did is in the log: to say that it failed would have it done twice.
+                // The change is in the log: reporting a failure would make the user repeat it.
                 Err(error) if error.kind() == ErrorKind::OutOfSpace && has_logged => {
                     note(&format!("{error} to tidy it up; what was written is in its log"));
                     Ok(())
@@ -236,7 +236,7 @@ impl Session {
         result
     }
 
-    /// Hands all output over. A verb that failed itself tells of that instead of what this says.
+    /// Flushes the output. If the verb itself failed, its failure is reported instead of this one.
     pub(crate) fn tell(&self) -> Result<(), Failure> {
         let told = self.output.flush();
         if self.changes.load(Ordering::Acquire) { told.map_err(untold) } else { told }

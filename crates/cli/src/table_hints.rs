@@ -1,4 +1,4 @@
-//! What a reader can do about failures of tables, of files of rows, and of conditions.
+//! Hints for failures of tables, of files of rows, and of conditions.
 
 use crate::compressed::ReadingVerb;
 use crate::text::listed;
@@ -9,7 +9,7 @@ use atoll_tables::expression::ExpressionError;
 use atoll_tables::protocol::EditError;
 use atoll_tables::{SchemaError, TableError};
 
-/// Hints for failures of tables: what this program has flags for, and otherwise what the table says itself.
+/// Hints for failures of tables: flags of this program where there is one, otherwise the table's own hint.
 pub(crate) fn of_table(error: &TableError) -> Option<String> {
     let hint = match error {
         TableError::Schema(error) => return of_schema(error),
@@ -63,7 +63,7 @@ fn of_kind(kind: ErrorKind) -> Option<String> {
     Some(hint.to_owned())
 }
 
-/// Hints for schemas that are refused.
+/// Hints for refused schemas.
 pub(crate) fn of_schema(error: &SchemaError) -> Option<String> {
     let hint = match error {
         SchemaError::Unknown { .. } | SchemaError::RoleTwice { .. } => {
@@ -89,7 +89,7 @@ pub(crate) fn of_schema(error: &SchemaError) -> Option<String> {
     Some(hint.to_owned())
 }
 
-/// The hint for a role of a column that a file does not have.
+/// The hint for a role that names a column which the file does not have.
 pub(crate) fn of_role(present: &[String]) -> String {
     if present.iter().any(|name| name.parse::<f64>().is_ok()) {
         return NAMES_FIRST.to_owned();
@@ -100,7 +100,7 @@ pub(crate) fn of_role(present: &[String]) -> String {
     )
 }
 
-/// What a CSV file begins with.
+/// How a CSV file starts.
 const NAMES_FIRST: &str =
     "the first line of a CSV file names its columns: write such a line before the others";
 
@@ -112,7 +112,7 @@ pub(crate) fn of_rows(error: &RowFileError) -> Option<String> {
         | RowFileError::Write { source, .. } => {
             crate::failure::hint_of_io(source).unwrap_or("look at it with `ls -l`")
         }
-        // Skipping would not help: it may be half of a record.
+        // Skipping would not help: the line may be half a record.
         RowFileError::Record { problem, .. } if problem.ends_with("the line has no end") => {
             "bring the file once it is whole, or end its last line, and run the same command again"
         }
@@ -123,7 +123,7 @@ pub(crate) fn of_rows(error: &RowFileError) -> Option<String> {
             ));
         }
         RowFileError::Header { .. } => NAMES_FIRST,
-        // A name that is a number is a value.
+        // A name that is a number is a value, so the header line is missing.
         RowFileError::Extra { column, .. } if column.parse::<f64>().is_ok() => NAMES_FIRST,
         RowFileError::Missing { present, .. } if present.iter().any(|name| name.parse::<f64>().is_ok()) => {
             NAMES_FIRST
@@ -162,7 +162,7 @@ pub(crate) fn of_rows(error: &RowFileError) -> Option<String> {
         }
         RowFileError::Value { .. } => "mend the value, or make a table whose column takes it",
         RowFileError::Malformed { .. } => "is the format right? name it with --format",
-        // Of a verb that can say no better: it opens what it is told by its name.
+        // For a verb that has no better hint, because it opens files by name.
         RowFileError::Compressed { input, compression, format } => {
             return Some(ReadingVerb::Create.line(input, *compression, Some(*format)));
         }
@@ -175,7 +175,7 @@ pub(crate) fn of_rows(error: &RowFileError) -> Option<String> {
     Some(hint.to_owned())
 }
 
-/// What stands between the names of a file that has only one column to all appearances, as it is typed.
+/// The delimiter, as it is typed, inside the only column name of a file that seems to have just one column.
 pub(crate) fn delimiter_within(column: &str, present: &[String]) -> Option<&'static str> {
     let [only] = present else { return None };
     let delimiters = [(';', ";"), ('\t', r"\t"), ('|', "|"), (' ', " ")].into_iter();
@@ -185,14 +185,14 @@ pub(crate) fn delimiter_within(column: &str, present: &[String]) -> Option<&'sta
         .map(|(_, typed)| typed)
 }
 
-/// The hint for a condition or box: what the grammar knows, or where it is told.
+/// The hint for a condition or box: what the grammar suggests, or where it is documented.
 pub(crate) fn of_expression(error: &ExpressionError) -> String {
     error.hint().unwrap_or_else(|| {
         "conditions look like 'type = 2 and vz > 0.5', boxes like x=0:1,step=100:".to_owned()
     })
 }
 
-/// The text of a condition with marks under the place that is wrong.
+/// The text of a condition with markers under the wrong part.
 pub(crate) fn pointed(error: &ExpressionError) -> Vec<String> {
     let rendered = error.render();
     rendered
@@ -203,7 +203,7 @@ pub(crate) fn pointed(error: &ExpressionError) -> Vec<String> {
         .collect()
 }
 
-/// The hint for a table that is not there.
+/// The hint for a table that does not exist.
 pub(crate) fn of_absent_table(table: &str, present: &[String]) -> String {
     if present.is_empty() {
         return "the store has no table yet; `atoll table create` makes one".to_owned();

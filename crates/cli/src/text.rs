@@ -1,7 +1,7 @@
 //! Bytes as text on a command line, and back: plain, escaped, hexadecimal, base64.
 //!
-//! Invariant: `decode(encode(bytes)) == bytes` for every encoding but plain text, which shows what it
-//! cannot hold in the escaped form.
+//! Invariant: `decode(encode(bytes)) == bytes` for every encoding but plain text, which escapes what it
+//! cannot show.
 
 use atoll_row_files::escaped;
 use base64::Engine;
@@ -24,15 +24,15 @@ pub enum Encoding {
     Base64,
 }
 
-/// Why a text is not in its encoding.
+/// Why a text cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TextError {
-    /// An escape that does not exist or is cut short.
+    /// An escape that does not exist or is incomplete.
     #[error("\"{found}\" at character {at} is not an escape")]
     Escape {
         /// What was found.
         found: String,
-        /// Where, from 1.
+        /// The character at which it starts, from 1.
         at: usize,
     },
     /// Not two hexadecimal digits a byte.
@@ -47,7 +47,7 @@ pub enum TextError {
 }
 
 impl TextError {
-    /// What would be right.
+    /// What to type instead.
     pub(crate) fn hint(&self) -> &'static str {
         match self {
             Self::Escape { .. } => "escapes are \\xNN, \\n, \\r, \\t, \\0 and \\\\",
@@ -82,14 +82,14 @@ impl Encoding {
     }
 }
 
-/// So many of them: `1 row`, `2 rows`.
+/// A count with its noun: `1 row`, `2 rows`.
 pub(crate) fn counted(count: impl fmt::Display, one: &str) -> String {
     let count = count.to_string();
     let ending = if count == "1" { "" } else { "s" };
     format!("{count} {one}{ending}")
 }
 
-/// A word as a shell takes it for itself.
+/// A word quoted for the shell, if it needs quotes.
 pub(crate) fn quoted(word: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=:,@+".contains(&byte);
     match !word.is_empty() && word.bytes().all(is_plain) {
@@ -98,12 +98,12 @@ pub(crate) fn quoted(word: &str) -> String {
     }
 }
 
-/// A path as a shell takes it for one word.
+/// A path as one word of the shell.
 pub(crate) fn quoted_path(path: &Path) -> String {
     quoted(&path.to_string_lossy())
 }
 
-/// Names as a screen can show them, whatever a file calls its columns: none too long, and not too many.
+/// Names for a message: each at most so long and not too many, whatever a file calls its columns.
 pub(crate) fn listed(names: &[String]) -> String {
     const NAMES_MAX: usize = 30;
     let shown = |name: &String| match name.char_indices().nth(40) {

@@ -1,7 +1,7 @@
-//! Import and export: records of cells as JSON Lines, CSV or length-prefixed binary.
+//! Import and export of cells as JSON Lines, CSV or length-prefixed binary.
 //!
-//! Invariant: memory does not grow with the size of the source; a record has a largest size.
-//! Invariant: an import only puts, so that doing a part of it twice changes nothing.
+//! Invariant: memory does not grow with the size of the source; the size of a record is limited.
+//! Invariant: an import only puts, so repeating a part of it changes nothing.
 
 mod binary;
 mod comma;
@@ -40,39 +40,39 @@ impl Record {
     }
 }
 
-/// What a reader found at one place of the source.
+/// What a reader found at one position of the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Parsed {
-    /// The record, or what is wrong with the place.
+    /// The record, or what is wrong at this position.
     pub(crate) record: Result<Record, String>,
-    /// Line of the place, from 1; the number of the record where there are no lines.
+    /// Line of the position, from 1; the number of the record in a format without lines.
     pub(crate) line: u64,
     /// Where the next record starts.
     pub(crate) end: Place,
 }
 
-/// A place between two records of a source.
+/// A position between two records of a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// Bytes before it.
+    /// Bytes before this position.
     pub(crate) offset: u64,
-    /// Lines before it.
+    /// Lines before this position.
     pub(crate) lines: u64,
 }
 
 /// Reads records one by one.
 pub(crate) trait RecordReader: Send {
-    /// The next record or bad place; none at the end.
+    /// The next record or bad position; none at the end.
     ///
     /// # Errors
-    /// When nothing after this place can be read.
+    /// If nothing after this position can be read.
     fn next(&mut self) -> Result<Option<Parsed>, TransferError>;
 
-    /// The source, which knows the checksum of what was read.
+    /// The source, which keeps the checksum of what was read.
     fn tracked(&mut self) -> &mut Tracked;
 }
 
-/// How records are written down.
+/// Formats of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// JSON Lines: {"partition": ..., "sort": ..., "value": ...}
@@ -84,7 +84,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format that the ending of a file name stands for.
+    /// The format of a file name's ending.
     pub(crate) fn of_path(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
             "jsonl" | "ndjson" => Some(Self::Jsonl),
@@ -103,5 +103,5 @@ impl Format {
     }
 }
 
-/// Partitions that start with this belong to Atoll: listings and exports pass over them.
+/// Partitions with this prefix belong to Atoll: listings and exports leave them out.
 pub(crate) const RESERVED_PREFIX: &[u8] = b"\0atoll.";

@@ -1,4 +1,4 @@
-//! The verbs, one file each; a room that gets a verb adds a file here and a line in `main`.
+//! The verbs, one file each. A new verb adds a file here and a line in `main`.
 
 pub mod completions;
 pub mod config;

@@ -8,8 +8,8 @@
 //! ```
 //! Numbers are little-endian; checksums are XXH3-64, in the header its lower half.
 //!
-//! Invariant: a file that was cut anywhere, also between two records, is told from a whole one.
-//! Invariant: no length is believed beyond the limits of the contract, so a bad file costs no memory.
+//! Invariant: a file truncated at any point, also between two records, is distinguished from a complete one.
+//! Invariant: no length beyond the limits of the contract is trusted, so a bad file costs no memory.
 
 use crate::transfer::{Parsed, Place, Record, RecordReader, Tracked, TransferError};
 use atoll_store::Limits;
@@ -30,7 +30,7 @@ pub(crate) struct BinaryReader {
 }
 
 impl BinaryReader {
-    /// Reads `source`, from its header when `place` is the beginning.
+    /// Reads `source`, starting with the header if `place` is the beginning.
     pub(crate) fn new(source: Tracked, place: Place) -> Result<Self, TransferError> {
         let source = BufReader::with_capacity(64 << 10, source);
         let mut reader = Self { source, place, is_at_end: false };
@@ -65,7 +65,7 @@ impl BinaryReader {
         Ok(())
     }
 
-    /// Fills the target as far as the source goes.
+    /// Fills the target as far as the source reaches.
     fn fill(&mut self, target: &mut [u8]) -> Result<usize, TransferError> {
         let mut filled = 0;
         while filled < target.len() {

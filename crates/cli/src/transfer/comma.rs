@@ -1,7 +1,7 @@
-//! CSV: which columns make the keys and the value, and rows as records.
+//! CSV: which columns make up the keys and the value, and rows as records.
 //!
-//! Without named columns the file must have those of an export: `partition`, `sort` and `value`, each
-//! plain, or with `_escaped` or `_base64` at its end.
+//! Unless columns are named, the file must have those of an export: `partition`, `sort` and `value`, each
+//! plain or with the suffix `_escaped` or `_base64`.
 
 use crate::text::Encoding;
 use crate::transfer::{Parsed, Place, Record, RecordReader, Tracked, TransferError};
@@ -11,20 +11,20 @@ use serde_json::{Map, Value};
 use std::collections::HashSet;
 use std::io;
 
-/// Which columns make a record, as named on the command line.
+/// Which columns make up a record, as named on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Columns {
-    /// Joined by `separator` they are the partition key; empty for the columns of an export.
+    /// Joined by `separator` they are the partition key; empty if the file has the columns of an export.
     pub(crate) partition: Vec<String>,
-    /// Joined by `separator` they are the sort key; none for the empty key.
+    /// Joined by `separator` they are the sort key; empty for the empty key.
     pub(crate) sort: Vec<String>,
-    /// What the value is made of; none for all columns.
+    /// The columns that make up the value; empty for all columns.
     pub(crate) value: Vec<String>,
     /// Whether the value is a JSON object, even of one column.
     pub(crate) as_json: bool,
-    /// Stands between the parts of a key.
+    /// Text between the parts of a key.
     pub(crate) separator: String,
-    /// Stands between the fields of a row.
+    /// Byte between the fields of a row.
     pub(crate) delimiter: u8,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct CommaReader {
     row: ByteRecord,
 }
 
-/// Which fields of a row make a record.
+/// Which fields of a row make up a record.
 enum Plan {
     Export { partition: (usize, Encoding), sort: Option<(usize, Encoding)>, value: (usize, Encoding) },
     Named { partition: Vec<usize>, sort: Vec<usize>, value: ValuePlan },
@@ -58,7 +58,7 @@ impl CommaReader {
         Self::with_header(rows, Place::default(), &header, columns)
     }
 
-    /// Goes on at `place`, with the header from the beginning of the same file.
+    /// Continues at `place`, with the header from the beginning of the same file.
     pub(crate) fn resume(
         header_source: Tracked,
         source: Tracked,
@@ -106,7 +106,8 @@ impl CommaReader {
         }
     }
 
-    /// The fields with the separator between them. A field that holds it would make one key of two.
+    /// The fields joined by the separator. A field that contains it is refused: two keys could become the
+    /// same.
     fn joined(&self, what: &str, columns: &[usize]) -> Result<Vec<u8>, String> {
         let fields: Vec<&[u8]> = columns.iter().map(|at| self.row.get(*at).unwrap_or_default()).collect();
         let separator = self.separator.as_bytes();
@@ -140,7 +141,7 @@ impl RecordReader for CommaReader {
             Ok(true) => {}
             Err(error) => return Err(failure(&self.rows, error, line)),
         }
-        // A row ends before the second byte of its line end; that one and empty lines come before the next.
+        // A row ends before the second byte of its line end; that byte and empty lines precede the next row.
         let begin = self.start.offset + from.byte();
         let line = line + self.rows.get_ref().line_ends_at(begin);
         check_quotes(self.rows.get_ref(), begin, line, self.delimiter)?;
@@ -166,10 +167,10 @@ fn rows(source: Tracked, columns: &Columns) -> Reader<Tracked> {
         .from_reader(source)
 }
 
-/// Refuses a record that ends within quotes with the file: whatever came behind a quote that was never closed
-/// would be one field.
+/// Refuses a record whose open quote runs to the end of the file: everything after a quote that was never
+/// closed would be one field.
 fn check_quotes(source: &Tracked, begin: u64, line: u64, delimiter: u8) -> Result<(), TransferError> {
-    // A record that has an end is known before the file ends.
+    // A record that is terminated is recognised before the file ends.
     if source.is_at_end() && ends_in_quotes(source.since(begin), delimiter) {
         return Err(TransferError::OpenQuote { file: source.name().to_owned(), line });
     }
@@ -219,13 +220,13 @@ fn plan(header: &[String], columns: &Columns) -> Result<Plan, String> {
     Ok(Plan::Named { partition: places(&columns.partition)?, sort: places(&columns.sort)?, value })
 }
 
-/// A name that two columns have.
+/// A name that two columns share.
 fn doubled(header: &[String]) -> Option<&String> {
     let mut seen = HashSet::new();
     header.iter().find(|name| !seen.insert(*name))
 }
 
-/// The place of a column, if there is one; of two, one would be lost.
+/// The position of a column, if there is exactly one; of two, one would be lost.
 fn only<P>(mut places: impl Iterator<Item = P>, name: &str) -> Result<Option<P>, String> {
     let first = places.next();
     if places.next().is_some() { Err(format!("there are two columns \"{name}\"")) } else { Ok(first) }
@@ -328,7 +329,7 @@ mod tests {
         assert_eq!(torn.to_string(), "test ends early: the record that begins on line 4 ends within quotes");
         assert_eq!(torn.kind(), atoll_errors::ErrorKind::Corrupt);
         assert!(read("a,\"b\n1,2\n", &wanted).unwrap_err().to_string().contains("line 1"));
-        // A quote in the middle of a field is a letter, and a last row needs no line end.
+        // A quote inside an unquoted field is an ordinary character, and the last row needs no line end.
         for whole in ["a,b\n1,2\"\n3,4", "a,b\n1,2\n3,\"4\"", "a,b\n1,2\n3,\"4\"\"\"\n"] {
             assert_eq!(read(whole, &wanted).unwrap().len(), 2, "{whole}");
         }
@@ -339,7 +340,7 @@ mod tests {
         let problem = |text, columns| read(text, &columns).unwrap_err().to_string();
         assert_eq!(problem("a,b\n", columns(&["c"], &[], &[])), "test: there is no column \"c\"");
         assert_eq!(problem("a,a\n", columns(&["a"], &[], &[])), "test: there are two columns \"a\"");
-        // Of two columns of one name, a value of all columns would have one.
+        // With two columns of one name, a value of all columns would lose one.
         assert_eq!(problem("a,b,b\n", columns(&["a"], &[], &[])), "test: there are two columns \"b\"");
         assert_eq!(read("a,b,b,c\n1,2,3,4\n", &columns(&["a"], &[], &["c"])).unwrap().len(), 1);
         for header in ["partition,value,value\n", "partition,value,value_base64\n"] {

@@ -1,4 +1,4 @@
-//! What can go wrong on the way in or out, with file, line and offset.
+//! Errors of imports and exports, with file, line and offset.
 
 use atoll_errors::ErrorKind;
 use std::io;
@@ -41,24 +41,24 @@ pub enum TransferError {
         #[source]
         source: io::Error,
     },
-    /// A record has no end within the largest size.
+    /// A record does not end within the size limit.
     #[error("{file}, line {line}: the record is longer than {bytes_max} bytes")]
     TooLong {
         /// The source.
         file: String,
-        /// Where it starts, from 1.
+        /// The line at which it starts, from 1.
         line: u64,
-        /// The largest size.
+        /// The limit.
         bytes_max: u64,
     },
-    /// The header of a CSV file does not have the columns.
+    /// The header of a CSV file lacks columns.
     #[error("{file}: {problem}")]
     Columns {
         /// The source.
         file: String,
         /// What is wrong.
         problem: String,
-        /// The columns there are.
+        /// The columns of the file.
         present: Vec<String>,
     },
     /// The bytes are not what was written.
@@ -66,27 +66,27 @@ pub enum TransferError {
     Damaged {
         /// The source.
         file: String,
-        /// Where the damaged part starts.
+        /// Where the damage starts.
         offset: u64,
         /// What is wrong.
         problem: &'static str,
     },
-    /// The file ends in the middle.
+    /// The file is truncated.
     #[error("{file} ends early, at byte {offset}: {problem}")]
     Torn {
         /// The source.
         file: String,
-        /// Where the cut part starts.
+        /// Where the incomplete part starts.
         offset: u64,
         /// What is missing.
         problem: &'static str,
     },
-    /// The file ends within quotes.
+    /// The file ends inside quotes.
     #[error("{file} ends early: the record that begins on line {line} ends within quotes")]
     OpenQuote {
         /// The source.
         file: String,
-        /// Where it starts, from 1.
+        /// The line at which the record starts, from 1.
         line: u64,
     },
     /// Not a binary export.
@@ -102,24 +102,24 @@ pub enum TransferError {
         file: String,
         /// Format found.
         found: u32,
-        /// Newest format this build reads.
+        /// The newest format that this build reads.
         supported: u32,
     },
-    /// The part of the source that was imported before is not the same any more.
+    /// The part of the source that was imported before has changed.
     #[error("{file} changed since its import was interrupted at byte {offset}")]
     Changed {
         /// The source.
         file: String,
-        /// How far the former import came.
+        /// How far the earlier import came.
         offset: u64,
     },
-    /// The interrupted import read the source in another way.
+    /// The interrupted import read the source with other options.
     #[error("the interrupted import of {file} used another format, other columns or another encoding")]
     OtherPlan {
         /// The source.
         file: String,
     },
-    /// The reading thread ended without a word: a bug.
+    /// The reading thread ended without a result: a bug.
     #[error("reading {file} ended without a result")]
     ReaderLost {
         /// The source.
@@ -128,7 +128,7 @@ pub enum TransferError {
 }
 
 impl TransferError {
-    /// The kind, the same at every door.
+    /// The kind, the same for all doors.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -143,7 +143,7 @@ impl TransferError {
         }
     }
 
-    /// What the reader can do about it.
+    /// What the user can do about it.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let hint = match self {

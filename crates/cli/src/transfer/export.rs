@@ -1,6 +1,6 @@
-//! Export: partition by partition, page by page, to a file that appears when it is whole.
+//! Export: partition by partition, page by page, to a file that appears once it is complete.
 //!
-//! Invariant: a file of the wanted name is always a whole export.
+//! Invariant: a file of the wanted name is always a complete export.
 
 use crate::Failure;
 use crate::new_file::NewFile;
@@ -20,12 +20,12 @@ pub(crate) struct Export {
     pub(crate) path: Option<PathBuf>,
     pub(crate) format: Format,
     pub(crate) encoding: Encoding,
-    /// Only this partition.
+    /// Exports only this partition.
     pub(crate) partition: Option<PartitionKey>,
-    /// Only partitions that start with this.
+    /// Exports only partitions with this prefix.
     pub(crate) prefix: Vec<u8>,
     pub(crate) replace: bool,
-    /// How long each page is waited for.
+    /// How long to wait for each page.
     pub(crate) patience: Patience,
 }
 
@@ -55,7 +55,7 @@ pub(crate) async fn export(store: &dyn Store, export: &Export, output: &Output) 
     sheet.end()
 }
 
-/// One export under way.
+/// An export under way.
 struct Sheet<'a> {
     target: Target<'a>,
     format: Format,
@@ -131,7 +131,7 @@ impl Sheet<'_> {
 }
 
 fn write_row(fields: &[String; 3], target: &mut dyn Write) -> io::Result<()> {
-    // The writer of the csv crate wants to own its target; for a single row that is a small buffer.
+    // The writer of the csv crate must own its target; for a single row that is a small buffer.
     let mut row = csv::Writer::from_writer(Vec::new());
     row.write_record(fields).map_err(io::Error::from)?;
     target.write_all(&row.into_inner().map_err(|error| io::Error::other(error.to_string()))?)

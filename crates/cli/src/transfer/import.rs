@@ -1,6 +1,6 @@
-//! Import: a thread reads windows, the store writes them, and the progress is noted after each.
+//! Import: a thread reads windows, the store writes them, and progress is recorded after each.
 //!
-//! Invariant: a window is noted as done only after every batch of it was acknowledged.
+//! Invariant: a window is recorded as done only after all its batches were acknowledged.
 
 use crate::Failure;
 use crate::progress::Progress;
@@ -14,7 +14,7 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use serde_json::json;
 use tokio::sync::mpsc;
 
-/// How progress is told while an import runs.
+/// How an import reports its progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum ProgressReport {
     /// A bar on a terminal
@@ -44,7 +44,7 @@ pub(crate) struct Imported {
     pub(crate) records: u64,
     pub(crate) bytes: u64,
     pub(crate) skipped: u64,
-    /// Records that a former, interrupted import had written.
+    /// Records that an earlier, interrupted import wrote.
     pub(crate) records_before: u64,
 }
 
@@ -72,7 +72,7 @@ pub(crate) async fn import(store: &dyn Store, import: Import) -> Result<Imported
         }
         progress.set(end.offset, format!("{} records", done.records_in_all()));
         done.tell(import.progress, end);
-        // A store in memory never makes this task wait; whoever wants to stop the import still gets a turn.
+        // A store in memory never makes this task wait, so it yields to let an interruption in.
         tokio::task::yield_now().await;
     }
     if !is_complete {
@@ -95,7 +95,7 @@ impl Import {
     }
 }
 
-/// What was done so far.
+/// What has been done so far.
 struct Done {
     imported: Imported,
     skipped_before: u64,
@@ -144,7 +144,7 @@ impl Done {
 
 type WindowResult = Result<Option<Window>, TransferError>;
 
-/// Reads on a thread of its own, one window ahead of the writing.
+/// Reads on a thread of its own, one window ahead of the writes.
 fn spawn_reader(import: &Import, store: &dyn Store, mark: Option<Mark>, sender: mpsc::Sender<WindowResult>) {
     let limits = store.capabilities().limits;
     let source = Source {
@@ -161,7 +161,7 @@ fn spawn_reader(import: &Import, store: &dyn Store, mark: Option<Mark>, sender: 
             Ok(reader) => {
                 Windows::new(reader, start, limits, window_bytes, unit, skips, Box::new(tell_skipped))
             }
-            // The receiver may be gone after a failure of the store; then nobody wants to know.
+            // After a failure of the store the receiver is gone, and the error matters no more.
             Err(error) => return drop(sender.blocking_send(Err(error))),
         };
         loop {
@@ -212,7 +212,7 @@ impl Source {
     }
 }
 
-/// Writes the partitions of a window side by side, the batches of each one after the other.
+/// Writes the partitions of a window concurrently, and the batches of each partition in order.
 async fn write_window(store: &dyn Store, window: Window, import: &Import) -> Result<(), Failure> {
     let writes = window.partitions.into_iter().map(|batches| write_partition(store, batches, import.options));
     stream::iter(writes).buffer_unordered(import.in_flight.max(1)).try_collect::<()>().await

@@ -1,6 +1,7 @@
-//! JSON Lines: one object a line, with `partition`, `sort` and `value`, or the same with `_base64`.
+//! JSON Lines: one object per line, with `partition`, `sort` and `value`, each plain or with the suffix
+//! `_base64`.
 //!
-//! A missing `sort` is the empty sort key. A `value` that is no text is stored as the JSON it is.
+//! A missing `sort` is the empty sort key. A `value` that is not a string is stored as its JSON text.
 
 use crate::transfer::{Parsed, Place, Record, RecordReader, Tracked, TransferError};
 use base64::Engine;
@@ -34,7 +35,7 @@ struct Line<'a> {
     value_base64: Option<Cow<'a, str>>,
 }
 
-/// A value that is there, be it null.
+/// A value that is present, even if it is null.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
@@ -50,7 +51,7 @@ impl RecordReader for JsonLinesReader {
     fn next(&mut self) -> Result<Option<Parsed>, TransferError> {
         loop {
             self.line.clear();
-            // One long line must not hold its memory to the end.
+            // One long line must not keep its memory until the end.
             self.line.shrink_to(1 << 20);
             let line = self.place.lines + 1;
             let read = self.source.read_until(b'\n', &mut self.line);
@@ -85,7 +86,7 @@ fn parse_line(text: &[u8]) -> Result<Record, String> {
     })
 }
 
-/// The problem without the line of the parser, which only ever sees one.
+/// The problem without the parser's line number: it only ever sees one line.
 fn json_problem(error: &serde_json::Error) -> String {
     let problem = error.to_string().replace(" at line 1 column ", " at column ");
     if error.is_data() { problem } else { format!("not JSON: {problem}") }
@@ -133,7 +134,7 @@ pub(crate) fn write_line(record: &Record, target: &mut dyn Write) -> io::Result<
 
 fn write_field(name: &str, bytes: &[u8], target: &mut dyn Write) -> io::Result<()> {
     match std::str::from_utf8(bytes) {
-        // Control characters take six bytes in JSON; a value full of them would outgrow the longest line.
+        // Control characters take six bytes in JSON; a value full of them would exceed the longest line.
         Ok(text) if !text.bytes().any(|byte| byte < 32 && !b"\n\r\t".contains(&byte)) => {
             write!(target, "\"{name}\":")?;
             serde_json::to_writer(target, text).map_err(io::Error::from)

@@ -1,10 +1,10 @@
-//! How far an import came: a small record in the store itself, beside what was imported.
+//! How far an import came: a small record in the store itself, beside the imported data.
 //!
-//! It lies in the store and not beside the source, because then it can never be ahead of the data: what a
-//! power cut loses is a suffix of the commits, and the mark is committed after the data it speaks of.
+//! It is kept in the store and not beside the source, so that it can never be ahead of the data: a power cut
+//! loses a suffix of the commits, and the mark is committed after the data that it covers.
 //!
-//! Invariant: the mark is found by the path of the source and believed only if the checksum of the part
-//! that was imported is still the same.
+//! Invariant: the mark is found by the path of the source, and trusted only if the part that was imported
+//! still has the same checksum.
 
 use crate::Failure;
 use crate::transfer::{Place, RESERVED_PREFIX};
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 use twox_hash::XxHash3_128;
 
-/// What is known about an interrupted import.
+/// The state of an interrupted import.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Mark {
     version: u32,
@@ -23,7 +23,7 @@ pub(crate) struct Mark {
     pub(crate) records: u64,
     pub(crate) skipped: u64,
     pub(crate) checksum: u64,
-    /// How the source was read; another way would make other records of the same bytes.
+    /// How the source was read; read differently, the same bytes would become other records.
     pub(crate) plan: String,
 }
 
@@ -37,7 +37,7 @@ impl Mark {
     }
 }
 
-/// The cell in which the mark of one source lies.
+/// The cell that holds the mark of one source.
 pub(crate) struct MarkCell {
     partition: Vec<u8>,
     sort: Vec<u8>,
@@ -47,7 +47,7 @@ impl MarkCell {
     /// The cell for the file at `path`.
     pub(crate) fn of(path: &Path) -> Self {
         let canonical = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
-        // Only a digest, so that no path of this machine ends up in a store that travels.
+        // Only a digest, so that no path of this machine ends up in a store that is copied elsewhere.
         let digest = XxHash3_128::oneshot(canonical.as_os_str().as_encoded_bytes());
         let partition = [RESERVED_PREFIX, b"import"].concat();
         Self { partition, sort: format!("{digest:032x}").into_bytes() }
@@ -65,7 +65,7 @@ impl MarkCell {
     ) -> Result<Option<Mark>, Failure> {
         let options = ReadOptions { deadline, ..ReadOptions::default() };
         let bytes = store.get(self.cell(), options).await?;
-        // A mark of another version is no mark: the import starts again, which doubles nothing.
+        // A mark of another version is ignored: the import starts over, which duplicates nothing.
         Ok(bytes
             .and_then(|bytes| serde_json::from_slice(&bytes).ok())
             .filter(|mark: &Mark| mark.version == 1))

@@ -1,6 +1,6 @@
 //! The bytes of an import: where they come from, and the checksum of those that were used.
 //!
-//! Invariant: the checksum at a place covers exactly the bytes before it, however far ahead was read.
+//! Invariant: the checksum at a position covers exactly the bytes before it, however far ahead was read.
 
 use crate::transfer::TransferError;
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use twox_hash::XxHash3_64;
 
-/// The largest record: a value of 64 MiB in base64 with its keys, and then some.
+/// The size limit of a record: a value of 64 MiB in base64 with its keys, and some slack.
 pub(crate) const RECORD_BYTES_MAX: usize = 160 << 20;
 
 /// Where an import reads from.
@@ -22,7 +22,7 @@ pub(crate) enum Input {
 }
 
 impl Input {
-    /// How messages call it.
+    /// How messages name it.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Standard => "standard input".to_owned(),
@@ -30,7 +30,7 @@ impl Input {
         }
     }
 
-    /// Length in bytes, when it is known.
+    /// Its length in bytes, if it is known.
     pub(crate) fn bytes(&self) -> Option<u64> {
         match self {
             Self::Standard => None,
@@ -40,7 +40,7 @@ impl Input {
         }
     }
 
-    /// The file, if what is read from it can be read again: progress is noted only then.
+    /// The file, if it can be read again: only then is progress recorded.
     pub(crate) fn repeatable(&self) -> Option<&Path> {
         match self {
             Self::File(path) if path.is_file() => Some(path),
@@ -48,8 +48,8 @@ impl Input {
         }
     }
 
-    /// Whether it can be read, before anything is done for it. A pipe is left alone: to open it and let go of
-    /// it would end whoever writes into it.
+    /// Checks that the input can be read, before any other work. A pipe is left alone: opening and closing it
+    /// would end the process that writes to it.
     pub(crate) fn check(&self) -> Result<(), TransferError> {
         match self {
             Self::File(path) if path.is_file() || path.metadata().is_err() => self.open_file(path).map(drop),
@@ -57,7 +57,7 @@ impl Input {
         }
     }
 
-    /// Opens it from the beginning.
+    /// Opens the input at its beginning.
     pub(crate) fn open(&self) -> Result<Tracked, TransferError> {
         let inner: Box<dyn Read + Send> = match self {
             Self::Standard => Box::new(io::stdin()),
@@ -66,7 +66,7 @@ impl Input {
         Ok(Tracked::new(inner, self.name()))
     }
 
-    /// Opens a repeatable input at `offset`, after the checksum of what lies before it.
+    /// Opens a repeatable input at `offset`, after computing the checksum of everything before it.
     ///
     /// None if the file is shorter than that.
     pub(crate) fn open_at(&self, path: &Path, offset: u64) -> Result<Option<Tracked>, TransferError> {
@@ -97,7 +97,7 @@ impl Input {
     }
 }
 
-/// A source that keeps what was read and not yet used, so that the checksum can stop between two records.
+/// A source that keeps what was read but not yet used, so that the checksum can stop between two records.
 pub(crate) struct Tracked {
     inner: Box<dyn Read + Send>,
     name: String,
@@ -108,7 +108,7 @@ pub(crate) struct Tracked {
     start: u64,
     /// Bytes of `kept` that belong to finished records.
     used: usize,
-    /// Whether somebody wanted more than there is.
+    /// Whether more was asked for than the source has.
     is_at_end: bool,
 }
 
@@ -121,24 +121,24 @@ impl Tracked {
         &self.name
     }
 
-    /// Whether the source was found to be at its end.
+    /// Whether the end of the source was reached.
     pub(crate) const fn is_at_end(&self) -> bool {
         self.is_at_end
     }
 
-    /// What was read from `offset` on, which no finished record has.
+    /// What was read from `offset` on, none of it in a finished record.
     pub(crate) fn since(&self, offset: u64) -> &[u8] {
         let from = usize::try_from(offset.saturating_sub(self.start)).unwrap_or(usize::MAX);
         self.kept.get(from..).unwrap_or_default()
     }
 
-    /// Line ends at `offset`, before anything else.
+    /// The number of line end bytes at `offset`, before any other byte.
     pub(crate) fn line_ends_at(&self, offset: u64) -> u64 {
         let line_ends = self.since(offset).iter().take_while(|byte| b"\r\n".contains(byte));
         line_ends.filter(|&&byte| byte == b'\n').count() as u64
     }
 
-    /// Everything before `offset` belongs to finished records.
+    /// Marks everything before `offset` as part of finished records.
     pub(crate) fn use_to(&mut self, offset: u64) {
         let used = usize::try_from(offset.saturating_sub(self.start)).unwrap_or(usize::MAX);
         self.used = used.min(self.kept.len());
@@ -155,13 +155,13 @@ impl Tracked {
         self.kept.drain(..self.used);
         self.start += self.used as u64;
         self.used = 0;
-        // One large record must not hold its memory to the end of the import.
+        // One large record must not keep its memory until the end of the import.
         if self.kept.capacity() > 4 << 20 && self.kept.len() < 1 << 20 {
             self.kept.shrink_to(1 << 20);
         }
     }
 
-    /// The error of a failed read; a record without end is told apart from the rest.
+    /// The error of a failed read; a record that is too long has one of its own.
     pub(crate) fn failure(&self, source: io::Error, line: u64) -> TransferError {
         let file = self.name.clone();
         if source.get_ref().is_some_and(|inner| inner.is::<RecordTooLong>()) {
@@ -171,7 +171,7 @@ impl Tracked {
     }
 }
 
-/// Marks the end of our patience inside an [`io::Error`].
+/// Marks a record beyond the size limit inside an [`io::Error`].
 #[derive(Debug, thiserror::Error)]
 #[error("the record has no end")]
 struct RecordTooLong;

@@ -51,7 +51,7 @@ async fn export_to(store: &MemoryStore, path: &Path, format: Format, encoding: E
     export(store, &wanted, &Output::new(false)).await.unwrap();
 }
 
-/// Everything in the store but the marks of imports.
+/// Everything in the store except the marks of imports.
 async fn content(store: &MemoryStore) -> Content {
     let mut content = Content::new();
     let page = store
@@ -117,7 +117,7 @@ async fn source(folder: &TempDir, format: Format, records: usize) -> (std::path:
     (path, content(&store).await)
 }
 
-/// Imports until the first mark is there, then drops the import where it stands.
+/// Imports until the first mark is written, then drops the import.
 async fn interrupt(store: &MemoryStore, path: &Path, format: Format) {
     let mark = MarkCell::of(path);
     let seen = async {
@@ -275,7 +275,7 @@ async fn lines_are_counted_the_same_after_an_interruption() {
     }
 }
 
-/// A small source in one of the four ways of [`crate::fuzz::import`], as a start for mutations.
+/// A small source in one of the four variants of [`crate::fuzz::import`], as a seed for mutations.
 async fn fuzz_start(choice: u8, folder: &TempDir) -> Vec<u8> {
     let store = filled(u64::from(choice), 20).await;
     let (format, encoding) = [

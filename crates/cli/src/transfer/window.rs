@@ -1,24 +1,24 @@
-//! Windows: a bounded part of the source, sorted into batches by partition.
+//! Windows: bounded parts of the source, sorted into batches by partition.
 //!
-//! Invariant: within a window the records of one partition keep their order, and windows are written one
-//! after the other, so that of two records for one cell the later one wins.
+//! Invariant: within a window the records of a partition keep their order, and windows are written one after
+//! the other; so of two records for one cell the later one wins.
 
 use crate::transfer::{Place, Record, RecordReader, TransferError};
 use atoll_store::{Batch, Cell, Limits, StoreError};
 use std::collections::HashMap;
 
-/// More records than this cost more memory for their bookkeeping than for their bytes.
+/// The bookkeeping of more records than this costs more memory than their bytes.
 const RECORDS_MAX: usize = 20_000;
 
 /// A bounded part of the source.
 pub(crate) struct Window {
     /// For each partition its batches in order.
     pub(crate) partitions: Vec<Vec<Batch>>,
-    /// Records in it.
+    /// Number of records.
     pub(crate) records: u64,
     /// Bytes of their keys and values.
     pub(crate) bytes: u64,
-    /// Bad records passed over in it.
+    /// Bad records that were skipped.
     pub(crate) skipped: u64,
     /// Where the next window starts.
     pub(crate) end: Place,
@@ -26,7 +26,7 @@ pub(crate) struct Window {
     pub(crate) checksum: u64,
 }
 
-/// Makes windows of what a reader reads.
+/// Makes windows of the records of a reader.
 pub(crate) struct Windows {
     reader: Box<dyn RecordReader>,
     limits: Limits,
@@ -41,7 +41,7 @@ pub(crate) struct Windows {
 }
 
 impl Windows {
-    /// Windows of about `bytes_max` bytes from `start` on; up to `skips` bad records are passed over.
+    /// Windows of about `bytes_max` bytes from `start` on; skips up to `skips` bad records.
     pub(crate) fn new(
         reader: Box<dyn RecordReader>,
         start: Place,
@@ -65,7 +65,7 @@ impl Windows {
         }
     }
 
-    /// The next window. A failure comes after the window of what was good before it.
+    /// The next window. A failure is returned after the window of the good records before it.
     pub(crate) fn next(&mut self) -> Result<Option<Window>, TransferError> {
         if let Some(failed) = self.failed.take() {
             self.is_done = true;

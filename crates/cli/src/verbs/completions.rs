@@ -1,4 +1,4 @@
-//! `atoll completions`: the completions for a shell.
+//! `atoll completions`: shell completions.
 
 use crate::{Failure, Session};
 use clap::{Args, Command};

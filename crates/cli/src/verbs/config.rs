@@ -39,7 +39,7 @@ impl Config {
     }
 }
 
-/// The text as a TOML value; numbers and truths stand without quotes.
+/// The text as a TOML value; numbers and booleans are not quoted.
 fn quoted(text: &str) -> String {
     let is_bare = matches!(text, "true" | "false")
         || (!text.is_empty() && text.len() < 19 && text.bytes().all(|byte| byte.is_ascii_digit()));

@@ -1,6 +1,6 @@
-//! `atoll doctor`: how fit a place is for a store, what falls back there, and what would help.
+//! `atoll doctor`: whether a location suits a store, which features have a fallback there, and advice.
 //!
-//! Invariant: what was not measured is not claimed; each finding says how it was found.
+//! Invariant: nothing is claimed that was not measured; each finding says how it was obtained.
 
 mod file_systems;
 mod probes;
@@ -29,12 +29,12 @@ pub struct Doctor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Grade {
     Good,
-    /// Something else is used in its place.
+    /// A fallback is used in its place.
     FallsBack,
     Bad,
 }
 
-/// One thing found, with advice where there is some.
+/// One finding, possibly with advice.
 struct Finding {
     name: &'static str,
     grade: Grade,
@@ -60,7 +60,7 @@ impl Doctor {
     /// Runs the verb.
     ///
     /// # Errors
-    /// Why the place could not be looked at, or what makes it unfit.
+    /// Why the location could not be examined, or what makes it unsuitable.
     pub fn run(self, session: &Session) -> Result<(), Failure> {
         let folder = Folder::nearest(&self.path)?;
         let mut findings = vec![kernel(), machine(), rings(), file_system(&folder), space(&folder)];
@@ -205,7 +205,7 @@ fn synced(times: &SyncTimes) -> Finding {
     Finding::good("fsync", found)
 }
 
-/// A size for a reader, to the nearest tenth.
+/// A size for people, to the nearest tenth.
 fn rounded(bytes: u64) -> String {
     let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
     match units.into_iter().find(|(_, shift)| bytes >> shift > 0) {

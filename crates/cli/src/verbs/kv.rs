@@ -9,7 +9,7 @@ use crate::cells::EncodingArguments;
 use crate::{Failure, Session};
 use clap::{Args, Subcommand};
 
-/// The verbs on cells.
+/// Verbs on cells.
 #[derive(Debug, Subcommand)]
 pub enum Kv {
     /// Set a cell

@@ -1,4 +1,4 @@
-//! `atoll ls`: partitions, or the keys of one.
+//! `atoll ls`: lists partitions, or the keys of one.
 
 use crate::cells::{EncodingArguments, insert_bytes};
 use crate::session::Access;

@@ -1,5 +1,4 @@
-//! `atoll ring`, or `atoll cluster`: a node that answers clients of Redis, and what whoever runs several
-//! needs.
+//! `atoll ring`, or `atoll cluster`: runs a node that serves Redis clients, and operates a ring of several.
 
 mod certificates;
 mod hosts;
@@ -116,8 +115,8 @@ fn parse_size(text: &str) -> Result<Size, String> {
     Size::parse(text).map_err(|error| error.to_string())
 }
 
-/// Where to listen: an address, or a name that has one; of several an IPv4 address, as most clients take that
-/// first.
+/// Parses an address to listen at, or a name that resolves to one. Of several addresses an IPv4 one is
+/// chosen, since most clients try that first.
 fn parse_address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse() {
         return Ok(address);
@@ -212,12 +211,13 @@ impl RingServe {
         }
         session.output.flush()?;
         let ending = node.ending();
-        // It ends by itself only if it failed; otherwise a signal drops this, and the node with it.
+        // The node ends by itself only if it failed; otherwise a signal drops this future, and the node with
+        // it.
         let ended = tokio::task::spawn_blocking(move || ending.wait());
         match self.until_input_ends {
             true => {
                 let (over, is_over) = tokio::sync::oneshot::channel();
-                // A thread of its own: nothing waits for it when the node ends first.
+                // A thread of its own: it is not waited for if the node ends first.
                 std::thread::spawn(move || {
                     let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
                     let _ = over.send(());
@@ -279,8 +279,8 @@ impl RingServe {
     }
 }
 
-/// Where a node, or each node of a ring in a folder of its own, keeps what it is given.
-fn place(in_memory: bool, session: &Session) -> Result<SlotStorage, Failure> {
+/// Where a node, or each node of a ring in a folder of its own, keeps its data.
+fn place(in_memory: bool, session: &Session) -> Result<Place, Failure> {
     if in_memory && session.names_store() {
         return Err(Failure::Usage {
             problem: "--memory keeps nothing, and --store names where to keep it".to_owned(),
@@ -328,7 +328,7 @@ mod tests {
     use super::*;
     use clap::Parser;
 
-    /// What is typed behind `atoll ring serve`.
+    /// The arguments of `atoll ring serve`.
     #[derive(Parser)]
     struct Typed {
         #[command(flatten)]

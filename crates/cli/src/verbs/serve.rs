@@ -1,4 +1,4 @@
-//! `atoll serve`: owns a store until it is told to stop, so that other processes can attach to it.
+//! `atoll serve`: owns a store until it is stopped, so that other processes can attach to it.
 
 use crate::session::Access;
 use crate::{Failure, Session};
@@ -43,7 +43,7 @@ impl Serve {
         let opened = session.open(Access::Create).await?;
         session.end_on_interrupt();
         let (place, pid) = (opened.place, std::process::id());
-        // A store in a folder has somebody who owns it.
+        // A store in a folder has an owner.
         if let Some(upkeep) = opened.maintenance.filter(|upkeep| !upkeep.is_owner()) {
             session.output.either(
                 || format!("standing by: another process serves {place}, and this one does when that ends, until Ctrl-C"),

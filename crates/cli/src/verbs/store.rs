@@ -1,4 +1,4 @@
-//! `atoll store`: look after a store.
+//! `atoll store`: maintenance of a store.
 
 mod check;
 
@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The verbs on a store as a whole.
+/// Verbs on a store as a whole.
 #[derive(Debug, Subcommand)]
 pub enum StoreVerb {
     /// Tell what the store can do: limits, durability, costs
@@ -54,7 +54,7 @@ Nothing else changes the format of a store. One of a newer format is refused wit
     Upgrade,
 }
 
-/// The verbs on snapshots.
+/// Verbs on snapshots.
 #[derive(Debug, Subcommand)]
 pub enum SnapshotVerb {
     /// Keep the present state
@@ -200,7 +200,7 @@ async fn stats(session: &Session) -> Result<(), Failure> {
         .try_for_each(|figure| session.output.line(format!("{:<width$}  {}", figure.name, shown(figure))))
 }
 
-/// There is one format so far, so whatever could be opened has it.
+/// There is only one format so far, so a store that could be opened has it.
 async fn upgrade(session: &Session) -> Result<(), Failure> {
     let hint = "only stores in folders have a format of ours";
     let (maintenance, _) = session.maintenance(Access::Read, "an upgrade", hint).await?;
@@ -296,7 +296,7 @@ fn progress_of_copy(session: &Session) -> CopyProgress {
 }
 
 impl Backup {
-    // A door may tell how long something took.
+    // A door may report how long something took.
     #[allow(clippy::disallowed_methods)]
     async fn run(self, session: &Session) -> Result<(), Failure> {
         let (maintenance, _) = session.maintenance(Access::Change, "a backup", EXPORT_INSTEAD).await?;

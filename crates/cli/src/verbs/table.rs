@@ -28,7 +28,7 @@ use atoll_tables::{Table, TableError};
 use clap::{Args, Subcommand};
 use std::sync::Arc;
 
-/// The verbs on tables.
+/// Verbs on tables.
 #[derive(Debug, Subcommand)]
 pub enum TableVerb {
     /// Make a table, from its columns or from a file that has them
@@ -196,7 +196,7 @@ impl TableVerb {
     }
 }
 
-/// Which table.
+/// The table that a verb works on.
 #[derive(Args, Clone, Debug)]
 struct TableArguments {
     /// Name of the table
@@ -204,12 +204,12 @@ struct TableArguments {
 }
 
 impl TableArguments {
-    /// Opens the table of a store that is there.
+    /// Opens the table in an existing store.
     async fn open(&self, session: &Session, access: Access) -> Result<Table, Failure> {
         self.open_in(&store_there(session, access).await?).await
     }
 
-    /// Opens the table; one that is not there is answered with the names of those that are.
+    /// Opens the table; if it does not exist, the failure names those that do.
     async fn open_in(&self, store: &Arc<dyn Store>) -> Result<Table, Failure> {
         match Table::open(Arc::clone(store), &self.table).await {
             Err(TableError::NotFound { name }) => {
@@ -222,7 +222,7 @@ impl TableArguments {
     }
 }
 
-/// A store that is there: of the verbs on tables only those that make a table make one.
+/// Opens an existing store: among the verbs on tables only those that create a table create a store.
 async fn store_there(session: &Session, access: Access) -> Result<Arc<dyn Store>, Failure> {
     session.store(access).await.map_err(|failure| match failure {
         Failure::Store(error @ StoreError::NotFound { .. }) if error.hint().is_none() => {
@@ -232,7 +232,7 @@ async fn store_there(session: &Session, access: Access) -> Result<Arc<dyn Store>
     })
 }
 
-/// The version that is said by its number, or by the name of a snapshot.
+/// The version given by its number, or by the name of a snapshot.
 async fn version_called(table: &Table, said: Option<&str>) -> Result<Option<Version>, Failure> {
     let Some(said) = said else { return Ok(None) };
     match said.parse() {
@@ -248,13 +248,13 @@ async fn version_called(table: &Table, said: Option<&str>) -> Result<Option<Vers
     }
 }
 
-/// Whether a text is a whole number, which no version or one beyond all may have.
+/// Whether a text is a whole number: it may be a version number, even one that no version has.
 fn is_number(text: &str) -> bool {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Pairs of a flag such as `--rename id=pid`.
+/// Parses the pair of a flag such as `--rename id=pid`.
 fn parse_pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((from, to)) if !from.is_empty() && !to.is_empty() => Ok((from.to_owned(), to.to_owned())),
@@ -262,7 +262,7 @@ fn parse_pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// A character that stands between fields.
+/// Parses a delimiter of fields.
 fn parse_delimiter(text: &str) -> Result<u8, String> {
     match text.as_bytes() {
         b"\\t" => Ok(b'\t'),

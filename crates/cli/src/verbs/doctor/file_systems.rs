@@ -1,12 +1,12 @@
-//! File systems by the numbers that the kernel gives them.
+//! File systems by their magic numbers.
 
-/// What matters about a file system.
+/// The properties of a file system that matter to a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileSystem {
     pub(super) name: &'static str,
-    /// Several machines may see it.
+    /// Whether several machines may mount it.
     pub(super) is_shared: bool,
-    /// It lies in memory.
+    /// Whether it is in memory.
     pub(super) is_volatile: bool,
 }
 
@@ -22,7 +22,7 @@ const fn volatile(name: &'static str) -> FileSystem {
     FileSystem { name, is_shared: false, is_volatile: true }
 }
 
-/// From linux/magic.h and the sources of those file systems that are not in the kernel.
+/// From linux/magic.h, and from the sources of those file systems that are not in the kernel.
 const KNOWN: [(u32, FileSystem); 19] = [
     (0xEF53, local("ext2, ext3 or ext4")),
     (0x5846_5342, local("xfs")),
@@ -45,7 +45,7 @@ const KNOWN: [(u32, FileSystem); 19] = [
     (0x5346_414F, shared("afs")),
 ];
 
-/// The file system with this number; one that is not known is treated as shared, which is the safe side.
+/// The file system with this number; an unknown one counts as shared, which is the safe side.
 pub(super) fn file_system(magic: u32) -> FileSystem {
     KNOWN
         .into_iter()

@@ -1,4 +1,4 @@
-//! What the doctor measures: each probe tries the thing itself in a folder of its own.
+//! The doctor's probes: each tries the feature itself, in a scratch folder of its own.
 
 use crate::Failure;
 use crate::verbs::doctor::file_systems::{FileSystem, file_system};
@@ -8,10 +8,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Writes that are synced to find out how long it takes.
+/// Number of synced writes in a measurement.
 const SYNCS: usize = 32;
 
-/// The folder that is looked at: the place itself, or the nearest one above it that exists.
+/// The folder to examine: the path itself, or its nearest ancestor that exists.
 pub(super) struct Folder {
     path: PathBuf,
     asked: PathBuf,
@@ -33,7 +33,7 @@ impl Folder {
         Ok(Self { path, asked: absolute })
     }
 
-    /// The place that was asked about, if it is not there and this is only the nearest folder above it.
+    /// The path that was asked about, if it does not exist and this is only its nearest ancestor.
     pub(super) fn asked(&self) -> Option<String> {
         (self.asked != self.path).then(|| self.asked.display().to_string())
     }
@@ -43,7 +43,7 @@ impl Folder {
     }
 
     pub(super) fn file_system(&self) -> io::Result<FileSystem> {
-        // The numbers have 32 bits; some kernels hand them out sign-extended.
+        // The numbers have 32 bits; some kernels return them sign-extended.
         Ok(file_system((statfs(&self.path)?.f_type as u64 & u64::from(u32::MAX)) as u32))
     }
 
@@ -53,19 +53,19 @@ impl Folder {
     }
 }
 
-/// A folder of our own that goes away with this value.
+/// A folder of our own that is removed when this value is dropped.
 pub(super) struct Scratch {
     path: PathBuf,
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // If it cannot be removed now, nothing is lost but a few kilobytes.
+        // If it cannot be removed, a few kilobytes stay behind and nothing else.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// How long syncing took.
+/// How long syncs took.
 pub(super) struct SyncTimes {
     pub(super) median: Duration,
     pub(super) worst: Duration,
@@ -79,7 +79,7 @@ impl Scratch {
         Ok(Self { path })
     }
 
-    /// Whether a lock keeps a second one out.
+    /// Whether a lock excludes a second one.
     pub(super) fn locks_exclude(&self) -> io::Result<bool> {
         let path = self.path.join("lock");
         let first = File::create(&path)?;
@@ -123,14 +123,14 @@ impl Scratch {
     }
 }
 
-/// Memory of the machine.
+/// The memory of the machine.
 pub(super) fn memory_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
     line.split_whitespace().nth(1)?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// What the control group leaves of it.
+/// The memory limit of the control group, if it is lower.
 pub(super) fn memory_limit_bytes() -> Option<u64> {
     let places = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
     let limit =
@@ -138,7 +138,7 @@ pub(super) fn memory_limit_bytes() -> Option<u64> {
     memory_bytes().filter(|total| limit < *total).map(|_| limit)
 }
 
-/// What the kernel says about io_uring: "0" where everybody may use it.
+/// The kernel's setting for io_uring: "0" if every process may use it.
 pub(super) fn io_uring_setting() -> Option<String> {
     fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok().map(|text| text.trim().to_owned())
 }

@@ -1,4 +1,4 @@
-//! Verbs on one cell, and deleting.
+//! Verbs on one cell, and `delete`.
 
 use crate::cells::{EncodingArguments, bytes_object, cell_name};
 use crate::session::Access;
@@ -74,7 +74,7 @@ impl Get {
     }
 }
 
-/// Writes a value: as it is for text, so that it can go into a file.
+/// Writes a value: text as it is, so that it can be redirected into a file.
 pub(super) fn show_value(
     session: &Session,
     encoding: EncodingArguments,
@@ -88,7 +88,7 @@ pub(super) fn show_value(
         return output.line(encoding.show(value));
     }
     output.bytes(value)?;
-    // A prompt must not stick to the value; in a file the value stays as it is.
+    // On a terminal the prompt must not follow the value directly; in a file the value stays as it is.
     if output.is_terminal() && !value.ends_with(b"\n") { output.line("") } else { Ok(()) }
 }
 
@@ -152,7 +152,7 @@ impl Delete {
     }
 }
 
-/// The range of sort keys that flags describe.
+/// The range of sort keys given by flags.
 pub(super) fn sort_range(
     encoding: EncodingArguments,
     prefix: Option<&str>,
@@ -215,7 +215,7 @@ impl Cas {
     }
 }
 
-/// Writes are silent, as with other tools; with JSON the class of the acknowledgement is told.
+/// Writes print nothing, as with other tools; as JSON they report the class of the acknowledgement.
 fn acknowledge(session: &Session, written: Written) -> Result<(), Failure> {
     if !session.output.is_json() {
         return Ok(());

@@ -8,7 +8,7 @@ use atoll_store::{Direction, Projection, ScanEntry, ScanRequest};
 use clap::Args;
 use serde_json::{Map, Value};
 
-/// Cells asked for at a time.
+/// Cells per request.
 const PAGE_ENTRIES: u64 = 1000;
 
 /// `atoll kv scan`

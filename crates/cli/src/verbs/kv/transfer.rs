@@ -182,9 +182,9 @@ impl ExportArguments {
         };
         let store = session.store(Access::Read).await?;
         let exported = export(&*store, &wanted, &session.output).await?;
-        // Who takes everything may take it for a backup.
+        // A user who exports everything may take it for a backup.
         let is_all = wanted.partition.is_none() && wanted.prefix.is_empty();
-        // It is written by now, whatever is wrong with tables.
+        // The export is written by now, whatever is wrong with tables.
         let listing = async { Ok(Table::list(&*store).await.ok()) };
         let tables = match is_all {
             true => wanted.patience.read(listing).await.ok().flatten().map(|tables| tables.len()),

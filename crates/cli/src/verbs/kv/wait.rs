@@ -1,4 +1,4 @@
-//! `atoll kv wait`: until a cell holds a value, or another one.
+//! `atoll kv wait`: waits until a cell holds a value, or another one.
 
 use crate::cells::cell_name;
 use crate::session::Access;
@@ -11,7 +11,7 @@ use clap::Args;
 use serde_json::json;
 use std::time::Duration;
 
-/// How long a store may look once more when the time is over.
+/// How long a store may take for one last look when the time is over.
 const LAST_LOOK_MAX: Duration = Duration::from_secs(1);
 
 /// `atoll kv wait`
@@ -62,8 +62,8 @@ impl Wait {
         }
     }
 
-    /// What comes of a wait at a store that may not answer at all: its time is over then as well. Who only
-    /// asks how it is now waits as for any other read.
+    /// The result of a wait, limited in time even if the store does not answer at all. A wait of zero, which
+    /// only asks for the present state, waits for the answer like any other read.
     async fn waited(
         &self,
         session: &Session,

@@ -1,7 +1,6 @@
-//! The files that a node encrypts with, as the command line names them; and those that a ring on one machine
-//! makes for itself.
+//! The certificate files that a node is started with, and those that a ring on one machine makes for itself.
 //!
-//! Invariant: no key that is made here can be read by another user, not even for a moment.
+//! Invariant: no other user can read a key that is made here, not even for a moment.
 
 use crate::Failure;
 use crate::text::quoted_path;
@@ -14,7 +13,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Which files say who a node is.
+/// Which files identify a node.
 #[derive(Args, Debug)]
 pub struct Certificates {
     /// Encrypt, and show this certificate, with those between it and its authority behind it
@@ -32,10 +31,10 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// What they hold, for a node that is told to others as `host`; none where none is named.
+    /// Reads the files, for a node that announces itself as `host`; none if no file is named.
     ///
     /// # Errors
-    /// Which file is wrong, and in what.
+    /// Which file is wrong, and how.
     pub fn read(&self, host: &str) -> Result<Option<NodeTls>, Failure> {
         let (Some(certificate), Some(key)) = (&self.tls_certificate, &self.tls_key) else { return Ok(None) };
         let (certificate, key) = (certificate.clone(), key.clone());
@@ -43,7 +42,7 @@ impl Certificates {
         Ok(Some(NodeTls::of_files(&files, host, now()).map_err(NodeError::from)?))
     }
 
-    /// What a client has to say beside the rest.
+    /// The extra arguments of redis-cli for encrypted connections.
     pub fn how_to_connect(&self) -> String {
         match (&self.tls_certificate, &self.tls_authority) {
             (None, _) => String::new(),
@@ -60,7 +59,7 @@ pub(super) struct Made {
 }
 
 impl Made {
-    /// The authority in this folder, which is made if there is none.
+    /// The certificate authority in this folder, created if it is missing.
     pub(super) fn in_folder(folder: &Path) -> Result<Self, Failure> {
         let made = folder.join("tls");
         let failed = |action, path: &Path| {
@@ -83,12 +82,12 @@ impl Made {
         Ok(this)
     }
 
-    /// What clients and nodes trust.
+    /// The certificate that clients and nodes trust.
     pub(super) fn trusted(&self) -> PathBuf {
         self.folder.join("authority.pem")
     }
 
-    /// The files of a node of this machine, made anew.
+    /// Creates the files of a node of this machine.
     pub(super) fn node(&self, number: u32) -> Result<TlsFiles, Failure> {
         let name = format!("node-{number}");
         let hosts = ["127.0.0.1", "::1", "localhost"];
@@ -103,7 +102,7 @@ impl Made {
             let path = self.folder.join(format!("{name}.{ending}"));
             let unfinished = self.folder.join(format!(".{name}.{ending}"));
             let written = (|| {
-                // What a process left that was ended halfway.
+                // Left by a process that ended halfway.
                 if unfinished.exists() {
                     std::fs::remove_file(&unfinished)?;
                 }

@@ -1,14 +1,13 @@
-//! Lists of hosts as people and batch schedulers write them: `a:1,b:2`, `node[01-04,07]`,
-//! `rack[1-2]n[1-8]:7379`.
+//! Host lists as people and batch schedulers write them: `a:1,b:2`, `node[01-04,07]`, `rack[1-2]n[1-8]:7379`.
 //!
-//! Invariant: a list of a few letters never becomes more than [`HOSTS_MAX`] names.
+//! Invariant: a short list never expands to more than [`HOSTS_MAX`] names.
 
 use std::collections::VecDeque;
 
-/// Names that a list may stand for.
+/// Most names that a list may expand to.
 pub(super) const HOSTS_MAX: usize = 65_536;
 
-/// Each name that the text stands for, in its order.
+/// Expands a list into its names, in order.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -20,8 +19,7 @@ pub(super) fn expand(text: &str) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// The parts between commas and line ends that stand in no brackets; an address in brackets, such as `[::1]`,
-/// has no comma.
+/// Splits at commas and line ends outside of brackets; an address in brackets, such as `[::1]`, has no comma.
 fn words(text: &str) -> Result<Vec<&str>, String> {
     let (mut words, mut begins, mut is_inside) = (Vec::new(), 0, false);
     for (at, letter) in text.char_indices() {
@@ -44,7 +42,7 @@ fn words(text: &str) -> Result<Vec<&str>, String> {
     Ok(words.into_iter().map(str::trim).filter(|word| !word.is_empty()).collect())
 }
 
-/// One word, its brackets from the left to the right.
+/// Expands one word, its brackets from left to right.
 fn expand_word(word: &str, most: usize) -> Result<Vec<String>, String> {
     let (mut done, mut left) = (Vec::new(), VecDeque::from([word.to_owned()]));
     while let Some(name) = left.pop_front() {
@@ -52,7 +50,7 @@ fn expand_word(word: &str, most: usize) -> Result<Vec<String>, String> {
             done.push(name);
             continue;
         };
-        // Those of one bracket stand before those that came later, so that the order is that of the numbers.
+        // Pushed to the front in reverse, so that names come out in numerical order.
         for number in numbers(inside, most)?.into_iter().rev() {
             left.push_front(format!("{before}{number}{behind}"));
         }
@@ -63,14 +61,14 @@ fn expand_word(word: &str, most: usize) -> Result<Vec<String>, String> {
     Ok(done)
 }
 
-/// What stands before, in and behind the first brackets; those of an address hold colons.
+/// The text before, in and after the first brackets with numbers; those of an address hold colons.
 fn first_bracket(name: &str) -> Option<(&str, &str, &str)> {
     let (before, rest) = name.split_once('[')?;
     let (inside, behind) = rest.split_once(']')?;
     (!inside.contains(':')).then_some((before, inside, behind))
 }
 
-/// `01-03,7`: 01, 02, 03 and 7.
+/// Expands `01-03,7` to 01, 02, 03 and 7.
 fn numbers(text: &str, most: usize) -> Result<Vec<String>, String> {
     let mut numbers = Vec::new();
     for part in text.split(',').map(str::trim) {
@@ -85,7 +83,7 @@ fn numbers(text: &str, most: usize) -> Result<Vec<String>, String> {
         if from > to || (to - from) as usize >= most.saturating_sub(numbers.len()) {
             return Err(format!("[{text}] ends before it begins, or is more than {HOSTS_MAX} names"));
         }
-        // Zeros in front say how wide all of them are.
+        // Leading zeros set the width of all numbers.
         numbers.extend((from..=to).map(|number| format!("{number:0width$}", width = first.len())));
     }
     Ok(numbers)

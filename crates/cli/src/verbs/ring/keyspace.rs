@@ -51,10 +51,10 @@ pub struct Create {
   atoll ring keyspace list --store ring://127.0.0.1:7379/")]
 pub struct List {}
 
-/// Between two looks.
+/// Time between two polls.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// How long it may take until each node answers for it.
+/// How long it may take until all nodes serve the keyspace.
 const TIME_MAX: Duration = Duration::from_secs(20);
 
 impl KeyspaceVerb {
@@ -95,8 +95,8 @@ impl Create {
         )
     }
 
-    /// Refuses what the nodes that are up cannot serve, for it stays as it is made; unless nobody waits for
-    /// it.
+    /// Refuses a keyspace that the nodes now up cannot serve, since its rules cannot be changed later. With
+    /// --no-wait it is not checked.
     async fn check_nodes(&self, operator: &RingOperator) -> Result<(), Failure> {
         let Some(copies) = self.copies.filter(|_| !self.no_wait) else { return Ok(()) };
         let status = operator.status().await?;
@@ -112,7 +112,7 @@ impl Create {
         })
     }
 
-    /// Until each node that is up knows of it, and all of it is served.
+    /// Waits until each node that is up knows the keyspace, and all its slots are served.
     async fn wait(&self, operator: &RingOperator) -> Result<KeyspaceStatus, Failure> {
         let ends = tokio::time::Instant::now() + TIME_MAX;
         loop {
@@ -142,7 +142,7 @@ impl Create {
         }
     }
 
-    /// A node that is up and does not tell of it.
+    /// A node that is up and does not report the keyspace.
     async fn unaware(&self, operator: &RingOperator, status: &RingStatus) -> Option<String> {
         for node in status.nodes.iter().filter(|node| node.is_up) {
             let told = operator.keyspaces_of(&node.address).await;
@@ -159,7 +159,7 @@ pub(super) fn slots_each(status: &RingStatus) -> u64 {
     status.slots / status.keyspaces.len().max(1) as u64
 }
 
-/// How a keyspace is called where its number alone says little.
+/// The name shown for a keyspace, where its number alone says little.
 pub(super) fn name_of(keyspace: &KeyspaceStatus) -> &str {
     if keyspace.keyspace == 0 { "(first)" } else { &keyspace.name }
 }
@@ -180,7 +180,7 @@ fn json_of_all(keyspaces: &[KeyspaceStatus]) -> Value {
     Value::Array(keyspaces.iter().map(json_of).collect())
 }
 
-/// A line for each.
+/// One line per keyspace.
 pub(super) fn picture(keyspaces: &[KeyspaceStatus]) -> String {
     let width = keyspaces.iter().map(|one| name_of(one).len()).max().unwrap_or(0).max("keyspace".len());
     let or_ring =

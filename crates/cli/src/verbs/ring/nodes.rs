@@ -1,7 +1,7 @@
-//! The nodes of a ring as the command line names them: where each is reached, and which of them this one is.
+//! The nodes of a ring as the command line names them: their addresses, and which of them this one is.
 //!
-//! A node is reached by clients at its port, by other nodes at the port 10,000 above it, and, if it is one of
-//! the first three, for the configuration group at the port 20,000 above it.
+//! Clients reach a node at its port, other nodes at that port plus 10,000. The first three nodes also serve
+//! the configuration group, at that port plus 20,000.
 
 use super::hosts::expand;
 use crate::Failure;
@@ -16,11 +16,11 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How far above the port for clients the others are.
+/// Offset of the port for other nodes from the port for clients.
 const PEERS_ABOVE: u16 = 10_000;
 const GROUP_ABOVE: u16 = 20_000;
 
-/// Nodes that keep the configuration, of those that are named first.
+/// How many nodes, of those named first, keep the configuration.
 const GROUP_NODES: usize = 3;
 
 /// Which nodes a ring has.
@@ -36,7 +36,7 @@ pub struct RingNodes {
     copies: Option<usize>,
 }
 
-/// Refuses what no ring of so many nodes can keep.
+/// Refuses a number of copies that a ring of so many nodes cannot keep.
 pub(super) fn check_copies(copies: usize, nodes: usize) -> Result<(), Failure> {
     if (1..=nodes.min(COPIES_MAX)).contains(&copies) {
         return Ok(());
@@ -81,7 +81,7 @@ impl RingNodes {
             listen: if at < GROUP_NODES { Some(above(listen, GROUP_ABOVE)?) } else { None },
             folder: folder.map(|folder| folder.join("group")).filter(|_| at < GROUP_NODES),
             ring: RingShape { slots: atoll_ring::SLOTS.into(), copies },
-            // Slots that are founded on all of them need not move at once.
+            // Slots that are founded on all nodes need not move later.
             founding_nodes: nodes.len(),
             token: token.cloned(),
         };
@@ -95,7 +95,7 @@ impl RingNodes {
     }
 }
 
-/// A list in words, or in a file.
+/// Parses a list given in words, or in a file.
 fn parse(text: &str, port: u16) -> Result<Vec<HostPort>, Failure> {
     let text = match text.strip_prefix('@') {
         None => text.to_owned(),
@@ -111,7 +111,7 @@ fn parse(text: &str, port: u16) -> Result<Vec<HostPort>, Failure> {
     })?;
     let mut nodes: Vec<HostPort> = Vec::new();
     for word in words {
-        // An address of six parts has colons of its own, and brackets around it.
+        // An IPv6 address has colons of its own, and is in brackets.
         let has_port = word.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
         let named = if has_port { word.clone() } else { format!("{word}:{port}") };
         let node = named
@@ -125,8 +125,8 @@ fn parse(text: &str, port: u16) -> Result<Vec<HostPort>, Failure> {
     Ok(nodes)
 }
 
-/// Where one of the first three is, as far as that is known: a cluster may have names only of those who are
-/// up, and those who are have to start without the others.
+/// The address of one of the first three nodes, as far as it is known: a cluster may resolve only the names
+/// of nodes that are up, and those must be able to start without the others.
 fn group_address(node: &HostPort, is_this: bool, listen: SocketAddr) -> Result<MemberAddress, Failure> {
     let port = raised(node.port, GROUP_ABOVE)?;
     let host = &node.host;

@@ -1,4 +1,4 @@
-//! `atoll ring leave` and `stay`: a node is taken out of a ring, or kept after all.
+//! `atoll ring leave` and `stay`: removes a node from a ring, or keeps it after all.
 
 use super::status::of_before;
 use crate::output::note;
@@ -34,13 +34,13 @@ pub struct Stay {
     node: u32,
 }
 
-/// Between two looks at a ring that changes.
+/// Time between two polls of a changing ring.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// How long it may take until the configuration group has decided.
+/// How long the configuration group may take to decide.
 const DECIDED_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// How long it may take until a node tells how the ring is now.
+/// How long to wait for a node that reports the present state of the ring.
 const PRESENT_TIME_MAX: Duration = Duration::from_secs(10);
 
 pub(super) fn operator(session: &Session) -> Result<RingOperator, Failure> {
@@ -54,14 +54,14 @@ pub(super) fn operator(session: &Session) -> Result<RingOperator, Failure> {
     }
 }
 
-/// Looks at a ring again and again.
+/// Polls the state of a ring.
 ///
-/// Invariant: of what was seen once nothing is taken back by a node that knows less, nor by one that knows
-/// nothing of now.
+/// Invariant: state that was seen is never replaced by that of a node which knows less, or which has lost
+/// touch with the ring.
 pub(super) struct Looks<'o> {
     operator: &'o RingOperator,
     place: String,
-    /// The latest version that was seen.
+    /// The newest version seen so far.
     newest: u64,
 }
 
@@ -70,7 +70,7 @@ impl<'o> Looks<'o> {
         Ok(Self { operator, place: session.store_url()?, newest: 0 })
     }
 
-    /// How the ring is now.
+    /// The present state of the ring.
     pub(super) async fn next(&mut self) -> Result<RingStatus, Failure> {
         let until = tokio::time::Instant::now() + PRESENT_TIME_MAX;
         loop {
@@ -84,7 +84,7 @@ impl<'o> Looks<'o> {
         }
     }
 
-    /// Why what a node tells is passed over, if it is.
+    /// Why the status of a node is ignored, if it is.
     fn passed_over(&mut self, status: &RingStatus) -> Option<String> {
         let is_late = status.version < self.newest;
         let late = || format!("node {} has not heard yet what others told of the ring", status.node);
@@ -96,7 +96,7 @@ impl<'o> Looks<'o> {
     }
 }
 
-/// What went wrong behind a change that the ring was asked for: it may be made all the same.
+/// A failure after the ring was asked for a change: the change may be made all the same.
 pub(super) fn in_doubt(failure: Failure) -> Failure {
     match failure {
         Failure::Store(StoreError::Unavailable { reason, source, .. }) => {
@@ -127,8 +127,8 @@ impl Leave {
         self.follow(looks, session).await.map_err(in_doubt)
     }
 
-    /// Tells how far it is until it has left.
-    // A door may tell how long something took.
+    /// Reports the progress until the node has left.
+    // A door may report how long something took.
     #[allow(clippy::disallowed_methods)]
     async fn follow(&self, mut looks: Looks<'_>, session: &Session) -> Result<(), Failure> {
         let (start, mut told) = (Instant::now(), u64::MAX);
@@ -188,8 +188,7 @@ impl Stay {
     }
 }
 
-/// Looks again and again whether a node still leaves until it does not, but not for ever; none if it has
-/// left.
+/// Polls until the node is no longer leaving, up to a time limit; none if it has left.
 async fn stays(
     mut leaves: impl AsyncFnMut() -> Result<Option<bool>, Failure>,
     (look_every, time_max): (Duration, Duration),

@@ -1,6 +1,6 @@
-//! `atoll ring recover`: slots whose last copies are lost begin again, with what is left of them.
+//! `atoll ring recover`: restarts slots that lost their last copies, with whatever is left of them.
 //!
-//! Invariant: nothing is asked of the ring before it was said what may be lost, and somebody agreed.
+//! Invariant: nothing is asked of the ring before the possible loss was shown and accepted.
 
 use super::operate::{Looks, in_doubt, operator};
 use crate::output::note;
@@ -33,14 +33,14 @@ pub struct Recover {
     yes: bool,
 }
 
-/// Slots as they are written.
+/// Slots as they are typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Lost {
     All,
     Range(RangeInclusive<u16>),
 }
 
-/// Slots of which a loss was agreed to, each with the nodes that were said to have had its last copies.
+/// Slots whose loss was accepted, each with the nodes that had its last copies at that time.
 type Agreed = BTreeMap<u16, Vec<u32>>;
 
 /// The highest slot.
@@ -62,22 +62,22 @@ impl FromStr for Lost {
     }
 }
 
-/// How long it may take until the ring serves one more of them.
+/// How long the ring may take to serve one more slot.
 const STUCK_TIME_MAX: Duration = Duration::from_secs(30);
-/// Between two looks.
+/// Time between two polls.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Slots of one request.
+/// Most slots in one request.
 const SLOTS_AT_ONCE: usize = 1024;
-/// When nothing came of a question for so long, it is asked again.
+/// How long to wait for an effect before asking again.
 const ASK_AGAIN: Duration = Duration::from_secs(3);
 
 impl Recover {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let operator = operator(session)?;
-        // Who knows how the ring was says nothing of what is served now.
+        // A node that only knows an earlier state of the ring does not know which slots are served now.
         let mut looks = Looks::at(&operator, session)?;
         let mut recovered = Agreed::new();
-        // More nodes may go meanwhile, and what they had is another loss to agree to.
+        // More nodes may fail meanwhile, and the loss of their slots has to be accepted as well.
         loop {
             let status = looks.next().await;
             let status =
@@ -110,7 +110,7 @@ impl Recover {
         session.output.either(said, || json!({ "recovered": recovered.len() }))
     }
 
-    /// Has slots begin again if that is agreed to, and waits until they are served.
+    /// Restarts slots if their loss is accepted, and waits until they are served.
     async fn recover(
         &self,
         (operator, looks): (&RingOperator, &mut Looks<'_>),
@@ -138,15 +138,15 @@ impl Recover {
         Ok(())
     }
 
-    /// What is to be agreed to next, and what is not: --yes is about what there was to lose, and not about
-    /// what a node had since of slots that were recovered meanwhile.
+    /// The slots to accept next, and those that --yes does not cover: it accepts what could be lost when the
+    /// verb started, but not what a node since took over of slots that were recovered meanwhile.
     fn next(&self, down: &[DownSlots], recovered: &Agreed) -> (Agreed, Agreed) {
         let mut meant = self.meant(down);
         meant.retain(|slot, had_by| recovered.get(slot) != Some(had_by));
         meant.into_iter().partition(|(slot, _)| !self.yes || !recovered.contains_key(slot))
     }
 
-    /// Of the slots that nobody serves those that were named.
+    /// The named slots among those that no node serves.
     fn meant(&self, down: &[DownSlots]) -> Agreed {
         let is_named = |slot: &u16| {
             self.accept_loss.iter().any(|lost| match lost {
@@ -158,9 +158,9 @@ impl Recover {
     }
 }
 
-/// Asks for all of them and waits, as long as they become fewer; how many are not served in the end. The
-/// configuration group decides about one after the other, some hundred in a second, and a node drops what is
-/// too much at once.
+/// Requests the recovery of all slots and waits as long as their number falls; returns how many are not
+/// served in the end. The configuration group decides about one slot after the other, some hundred per
+/// second, and a node drops requests that are too many at once.
 async fn recover_until_served(
     (operator, looks): (&RingOperator, &mut Looks<'_>),
     agreed: &Agreed,
@@ -187,20 +187,20 @@ async fn recover_until_served(
     Ok(left.len())
 }
 
-/// The nodes that had slots.
+/// The nodes that had the slots.
 fn named(slots: &Agreed) -> String {
     let nodes: BTreeSet<u32> = slots.values().flatten().copied().collect();
     nodes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Each slot that nobody serves, and the nodes that had its last copies.
+/// Each slot that no node serves, with the nodes that had its last copies.
 fn each(down: &[DownSlots]) -> impl Iterator<Item = (u16, &[u32])> {
     down.iter().flat_map(|range| (range.first..=range.last).map(|slot| (slot, &*range.had_by)))
 }
 
-/// Slots that still nobody serves, of those of which a loss was agreed to, and to just that loss. One that
-/// another node took over, and that is not served by now either, holds what was acknowledged there: that is
-/// to be agreed to by itself.
+/// The slots that are still not served, and whose accepted loss is still the same. A slot that another node
+/// took over, and that is down again, holds writes acknowledged there: its loss has to be accepted
+/// separately.
 fn still_lost(down: &[DownSlots], agreed: &Agreed) -> Agreed {
     let is_agreed = |slot: &u16, had_by: &[u32]| agreed.get(slot).is_some_and(|agreed| agreed == had_by);
     each(down)
@@ -209,7 +209,7 @@ fn still_lost(down: &[DownSlots], agreed: &Agreed) -> Agreed {
         .collect()
 }
 
-/// Whether a person agrees; where there is none, nobody does.
+/// Whether a person accepts; without a terminal the answer is no.
 fn agreed(said: &str) -> Result<bool, Failure> {
     note(said);
     if !std::io::stdin().is_terminal() {
@@ -252,11 +252,11 @@ mod tests {
         let agreed = all.meant(&before);
         let still = |down: &[DownSlots]| still_lost(down, &agreed).into_keys().collect::<Vec<_>>();
         assert_eq!(still(&before), [10, 11, 12, 13, 14, 20]);
-        // Node 3 took 12 and 13 over, and does not answer either at the moment.
+        // Node 3 took over 12 and 13, and does not answer either.
         let now = [slots(10, 11, &[2]), slots(12, 13, &[3]), slots(14, 14, &[2]), slots(20, 20, &[4])];
         assert_eq!(still(&now), [10, 11, 14]);
         assert_eq!(still(&[slots(9, 9, &[2])]), [0; 0]);
-        // Whoever is asked may agree to that as well, and who said yes in advance did not mean it.
+        // A user who is asked may accept that as well; one who passed --yes did not mean it.
         for (yes, asked, left) in [(false, vec![12, 13, 20], vec![]), (true, vec![], vec![12, 13, 20])] {
             let (meant, again) = Recover { accept_loss: vec![Lost::All], yes }.next(&now, &agreed);
             assert_eq!((meant.into_keys().collect(), again.into_keys().collect()), (asked, left), "{yes}");

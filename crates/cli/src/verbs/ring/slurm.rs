@@ -1,7 +1,7 @@
 //! `atoll ring slurm`: a batch script that runs a ring beside a command, on the nodes of a job.
 //!
-//! Invariant: the ring of a job ends before the job does, and the next job with the same folder goes on with
-//! what it had.
+//! Invariant: the ring of a job ends before the job does, and the next job with the same folder continues
+//! with its data.
 
 use super::nodes::check_copies;
 use super::{persistence, place, up};
@@ -44,7 +44,7 @@ pub struct Slurm {
     command: Vec<String>,
 }
 
-/// The script; what stands between percent signs is put in.
+/// The script; words between percent signs are placeholders.
 const SCRIPT: &str = include_str!("slurm.sh");
 
 impl Slurm {
@@ -58,7 +58,7 @@ impl Slurm {
         let path = |path: &Path| {
             let failed = |source| Failure::File { action: "find", place: path.display().to_string(), source };
             let path = std::path::absolute(path).map_err(failed)?;
-            // It stands in a URL as well.
+            // The path is used in a URL as well.
             let text = path.to_str().filter(|text| !text.contains(['%', '&', '#', '\n']));
             text.map(quoted)
                 .ok_or_else(|| wrong(format!("{}", path.display()), "name one without %, & and #"))
@@ -79,7 +79,7 @@ impl Slurm {
             place: "this program".to_owned(),
             source,
         })?;
-        // Other hosts may come next, and they trust a log of this one only if it was synced.
+        // The next job may run on other hosts, which trust a log written by this one only if it was synced.
         let durability = match session.write_options()?.durability {
             None => Persistence::Always,
             Some(Durability::Buffered | Durability::Flushed | Durability::Synced) => persistence(session)?,

@@ -1,4 +1,4 @@
-//! `atoll ring status`: a picture of a ring, its nodes, and what each has and lacks.
+//! `atoll ring status`: shows a ring, its nodes, and what each has and lacks.
 
 use super::keyspace;
 use super::operate::operator;
@@ -24,20 +24,20 @@ pub struct Status {
     watch: bool,
 }
 
-/// A node that has not heard from the configuration group for so long knows nothing of now.
+/// A node that has not heard from the configuration group for this long does not know the present state.
 const SILENT_MS_MAX: u64 = 3_000;
 
-/// A clock that is further from the others' is told of.
+/// Clocks that differ from the others by more than this are reported.
 const CLOCK_OFF_MS_MAX: u64 = 60_000;
 
-/// Between two looks.
+/// Time between two polls.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 
-/// Puts what follows where the last picture stood.
+/// Clears the screen and moves the cursor to its top left corner.
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
 impl Status {
-    /// Whether it looks until somebody ends it.
+    /// Whether the verb runs until it is interrupted.
     pub(super) const fn goes_on(&self) -> bool {
         self.watch
     }
@@ -54,7 +54,7 @@ impl Status {
     }
 }
 
-/// Who types this verb needs no hint to type it.
+/// Removes the hint to run `atoll ring status`, for this verb itself.
 fn not_serving(error: StoreError) -> Failure {
     match error {
         StoreError::Unavailable { .. } => Failure::NotServing(error),
@@ -62,7 +62,7 @@ fn not_serving(error: StoreError) -> Failure {
     }
 }
 
-/// Shows it anew again and again; a ring that does not answer now may do so later.
+/// Redraws the status again and again; a ring that does not answer may do so later.
 async fn watch(operator: &RingOperator, session: &Session) -> Result<(), Failure> {
     session.end_on_interrupt();
     let clear = if session.output.is_terminal() && !session.output.is_json() { CLEAR } else { "" };
@@ -81,12 +81,12 @@ async fn watch(operator: &RingOperator, session: &Session) -> Result<(), Failure
     }
 }
 
-/// Whether it is what the node knew once, of which nobody knows whether it holds still.
+/// Whether the status is one of the past, which may not hold any more.
 fn is_of_before(status: &RingStatus) -> bool {
     status.group_silent_ms > SILENT_MS_MAX
 }
 
-/// Why what a node tells says nothing of now, if that is so.
+/// Why the status of a node does not describe the present, if so.
 pub(super) fn of_before(status: &RingStatus) -> Option<String> {
     is_of_before(status).then(|| {
         format!(
@@ -97,7 +97,7 @@ pub(super) fn of_before(status: &RingStatus) -> Option<String> {
     })
 }
 
-/// What keeps a ring from serving everything, if anything does.
+/// What keeps a ring from serving all slots, if anything.
 fn trouble(status: &RingStatus) -> Option<String> {
     if let Some(reason) = of_before(status) {
         return Some(reason);
@@ -152,7 +152,7 @@ fn json_of(status: &RingStatus) -> Value {
     })
 }
 
-/// Letters of the longest bar.
+/// Length of the longest bar in characters.
 const BAR: u64 = 24;
 
 fn picture(status: &RingStatus) -> String {
@@ -185,7 +185,7 @@ fn picture(status: &RingStatus) -> String {
     for node in &status.nodes {
         let state = match (node.is_up, node.is_leaving) {
             (false, _) => "DOWN",
-            // Who tells it is there.
+            // The node that reports is up.
             (true, _) if is_of_before && node.node != status.node => "?",
             (true, true) => "leaving",
             (true, false) => "up",
@@ -214,20 +214,20 @@ fn picture(status: &RingStatus) -> String {
     lines.join("\n")
 }
 
-/// Whom a node cannot reach, of those that the ring hears.
+/// The nodes that this one cannot reach although the ring hears from them.
 fn cut_off(node: &NodeStatus, status: &RingStatus) -> Option<String> {
     let is_up = |number: &u32| status.nodes.iter().any(|other| other.node == *number && other.is_up);
     let unreached: Vec<_> = node.unreached.iter().filter(|number| is_up(number)).collect();
     (!unreached.is_empty()).then(|| format!("node {} has no connection to {}", node.node, named(unreached)))
 }
 
-/// Who keeps the configuration no more, and what helps.
+/// A node that lost its seat in the configuration group, and what to do about it.
 fn lost_seat(node: &NodeStatus) -> Option<String> {
     let text = "does not keep the configuration any more, its log failed: look at its disk, and restart it";
     node.is_seat_lost.then(|| format!("node {} {text}", node.node))
 }
 
-/// Whose clock is far from those of the others, and what follows.
+/// A node whose clock is far from those of the others, and the consequence.
 fn wrong_clock(node: &NodeStatus) -> Option<String> {
     let off_ms = node.clock_off_ms.filter(|off_ms| off_ms.unsigned_abs() > CLOCK_OFF_MS_MAX)?;
     let side = if off_ms > 0 { "ahead of" } else { "behind" };

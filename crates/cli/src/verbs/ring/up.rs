@@ -1,4 +1,4 @@
-//! `atoll ring up`: a ring of several nodes on this machine, each a process of its own, until Ctrl-C.
+//! `atoll ring up`: a ring of several nodes on this machine, each in a process of its own, until Ctrl-C.
 //!
 //! Invariant: no node outlives this process, however it ends.
 
@@ -51,21 +51,21 @@ pub struct RingUp {
     tls: bool,
 }
 
-/// How long a ring may take until it serves; with all that it had it takes a few seconds.
+/// How long a ring may take until it serves; with existing data that takes a few seconds.
 const SERVES_TIME_MAX: Duration = Duration::from_secs(20);
-/// Nodes are other processes: what they know has to be asked for.
+/// Nodes are other processes, so their state has to be polled.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// A node that runs. It ends cleanly when this is dropped, and at the latest with this process: it reads an
-/// input of ours.
+/// A running node. It ends cleanly when this is dropped, and at the latest with this process, whose end
+/// closes its standard input.
 struct Running {
     process: Child,
-    /// What brings it back, to be typed; none where it kept everything in memory.
+    /// The command line that restarts it; none if its data was in memory only.
     back: Option<String>,
 }
 
 impl Running {
-    /// How it ended, and what brings it back.
+    /// How the node ended, and the command line that restarts it.
     fn end(&mut self, number: u32) -> String {
         let how = match self.process.wait() {
             Ok(status) => match status.signal() {
@@ -108,13 +108,13 @@ impl RingUp {
             let mut said = BufReader::new(node.process.stdout.take().ok_or(Failure::Node { number })?);
             let mut line = String::new();
             let read = said.read_line(&mut line);
-            // Why it did not start stands on the screen already: it has our error output.
+            // The reason is on the screen already: the node shares our standard error.
             let value: Value =
                 read.ok().and_then(|_| serde_json::from_str(&line).ok()).ok_or(Failure::Node { number })?;
             told.push(json!({ "number": number, "node": value["node"], "listening": value["listening"], "pid": value["pid"] }));
             nodes.push(node);
             let ended = ended.clone();
-            // Its output ends when it does.
+            // The thread ends when the node closes its output.
             std::thread::spawn(move || {
                 let _ = std::io::copy(&mut said, &mut std::io::sink());
                 let _ = ended.send(number);
@@ -150,7 +150,7 @@ impl RingUp {
         Ok(ports.into_iter().map(|port| (Ipv4Addr::LOCALHOST, port).into()).collect())
     }
 
-    /// What is typed to run a node, behind `atoll`, wherever that is.
+    /// The arguments, after `atoll`, that run a node.
     fn words(
         &self,
         (number, address): (u32, SocketAddr),
@@ -215,7 +215,7 @@ fn file_failed(action: &'static str, file: &Path, source: std::io::Error) -> Fai
     Failure::File { action, place: file.display().to_string(), source }
 }
 
-/// Runs a node. What it has to say about itself goes to our error output, as JSON where ours is.
+/// Starts a node. It reports to our standard error, as JSON if we do.
 fn begin(words: &[OsString], as_json: bool) -> Result<Running, Failure> {
     let failed = |source| Failure::File { action: "run", place: "atoll ring serve".to_owned(), source };
     let mut command = Command::new(std::env::current_exe().map_err(failed)?);
@@ -233,7 +233,7 @@ fn typed(words: &[OsString]) -> String {
     format!("atoll {}", words.join(" "))
 }
 
-/// Whether every slot is served, as a node says: waits for it for a while.
+/// Whether every slot is served, according to a node; waits a while for that.
 async fn serves(ring: &RingOperator) -> bool {
     let until = tokio::time::Instant::now() + SERVES_TIME_MAX;
     while tokio::time::Instant::now() < until {
@@ -246,7 +246,7 @@ async fn serves(ring: &RingOperator) -> bool {
     false
 }
 
-/// The durability as the command line of a node has it.
+/// The durability as the command line of a node spells it.
 pub(super) fn words(durability: Persistence) -> &'static str {
     match durability {
         Persistence::Off => "buffered",

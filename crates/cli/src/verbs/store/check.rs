@@ -1,4 +1,4 @@
-//! `atoll store check`: reads every byte, and tells what is damaged and whose that is.
+//! `atoll store check`: reads every byte, and reports what is damaged and to whom it belongs.
 
 use crate::session::Access;
 use crate::text::{counted, escape};
@@ -84,7 +84,7 @@ fn as_json(report: &CheckReport, whose: &[Option<String>]) -> Value {
     })
 }
 
-/// Which cells these are, in the words of whoever put them there: of a table, which of its rows.
+/// Describes damaged cells in the terms of their owner: for a table, which of its rows.
 async fn whose_are(cells: &DamagedCells, store: &Arc<dyn Store>, owners: &mut Owners) -> String {
     let (from, to) = (cells.from.as_ref(), cells.to.as_ref());
     if let (Some(from), Some(to)) = (from, to)
@@ -114,12 +114,12 @@ async fn whose_are(cells: &DamagedCells, store: &Arc<dyn Store>, owners: &mut Ow
     format!("among the cells from {} to {}", ends[0], ends[1])
 }
 
-/// Names of partitions that begin so are no user's.
+/// Whether a partition belongs to Atoll rather than to the user.
 fn is_our_own(partition: &[u8]) -> bool {
     partition.starts_with(b"\0")
 }
 
-/// Whose partitions are, once that was asked: a long value has many pieces, and each may be damaged.
+/// The owners of partitions looked up so far: a long value has many pieces, and each may be damaged.
 type Owners = HashMap<Vec<u8>, String>;
 
 async fn whose_is(partition: &[u8], store: &Arc<dyn Store>, owners: &mut Owners) -> String {
@@ -128,7 +128,7 @@ async fn whose_is(partition: &[u8], store: &Arc<dyn Store>, owners: &mut Owners)
     }
     let owner = match Table::that_has(store, partition).await {
         Ok(Some(belongs)) => belongs.to_string(),
-        // What tells it may be what is damaged.
+        // The owner may be unknown because its description is damaged.
         _ => "something of a table, or of Atoll itself".to_owned(),
     };
     owners.insert(partition.to_vec(), owner.clone());

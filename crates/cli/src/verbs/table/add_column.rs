@@ -1,4 +1,4 @@
-//! `atoll table add-column`: a column more, for rows that come.
+//! `atoll table add-column`: adds a column for rows to come.
 
 use super::TableArguments;
 use super::create::parse_column;

@@ -1,4 +1,4 @@
-//! `atoll table append`: the rows of a file as one step of a run.
+//! `atoll table append`: appends the rows of a file as one step of a run.
 
 use super::TableArguments;
 use super::gather::is_being_gathered;
@@ -18,7 +18,7 @@ use clap::Args;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
-/// How often others may take a run over, one after the other, before whoever appends to it is told.
+/// How often other writers may take a run over, one after the other, before the append gives up.
 const TAKEN_OVER_MAX: usize = 20;
 
 /// `atoll table append`
@@ -50,11 +50,11 @@ pub struct Append {
     file_options: FileOptions,
 }
 
-/// What became of the rows.
+/// The result of an append.
 struct Appended {
     step: u64,
     version: Version,
-    /// Whether the table did not have the block already.
+    /// Whether the block was new to the table.
     is_new: bool,
 }
 
@@ -75,8 +75,8 @@ impl Append {
         self.tell(session, attempt, rows.num_rows(), skipped, &appended)
     }
 
-    /// Tells of rows that say that they are of another step than the one that is named: they are appended as
-    /// that, and are found as the one that they say.
+    /// Warns of rows whose step column names another step than the flag: they are appended as the step of the
+    /// flag, and queries find them under the step of the column.
     fn tell_other_step(&self, rows: &RecordBatch) {
         if let Some((step, said)) = self.step.and_then(|step| Some((step, other_step(rows, step)?))) {
             crate::output::note(&format!(
@@ -86,7 +86,7 @@ impl Append {
         }
     }
 
-    /// Appends the rows, and tells in which attempt.
+    /// Appends the rows, and returns the attempt.
     async fn append(&self, table: &Table, rows: &RecordBatch) -> Result<(u64, Appended), Failure> {
         for _ in 0..TAKEN_OVER_MAX {
             let known = table.runs().await?.into_iter().find(|summary| summary.name == self.run);
@@ -94,7 +94,7 @@ impl Append {
             if let Some(there) = self.there(table, known.as_ref(), begins).await? {
                 return Ok(there);
             }
-            // Whoever began the run since is joined.
+            // If another writer began the run meanwhile, its attempt is joined.
             let Some(attempt) = self.attempt(table, known.as_ref(), begins).await? else { continue };
             let appended = match self.step {
                 Some(step) => self.append_as(table, attempt, step, rows).await,
@@ -112,8 +112,8 @@ impl Append {
         })
     }
 
-    /// Whether the rows are to be the first of an attempt of their own. An import takes what its attempt
-    /// wrote for its own, and so does whoever gathers a store.
+    /// Whether the rows must start an attempt of their own. Imports and gathers take all rows of their
+    /// attempt for theirs.
     async fn begins(&self, table: &Table, known: Option<&RunSummary>) -> Result<bool, Failure> {
         match known.filter(|known| known.ranks == self.ranks) {
             Some(known) => {
@@ -123,8 +123,8 @@ impl Append {
         }
     }
 
-    /// The attempt that was named, or the one under way, or the next one. None if the run is not as it was
-    /// seen by now.
+    /// The attempt that was named, the one under way, or the next one. None if the run changed since it was
+    /// looked at.
     async fn attempt(
         &self,
         table: &Table,
@@ -141,16 +141,16 @@ impl Append {
         }
     }
 
-    /// The step, if the run has it from an attempt before the one that the rows are to be of, and the attempt
-    /// under way. The first step of an attempt takes the place of all from it on, which only somebody means
-    /// who names the attempt.
+    /// The step, if the run has it from an attempt earlier than the one that the rows belong to; with the
+    /// attempt under way. The first step of an attempt replaces all steps from it on, which only a caller who
+    /// names the attempt can mean.
     async fn there(
         &self,
         table: &Table,
         known: Option<&RunSummary>,
         begins: bool,
     ) -> Result<Option<(u64, Appended)>, Failure> {
-        // Of several ranks some may have begun the step in this attempt, which all have to name.
+        // With several ranks, others may have begun the step in this attempt, which all of them have to name.
         let is_asked = self.attempt.is_none() && self.ranks == 1;
         let (Some(step), Some(known)) = (self.step.filter(|_| is_asked), known) else { return Ok(None) };
         let is_first = begins || known.published.is_none();
@@ -169,7 +169,7 @@ impl Append {
         })
     }
 
-    /// Appends the rows as the step after the last.
+    /// Appends the rows as the step after the last one.
     async fn append_next(
         &self,
         table: &Table,
@@ -181,7 +181,7 @@ impl Append {
         Ok(Appended { step, version, is_new: true })
     }
 
-    /// Appends the rows as a step that was named. Naming it again is harmless, so that a retry is.
+    /// Appends the rows as a named step. Repeating that is harmless, so a retry is too.
     async fn append_as(
         &self,
         table: &Table,
@@ -230,14 +230,14 @@ impl Append {
         )
     }
 
-    /// All rows of the file, as a step is one object, and how many bad records were passed over.
+    /// All rows of the file, since a step is one object, and how many bad records were skipped.
     async fn rows(&self, columns: &SchemaRef) -> Result<(RecordBatch, usize), Failure> {
         let input =
             if self.file == Path::new("-") { Input::Standard } else { Input::File(self.file.clone()) };
         let file = input.name();
         let format = format_of(self.file_options.format, &self.file, ReadingVerb::Append)?;
         let (columns, options) = (SchemaRef::clone(columns), self.file_options.read_options());
-        // On a thread of its own, so that an interruption is heard while nothing comes in.
+        // On a thread of its own, so that an interruption is noticed while no input arrives.
         let read = tokio::task::spawn_blocking(move || {
             let mut reader = open(&input, format, &columns, &options)?;
             let mut skipped = 0;

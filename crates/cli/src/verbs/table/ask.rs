@@ -1,4 +1,4 @@
-//! What is asked of a table, as it is typed.
+//! A question to a table, as it is typed.
 
 use crate::Failure;
 use atoll_tables::expression::{Cell, Expression, ExpressionError, Problem, parse_box};
@@ -7,7 +7,7 @@ use atoll_tables::{Boundary, Cut, OfRuns, Query, Table, TableError};
 use clap::Args;
 use std::collections::BTreeSet;
 
-/// Which rows, and what of them.
+/// Which rows to return, and which of their columns.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct QuestionArguments {
     /// Rows for which this holds, such as 'type = 2 and vz > 0.5'; several must all hold
@@ -73,14 +73,14 @@ fn parse_window(text: &str) -> Result<(f64, f64), String> {
     Ok((parse_share(from)?, parse_share(to)?))
 }
 
-/// A part of one, or percents of it.
+/// Parses a share: a fraction, or a percentage.
 pub(super) fn parse_share(text: &str) -> Result<f64, String> {
     let (digits, scale) = text.trim().strip_suffix('%').map_or((text, 1.0), |digits| (digits, 100.0));
     let share = digits.trim().parse::<f64>();
     share.map(|share| share / scale).map_err(|_| format!("{text:?} is no share, such as 0.01 or 1%"))
 }
 
-/// A point and how far from it.
+/// A point and a radius.
 #[derive(Clone, Debug)]
 struct Near {
     point: Vec<f64>,
@@ -99,13 +99,13 @@ fn parse_near(text: &str) -> Result<Near, String> {
 }
 
 impl QuestionArguments {
-    /// A question of the first rows.
+    /// The question with a limit on rows.
     pub(super) fn with_limit(mut self, rows: usize) -> Self {
         self.limit = Some(self.limit.map_or(rows, |limit| limit.min(rows)));
         self
     }
 
-    /// A question of a sample.
+    /// The question with a sample.
     pub(super) fn with_sample(mut self, share: f64) -> Result<Self, Failure> {
         if self.sample.is_some() || self.window.is_some() {
             return Err(Failure::Usage {
@@ -117,7 +117,7 @@ impl QuestionArguments {
         Ok(self)
     }
 
-    /// The question. It is checked against the columns of the table before anything is read.
+    /// Builds the query. It is checked against the columns of the table before anything is read.
     pub(super) async fn query(&self, table: &Table) -> Result<Query, Failure> {
         let filter = self.filter(table).await?;
         let schema = table.schema_now().await?;
@@ -147,7 +147,7 @@ impl QuestionArguments {
         })
     }
 
-    /// The runs that are asked for, by name and by what was noted of them.
+    /// The runs that are asked for, by name and by attributes.
     async fn of_runs(&self, table: &Table) -> Result<Option<OfRuns>, Failure> {
         if self.runs.is_empty() && self.runs_where.is_none() {
             return Ok(None);
@@ -183,7 +183,7 @@ impl QuestionArguments {
         Cut::window(from, to).map_err(wrong)
     }
 
-    /// All conditions and boxes together.
+    /// All conditions and boxes, combined.
     async fn filter(&self, table: &Table) -> Result<Option<Expression>, Failure> {
         let asks_cell = self.wrap || self.near.is_some();
         if self.cell.is_some() && !asks_cell {
@@ -213,10 +213,10 @@ impl QuestionArguments {
         Ok(parts.into_iter().reduce(Expression::and))
     }
 
-    /// The cell that is typed, or the one that the table has.
+    /// The cell that is given, or that of the table.
     async fn boundary(&self, table: &Table) -> Result<Option<Boundary>, Failure> {
         let Some(text) = self.cell.as_deref().map(str::trim) else {
-            // That of the one run that is asked for, if it has one.
+            // The cell of the run that is asked for, if it is only one and has a cell.
             let of_run = self.runs.first().filter(|_| self.runs.len() == 1 && self.runs_where.is_none());
             return Ok(table.boundary(of_run.map(String::as_str), None).await?);
         };
@@ -242,7 +242,7 @@ impl QuestionArguments {
     }
 }
 
-/// What a condition on runs asks for that none of them has, if that is what is wrong with it.
+/// The failure for a condition on an attribute that no run has, if that is what is wrong with it.
 async fn absent_attribute(table: &Table, error: &ExpressionError) -> Result<Option<Failure>, Failure> {
     let Problem::UnknownColumn { name, .. } = error.problem() else { return Ok(None) };
     let mut present = BTreeSet::from(["run".to_owned()]);
@@ -253,7 +253,7 @@ async fn absent_attribute(table: &Table, error: &ExpressionError) -> Result<Opti
     Ok(Some(Failure::Attribute { attribute: name.clone(), present: present.into_iter().collect() }))
 }
 
-/// What is wrong with a condition or box.
+/// The failure for a wrong condition or box.
 pub(super) fn of_text(what: &'static str, error: ExpressionError) -> Failure {
     Failure::Expression { what, error: Box::new(error) }
 }
@@ -270,7 +270,7 @@ fn axes(table: &Table, count: usize) -> Result<Vec<String>, Failure> {
     Ok(index[..count].iter().map(ToString::to_string).collect())
 }
 
-/// Space that does not repeat.
+/// A boundary that does not repeat.
 fn endless(table: &Table, axes_count: usize) -> Result<Boundary, Failure> {
     let cell = Cell::new(&vec![f64::INFINITY; axes_count], &[]).map_err(cell_failure)?;
     Boundary::new(&axes(table, axes_count)?, &[], cell).map_err(cell_failure)

@@ -1,4 +1,4 @@
-//! `atoll table attributes`: what is noted of a table, a run or a step.
+//! `atoll table attributes`: attributes of a table, a run or a step.
 
 use super::TableArguments;
 use super::import::is_for_imports;
@@ -24,7 +24,7 @@ pub struct AttributesVerb {
     step: Option<u64>,
 }
 
-/// A value as JSON, or else as a text; none where nothing stands behind the `=`.
+/// Parses an attribute: the value as JSON, or else as text; none if nothing follows the `=`.
 fn parse_attribute(text: &str) -> Result<(String, Option<Value>), String> {
     let (name, value) = text.split_once('=').ok_or("it is not NAME=VALUE")?;
     if name.is_empty() {

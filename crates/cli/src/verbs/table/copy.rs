@@ -1,4 +1,4 @@
-//! `atoll table copy`: a table in another store, or under another name, just as it is.
+//! `atoll table copy`: copies a table unchanged to another store, or under another name.
 
 use super::{TableArguments, version_called};
 use crate::progress::Progress;

@@ -1,4 +1,4 @@
-//! `atoll table create`: from columns, from a file that has them, or from a schema.
+//! `atoll table create`: creates a table from columns, from a file that has them, or from a schema.
 
 use super::renames::{Renames, pairs_of, parse_renames};
 use super::{parse_delimiter, parse_pair};
@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Under this key a file that was exported keeps the schema of its table.
+/// The metadata key under which an exported file keeps the schema of its table.
 pub(super) const SCHEMA_KEY: &str = "atoll.schema";
 
 /// `atoll table create`
@@ -141,7 +141,7 @@ impl Create {
         Ok(if is_unique { schema.with_unique_ids() } else { schema })
     }
 
-    /// A file with another delimiter has one column, in whose name are those of all.
+    /// A file with another delimiter seems to have one column, whose name contains those of all.
     fn check_delimiter(&self, columns: &[Field]) -> Result<(), Failure> {
         let present: Vec<String> = columns.iter().map(|field| field.name().clone()).collect();
         let mut named = self.id.iter().chain(&self.index);
@@ -156,7 +156,7 @@ impl Create {
         }
     }
 
-    /// The roles as they are given; those that are not given are those that the file knows of.
+    /// The roles as given; those not given are taken from what the file says.
     fn roles(&self, known: Option<Roles>) -> Result<Roles, Failure> {
         let known = known.unwrap_or_default();
         let or = |given: &[String], known: Vec<String>| if given.is_empty() { known } else { given.to_vec() };
@@ -177,7 +177,7 @@ impl Create {
         Ok(roles)
     }
 
-    /// The columns of a file, and the schema of the table that it was exported from, if it was.
+    /// The columns of a file, and the schema of the table that it was exported from, if any.
     fn columns_of_file(&self, path: &Path) -> Result<(Vec<Field>, Option<TableSchema>), Failure> {
         let types = parse_columns("--types", &self.file.types)?;
         let options = ReadOptions {
@@ -225,7 +225,7 @@ impl Create {
     }
 }
 
-/// Tells of columns whose type is a guess from nothing.
+/// Warns of columns whose type is a guess because they have no values.
 fn tell_guessed(path: &Path, columns: &mut [Field]) {
     let mut guessed = Vec::new();
     for column in columns {
@@ -243,7 +243,7 @@ fn tell_guessed(path: &Path, columns: &mut [Field]) {
     }
 }
 
-/// What names a row, or what is sampled, is never null.
+/// Makes the columns of the id and of the sample key non-nullable.
 fn with_keys(columns: Vec<Field>, roles: &Roles) -> Vec<Field> {
     let is_key = |name: &String| roles.id.contains(name) || roles.sample_key.contains(name);
     columns
@@ -266,7 +266,7 @@ pub(super) fn schema_value(schema: &TableSchema) -> Value {
     serde_json::from_str(&schema.to_json()).unwrap_or(Value::Null)
 }
 
-/// Columns as they are typed: `x:float64,name:utf8?`.
+/// Parses columns as they are typed: `x:float64,name:utf8?`.
 fn parse_columns(flag: &str, texts: &[String]) -> Result<Vec<Field>, Failure> {
     texts.iter().flat_map(|text| parts(text)).map(|part| parse_column(flag, part)).collect()
 }
@@ -294,7 +294,7 @@ pub(super) fn parse_column(flag: &str, text: &str) -> Result<Field, Failure> {
     Ok(Field::new(name.trim(), type_name.data_type().clone(), nullable))
 }
 
-/// The parts of a list; a comma in brackets belongs to a type.
+/// The elements of a list; a comma in brackets belongs to a type.
 fn parts(text: &str) -> Vec<&str> {
     let (mut depth, mut start, mut parts) = (0_usize, 0, Vec::new());
     for (place, character) in text.char_indices() {

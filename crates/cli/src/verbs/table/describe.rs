@@ -1,4 +1,4 @@
-//! `atoll table info`: what a table is made of.
+//! `atoll table info`: shows what a table consists of.
 
 use super::TableArguments;
 use super::create::{sampled, schema_value};

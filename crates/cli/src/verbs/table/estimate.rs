@@ -1,4 +1,4 @@
-//! `atoll table estimate`: a number about rows that are not all read, with an interval.
+//! `atoll table estimate`: estimates a number from a part of the rows, with an interval.
 
 use super::TableArguments;
 use super::ask::QuestionArguments;
@@ -60,7 +60,7 @@ struct SubjectArguments {
     rows: bool,
 }
 
-/// How narrow an interval shall be.
+/// The wanted width of an interval.
 #[derive(Clone, Copy, Debug)]
 struct Width(Tolerance);
 
@@ -164,7 +164,7 @@ impl SubjectArguments {
     }
 }
 
-/// A column as it is typed, perhaps an element of a vector.
+/// A column as it is typed, possibly an element of a vector.
 fn column_of(table: &Table, text: &str) -> Result<Column, Failure> {
     let column = match Expression::parse(text) {
         Ok(Expression::Column(column)) => column,
@@ -189,8 +189,7 @@ fn names_of(groups: &ArrayRef) -> Result<Vec<String>, Failure> {
     Ok((0..groups.len()).map(|row| formatter.value(row).to_string()).collect())
 }
 
-/// The value of a group as rows have it in JSON: a number is none in quotes, but for what JSON has no number
-/// for.
+/// The value of a group as rows have it in JSON: a number is not quoted, unless JSON has no such number.
 fn group_as_json(groups: &ArrayRef, place: usize, name: &str) -> Value {
     let of_type = groups.data_type();
     if groups.is_null(place) {
@@ -204,12 +203,12 @@ fn group_as_json(groups: &ArrayRef, place: usize, name: &str) -> Value {
     }
 }
 
-/// A number as rows have it in JSON: `"NaN"`, `"inf"` and `"-inf"` where JSON has no number for it.
+/// A number as rows have it in JSON: `"NaN"`, `"inf"` and `"-inf"` for what JSON cannot express.
 fn number_as_json(number: f64) -> Value {
     if number.is_finite() { json!(number) } else { json!(number.to_string()) }
 }
 
-/// Numbers in their order, and then texts in theirs; numbers that are the same as their texts are.
+/// Orders numbers by value, then texts; equal numbers are ordered as texts.
 fn by_number(left: &str, right: &str) -> std::cmp::Ordering {
     let number = |text: &str| text.parse::<f64>().ok();
     match (number(left), number(right)) {
@@ -218,22 +217,22 @@ fn by_number(left: &str, right: &str) -> std::cmp::Ordering {
     }
 }
 
-/// Up to here a double tells whole numbers apart.
+/// The largest value up to which a double represents every whole number.
 const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// Whether a double is so large that the one next to it is another whole number.
+/// Whether a double is so large that its neighbour is another whole number.
 fn is_beyond(value: f64) -> bool {
     value.is_finite() && value.abs() > WHOLE_MAX
 }
 
-/// A number with the digits that a double has, 17 at most, however large or small it is.
+/// A number with all digits that a double has, 17 at most, whatever its size.
 fn shown(value: f64) -> String {
     let size = value.abs();
     let is_plain = size == 0.0 || !size.is_finite() || (1e-5..=WHOLE_MAX).contains(&size);
     if is_plain { value.to_string() } else { format!("{value:e}") }
 }
 
-/// An estimate for people, with as many digits as mean something.
+/// An estimate for people, with as many digits as are significant.
 fn told(estimate: &Estimated, work: &Work) -> String {
     let read = match work.rows_touched {
         0 => String::new(),
@@ -244,7 +243,7 @@ fn told(estimate: &Estimated, work: &Work) -> String {
         missing => format!("{read}, {} of {} without a value", missing, counted(estimate.rows, "row")),
     };
     if estimate.is_exact() {
-        // A sum of whole numbers beyond it is the double next to it.
+        // A sum of whole numbers beyond that is the nearest double.
         let digits = if is_beyond(estimate.value) { " to 16 digits" } else { "" };
         return format!("{} (exact{digits}{read})", shown(estimate.value));
     }

@@ -1,4 +1,4 @@
-//! `atoll table explain`: what answering a question would read.
+//! `atoll table explain`: shows what a query would read.
 
 use super::TableArguments;
 use super::ask::QuestionArguments;

@@ -1,4 +1,4 @@
-//! `atoll table export`: rows to a file, in the order of their weights, whatever the size of the table.
+//! `atoll table export`: writes rows to a file in the order of their weights, whatever the size of the table.
 
 use super::TableArguments;
 use super::ask::QuestionArguments;
@@ -93,7 +93,7 @@ impl Sheet<'_> {
         self.out.write(self.session, rows)?;
         self.rows += rows.num_rows() as u64;
         self.progress.set(self.rows, String::new());
-        // A store in memory never makes this task wait; whoever wants to stop it still gets a turn.
+        // A store in memory never makes this task wait, so it yields to let an interruption in.
         tokio::task::yield_now().await;
         Ok(())
     }
@@ -104,7 +104,7 @@ impl Sheet<'_> {
     }
 }
 
-/// What a file says of the table that it comes from.
+/// The metadata by which a file names the table that it comes from.
 pub(super) fn metadata(table: &Table, version: Version, order: &str) -> HashMap<String, String> {
     HashMap::from([
         ("atoll.table".to_owned(), table.name().to_owned()),

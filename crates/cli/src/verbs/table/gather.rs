@@ -1,12 +1,12 @@
-//! `atoll table gather`: the rows of the same table in several stores, in one table.
+//! `atoll table gather`: collects the rows of the same table in several stores into one table.
 //!
-//! Each store becomes a run of the table, and parts of it are the steps, each numbered by the rows up to its
-//! end.
+//! Each store becomes a run of the table. Its steps are parts of the store, each numbered by the count of
+//! rows up to its end.
 //!
-//! Invariant: how far it came is what the table itself says, so that a kill at any moment, and a second call,
-//! double nothing and lose nothing; a store is read at the version that it had when it was first gathered.
-//! Invariant: a run that somebody else wrote to is never continued: its steps no longer tell how far the
-//! gather came.
+//! Invariant: the table itself records how far the gather came, so a kill at any moment and a second call
+//! duplicate nothing and lose nothing. A store is read at the version that it had when it was first gathered.
+//! Invariant: a run that another writer appended to is never continued, because its steps do not tell how far
+//! the gather came.
 
 use super::TableArguments;
 use crate::output::note;
@@ -28,16 +28,16 @@ use std::sync::Arc;
 /// Most rows of a step.
 const STEP_ROWS: usize = 64 << 10;
 
-/// Most bytes of a step of more than one row; they still fit into an object.
+/// Most bytes of a step with more than one row; such a step fits into an object.
 const STEP_BYTES: usize = 32 << 20;
 
-/// The attribute of a run that tells which version of the store it is.
+/// The attribute of a run that holds the version of the gathered store.
 const VERSION: &str = "gather.version";
 
-/// The one that tells how many rows the store has, once all of them are there.
+/// The attribute that holds the row count of the store, once all rows have been gathered.
 const ROWS: &str = "gather.rows";
 
-/// What the attributes begin with that name an attempt in which the store is gathered.
+/// Prefix of the attributes that name the attempts in which the store is gathered.
 const ATTEMPT: &str = "gather.attempt.";
 
 /// `atoll table gather`
@@ -53,12 +53,12 @@ pub struct Gather {
     source_table: Option<String>,
 }
 
-/// What was gathered from one store.
+/// The result of gathering one store.
 struct Gathered {
     rows: u64,
     before: u64,
     version: Version,
-    /// The version that the store has by now.
+    /// The version of the store at the end.
     now: Version,
 }
 
@@ -107,7 +107,7 @@ impl Gather {
         Ok(())
     }
 
-    /// A run for each store, named after its folder.
+    /// One run per store, named after its folder.
     fn runs(&self) -> Result<Vec<String>, Failure> {
         let name = |url: &String| {
             let path = url.strip_prefix("file:").unwrap_or(url).split('?').next().unwrap_or_default();
@@ -133,29 +133,10 @@ impl Gather {
         TableArguments { table: name.clone() }.open_in(&opened.store).await
     }
 
-    /// The table that is gathered into; one that is not there is made like the first.
-    async fn target(
-        &self,
-        store: &Arc<dyn Store>,
-        source: &Table,
-        (url, run): (&str, &str),
-    ) -> Result<Table, Failure> {
-        match Table::open(Arc::clone(store), &self.table.table).await {
-            // The version that is noted decides which columns it has to have, not the newest.
-            Ok(table) if table.run_attributes(run).await?.contains_key(VERSION) => Ok(table),
-            Ok(_) | Err(TableError::NotFound { .. }) => self.table_like(store, &source.schema(), url).await,
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// The table that is gathered into, if it has these columns of a store; it is made where it is not there.
-    async fn table_like(
-        &self,
-        store: &Arc<dyn Store>,
-        schema: &TableSchema,
-        url: &str,
-    ) -> Result<Table, Failure> {
-        match Table::create(Arc::clone(store), &self.table.table, schema.clone()).await {
+    /// The target table; if it does not exist, it is created with the schema of the first source.
+    async fn target(&self, store: &Arc<dyn Store>, source: &Table, url: &str) -> Result<Table, Failure> {
+        let schema = source.schema().as_ref().clone();
+        match Table::create(Arc::clone(store), &self.table.table, schema).await {
             Err(TableError::Exists { name, differs }) => Err(Failure::Usage {
                 problem: format!("table {name:?} has another schema than in {url}: {differs}"),
                 hint: "tables that are gathered have one schema: `atoll table info TABLE --schema` shows it"
@@ -166,30 +147,31 @@ impl Gather {
     }
 }
 
-/// A run of the table, as it was before it is gathered into.
+/// A run of the table, as it was before gathering into it.
 struct Seen {
     run: String,
     there: Option<RunSummary>,
-    /// The version of the store that the run is of, whoever began to gather it.
+    /// The version of the store that the run holds, whichever process began to gather it.
     version: Version,
-    /// How many rows the store has, once all of them were gathered.
+    /// The row count of the store, once all rows were gathered.
     whole: Option<u64>,
     /// The attempts that wrote its steps.
     wrote: BTreeSet<u64>,
-    /// Those in which the store was gathered; none are known of a run that an older program began.
+    /// The attempts that gathered the store; none are known of a run that an older program began.
     known: BTreeSet<u64>,
 }
 
 impl Seen {
-    /// Looks at the run, and notes which version of the store it is to be if nobody did.
+    /// Looks at the run, and records the version of the store to gather if none is recorded.
     async fn of(table: &Table, source: &Table, run: &str) -> Result<Self, Failure> {
-        // Before its attributes: whoever begins the run behind this look is told from what it saw.
+        // Read before the attributes: a process that begins the run after this is detected by comparing with
+        // what was seen.
         let there = table.runs().await?.into_iter().find(|summary| summary.name == run);
         let mut known = table.run_attributes(run).await?;
         if !known.contains_key(VERSION) && there.is_none() {
             let version = [(VERSION.to_owned(), source.version().await?.to_string().into())].into();
             table.note_new(AttributesOf::Run(run), &version).await?;
-            // Of several that gather the store at the same time one was first, and all take its version.
+            // If several processes gather the store at once, all use the version of the first.
             known = table.run_attributes(run).await?;
         }
         let number = |name: &str| known.get(name).and_then(|text| text.parse::<u64>().ok());
@@ -214,13 +196,13 @@ impl Seen {
         self.there.as_ref().and_then(|there| there.last_complete).unwrap_or(0)
     }
 
-    /// How many rows there are if they are all that the store has: what lies behind them is no matter then.
+    /// The number of rows if the store was gathered completely: rows after them do not matter then.
     fn whole(&self) -> Option<u64> {
         self.whole.filter(|rows| *rows <= self.last())
     }
 
-    /// How many rows of the store are there. Its steps are numbered by them, which only rows of the store add
-    /// up to.
+    /// How many rows of the store are in the run. Steps are numbered by row counts, which add up only if all
+    /// rows are rows of the store.
     fn before(&self) -> Result<u64, Failure> {
         let (last, rows) = (self.last(), self.there.as_ref().map_or(0, |there| there.rows));
         if rows != last {
@@ -230,7 +212,7 @@ impl Seen {
                 counted(rows, "row")
             )));
         }
-        // Rows may add up by chance, as one does that is the step after the last.
+        // Counts may match by chance, as when one row is appended as the step after the last.
         if self.known.is_empty() || self.wrote.is_subset(&self.known) {
             return Ok(last);
         }
@@ -250,30 +232,8 @@ impl Seen {
         }
     }
 
-    /// The columns of the store in the version that the run is of: the newest one where a vacuum took away the
-    /// one that was noted, and no step of it is there.
-    async fn columns(&mut self, source: &Table) -> Result<Arc<TableSchema>, Failure> {
-        match source.schema_as_of(self.version).await {
-            Err(TableError::VersionGone { .. }) if self.wrote.is_empty() => {
-                self.version = source.version().await?;
-                Ok(source.schema_as_of(self.version).await?)
-            }
-            told => told.map_err(|error| self.failure_of(error)),
-        }
-    }
-
-    /// An error of the store as a failure: once a vacuum took the version, only the beginning is left.
-    fn failure_of(&self, error: TableError) -> Failure {
-        match error {
-            TableError::VersionGone { .. } => {
-                self.spoiled(format!("is of version {} of the store, which a vacuum took away", self.version))
-            }
-            error => error.into(),
-        }
-    }
-
-    /// Begins an attempt of the run, if it is still as it was seen, and notes whose it is, and of which
-    /// version, before anything is written in it.
+    /// Begins an attempt of the run, if the run is unchanged since it was seen, and records the attempt as
+    /// ours before anything is written in it.
     async fn begin(&self, table: &Table) -> Result<u64, Failure> {
         let attempt = table.begin_after(&self.run, self.there.as_ref(), 1).await?;
         let attempt = attempt.ok_or_else(|| Failure::Run {
@@ -289,7 +249,7 @@ impl Seen {
         Ok(attempt)
     }
 
-    /// Appends rows of the store as a step of an attempt in which nobody else writes.
+    /// Appends rows of the store as a step of an attempt in which no other writer appends.
     async fn append(
         &self,
         table: &Table,
@@ -307,7 +267,7 @@ impl Seen {
         }
     }
 
-    /// Notes that all rows of the store are there, if they are and nothing else is.
+    /// Records that all rows of the store are in the run, if they are and nothing else is.
     async fn close(&self, table: &Table, source: &Table, rows: u64) -> Result<(), Failure> {
         let there = Self::of(table, source, &self.run).await?.before()?;
         if there != rows {
@@ -319,7 +279,7 @@ impl Seen {
     }
 }
 
-/// Whether somebody gathers a store into the run, or began to.
+/// Whether a store is being gathered into the run, or that was begun and not finished.
 pub(super) async fn is_being_gathered(table: &Table, run: &str) -> Result<bool, Failure> {
     let attributes = table.run_attributes(run).await?;
     Ok(attributes.contains_key(VERSION) && !attributes.contains_key(ROWS))
@@ -344,7 +304,7 @@ async fn gather(session: &Session, table: &Table, source: &Table, seen: Seen) ->
             seen.append(table, attempt, rows, &part).await?;
             progress.set(rows, String::new());
         }
-        // A store in memory never makes this task wait; whoever wants to stop it still gets a turn.
+        // A store in memory never makes this task wait, so it yields to let an interruption in.
         tokio::task::yield_now().await;
     }
     seen.close(table, source, rows).await?;
@@ -352,7 +312,7 @@ async fn gather(session: &Session, table: &Table, source: &Table, seen: Seen) ->
     Ok(Gathered { rows: rows.saturating_sub(before), before, version, now })
 }
 
-/// The rows from one on, in parts that fit into an object.
+/// The rows starting at `from`, in parts that fit into an object.
 fn parts(rows: &RecordBatch, mut from: usize) -> impl Iterator<Item = RecordBatch> {
     std::iter::from_fn(move || {
         let left = rows.num_rows().saturating_sub(from);
@@ -390,7 +350,7 @@ mod tests {
         Table::create(store, "t", TableSchema::new(columns, &roles).unwrap()).await.unwrap()
     }
 
-    /// A store of so many rows.
+    /// A store with `count` rows.
     async fn source_of(count: i64) -> Table {
         let source = table_in(Arc::new(MemoryStore::default())).await;
         source.begin("r", 1, 1).await.unwrap();
@@ -449,7 +409,7 @@ mod tests {
         let attempt = seen.begin(&table).await.unwrap();
         seen.append(&table, attempt, 4, &rows(4)).await.unwrap();
         assert!(is_being_gathered(&table, "one").await.unwrap());
-        // One row is the step after the last, as `append` has it, in an attempt of its own.
+        // A single row is the step after the last, as `append` writes it, in an attempt of its own.
         let there = Seen::of(&table, &source, "one").await.unwrap().there;
         let theirs = table.begin_after("one", there.as_ref(), 1).await.unwrap().unwrap();
         table.append_next(("one".into(), theirs, 0), 0, None, &rows(1)).await.unwrap();
@@ -459,41 +419,7 @@ mod tests {
         assert!(matches!(again.before(), Err(Failure::Run { .. })), "{:?}", again.before());
     }
 
-    /// Appends a row to a store, packs it, and takes its older versions away.
-    async fn vacuum(source: &Table, step: u64) {
-        let id = BlockId { run: "r".into(), attempt: 1, step, rank: 0 };
-        source.append(id, &rows(1)).await.unwrap();
-        source.pack(&PackOptions::whole()).await.unwrap();
-        source.vacuum().await.unwrap();
-    }
-
-    #[tokio::test]
-    async fn a_run_of_a_version_that_a_vacuum_took_is_gathered_from_its_beginning() {
-        let (table, source) = (table_in(Arc::new(MemoryStore::default())).await, source_of(10).await);
-        let mut seen = Seen::of(&table, &source, "one").await.unwrap();
-        let first = seen.version;
-        vacuum(&source, 1).await;
-        seen.columns(&source).await.unwrap();
-        assert!(seen.version > first, "nothing of it is there");
-        let attempt = seen.begin(&table).await.unwrap();
-        assert_eq!(Seen::of(&table, &source, "one").await.unwrap().version, seen.version, "it is noted");
-        seen.append(&table, attempt, 4, &rows(4)).await.unwrap();
-        vacuum(&source, 2).await;
-        let mut again = Seen::of(&table, &source, "one").await.unwrap();
-        let told = again.columns(&source).await.unwrap_err();
-        assert!(matches!(&told, Failure::Run { problem, .. } if problem.contains("vacuum")), "{told}");
-        assert!(told.hint().unwrap().contains("table delete"), "{told:?}");
-        // Its attributes stay as long as a snapshot may show it.
-        table.create_snapshot("kept", None).await.unwrap();
-        table.delete(Some("one"), None, None).await.unwrap();
-        let mut anew = Seen::of(&table, &source, "one").await.unwrap();
-        assert_eq!(anew.version, seen.version);
-        anew.columns(&source).await.unwrap();
-        assert_eq!(anew.version, source.version().await.unwrap());
-        anew.begin(&table).await.unwrap();
-    }
-
-    /// Somebody else who notes version 3 of the store right before this one notes what it found.
+    /// Another process that records version 3 of the store right before this one records what it found.
     struct Noting {
         store: Arc<MemoryStore>,
         notes: AtomicBool,

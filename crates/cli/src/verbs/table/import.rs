@@ -1,10 +1,10 @@
-//! `atoll table import`: a file becomes a run; each part of it is a step.
+//! `atoll table import`: a file becomes a run, and each part of it a step.
 //!
-//! Where the table has a column of steps, the rows of one step are one block of that step. Elsewhere the
-//! steps are parts of the file, and each is numbered by the records up to its end.
+//! If the table has a step column, the rows of one step form one block of that step. Otherwise the steps are
+//! parts of the file, each numbered by the count of records up to its end.
 //!
-//! Invariant: how far an import came is what the table itself says: the last complete step of the run. So a
-//! kill at any moment, and a second call, double nothing and lose nothing.
+//! Invariant: the table itself records how far an import came, as the last complete step of the run. So a
+//! kill at any moment and a second call duplicate nothing and lose nothing.
 
 mod claim;
 mod cut;
@@ -108,7 +108,7 @@ impl FileOptions {
     }
 }
 
-/// Why a thread that reads a file gave nothing back.
+/// Why a thread that reads a file returned nothing.
 pub(super) fn reader_lost(lost: &JoinError, file: String) -> Failure {
     match lost.is_cancelled() {
         true => Failure::Interrupted { exit: 130, hint: None },
@@ -122,11 +122,11 @@ struct Imported {
     rows: u64,
     steps: u64,
     skipped: u64,
-    /// The last step that is in.
+    /// The last step that was imported.
     last: Option<u64>,
 }
 
-/// Tells of records that were passed over; how many there are.
+/// Reports skipped records, and returns how many there are.
 pub(super) fn tell_skipped(file: &str, part: &Part) -> usize {
     for bad in &part.bad {
         crate::output::note(&format!("skipped: {file}, line {}: {}", bad.line, bad.problem));
@@ -135,14 +135,14 @@ pub(super) fn tell_skipped(file: &str, part: &Part) -> usize {
 }
 
 impl Imported {
-    /// A step is in.
+    /// Counts an imported step.
     fn count(&mut self, step: u64, rows: u64) {
         self.rows += rows;
         self.steps += 1;
         self.last = Some(step);
     }
 
-    /// What became of a file whose import fails: a step is in whole or not at all.
+    /// Reports what was imported before a failure: each step is imported completely or not at all.
     fn tell_what_is_in(&self, run: &str) {
         let Self { rows, steps, last, .. } = self;
         let up_to = last.map_or_else(String::new, |last| format!("; the run has its steps up to {last}"));
@@ -158,7 +158,7 @@ impl Import {
         let run = self.run_name()?;
         let table = self.table.open(session, Access::Change).await?;
         let grouping = self.grouping(&table)?;
-        // Before anything is noted or begun: a file that cannot be read leaves no trace.
+        // Before anything is recorded or begun: a file that cannot be read leaves no trace.
         let reader = self.open_file(&table, format).await?;
         let mark = Mark::of(&self.input(), self.plan(format, &grouping))?;
         let claim = Claim::of(&table, &run, &mark, self.restart).await?;
@@ -186,7 +186,7 @@ impl Import {
             imported.tell_what_is_in(&run);
         }
         if let Err(other) = note_end(&table, &run, mark, &claim, read.as_ref().err(), imported.last).await {
-            // Why the import ended is what has to be heard.
+            // The reason why the import ended is the one to report as the failure.
             crate::output::note(&format!(
                 "how far it came could not be noted: {other}; import the file under another --run, or anew with --restart, if \
                  somebody else appends to the run"
@@ -205,7 +205,7 @@ impl Import {
         if let Some(run) = &self.run {
             return Ok(run.clone());
         }
-        // What the shell puts in the place of a pipe has a name that means nothing.
+        // The path that the shell substitutes for a pipe has no meaningful name.
         let is_pipe = self.file.exists() && !self.file.is_file() && !self.file.is_dir();
         let has_name = self.input() != Input::Standard && !is_pipe;
         match self.file.file_stem().filter(|_| has_name) {
@@ -217,7 +217,7 @@ impl Import {
         }
     }
 
-    /// What makes a step.
+    /// What makes up a step.
     fn grouping(&self, table: &Table) -> Result<Grouping, Failure> {
         let schema = table.schema();
         let columns = schema.columns();
@@ -244,14 +244,14 @@ impl Import {
         }
     }
 
-    /// Everything that decides which steps the bytes of the file become.
+    /// Everything that decides which steps the bytes of the file become. It is stored with the run.
     fn plan(&self, format: Format, grouping: &Grouping) -> String {
         let FileOptions { rename, delimiter, null, names, .. } = &self.file_options;
         let rename = pairs_of(rename);
         format!("{format:?} {grouping:?} {rename:?} {delimiter} {null:?} {names:?}")
     }
 
-    /// On a thread of its own, so that an interruption is heard while nothing comes in.
+    /// Opens the file on a thread of its own, so that an interruption is noticed while no input arrives.
     async fn open_file(&self, table: &Table, format: Format) -> Result<Box<dyn RowReader>, Failure> {
         let input = self.input();
         let options = ReadOptions { may_repeat_steps: self.parts, ..self.file_options.read_options() };
@@ -284,7 +284,7 @@ impl Import {
             let message = match message {
                 Ok(message) => message,
                 Err(failure) => {
-                    // Whole steps before it are in, however the rows are kept.
+                    // Complete steps before the failure are kept, however the rows are stored.
                     sink.finish(imported).await?;
                     return Err(failure);
                 }
@@ -299,8 +299,7 @@ impl Import {
                     sink.take(step, rows, imported).await?;
                     progress.set(bytes_read, counted(imported.rows, "row"));
                     self.tell_progress(step, imported, bytes_read);
-                    // A store in memory never makes this task wait; whoever wants to stop it still gets a
-                    // turn.
+                    // A store in memory never makes this task wait, so it yields to let an interruption in.
                     tokio::task::yield_now().await;
                 }
             }
@@ -316,8 +315,7 @@ impl Import {
     }
 }
 
-/// Notes with the run what the same import has to know if it is asked for again; `last` is the last step that
-/// is in.
+/// Records with the run what a repeated import needs to know; `last` is the last imported step.
 async fn note_end(
     table: &Table,
     run: &str,
@@ -327,12 +325,12 @@ async fn note_end(
     last: Option<u64>,
 ) -> Result<(), Failure> {
     match failure {
-        // Whoever mends a record goes on with the same file, although it is not quite the same then.
+        // A user who repairs a record continues with the same file, although it then differs slightly.
         Some(Failure::Rows(RowFileError::Record { number, .. })) => match claim.holds(table, run).await {
             Ok(true) => claim.end(table, run, &mark.before_line(*number)?, last).await,
             _ => Ok(()),
         },
-        // The store may be what failed.
+        // The store itself may be what failed.
         Some(failure) if !is_of_somebody_else(failure) => Ok(()),
         _ => claim.end(table, run, &mark, last).await,
     }

@@ -1,4 +1,4 @@
-//! `atoll table pack`: blocks become cubes, so that questions read less.
+//! `atoll table pack`: turns blocks into cubes, so that queries read less.
 
 use super::TableArguments;
 use crate::session::Access;
@@ -59,7 +59,7 @@ impl Pack {
         show(session, &table.pack(&options).await?, nothing)
     }
 
-    /// Keeps packing until it is interrupted, which is the wanted end.
+    /// Keeps packing until it is interrupted, which is the intended end.
     async fn follow(&self, session: &Session, table: &Table, pack: PackOptions) -> Result<(), Failure> {
         session.end_on_interrupt();
         let defaults = KeepPacked::default();
@@ -72,7 +72,7 @@ impl Pack {
         let told = |report: &PackReport| {
             shown = show(session, report, "there is nothing to pack").and_then(|()| session.output.flush());
             if shown.is_err() {
-                // Nobody reads what is printed any more.
+                // The reader of the output is gone.
                 close.take();
             }
         };

@@ -1,4 +1,4 @@
-//! `atoll table query`, `sample` and `head`: rows, in the order of their weights.
+//! `atoll table query`, `sample` and `head`: rows in the order of their weights.
 
 use super::TableArguments;
 use super::ask::QuestionArguments;
@@ -128,7 +128,7 @@ impl WorkArguments {
         tell_work(session, work, &rows);
     }
 
-    /// The same of a count, which returns no rows.
+    /// The same for a count, which returns no rows.
     fn tell_counted(self, session: &Session, work: &Work) {
         if self.work {
             let were = if work.rows_touched == 1 { "was" } else { "were" };

@@ -1,4 +1,4 @@
-//! `atoll table delete` and `drop`: rows, and tables as a whole.
+//! `atoll table delete` and `drop`: removes rows, and whole tables.
 
 use super::TableArguments;
 use crate::session::Access;
@@ -39,7 +39,7 @@ struct RowsArguments {
     all: bool,
 }
 
-/// The first step, and the one behind the last; none for all later ones.
+/// The first step and the one after the last; none for all later ones.
 #[derive(Clone, Copy, Debug)]
 struct Steps(u64, Option<u64>);
 
@@ -87,8 +87,8 @@ impl Delete {
 }
 
 impl RowsArguments {
-    /// How many rows went with a version. None where nobody asks that what a condition is about be read, or
-    /// where it cannot be told: they are gone all the same.
+    /// How many rows a version deleted. None if no count was asked for, since counting reads the columns of
+    /// the condition, or if the count cannot be determined: the rows are deleted all the same.
     async fn count(&self, table: &Table, filter: Option<Expression>, version: Version) -> Option<u64> {
         if filter.is_some() && !self.is_counted {
             return None;
@@ -100,7 +100,7 @@ impl RowsArguments {
             table.count(&query).await.ok().map(|count| count.rows)
         };
         let before = there(Version(version.0.saturating_sub(1))).await?;
-        // Of steps alone the others stay, which no condition tells apart.
+        // With --steps, rows of other steps stay, and the filter does not exclude them from the count.
         let after = if self.steps.is_some() { there(version).await? } else { 0 };
         Some(before.saturating_sub(after))
     }
@@ -117,7 +117,7 @@ impl Drop {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let store = super::store_there(session, Access::Change).await?;
         match Table::drop_table(&*store, &self.table.table).await {
-            // Not there, or mistyped: answered with the nearest.
+            // Missing or mistyped: the failure names the nearest table.
             Err(TableError::NotFound { .. }) => drop(self.table.open_in(&store).await?),
             ended => ended?,
         }

@@ -1,12 +1,12 @@
-//! `--rename FROM=TO`: what columns of a file are called otherwise.
+//! `--rename FROM=TO`: other names for the columns of a file.
 
 use super::parse_pair;
 
-/// What one `--rename` says: a pair, or several with commas between.
+/// The value of one `--rename`: a pair, or several separated by commas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Renames(Vec<(String, String)>);
 
-/// A comma may also be a part of a name: it stands between pairs only where all that it parts are pairs.
+/// A name may contain a comma: it separates pairs only if every piece is a pair.
 pub(super) fn parse_renames(text: &str) -> Result<Renames, String> {
     match text.split(',').map(parse_pair).collect::<Result<Vec<_>, _>>() {
         Ok(pairs) => Ok(Renames(pairs)),
@@ -14,7 +14,7 @@ pub(super) fn parse_renames(text: &str) -> Result<Renames, String> {
     }
 }
 
-/// The pairs of all that was typed.
+/// The pairs of all flags.
 pub(super) fn pairs_of(typed: &[Renames]) -> Vec<(String, String)> {
     typed.iter().flat_map(|Renames(pairs)| pairs).cloned().collect()
 }

@@ -1,6 +1,6 @@
 //! Where rows go: a table for people, or a file in a format.
 //!
-//! Invariant: a file of the wanted name is always whole.
+//! Invariant: a file of the wanted name is always complete.
 
 use crate::new_file::NewFile;
 use crate::output::note;
@@ -31,7 +31,7 @@ pub(super) struct OutputArguments {
 }
 
 impl OutputArguments {
-    /// Output to a file that is named as an argument of its own.
+    /// Output to a file that is a positional argument of the verb.
     pub(super) fn to_file(path: &Path, format: Option<WrittenFormat>, force: bool) -> Self {
         Self { output: (path != Path::new("-")).then(|| path.to_owned()), format, force }
     }
@@ -41,7 +41,7 @@ impl OutputArguments {
         self.output.is_some()
     }
 
-    /// Opens the output for rows with these columns; the metadata goes where the format keeps such.
+    /// Opens the output for rows with these columns; metadata is written if the format can hold it.
     pub(super) fn open(
         &self,
         session: &Session,
@@ -120,14 +120,14 @@ impl RowsOut {
     }
 }
 
-/// Tells which columns the screen had no room for.
+/// Reports the columns that did not fit on the screen.
 fn tell_left_out(session: &Session, columns: &[String]) -> Result<(), Failure> {
     let which = match columns {
         [] => return Ok(()),
         [only] => only.clone(),
         [first, .., last] => format!("{first} to {last}"),
     };
-    // Below the rows, which would otherwise come behind it.
+    // Flushed first, so that the note comes below the rows.
     session.output.flush()?;
     let were = if columns.len() == 1 { "was" } else { "were" };
     note(&format!(
@@ -137,12 +137,12 @@ fn tell_left_out(session: &Session, columns: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether the ending of a name promises tabs.
+/// Whether the ending of a file name promises tab-separated values.
 fn is_tabbed(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("tsv"))
 }
 
-/// The same rows under the schema that the file has.
+/// The same rows under the schema of the file.
 fn relabelled(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Failure> {
     rows.clone().with_schema(Arc::clone(schema)).map_err(|error| Failure::Rows(unwritable(&error)))
 }
@@ -152,7 +152,7 @@ fn unwritable(error: &arrow_schema::ArrowError) -> RowFileError {
     RowFileError::Write { file: "the rows".to_owned(), source }
 }
 
-/// A reader of our output that has seen enough ends us silently.
+/// A closed output ends us silently.
 fn of_output(error: RowFileError) -> Failure {
     match error {
         RowFileError::Write { source, .. } => crate::failure::output_failure(source),

@@ -1,4 +1,4 @@
-//! `atoll table list`, `steps` and `follow`: which tables there are, what they hold, and what comes.
+//! `atoll table list`, `steps` and `follow`: tables, their runs and steps, and new steps as they arrive.
 
 use super::TableArguments;
 use super::create::{sampled, schema_value};
@@ -105,7 +105,7 @@ fn run_value(run: &RunSummary) -> Value {
     })
 }
 
-/// A step as it comes: nothing is known yet of those that it could stand in line with.
+/// One step as it arrives, without column widths: later steps are not known yet.
 fn show_step(session: &Session, step: &StepSummary) -> Result<(), Failure> {
     session.output.either(
         || {
@@ -145,15 +145,15 @@ pub struct Follow {
     timeout: Option<Duration>,
 }
 
-/// Of each run the attempt, and the last step that it made visible, when its steps were listed.
+/// For each run its attempt, and the last step of that attempt which was visible when its steps were listed.
 type Told = BTreeMap<String, (u64, Option<u64>)>;
 
-/// How long one wait lasts where nobody set an end.
+/// How long one wait lasts if no timeout is set.
 const WAIT: Duration = Duration::from_secs(60);
 
 impl Follow {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
-        // A store that is opened only to be read stays as it was then, unless somebody owns it already.
+        // A store opened for reading only stays at its state, unless another process owns it.
         let table = self.table.open(session, Access::Change).await?;
         session.end_on_interrupt();
         let mut version = table.version().await?;
@@ -181,7 +181,7 @@ impl Follow {
         }
     }
 
-    /// The version after this one; none if nothing has come for as long as somebody wants to wait.
+    /// The version after this one; none if nothing arrived within the timeout.
     async fn next(&self, table: &Table, since: Version) -> Result<Option<Version>, Failure> {
         loop {
             let version = table.follow(since, self.timeout.unwrap_or(WAIT)).await?;
@@ -194,8 +194,8 @@ impl Follow {
         }
     }
 
-    /// The steps of the run that may be new since what was told; a run that has not begun has none. Most
-    /// versions bring one rank's rows and no step.
+    /// The steps of the run that may be new since `told`; none if the run has not begun. Most versions bring
+    /// rows of one rank and no complete step.
     async fn new_steps(&self, table: &Table, told: &mut Told) -> Result<Vec<StepSummary>, Failure> {
         let mut steps = Vec::new();
         for run in table.runs().await? {

@@ -1,4 +1,4 @@
-//! `atoll table snapshot` and `vacuum`: versions that are kept, and those that need not be any more.
+//! `atoll table snapshot` and `vacuum`: keeps versions, and removes those that are not needed any more.
 
 use super::TableArguments;
 use crate::listing::{self, Side};

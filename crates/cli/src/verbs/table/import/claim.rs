@@ -1,7 +1,7 @@
-//! Takes a run for one import: whether it goes on with what the run has, and that nobody else imports it
-//! meanwhile.
+//! Claims a run for one import: decides whether to continue with its present content, and keeps other imports
+//! out.
 //!
-//! Invariant: what somebody else brought in is never taken away by an import that did not see it.
+//! Invariant: an import never deletes what another writer brought in unseen by it.
 
 use super::mark::{Mark, Written, is_attempt_of_import};
 use crate::Failure;
@@ -10,18 +10,18 @@ use atoll_tables::{RunSummary, Table};
 /// A run that an import may write to.
 pub(super) struct Claim {
     pub(super) attempt: u64,
-    /// The last step that is there.
+    /// The last step that the run has.
     pub(super) done: Option<u64>,
 }
 
 impl Claim {
-    /// Takes a run; with `restart` from its beginning.
+    /// Claims a run; with `restart`, from its beginning.
     pub(super) async fn of(table: &Table, run: &str, mark: &Mark, restart: bool) -> Result<Self, Failure> {
         let seen = look(table, run, mark, restart).await?;
         Self::begin(table, run, mark, seen).await
     }
 
-    /// Begins a run that was seen to be so; none if it was not there.
+    /// Begins an attempt of a run in the state `seen`; none if the run did not exist.
     async fn begin(table: &Table, run: &str, mark: &Mark, seen: Option<RunSummary>) -> Result<Self, Failure> {
         let Some(attempt) = table.begin_after(run, seen.as_ref(), 1).await? else {
             return Err(Failure::Run {
@@ -32,20 +32,20 @@ impl Claim {
             });
         };
         let claim = Self { attempt, done: seen.and_then(|seen| seen.last_complete) };
-        // Only now, so that the mark of somebody else is never lost.
+        // Written only now, so that the mark of another import is never lost.
         claim.keep(table, run, mark).await?;
         Ok(claim)
     }
 
-    /// Notes what is imported.
+    /// Records what is being imported.
     pub(super) async fn keep(&self, table: &Table, run: &str, mark: &Mark) -> Result<(), Failure> {
         mark.keep(table, run, Written { attempt: self.attempt, behind: self.done, is_over: false }).await
     }
 
-    /// Notes that the import has ended, and that the steps of the file are there up to `last`: whoever
-    /// imports it again has to know them from what somebody else brought into this attempt, or brings yet.
-    /// One write of the mark says so, whoever appends on meanwhile; no attempt is begun, since whoever writes
-    /// in this one may go on.
+    /// Records that the import has ended, and that the steps of the file reach up to `last`. A repeated
+    /// import must be able to tell them from steps that other writers bring into this attempt, now or later.
+    /// This is a single write of the mark, whoever else appends meanwhile; no new attempt is begun, since
+    /// other writers in this one may go on.
     pub(super) async fn end(
         &self,
         table: &Table,
@@ -56,24 +56,25 @@ impl Claim {
         mark.keep(table, run, Written { attempt: self.attempt, behind: last, is_over: true }).await
     }
 
-    /// Whether nobody took the run over.
+    /// Whether the run has not been taken over.
     pub(super) async fn holds(&self, table: &Table, run: &str) -> Result<bool, Failure> {
         Ok(summary(table, run).await?.is_some_and(|now| now.attempt == self.attempt))
     }
 }
 
-/// The run that this import may go on with, as it is.
+/// The present state of the run, if this import may continue with it.
 async fn look(table: &Table, run: &str, mark: &Mark, restart: bool) -> Result<Option<RunSummary>, Failure> {
     let Some(known) = summary(table, run).await? else { return Ok(None) };
     if restart {
-        // A run without steps is begun anew, should we be interrupted between this and what follows.
+        // A run without steps starts over, should we be interrupted between here and the next write.
         table.delete(Some(run), None, None).await?;
         return Ok(Some(RunSummary { last_complete: None, ..known }));
     }
     if known.last_complete.is_some() {
         mark.check(table, run).await?;
     } else if !is_attempt_of_import(table, &known).await? {
-        // An import that brought nothing in does not keep the name. A simulation which has yet to write does.
+        // An import that brought nothing in does not reserve the name. A simulation that has yet to write
+        // does.
         return Err(Failure::Run {
             run: run.to_owned(),
             problem: "has begun without a step, and was not made by an import that said so".to_owned(),
@@ -137,7 +138,7 @@ mod tests {
         let late = Claim::begin(&table, "r", &ours, seen).await;
         assert!(matches!(late, Err(Failure::Run { .. })));
         assert_eq!(table.runs().await.unwrap()[0].last_complete, Some(7));
-        // Its mark is there still, so that the other one goes on.
+        // Its mark is still there, so the other import can continue.
         assert_eq!(look(&table, "r", &theirs, false).await.unwrap().unwrap().last_complete, Some(7));
         assert!(look(&table, "r", &ours, false).await.is_err());
     }
@@ -162,7 +163,7 @@ mod tests {
         let ours = mark(&folder, "ours");
         let first = Claim::of(&table, "r", &ours, false).await.unwrap();
         append(&table, first.attempt, 3).await;
-        // One that brought nothing changes nothing.
+        // An import that brought nothing changes nothing.
         for attempt in 2..=3 {
             let again = Claim::of(&table, "r", &ours, false).await.unwrap();
             assert_eq!((again.attempt, again.done), (attempt, Some(3)));
@@ -172,7 +173,7 @@ mod tests {
         table.begin("r", 6, 1).await.unwrap();
         append(&table, 6, 50).await;
         assert!(matches!(Claim::of(&table, "r", &ours, false).await, Err(Failure::Run { .. })));
-        // Without it, all is as it was.
+        // Without that step, all is as before.
         table.delete(Some("r"), Some(50..51), None).await.unwrap();
         assert_eq!(Claim::of(&table, "r", &ours, false).await.unwrap().done, Some(3));
         let anew = Claim::of(&table, "r", &ours, true).await.unwrap();
@@ -187,7 +188,7 @@ mod tests {
         table.begin("r", 1, 1).await.unwrap();
         assert!(matches!(Claim::of(&table, "r", &ours, false).await, Err(Failure::Run { .. })));
         append(&table, 1, 0).await;
-        // Nor one of a name that an import once had.
+        // Nor one of a name that was imported before.
         let former = Claim::of(&table, "r", &ours, true).await.unwrap();
         append(&table, former.attempt, 0).await;
         table.delete(Some("r"), None, None).await.unwrap();
@@ -214,7 +215,7 @@ mod tests {
         let (table, folder) = (table().await, tempfile::tempdir().unwrap());
         let (ours, theirs) = (mark(&folder, "ours"), mark(&folder, "theirs"));
         table.begin("r", 1, 1).await.unwrap();
-        // Attributes come as they are now, runs as they were then.
+        // Attributes are read at the current version, runs at an older one.
         let ahead = Claim { attempt: 5, done: Some(20) };
         ahead.keep(&table, "r", &theirs).await.unwrap();
         let first = Claim::of(&table, "r", &ours, true).await.unwrap();
@@ -237,13 +238,13 @@ mod tests {
             assert!(is_of_somebody_else(&told), "{told}");
         }
         claim.end(&table, "r", &mark, Some(0)).await.unwrap();
-        // Nor by the same import, if it is asked for again.
+        // Nor by a repetition of the same import.
         assert!(matches!(Claim::of(&table, "r", &mark, false).await, Err(Failure::Run { .. })));
         table.delete(Some("r"), Some(5..6), None).await.unwrap();
         assert_eq!(Claim::of(&table, "r", &mark, false).await.unwrap().done, Some(0));
     }
 
-    /// Somebody else who appends to the attempt right before a write of this import, once.
+    /// Another writer that appends to the attempt right before a write of this import, once.
     struct Joined {
         store: Arc<MemoryStore>,
         joins: AtomicBool,
@@ -281,7 +282,7 @@ mod tests {
         claim.end(&table, "r", &mark, Some(0)).await.unwrap();
         assert!(!door.joins.load(Ordering::SeqCst), "nobody joined");
         assert!(matches!(Claim::of(&table, "r", &mark, false).await, Err(Failure::Run { .. })));
-        // Nor is what somebody brings who begins the run anew.
+        // Nor is what a writer brings that begins the run anew.
         table.delete(Some("r"), Some(5..7), None).await.unwrap();
         let theirs = table.begin_next("r", 1).await.unwrap();
         append(&table, theirs, 8).await;

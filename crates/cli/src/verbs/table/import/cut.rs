@@ -1,9 +1,9 @@
-//! Cuts what is read of a file into steps, on a thread of its own.
+//! Cuts the rows of a file into steps, on a thread of its own.
 //!
-//! Invariant: the same file gives the same rows for the same step, wherever reading begins; where parts are
-//! steps, a step is told by the records up to its end, and reading goes on right behind them.
-//! Invariant: a step is handed over only when it is known to be whole: where the rows say the step, when a
-//! row of another one has come or the file has ended well.
+//! Invariant: the same file gives the same rows for the same step, wherever reading starts. If parts are
+//! steps, a step is numbered by the count of records up to its end, and reading continues right after them.
+//! Invariant: a step is handed over only when it is known to be complete: if rows name their step, once a row
+//! of another step arrives or the file ends without an error.
 
 use crate::Failure;
 use arrow_array::cast::AsArray;
@@ -16,55 +16,55 @@ use arrow_select::concat::concat_batches;
 use atoll_row_files::{Part, PartLimits, RowReader, bytes_of};
 use tokio::sync::mpsc;
 
-/// More rows of one step are more than one object holds.
+/// More rows of one step than this do not fit into an object.
 const STEP_BYTES_MAX: usize = 64 << 20;
 
-/// What makes a step.
+/// What makes up a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Grouping {
     /// The value of a column.
     Column { place: usize, name: String },
-    /// Where a part of the file ends.
+    /// The end of a part of the file.
     Parts,
 }
 
-/// How far the table has a run.
+/// How much of the run the table has.
 pub(super) struct There {
     pub(super) run: String,
-    /// Its last step.
+    /// The last step of the run.
     pub(super) step: u64,
-    /// How many rows came as this step, if it is still listed.
+    /// The row count of that step, if it is still listed.
     pub(super) rows: Option<u64>,
 }
 
-/// What the reading thread says.
+/// A message from the reading thread.
 pub(super) enum Message {
     /// The rows of a step.
     Step { step: u64, rows: RecordBatch, bytes_read: u64 },
-    /// The file has ended well.
+    /// The file ended without an error.
     End { skipped: u64 },
 }
 
-/// Reads and cuts.
+/// Reads rows and cuts them into steps.
 pub(super) struct Cutter {
     reader: Box<dyn RowReader>,
     file: String,
     grouping: Grouping,
     limits: PartLimits,
-    /// What is there already.
+    /// What the table has already.
     there: Option<There>,
-    /// What was passed over of it: the last step that was seen, and how many rows it has.
+    /// The last step that was skipped because the table has it, and its row count so far.
     passed: Option<(u64, u64)>,
-    /// The last step that is there already, or was handed over.
+    /// The last step that the table has, or that was handed over.
     done: Option<u64>,
     skipped: u64,
-    /// The step that is coming in, and what has come of it.
+    /// The step being read: its number, its rows so far, and their bytes.
     open: Option<(u64, Vec<RecordBatch>, usize)>,
 }
 
 type Sender = mpsc::Sender<Result<Message, Failure>>;
 
-/// The receiver is gone: it failed, or somebody interrupted it.
+/// The receiver is gone: it failed, or was interrupted.
 struct Unheard;
 
 impl Cutter {
@@ -86,7 +86,7 @@ impl Cutter {
             Ok(Err(Unheard)) => return,
             Err(failure) => Err(failure),
         };
-        // Nobody is left to tell when this fails.
+        // A failed send cannot be reported anywhere.
         let _ = sender.blocking_send(last);
     }
 
@@ -114,7 +114,7 @@ impl Cutter {
 
     fn take(&mut self, part: Part, sender: &Sender) -> Result<Result<(), Unheard>, Failure> {
         let Grouping::Column { place, .. } = self.grouping else {
-            // How many bad records come with a part is no matter of its steps.
+            // Parts with nothing but bad records are not steps.
             if part.rows.num_rows() == 0 && !part.bad.is_empty() {
                 return Ok(Ok(()));
             }
@@ -158,10 +158,10 @@ impl Cutter {
         Ok(())
     }
 
-    /// Passes over rows of a step that is there already.
+    /// Skips rows of a step that the table has.
     ///
-    /// What the table does not have must not be passed over in silence: steps that fall, and rows that came
-    /// to the last step since, which a file has that was still being written.
+    /// What the table does not have must not be skipped silently: steps out of order, and additional rows of
+    /// the last step, which appear in a file that was still being written.
     fn pass(&mut self, step: u64, rows: u64) -> Result<(), Failure> {
         let before = match self.passed {
             Some((before, _)) if before > step => return Err(self.falls(step, before)),
@@ -190,7 +190,7 @@ impl Cutter {
         }
     }
 
-    /// Hands the step over that has come in.
+    /// Hands over the step being read.
     fn hand_over(&mut self, sender: &Sender) -> Result<Result<(), Unheard>, Failure> {
         let Some((step, batches, _)) = self.open.take() else { return Ok(Ok(())) };
         let Some(first) = batches.first() else { return Ok(Ok(())) };
@@ -207,7 +207,7 @@ impl Cutter {
         sender.blocking_send(Ok(message)).map_err(|_| Unheard)
     }
 
-    /// The steps of some rows.
+    /// The step of each row.
     fn steps(&self, rows: &RecordBatch, place: usize) -> Result<Vec<u64>, Failure> {
         let column = rows.column(place);
         let wrong = |problem: String| Failure::Usage {

@@ -1,8 +1,9 @@
-//! Which file a run was imported from: attributes of the run.
+//! Which file a run was imported from, as attributes of the run.
 //!
-//! It never says how far the import came, which the table does; it says whether another call means the same.
+//! The mark does not record how far the import came, which the table does; it tells whether a repeated call
+//! is the same import.
 //!
-//! Invariant: only the beginning of a file counts, so that a file which grew is gone on with.
+//! Invariant: only the beginning of a file is compared, so an import can continue with a file that grew.
 
 use crate::Failure;
 use atoll_row_files::Input;
@@ -14,42 +15,42 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use twox_hash::XxHash3_128;
 
-/// How much of a file is compared.
+/// How many bytes at the beginning of a file are compared.
 const BEGINNING_BYTES_MAX: u64 = 1 << 20;
 
-/// The attributes of a run that tell where it comes from.
+/// The attributes of a run that describe its source.
 const FILE: &str = "import.file";
 const PLAN: &str = "import.options";
 const BEGINNING: &str = "import.beginning";
 const WRITTEN: &str = "import.attempt";
 
-/// Whether an attribute of a run tells an import how to go on, and nobody else anything.
+/// Whether an attribute only tells an import how to continue, and means nothing to users.
 pub(in super::super) fn is_for_imports(attribute: &str) -> bool {
     [PLAN, BEGINNING, WRITTEN].contains(&attribute)
 }
 
-/// What is known of the source of a run.
+/// The source of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     /// The file; none for standard input.
     path: Option<PathBuf>,
     /// How it was read.
     plan: String,
-    /// The part of its beginning that is compared.
+    /// The part at its beginning that is compared.
     beginning: Option<Beginning>,
 }
 
-/// The attempt in which an import writes, and the last step that was there as it began.
+/// The attempt in which an import writes, and the last step of the run when it began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Written {
     pub(super) attempt: u64,
     pub(super) behind: Option<u64>,
-    /// Whether the import has ended: then only what was there up to `behind` is of the file, whoever writes
-    /// in the attempt.
+    /// Whether the import has ended: then only steps up to `behind` come from the file, whoever writes in the
+    /// attempt.
     pub(super) is_over: bool,
 }
 
-/// What stands behind the numbers of an attempt whose import has ended.
+/// The word after the numbers of an attempt whose import has ended.
 const OVER: &str = "over";
 
 impl Written {
@@ -71,7 +72,7 @@ impl Written {
         format!("{attempt}{behind}{over}")
     }
 
-    /// Whether a step is one of those that were there, or came since by this attempt.
+    /// Whether a step existed when the import began, or was written by it.
     fn has(self, step: &StepSummary) -> bool {
         let was_there = self.behind.is_some_and(|behind| step.step <= behind);
         match step.attempt.cmp(&self.attempt) {
@@ -110,7 +111,7 @@ impl Mark {
         Ok(Self { path, plan, beginning: beginning.map(|read| Beginning::of(&read)) })
     }
 
-    /// Whether this import goes on with what the run holds.
+    /// Checks that this import can continue with the content of the run.
     pub(super) async fn check(&self, table: &Table, run: &str) -> Result<(), Failure> {
         let conflict = |problem: String, hint: &str| Failure::Run {
             run: run.to_owned(),
@@ -135,14 +136,14 @@ impl Mark {
                 "use the same options as then, or start anew with --restart",
             ));
         }
-        // A file that grew since begins as it did.
+        // A file that grew still starts with the same bytes.
         if Beginning::of(&read_beginning(path, before.bytes)?) != before {
             return Err(conflict(
                 "was imported from another file".to_owned(),
                 "choose another name with --run, or start anew with --restart",
             ));
         }
-        // How far the import came is told by the last step, if that is one of its own.
+        // The last step tells how far the import came, if the import wrote it.
         let written = known.get(WRITTEN).and_then(|text| Written::parse(text));
         let last = table.steps(Some(run)).await?.pop();
         match written.zip(last) {
@@ -157,21 +158,21 @@ impl Mark {
         }
     }
 
-    /// The same, but for what comes from a line on: somebody is going to mend it.
+    /// The same mark without the part of the file from `line` on, which a user is going to repair.
     pub(super) fn before_line(mut self, line: u64) -> Result<Self, Failure> {
         let (Some(path), Some(beginning)) = (&self.path, &self.beginning) else { return Ok(self) };
         let read = read_beginning(path, beginning.bytes)?;
         let lines = usize::try_from(line).unwrap_or(usize::MAX).saturating_sub(1);
         let ends = read.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(place, _)| place + 1);
-        // Before the first line there is nothing, and any file begins so.
+        // Nothing precedes the first line, so any file matches.
         if let Some(end) = std::iter::once(0).chain(ends).nth(lines) {
             self.beginning = Some(Beginning::of(&read[..end]));
         }
         Ok(self)
     }
 
-    /// Notes the source, before anything of it is in the table, and where that is going to be. The mark of an
-    /// import that took the run over since stays.
+    /// Records the source before any of it is in the table, and the attempt that will hold it. The mark of an
+    /// import that took the run over meanwhile is kept.
     pub(super) async fn keep(&self, table: &Table, run: &str, written: Written) -> Result<(), Failure> {
         let known = table.run_attributes(run).await?;
         let there = known.get(WRITTEN).and_then(|text| Written::parse(text));
@@ -182,7 +183,7 @@ impl Mark {
                 return Ok(());
             }
         }
-        // Only its name, so that no path of this machine ends up in a store that travels.
+        // Only the file name, so that no path of this machine ends up in a store that is copied elsewhere.
         let file = self.path.as_deref().and_then(Path::file_name).unwrap_or_default();
         let beginning =
             self.beginning.as_ref().map(|Beginning { bytes, checksum }| format!("{bytes} {checksum}"));
@@ -198,7 +199,7 @@ impl Mark {
     }
 }
 
-/// Whether an import writes in this attempt of a run, or the last one did.
+/// Whether an import writes in the present attempt of a run, or wrote in it last.
 pub(in super::super) async fn is_attempt_of_import(
     table: &Table,
     known: &RunSummary,

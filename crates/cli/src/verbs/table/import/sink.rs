@@ -1,4 +1,4 @@
-//! Where the steps of a file go: each as a block, or many at a time as they will lie when they are packed.
+//! Where the steps of a file go: one block per step, or many steps at a time, packed.
 //!
 //! Invariant: a step counts as imported once the table has it.
 
@@ -12,12 +12,12 @@ use std::collections::VecDeque;
 /// Bytes of rows that are packed together.
 const TREE_BYTES: u64 = 64 << 20;
 
-/// Takes the steps of one run in rising order. Nobody but this import writes in its attempt: what is there
-/// already is not of the file, and an error.
+/// Takes the steps of one run in rising order. No other writer appends to the attempt of this import: a step
+/// that exists already is not from the file, and is an error.
 pub(super) enum Sink<'t> {
     /// Each step becomes a block.
     Blocks { table: &'t Table, run: RunId, attempt: u64 },
-    /// Many steps become a tree; with the rows of each that is not there yet.
+    /// Many steps become a tree; with number and row count of each step that is not in the table yet.
     Trees { loader: Box<Loader>, waiting: VecDeque<(u64, u64)> },
 }
 
@@ -55,7 +55,7 @@ impl<'t> Sink<'t> {
         }
     }
 
-    /// Returns once the table has all that was taken.
+    /// Returns once the table has all steps that were taken.
     pub(super) async fn finish(&mut self, imported: &mut Imported) -> Result<(), Failure> {
         let Self::Trees { loader, waiting } = self else { return Ok(()) };
         let finished = loader.finish().await;
@@ -64,12 +64,12 @@ impl<'t> Sink<'t> {
     }
 }
 
-/// Whether a step could not be taken because somebody else brought one into the attempt.
+/// Whether a step was refused because another writer appended one to the attempt.
 pub(super) const fn is_of_somebody_else(failure: &Failure) -> bool {
     matches!(failure, Failure::Run { .. })
 }
 
-/// Why a step could not be taken. Those of a file rise: what stands in the way of one is not of the file.
+/// Why a step was refused. The steps of a file rise, so a step in the way is not from the file.
 fn of_step(error: TableError) -> Failure {
     match error {
         TableError::Edit(EditError::StepOrder { id, last }) => of_somebody_else(&id.run, last),
