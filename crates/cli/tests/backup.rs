@@ -1,5 +1,5 @@
-//! Backups: what changed goes over, whatever ends a backup leaves a folder that tells the truth, and the next
-//! completes it.
+//! Backups: changes are copied, an interrupted backup leaves a folder that is recognised as unfinished, and
+//! the next backup completes it.
 #![allow(missing_docs, dead_code, clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -16,7 +16,7 @@ fn backup(place: &Place, to: &str) -> serde_json::Value {
     atoll(place, &["store", "backup", to, "--json"]).json()
 }
 
-/// Cells `from..to` of so many bytes, as lines to import.
+/// Cells `from..to` with values of `bytes` bytes, as JSON lines for an import.
 fn cells(from: usize, to: usize, fill: char, bytes: usize) -> String {
     let value = fill.to_string().repeat(bytes);
     (from..to)
@@ -37,7 +37,7 @@ fn content(place: &Place, store: &str) -> Vec<String> {
     lines
 }
 
-/// What the store keeps for backups.
+/// The snapshots that the store keeps for backups.
 fn kept(place: &Place) -> Vec<String> {
     let listed = atoll(place, &["store", "snapshot", "list", "--json"]).json_lines();
     let names = listed.iter().filter_map(|snapshot| snapshot["name"].as_str());
@@ -136,8 +136,8 @@ fn a_backup_beside_the_owner_while_it_is_written_to_is_the_state_of_one_moment()
     end(owner);
 }
 
-/// Begins a backup into `safe` and kills it when `is_time`, which is told how many bytes it wrote; whether it
-/// was there to be killed.
+/// Starts a backup into `safe` and kills it once `is_time`, which gets the number of bytes written; false if
+/// the backup ended first.
 fn killed(place: &Place, is_time: impl Fn(u64) -> bool) -> bool {
     let mut running = place.spawn(&["--store", "data", "store", "backup", "safe"]);
     while !is_time(written(&running)) {
@@ -150,7 +150,7 @@ fn killed(place: &Place, is_time: impl Fn(u64) -> bool) -> bool {
     true
 }
 
-/// Bytes that a process handed to the system to write; many where the system does not tell.
+/// Bytes that a process has written so far; the maximum if the system does not report it.
 fn written(process: &Child) -> u64 {
     let Ok(told) = std::fs::read_to_string(format!("/proc/{}/io", process.id())) else { return u64::MAX };
     let line = told.lines().find_map(|line| line.strip_prefix("wchar: "));
@@ -165,7 +165,7 @@ fn length(place: &Place, name: &str) -> u64 {
 fn a_first_backup_that_is_killed_leaves_no_store_and_the_next_one_is_whole() {
     let place = Place::new();
     import(&place, &cells(0, 12_000, 'a', 3000));
-    // One that was whole before it could be killed is no first one any more.
+    // A backup that completed before it could be killed is not a first one any more.
     let is_killed = (0..20).any(|_| {
         let _ = std::fs::remove_dir_all(place.folder.path().join("safe"));
         killed(&place, |bytes| length(&place, "safe/store.atoll.part") > 0 && bytes > 4 << 20)
@@ -210,8 +210,8 @@ fn a_backup_that_is_killed_holds_the_state_before_or_says_so_and_the_next_comple
             assert!(held == before || held == now, "round {round}: the last complete state is not that");
         }
         if round % 2 == 0 {
-            // What changes before the next attempt: also cells whose change was under way, back to what they
-            // were.
+            // Changes before the next attempt, among them cells whose change was under way, back to their
+            // earlier values.
             import(&place, &cells(0, 3000, 'a', 1000));
         }
         backup(&place, "safe");
@@ -229,7 +229,7 @@ fn a_backup_into_which_somebody_wrote_is_refused_and_made_anew_when_asked() {
     let place = Place::new();
     import(&place, &cells(0, 300, 'a', 100));
     backup(&place, "safe");
-    // To read it, and to keep states of it, is no writing.
+    // Reading it and creating snapshots in it do not count as writes.
     place.run(&["--store", "safe", "store", "snapshot", "create", "mine"]).text();
     backup(&place, "safe");
     place.run(&["--store", "safe", "kv", "put", "p0", "000000", "by hand"]).text();
@@ -262,7 +262,7 @@ fn a_folder_that_is_no_backup_of_this_store_is_refused_and_left_as_it_was() {
     std::fs::create_dir(place.folder.path().join("papers")).unwrap();
     place.write("papers/thesis.tex", "precious");
     refuse(&["papers"], "it holds other files");
-    // A copy of a backup is a store like any other.
+    // A copy of a backup is an ordinary store.
     backup(&place, "safe");
     place.run(&["--store", "safe", "store", "copy", "restored"]).text();
     refuse(&["restored"], "a store, but no backup");

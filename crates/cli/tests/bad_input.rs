@@ -1,7 +1,7 @@
-//! Bad input through the command line: what is wrong, where, and what would be right; or a result that is
-//! defined.
+//! Bad input through the command line: an error that says what is wrong, where, and what would be right, or a
+//! defined result.
 //!
-//! The page `docs/guide/bad-input.md` is the list, and this file has a test for each of its lines.
+//! `docs/guide/bad-input.md` lists the cases, and this file has a test for each of its lines.
 #![allow(missing_docs, dead_code, clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use support::{Answer, Place};
 
-/// Runs the program on the store of this place; words in single quotes may hold spaces.
+/// Runs the program on the store of this folder; words in single quotes may contain spaces.
 fn atoll(place: &Place, line: &str) -> Answer {
     let words = line.split('\'').enumerate().flat_map(|(at, part)| {
         if at % 2 == 1 { vec![part] } else { part.split_whitespace().collect::<Vec<_>>() }
@@ -30,7 +30,7 @@ fn count(place: &Place, question: &str) -> u64 {
     atoll(place, &format!("table query t --count {question}")).text().trim().parse().unwrap()
 }
 
-/// Imports a CSV file of this text.
+/// Imports a CSV file with this text.
 fn import(place: &Place, name: &str, text: &str) -> Answer {
     place.write(name, format!("pid,step,x,name\n{text}"));
     atoll(place, &format!("table import t {name}"))
@@ -76,7 +76,7 @@ fn a_wrong_value_is_told_with_its_line_and_column_and_what_came_before_is_in() {
         let refused = import(&place, "a.csv", &format!("1,0,0,a\n2,0,0,b\n{record}\n"));
         let told = refused.fails(12);
         assert!(told.contains(&format!("a.csv, line 4: {problem}")) && told.contains("--skip-bad"), "{told}");
-        // A step is known to be whole when another one begins, and that one has no good row.
+        // A step is known to be complete when another one begins, and the next step has no good row.
         assert!(told.contains("0 rows in 0 steps were imported as run a before that"), "{told}");
         let told = import(&place, "b.csv", &format!("1,0,0,a\n2,1,0,b\n{record}\n"));
         assert!(
@@ -90,7 +90,7 @@ fn a_wrong_value_is_told_with_its_line_and_column_and_what_came_before_is_in() {
 fn a_whole_number_written_as_a_float_is_taken_where_integers_are_and_any_other_float_is_refused() {
     let place = Place::new();
     atoll(&place, "table create t --column pid:int64,kind:int64? --id pid --index pid").text();
-    // As pandas writes integers of which some are missing.
+    // As pandas writes integers with missing values.
     place.write("a.csv", "pid,kind\n1,3.0\n2,\n3,3e2\n4,9007199254740993.0\n");
     atoll(&place, "table import t a.csv").text();
     for question in ["kind = 3", "kind is null", "kind = 300", "kind = 9007199254740993"] {
@@ -102,7 +102,7 @@ fn a_whole_number_written_as_a_float_is_taken_where_integers_are_and_any_other_f
         let told = format!("b.csv, line 2: column \"kind\": \"{odd}\" is not an int64");
         assert!(refused.fails(12).contains(&told), "{}", refused.stderr);
     }
-    // What looks like this is a column of floats all the same, where nothing says otherwise.
+    // Such a column is still one of floats, unless a schema says otherwise.
     atoll(&place, "table create u --like a.csv --id pid --index pid").text();
     assert!(atoll(&place, "table info u").text().contains("float64"));
 }
@@ -120,7 +120,7 @@ fn days_are_taken_as_instants_and_instants_as_days_where_they_fit_exactly() {
     atoll(&place, "table import days instants.parquet --run again").text();
     for (table, shown) in [("days --run again", "1,2026-01-02"), ("t", "1,2026-01-02T00:00:00")] {
         let rows = atoll(&place, &format!("table query {table} --format csv --columns pid,when"));
-        // Rows come in the order of their weights.
+        // Rows are returned in the order of their weights.
         let rows: BTreeSet<&str> = rows.text().lines().collect();
         assert_eq!(rows, BTreeSet::from(["pid,when", shown, "2,"]), "{table}");
     }
@@ -138,7 +138,7 @@ fn another_type_or_unit_is_refused_and_nothing_is_rounded() {
     atoll(&place, "table create ns --column 'pid:int64,when:timestamp[ns]' --id pid --index when").text();
     atoll(&place, "table import ns a.csv").text();
     atoll(&place, "table export ns a.parquet").text();
-    // The same instants in seconds would lose what they say.
+    // Converted to seconds, these instants would lose precision.
     atoll(&place, "table create t --column 'pid:int64,when:timestamp[s]' --id pid --index when").text();
     let refused = atoll(&place, "table import t a.parquet");
     assert!(refused.fails(12).contains("column \"when\" of a.parquet"), "{}", refused.stderr);
@@ -209,7 +209,7 @@ fn rows_that_came_to_the_last_step_since_are_not_passed_over_in_silence() {
     for packed in ["", "--packed"] {
         let place = created("");
         let whole = (0..40).map(|row| format!("{row},{},0.5,a\n", row / 10)).collect::<String>();
-        // While it was being written, seven rows of the third step were there.
+        // Seven rows of the third step had been written at that moment.
         let half: String = whole.split_inclusive('\n').take(27).collect();
         place.write("run.csv", format!("pid,step,x,name\n{half}"));
         let import = format!("table import t run.csv {packed}");
@@ -252,7 +252,7 @@ fn a_number_that_json_has_none_for_is_the_same_text_in_an_estimate_as_in_rows() 
     let rows: String = (0..3000).map(|row| format!("{row},0.5,{}\n", row % 2)).collect();
     place.write("n.csv", format!("id,x,kind\n{rows}"));
     atoll(&place, "table import n n.csv").text();
-    // Of units that are all alike nothing tells how far another one may lie.
+    // If all units are alike, the sample does not tell how far another one may lie.
     let constant = atoll(&place, "table estimate n --mean x --sample 0.1 --json").json();
     assert_eq!(constant["value"].as_f64(), Some(0.5), "{constant}");
     assert_eq!((&constant["low"], &constant["high"]), (&"-inf".into(), &"inf".into()), "{constant}");
@@ -317,13 +317,13 @@ fn ids_that_repeat_are_refused_with_where_they_are_and_nothing_of_the_step_is_ke
     atoll(&place, "table append t c.csv --run c").text();
     assert!(atoll(&place, "table import t a.csv").text().contains("imported 0 rows"));
     assert_eq!(count(&place, ""), 4);
-    // Whatever makes a table like this one makes one with unique ids.
+    // A table created from an export of this one has unique ids as well.
     atoll(&place, "table export t a.parquet --where 'pid < 3'").text();
     atoll(&place, "table create u --like a.parquet").text();
     assert!(atoll(&place, "table info u --json").json()["schema"]["unique"].as_bool().unwrap());
 }
 
-/// Steps of 500 rows; every hundredth name has a comma, and so is in quotes.
+/// Steps of 500 rows; every hundredth name contains a comma and is therefore quoted.
 fn steps(count: u64) -> String {
     let mut text = String::new();
     for row in 0..count * 500 {
@@ -342,7 +342,7 @@ fn a_torn_file_of_every_format_is_told_as_such_and_the_whole_one_goes_on_from_th
         atoll(&place, &format!("table export t {name}")).text();
         let whole = place.read(name);
         let stem = format!("torn-{}", name.split('.').nth(1).unwrap());
-        // Of the CSV file just behind the quote that opens a field: what follows would be one field.
+        // The CSV file is cut right after a quote that opens a field: what follows would be one field.
         let cut = match name {
             "a.csv" => whole.windows(3).rposition(|part| part == b",\"a").unwrap() + 2,
             _ => whole.len() * 3 / 4,
@@ -386,7 +386,7 @@ fn a_torn_dump_and_a_torn_array_are_told_with_what_is_missing() {
     assert!(torn.stderr.contains("80 rows in 2 steps were imported as run a before that"), "{}", torn.stderr);
     place.write("a.dump", &dump);
     assert_eq!(atoll(&place, "table import t a.dump --json").json()["rows"], 40);
-    // An array of two columns, of which the last rows are missing.
+    // An array of two columns whose last rows are missing.
     let mut array = b"\x93NUMPY\x01\x00".to_vec();
     let mut header = "{'descr': '<f8', 'fortran_order': False, 'shape': (10, 2), }".to_owned();
     header += &" ".repeat(117 - header.len());
@@ -452,7 +452,7 @@ fn a_file_larger_than_the_memory_that_is_given_is_imported_within_it() {
     let mut child = place.spawn(&words.split(' ').collect::<Vec<_>>());
     let status = format!("/proc/{}/status", child.id());
     let mut peak_kib = 0;
-    // The most that was ever resident, at each step that is in.
+    // The peak of resident memory, read at each imported step.
     for line in BufReader::new(child.stderr.take().unwrap()).lines() {
         line.unwrap();
         let told = std::fs::read_to_string(&status).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The verbs on a store in a folder: what one process writes, another reads, whatever happened between.
+//! Verbs on a store in a folder: what one process writes, another reads, whatever happened in between.
 #![allow(missing_docs, dead_code, clippy::unwrap_used, clippy::panic)]
 
 #[path = "folder/copies.rs"]
@@ -14,7 +14,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use support::{Answer, Place};
 
-/// Runs the program on the store of this place.
+/// Runs the program on the store of this folder.
 fn atoll(place: &Place, arguments: &[&str]) -> Answer {
     place.run(&[&["--store", "data"], arguments].concat())
 }
@@ -23,7 +23,7 @@ fn lines(answer: &Answer) -> Vec<&str> {
     answer.text().lines().collect()
 }
 
-/// A server of the store of this place, once it serves.
+/// Starts a server for the store of this folder, and waits until it serves.
 fn served(place: &Place) -> std::process::Child {
     let mut server = place.spawn(&["serve", "--store", "data"]);
     let mut line = String::new();
@@ -221,7 +221,7 @@ fn an_upgrade_tells_the_format_and_a_newer_one_is_refused() {
     assert_eq!((report["format"].as_u64(), report["changed"].as_bool()), (Some(1), Some(false)), "{report}");
     assert!(std::fs::read(&file).unwrap() == before);
     let mut newer = before;
-    // The format stands behind the magic of each of the two superblocks.
+    // The format number follows the magic of each of the two superblocks.
     for superblock in [0, 4096] {
         newer[superblock + 8..superblock + 12].copy_from_slice(&2_u32.to_le_bytes());
     }
@@ -239,7 +239,7 @@ fn a_store_opened_for_reading_refuses_writes_and_stays_as_it_was() {
     atoll(&place, &["kv", "put", "p", "s", "v"]).text();
     let before = snapshot_of(&place.folder.path().join("data"));
     let refused = place.run(&["--store", "file:data?mode=read", "kv", "put", "p", "s", "other"]);
-    // The URL says how the store is opened, whatever the verb would do.
+    // The URL decides how the store is opened, whatever the verb would do.
     refused.fails(20);
     assert_eq!(snapshot_of(&place.folder.path().join("data")), before);
     place.run(&["--store", "file:elsewhere?create=no", "kv", "put", "p", "s", "v"]).fails(10);
@@ -290,7 +290,7 @@ fn a_path_that_cannot_be_is_told_with_what_would_be_right() {
     assert!(refused.fails(16).contains("shorter path"), "{}", refused.stderr);
 }
 
-/// The program as somebody to whom the rights on files apply: root gives its own up.
+/// Runs the program as a user to whom file permissions apply: root drops its privileges.
 fn unprivileged(place: &Place, arguments: &[&str]) -> Answer {
     use std::os::unix::process::CommandExt;
     let folder = place.folder.path();
@@ -304,7 +304,7 @@ fn unprivileged(place: &Place, arguments: &[&str]) -> Answer {
     Answer::from(command.stdin(std::process::Stdio::null()).output().unwrap())
 }
 
-/// Others may look into the folder, have these rights on the store, and none on its lock.
+/// Lets other users read the folder, with these permissions on the store, and none on its lock.
 fn give_others(place: &Place, store: u32) {
     for (name, mode) in [(".", 0o755), ("data", 0o755), ("data/store.atoll", store), ("data/lock", 0o000)] {
         set_rights(place, name, mode);
@@ -323,7 +323,7 @@ fn who_may_not_use_the_lock_still_reads_the_store() {
     atoll(&place, &["kv", "put", "p", "s", "v"]).text();
     give_others(&place, 0o444);
     assert_eq!(unprivileged(&place, &["--store", "data", "kv", "get", "p", "s"]).text(), "v");
-    // His folder, and then his file.
+    // First the other user's folder, then the file.
     for lock in [0o000, 0o666] {
         set_rights(&place, "data/lock", lock);
         let refused = unprivileged(&place, &["--store", "data", "kv", "put", "p", "s", "w"]);

@@ -1,4 +1,4 @@
-//! A disk without room: what a verb says of its outcome is what happened.
+//! Full disks: the outcome that a verb reports is what happened.
 #![allow(missing_docs, dead_code, clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -7,7 +7,8 @@ use std::path::Path;
 use std::process::Command;
 use support::Place;
 
-/// Fills a small file system of its own with an import, and then appends: a code for each, and what is there.
+/// Fills a small file system with an import and then appends; prints the exit code of each append, and the
+/// value.
 const SCRIPT: &str = r#"
 mount -t tmpfs -o size=40m tmpfs "$PWD" || exit 99
 cd "$PWD"
@@ -17,8 +18,8 @@ for _ in 1 2 3; do "$0" --store s kv append p n X >&2; echo $?; done
 "$0" --store s kv get p n
 "#;
 
-/// What a script says, and tells of errors, in a small file system that it mounts; none where that cannot be
-/// done.
+/// Standard output and error of a script in a small file system that it mounts; none if mounting is not
+/// possible.
 #[expect(clippy::print_stdout, reason = "what is skipped is told")]
 fn on_a_small_disk(place: &Place, script: &str, argument: &Path) -> Option<(String, String)> {
     let folder = place.folder.path().join("small");
@@ -51,7 +52,7 @@ fn a_write_that_is_refused_on_a_full_disk_was_not_done_and_one_that_was_done_is_
     assert_eq!(value, format!("0{}", "X".repeat(done)), "{codes:?}\n{errors}");
 }
 
-/// Copies a table to a small file system that it does not fit on, and then takes what is there of it away.
+/// Copies a table to a small file system where it does not fit, and then drops what was copied.
 const COPY: &str = r#"
 mount -t tmpfs -o size=40m tmpfs "$PWD" || exit 99
 cd "$PWD"
@@ -88,12 +89,11 @@ fn a_copy_that_finds_no_room_is_no_table_and_can_be_dropped() {
         .text();
     place.run(&["--store", data, "table", "import", "t", "t.csv"]).text();
     let Some((codes, errors)) = on_a_small_disk(&place, COPY, Path::new(data)) else { return };
-    // No room; nothing is listed; what is not finished cannot be opened; dropped; and gone.
+    // No space; not listed; unfinished, so it cannot be opened; dropped; missing.
     assert_eq!(codes.split_whitespace().collect::<Vec<_>>(), ["19", "0", "11", "0", "10"], "{errors}");
 }
 
-/// Copies a store to a small file system that it does not fit on: into a folder that was there, and into one
-/// that was not.
+/// Copies a store to a small file system where it does not fit: into an existing folder, and into a new one.
 const STORE_COPY: &str = r#"
 mount -t tmpfs -o size=4m tmpfs "$PWD" || exit 99
 cd "$PWD"
@@ -134,7 +134,7 @@ fn what_was_done_is_not_told_as_something_to_try_again_where_its_result_finds_no
         assert!(!told.contains("try again"), "{words:?}: {told}");
     }
     assert_eq!(place.run(&["--store", "s", "kv", "get", "p", "n"]).text(), "X");
-    // Who only looked may look once more.
+    // A verb that only reads can be repeated.
     let (exit, told) = run(&["kv", "get", "p", "n"]);
     assert_eq!(exit, Some(19), "{told}");
     assert!(told.contains("try again"), "{told}");

@@ -1,4 +1,4 @@
-//! Pages of the guide, typed word by word.
+//! Pages of the guide, run command by command.
 #![allow(missing_docs, dead_code, clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -11,7 +11,7 @@ const PAGE: &str = include_str!("../../../docs/guide/ten-minutes.md");
 const BAD_INPUT: &str = include_str!("../../../docs/guide/bad-input.md");
 const TABLES: &str = include_str!("../../../docs/guide/tables.md");
 
-/// The lines of a page's shell blocks, but those that install the program.
+/// The lines of a page's shell blocks, without those that install the program.
 fn typed(page: &'static str) -> impl Iterator<Item = &'static str> {
     let mut is_shell = false;
     let lines = page.lines().filter(move |line| {
@@ -24,7 +24,7 @@ fn typed(page: &'static str) -> impl Iterator<Item = &'static str> {
     lines.filter(|line| !line.is_empty() && !line.starts_with("cargo "))
 }
 
-/// Runs a script in which the program is on the path.
+/// Runs a script with the program on its path.
 fn run(place: &Place, script: &str) -> Answer {
     let program = Path::new(env!("CARGO_BIN_EXE_atoll")).parent().unwrap();
     let path = format!("{}:{}", program.display(), std::env::var_os("PATH").unwrap().display());
@@ -38,7 +38,7 @@ fn every_command_of_the_first_page_does_what_the_page_says() {
     let place = Place::new();
     let mut script = "set -o pipefail\n".to_owned();
     for line in typed(PAGE) {
-        // What waits is for a second terminal.
+        // Commands that wait are meant for a second terminal.
         let end = if line.contains(" kv wait ") { "& waiter=$!" } else { "; echo \"exit $?\"" };
         script += &format!("{line} {end}\n");
     }
@@ -47,7 +47,7 @@ fn every_command_of_the_first_page_does_what_the_page_says() {
     let told = String::from_utf8_lossy(&answer.stdout);
     let ends: Vec<&str> =
         told.lines().filter_map(|line| line.split_once("exit ")).map(|(_, end)| end).collect();
-    // One is refused, as the page says; an output without a newline may stand before an exit.
+    // One command fails, as the page says; output without a final newline may precede an exit code.
     let refused = ends.iter().filter(|end| **end != "0").copied().collect::<Vec<_>>();
     assert_eq!(refused, ["11"], "{told}\n{}", answer.stderr);
     assert!(ends.len() > 20, "{told}");

@@ -1,5 +1,5 @@
-//! What whoever is new here types, and is told: the next line to type, in words that need no knowledge of
-//! what is within.
+//! What a new user types, and the answers: the next command to type, in words that need no knowledge of the
+//! internals.
 #![allow(missing_docs, dead_code, clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -31,7 +31,7 @@ fn a_folder_behind_a_verb_that_takes_none_is_answered_with_how_a_store_is_named(
 
 #[test]
 fn a_cause_that_stands_in_the_message_is_not_told_again() {
-    // Nobody listens at port 1.
+    // No process listens at port 1.
     for line in ["ring status", "kv get p s"] {
         let line = format!("{line} --store ring://127.0.0.1:1/?time-out=1s");
         let told = run(&Place::new(), &line).stderr;
@@ -132,7 +132,7 @@ fn an_import_of_a_file_that_is_not_there_makes_no_store() {
     assert!(!place.folder.path().join("fresh").exists());
 }
 
-/// What a screen gets of a command: what `script` runs has one.
+/// The screen output of a command, run in a terminal by `script`.
 fn seen(place: &Place, said: &str, arguments: &str) -> String {
     let typed = format!("env {said} '{}' {arguments}", env!("CARGO_BIN_EXE_atoll"));
     let mut screen = std::process::Command::new("script");

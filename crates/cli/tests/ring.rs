@@ -1,4 +1,4 @@
-//! `atoll ring`: a node that runs until it is told to stop, and says clearly why it does not start.
+//! `atoll ring`: a node that runs until it is stopped, and says clearly why it does not start.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -23,7 +23,7 @@ use std::process::{Child, Stdio};
 use support::{Place, free_port};
 use three::Ring;
 
-/// A node, and where it listens.
+/// Starts a node, and returns its address.
 fn served(place: &Place, arguments: &[&str]) -> (Child, String) {
     let all = [&["--json", "ring", "serve", "--listen", "127.0.0.1:0"], arguments].concat();
     let mut node = place.spawn(&all);
@@ -53,7 +53,7 @@ fn a_node_keeps_what_it_was_given_when_a_signal_ends_it() {
     let kept = ["--store", "kept"];
     let (node, address) = served(&place, &kept);
     assert_eq!(say(&address, "SET a 1"), "+OK\r\n+OK\r\n");
-    // Somebody who says nothing holds nobody up.
+    // An idle connection holds up no other client.
     let _idle = TcpStream::connect(&address).unwrap();
     end(node, Signal::TERM);
     let (node, address) = served(&place, &kept);
@@ -143,7 +143,7 @@ fn a_node_that_cannot_start_says_why_and_what_helps() {
     }
 }
 
-/// What a node that founds a ring of its own says until it has, a line each.
+/// The log lines of a node until it has founded a ring of its own.
 fn logged(place: &Place, format: &str) -> Vec<String> {
     let address = format!("127.0.0.1:{}", free_port());
     let mut command = place
@@ -165,7 +165,7 @@ fn logged(place: &Place, format: &str) -> Vec<String> {
 #[test]
 fn a_log_that_nobody_watches_has_times_and_is_objects_for_programs() {
     let place = Place::new();
-    // Of this century, with a zone.
+    // In this century, and with a time zone.
     let begins =
         |text: &str| text.starts_with("20") && text.split_once(' ').unwrap_or((text, "")).0.ends_with('Z');
     let lines = logged(&place, "text");
@@ -203,7 +203,7 @@ fn a_node_leaves_while_clients_go_on_and_the_ring_tells_how_it_is() {
     let numbers: Vec<_> =
         after["nodes"].as_array().unwrap().iter().map(|node| node["node"].as_u64().unwrap()).collect();
     assert_eq!(numbers, [1, 2]);
-    // Whoever still asks the one that left is sent on.
+    // A client that still asks the departed node is redirected.
     ring.asked = 2;
     for key in 0..60 {
         let kept = format!("${}\r\n{key}\r\n", key.to_string().len());
@@ -214,7 +214,7 @@ fn a_node_leaves_while_clients_go_on_and_the_ring_tells_how_it_is() {
         assert_eq!(unknown.exit, Some(2));
         assert!(unknown.stderr.contains("the ring has no node 9"), "{}", unknown.stderr);
     }
-    // The configuration is kept by three: with two of them gone, nobody knows of now.
+    // Three nodes keep the configuration: with two of them gone, the present state of the ring is unknown.
     (1..3).for_each(|node| ring.kill(node));
     while run(&["status"]).exit == Some(0) {
         std::thread::yield_now();
@@ -222,7 +222,7 @@ fn a_node_leaves_while_clients_go_on_and_the_ring_tells_how_it_is() {
     let alone = run(&["status"]);
     assert_eq!(alone.exit, Some(16));
     assert!(alone.stderr.contains("too few of the nodes that keep the configuration"), "{}", alone.stderr);
-    // Neither is it known what is served, or who has left.
+    // So is which slots are served, and which nodes have left.
     std::thread::scope(|scope| {
         for verb in [&["recover", "--accept-loss", "all", "--yes"][..], &["leave", "2"], &["leave", "9"]] {
             scope.spawn(move || {
@@ -271,7 +271,7 @@ fn slots_whose_last_copies_are_lost_begin_again_once_somebody_accepts_that() {
     assert!(asked.stderr.contains("on node 3: what was acknowledged there"), "{}", asked.stderr);
     assert!(asked.stderr.contains("nothing was recovered"), "{}", asked.stderr);
     assert_eq!(run(&["status"]).exit, Some(16));
-    // Some of them, as a decision is made about each.
+    // A few of them, since the group decides about each one.
     let slot = |key: &i32| ring.ask(&format!("CLUSTER KEYSLOT k{key}"))[1..].trim().to_owned();
     let some: Vec<String> = led_by_third.iter().take(8).map(slot).collect();
     let mut words = vec!["recover", "--accept-loss"];
@@ -291,7 +291,7 @@ fn slots_whose_last_copies_are_lost_begin_again_once_somebody_accepts_that() {
     ring.end();
 }
 
-/// What a node tells over HTTP.
+/// The answer of a node to an HTTP request.
 fn get(address: &str, header: &str) -> String {
     let mut socket = TcpStream::connect(address).unwrap();
     socket.write_all(format!("GET /metrics HTTP/1.1\r\nHost: a\r\n{header}\r\n").as_bytes()).unwrap();
@@ -313,7 +313,7 @@ fn a_node_tells_what_it_counts_over_http() {
     let told = get(metrics, "");
     assert!(told.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4"), "{told}");
     assert!(told.contains("\natoll_ring_calls_total{command=\"set\",result=\"done\"} 1\n"), "{told}");
-    // Whoever begins and says nothing keeps nobody else out.
+    // A client that connects and sends nothing keeps no other client out.
     let _silent = TcpStream::connect(metrics).unwrap();
     assert!(get(metrics, "").contains("\natoll_ring_slots_led 16384\n"));
     end(node, Signal::TERM);
@@ -354,7 +354,7 @@ fn the_script_of_a_batch_job_is_one_that_a_shell_can_read() {
         assert!(script.lines().any(|other| other == line), "{line} is not in\n{script}");
     }
     assert!(script.contains("--copies 2 ") && script.contains("--durability synced"), "{script}");
-    // What is put into the name of a log, srun does.
+    // The only `%` left is in the name of a log, where srun fills in the number of the node.
     assert!(!script.replace("node-%n.log", "").contains('%'), "everything was put in: {script}");
     place.write("job.sh", script);
     let read = std::process::Command::new("bash").arg("-n").arg(place.folder.path().join("job.sh")).status();

@@ -1,7 +1,7 @@
-//! What the contract promises of stores that end and are opened again, on a ring of three processes: all of
-//! them end, or are killed with `-9`, and are started again in their folders.
+//! What the contract promises of stores that are closed and opened again, on a ring of three processes: all
+//! of them are stopped, or killed with `-9`, and started again in their folders.
 //!
-//! What survives the loss of power is not shown here: a process cannot lose what its system still holds.
+//! What survives a loss of power is not tested here: a process cannot lose what its system still holds.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex};
 use support::{Place, free_port};
 use three::Ring;
 
-/// Checks that open a store again, but for that of the loss of power.
+/// The checks that reopen a store, except the one for a loss of power.
 const CHECKS: [&str; 4] = [
     "what_was_acknowledged_is_there_after_close",
     "what_was_flushed_survives_the_process",
@@ -35,12 +35,12 @@ const CHECKS: [&str; 4] = [
     "request_ids_survive_with_their_writes",
 ];
 
-/// A ring that ends and begins again.
+/// A ring that stops and starts again.
 struct Lasting {
     place: Place,
     port: u16,
     ring: Mutex<Option<Ring>>,
-    /// What makes the clients of one check others than those of the next.
+    /// Makes the clients of each check distinct from those of the others.
     stranger: Mutex<u128>,
 }
 
@@ -71,7 +71,7 @@ impl Subject for Lasting {
         Box::pin(async {
             *self.stranger.lock().unwrap() = fastrand::u128(..);
             let store = self.client().await?;
-            // To begin another ring for each check would take longer than the check.
+            // Starting another ring for each check would take longer than the check.
             empty(&store).await?;
             Ok(self.named(store))
         })

@@ -1,4 +1,4 @@
-//! Keyspaces of a ring of three processes, as whoever runs it and whoever uses it meet them.
+//! Keyspaces of a ring of three processes, as operators and users see them.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
 
 #[allow(dead_code, reason = "other tests use more of it")]
@@ -14,7 +14,7 @@ use three::Ring;
 fn a_keyspace_has_copies_of_its_own_and_is_named_in_the_url() {
     let (place, port) = (Place::new(), free_port());
     let mut ring = Ring::start(&place, port, "flushed");
-    // What is to fail here fails by what it is answered; a machine that is busy may take long.
+    // Failures here are told apart by their answers, so a busy machine may take long.
     let query = "token-file=ring/token&time-out=60s";
     let run = |keyspace: &str, words: &[&str]| {
         let store = format!("ring://127.0.0.1:{port}/{keyspace}?{query}");
@@ -32,7 +32,7 @@ fn a_keyspace_has_copies_of_its_own_and_is_named_in_the_url() {
     assert!(create(&["two words"]).fails(12).contains("letters, digits"));
     assert!(create(&["x", "--copies", "1", "--min-sync", "2"]).fails(12).contains("no more copies"));
     assert_eq!(create(&["x", "--min-sync", "2"]).exit, Some(2));
-    // What is in one is in no other, whichever node is asked.
+    // Keys of one keyspace are in no other one, whichever node is asked.
     for (keyspace, value) in [("", "first"), ("scratch", "scratch")] {
         for key in 0..8 {
             run(keyspace, &["kv", "put", &format!("k{key}"), "field", value]).text();
@@ -49,7 +49,7 @@ fn a_keyspace_has_copies_of_its_own_and_is_named_in_the_url() {
     let unknown = run("nothing", &["kv", "get", "k1", "field"]);
     assert!(unknown.fails(10).contains("there is no keyspace \"nothing\""));
     assert!(unknown.stderr.contains("atoll ring keyspace list"), "{}", unknown.stderr);
-    // How they are.
+    // The state of the keyspaces.
     let listed = json(&["ring", "keyspace", "list"]);
     let scratch = &listed[1];
     assert_eq!(
@@ -69,7 +69,7 @@ fn a_keyspace_has_copies_of_its_own_and_is_named_in_the_url() {
     ring.end();
 }
 
-/// A node takes the only copies of its slots with it; the others are served.
+/// A node takes the only copies of its slots with it; other slots are served.
 fn lose_the_only_copies(ring: &mut Ring, run: &dyn Fn(&str, &[&str]) -> Answer) {
     ring.kill(2);
     while run("", &["ring", "status"]).exit == Some(0) {
@@ -84,7 +84,7 @@ fn lose_the_only_copies(ring: &mut Ring, run: &dyn Fn(&str, &[&str]) -> Answer) 
     for key in 0..8 {
         assert_eq!(run("", &["kv", "get", &format!("k{key}"), "field"]).text().trim(), "first");
     }
-    // Who had them is told where they are missed, and only there they begin again.
+    // The nodes that had them are named where they are missing, and only those slots start anew.
     let there = json_of_failed(&run("scratch", &["ring", "status", "--json"]));
     let (down, served) = (&there["down"][0], there["keyspaces"][1]["served"].as_u64().unwrap());
     assert_eq!(down["had_by"], serde_json::json!([3]), "{there}");
@@ -95,7 +95,7 @@ fn lose_the_only_copies(ring: &mut Ring, run: &dyn Fn(&str, &[&str]) -> Answer) 
     assert_eq!(status()["keyspaces"][1]["served"].as_u64(), Some(served + 1));
 }
 
-/// What a verb told that failed all the same.
+/// The JSON output of a verb that failed.
 fn json_of_failed(answer: &Answer) -> serde_json::Value {
     let text = String::from_utf8(answer.stdout.clone()).unwrap();
     serde_json::from_str(text.lines().next().unwrap_or("null")).unwrap()

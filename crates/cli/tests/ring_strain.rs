@@ -1,4 +1,4 @@
-//! Nodes of a ring whose clients ask for much, vanish, or let many keys run out: memory, connections and work
+//! Nodes of a ring whose clients ask for much, vanish, or let many keys expire: memory, connections and work
 //! stay bounded.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
 
@@ -17,7 +17,7 @@ use three::Ring;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A node, ended with the test.
+/// A node that ends with the test.
 struct Node {
     process: Child,
     address: String,
@@ -31,12 +31,12 @@ impl Drop for Node {
 }
 
 impl Node {
-    /// One that serves by itself.
+    /// A node that serves alone.
     fn alone(place: &Place, more: &[&str]) -> Self {
         Self::begin(place, &[&["ring", "serve", "--listen"][..], more])
     }
 
-    /// One that founds a ring of copies, with itself alone in it.
+    /// A node that founds a ring with copies, as its only member.
     fn of_a_ring(place: &Place, more: &[&str]) -> Self {
         Self::begin(place, &[&["ring", "serve", "--copies", "1", "--nodes"][..], more])
     }
@@ -63,7 +63,7 @@ impl Node {
         replies
     }
 
-    /// A figure of `INFO`.
+    /// A field of `INFO`.
     fn figure(&self, name: &str) -> u64 {
         let told = self.say("INFO");
         let line = told.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -78,7 +78,7 @@ impl Node {
         }
     }
 
-    /// The most memory that it ever had, in bytes.
+    /// The peak of its resident memory, in bytes.
     fn peak_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -156,7 +156,7 @@ fn keys_that_run_out_while_too_few_copies_are_there_are_refused_and_hang_nobody(
     };
     let sets = lines(&|key| format!("SET k{key} v PX {}", LIFETIME.as_millis()));
     let started = Instant::now();
-    // All of them anew until each is taken by one: a machine that is busy may make a copy a lost one for a
+    // All are sent again until each is accepted by one node: on a busy machine a copy may count as lost for a
     // while.
     while (0..3).map(|node| told_by(node, &sets).matches("+OK\r\n").count() - 1).sum::<usize>() != 60 {
         assert!(started.elapsed() < Duration::from_secs(60), "keys are refused");
@@ -167,7 +167,7 @@ fn keys_that_run_out_while_too_few_copies_are_there_are_refused_and_hang_nobody(
     let mut refused = 0;
     for node in 0..2 {
         ring.asked = node;
-        // None of them is there, and of some that cannot be written down.
+        // All keys have expired; where that cannot be logged on enough copies, the read is refused.
         let told = loop {
             let told = ring.once(&gets).unwrap();
             if !told.contains("-TRYAGAIN") {

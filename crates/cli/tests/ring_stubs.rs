@@ -1,4 +1,4 @@
-//! Verbs at nodes of a ring that hang, die or know little: what is told is what is known.
+//! Verbs on nodes of a ring that hang, die or know little: only what is known is reported.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
 
 #[allow(dead_code, reason = "other tests use more of it")]
@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 use stub::{Said, node, opened, status};
 use support::Place;
 
-/// Where nobody listens.
+/// An address where no process listens.
 const NOBODY: &str = "127.0.0.1:1";
 
-/// A node that knows of four nodes, and of three from the moment on that this is set; and one that was cut
-/// off before the fourth came.
+/// A node that knows four nodes, and three once `has_left` is set; and a node that was cut off before the
+/// fourth joined.
 fn cut_off_from_the_fourth(has_left: Arc<AtomicBool>) -> [String; 2] {
     let knows = node(move |me, words| match words {
         "AT.RING STATUS" if has_left.load(Ordering::SeqCst) => status(1, 10, 0, &[me, NOBODY, NOBODY]),

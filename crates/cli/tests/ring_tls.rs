@@ -1,5 +1,4 @@
-//! `atoll ring` with certificates: a ring of three processes that encrypts everything, and files that are
-//! wrong.
+//! `atoll ring` with certificates: a ring of three processes that encrypts everything, and wrong files.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
 
 #[allow(dead_code, reason = "other tests use more of it")]
@@ -31,7 +30,7 @@ fn a_ring_of_three_processes_encrypts_everything_between_them_and_its_clients() 
     }
     let got = place.run(&["kv", "get", "--store", &trusting, "p7", "sort"]);
     assert_eq!((got.exit, got.text().trim()), (Some(0), "value"), "{}", got.stderr);
-    // A machine that is busy may make a copy a lost one for a while.
+    // On a busy machine a copy may count as lost for a while.
     let until = Instant::now() + Duration::from_secs(60);
     loop {
         let status = place.run(&["ring", "status", "--store", &trusting]);
@@ -40,7 +39,7 @@ fn a_ring_of_three_processes_encrypts_everything_between_them_and_its_clients() 
         }
         assert!(Instant::now() < until, "{status:?}");
     }
-    // At none of its doors anybody is heard who does not encrypt.
+    // None of its doors serves a client that does not encrypt.
     for door in [port, port + 10_000, port + 20_000] {
         let mut plain = TcpStream::connect(("127.0.0.1", door)).unwrap();
         plain.write_all(b"PING\r\nAUTH nobody\r\nSET a 1\r\nQUIT\r\n").unwrap();

@@ -1,5 +1,4 @@
-//! A user of a ring's list, as the program itself meets it: at a node that is given the list, and in
-//! `ring://`.
+//! Users of an access control list, in the program itself: at a node with such a list, and in `ring://` URLs.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 #[allow(dead_code, reason = "other tests use more of it")]
@@ -19,7 +18,7 @@ fn keep(place: &Place, name: &str, text: &str) {
     std::fs::set_permissions(place.folder.path().join(name), Permissions::from_mode(0o600)).unwrap();
 }
 
-/// A node with a token and a list of users, which ends with its input, and where it listens.
+/// Starts a node with a token and a list of users, which ends with its input; returns its address.
 fn node(place: &Place, list: &str) -> (Child, String) {
     keep(place, "users", list);
     let all = ["--json", "ring", "serve", "--until-input-ends", "--memory", "--listen", "127.0.0.1:0"];
@@ -42,7 +41,7 @@ fn a_program_of_atoll_is_a_user_that_its_url_names() {
     let job = "user=job7&token-file=password";
     run(&["kv", "put"], job, &["run:7:step", "code", "1"]).text();
     assert_eq!(run(&["kv", "get"], job, &["run:7:step", "code"]).text().trim(), "1");
-    // A wait goes over another kind of connection.
+    // A wait uses another kind of connection.
     run(&["kv", "wait"], job, &["run:7:step", "code", "--exists"]).text();
     for (verb, query, rest, told) in [
         (&["kv", "put"][..], job, &["run:8:step", "code", "1"][..], "No permissions to access a key"),

@@ -1,4 +1,5 @@
-//! Tables through the command line: what goes in comes out, whatever the format and whoever is killed.
+//! Tables through the command line: what goes in comes out, whatever the format and whichever process is
+//! killed.
 #![allow(missing_docs, dead_code, clippy::unwrap_used, clippy::panic)]
 
 #[path = "tables/answers.rs"]
@@ -21,12 +22,12 @@ mod whole;
 
 use support::{Answer, Place};
 
-/// Runs the program on the store of this place.
+/// Runs the program on the store of this folder.
 fn atoll(place: &Place, arguments: &str) -> Answer {
     place.run(&[&["--store", "data"], &words(arguments)[..]].concat())
 }
 
-/// Words, of which those in single quotes may hold spaces.
+/// Splits a line into words; those in single quotes may contain spaces.
 fn words(line: &str) -> Vec<&str> {
     line.split('\'')
         .enumerate()
@@ -67,7 +68,7 @@ fn rows_of(text: &str) -> Vec<String> {
     rows
 }
 
-/// A place with a table of 5 steps of 200 particles.
+/// A folder with a table of 5 steps of 200 particles.
 fn filled() -> Place {
     let place = Place::new();
     place.write("run.csv", csv(0..5, 200));

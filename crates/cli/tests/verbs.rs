@@ -262,7 +262,7 @@ fn each_kind_of_failure_has_its_own_exit_code() {
 #[test]
 fn who_asks_how_a_ring_is_gets_no_hint_to_ask_and_a_token_that_is_not_there_is_not_found() {
     let run = |line: &str| Place::new().run(&words(line));
-    // Nobody listens at port 1.
+    // No process listens at port 1.
     let asked = run("ring status --store ring://127.0.0.1:1/");
     let told = asked.fails(16);
     assert!(told.contains("hint: start the nodes") && !told.contains("ring status"), "{told}");
@@ -390,7 +390,7 @@ fn completions_know_the_words_that_an_option_takes() {
         let answer = Place::new().run(&["completions", shell]);
         assert!(answer.text().contains(words), "{shell} does not know {words}");
     }
-    // And what is none of them is still told where it was said.
+    // Other words are still refused with the place where they were set.
     let wrong = Place::new().run(&["--color", "sometimes", "ls", "--store", "mem:"]);
     assert!(wrong.fails(12).contains("auto, always or never"), "{}", wrong.stderr);
 }
@@ -421,7 +421,7 @@ fn the_doctor_measures_a_place_and_leaves_nothing_behind() {
 #[test]
 fn the_doctor_fails_where_a_store_could_not_be_so_that_a_job_may_ask_it_first() {
     let place = Place::new();
-    // Nobody makes a folder there, whatever rights somebody has.
+    // No folder can be created there, whatever rights a user has.
     let unfit = place.run(&["doctor", "/proc"]);
     assert!(unfit.fails(16).contains("/proc is not fit for a store: "), "{}", unfit.stderr);
     assert!(unfit.stderr.contains("writable: no: "), "{}", unfit.stderr);
@@ -462,7 +462,7 @@ fn a_store_in_memory_or_on_other_machines_is_not_served() {
 #[cfg(feature = "cassandra")]
 #[test]
 fn a_cluster_that_is_not_there_is_told_in_our_words_alone() {
-    // Nobody listens at the lowest port.
+    // No process listens at the lowest port.
     let url = "cassandra://127.0.0.1:1/k?connect-time-out=2s";
     let answer = Place::new().run(&["kv", "get", "--store", url, "p", "a"]);
     let told = answer.fails(16);
@@ -489,7 +489,7 @@ fn an_interruption_is_heard_while_input_is_awaited() {
     let mut child = place.spawn(&words(arguments));
     let mut stdin = child.stdin.take().unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
-    // Two records, because a window is handed over when the next one is begun.
+    // Two records, because a window is handed over when the next one begins.
     stdin
         .write_all(b"{\"partition\":\"p\",\"value\":\"1\"}\n{\"partition\":\"p\",\"value\":\"2\"}\n")
         .unwrap();
@@ -506,7 +506,7 @@ fn an_interruption_is_heard_while_input_is_awaited() {
     drop(stdin);
 }
 
-/// Most memory that a process ever had, in KiB.
+/// The peak of a process's resident memory, in KiB.
 #[cfg(target_os = "linux")]
 fn memory_peak_kib(id: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
@@ -533,7 +533,7 @@ fn the_memory_of_an_import_does_not_grow_with_its_source() {
         stdin
     });
     let (mut line, mut records) = (String::new(), 0);
-    // The last windows are still under way when we look; the others are what could have piled up.
+    // The last windows are still pending at this moment; the others are what could have piled up.
     while records < chunks as u64 * 100 * 9 / 10 {
         line.clear();
         assert!(stderr.read_line(&mut line).unwrap() > 0, "the import ended early");
@@ -593,7 +593,7 @@ fn a_variable_that_is_no_text_is_refused_and_never_becomes_another_folder() {
         assert!(!refused.stderr.contains("geheim"), "{}", refused.stderr);
         assert_eq!(std::fs::read_dir(place.folder.path()).unwrap().count(), 0, "{name}");
     }
-    // The path of the options file may be any.
+    // The path of the options file need not be UTF-8.
     let odd = OsStr::from_bytes(b"k\xfcche");
     let folder = place.folder.path().join(odd).join("atoll");
     std::fs::create_dir_all(&folder).unwrap();
@@ -605,7 +605,7 @@ fn a_variable_that_is_no_text_is_refused_and_never_becomes_another_folder() {
     assert!(shown.text().contains("./chosen"), "{}", shown.text());
 }
 
-/// Whether a process was sent SIGTERM and has not been told yet.
+/// Whether a process was sent SIGTERM and has not received it yet.
 #[cfg(target_os = "linux")]
 fn is_about_to_hear(id: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
@@ -623,7 +623,7 @@ fn a_signal_that_comes_twice_at_once_as_timeout_sends_it_is_one() {
         let mut serve = place.spawn(&["serve", "--store", "d", "--json"]);
         support::started(&mut serve);
         kill_process(Pid::from_child(&serve), Signal::TERM).unwrap();
-        // What comes before would be one signal to the system as well.
+        // The kernel would merge an earlier second signal with the first.
         while is_about_to_hear(serve.id()) {
             std::thread::yield_now();
         }

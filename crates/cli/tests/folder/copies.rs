@@ -1,4 +1,4 @@
-//! Copies of a store in a folder: beside its owner, of a snapshot, and those that were interrupted.
+//! Copies of a store in a folder: beside its owner, of a snapshot, and interrupted ones.
 
 use crate::support::Place;
 use crate::{atoll, sorted};

@@ -1,4 +1,4 @@
-//! A store in a folder whose file is damaged, cut off or none: what is refused, told and saved.
+//! A store in a folder whose file is damaged, truncated or missing: what is refused, reported and saved.
 
 use crate::support::Place;
 use crate::{atoll, served};
@@ -70,7 +70,7 @@ fn a_check_tells_whose_the_damaged_bytes_are() {
     let told = String::from_utf8_lossy(&told.stdout).into_owned();
     assert!(told.contains("does not match its checksum; cell p k\n"), "{told}");
     let whole = place.read("data/store.atoll");
-    // The rows are most of what is there; where they lie is for the engine to know.
+    // Most of the file is rows; where they lie is up to the engine.
     let found = (1..64).find_map(|part| {
         let mut spoiled = whole.clone();
         let at = whole.len() * part / 64;
@@ -84,8 +84,7 @@ fn a_check_tells_whose_the_damaged_bytes_are() {
     assert_eq!(found.as_deref(), Some("50000 rows of table \"t\", run \"r1\", step 50000"));
 }
 
-/// Three cells that were synced, one after the other, by an owner that was killed; nothing of them is in a
-/// checkpoint.
+/// Three cells, each synced, written by an owner that was killed; no checkpoint contains them.
 fn killed_with_three_cells(place: &Place) {
     atoll(place, &["kv", "put", "old", "s", "before"]).text();
     let mut owner = served(place);
@@ -96,7 +95,7 @@ fn killed_with_three_cells(place: &Place) {
     owner.wait().unwrap();
 }
 
-/// Changes what the store holds of a value.
+/// Flips a bit of a value in the file of the store.
 fn spoil(place: &Place, value: &str) {
     let mut bytes = place.read("data/store.atoll");
     let at = bytes.windows(value.len()).position(|window| window == value.as_bytes()).unwrap();
@@ -125,7 +124,7 @@ fn what_lies_before_a_broken_log_can_be_saved_and_is_never_taken_for_all() {
         place.read("saved.jsonl").split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count(),
         2
     );
-    // Nobody goes on from there unawares.
+    // A plain open still fails, so no user continues there unknowingly.
     atoll(&place, &["kv", "put", "p", "d", "d"]).fails(18);
 }
 
@@ -134,7 +133,7 @@ fn a_check_tells_of_a_torn_end_that_was_left_out() {
     let place = Place::new();
     killed_with_three_cells(&place);
     assert!(atoll(&place, &["store", "check", "--json"]).json()["left_out"].is_null());
-    // No later group says that the last one was synced.
+    // No later group proves that the last one was synced.
     spoil(&place, "cccccccccccccccc");
     let told = atoll(&place, &["store", "check", "--json"]).json();
     assert!(told["left_out"]["bytes"].as_u64().unwrap() > 16, "{told}");

@@ -1,4 +1,4 @@
-//! A store in a folder whose owner serves it to others, also while it is suspended.
+//! A store in a folder whose owner serves it to other processes, also while the owner is suspended.
 
 use crate::support::{Answer, Place};
 use crate::{atoll, lines, served, set_rights, unprivileged};
@@ -28,7 +28,7 @@ fn a_second_server_says_that_it_stands_by_and_serves_when_the_first_one_ends() {
     let place = Place::new();
     let mut first = served(&place);
     let mut second = place.spawn(&["serve", "--store", "data"]);
-    // Lines come by a channel: nobody waits for ever for one that is never written.
+    // Lines arrive through a channel, so that the test never waits forever for a line that is not written.
     let (sender, told) = std::sync::mpsc::channel();
     let stdout = BufReader::new(second.stdout.take().unwrap());
     std::thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
@@ -56,7 +56,7 @@ fn an_import_whose_owner_died_with_buffered_cells_ends_with_an_error() {
     let mut import = place.spawn(&[&verb[..], &more].concat());
     let mut input = import.stdin.take().unwrap();
     let mut told = BufReader::new(import.stderr.take().unwrap()).lines();
-    // Longer than a window, so that nothing is under way once it was told.
+    // Longer than a window, so that no write is pending once the progress was reported.
     let mut cell = |sort: &str| {
         let value = "v".repeat(2000);
         writeln!(input, "{{\"partition\":\"p\",\"sort\":\"{sort}\",\"value\":\"{value}\"}}").unwrap();
@@ -65,7 +65,8 @@ fn an_import_whose_owner_died_with_buffered_cells_ends_with_an_error() {
     assert!(told.next().unwrap().unwrap().contains("progress"));
     server.kill().unwrap();
     server.wait().unwrap();
-    // The import owns the store soon, and has nobody to ask for what it wrote before. No event tells of it.
+    // The import will own the store soon, and cannot ask anyone about its earlier writes. No event signals
+    // that.
     let (lock, owned) = (place.folder.path().join("data/lock"), format!("\npid {}\n", import.id()));
     let begun = Instant::now();
     while !std::fs::read_to_string(&lock).unwrap().contains(&owned) {
@@ -79,7 +80,7 @@ fn an_import_whose_owner_died_with_buffered_cells_ends_with_an_error() {
     assert!(told.iter().any(|line| line.contains("was lost with buffered writes")), "{told:?}");
 }
 
-/// A hundred lines of an import, numbered from there on.
+/// A hundred lines of an import, numbered from `from` on.
 fn cells(from: usize) -> String {
     let line = |at: usize| {
         format!("{{\"partition\":\"p\",\"sort\":\"{at:06}\",\"value\":\"{}\"}}\n", "v".repeat(100))

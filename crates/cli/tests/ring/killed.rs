@@ -1,5 +1,5 @@
-//! A ring of three processes of which one is killed, or all are: what was acknowledged is there, and how long
-//! it takes until writes go on.
+//! A ring of three processes, of which one or all are killed: acknowledged writes survive, and the test
+//! reports how long it takes until writes succeed again.
 
 use crate::support::{Place, free_port};
 use crate::three::Ring;
@@ -8,12 +8,12 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::sync::mpsc;
 
-/// How often to kill; more than once for whoever wants to know how long it takes: ATOLL_RING_ROUNDS=25.
+/// Number of kills. To measure the times, raise it: ATOLL_RING_ROUNDS=25.
 fn rounds() -> usize {
     std::env::var("ATOLL_RING_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(1)
 }
 
-/// The longest of so many times, and the middle one.
+/// Prints the longest and the median of some times.
 fn tell(what: &str, mut seconds: Vec<f64>) {
     seconds.sort_by(f64::total_cmp);
     let (middle, longest) = (seconds[seconds.len() / 2], seconds[seconds.len() - 1]);
@@ -32,7 +32,7 @@ fn a_ring_of_three_processes_loses_nothing_when_one_is_killed() {
         }
         let slots = ring.ask("CLUSTER NODES");
         assert!(slots.len() < 1_000, "clients are told of a few ranges: {slots}");
-        // The node that leads this key; in one round of three it leads the configuration group as well.
+        // The node that leads this key; in one round out of three it leads the configuration group as well.
         let key = format!("SET k{round} {round}");
         ring.ask(&key);
         let killed = usize::from(ring.asked);
@@ -51,7 +51,7 @@ fn a_ring_of_three_processes_loses_nothing_when_one_is_killed() {
     tell("from a kill to the next write", seconds);
 }
 
-/// Types what it is said brings a node back that was killed, and sees that it does.
+/// Runs the command line that is said to restart a killed node, and checks that it does.
 fn bring_back(place: &Place, ring: &mut Ring, killed: usize) {
     let told = ring.hear(&format!("node {} was ended by signal 9", killed + 1));
     let (_, typed) = told.split_once("another terminal: atoll ").unwrap();
@@ -64,8 +64,8 @@ fn bring_back(place: &Place, ring: &mut Ring, killed: usize) {
     assert_eq!(back.wait().unwrap().code(), Some(0));
 }
 
-/// Counts in a key of its own until nobody answers, and says when it was answered first; what was
-/// acknowledged last, and what may have been written.
+/// Counts up in a key of its own until no node answers, and signals the first acknowledgement. Returns the
+/// last acknowledged count, and the last one that may have been written.
 fn count_up(port: u16, token: &str, name: &str, from: u64, answered: &mpsc::Sender<()>) -> (u64, u64) {
     let mut sockets: Vec<Option<TcpStream>> = (0..3).map(|_| None).collect();
     let (mut at, mut acknowledged, mut failures) = (0, from, 0);
@@ -97,7 +97,7 @@ fn count_up(port: u16, token: &str, name: &str, from: u64, answered: &mpsc::Send
                 let to: u16 = reply.trim().rsplit_once(':').unwrap().1.parse().unwrap();
                 at = usize::from(to - port);
             }
-            // What it cannot do now, it may be able to do soon.
+            // A refused request may succeed a little later.
             Ok(reply) if reply.starts_with('-') => std::thread::yield_now(),
             _ => {
                 sockets[at] = None;
@@ -105,14 +105,14 @@ fn count_up(port: u16, token: &str, name: &str, from: u64, answered: &mpsc::Send
                 failures += 1;
             }
         }
-        // Nobody is left.
+        // No node is left.
         if failures == 6 {
             return (acknowledged, acknowledged + 1);
         }
     }
 }
 
-/// Kills all processes while two clients write, again and again.
+/// Kills all processes again and again while two clients write.
 fn kill_all_under_load(durability: &str) {
     let (place, port) = (Place::new(), free_port());
     let mut random = fastrand::Rng::with_seed(7);
@@ -146,7 +146,7 @@ fn kill_all_under_load(durability: &str) {
             })
             .collect();
         drop(answered);
-        // From then on any moment is as good as another.
+        // After that, any moment is as good as another.
         let _both = first_answers.iter().take(2).count();
         std::thread::sleep(std::time::Duration::from_millis(random.u64(200..600)));
         ring.kill_all();

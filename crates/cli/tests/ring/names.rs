@@ -1,11 +1,11 @@
-//! Nodes that are named by hosts of which nobody knows an address now.
+//! Nodes named by hosts that do not resolve at the moment.
 
 use crate::say;
 use crate::support::{Place, free_port, started};
 use std::io::Read;
 use std::process::Child;
 
-/// Waits until a node says that all slots are served.
+/// Waits until a node reports that all slots are served.
 fn wait_until_served(address: &str) {
     let began = std::time::Instant::now();
     loop {
@@ -46,7 +46,7 @@ fn nodes_begin_again_while_the_name_of_one_of_the_first_three_has_no_address() {
     for told in nodes.map(kill) {
         assert!(told.contains("nowhere.invalid") && told.contains("is not found so far"), "{told}");
     }
-    // Its own name is one that it says to others.
+    // Its own name is only announced to others.
     let unknown = ["ring", "serve", "--memory", "--announce", "nowhere.invalid:7379"];
     let failed = place.run(&[&unknown[..], &["--nodes", "nowhere.invalid:7379"]].concat());
     assert_ne!(failed.exit, Some(0));

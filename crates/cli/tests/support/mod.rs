@@ -1,11 +1,11 @@
-//! Runs the real program in a folder of its own, away from the options of whoever runs the tests.
+//! Runs the real program in a folder of its own, isolated from the options of the user who runs the tests.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 
-/// Ports for a ring of three below those that the system hands out, which no other test of this process
-/// takes.
+/// Ports for a ring of three, below those that the system assigns and not taken by another test of this
+/// process.
 pub fn free_port() -> u16 {
     use std::sync::atomic::{AtomicU16, Ordering};
     static NEXT: AtomicU16 = AtomicU16::new(0);
@@ -13,7 +13,7 @@ pub fn free_port() -> u16 {
     10_000 + (first + NEXT.fetch_add(1, Ordering::Relaxed)) % 600 * 4
 }
 
-/// What a program that stays tells when it has started; if it does not start, why not.
+/// What a long-running program prints once it has started; panics with its error if it does not start.
 #[track_caller]
 pub fn started(child: &mut Child) -> serde_json::Value {
     let mut line = String::new();
@@ -43,7 +43,7 @@ impl Place {
         Self { folder: TempDir::new().unwrap() }
     }
 
-    /// The program with these arguments, and nothing of ours in the environment.
+    /// The program with these arguments, and none of our variables in its environment.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_atoll"));
         for (name, _) in std::env::vars_os() {
@@ -72,7 +72,7 @@ impl Place {
         let mut stdin = child.stdin.take().unwrap();
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                // The program may end without reading all of it.
+                // The program may end before it has read everything.
                 let _ = stdin.write_all(input);
             });
             Answer::from(child.wait_with_output().unwrap())
@@ -110,13 +110,13 @@ impl Answer {
         serde_json::from_str(self.text()).unwrap()
     }
 
-    /// The output as JSON, one value a line, after a success.
+    /// The output as JSON, one value per line, after a success.
     #[track_caller]
     pub fn json_lines(&self) -> Vec<serde_json::Value> {
         self.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// The failure: its exit code, and text with a hint.
+    /// The error output of a failure with this exit code, which must have a hint.
     #[track_caller]
     pub fn fails(&self, exit: i32) -> &str {
         assert_eq!(self.exit, Some(exit), "{}{}", String::from_utf8_lossy(&self.stdout), self.stderr);

@@ -1,24 +1,24 @@
-//! A node of a ring that says what it is told to.
+//! A fake node of a ring with scripted answers.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
-/// What becomes of a request.
+/// What happens to a request.
 pub enum Said {
-    /// It is answered so.
+    /// It is answered with this text.
     Text(String),
-    /// Nothing comes.
+    /// It is never answered.
     Nothing,
     /// The connection ends.
     End,
 }
 
-/// What the node says, by its own address, to a request as words with spaces between them.
+/// The node's reaction to a request, given its own address and the request as words separated by spaces.
 type Saying = dyn Fn(&str, &str) -> Said + Send + Sync;
 
-/// Begins a node, and says where it listens. It is there until the test ends.
+/// Starts a node, and returns its address. It runs until the test ends.
 pub fn node(says: impl Fn(&str, &str) -> Said + Send + Sync + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -45,7 +45,7 @@ fn serve(mut stream: TcpStream, says: impl Fn(&str) -> Said) -> Option<()> {
     }
 }
 
-/// What stands behind the first character of a line.
+/// The number after the first character of a line.
 fn number(requests: &mut impl BufRead) -> Option<usize> {
     let mut line = String::new();
     requests.read_line(&mut line).ok()?;
@@ -59,7 +59,7 @@ fn word(requests: &mut impl BufRead) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// What a node answers that has every slot, to whoever opens a store there.
+/// What a node that serves every slot answers to a client that opens a store there.
 pub fn opened(address: &str, words: &str) -> Option<Said> {
     let port = address.rsplit(':').next().unwrap();
     Some(Said::Text(match words {
@@ -71,8 +71,8 @@ pub fn opened(address: &str, words: &str) -> Option<Said> {
     }))
 }
 
-/// What the node of this number answers that goes by this version of the table, and has heard nothing for so
-/// long: the nodes of the ring are at these addresses, with numbers from 1 on, and all of them serve.
+/// The status of the node with this number, at this version of the table and after this silence: the nodes of
+/// the ring are at these addresses, numbered from 1, and all of them serve.
 pub fn status(number: usize, version: u64, silent_ms: u64, addresses: &[&str]) -> Said {
     let mut text = "*20\r\n".to_owned();
     let name = |text: &mut String, name: &str| write!(text, "${}\r\n{name}\r\n", name.len()).unwrap();

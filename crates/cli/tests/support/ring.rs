@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, ChildStderr};
 
-/// A ring of three processes, and a client that goes where it is sent.
+/// A ring of three processes, and a client that follows redirections.
 pub struct Ring {
     up: Child,
     told: BufReader<ChildStderr>,
@@ -34,7 +34,7 @@ impl Ring {
         Self { up, told, port, pids, token, asked: 0 }
     }
 
-    /// What it tells next that begins so.
+    /// The next line of output that starts like this.
     pub fn hear(&mut self, beginning: &str) -> String {
         loop {
             let mut line = String::new();
@@ -49,7 +49,7 @@ impl Ring {
         }
     }
 
-    /// Asks until somebody answers; what is asked may be done twice.
+    /// Sends a request until a node answers; it may be executed twice.
     pub fn ask(&mut self, line: &str) -> String {
         let started = std::time::Instant::now();
         let mut last = String::new();
@@ -79,7 +79,7 @@ impl Ring {
         panic!("nobody answers {line}: {last}")
     }
 
-    /// What one node answers now.
+    /// The answer of one node, without retries.
     pub fn once(&self, line: &str) -> std::io::Result<String> {
         let mut socket = TcpStream::connect(("127.0.0.1", self.port + self.asked))?;
         socket.set_read_timeout(Some(std::time::Duration::from_secs(10)))?;
@@ -98,13 +98,13 @@ impl Ring {
         kill_process(pid, Signal::KILL).unwrap();
     }
 
-    /// Kills all that is there, as a batch system does.
+    /// Kills all processes at once, as a batch system does.
     pub fn kill_all(mut self) {
         (0..3).for_each(|node| self.kill(node));
         kill_process(Pid::from_child(&self.up), Signal::KILL).unwrap();
         self.up.wait().unwrap();
-        // Their folders are theirs until the last of their threads has ended: the first is often dead before
-        // the others.
+        // Their folders are free only when the last of their threads has ended: the first one is often dead
+        // before the others.
         let is_ended = |pid: &u64| {
             let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return true };
             threads.flatten().all(|thread| {
@@ -127,7 +127,7 @@ impl Ring {
 }
 
 impl Drop for Ring {
-    /// A test that failed leaves nothing behind: nodes end with whoever started them.
+    /// A failed test leaves nothing behind: nodes end with the process that started them.
     fn drop(&mut self) {
         let _ = self.up.kill();
         let _ = self.up.wait();

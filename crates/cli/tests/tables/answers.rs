@@ -1,4 +1,4 @@
-//! What is asked of a table: queries, samples, boxes, conditions, estimates.
+//! Questions to a table: queries, samples, boxes, conditions, estimates.
 
 use super::support::Place;
 use super::{atoll, csv, filled, lines, rows_of, sorted, words};
@@ -100,7 +100,7 @@ fn a_mean_is_exact_of_everything_and_an_interval_of_a_sample() {
     let number = |name: &str| sample[name].as_f64().unwrap();
     assert!(number("low") < truth && truth < number("high"), "{sample}");
     assert!(sample["rows"].as_u64().unwrap() < 600, "{sample}");
-    // A thousand rows are read at once, and then nothing is left to estimate.
+    // A thousand rows are read at once, which leaves nothing to estimate.
     let all = atoll(&place, "table estimate t --mean x --within 10%").text().to_owned();
     assert!(all.contains("(exact, 1000 rows read)"), "{all}");
     let told = atoll(&place, "table estimate t --mean x --sample 0.4").text().to_owned();

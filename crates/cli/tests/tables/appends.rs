@@ -1,4 +1,4 @@
-//! `atoll table append`, and the runs and steps that it makes.
+//! `atoll table append`, and the runs and steps that it creates.
 
 use super::support::{Answer, Place};
 use super::{CREATE, atoll, csv, lines, sorted, words};
@@ -14,12 +14,12 @@ fn appends_without_a_step_are_all_in_and_a_step_that_was_there_is_told() {
     assert!(unsaid.fails(2).contains("which step it writes"), "{}", unsaid.stderr);
     assert!(unsaid.stderr.contains("--step N"), "{}", unsaid.stderr);
     atoll(&place, "table append t one.csv --run r --ranks 2 --step 3").text();
-    // What another process brings as the same block is not in, and that is no secret.
+    // What another process appends as the same block is not taken, and the answer says so.
     let again = atoll(&place, "table append t other.csv --run r --ranks 2 --step 3");
     assert!(again.text().contains("step 3 of run r was there already"), "{}", again.text());
     let again = atoll(&place, "table append t other.csv --run r --ranks 2 --step 3 --json").json();
     assert_eq!((&again["already_there"], &again["rows"]), (&true.into(), &0.into()));
-    // Those that race take a step each.
+    // Concurrent appends take a step each.
     let first = atoll(&place, "table append t one.csv --run s --json").json();
     assert_eq!((&first["already_there"], &first["rows"]), (&false.into(), &5.into()));
     let append = words("--store data table append t other.csv --run s --json");
@@ -57,7 +57,7 @@ fn several_that_begin_a_run_at_the_same_time_all_append_to_it() {
         Answer::from(child.wait_with_output().unwrap()).text();
     }
     assert_eq!(sorted(&place, "").len(), 60);
-    // One began it, and the others joined.
+    // One of them began it, and the others joined.
     let steps = lines(&atoll(&place, "table steps t --json"));
     assert!(steps.iter().all(|step| step.contains("\"attempt\":1")), "{steps:?}");
 }
@@ -81,7 +81,7 @@ fn of_two_appends_that_begin_one_run_at_once_each_that_is_told_as_in_is_in() {
     }
 }
 
-/// Run, step and rows of each step.
+/// Run, step and row count of each step.
 fn steps_of(place: &Place, arguments: &str) -> Vec<String> {
     let listed = atoll(place, &format!("table steps t {arguments}"));
     let words = |line: &String| line.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -95,7 +95,7 @@ fn a_step_that_is_appended_takes_no_place_of_later_ones_unless_a_new_attempt_is_
     place.write("one.csv", csv(0..1, 5));
     place.write("two.csv", csv(1..2, 5));
     atoll(&place, "table append t one.csv --run r --step 10").text();
-    // A second attempt has begun, and nothing of it is in.
+    // A second attempt has begun, and has no rows yet.
     atoll(&place, "table append t one.csv --run r --attempt 2 --step 11").fails(11);
     let refused = atoll(&place, "table append t two.csv --run r --step 5");
     assert!(refused.fails(11).contains("has its steps up to 10"), "{}", refused.stderr);
@@ -104,7 +104,8 @@ fn a_step_that_is_appended_takes_no_place_of_later_ones_unless_a_new_attempt_is_
     assert!(again.text().contains("was there already"), "{}", again.text());
     atoll(&place, "table append t two.csv --run r --step 12").text();
     assert_eq!(steps_of(&place, ""), ["r 10 5", "r 12 5"]);
-    // Nor where it would begin an attempt of its own, and what is refused ends nobody else's.
+    // Nor where the append would begin an attempt of its own; a refused append ends no other writer's
+    // attempt.
     for rank in [0, 1] {
         let file = ["one.csv", "two.csv"][rank];
         let of_two = format!("--run s --step 10 --ranks 2 --attempt 1 --rank {rank}");
@@ -114,7 +115,7 @@ fn a_step_that_is_appended_takes_no_place_of_later_ones_unless_a_new_attempt_is_
     assert!(refused.fails(11).contains("has its steps up to 10"), "{}", refused.stderr);
     place.write("four.csv", csv(3..4, 5));
     atoll(&place, "table append t four.csv --run s --step 11 --ranks 2 --attempt 1").text();
-    // Who names an attempt means it.
+    // A caller that names an attempt means it.
     place.write("three.csv", csv(2..3, 5));
     atoll(&place, "table append t three.csv --run r --attempt 3 --step 5").text();
     assert_eq!(steps_of(&place, "--run r"), ["r 5 5"]);

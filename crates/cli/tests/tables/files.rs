@@ -1,4 +1,4 @@
-//! `atoll table export` and what comes back of its files: the same rows, and no file of another.
+//! `atoll table export`, and reading its files back: the same rows, and no other file is overwritten.
 
 use super::support::{Answer, Place};
 use super::{CREATE, atoll, csv, filled, lines, words};
@@ -10,10 +10,10 @@ fn every_format_brings_the_same_rows_back() {
     for name in ["out.csv", "out.parquet", "out.arrow"] {
         atoll(&place, &format!("table export t {name}")).text();
         let other = name.split('.').nth(1).unwrap();
-        // A file that came out of a table knows its roles; CSV is told.
+        // A file exported from a table knows its roles; for CSV they have to be given.
         let roles = if other == "csv" { "--id pid,step --sample-key pid --index x,step" } else { "" };
         atoll(&place, &format!("table create {other} --like {name} {roles}")).text();
-        // In the order of the weights the steps do not rise.
+        // In the order of the weights, steps do not rise.
         let imported = atoll(&place, &format!("table import {other} {name} --parts --json")).json();
         assert_eq!(imported["rows"], 1000, "{name}");
         let again = atoll(&place, &format!("table query {other} --format csv"));
@@ -67,7 +67,7 @@ fn an_export_takes_no_name_that_is_taken_and_leaves_nothing_but_its_file() {
     for (export, name) in [("table export t", "out.csv"), ("kv export", "all.jsonl")] {
         let part = format!("{name}.part");
         place.write(&part, "mine");
-        // What a kill left behind does not stay.
+        // What a killed process left behind is removed.
         place.write(&format!("{name}.atoll.part"), "left behind");
         atoll(&place, &format!("{export} {name}")).text();
         assert_eq!(place.read(&part), b"mine", "{export}");

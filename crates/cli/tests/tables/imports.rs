@@ -1,4 +1,4 @@
-//! `atoll table import`: whoever is killed or comes twice, every row is there once.
+//! `atoll table import`: killed or repeated, it brings in every row exactly once.
 
 use super::support::{Answer, Place};
 use super::{CREATE, atoll, csv, filled, lines, rows_of, sorted, words};
@@ -69,7 +69,7 @@ fn a_file_that_grew_is_not_passed_over_because_of_a_step_that_somebody_appended_
         place.write("grows.csv", csv(0..8, 50));
         let refused = atoll(&place, &import);
         assert!(refused.fails(11).contains("has step 300 that no import brought"), "{}", refused.stderr);
-        // It may be taken away again, and others may write to the run beside.
+        // The last step may be deleted again, and other writers may append to the run.
         atoll(&place, "table delete t --run grows --steps 300:").text();
         assert!(atoll(&place, &import).text().contains("imported 250 rows"));
         assert_eq!(sorted(&place, ""), rows_of(&csv(0..8, 50)));
@@ -87,7 +87,7 @@ fn an_import_killed_at_any_moment_goes_on_and_doubles_nothing() {
     let text = csv(0..100, 40);
     let mut was_partial = false;
     for (round, parts) in ["", "--parts"].into_iter().cycle().take(40).enumerate() {
-        // Both ways, and again until one of all kills came before the end: they may all come late.
+        // Both ways, and again until at least one kill came before the end: all of them may come late.
         if round >= 2 && was_partial {
             break;
         }
@@ -130,7 +130,7 @@ fn an_import_may_pack_as_it_goes_and_goes_on_where_its_last_step_is() {
     let info = atoll(&place, "table info t --json").json();
     assert_eq!((&info["rows"], &info["blocks"]), (&140_000.into(), &0.into()), "{info}");
     assert!(info["cubes"].as_u64().unwrap() > 0, "{info}");
-    // What came since is little, and comes as blocks.
+    // Little is new, and it comes as blocks.
     place.write("run.csv", csv(0..16, 10_000));
     let more = atoll(&place, "table import t run.csv --packed --json").json();
     assert_eq!((&more["rows"], &more["steps"]), (&20_000.into(), &2.into()));
@@ -144,7 +144,7 @@ fn whole_steps_before_a_bad_record_of_a_packed_import_are_in() {
     atoll(&place, CREATE).text();
     place.write("run.csv", csv(0..3, 10) + "x,30,0,a\n");
     let refused = atoll(&place, "table import t run.csv --packed");
-    // Of the third nobody knows that it is whole.
+    // The third step is not known to be complete.
     assert!(refused.stderr.contains("20 rows in 2 steps were imported"), "{}", refused.stderr);
     assert_eq!(sorted(&place, "").len(), 20);
     place.write("run.csv", csv(0..4, 10));
@@ -203,7 +203,7 @@ fn json_lines_that_were_written_are_read_again_and_bad_ones_are_told_by_line() {
     assert!(refused.stderr.contains("line 2"), "{}", refused.stderr);
     let skipped = atoll(&place, "table import again bad.jsonl --parts --skip-bad 1");
     assert!(skipped.text().contains("skipped 1 bad"), "{}", skipped.text());
-    // Whoever mends a line does as the hint says, be it the first.
+    // A user who repairs a line does as the hint says, even if it is the first line.
     let good = ["{\"pid\": 1, \"step\": 1, \"x\": 2}", "{\"pid\": 2, \"step\": 1, \"x\": 3}"];
     for bad in 0..2 {
         let mut lines = good;
@@ -260,7 +260,7 @@ fn an_import_that_brought_nothing_in_does_not_keep_the_name_of_the_run() {
     atoll(&place, "table import t run.csv").fails(2);
     place.write("run.csv", csv(0..2, 5));
     assert_eq!(atoll(&place, "table import t run.csv --json").json()["rows"], 10);
-    // Once something is in, it does.
+    // Once it has a step, it does.
     place.write("run.csv", csv(1..2, 6));
     assert!(atoll(&place, "table import t run.csv").fails(11).contains("another file"));
 }

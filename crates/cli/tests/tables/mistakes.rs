@@ -1,5 +1,5 @@
-//! What whoever mistypes, or brings a file that will not do, is told: what is wrong, and the line that would
-//! be right.
+//! Answers to mistyped commands and unsuitable files: what is wrong, and the command line that would be
+//! right.
 
 use super::support::Place;
 use super::{atoll, filled};

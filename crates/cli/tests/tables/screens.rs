@@ -1,10 +1,10 @@
-//! What somebody sees of rows that are wider than the screen.
+//! How rows that are wider than the screen are shown.
 
 use super::support::Place;
 use super::{atoll, lines};
 use std::process::{Command, Stdio};
 
-/// The lines that a screen of 40 columns shows of a command: what `script` runs has one.
+/// The lines that a screen of 40 columns shows of a command, run in a terminal by `script`.
 fn seen(place: &Place, arguments: &str) -> Vec<String> {
     let program = env!("CARGO_BIN_EXE_atoll");
     let typed = format!("stty cols 40 rows 24; '{program}' --store data {arguments}");
@@ -33,6 +33,6 @@ fn rows_that_are_wider_than_the_screen_lack_columns_in_the_middle_and_one_row_st
     let one = seen(&place, "table query t --where 'c10 = 200'");
     assert_eq!((one.len(), &*one[0], &*one[19]), (20, "c10  200", "c29  219"), "{one:?}");
     assert_eq!(seen(&place, "table query t --where 'c10 = 200' --columns c10,c11"), ["c10  c11", "200  201"]);
-    // No screen, no limit.
+    // Without a screen there is no limit.
     assert_eq!(lines(&atoll(&place, "table query t"))[0], names.join("  "));
 }

@@ -1,4 +1,4 @@
-//! Tables as a whole: made, listed, packed, gathered, kept in versions, dropped.
+//! Whole tables: created, listed, packed, gathered, kept in versions, dropped.
 
 use super::support::Place;
 use super::{CREATE, atoll, csv, filled, lines, rows_of, sorted, words};
@@ -134,12 +134,12 @@ fn a_run_that_somebody_else_appended_to_is_not_gathered_on() {
     let gather = || atoll(&place, "table gather t --from one --json");
     let count = || atoll(&place, "table query t --count").text().trim().to_owned();
     let version = gather().json()["version"].clone();
-    // All of the store is there: what somebody appends behind it, or deletes, is no matter.
+    // All rows of the store have been gathered: what others append after them, or delete, does not matter.
     atoll(&place, "table append t more.csv --run one").text();
     assert_eq!((gather().json()["rows"].clone(), count()), (0.into(), "11".to_owned()));
     atoll(&place, "table delete t --run one --steps 0:11").text();
     assert_eq!((gather().json()["rows"].clone(), count()), (0.into(), "1".to_owned()));
-    // As behind one that was interrupted before its first step.
+    // As after a gather that was interrupted before its first step.
     atoll(&place, "table delete t --run one").text();
     atoll(&place, &format!("table attributes t --run one gather.version={version}")).text();
     atoll(&place, "table append t more.csv --run one --step 5").text();
