@@ -1,9 +1,9 @@
 //! The contract on a plain ordered map behind a mutex: the model that every other store is compared with.
 //!
 //! It is written to be obviously right, not to be fast: one map, one lock, one place where a batch is
-//! applied. Its contents end with it, so its only durability class is `buffered`.
+//! applied. It persists nothing, so its only durability class is `buffered`.
 //!
-//! Invariant: every operation takes effect at one moment, while the lock is held.
+//! Invariant: every operation takes effect at one instant, while the lock is held.
 
 mod map;
 mod options;

@@ -1,6 +1,6 @@
 //! The map of sorted maps, and what each operation means on it.
 //!
-//! Invariant: a partition that is in the map has at least one cell.
+//! Invariant: a partition in the map has at least one cell.
 //! Invariant: a refused batch leaves the map as it was.
 
 use crate::splits::SplitPart;
@@ -24,7 +24,7 @@ impl Map {
         self.partitions.get(cell.partition)?.get(cell.sort)
     }
 
-    /// Checks the conditions, then applies the mutations in their order.
+    /// Checks the conditions, then applies the mutations in order.
     pub(crate) fn write(&mut self, batch: &Batch, limits: &Limits) -> Result<(), StoreError> {
         for (at, condition) in batch.conditions.iter().enumerate() {
             let actual = self.get(Cell::new(&batch.partition, condition.sort()));
@@ -52,7 +52,7 @@ impl Map {
             let entry = project(sort, value, request.projection);
             page_bytes += entry.sort.len() + entry.value.len();
             let is_full = page.entries.len() == request.limit || page_bytes > limits.page_bytes;
-            // The first entry goes in however large it is.
+            // The first entry is taken however large it is.
             if let (true, Some(last)) = (is_full, page.entries.last()) {
                 page.resume = Some(request.token_after(&last.sort));
                 break;
@@ -87,7 +87,7 @@ impl Map {
     }
 }
 
-/// Applies all mutations or, if one of them would break a limit, none.
+/// Applies all mutations, or none if one of them would exceed a limit.
 fn apply(partition: &mut Partition, mutations: &[Mutation], limits: &Limits) -> Result<(), StoreError> {
     let mut undo = Vec::new();
     for mutation in mutations {
@@ -140,7 +140,7 @@ fn set(partition: &mut Partition, sort: SortKey, value: Option<Buffer>) -> Optio
     }
 }
 
-/// The rest of a scan's range, after the key at which the former page ended.
+/// The rest of a scan's range, after the key at which the previous page ended.
 fn rest(request: &ScanRequest, after: Option<SortKey>) -> SortRange {
     let mut range = request.range.clone();
     match (request.direction, after) {

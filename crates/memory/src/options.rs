@@ -5,12 +5,12 @@ use atoll_store::clock::{Clock, SystemClock};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Options of a memory store; the defaults suit all uses but tests.
+/// The options of a memory store; the defaults suit every user but tests.
 #[derive(Clone)]
 pub struct Options {
-    /// Sizes beyond which a call is refused.
+    /// The limits beyond which a call is refused.
     pub limits: Limits,
-    /// The clock behind `now`, which also decides when a request id is old.
+    /// The clock for `now` and for the age of request ids.
     pub clock: Arc<dyn Clock>,
     /// How long a request id is remembered.
     pub request_memory: Duration,

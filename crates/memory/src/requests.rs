@@ -1,6 +1,6 @@
-//! The request ids of applied writes, remembered as long as the options say.
+//! The ids of applied requests, as far back as the options say.
 //!
-//! Invariant: at most `count_max` ids are held, and none older than `age_max`.
+//! Invariant: at most `count_max` ids are kept, and none older than `age_max`.
 
 use atoll_store::{RequestId, Timestamp};
 use std::collections::{HashSet, VecDeque};
@@ -26,7 +26,7 @@ impl RequestMemory {
         }
     }
 
-    /// Forgets ids that are too old or too many.
+    /// Drops ids that are too old, and the oldest beyond `count_max`.
     pub(crate) fn forget(&mut self, now: Timestamp, age_max: Duration, count_max: usize) {
         while let Some(&(when, id)) = self.by_age.front() {
             if when.after(age_max) >= now && self.by_age.len() <= count_max {

@@ -1,4 +1,4 @@
-//! Splits: partition keys dealt out by hash, so that every key lies in exactly one of them.
+//! Splits: partition keys distributed by hash, so that each key is in exactly one split.
 
 use atoll_store::{Place, Split, StoreError, Token};
 use std::hash::{DefaultHasher, Hash, Hasher};

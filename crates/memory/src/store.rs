@@ -17,7 +17,7 @@ use std::time::Duration;
 
 const NAME: &str = "the memory store";
 
-/// A store that lives and dies with the process.
+/// A store in the memory of this process.
 pub struct MemoryStore {
     options: Options,
     state: Mutex<State>,
@@ -53,14 +53,14 @@ impl MemoryStore {
         Ok(Self::with_state(options, State::default()))
     }
 
-    /// An independent open store with the same content, options and remembered request ids.
+    /// An independent store with the same content, options and remembered request ids.
     #[must_use]
     pub fn copy(&self) -> Self {
         let state = State { is_closed: false, ..self.state.lock().clone() };
         Self::with_state(self.options.clone(), state)
     }
 
-    /// Number of open waits.
+    /// The number of open waits.
     #[must_use]
     pub fn waits_open(&self) -> usize {
         self.watches.open()

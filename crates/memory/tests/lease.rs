@@ -1,4 +1,4 @@
-//! Leases on the memory store, with a clock that the test owns.
+//! Leases on the memory store, with a clock that the test controls.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

@@ -1,4 +1,4 @@
-//! What the memory store promises beyond what the conformance suite checks of every store.
+//! Promises of the memory store beyond those that the conformance suite checks of every store.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

@@ -1,12 +1,12 @@
-//! Backups: a folder that holds a state of a store, and takes over what changed when it is asked again.
+//! Backups: a folder that holds one state of a store, and takes over the changes when it is backed up again.
 //!
-//! The store keeps the state that the backup holds as a named snapshot, so what changed since is found at the
-//! cost of what changed. It is written into the backup under a name that nobody takes for a store, and named
-//! again when it is whole ([decision 0022](../../../docs/decisions/0022-backups.md)).
+//! The store keeps the state that the backup holds as a named snapshot, so the changes since are found at a
+//! cost proportional to them. While they are written, the backup's file has a name that is not taken for a
+//! store; it is renamed back once it is complete ([decision 0022](../../../docs/decisions/0022-backups.md)).
 //!
-//! Invariant: a folder whose file is called `store.atoll` holds one state of the source, whole.
-//! Invariant: the source keeps the state that a backup holds, and the one that is being written into it,
-//! until the backup holds a later one.
+//! Invariant: a file called `store.atoll` holds one complete state of the source.
+//! Invariant: the source keeps the state that a backup holds, and the one being written into it, until the
+//! backup holds a later one.
 
 mod mark;
 mod place;
@@ -58,7 +58,7 @@ impl<'s> Backup<'s> {
         }
     }
 
-    /// Copies a state whole, over what is there.
+    /// Copies a complete state, in place of what the folder holds.
     async fn everything(&mut self, found: Found) -> Result<BackupReport, StoreError> {
         let former = self.former(found).await?;
         let place = Arc::clone(&self.place);
@@ -74,8 +74,8 @@ impl<'s> Backup<'s> {
         // Without a part the new file took the place of the former one, and holds the state.
         if copied.is_err() && place.part().exists() {
             drop(target);
-            // The store should not keep for a backup what no backup has; where that fails, the part tells the
-            // next attempt.
+            // The store should not keep a state that no backup has. If deleting it fails, the part file tells
+            // the next attempt.
             if self.source.delete(&name).await.is_ok() {
                 let _ = place.forget(&place.part());
             }
@@ -87,19 +87,14 @@ impl<'s> Backup<'s> {
         Ok(report)
     }
 
-    /// Has the source give up all that it keeps for the backup of this identity, which another one replaced.
-    async fn give_up(&self, backup: u64) -> Result<(), StoreError> {
-        let names = names_of(&self.source.readable().await?);
-        self.let_go(names, &prefix_of(backup), "").await
-    }
-
-    /// Removes what an attempt to copy everything left, after what the source keeps for it.
+    /// Removes the part file of an earlier full copy, after deleting what the source keeps for it.
     async fn clear_part(&self) -> Result<(), StoreError> {
         let part = self.place.part();
         if !part.exists() {
             return Ok(());
         }
-        // One that cannot be read ended before the source was asked to keep anything.
+        // A part file that cannot be read is from an attempt that ended before the source kept anything for
+        // it.
         if let Ok(target) = Destination::open_to_read(&part, &self.place.name()) {
             let names = names_of(&self.source.readable().await?);
             self.let_go(names, &target.prefix(), "").await?;
@@ -107,9 +102,8 @@ impl<'s> Backup<'s> {
         self.place.forget(&part)
     }
 
-    /// The identity of the backup that is replaced, if there is one; anything else is not replaced. What the
-    /// source keeps for the one before that goes.
-    async fn former(&self, found: Found) -> Result<Option<u64>, StoreError> {
+    /// The identity of the backup to replace, if there is one; nothing but a backup is replaced.
+    fn former(&self, found: Found) -> Result<Option<u64>, StoreError> {
         let file = match found {
             Found::Nothing => return Ok(None),
             Found::Store => self.place.file(),
@@ -144,7 +138,7 @@ impl<'s> Backup<'s> {
         .await
     }
 
-    /// Takes over what changed; what an earlier attempt began is ended first.
+    /// Copies the changes, after completing what an earlier attempt began.
     async fn what_changed(&mut self) -> Result<BackupReport, StoreError> {
         let place = Arc::clone(&self.place);
         let is_unfinished = place.found()? == Found::Unfinished;
@@ -197,7 +191,7 @@ impl<'s> Backup<'s> {
         Ok(report_of(self.tally, cells, &next, Some(mark.state.sequence)))
     }
 
-    /// Writes what changed from the state that the mark names to `next`.
+    /// Applies the changes between the state of the mark and `next`.
     async fn carry(
         &mut self,
         source: EmbeddedStore,
@@ -210,7 +204,7 @@ impl<'s> Backup<'s> {
         let (target, next, identity) = (target.clone(), next.clone(), mark.source);
         let (progress, from, before) = (Arc::clone(&self.progress), self.source.place(), self.tally.bytes);
         let (tally, mark) = off_thread("backup", move || {
-            // How much changed is known only at the end.
+            // The amount of changes is known only at the end.
             let mut tell = |bytes: u64| progress(before + bytes, before + bytes);
             let carried = Carrier::into(&target.engine, &mut tell).changes(&newer, &older, MARK_TREE);
             let tally =
@@ -224,7 +218,7 @@ impl<'s> Backup<'s> {
         Ok(mark)
     }
 
-    /// The state that the source keeps for the backup.
+    /// The snapshot of the source that keeps a state for the backup.
     fn kept(
         &self,
         source: &EmbeddedStore,
@@ -241,14 +235,15 @@ impl<'s> Backup<'s> {
         }
     }
 
-    /// Has the source keep its present state under a name, for good; its place in the order of commits.
+    /// Makes the source keep its present state durably under a name; returns the commit sequence of that
+    /// state.
     async fn keep(&self, name: &str) -> Result<u64, StoreError> {
         let sequence = self.source.create(name).await?;
         self.source.sync().await?;
         Ok(sequence)
     }
 
-    /// Has the source give up what it keeps under those of the names that begin so, but one.
+    /// Makes the source delete its snapshots with this prefix, except the one called `but`.
     async fn let_go(&self, names: Vec<String>, prefix: &str, but: &str) -> Result<(), StoreError> {
         for name in names.iter().filter(|name| name.starts_with(prefix) && *name != but) {
             self.source.delete(name).await?;
@@ -270,7 +265,7 @@ fn report_of(tally: Tally, cells: u64, state: &State, since: Option<u64>) -> Bac
     BackupReport { cells, cells_written, cells_deleted, bytes, sequence: state.sequence, since }
 }
 
-/// The last complete state of a backup that was not finished, and the engine that it is read from.
+/// The last complete state of an unfinished backup, and the engine to read it from.
 pub(crate) fn last_complete(folder: &Path) -> Result<(Engine, Snapshot), StoreError> {
     let place = folder.display().to_string();
     let file = folder.join(atoll_embedded::UNFINISHED_FILE);

@@ -1,5 +1,5 @@
-//! Records on their way from a state of one store into another store, batch by batch, so that memory does not
-//! grow with them.
+//! Copies records from a state of one store into another store, batch by batch, so that memory does not grow
+//! with their number.
 //!
 //! Invariant: nothing of the source is held while the other store is written to.
 
@@ -8,16 +8,17 @@ use atoll_engine::{
 };
 use std::ops::{Bound, ControlFlow};
 
-/// Bytes that go over with one commit.
+/// Bytes copied with one commit.
 const BATCH_BYTES: usize = 4 << 20;
 
-/// Bytes after which the log of the other store is given back, so that it is about as large as what is in it.
+/// Bytes after which the target is checkpointed, so that its log is freed and it stays about as large as its
+/// content.
 const LOG_BYTES: u64 = 16 << 20;
 
-/// The tree of cells; the others hold what a store needs beside them.
+/// The tree of cells; the other trees hold what a store needs besides them.
 pub(crate) const CELLS_TREE: &str = "cells";
 
-/// What went over so far.
+/// What was copied so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) bytes: u64,
@@ -25,7 +26,7 @@ pub(crate) struct Tally {
     pub(crate) cells_deleted: u64,
 }
 
-/// Carries records into `target`, and tells after each batch how much went over.
+/// Copies records into `target`, and reports the bytes copied after each batch.
 pub(crate) struct Carrier<'c> {
     target: &'c Engine,
     tell: &'c mut dyn FnMut(u64),
@@ -33,7 +34,7 @@ pub(crate) struct Carrier<'c> {
     logged: u64,
 }
 
-/// Records of one tree that go over with the next commit.
+/// Records of one tree that are copied with the next commit.
 struct Load<'c> {
     to: &'c Tree,
     batch: WriteBatch,
@@ -75,7 +76,7 @@ impl<'c> Carrier<'c> {
         Self { target, tell, tally: Tally::default(), logged: 0 }
     }
 
-    /// All records of all trees but `without`; what went over.
+    /// Copies all records of all trees but `without`; returns what was copied.
     pub(crate) fn everything(
         mut self,
         source: &Engine,
@@ -92,7 +93,7 @@ impl<'c> Carrier<'c> {
         Ok(self.tally)
     }
 
-    /// What became of the records of all trees but `without` between two states; what went over.
+    /// Copies the changes between two states of all trees but `without`; returns what was copied.
     pub(crate) fn changes(
         mut self,
         newer: &Snapshot,
@@ -112,8 +113,8 @@ impl<'c> Carrier<'c> {
         Ok(self.tally)
     }
 
-    /// Fills loads until `fill` has nothing more, from one key on each time; it answers the key at which it
-    /// stopped.
+    /// Runs `fill` for one batch after the other until it finds nothing more. `fill` starts at the given key,
+    /// and returns the key at which it stopped.
     fn carry(
         &mut self,
         name: &str,

@@ -1,6 +1,6 @@
-//! `cassandra://user@host:port,host/keyspace?consistency=...`: how a keyspace of a cluster is named.
+//! `cassandra://user@host:port,host/keyspace?consistency=...`: the URL of a keyspace of a cluster.
 //!
-//! Invariant: no URL holds a password, so that one can be printed, logged and kept in history.
+//! Invariant: no URL holds a password, so a URL can be printed, logged and kept in a history.
 
 use crate::query::{self, decoded};
 use crate::url::{UrlError, read_mode, shortened};
@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A keyspace, how to reach it, and what was said about it.
+/// A keyspace, how to reach it, and the options in the URL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CassandraUrl {
     /// The role to log in as.
@@ -19,34 +19,34 @@ pub struct CassandraUrl {
     pub contacts: Vec<String>,
     /// The keyspace.
     pub keyspace: String,
-    /// What the query says.
+    /// The query.
     pub query: CassandraQuery,
 }
 
-/// What the query of a `cassandra:` URL says; none where it says nothing.
+/// The query of a `cassandra:` URL; each field is none if it is not given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CassandraQuery {
     /// Whether the store is opened for writing.
     pub mode: Option<Mode>,
-    /// Whether a keyspace without a store becomes one.
+    /// Whether to create a store in a keyspace that has none.
     pub create: Option<bool>,
     /// Whether a majority of one data centre is enough.
     pub is_local: bool,
-    /// The near data centre.
+    /// The nearby data centre.
     pub datacenter: Option<String>,
     /// The node beside this program.
     pub beside: Option<IpAddr>,
     /// Copies of a keyspace that is created.
     pub replication: Option<u32>,
-    /// Whether connections are encrypted, and the file with the authorities.
+    /// Whether connections are encrypted, and the file with the certificate authorities.
     pub tls: Option<TlsChoice>,
     /// A file that holds the password.
     pub password_file: Option<PathBuf>,
     /// How long connecting may take.
     pub connect_time_out: Option<Duration>,
-    /// How long a call is tried again.
+    /// How long a call is retried.
     pub time_out: Option<Duration>,
-    /// Memory for what never changes.
+    /// Memory for data that never changes.
     pub memory_bytes: Option<u64>,
 }
 
@@ -76,8 +76,8 @@ const KEYS: [&str; 11] = [
 ];
 
 impl CassandraUrl {
-    /// Reads what follows `cassandra:`. What may be a password is in no error, wherever its characters end
-    /// up.
+    /// Parses what follows `cassandra:`. No error contains what may be a password, wherever its characters
+    /// end up.
     pub(crate) fn parse(rest: &str) -> Result<Self, UrlError> {
         Self::read(rest).map_err(|error| if may_hold_password(rest) { UrlError::Password } else { error })
     }
@@ -111,7 +111,7 @@ impl CassandraUrl {
         Ok(Self { user, contacts, keyspace: keyspace.to_owned(), query: CassandraQuery::parse(query)? })
     }
 
-    /// The options with what the query says about them.
+    /// Applies the query to the options.
     pub(crate) fn apply_to(&self, options: &mut OpenOptions) {
         options.mode = self.query.mode.unwrap_or(options.mode);
         options.create = self.query.create.unwrap_or(options.create);
@@ -144,7 +144,7 @@ impl CassandraQuery {
     }
 }
 
-/// Whether something before the last `@` looks like `USER:PASSWORD`.
+/// Whether some text before the last `@` looks like `USER:PASSWORD`.
 fn may_hold_password(rest: &str) -> bool {
     let before = rest.rsplit_once('@').map(|(before, _)| before.to_ascii_lowercase());
     before.is_some_and(|before| before.contains(':') || before.contains("%3a"))
@@ -173,7 +173,7 @@ fn read_tls(value: &str) -> Result<TlsChoice, ValueError> {
     }
 }
 
-/// A host or an address, perhaps with a port: `host`, `host:9042`, `[::1]:9042`.
+/// Whether the text is a host or an address, possibly with a port: `host`, `host:9042`, `[::1]:9042`.
 pub(crate) fn is_contact(text: &str) -> bool {
     let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((address, port)) => match address.parse::<std::net::Ipv6Addr>() {

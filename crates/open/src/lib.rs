@@ -1,9 +1,9 @@
-//! Where a path or URL becomes a store: the one way in for every door.
+//! Opens the store that a path or URL names: the one way in for every door.
 //!
-//! [`open`] takes a bare path, `file:`, `mem:`, `cassandra:` or `ring:`. [`open_with_maintenance`] also gives
-//! the handle to what only an operator needs: check, statistics, snapshots, copies, backups.
+//! [`open`] takes a bare path, `file:`, `mem:`, `cassandra:` or `ring:`. [`open_with_maintenance`] also
+//! returns the handle for what only an operator needs: check, statistics, snapshots, copies, backups.
 //!
-//! Invariant: a text that is not understood whole opens nothing, so no typing slip makes a new folder.
+//! Invariant: a text that is not understood completely opens nothing, so no typing slip creates a new folder.
 //! Invariant: only `stores.rs` knows the implementations by name.
 
 mod backup;
@@ -35,14 +35,14 @@ pub use url::{Location, StoreUrl, UrlError};
 use atoll_store::{Store, StoreError};
 use std::sync::Arc;
 
-/// A store with the handle for its upkeep.
+/// A store with its maintenance handle.
 #[derive(Clone)]
 pub struct Opened {
     /// The store.
     pub store: Arc<dyn Store>,
-    /// What an operator needs; none where the store has nothing of the kind.
+    /// What an operator needs; none if the store has nothing to maintain.
     pub maintenance: Option<Arc<dyn Maintenance>>,
-    /// How the store is called in messages.
+    /// The name of the store in messages.
     pub place: String,
 }
 
@@ -55,7 +55,7 @@ pub async fn open(url: &str, options: &OpenOptions) -> Result<Arc<dyn Store>, St
     Ok(open_with_maintenance(url, options).await?.store)
 }
 
-/// Opens the store that `url` names, with the handle for its upkeep.
+/// Opens the store that `url` names, with its maintenance handle.
 ///
 /// # Errors
 /// Those of [`open`].
@@ -70,7 +70,7 @@ pub async fn open_with_maintenance(url: &str, options: &OpenOptions) -> Result<O
     }
 }
 
-/// The guide's page about Rust: whoever copies its program has one that compiles.
+/// The guide's page about Rust, so that the program on it compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/rust.md")]
 struct RustGuide;

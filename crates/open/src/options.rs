@@ -5,27 +5,28 @@ use std::time::Duration;
 /// Whether a store is opened for writing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// Reading and writing; the folder has one owner, others attach to it.
+    /// Reading and writing; the folder has one owner, and other processes attach to it.
     #[default]
     Write,
     /// Reading only: not a byte of the folder changes.
     Read,
-    /// As that, and a log that is damaged is read up to the damage: what was written behind it is left out.
+    /// Like [`Self::Read`], and a damaged log is read up to the damage: what was written after it is left
+    /// out.
     Salvage,
 }
 
-/// How a store is opened; what a URL says in its query goes before what stands here.
+/// How a store is opened; options in the query of a URL take precedence over these.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// Whether it is opened for writing. Default [`Mode::Write`].
+    /// Whether the store is opened for writing. Default [`Mode::Write`].
     pub mode: Mode,
-    /// Whether a folder that holds no store becomes a new one; never when reading only. Default yes.
+    /// Whether to create a store in a folder that holds none; never when only reading. Default true.
     pub create: bool,
     /// Memory budget in bytes. Default 1 GiB.
     pub memory_bytes: u64,
     /// Bytes of log that trigger a checkpoint. Default 1 GiB.
     pub checkpoint_bytes: u64,
-    /// How long space that nothing refers to is kept for readers without a lease. Default 10 minutes.
+    /// How long unreferenced space is kept for readers without a lease. Default 10 minutes.
     pub keep: Duration,
     /// The password for stores that ask for one. Default none.
     pub password: Option<Password>,

@@ -1,5 +1,5 @@
-//! What follows the question mark of a store URL, `key=value&key=value`, and what stands behind percent
-//! signs: read the same way for every kind of store.
+//! The query of a store URL, `key=value&key=value`, and percent escapes, parsed the same way for every kind
+//! of store.
 //!
 //! Invariant: every key is known, and none is taken twice.
 
@@ -7,7 +7,7 @@ use crate::url::{UrlError, shortened};
 use atoll_errors::nearest;
 use atoll_options::ValueError;
 
-/// What a URL says, and its query.
+/// Splits a URL into the part before its query, and the query.
 pub(crate) fn split(rest: &str) -> Result<(&str, &str), UrlError> {
     match rest.split_once('#') {
         Some((_, fragment)) => Err(UrlError::Fragment { fragment: shortened(fragment) }),
@@ -15,7 +15,7 @@ pub(crate) fn split(rest: &str) -> Result<(&str, &str), UrlError> {
     }
 }
 
-/// Gives each key that is known to `set`, with its value decoded.
+/// Calls `set` with each known key of the query and its decoded value.
 pub(crate) fn read<const N: usize>(
     query: &str,
     known: [&'static str; N],
@@ -38,12 +38,12 @@ pub(crate) fn read<const N: usize>(
     Ok(())
 }
 
-/// A text with its percent escapes resolved.
+/// Decodes the percent escapes of a text.
 pub(crate) fn decoded(text: &str) -> Result<String, UrlError> {
     String::from_utf8(percent_decoded(text)?).map_err(|_| UrlError::Escape { text: shortened(text) })
 }
 
-/// The same as bytes: a path need not be text.
+/// Decodes percent escapes to bytes: a path need not be text.
 pub(crate) fn percent_decoded(text: &str) -> Result<Vec<u8>, UrlError> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,6 +1,6 @@
-//! `ring://host:port,host:port/KEYSPACE?user=...&token-file=...`: how a ring of nodes is named.
+//! `ring://host:port,host:port/KEYSPACE?user=...&token-file=...`: the URL of a ring of nodes.
 //!
-//! Invariant: no URL holds a token, so that one can be printed, logged and kept in history.
+//! Invariant: no URL holds a token, so a URL can be printed, logged and kept in a history.
 
 use crate::cassandra::is_contact;
 use crate::query::{self, decoded};
@@ -10,35 +10,35 @@ use atoll_options::{OptionValue, ValueError};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Some nodes of a ring, and what was said about it.
+/// Some nodes of a ring, and the options in the URL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RingUrl {
-    /// Nodes that are asked first, each `host:port`.
+    /// Nodes to contact first, each `host:port`.
     pub nodes: Vec<String>,
-    /// The keyspace by its name or its number, if not the one where nodes put whoever says nothing.
+    /// The keyspace by name or number, unless it is the one where nodes put clients that name none.
     pub keyspace: Option<String>,
     /// Whether the store is opened for writing.
     pub mode: Option<Mode>,
-    /// Whose password the file of the token holds, if it is not the token of the ring.
+    /// The user whose password the token file holds, if it does not hold the token of the ring.
     pub user: Option<String>,
     /// A file that holds the token of the ring, or the password of the user.
     pub token_file: Option<PathBuf>,
-    /// A file with the authority that nodes show certificates of; nothing is encrypted without.
+    /// A file with the certificate authority of the nodes; without it nothing is encrypted.
     pub tls_authority: Option<PathBuf>,
-    /// How long a call is tried again.
+    /// How long a call is retried.
     pub time_out: Option<Duration>,
-    /// How long requests may take, as one of the classes of a ring.
+    /// How long requests may take, as one of the latency classes of a ring.
     pub latency: Option<Duration>,
 }
 
 const KEYS: [&str; 6] = ["mode", "user", "token-file", "tls-authority", "time-out", "latency"];
 
-/// Where a node listens if nobody says otherwise.
+/// The port at which a node listens by default.
 const PORT: u16 = 7379;
 
 impl RingUrl {
-    /// Reads what follows `ring:`. What may be a token or a password is in no error, wherever its characters
-    /// end up.
+    /// Parses what follows `ring:`. No error contains what may be a token or a password, wherever its
+    /// characters end up.
     pub(crate) fn parse(rest: &str) -> Result<Self, UrlError> {
         Self::read(rest).map_err(|error| if may_hold_secret(rest) { UrlError::TokenInUrl } else { error })
     }
@@ -80,25 +80,25 @@ impl RingUrl {
         Ok(())
     }
 
-    /// The options with what the query says about them.
+    /// Applies the query to the options.
     pub(crate) fn apply_to(&self, options: &mut OpenOptions) {
         options.mode = self.mode.unwrap_or(options.mode);
     }
 }
 
-/// Whether there is an `@` that is in no value of an option, as behind a token or a password.
+/// Whether there is an `@` outside of option values, as after a token or a password.
 fn may_hold_secret(rest: &str) -> bool {
     let is_value = |before: &str| KEYS.iter().any(|key| before.contains(&format!("{key}=")));
     rest.split_once('@').is_some_and(|(before, _)| !is_value(before))
 }
 
-/// As nodes of a ring have it; a number means one, too.
+/// Whether nodes accept this name of a keyspace; a number names one, too.
 fn is_keyspace(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     text.len() <= 64 && !text.starts_with('.') && text.bytes().all(is_plain)
 }
 
-/// A ring knows three classes.
+/// Parses a latency class: a ring has three.
 fn read_latency(value: &str) -> Result<Duration, ValueError> {
     let latency = Duration::parse(value)?;
     match latency.as_millis() {
@@ -107,7 +107,7 @@ fn read_latency(value: &str) -> Result<Duration, ValueError> {
     }
 }
 
-/// `is_contact` holds: a colon behind the host begins the port.
+/// Adds the default port to a contact, for which `is_contact` holds: a colon after the host starts a port.
 fn with_port(host: &str) -> String {
     let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
     if has_port { host.to_owned() } else { format!("{host}:{PORT}") }

@@ -1,4 +1,4 @@
-//! The implementations by name: the one place that changes when a store is added.
+//! The implementations by name: the one file that changes when a kind of store is added.
 
 use crate::upkeep::Upkeep;
 use crate::{CassandraUrl, Mode, OpenOptions, Opened, RingUrl};
@@ -11,13 +11,13 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-/// A store in the memory of this process; it ends with its last handle.
+/// A store in the memory of this process, which ends with its last handle.
 pub(crate) async fn open_memory(options: &OpenOptions) -> Result<Opened, StoreError> {
     let store = EmbeddedStore::in_memory(store_options(options))?;
     Ok(Opened { store: Arc::new(store), maintenance: None, place: "mem:".to_owned() })
 }
 
-/// The store in a folder: as its owner, beside its owner, or to read what is there.
+/// The store in a folder: as its owner, attached to its owner, or only to read what is there.
 pub(crate) async fn open_folder(path: &Path, options: &OpenOptions) -> Result<Opened, StoreError> {
     let place = path.display().to_string();
     if path.is_file() {
@@ -81,7 +81,7 @@ pub(crate) async fn open_cassandra(url: &CassandraUrl, options: &OpenOptions) ->
     Ok(Opened { store: Arc::new(store), maintenance: None, place })
 }
 
-/// A build without Cassandra.
+/// In a build without Cassandra.
 #[cfg(not(feature = "cassandra"))]
 pub(crate) async fn open_cassandra(_: &CassandraUrl, _: &OpenOptions) -> Result<Opened, StoreError> {
     Err(StoreError::Unsupported {
@@ -98,7 +98,7 @@ pub(crate) async fn open_ring(url: &RingUrl, options: &OpenOptions) -> Result<Op
     Ok(Opened { store: Arc::new(store), maintenance: None, place })
 }
 
-/// What a URL says about a ring.
+/// The options of a ring from its URL.
 fn ring_options(url: &RingUrl) -> Result<RingOptions, StoreError> {
     let defaults = RingOptions::of(url.nodes.clone());
     let user = url.user.clone();
@@ -122,34 +122,35 @@ fn ring_options(url: &RingUrl) -> Result<RingOptions, StoreError> {
     Ok(RingOptions { token, user, keyspace, tls, patience, latency, ..defaults })
 }
 
-/// An error and what it came from.
+/// An error and its causes.
 fn told(error: &TlsError) -> String {
     let source = std::error::Error::source(error).map(|source| format!(": {source}"));
     format!("{error}{}", source.unwrap_or_default())
 }
 
-/// A ring, to be looked after.
+/// Opens a ring for operators.
 ///
 /// # Errors
-/// `invalid-input` if the file of the token cannot be read.
+/// `invalid-input` if the token file cannot be read.
 pub fn operate_ring(url: &RingUrl) -> Result<RingOperator, StoreError> {
     ring_options(url).map(RingOperator::new)
 }
 
-/// Where a secret stands.
+/// What a file with a secret must be like.
 const SECRET_HINT: &str = "name a file that holds it on its first line and that only you can read";
 
-/// No secret is longer: whoever names another file is not to have it read whole.
+/// The size limit of a secret, so that a wrong file is not read completely.
 const SECRET_BYTES_MAX: u64 = 64 << 10;
 
-/// The first line of a file that holds a secret, as it is.
+/// The first line of a file that holds a secret, unchanged.
 fn read_secret(what: &'static str, path: &Path) -> Result<String, StoreError> {
     let text = read_text(what, path)?;
     let secret = text.lines().next().unwrap_or_default();
     check_secret(what, path, secret).map(|()| secret.to_owned())
 }
 
-/// The token of a ring as its nodes read it, which has no blanks and whose file may have some around it.
+/// The token of a ring, read as its nodes read it: a token has no blanks, but its file may have some around
+/// it.
 fn read_token(path: &Path) -> Result<String, StoreError> {
     let what = "token-file";
     let text = read_text(what, path)?;
@@ -171,7 +172,7 @@ fn read_text(what: &'static str, path: &Path) -> Result<String, StoreError> {
     Ok(text)
 }
 
-/// Refuses an empty secret, which nobody has: its file is not what was meant.
+/// Refuses an empty secret: no secret is empty, so the file is not the one that was meant.
 fn check_secret(what: &'static str, path: &Path, secret: &str) -> Result<(), StoreError> {
     if !secret.is_empty() {
         return Ok(());
@@ -185,7 +186,7 @@ fn store_options(options: &OpenOptions) -> StoreOptions {
     store.engine.memory_bytes = options.memory_bytes;
     store.engine.checkpoint_bytes = options.checkpoint_bytes;
     store.engine.keep = options.keep;
-    // Where it is opened for reading alone.
+    // Salvage only applies to a store that is opened for reading.
     store.salvage = options.mode == Mode::Salvage;
     store
 }

@@ -1,11 +1,11 @@
-//! The upkeep of a store in a folder, on its engine.
+//! The maintenance of a store in a folder, on its engine.
 //!
-//! A process that owns the folder, or has it open alone, uses its own engine. Beside a live owner, what only
-//! reads (check, figures, copy) opens the last committed state for itself, and the owner is asked for
-//! snapshots.
+//! A process that owns the folder, or is the only one to have it open, uses its own engine. Beside a live
+//! owner, operations that only read (check, statistics, copy) open the last committed state themselves, and
+//! the owner is asked for snapshots.
 //!
-//! Invariant: damage beside an owner is told only when it is in the newest state.
-//! Invariant: a copy that failed leaves no file of a store behind.
+//! Invariant: beside an owner, damage is reported only if it is in the newest state.
+//! Invariant: a failed copy leaves no store file behind.
 
 mod newest;
 #[cfg(test)]
@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// The upkeep of the store in one folder.
+/// The maintenance of the store in one folder.
 pub(crate) struct Upkeep {
     folder: PathBuf,
     store: FolderStore,
@@ -48,7 +48,7 @@ impl Upkeep {
         self.folder.display().to_string()
     }
 
-    /// Has the owner keep the present state under a name; its place in the order of commits.
+    /// Makes the owner keep the present state under a name; returns the commit sequence of that state.
     pub(crate) async fn create(&self, name: &str) -> Result<u64, StoreError> {
         self.store.create_snapshot(name).await
     }
@@ -61,7 +61,7 @@ impl Upkeep {
         self.store.store().sync().await
     }
 
-    /// A store to look at: our own, or the last committed state beside its owner.
+    /// A store to read: our own, or the last committed state beside its owner.
     pub(crate) async fn readable(&self) -> Result<EmbeddedStore, StoreError> {
         match self.store.owned() {
             Some(store) => Ok(store),
@@ -73,7 +73,7 @@ impl Upkeep {
         open_last_state(&self.folder, self.options.clone()).await
     }
 
-    /// Checks this state that another process owns, or a newer one.
+    /// Checks this state of a store that another process owns, or a newer one.
     async fn check_beside_owner(&self, state: EmbeddedStore) -> Result<CheckReport, StoreError> {
         let place = self.place();
         let check = move |engine: &Engine| check(engine, &place);
@@ -179,10 +179,10 @@ impl Maintenance for Upkeep {
     }
 }
 
-/// Writes the last complete state of a backup that was not finished as a new store in `target`.
+/// Writes the last complete state of an unfinished backup as a new store into `target`.
 ///
 /// # Errors
-/// [`StoreError::Unfinished`] if there never was a complete one; as [`Maintenance::copy_to`].
+/// [`StoreError::Unfinished`] if there never was a complete state; those of [`Maintenance::copy_to`].
 pub async fn copy_last_complete(
     folder: &Path,
     target: &Path,
@@ -208,7 +208,7 @@ fn check(engine: &Engine, place: &str) -> Result<CheckReport, StoreError> {
         problem: error.to_string(),
         cells: cells_of(number),
     });
-    // Salvaged is what lies before damage: that is none the less there.
+    // Salvage reads what precedes the damage, but the damage is there all the same.
     let broken = cut.filter(|cut| cut.was_synced).map(|cut| Damage {
         place: format!("{place} at offset {}", cut.offset),
         problem: atoll_engine::Damage::LogBeforeSyncedEnd.to_string(),
@@ -226,7 +226,7 @@ fn check(engine: &Engine, place: &str) -> Result<CheckReport, StoreError> {
 
 fn statistics(stats: &Stats) -> Vec<Statistic> {
     use StatisticUnit::{Bytes, Count};
-    // A tree much of which was written while it did not fit into memory is not counted: that would read all
+    // A tree that was largely written while it did not fit into memory has no count: counting would read all
     // of it.
     let counted = stats.trees.iter().filter_map(|(name, records)| Some((name, (*records)?)));
     let records = counted.map(|(name, records)| (format!("{name}-records"), records, Count));
@@ -258,7 +258,7 @@ fn copy(
 ) -> Result<CopyReport, StoreError> {
     let target_place = folder.display().to_string();
     let file = folder.join(STORE_FILE);
-    // The name appears when the copy is whole; until then nobody takes it for a store.
+    // The file gets its name when the copy is complete; until then it is not taken for a store.
     let part = folder.join(COPY_FILE);
     let was_there = folder.exists();
     let _held = begin_copy(folder, &part, &target_place)?;
@@ -274,7 +274,7 @@ fn copy(
             }),
         });
     if named.is_err() {
-        // What cannot be removed is a file that no store is made of, in a folder that may be copied to.
+        // A file that cannot be removed is not taken for a store, and the folder can still be copied to.
         let _ = std::fs::remove_file(&part);
         if !was_there {
             let _ = std::fs::remove_dir(folder);
@@ -283,13 +283,13 @@ fn copy(
     named
 }
 
-/// Which of the places of a copy an error is about: only where it is written to is room needed.
+/// Which side of a copy an error is about: running out of space concerns the target only.
 pub(crate) fn at_fault<'p>(error: &EngineError, from: &'p str, to: &'p str) -> &'p str {
     if error.kind() == ErrorKind::OutOfSpace { to } else { from }
 }
 
-/// Makes the file that a copy is written into, and holds it: what an interrupted one left there goes, and no
-/// other is written there meanwhile.
+/// Creates the file that a copy is written to, and locks it against other copies. The file of an interrupted
+/// copy is truncated.
 fn begin_copy(folder: &Path, part: &Path, place: &str) -> Result<File, StoreError> {
     let failed = |error| StoreError::Failed {
         what: "making the folder of the copy",
@@ -303,9 +303,9 @@ fn begin_copy(folder: &Path, part: &Path, place: &str) -> Result<File, StoreErro
         let reason = "another copy is written into it".to_owned();
         return Err(StoreError::Unavailable { place: place.to_owned(), reason, source: None });
     }
-    // Once more, now that nobody else ends: the file may have become that of a whole copy.
+    // Checked again under the lock: another copy may have completed meanwhile and renamed the file.
     if let Err(error) = check_empty(folder, place) {
-        // Ours, if there is one, for what is whole has another name.
+        // If the file exists it is ours, since a completed copy has another name.
         let _ = std::fs::remove_file(part);
         return Err(error);
     }
@@ -313,7 +313,7 @@ fn begin_copy(folder: &Path, part: &Path, place: &str) -> Result<File, StoreErro
     Ok(file)
 }
 
-/// Refuses a folder with anything in it but what an interrupted copy left.
+/// Refuses a folder that holds anything but the remains of an interrupted copy.
 fn check_empty(folder: &Path, place: &str) -> Result<(), StoreError> {
     let entries = std::fs::read_dir(folder).map_err(|error| StoreError::Failed {
         what: "looking into the folder of the copy",
@@ -338,17 +338,17 @@ fn copy_into(
 ) -> Result<CopyReport, EngineError> {
     let total = source.stats().file_bytes;
     let disk = FileDisk::open(file, DiskMode::Create)?;
-    // Nobody reads the copy while it is made, so it needs little memory.
+    // The copy is not read while it is made, so it needs little memory.
     let options = Options { memory_bytes: 64 << 20, ..Options::default() };
     let target = Engine::open(Arc::new(disk), options)?;
     let mut tell = |bytes: u64| progress(bytes, total.max(bytes));
-    // A copy of a backup is a store like any other, and no backup.
+    // A copy of a backup is an ordinary store, not a backup.
     let tally = Carrier::into(&target, &mut tell).everything(source, snapshot, MARK_TREE)?;
     target.close()?;
     Ok(CopyReport { bytes: tally.bytes, sequence: snapshot.sequence() })
 }
 
-/// Runs what waits for the disk where that hurts nobody.
+/// Runs blocking disk work on a thread where it delays no other task.
 pub(crate) async fn off_thread<T: Send + 'static>(
     what: &'static str,
     run: impl FnOnce() -> Result<T, StoreError> + Send + 'static,

@@ -4,7 +4,7 @@
 //! A bare path is taken as it is, byte for byte. After `file:` the path is percent-decoded, and a query may
 //! follow: `mode=read|write|salvage`, `create=true|false`, `memory=SIZE`, `checkpoint=SIZE`, `keep=DURATION`.
 //!
-//! Invariant: parsing is total; every text is a location or a typed error with a hint.
+//! Invariant: parsing is total; every text gives a location or a typed error with a hint.
 
 use crate::cassandra::CassandraUrl;
 use crate::query::{self, percent_decoded};
@@ -53,7 +53,7 @@ const SCHEMES: [&str; 4] = ["file", "mem", "cassandra", "ring"];
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UrlError {
-    /// Nothing was given.
+    /// The text is empty.
     #[error("it is empty")]
     Empty,
     /// The scheme is not known.
@@ -64,7 +64,7 @@ pub enum UrlError {
         /// The most similar one that exists.
         nearest: Option<&'static str>,
     },
-    /// A bare path with a question mark could be a path or a path with a query.
+    /// A bare path with a question mark, which could be part of the path or begin a query.
     #[error("\"{text}\" could be a path or a path with a query")]
     Ambiguous {
         /// The text.
@@ -76,25 +76,25 @@ pub enum UrlError {
         /// The scheme.
         scheme: &'static str,
     },
-    /// A host other than this one.
+    /// A host other than this machine.
     #[error("\"{host}\" is another host, and `file:` names folders of this one")]
     Host {
         /// The host found.
         host: String,
     },
-    /// Something stands where nothing belongs.
+    /// Text where none is allowed.
     #[error("nothing may follow \"mem:\" but a query; found \"{text}\"")]
     Trailing {
         /// What was found.
         text: String,
     },
-    /// A percent sign without two hexadecimal digits, or one that makes a zero byte.
+    /// A percent sign without two hexadecimal digits, or an escaped zero byte.
     #[error("\"{text}\" is not a percent escape that a path can hold")]
     Escape {
         /// What was found.
         text: String,
     },
-    /// A fragment, which a store has not.
+    /// A fragment, which a store URL cannot have.
     #[error("\"#{fragment}\" is a fragment, and a store has none")]
     Fragment {
         /// What follows the number sign.
@@ -112,7 +112,7 @@ pub enum UrlError {
     /// No node follows `ring://`.
     #[error("no node follows \"ring://\"")]
     NoNode,
-    /// A name that no keyspace of a ring can have.
+    /// Not a valid name for a keyspace of a ring.
     #[error(
         "\"{text}\" is not the name of a keyspace: 1 to 64 letters, digits, '-', '_' or '.', or a number"
     )]
@@ -123,16 +123,16 @@ pub enum UrlError {
     /// No keyspace follows the hosts.
     #[error("no keyspace follows the hosts")]
     NoKeyspace,
-    /// A name that no keyspace can have.
+    /// Not a valid name for a Cassandra keyspace.
     #[error("\"{text}\" is not the name of a keyspace: 1 to 48 letters, digits or underscores")]
     Keyspace {
         /// What was found.
         text: String,
     },
-    /// A password, which would be printed and kept wherever the URL is.
+    /// A password, which would be printed and stored wherever the URL is.
     #[error("a password must not stand in a URL")]
     Password,
-    /// A name or a token in front of the nodes.
+    /// A user name or a token before the nodes.
     #[error("no name and no token may stand in the URL of a ring")]
     TokenInUrl,
     /// A part of the query without an equals sign.
@@ -149,13 +149,13 @@ pub enum UrlError {
         /// The most similar one that exists.
         nearest: Option<&'static str>,
     },
-    /// The key stands there twice.
+    /// The key is given twice.
     #[error("query key \"{key}\" is given twice")]
     Twice {
         /// The key.
         key: &'static str,
     },
-    /// The value does not have the type of the key.
+    /// The value does not have the type of its key.
     #[error("query key \"{key}\": {source}")]
     Value {
         /// The key.
@@ -170,7 +170,7 @@ fn suggestion(nearest: &Option<&'static str>) -> String {
 }
 
 impl UrlError {
-    /// What would be right.
+    /// What to write instead.
     #[must_use]
     pub fn hint(&self) -> &'static str {
         match self {
@@ -224,10 +224,10 @@ impl From<UrlError> for StoreError {
 }
 
 impl StoreUrl {
-    /// Reads a store URL or bare path.
+    /// Parses a store URL or a bare path.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the text.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         if text.is_empty() {
             return Err(UrlError::Empty);
@@ -256,7 +256,7 @@ impl StoreUrl {
         }
     }
 
-    /// The options with what the query says about them.
+    /// Applies the query to the options.
     #[must_use]
     pub fn apply_to(&self, options: &OpenOptions) -> OpenOptions {
         let mut options = options.clone();

@@ -1,4 +1,4 @@
-//! The programs in `examples/` do what they say.
+//! The programs in `examples/` do what they claim.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 use std::error::Error;

@@ -1,4 +1,4 @@
-//! Every text is a location or a typed error with a hint, and a slip never opens anything.
+//! Every text gives a location or a typed error with a hint, and a typing slip never opens anything.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 use atoll_open::{

@@ -1,9 +1,8 @@
-//! What a backup says about itself: of which store it is, which state it holds, and which one is being
-//! written into it.
+//! The mark of a backup: which store it is of, which state it holds, and which one is being written into it.
 //!
-//! It is one record in a tree of its own, which nobody sees through the contract and no copy takes along.
+//! It is one record in a tree of its own, which the contract does not show and copies leave out.
 //!
-//! Invariant: a mark that names a next state is on the disk before the first change of that state is.
+//! Invariant: a mark that names a next state is on disk before the first change of that state is.
 
 use super::BackupRefusal;
 use super::place::Place;
@@ -15,31 +14,28 @@ use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The tree of the mark.
+/// The name of the tree that holds the mark.
 pub(crate) const MARK_TREE: &str = "backup";
 
 const KEY: &[u8] = b"state";
 
-/// Of the backup that this one takes the place of, until the source has given up what it kept for that.
-const FORMER_KEY: &[u8] = b"former";
-
-/// Nobody reads a backup while it is written, so it needs little memory.
+/// A backup is not read while it is written, so it needs little memory.
 const MEMORY_BYTES: u64 = 64 << 20;
 
-/// A state of the source: the named snapshot that keeps it there, under which the backup knows it as well.
+/// A state of the source: the source keeps it as a named snapshot, and the backup uses the same name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct State {
-    /// Counts the states that one backup has held.
+    /// Counts the states that the backup has held.
     pub(crate) number: u64,
     pub(crate) sequence: u64,
 }
 
-/// What a backup says about itself.
+/// The mark of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
-    /// Identity of the store that it is of.
+    /// Identity of the source.
     pub(crate) source: u64,
-    /// The last state that is complete.
+    /// The last complete state.
     pub(crate) state: State,
     /// The state that is being written over it.
     pub(crate) next: Option<State>,
@@ -52,7 +48,7 @@ impl Mark {
         format!("format 1\nsource {:016x}\nstate {}\n{next}", self.source, state(&self.state))
     }
 
-    /// None for what this release does not understand.
+    /// None if this release does not understand the mark.
     fn decode(text: &str) -> Option<Self> {
         let mut lines = text.lines();
         let mut field = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
@@ -73,7 +69,7 @@ fn state_of(text: &str) -> Option<State> {
     Some(State { number: number.parse().ok()?, sequence: sequence.parse().ok()? })
 }
 
-/// The store that is a backup, open.
+/// The store that is the backup, open.
 #[derive(Clone)]
 pub(crate) struct Destination {
     pub(crate) engine: Engine,
@@ -84,13 +80,13 @@ pub(crate) struct Destination {
 }
 
 impl Destination {
-    /// Opens the file of a backup, or makes one.
+    /// Opens the file of a backup, or creates it.
     pub(crate) fn open(file: &Path, place: &str) -> Result<Self, StoreError> {
         let options = Options { memory_bytes: MEMORY_BYTES, ..Options::default() };
         Self::open_with(file, place, Mode::Create, options)
     }
 
-    /// Opens the file of a backup, writing not a byte.
+    /// Opens the file of a backup without writing a byte.
     pub(crate) fn open_to_read(file: &Path, place: &str) -> Result<Self, StoreError> {
         let options = Options { memory_bytes: MEMORY_BYTES, read_only: true, ..Options::default() };
         Self::open_with(file, place, Mode::Read, options)
@@ -105,12 +101,7 @@ impl Destination {
         }
     }
 
-    /// The same, holding its folder.
-    pub(crate) fn holding(self, place: Arc<Place>) -> Self {
-        Self { _held: Some(place), ..self }
-    }
-
-    /// What the engine answers, in the terms of the contract.
+    /// Converts the engine's errors to those of the contract.
     pub(crate) fn told<T>(&self, result: Result<T, EngineError>) -> Result<T, StoreError> {
         result.map_err(|error| refused("backup", &self.place, error))
     }
@@ -119,9 +110,9 @@ impl Destination {
         self.told(self.engine.tree(MARK_TREE))
     }
 
-    /// The mark; a store without one is no backup.
+    /// Reads the mark; a store without one is not a backup.
     pub(crate) fn mark(&self) -> Result<Mark, StoreError> {
-        // Looked for first: asking for a tree makes it.
+        // Checked first, because asking for a tree creates it.
         let is_there = self.engine.tree_names().iter().any(|name| name == MARK_TREE);
         let value = if is_there { self.told(self.marks()?.get(KEY))? } else { None };
         let Some(value) = value else { return Err(BackupRefusal::NoBackup.at(&self.place)) };
@@ -134,35 +125,17 @@ impl Destination {
         self.told(self.marks()?.put(KEY, mark.encode().as_bytes(), Durability::Synced)).map(drop)
     }
 
-    /// The identity of the backup that it took the place of, if the source may still keep states for that.
-    pub(crate) fn former(&self) -> Result<Option<u64>, StoreError> {
-        let Some(value) = self.told(self.marks()?.get(FORMER_KEY))? else { return Ok(None) };
-        let bytes = self.told(value.to_buffer())?;
-        Ok(std::str::from_utf8(&bytes).ok().and_then(|text| u64::from_str_radix(text, 16).ok()))
-    }
-
-    /// Notes which backup it takes the place of.
-    pub(crate) fn set_former(&self, former: u64) -> Result<(), StoreError> {
-        let text = format!("{former:016x}");
-        self.told(self.marks()?.put(FORMER_KEY, text.as_bytes(), Durability::Synced)).map(drop)
-    }
-
-    /// The source keeps nothing for the former one any more.
-    pub(crate) fn forget_former(&self) -> Result<(), StoreError> {
-        self.told(self.marks()?.delete(FORMER_KEY, Durability::Synced)).map(drop)
-    }
-
-    /// The name that a state has at the source, where only this backup uses it, and here.
+    /// The name of a state's snapshot, both in the source, where no other backup uses it, and in the backup.
     pub(crate) fn name_of(&self, state: &State) -> String {
         format!("{}{}", self.prefix(), state.number)
     }
 
-    /// What all names of its states begin with.
+    /// The common prefix of the names of its states.
     pub(crate) fn prefix(&self) -> String {
         prefix_of(self.engine.id())
     }
 
-    /// Refuses a backup into which somebody else wrote.
+    /// Refuses a backup that another program wrote into.
     pub(crate) fn check_untouched(&self, mark: &Mark) -> Result<(), StoreError> {
         let now = self.engine.snapshot();
         let held = match self.engine.open_snapshot(&self.name_of(&mark.state)) {
@@ -179,16 +152,17 @@ impl Destination {
         Ok(())
     }
 
-    /// From now on `next` is what it is to become.
+    /// Marks that the backup is being changed to `next`.
     pub(crate) fn begin(&self, mark: &Mark, next: &State) -> Result<(), StoreError> {
         self.set_mark(&Mark { next: Some(next.clone()), ..mark.clone() })
     }
 
-    /// It holds `state` now, whole; what it was before is let go of.
+    /// Marks that the backup holds `state` completely, and deletes the snapshots of earlier states.
     pub(crate) fn complete(&self, source: u64, state: &State) -> Result<Mark, StoreError> {
         let (mark, kept) = (Mark { source, state: state.clone(), next: None }, self.name_of(state));
         let names = self.engine.snapshot_names();
-        // An attempt that ended just here left one of this name, of a state that was written again since.
+        // An attempt that ended right here left a snapshot of this name, whose state has been rewritten
+        // since.
         if names.iter().any(|(name, _)| *name == kept) {
             self.told(self.engine.delete_snapshot(&kept))?;
         }
@@ -206,7 +180,7 @@ fn stop_at_first(_: &[u8], _: Change<'_>) -> ControlFlow<()> {
     ControlFlow::Break(())
 }
 
-/// What the names of states begin with that a source keeps for the backup of this identity.
+/// The prefix of the names of the states that a source keeps for the backup of this identity.
 pub(crate) fn prefix_of(backup: u64) -> String {
     format!("backup-{backup:016x}-")
 }

@@ -1,10 +1,10 @@
-//! The folder of a backup: who owns it, and what its file is called.
+//! The folder of a backup: its owner, and the name of its file.
 //!
-//! The name of the file says whether what it holds is whole: `store.atoll` is, a file that is being written
-//! into is called `store.atoll.unfinished`, one that was never whole `store.atoll.part`. Only the first is
-//! taken for a store.
+//! The name of the file tells whether its content is complete: `store.atoll` is; a file being updated is
+//! called `store.atoll.unfinished`, one that was never complete `store.atoll.part`. Only the first is taken
+//! for a store.
 //!
-//! Invariant: a file is renamed to the name that promises more only after what it promises is on the disk.
+//! Invariant: a file is renamed to a name that promises more only after what it promises is on disk.
 
 use super::BackupRefusal;
 use atoll_disk::{make_folder, sync_folder};
@@ -14,7 +14,7 @@ use atoll_store::StoreError;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The folder of a backup, which nobody else opens to write meanwhile.
+/// The folder of a backup, which no other process can open for writing meanwhile.
 pub(crate) struct Place {
     folder: PathBuf,
     _ownership: Ownership,
@@ -30,13 +30,13 @@ pub(crate) enum Found {
 }
 
 impl Place {
-    /// Takes the folder, which is made if there is none.
+    /// Takes ownership of the folder, creating it if it is missing.
     pub(crate) async fn take(folder: &Path) -> Result<Self, StoreError> {
         let failed = failed("making the folder of the backup", folder);
         make_folder(folder).map_err(failed)?;
         match settle(folder, Mode::Write, &OwnerOptions::default()).await? {
             Settled::Owner(mut ownership) => {
-                // There is no store to attach to: who comes is turned away at once.
+                // There is no store to attach to, so other processes are turned away at once.
                 drop(ownership.take_listener());
                 Ok(Self { folder: folder.to_owned(), _ownership: ownership })
             }
@@ -64,7 +64,7 @@ impl Place {
         self.folder.join(PART_FILE)
     }
 
-    /// What the folder holds; refuses one that holds something else than a store.
+    /// What the folder holds; refuses a folder that holds anything but a store.
     pub(crate) fn found(&self) -> Result<Found, StoreError> {
         if self.file().exists() {
             return Ok(Found::Store);
@@ -81,23 +81,23 @@ impl Place {
         Ok(Found::Nothing)
     }
 
-    /// From now on what is written into the file is no state yet.
+    /// Renames the file before it is updated: it does not hold a complete state from here on.
     pub(crate) fn begin(&self) -> Result<(), StoreError> {
         self.rename(&self.file(), &self.unfinished())
     }
 
-    /// The file that was written into is whole again.
+    /// Renames the updated file once it is complete again.
     pub(crate) fn end(&self) -> Result<(), StoreError> {
         self.rename(&self.unfinished(), &self.file())
     }
 
-    /// The new file is whole, and takes the place of what was there.
+    /// Renames the new file once it is complete, in place of the previous one.
     pub(crate) fn replace(&self) -> Result<(), StoreError> {
         self.rename(&self.part(), &self.file())?;
         self.forget(&self.unfinished())
     }
 
-    /// Removes a file that no store is made of.
+    /// Removes a file that is not a store.
     pub(crate) fn forget(&self, file: &Path) -> Result<(), StoreError> {
         match std::fs::remove_file(file) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -2,7 +2,7 @@
 
 use atoll_store::StoreError;
 
-/// Why a backup is refused; nothing was changed.
+/// Why a backup is refused. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BackupRefusal {
     #[error("it is the store itself")]

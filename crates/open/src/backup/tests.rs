@@ -1,5 +1,5 @@
-//! What is left when a backup ends between two of its steps: each such folder is told for what it is, and the
-//! next backup makes it whole.
+//! Backups that end between two of their steps: each such folder is recognised for what it is, and the next
+//! backup completes it.
 
 use super::mark::{Destination, Mark, State};
 use crate::maintenance::BackupReport;
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A store and its backup, which holds a state of it.
+/// A store and a backup of it that holds one state.
 struct Pair {
     folder: TempDir,
     store: Opened,
@@ -46,14 +46,14 @@ impl Pair {
         self.folder.path().join("safe").join(file)
     }
 
-    /// The backup as its next step would open it, and what it says about itself.
+    /// The backup as its next step would open it, and its mark.
     fn held(&self, file: &str) -> (Destination, Mark) {
         let held = Destination::open(&self.safe(file), "safe").unwrap();
         let mark = held.mark().unwrap();
         (held, mark)
     }
 
-    /// Has the store keep its present state as the next one of the backup.
+    /// Makes the store keep its present state as the next one of the backup.
     async fn keep_next(&self, held: &Destination, mark: &Mark) -> State {
         let next = State { number: mark.state.number + 1, sequence: 0 };
         let kept = self.store.maintenance.clone().unwrap().create_snapshot(&held.name_of(&next)).await;
@@ -75,7 +75,7 @@ impl Pair {
         refusals == 2
     }
 
-    /// The next backup makes the folder whole, and the store keeps one state for it.
+    /// Checks that the next backup completes the folder, and that the store keeps one state for it.
     async fn check_healed(&self) {
         self.put("c", "later").await;
         self.backup(false).await.unwrap();
@@ -126,8 +126,8 @@ async fn one_that_ended_among_the_changes_is_completed_before_it_goes_on() {
     let next = pair.keep_next(&held, &mark).await;
     held.begin(&mark, &next).unwrap();
     std::fs::rename(pair.safe(STORE_FILE), pair.safe(UNFINISHED_FILE)).unwrap();
-    // Half of it, and then the cell becomes again what it was before: only the state between tells that it
-    // changed.
+    // Half of the changes, and then the cell gets its earlier value again: only the state in between tells
+    // that it changed.
     let tree = held.engine.tree("cells").unwrap();
     let changed = cells(&held.engine).into_keys().next().unwrap();
     tree.put(&changed, b"second", Durability::Synced).unwrap();
@@ -166,7 +166,7 @@ async fn one_that_ended_after_the_last_change_is_completed_whatever_of_its_end_i
 #[tokio::test]
 async fn what_attempts_to_copy_everything_left_goes_with_the_next_backup() {
     let pair = Pair::new().await;
-    // One that ended before its file was whole, and one whose file took the place of an unfinished one.
+    // One attempt that ended before its file was complete, and one whose file replaced an unfinished one.
     let part = Destination::open(&pair.safe(PART_FILE), "safe").unwrap();
     let state = State { number: 1, sequence: 0 };
     pair.store.maintenance.clone().unwrap().create_snapshot(&part.name_of(&state)).await.unwrap();

@@ -1,6 +1,6 @@
-//! What only reads, beside an owner that goes on: it may use the space of the state that is read again.
+//! Reading beside a live owner, which may reuse the space of the state being read.
 //!
-//! Invariant: what looks damaged is told as damage only if no newer state was there by then.
+//! Invariant: what looks damaged is reported as damage only if no newer state existed by then.
 
 use super::{Upkeep, off_thread};
 use atoll_embedded::EmbeddedStore;
@@ -8,12 +8,12 @@ use atoll_engine::Engine;
 use atoll_store::{ErrorKind, StoreError};
 use std::sync::Arc;
 
-/// How many states in a row may be overtaken before we give up.
+/// How many states in a row the owner may overtake before we give up.
 const STATES_MAX: usize = 5;
 
 impl Upkeep {
-    /// Runs on this state, and anew on the newest one as long as what is met looks damaged and the state was
-    /// overtaken; `problem` tells what looks damaged in an answer.
+    /// Calls `run` on this state, and again on the newest one as long as the result looks damaged and the
+    /// owner has committed a newer state; `problem` returns what looks damaged in a result.
     ///
     /// # Errors
     /// [`StoreError::Superseded`] if the owner overtook one state after the other; those of `run`.

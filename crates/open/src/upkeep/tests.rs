@@ -1,4 +1,4 @@
-//! Upkeep beside an owner that uses the space of what is read again.
+//! Maintenance beside an owner that reuses the space of what is being read.
 
 use super::Upkeep;
 use crate::{CopyReport, Maintenance};
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 const CELLS: usize = 6000;
 
-/// A store, its owner and somebody beside it who only reads.
+/// A store, its owner, and a reader beside it.
 struct Beside {
     folder: TempDir,
     owner: FolderStore,
@@ -24,7 +24,7 @@ impl Beside {
         let folder = TempDir::new().unwrap();
         let data = folder.path().join("data");
         let mut options = OpenOptions::default();
-        // Nothing is kept for readers: a large store that is written fast keeps no more.
+        // No space is kept for readers, as in a large store with a high write rate.
         options.store.engine.keep = std::time::Duration::ZERO;
         let owner = atoll_embedded::open(&data, options.clone()).await.unwrap();
         options.mode = Mode::Read;
@@ -48,7 +48,7 @@ impl Beside {
     }
 }
 
-/// Writes all cells anew, and makes that a state of its own.
+/// Rewrites all cells, and makes that a state of its own.
 async fn write_all(store: &EmbeddedStore, round: u8) {
     for at in 0..CELLS {
         let cell = (at.to_be_bytes(), vec![round; 1000 + usize::from(round)]);
@@ -84,7 +84,7 @@ async fn what_is_damaged_in_the_newest_state_is_told() {
     let mut block = vec![0; 4096];
     for at in (1 << 16..bytes - 4096).step_by(4096) {
         file.read_exact_at(&mut block, at).unwrap();
-        // What the last round wrote.
+        // Written by the last round.
         if block.iter().filter(|&&byte| byte == 5).count() > 2000 {
             block.reverse();
             file.write_all_at(&block, at).unwrap();
