@@ -7,7 +7,7 @@ use atoll_cli::{Failure, GlobalArguments, Session};
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
-/// A data fabric that stands next to a computation and holds what it makes.
+/// A data fabric that stands beside a computation and holds what it produces.
 #[derive(Parser)]
 #[command(name = "atoll", version, max_term_width = 100, after_help = EXAMPLES)]
 struct Atoll {
@@ -32,22 +32,22 @@ enum Verb {
     /// Sampled tables: create, import, query, sample, export and more
     #[command(subcommand)]
     Table(Box<table::TableVerb>),
-    /// Look after a store: info, check, stats, snapshot, copy, backup, upgrade
+    /// Maintain a store: info, check, stats, snapshot, copy, backup, upgrade
     #[command(subcommand)]
     Store(store::StoreVerb),
-    /// List partitions, or the keys of one
+    /// List partitions, or the keys of a partition
     Ls(ls::Ls),
-    /// Own a store and serve it to the processes of this machine
+    /// Own a store and serve it to other processes on this machine
     Serve(serve::Serve),
-    /// Run and look after a ring of nodes, for clients of Redis
+    /// Run and operate a ring of nodes that serve Redis clients
     #[command(subcommand, visible_alias = "cluster")]
     Ring(ring::RingVerb),
-    /// Tell how fit a place is for a store, and what would help
+    /// Check how well a folder suits a store, and suggest improvements
     Doctor(doctor::Doctor),
     /// Show the options in effect and where each was set
     #[command(subcommand)]
     Config(config::Config),
-    /// Write the completions for a shell
+    /// Generate a shell completion script
     Completions(completions::Completions),
 }
 

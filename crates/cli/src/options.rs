@@ -20,21 +20,21 @@ pub struct GlobalArguments {
     /// ATOLL_STORE]
     #[arg(long, global = true, value_name = "URL", help_heading = "Global options")]
     pub store: Option<String>,
-    /// Write results and errors as JSON, one object a line
+    /// Write results and errors as JSON, one object per line
     #[arg(long, global = true, help_heading = "Global options")]
     pub json: bool,
     /// What writes must survive: default, buffered, flushed or synced
     #[arg(long, global = true, value_name = "CLASS", value_parser = AnyOf(DurabilityChoice::WORDS),
         hide_possible_values = true, help_heading = "Global options")]
     pub durability: Option<String>,
-    /// How long to wait for the store, such as 2s; the outcome is unknown after that
+    /// Time to wait for the store, such as 2s; after that the outcome is unknown
     #[arg(long, global = true, value_name = "DURATION", help_heading = "Global options")]
     pub deadline: Option<String>,
     /// When to use colours: auto, always or never
     #[arg(long, global = true, value_name = "WHEN", value_parser = AnyOf(Color::WORDS),
         hide_possible_values = true, help_heading = "Global options")]
     pub color: Option<String>,
-    /// Options file, instead of the usual ones [env: ATOLL_CONFIG]
+    /// Options file to read instead of the usual ones [env: ATOLL_CONFIG]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
     pub config: Option<PathBuf>,
     /// Set any option, such as --set engine.memory=512MiB; `atoll config show` lists them
@@ -67,11 +67,11 @@ impl TypedValueParser for AnyOf {
 atoll_options::choice! {
     /// When to use colours.
     pub enum Color: "auto, always or never" {
-        /// On terminals.
+        /// Only on terminals.
         Auto = "auto",
-        /// Everywhere.
+        /// Always.
         Always = "always",
-        /// Nowhere.
+        /// Never.
         Never = "never",
     }
 }
@@ -79,21 +79,21 @@ atoll_options::choice! {
 atoll_options::choice! {
     /// What a write must survive.
     pub enum DurabilityChoice: "default, buffered, flushed or synced" {
-        /// What the store does when nobody says.
+        /// The default of the store.
         Default = "default",
-        /// Nothing.
+        /// Nothing: the write may be lost when the process ends.
         Buffered = "buffered",
         /// The end of the process.
         Flushed = "flushed",
-        /// The loss of power.
+        /// A loss of power.
         Synced = "synced",
     }
 }
 
 atoll_options::options! {
-    /// What stands at the top of the options file.
+    /// Options at the top of the options file, outside of sections.
     pub struct TopOptions in "" {
-        /// The store that verbs use: a folder, file:PATH?mode=read, mem:, cassandra://HOST/KEYSPACE or
+        /// The store to use: a folder, file:PATH?mode=read, mem:, cassandra://HOST/KEYSPACE or
         /// ring://HOST:PORT/
         store: String = "",
         /// When to use colours: auto, always or never
@@ -102,33 +102,33 @@ atoll_options::options! {
 }
 
 atoll_options::options! {
-    /// How writes are made.
+    /// How to write.
     pub struct WriteSection in "write." {
         /// What writes must survive: default (the store's own), buffered, flushed or synced
         durability: DurabilityChoice = "default",
-        /// How long to wait before the outcome counts as unknown, or none
+        /// Time to wait before the outcome counts as unknown, or none
         deadline: Option<Duration> = "none",
     }
 }
 
 atoll_options::options! {
-    /// How a store on this machine runs.
+    /// How to run a store on this machine.
     pub struct EngineSection in "engine." {
         /// Memory budget
         memory: Size = "1GiB",
         /// Bytes of log that trigger a checkpoint
         checkpoint: Size = "1GiB",
-        /// How long space that nothing refers to is kept for readers without a lease
+        /// How long to keep unreferenced space for readers without a lease
         keep: Duration = "10min",
     }
 }
 
 atoll_options::options! {
-    /// How imports run.
+    /// How to import.
     pub struct ImportSection in "import." {
-        /// Partitions that are written at the same time
+        /// Partitions to write at the same time
         in_flight: u16 = "8",
-        /// Bytes that are read before they are written and the progress is noted
+        /// Bytes to read before they are written and the progress is recorded
         window: Size = "8MiB",
     }
 }

@@ -11,7 +11,7 @@ use std::path::Path;
 pub enum RowFormat {
     /// Comma-separated values with a header line
     Csv,
-    /// One JSON object a line
+    /// One JSON object per line
     Jsonl,
     /// Apache Parquet
     Parquet,
@@ -19,7 +19,7 @@ pub enum RowFormat {
     Arrow,
     /// A NumPy array
     Npy,
-    /// NumPy arrays, one for each column
+    /// NumPy arrays, one per column
     Npz,
     /// A LAMMPS text dump
     Lammps,
@@ -44,7 +44,7 @@ impl From<RowFormat> for Format {
 pub enum WrittenFormat {
     /// Comma-separated values with a header line
     Csv,
-    /// One JSON object a line
+    /// One JSON object per line
     Jsonl,
     /// Apache Parquet
     Parquet,

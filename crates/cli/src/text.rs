@@ -13,12 +13,12 @@ use std::path::Path;
 /// How keys and values are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Encoding {
-    /// As they are.
+    /// As it is.
     #[default]
     Text,
-    /// With \xNN, \n, \r, \t, \0 and \\ for what has no sign of its own.
+    /// With \xNN, \n, \r, \t, \0 and \\ for what cannot be shown.
     Escaped,
-    /// Two hexadecimal digits a byte.
+    /// Two hexadecimal digits per byte.
     Hex,
     /// Base64 with padding.
     Base64,

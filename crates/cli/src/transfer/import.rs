@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 pub enum ProgressReport {
     /// A bar on a terminal
     Auto,
-    /// Nothing
+    /// No progress
     Never,
     /// A JSON object on standard error after each window
     Json,

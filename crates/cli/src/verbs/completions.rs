@@ -11,7 +11,7 @@ use clap_complete::{Shell, generate};
   atoll completions zsh > ~/.zfunc/_atoll
   atoll completions fish > ~/.config/fish/completions/atoll.fish")]
 pub struct Completions {
-    /// The shell
+    /// Shell to generate completions for
     shell: Shell,
 }
 

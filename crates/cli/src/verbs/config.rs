@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 /// The verbs on options.
 #[derive(Debug, Subcommand)]
 pub enum Config {
-    /// Show every option: its value, where it was set, and what it is for
+    /// Show every option: its value, where it was set, and its purpose
     #[command(after_help = "Examples:
   atoll config show
   ATOLL_ENGINE_MEMORY=512MiB atoll config show --json
-Options are set in ~/.config/atoll/atoll.toml, then ./atoll.toml, then ATOLL_... variables, then flags;
-what comes later wins.")]
+Options are read from ~/.config/atoll/atoll.toml, then ./atoll.toml, then ATOLL_... variables, then flags;
+later ones take precedence.")]
     Show,
 }
 

@@ -18,10 +18,10 @@ use std::path::PathBuf;
   atoll doctor /scratch/me
   atoll doctor . --json
   atoll doctor /scratch/me && sbatch job.sh
-Writes a few small files into a folder of its own there, and removes them. Exits with 16 when something there is
-bad, which is marked with !; what falls back, marked with ~, is none of that.")]
+Writes a few small files into a temporary folder there, and removes them. Exits with 16 if there is a problem,
+marked with !. A feature with a fallback, marked with ~, is not a problem.")]
 pub struct Doctor {
-    /// The place for a store; it need not exist yet
+    /// Folder to check; it need not exist yet
     path: PathBuf,
 }
 

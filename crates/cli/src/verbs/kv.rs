@@ -23,7 +23,7 @@ pub enum Kv {
   atoll kv get --store ./data stations KJFK
   atoll kv get --store ./data images map-1 > map.png
   atoll kv get --store ./data images map-1 --offset 16 --length 8 --hex
-Exits with 10 when there is no such cell.")]
+Exits with 10 if there is no such cell.")]
     Get(cell::Get),
     /// Remove a cell, a range of cells, or a whole partition
     #[command(after_help = "Examples:
@@ -31,38 +31,38 @@ Exits with 10 when there is no such cell.")]
   atoll kv delete --store ./data stations --prefix K
   atoll kv delete --store ./data stations --all")]
     Delete(cell::Delete),
-    /// Add bytes at the end of a cell
+    /// Append bytes to a cell
     #[command(after_help = "Examples:
   atoll kv append --store ./data logs 2026-11-20 'one more line'
   date | atoll kv append --store ./data logs 2026-11-20 -")]
     Append(cell::Append),
-    /// Set a cell if it holds what is expected
+    /// Set a cell if it holds the expected value
     #[command(after_help = "Examples:
   atoll kv cas --store ./data locks job-17 me --expect-absent
   atoll kv cas --store ./data counters runs 8 --expect 7
-Exits with 11 when the cell holds something else, and shows what.")]
+Exits with 11 if the cell holds another value, and shows that value.")]
     Cas(cell::Cas),
-    /// Wait until a cell holds a value, or another one
+    /// Wait until a cell holds a value, or changes
     #[command(after_help = "Examples:
   atoll kv wait --store ./data jobs 17 --equals done --timeout 10min
   atoll kv wait --store ./data jobs 17 --exists
-Writes the value that ended the wait. Exits with 17 when the time runs out.")]
+Writes the value that ended the wait. Exits with 17 if the time runs out.")]
     Wait(wait::Wait),
     /// List the cells of a partition in order
     #[command(after_help = "Examples:
   atoll kv scan --store ./data stations
   atoll kv scan --store ./data stations --from KA --to KM --limit 10
   atoll kv scan --store ./data stations --prefix K --reverse --json
-Text shows one `KEY<tab>VALUE` a line, with \\xNN escapes for what is no text.")]
+Text output is one `KEY<tab>VALUE` per line, with \\xNN escapes for bytes that are not text.")]
     Scan(scan::Scan),
-    /// Read cells from JSON Lines, CSV or binary
+    /// Import cells from JSON Lines, CSV or binary
     #[command(after_help = "Examples:
   atoll kv import --store ./data cells.jsonl
   atoll kv import --store ./data flights.csv --partition-columns carrier,flight --sort-column time_hour
   zcat cells.jsonl.gz | atoll kv import --store ./data - --format jsonl
-An import of a file that was interrupted goes on where it was when the same command runs again.")]
+An interrupted import of a file continues where it stopped when the same command runs again.")]
     Import(transfer::ImportArguments),
-    /// Write cells as JSON Lines, CSV or binary
+    /// Export cells as JSON Lines, CSV or binary
     #[command(after_help = "Examples:
   atoll kv export --store ./data cells.jsonl
   atoll kv export --store ./data - --format csv --partition stations
@@ -96,7 +96,7 @@ struct CellArguments {
     /// Partition key
     #[arg(allow_negative_numbers = true)]
     partition: String,
-    /// Sort key; '' is the empty one
+    /// Sort key; '' for the empty one
     #[arg(allow_negative_numbers = true)]
     sort: String,
     #[command(flatten)]

@@ -14,18 +14,19 @@ use serde_json::{Map, Value};
   atoll ls --store ./data
   atoll ls --store ./data --prefix UA/
   atoll ls --store ./data stations --limit 10
-Partitions come in no order. The keys of a partition come in theirs, with the length of each value.")]
+Partitions are listed in no particular order, the keys of a partition in key order with the length of each
+value.")]
 pub struct Ls {
     /// Partition whose keys to list
     #[arg(allow_negative_numbers = true)]
     partition: Option<String>,
-    /// Only partitions (or keys) that start with this
+    /// Only partitions (or keys) with this prefix
     #[arg(long, allow_negative_numbers = true)]
     prefix: Option<String>,
-    /// At most this many
+    /// At most this many entries
     #[arg(long)]
     limit: Option<u64>,
-    /// Also partitions that belong to Atoll itself
+    /// Include partitions that belong to Atoll itself
     #[arg(long)]
     all: bool,
     #[command(flatten)]

@@ -36,19 +36,19 @@ use up::RingUp;
 /// `atoll ring`
 #[derive(Subcommand, Debug)]
 pub enum RingVerb {
-    /// Run a node that answers clients of Redis
+    /// Run a node that serves Redis clients
     Serve(Box<RingServe>),
     /// Run a ring of several nodes on this machine
     Up(RingUp),
-    /// Tell how a ring is: its nodes, and what each has
+    /// Show the state of a ring: its nodes, and what each of them holds
     Status(Status),
-    /// Have a node leave a ring, while clients go on
+    /// Remove a node from a ring without interrupting clients
     Leave(Leave),
-    /// Keep a node that was leaving
+    /// Keep a node that is leaving
     Stay(Stay),
-    /// Have slots begin again whose last copies are lost
+    /// Recover slots that lost their last copies
     Recover(Recover),
-    /// Keyspaces of a ring, each with copies of its own
+    /// Manage the keyspaces of a ring, each with its own number of copies
     #[command(subcommand)]
     Keyspace(KeyspaceVerb),
     /// Write a batch script that runs a ring beside a command
@@ -64,49 +64,47 @@ pub enum RingVerb {
   atoll ring serve --store ./ring --listen 10.0.0.7:7379 --token-file ./token --nodes @nodes.txt
   atoll ring serve --store ./ring --listen 10.0.0.7:7379 --token-file ./token \
     --tls-certificate ./node.pem --tls-key ./node.key --tls-authority ./authority.pem
-Any client of a Redis Cluster can talk to it, such as redis-cli -c -p 7379.
-With --durability buffered nothing survives the process, with flushed (the default) a loss of power costs
-a second at most, and with synced nothing that was acknowledged is lost.
-Ends with Ctrl-C or SIGTERM, after everything is on disk.")]
+Any client of Redis Cluster can use it, such as redis-cli -c -p 7379.
+With --durability buffered nothing survives the process. With flushed (the default) a loss of power costs at
+most the last second of writes, and with synced no acknowledged write is lost.
+Stops on Ctrl-C or SIGTERM, once everything is on disk.")]
 pub struct RingServe {
-    /// Where clients reach it; beyond this machine only with a token
+    /// Address to listen on for clients; addresses beyond this machine require a token
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7379", value_parser = parse_address)]
     listen: SocketAddr,
-    /// What clients are told to connect to, if that is not where it listens
+    /// Address to announce to clients, if it differs from --listen
     #[arg(long, value_name = "HOST:PORT")]
     announce: Option<HostPort>,
-    /// Keep everything in memory, and nothing when it ends
+    /// Keep all data in memory, and lose it when the node ends
     #[arg(long)]
     memory: bool,
-    /// Event loops, each a thread
+    /// Number of event loops, each with a thread of its own
     #[arg(long, value_name = "N", default_value_t = 1)]
     loops: usize,
-    /// Let in only who shows the token in this file; one is made if there is none
+    /// File with the token that clients must show; created if it is missing
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Let in the users of this list as well, to what it grants them, as in an ACL file of Redis; only with a
-    /// token
+    /// File with users to let in as well, and their permissions, in the format of a Redis ACL file; requires
+    /// a token
     #[arg(long, value_name = "FILE", requires = "token_file")]
     acl_file: Option<PathBuf>,
     #[command(flatten)]
     certificates: Certificates,
     #[command(flatten)]
     nodes: RingNodes,
-    /// End cleanly when the standard input does; for a program that runs it, which is told in JSON where it
-    /// listens
+    /// End cleanly when standard input ends; for a program that runs the node, and reads its address as JSON
     #[arg(long, hide = true)]
     until_input_ends: bool,
-    /// Connections at a time
+    /// Maximum number of connections
     #[arg(long, value_name = "N", default_value_t = ConnectionLimits::default().connections_max)]
     connections: usize,
-    /// Milliseconds that requests may take of clients that do not say so themselves: 5, 50 or 500
+    /// Latency class in milliseconds for clients that choose none: 5, 50 or 500
     #[arg(long, value_name = "MS", value_parser = parse_class)]
     latency_class: Option<LatencyClass>,
-    /// Tell Prometheus what is counted, at http://HOST:PORT/metrics; beyond this machine whoever asks shows
-    /// the token
+    /// Serve Prometheus metrics at http://HOST:PORT/metrics; addresses beyond this machine require the token
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_address)]
     metrics: Option<SocketAddr>,
-    /// Memory for what it holds, such as 4GiB; otherwise the option engine.memory
+    /// Memory budget, such as 4GiB; by default the option engine.memory
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     memory_budget: Option<Size>,
 }

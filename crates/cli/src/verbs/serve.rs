@@ -11,9 +11,9 @@ use serde_json::json;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   atoll serve --store ./data
-Every process of this machine that opens ./data meanwhile attaches to this one. Where another process
-has the store already this one stands by; it says so, and again once it serves, when that one ended.
-Ends with Ctrl-C or SIGTERM, after everything is on disk.")]
+Other processes on this machine that open ./data meanwhile attach to this one. If another process owns the
+store already, this one stands by and takes over when that process ends; it reports both.
+Stops on Ctrl-C or SIGTERM, once everything is on disk.")]
 pub struct Serve {}
 
 impl Serve {

@@ -18,61 +18,61 @@ use std::time::{Duration, Instant};
 /// Verbs on a store as a whole.
 #[derive(Debug, Subcommand)]
 pub enum StoreVerb {
-    /// Tell what the store can do: limits, durability, costs
+    /// Show what the store supports: limits, durability, costs
     #[command(after_help = "Examples:
   atoll store info --store ./data")]
     Info,
-    /// Read and verify every byte, and list what is damaged
+    /// Read and verify every byte, and list the damage
     #[command(after_help = "Examples:
   atoll store check --store ./data
-Exits with 18 when something is damaged.")]
+Exits with 18 if anything is damaged.")]
     Check,
-    /// Show figures: space, cells, caches
+    /// Show statistics: space, cells, caches
     #[command(after_help = "Examples:
   atoll store stats --store ./data --json")]
     Stats,
-    /// Keep the present state under a name, list such states, or give one up
+    /// Create, list or delete named snapshots of the store
     #[command(subcommand)]
     Snapshot(SnapshotVerb),
-    /// Copy one consistent state to another folder, while the store serves
+    /// Copy a consistent state to another folder, while the store serves
     #[command(after_help = "Examples:
   atoll store copy --store ./data /backup/data-monday
   atoll store copy --store ./data ./before-run-7 --snapshot before-run-7
-A copy is a store like any other: look into it with --store.")]
+A copy is an ordinary store: open it with --store.")]
     Copy(Copy),
-    /// Bring a backup in another folder to the present state, while the store serves
+    /// Create a backup in another folder, or update it, while the store serves
     #[command(after_help = "Examples:
   atoll store backup --store ./data /backup/data
   atoll store backup --store ./data /backup/data --full
-The first time everything is copied, from then on what changed. A backup is a store like any
-other: read it with --store. If something was written into it, the next backup refuses it.")]
+The first backup copies everything, later ones only what changed. A backup is an ordinary store: read it with
+--store. A backup that was written to is refused by the next one.")]
     Backup(Backup),
-    /// Bring a store of an older format to the newest, or tell that it has it
+    /// Upgrade a store of an older format to the newest, or report that it is up to date
     #[command(after_help = "Examples:
   atoll store upgrade --store ./data
-Nothing else changes the format of a store. One of a newer format is refused with exit code 21.")]
+No other command changes the format of a store. A store of a newer format is refused with exit code 21.")]
     Upgrade,
 }
 
 /// Verbs on snapshots.
 #[derive(Debug, Subcommand)]
 pub enum SnapshotVerb {
-    /// Keep the present state
+    /// Keep the present state under a name
     #[command(after_help = "Examples:
   atoll store snapshot create --store ./data before-run-7")]
     Create {
-        /// Its name
+        /// Name of the snapshot
         name: String,
     },
-    /// List the states that are kept
+    /// List the snapshots
     #[command(after_help = "Examples:
   atoll store snapshot list --store ./data")]
     List,
-    /// Give a state up, and the space that only it needs
+    /// Delete a snapshot, and free the space that only it needs
     #[command(after_help = "Examples:
   atoll store snapshot delete --store ./data before-run-7")]
     Delete {
-        /// Its name
+        /// Name of the snapshot
         name: String,
     },
 }
@@ -80,9 +80,9 @@ pub enum SnapshotVerb {
 /// `atoll store copy`
 #[derive(Args, Debug)]
 pub struct Copy {
-    /// Folder of the new store; it must not exist, or be empty
+    /// Folder of the new store; it must be missing or empty
     folder: PathBuf,
-    /// Copy the state that this snapshot keeps, instead of the present one
+    /// Copy the state of this snapshot instead of the present one
     #[arg(long, value_name = "NAME")]
     snapshot: Option<String>,
 }
@@ -90,9 +90,9 @@ pub struct Copy {
 /// `atoll store backup`
 #[derive(Args, Debug)]
 pub struct Backup {
-    /// Folder of the backup: one that does not exist yet, or that of an earlier backup of this store
+    /// Folder of the backup: a new one, or that of an earlier backup of this store
     folder: PathBuf,
-    /// Copy everything anew, in place of what the folder holds
+    /// Copy everything anew, and replace what the folder holds
     #[arg(long)]
     full: bool,
 }

@@ -31,54 +31,53 @@ use std::sync::Arc;
 /// Verbs on tables.
 #[derive(Debug, Subcommand)]
 pub enum TableVerb {
-    /// Make a table, from its columns or from a file that has them
+    /// Create a table, from a list of columns or from a file that has them
     #[command(after_help = "Examples:
   atoll table create particles --column pid:uint64,step:int64,type:int32? \\
       --column x:float64,y:float64,z:float64 --id pid,step --sample-key pid --index x,y,z,step
   atoll table create weather --like weather.csv --id station,time --index time,temperature
   atoll table create again --schema particles.json
-`atoll table info particles --schema` writes such a schema. A `?` behind a type lets the column be null.")]
+`atoll table info particles --schema` writes such a schema. A `?` after a type makes the column nullable.")]
     Create(create::Create),
-    /// Add a column to a table: rows that are there have no value in it, rows that come may
+    /// Add a column to a table: existing rows have no value in it, new rows may
     #[command(after_help = "Examples:
   atoll table add-column particles charge:float32 --unit e --description 'partial charge'
-Versions before it are asked without the column. Writers that know nothing of it go on as before.")]
+Earlier versions are queried without the column. Writers that do not know the column continue as before.")]
     AddColumn(add_column::AddColumn),
-    /// Show or set attributes of a table, of a run or of a step: anything that is worth noting, and the
-    /// periodic cell
+    /// Show or set attributes of a table, a run or a step: notes of any kind, and the periodic cell
     #[command(after_help = "Examples:
   atoll table attributes particles 'cell={\"axes\":[\"x\",\"y\",\"z\"],\"lengths\":[10,10,null]}'
   atoll table attributes particles --run run-7 temperature=300 deck=tube.in
   atoll table attributes particles --run run-7 --step 400
-A value is JSON where it can be read so, and a text otherwise; NAME= takes one away. Setting keeps the others.")]
+A value is parsed as JSON if possible, and is text otherwise. NAME= removes an attribute; others are kept.")]
     Attributes(attributes::AttributesVerb),
     /// List the tables of a store
     #[command(after_help = "Examples:
   atoll table list --store ./data")]
     List(runs::List),
-    /// Show what a table is made of
+    /// Show what a table consists of
     #[command(after_help = "Examples:
   atoll table info particles
   atoll table info particles --schema > particles.json")]
     Info(describe::Info),
-    /// Show the first rows of a table, in the order of their weights: a sample
+    /// Show the first rows of a table in the order of their weights, which are a sample of it
     #[command(after_help = "Examples:
   atoll table head particles
   atoll table head particles --rows 20 --columns pid,x --where 'type = 2'")]
     Head(query::Head),
-    /// Answer a question: all rows of a box that meet a condition, or a sample of them
+    /// Query a table: all rows of a box that meet a condition, or a sample of them
     #[command(after_help = "Examples:
   atoll table query particles --box x=0:1,step=100: --where 'type = 2' --columns pid,x,vz
   atoll table query particles --sample 0.01 --output sample.parquet
   atoll table query particles --first 1000 --format csv
   atoll table query particles --where 'vz > 0.5' --count
-Rows come in the order of their weights, so that any beginning of the answer is a sample of it.")]
+Rows are returned in the order of their weights, so that the first rows of any answer are a sample of it.")]
     Query(query::Query),
-    /// A sample: `query --sample`, with the share as an argument
+    /// Sample a table: like `query --sample`, with the share as an argument
     #[command(after_help = "Examples:
   atoll table sample particles 0.01
   atoll table sample particles 0.001 --box x=0:1 --output sample.csv
-The same share gives the same rows every time, and a larger one gives these and more.")]
+The same share gives the same rows every time, and a larger share gives those and more.")]
     Sample(query::Sample),
     /// Estimate a number from a sample, with an interval: a mean, a sum, a share, a quantile
     #[command(after_help = "Examples:
@@ -87,28 +86,27 @@ The same share gives the same rows every time, and a larger one gives these and 
   atoll table estimate particles --quantile vz:0.5 --within 0.1sd
   atoll table estimate particles --share 'type = 2' --sample 0.01 --json
   atoll table estimate particles --mean vz --group-by type --sample 0.05
---within reads as much as that takes; without it the sample is what --sample, --first and --limit say, and
-all rows if they say nothing, which is exact.")]
+--within reads as many rows as the width takes. Without it the sample is that of --sample, --first and
+--limit; without these all rows are read, and the answer is exact.")]
     Estimate(estimate::Estimate),
-    /// Tell what answering a question would read, without reading it
+    /// Show what a query would read, without reading it
     #[command(after_help = "Examples:
   atoll table explain particles --box x=0:1 --sample 0.01")]
     Explain(explain::Explain),
-    /// Read a file into a table, as a run of its own
+    /// Import a file into a table, as a run of its own
     #[command(after_help = "Examples:
   atoll table import particles run-7.csv
   atoll table import particles dump.lammpstrj --rename id=pid --ignore-extra
   zcat more.csv.gz | atoll table import particles - --format csv --run more
-CSV, JSON Lines, Parquet, Arrow IPC (.arrow, .feather), NumPy (.npy, .npz) and LAMMPS text dumps
-are read.
-An import that was interrupted goes on where it was when the same command runs again.")]
+Formats are CSV, JSON Lines, Parquet, Arrow IPC (.arrow, .feather), NumPy (.npy, .npz) and LAMMPS text dumps.
+An interrupted import continues where it stopped when the same command runs again.")]
     Import(import::Import),
-    /// List the steps of each run, with their times and rows
+    /// List the steps of each run, with times and row counts
     #[command(after_help = "Examples:
   atoll table steps particles --run run-7 --last 5
   atoll table steps particles --runs")]
     Steps(runs::Steps),
-    /// Show steps as they become complete, until it is interrupted
+    /// Show steps as they become complete, until interrupted
     #[command(after_help = "Examples:
   atoll table follow particles
   atoll table follow particles --run run-7 --count 1
@@ -122,42 +120,42 @@ An import that was interrupted goes on where it was when the same command runs a
     #[command(after_help = "Examples:
   atoll table export particles particles.parquet
   atoll table export particles part.csv --box x=0:1 --columns pid,x
-Any beginning of the file is a sample of it: of a Parquet file, the first row groups.")]
+The first rows of the file are a sample of it, as are the first row groups of a Parquet file.")]
     Export(export::Export),
-    /// Copy a table to another store, a ring say, or to another name: its rows, runs, steps and attributes as
-    /// they are
+    /// Copy a table to another store, such as a ring, or to another name, with its rows, runs, steps and
+    /// attributes unchanged
     #[command(after_help = "Examples:
   atoll table copy particles --store ./data --to ring://node-1:7379
   atoll table copy particles --as before-run-8
-Both give the same samples. Older versions and snapshots do not come along. The same command goes on with a copy that
-was interrupted.")]
+Both tables give the same samples. Older versions and snapshots are not copied. Running the same command again
+continues an interrupted copy.")]
     Copy(copy::Copy),
-    /// Bring the rows of the same table in several stores together
+    /// Gather the rows of a table from several stores
     #[command(after_help = "Examples:
   atoll table gather particles --store ./all --from ./node-1 --from ./node-2
-Each store becomes a run of the table, as it is when that begins. The same command goes on where it was; what a store
-got meanwhile is told, and not gathered.")]
+Each store becomes a run of the table, in its state when gathering it begins. Running the same command again
+continues where it stopped; it reports rows that a store got meanwhile, but does not gather them.")]
     Gather(gather::Gather),
-    /// Pack a table, so that questions read less; harmless at any time, and beside writers
+    /// Pack a table, so that queries read less; safe at any time, even beside writers
     #[command(after_help = "Examples:
   atoll table pack particles
   atoll table pack particles --whole --share 0.5")]
     Pack(pack::Pack),
-    /// Keep versions of a table under names, list them, forget them
+    /// Create, list or delete named snapshots of a table
     Snapshot(snapshot::Snapshot),
-    /// Remove what only older versions need, but for those that a snapshot keeps
+    /// Remove what only older versions need, except for those that a snapshot keeps
     #[command(after_help = "Examples:
   atoll table vacuum particles
-Versions before the current one can be asked no longer then. Rows that were deleted by a condition lie in their
-objects until the table is packed: `atoll table pack --whole` before it.")]
+Versions before the current one can no longer be queried then. Rows deleted by a condition stay in their
+objects until the table is packed: run `atoll table pack --whole` first.")]
     Vacuum(snapshot::Vacuum),
     /// Delete rows: of a run, of steps, or those that meet a condition
     #[command(after_help = "Examples:
   atoll table delete particles --run run-7 --steps 900:
   atoll table delete particles --where 'x is nan'
-Versions before keep the rows: ask them with --as-of.")]
+Earlier versions keep the rows: query them with --as-of.")]
     Delete(remove::Delete),
-    /// Drop a table, with all its versions
+    /// Drop a table with all its versions
     #[command(after_help = "Examples:
   atoll table drop particles")]
     Drop(remove::Drop),

@@ -34,7 +34,7 @@ impl Put {
 pub struct Append {
     #[command(flatten)]
     cell: CellArguments,
-    /// Bytes to add; `-` reads them from standard input
+    /// Bytes to append; `-` reads them from standard input
     #[arg(allow_negative_numbers = true)]
     value: String,
 }
@@ -57,7 +57,7 @@ pub struct Get {
     /// First byte to read
     #[arg(long, default_value_t = 0)]
     offset: u64,
-    /// How many bytes to read; to the end if not given
+    /// Number of bytes to read; by default to the end
     #[arg(long)]
     length: Option<u64>,
 }
@@ -101,19 +101,19 @@ pub struct Delete {
     /// Partition key
     #[arg(allow_negative_numbers = true)]
     partition: String,
-    /// Sort key of the one cell to remove
+    /// Sort key of a single cell to remove
     #[arg(allow_negative_numbers = true, conflicts_with_all = ["all", "prefix", "from", "to"])]
     sort: Option<String>,
     /// Remove the whole partition
     #[arg(long, conflicts_with_all = ["prefix", "from", "to"])]
     all: bool,
-    /// Remove the sort keys that start with this
+    /// Remove all sort keys with this prefix
     #[arg(long, allow_negative_numbers = true, conflicts_with_all = ["from", "to"])]
     prefix: Option<String>,
-    /// Remove the sort keys from this one on
+    /// Remove sort keys from this one on
     #[arg(long, allow_negative_numbers = true)]
     from: Option<String>,
-    /// Remove the sort keys before this one
+    /// Remove sort keys up to, but not including, this one
     #[arg(long, allow_negative_numbers = true)]
     to: Option<String>,
     #[command(flatten)]
@@ -188,7 +188,7 @@ struct ExpectedArguments {
     /// Value that the cell must hold
     #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
     expect: Option<String>,
-    /// The cell must not exist
+    /// Require that the cell does not exist
     #[arg(long)]
     expect_absent: bool,
 }

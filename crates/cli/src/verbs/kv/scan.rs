@@ -17,7 +17,7 @@ pub struct Scan {
     /// Partition key
     #[arg(allow_negative_numbers = true)]
     partition: String,
-    /// Only sort keys that start with this
+    /// Only sort keys with this prefix
     #[arg(long, allow_negative_numbers = true, conflicts_with_all = ["from", "to"])]
     prefix: Option<String>,
     /// Only sort keys from this one on
@@ -26,13 +26,13 @@ pub struct Scan {
     /// Only sort keys before this one
     #[arg(long, allow_negative_numbers = true)]
     to: Option<String>,
-    /// From the last key to the first
+    /// List in descending order
     #[arg(long)]
     reverse: bool,
     /// At most this many cells
     #[arg(long)]
     limit: Option<u64>,
-    /// Only the keys
+    /// Show only the keys
     #[arg(long)]
     keys_only: bool,
     #[command(flatten)]

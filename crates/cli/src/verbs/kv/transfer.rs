@@ -17,13 +17,13 @@ use std::path::{Path, PathBuf};
 pub struct ImportArguments {
     /// File to read; `-` is standard input
     file: PathBuf,
-    /// Format; by default what the file's ending says (.jsonl, .csv, .atoll)
+    /// Format; by default that of the file name's ending (.jsonl, .csv, .atoll)
     #[arg(long)]
     format: Option<Format>,
-    /// Columns that make the partition key, joined by the separator
+    /// Columns of the partition key, joined by the separator
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "CSV")]
     partition_columns: Vec<String>,
-    /// Columns that make the sort key, joined by the separator
+    /// Columns of the sort key, joined by the separator
     #[arg(
         long,
         visible_alias = "sort-column",
@@ -32,25 +32,25 @@ pub struct ImportArguments {
         help_heading = "CSV"
     )]
     sort_columns: Vec<String>,
-    /// Columns that make the value: one is taken as it is, several become a JSON object; default all
+    /// Columns of the value: one is taken as it is, several become a JSON object; by default all
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "CSV")]
     value_columns: Vec<String>,
-    /// `json` makes a JSON object of the value columns, even of one
+    /// `json` makes the value a JSON object, even of a single column
     #[arg(long, value_name = "FORM", value_parser = ["json"], help_heading = "CSV")]
     value: Option<String>,
-    /// What stands between the parts of a key
+    /// Text between the parts of a key
     #[arg(long, value_name = "TEXT", default_value = "/", help_heading = "CSV")]
     separator: String,
-    /// What stands between fields; `\t` is the tab
+    /// Character between fields; `\t` is the tab
     #[arg(long, value_name = "CHARACTER", default_value = ",", value_parser = parse_delimiter, help_heading = "CSV")]
     delimiter: u8,
-    /// Pass over up to this many bad records, each told on standard error
+    /// Skip up to this many bad records, reporting each on standard error
     #[arg(long, value_name = "N", default_value_t = 0)]
     skip_bad: u64,
-    /// Start from the beginning, even if an import of this file was interrupted
+    /// Start over, even if an import of this file was interrupted
     #[arg(long)]
     restart: bool,
-    /// How progress is told
+    /// How to report progress
     #[arg(long, default_value = "auto")]
     progress: ProgressReport,
 }
@@ -147,16 +147,16 @@ impl ImportArguments {
 pub struct ExportArguments {
     /// File to write; `-` is standard output
     file: PathBuf,
-    /// Format; by default what the file's ending says (.jsonl, .csv, .atoll)
+    /// Format; by default that of the file name's ending (.jsonl, .csv, .atoll)
     #[arg(long)]
     format: Option<Format>,
     /// Only this partition
     #[arg(long, value_name = "KEY", conflicts_with = "prefix")]
     partition: Option<String>,
-    /// Only partitions that start with this
+    /// Only partitions with this prefix
     #[arg(long)]
     prefix: Option<String>,
-    /// How CSV writes keys and values (escaped or base64), and how --partition and --prefix are written
+    /// Encoding of keys and values in CSV (escaped or base64), and of --partition and --prefix
     #[arg(long, value_name = "ENCODING", default_value = "escaped")]
     encoding: Encoding,
     /// Replace the file if it exists

@@ -21,7 +21,7 @@ pub struct Wait {
     cell: CellArguments,
     #[command(flatten)]
     expectation: ExpectationArguments,
-    /// How long to wait, such as 2s or 10min
+    /// Time to wait, such as 2s or 10min
     #[arg(long, value_name = "DURATION", default_value = "1min", value_parser = parse_duration)]
     timeout: Duration,
 }
@@ -29,16 +29,16 @@ pub struct Wait {
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
 struct ExpectationArguments {
-    /// Until the cell holds this value
+    /// Wait until the cell holds this value
     #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
     equals: Option<String>,
-    /// Until the cell holds anything but this value
+    /// Wait until the cell holds anything but this value
     #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
     differs: Option<String>,
-    /// Until the cell exists
+    /// Wait until the cell exists
     #[arg(long)]
     exists: bool,
-    /// Until the cell does not exist
+    /// Wait until the cell does not exist
     #[arg(long)]
     absent: bool,
 }

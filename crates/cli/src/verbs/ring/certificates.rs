@@ -16,16 +16,16 @@ use std::time::Duration;
 /// Which files identify a node.
 #[derive(Args, Debug)]
 pub struct Certificates {
-    /// Encrypt, and show this certificate, with those between it and its authority behind it
+    /// Encrypt with the certificate in this file, which any intermediate certificates follow
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_certificate: Option<PathBuf>,
-    /// The key of the certificate
+    /// File with the key of the certificate
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     tls_key: Option<PathBuf>,
-    /// The authority of the certificates of the ring, which nodes of several need
+    /// File with the certificate authority of the ring; required in a ring of several nodes
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     tls_authority: Option<PathBuf>,
-    /// Say nothing of what is not encrypted between machines
+    /// Suppress the warning about unencrypted traffic between machines
     #[arg(long, conflicts_with = "tls_certificate")]
     pub plain_text: bool,
 }

@@ -11,9 +11,9 @@ use std::time::Duration;
 /// `atoll ring keyspace`
 #[derive(Subcommand, Debug)]
 pub enum KeyspaceVerb {
-    /// Make a keyspace
+    /// Create a keyspace
     Create(Create),
-    /// Tell which keyspaces there are
+    /// List keyspaces
     List(List),
 }
 
@@ -23,24 +23,24 @@ pub enum KeyspaceVerb {
   atoll ring keyspace create scratch --copies 1 --store ring://127.0.0.1:7379/
   atoll ring keyspace create results --copies 5 --min-sync 3 --store ring://127.0.0.1:7379/
   atoll kv put run 1 --store ring://127.0.0.1:7379/scratch
-A ring has at most 16 keyspaces, the first one included; keys of one are no others'. Clients of Redis choose one by
-its number with SELECT, or by its name with AT.KEYSPACE USE. Its name and its rules stay as they are made. What an
-acknowledged write survives is chosen for the whole ring, by --durability of its nodes. None is deleted:
-redis-cli -p PORT -n NUMBER FLUSHDB, said to each node, empties the one of that number.
-Ends when each node answers for it; where it is there with the same rules, that is at once.")]
+A ring has at most 16 keyspaces, including the first one, and they share no keys. Redis clients select one by
+number with SELECT, or by name with AT.KEYSPACE USE. The name and the rules of a keyspace cannot be changed
+later. What an acknowledged write survives is chosen for the whole ring, by --durability of its nodes.
+Keyspaces cannot be deleted; redis-cli -p PORT -n NUMBER FLUSHDB on each node empties one.
+Returns once every node serves the keyspace, or at once if it exists with the same rules.")]
 pub struct Create {
-    /// What it is called: letters, digits, '-', '_' and '.'
+    /// Name: letters, digits, '-', '_' and '.'
     name: String,
-    /// Copies of each of its slots; otherwise as many as the ring was made with
+    /// Number of copies of each slot; by default that of the ring
     #[arg(long, value_name = "N")]
     copies: Option<u8>,
-    /// Copies that must be in sync for a write to be taken; otherwise as many as elsewhere in the ring
+    /// Number of copies that must be in sync to accept a write; by default that of the ring
     #[arg(long, value_name = "N", requires = "copies")]
     min_sync: Option<u8>,
-    /// Milliseconds that requests may take of clients that do not say so themselves: 5, 50 or 500
+    /// Latency class in milliseconds for clients that choose none: 5, 50 or 500
     #[arg(long, value_name = "MS", value_parser = super::parse_class)]
     latency_class: Option<LatencyClass>,
-    /// Only ask for it, and do not wait until it is there
+    /// Return once it is requested, without waiting until it exists
     #[arg(long)]
     no_wait: bool,
 }

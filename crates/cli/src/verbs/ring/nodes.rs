@@ -26,12 +26,12 @@ const GROUP_NODES: usize = 3;
 /// Which nodes a ring has.
 #[derive(Args, Debug)]
 pub struct RingNodes {
-    /// All nodes of the ring, each as clients reach it, the same on all of them; or @FILE with one in each
-    /// line. Lists of batch schedulers such as node[01-04,07] are understood, and a host without a port has
-    /// that of --listen
+    /// All nodes of the ring at their addresses for clients, the same list on every node; or @FILE with one
+    /// per line. Host lists of batch schedulers such as node[01-04,07] are understood, and a host without a
+    /// port has the port of --listen
     #[arg(long, value_name = "HOST:PORT,...")]
     nodes: Option<String>,
-    /// Copies of everything that is kept, in a ring of several nodes
+    /// Number of copies of all data, in a ring of several nodes
     #[arg(long, value_name = "N", requires = "nodes")]
     copies: Option<usize>,
 }

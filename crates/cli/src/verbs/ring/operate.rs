@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 #[command(after_help = "Examples:
   atoll ring leave 4 --store ring://127.0.0.1:7379/
   atoll ring leave 4 --no-wait --store ring://127.0.0.1:7379/
-Its slots are handed over one by one, while clients go on; when the verb ends the node may be stopped.
-What it has is copied elsewhere first, as long as there are nodes for that. A node that starts again later
-comes back with an empty share. `atoll ring stay` takes it back.")]
+The slots of the node are handed over one by one while clients continue; once the command returns, the node
+may be stopped. Its data is copied elsewhere first, as long as there are nodes for that. A node that starts
+again later comes back with no slots. `atoll ring stay` cancels the removal.")]
 pub struct Leave {
-    /// The number of the node, as `atoll ring status` tells it
+    /// Number of the node, as shown by `atoll ring status`
     node: u32,
-    /// Only ask for it, and do not wait until it is done
+    /// Return once it is requested, without waiting until it is done
     #[arg(long)]
     no_wait: bool,
 }
@@ -30,7 +30,7 @@ pub struct Leave {
 #[command(after_help = "Examples:
   atoll ring stay 4 --store ring://127.0.0.1:7379/")]
 pub struct Stay {
-    /// The number of the node
+    /// Number of the node
     node: u32,
 }
 

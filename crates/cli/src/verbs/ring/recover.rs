@@ -20,15 +20,16 @@ use std::time::Duration;
 #[command(after_help = "Examples:
   atoll ring recover --accept-loss all --store ring://127.0.0.1:7379/
   atoll ring recover --accept-loss 12 400-499 --yes --store ring://127.0.0.1:7379/
-For slots that nobody serves because the nodes that had their last copies will not come back: each goes on with
-what another node still has of it, or empty. What was acknowledged since is lost for ever, also should such a node come
-back. Slots that are served, or of which a last copy is there, are left as they are. Without --yes it asks first, and again for
-what a node that went meanwhile had of slots that it took over; with --yes those are left as they are.")]
+For slots that are down because the nodes with their last copies will not come back. Each slot continues with
+what another node still has of it, or empty. Writes acknowledged since then are lost for good, even if such a
+node does come back. Slots that are served, or that still have a last copy, are left alone. Without --yes it
+asks first, and asks again about slots that were taken over by a node which failed meanwhile; with --yes those
+are left alone.")]
 pub struct Recover {
-    /// Slots that may lose what they held, such as 12 or 400-499; or all that nobody serves
+    /// Slots that may lose data, such as 12 or 400-499; or all, for every slot that no node serves
     #[arg(long, value_name = "SLOT", required = true, num_args = 1..)]
     accept_loss: Vec<Lost>,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
 }

@@ -18,28 +18,29 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "Examples:
   atoll ring slurm --nodes 3 --store /scratch/me/ring -- srun --overlap ./simulate > job.sh
   atoll ring slurm --store ./ring --sbatch=--time=04:00:00 --sbatch=--partition=long -- ./simulate | sbatch
-The folder is one that all nodes share. The script starts a node of the ring on each node of the job, waits until all is
-served, and runs the command with ATOLL_STORE naming the ring, so that every program of Atoll finds it. It ends the ring
-when the command ends, or a minute before the time of the job is over. The next job with the same folder and as many
-nodes goes on with what is there, also on other hosts, and also if this one was killed.")]
+The folder must be shared by all nodes. The script starts a node of the ring on each node of the job, waits
+until all slots are served, and runs the command with ATOLL_STORE set to the ring, so that every program of
+Atoll finds it. It stops the ring when the command ends, or a minute before the time limit of the job. The next
+job with the same folder and number of nodes continues with its data, even on other hosts, and even if this job
+was killed.")]
 pub struct Slurm {
-    /// Nodes of the job, a node of the ring on each
+    /// Number of nodes of the job, each of which runs a node of the ring
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=4096))]
     nodes: u16,
-    /// Copies of everything that is kept; 3, or as many as there are nodes
+    /// Number of copies of all data; by default 3, or the number of nodes if that is less
     #[arg(long, value_name = "N")]
     copies: Option<usize>,
-    /// Where clients reach a node; the ports 10,000 and 20,000 above it are used as well
+    /// Port for clients; the ports 10,000 and 20,000 above it are used as well
     #[arg(long, value_name = "PORT", default_value_t = 7379)]
     port: u16,
-    /// Let in the users of this list as well, to what it grants them; all nodes of the job have to find it
-    /// there
+    /// File with users to let in as well, and their permissions; all nodes of the job must see it at this
+    /// path
     #[arg(long, value_name = "FILE")]
     acl_file: Option<PathBuf>,
-    /// An option for sbatch, such as --sbatch=--time=04:00:00
+    /// Option for sbatch, such as --sbatch=--time=04:00:00
     #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
     sbatch: Vec<String>,
-    /// What to run beside the ring, as in a shell
+    /// Command to run beside the ring, as in a shell
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
 }

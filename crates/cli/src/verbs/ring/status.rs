@@ -17,9 +17,9 @@ use std::time::Duration;
   atoll ring status --store ring://127.0.0.1:7379/
   atoll ring status --store ring://10.0.0.7/?token-file=./token --json
   atoll ring status --watch --store ring://127.0.0.1:7379/
-Exits with 16 when some slots are not served, or too few of the nodes that keep the configuration answer.")]
+Exits with 16 if some slots are not served, or if too few of the nodes that keep the configuration answer.")]
 pub struct Status {
-    /// Look again every second, until Ctrl-C
+    /// Refresh every second, until Ctrl-C
     #[arg(long)]
     watch: bool,
 }

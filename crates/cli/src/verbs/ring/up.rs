@@ -26,27 +26,27 @@ use std::time::Duration;
 #[command(after_help = "Examples:
   atoll ring up --memory
   atoll ring up --store ./ring --nodes 5 --durability synced
-Nodes listen at --port and the ports above it, and keep what they have in node-1, node-2, ... of the folder;
-the token that clients show lies in the file token beside them. With --tls everything is encrypted, and
-clients trust tls/authority.pem beside them. Each node is a process, which may be killed to
-see what happens. Ends with Ctrl-C or SIGTERM, after everything is on disk.")]
+Nodes listen on --port and the ports above it, and keep their data in node-1, node-2, ... of the folder. The
+file token beside them holds the token that clients must show. With --tls everything is encrypted, and clients
+trust tls/authority.pem in the folder. Each node is a process of its own, which you may kill to see what
+happens. Stops on Ctrl-C or SIGTERM, once everything is on disk.")]
 pub struct RingUp {
-    /// Nodes
+    /// Number of nodes
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=64))]
     nodes: u16,
-    /// Copies of everything that is kept; 3, or as many as there are nodes
+    /// Number of copies of all data; by default 3, or the number of nodes if that is less
     #[arg(long, value_name = "N")]
     copies: Option<usize>,
-    /// Where clients reach the first node
+    /// Port of the first node for clients
     #[arg(long, value_name = "PORT", default_value_t = 7379)]
     port: u16,
-    /// Keep everything in memory, and nothing when it ends
+    /// Keep all data in memory, and lose it when the ring ends
     #[arg(long)]
     memory: bool,
-    /// Let in the users of this list as well, to what it grants them, as in an ACL file of Redis
+    /// File with users to let in as well, and their permissions, in the format of a Redis ACL file
     #[arg(long, value_name = "FILE", conflicts_with = "memory")]
     acl_file: Option<PathBuf>,
-    /// Encrypt everything, with certificates that are made in the folder
+    /// Encrypt all connections, with certificates created in the folder
     #[arg(long, conflicts_with = "memory")]
     tls: bool,
 }

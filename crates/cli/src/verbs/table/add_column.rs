@@ -14,13 +14,13 @@ use std::collections::HashMap;
 pub struct AddColumn {
     #[command(flatten)]
     table: TableArguments,
-    /// The column, such as charge:float32; it may always be null
+    /// Column to add, such as charge:float32; it is always nullable
     #[arg(value_name = "NAME:TYPE")]
     column: String,
-    /// Its unit, kept with it
+    /// Unit to store with the column
     #[arg(long)]
     unit: Option<String>,
-    /// What it is about, kept with it
+    /// Description to store with the column
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
 }

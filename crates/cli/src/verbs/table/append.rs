@@ -28,22 +28,22 @@ pub struct Append {
     table: TableArguments,
     /// File with the rows; `-` is standard input
     file: PathBuf,
-    /// The run that the step belongs to
+    /// Run that the step belongs to
     #[arg(long, value_name = "NAME")]
     run: String,
-    /// The step; steps of a run rise. By default the one after the last, of one rank
+    /// Number of the step, which must be higher than those before; by default the next one, for a single rank
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     step: Option<u64>,
-    /// The time of the step
+    /// Time of the step
     #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
     time: Option<f64>,
-    /// Which of the ranks this file comes from
+    /// Rank that this file comes from
     #[arg(long, value_name = "N", default_value_t = 0, requires = "attempt")]
     rank: u32,
-    /// How many ranks write each step, which is visible when all have
+    /// Number of ranks that write each step; a step is visible once all of them have
     #[arg(long, value_name = "N", default_value_t = 1)]
     ranks: u32,
-    /// Which start of the run this is; by default the one that is under way
+    /// Which start of the run this is; by default the one under way
     #[arg(long, value_name = "N", requires = "step")]
     attempt: Option<u64>,
     #[command(flatten)]

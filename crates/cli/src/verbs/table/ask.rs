@@ -10,17 +10,17 @@ use std::collections::BTreeSet;
 /// Which rows to return, and which of their columns.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct QuestionArguments {
-    /// Rows for which this holds, such as 'type = 2 and vz > 0.5'; several must all hold
+    /// Only rows for which this holds, such as 'type = 2 and vz > 0.5'; if repeated, all must hold
     #[arg(long = "where", value_name = "CONDITION", allow_hyphen_values = true, help_heading = "Which rows")]
     conditions: Vec<String>,
-    /// Rows within these limits, such as x=0:1,step=100: without the upper ends
+    /// Only rows within these limits, such as x=0:1,step=100: without the upper ends
     #[arg(long = "box", value_name = "SIDES", allow_hyphen_values = true, help_heading = "Which rows")]
     boxes: Vec<String>,
-    /// Boxes go on behind the boundary of the cell: that of --cell, or that the table has
+    /// Continue boxes across the periodic boundary of the cell: that of --cell, or that of the table
     #[arg(long, requires = "boxes", help_heading = "Which rows")]
     wrap: bool,
-    /// Rows at most R from a point, in the cell if there is one; coordinates are the first index columns
-    /// otherwise
+    /// Only rows within distance R of a point; coordinates are the axes of the cell, or else the first index
+    /// columns
     #[arg(
         long,
         value_name = "X,Y,Z,R",
@@ -29,16 +29,17 @@ pub(super) struct QuestionArguments {
         help_heading = "Which rows"
     )]
     near: Option<Near>,
-    /// How positions repeat: lengths, and tilts xy, xz, yz; `inf` does not repeat, `none` is no cell at all
+    /// Periodic cell: lengths, and tilts xy, xz, yz; `inf` for an axis that does not repeat, `none` for no
+    /// cell
     #[arg(long, value_name = "LX,LY,LZ[,XY,XZ,YZ]", allow_hyphen_values = true, help_heading = "Which rows")]
     cell: Option<String>,
-    /// Only rows that this run wrote; may be given several times
+    /// Only rows of this run; may be repeated
     #[arg(long = "run", value_name = "NAME", help_heading = "Which rows")]
     runs: Vec<String>,
     /// Only rows of runs whose attributes satisfy this, such as 'temperature > 300'
     #[arg(long, value_name = "CONDITION", allow_hyphen_values = true, help_heading = "Which rows")]
     runs_where: Option<String>,
-    /// This share of what is sampled, from 0 to 1 or in percent; the same rows every time
+    /// Only a sample of this share, from 0 to 1 or in percent; the same rows every time
     #[arg(
         long,
         value_name = "SHARE",
@@ -48,10 +49,10 @@ pub(super) struct QuestionArguments {
         help_heading = "Which rows"
     )]
     sample: Option<f64>,
-    /// The share from FROM to TO: independent of the sample of FROM
+    /// The part of the sampling order from FROM to TO, independent of the sample of FROM
     #[arg(long, value_name = "FROM:TO", value_parser = parse_window, help_heading = "Which rows")]
     window: Option<(f64, f64)>,
-    /// The first N of what is sampled, in the order of the weights
+    /// The first N rows in the order of the weights
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Which rows")]
     first: Option<usize>,
     /// At most N rows
@@ -60,10 +61,10 @@ pub(super) struct QuestionArguments {
     /// Only these columns, in this order
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "Which rows")]
     columns: Vec<String>,
-    /// The table as it was in this version, or in the one that this snapshot keeps
+    /// Query this version of the table, or the version of this snapshot
     #[arg(long, value_name = "VERSION|SNAPSHOT", allow_negative_numbers = true, help_heading = "Which rows")]
     as_of: Option<String>,
-    /// Also rows of steps that are not complete yet
+    /// Include rows of steps that are not complete yet
     #[arg(long, help_heading = "Which rows")]
     arriving: bool,
 }

@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 pub struct AttributesVerb {
     #[command(flatten)]
     table: TableArguments,
-    /// What to set; without any, all are shown
+    /// Attributes to set; without any, all are shown
     #[arg(value_name = "NAME=VALUE", value_parser = parse_attribute)]
     noted: Vec<(String, Option<Value>)>,
-    /// Of this run
+    /// Attributes of this run
     #[arg(long, value_name = "NAME")]
     run: Option<String>,
-    /// Of this step of the run
+    /// Attributes of this step of the run
     #[arg(long, value_name = "N", requires = "run")]
     step: Option<u64>,
 }

@@ -14,13 +14,13 @@ use serde_json::json;
 pub struct Copy {
     #[command(flatten)]
     table: TableArguments,
-    /// The store that gets the copy; by default the one that the table is in
+    /// Store to copy to; by default the one that holds the table
     #[arg(long, value_name = "URL", required_unless_present = "name")]
     to: Option<String>,
-    /// What the copy is called, if not as the table
+    /// Name of the copy, if it differs from that of the table
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
-    /// The table as it was in this version, or in the one that this snapshot keeps
+    /// Copy this version of the table, or the version of this snapshot
     #[arg(long, value_name = "VERSION|SNAPSHOT", allow_negative_numbers = true)]
     as_of: Option<String>,
 }

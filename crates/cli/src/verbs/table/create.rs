@@ -23,31 +23,31 @@ pub(super) const SCHEMA_KEY: &str = "atoll.schema";
 pub struct Create {
     /// Name of the new table
     table: String,
-    /// Columns, such as x:float64 or name:utf8?, where ? lets it be null; several with commas between
+    /// Columns, such as x:float64 or name:utf8?, where ? makes it nullable; several separated by commas
     #[arg(long = "column", visible_alias = "columns", value_name = "NAME:TYPE", conflicts_with_all = ["like", "schema"])]
     columns: Vec<String>,
     /// Take the columns of this file
     #[arg(long, value_name = "FILE", conflicts_with = "schema")]
     like: Option<PathBuf>,
-    /// Take everything from this schema, as `info --schema` writes it
+    /// Take everything from this schema, as written by `info --schema`
     #[arg(long, value_name = "FILE")]
     schema: Option<PathBuf>,
-    /// Columns that name a row: no two rows are equal in all of them
+    /// Columns that identify a row: no two rows are equal in all of them
     #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with = "schema")]
     id: Vec<String>,
-    /// Columns that name what is sampled as a whole, such as the particle; by default the row
+    /// Columns that identify what is sampled as a whole, such as a particle; by default the row
     #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with = "schema")]
     sample_key: Vec<String>,
-    /// Columns that boxes are about: 1 to 8 of numbers or times
+    /// Columns that boxes may limit: 1 to 8 columns of numbers or times
     #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with = "schema")]
     index: Vec<String>,
-    /// The unit of a column, kept with it
+    /// Unit of a column, stored with it
     #[arg(long = "unit", value_name = "NAME=UNIT", value_parser = parse_pair, conflicts_with = "schema")]
     units: Vec<(String, String)>,
-    /// Refuse rows whose id their run has already; each append then looks for what it repeats
+    /// Refuse rows whose id their run has already; each append then checks for duplicates
     #[arg(long, conflicts_with = "schema")]
     unique: bool,
-    /// Another salt gives samples that are independent of those of other tables
+    /// Salt of the weights; samples of tables with different salts are independent
     #[arg(long, default_value_t = 0, conflicts_with = "schema")]
     salt: u64,
     #[command(flatten)]
@@ -57,25 +57,25 @@ pub struct Create {
 /// How the file of `--like` is read.
 #[derive(Args, Debug)]
 struct FileArguments {
-    /// Format of the file, if its ending does not tell
+    /// Format of the file, if its ending does not show it
     #[arg(long, help_heading = "With --like")]
     format: Option<RowFormat>,
-    /// Types that are not guessed, such as time:timestamp[ns]; several with commas between
+    /// Types of columns instead of guesses, such as time:timestamp[ns]; several separated by commas
     #[arg(long, value_name = "NAME:TYPE", help_heading = "With --like")]
     types: Vec<String>,
-    /// Call a column of the file otherwise; several with commas between
+    /// Rename a column of the file; several separated by commas
     #[arg(long, value_name = "FROM=TO", value_parser = parse_renames, help_heading = "With --like")]
     rename: Vec<Renames>,
-    /// Leave columns of the file out
+    /// Leave out columns of the file
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "With --like")]
     without: Vec<String>,
-    /// What stands between the fields of a CSV file; `\t` is the tab
+    /// Character between the fields of a CSV file; `\t` is the tab
     #[arg(long, value_name = "CHARACTER", default_value = ",", value_parser = parse_delimiter, help_heading = "With --like")]
     delimiter: u8,
-    /// What stands for no value in a text file, besides nothing
+    /// Text that stands for a missing value in a text file, besides the empty field
     #[arg(long, value_name = "TEXT", help_heading = "With --like")]
     null: Option<String>,
-    /// Names for the columns of a NumPy array that has none
+    /// Names of the columns of a NumPy array that has none
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "With --like")]
     names: Vec<String>,
 }

@@ -14,7 +14,7 @@ use serde_json::json;
 pub struct Info {
     #[command(flatten)]
     table: TableArguments,
-    /// Only the schema, as `create --schema` takes it
+    /// Show only the schema, as `create --schema` reads it
     #[arg(long)]
     schema: bool,
 }

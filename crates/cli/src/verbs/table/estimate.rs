@@ -21,19 +21,19 @@ pub struct Estimate {
     table: TableArguments,
     #[command(flatten)]
     subject: SubjectArguments,
-    /// How narrow: 1% of the value, 0.05 in the unit of the column, or 0.1sd of one standard deviation
+    /// Wanted width: 1% of the value, 0.05 in the unit of the column, or 0.1sd of a standard deviation
     #[arg(long, value_name = "WIDTH", value_parser = parse_width, conflicts_with_all = ["sample", "window", "first", "limit"])]
     within: Option<Width>,
-    /// How probable it is that the interval holds the truth
+    /// Probability that the interval contains the true value
     #[arg(long, value_name = "LEVEL", default_value_t = 0.95, value_parser = parse_level)]
     confidence: f64,
-    /// With --within, read at most N rows; an interval that is too wide then says so
+    /// With --within, read at most N rows; the output says so if the interval is still too wide
     #[arg(long, value_name = "N", requires = "within")]
     max_rows: Option<u64>,
-    /// With --mean: one for each value of this column
+    /// With --mean: one mean for each value of this column
     #[arg(long, value_name = "COLUMN", requires = "mean", conflicts_with = "within")]
     group_by: Option<String>,
-    /// With --group-by: intervals that hold all at once
+    /// With --group-by: intervals that hold simultaneously
     #[arg(long, requires = "group_by")]
     simultaneous: bool,
     #[command(flatten)]
@@ -43,19 +43,19 @@ pub struct Estimate {
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
 struct SubjectArguments {
-    /// The mean of a column
+    /// Mean of a column
     #[arg(long, value_name = "COLUMN")]
     mean: Option<String>,
-    /// The sum of a column
+    /// Sum of a column
     #[arg(long, value_name = "COLUMN")]
     sum: Option<String>,
-    /// The value of a column below which a share of the rows lies: vz:0.5 is the median
+    /// Value of a column below which this share of the rows lies: vz:0.5 is the median
     #[arg(long, value_name = "COLUMN:SHARE", value_parser = parse_quantile)]
     quantile: Option<(String, f64)>,
-    /// The share of the rows for which this holds as well
+    /// Share of the rows for which this holds as well
     #[arg(long, value_name = "CONDITION")]
     share: Option<String>,
-    /// How many rows there are
+    /// Number of rows
     #[arg(long)]
     rows: bool,
 }

@@ -22,14 +22,14 @@ use std::path::PathBuf;
 pub struct Export {
     #[command(flatten)]
     table: TableArguments,
-    /// File to write, whose ending tells the format; `-` is standard output
+    /// File to write, whose ending selects the format; `-` is standard output
     file: PathBuf,
     #[command(flatten)]
     question: QuestionArguments,
-    /// In no order: for tables that were not packed, larger than memory
+    /// Write in any order: for tables that were not packed and are larger than memory
     #[arg(long, help_heading = "Output")]
     any_order: bool,
-    /// Format; by default what the file's ending says
+    /// Format; by default that of the file name's ending
     #[arg(long, help_heading = "Output")]
     format: Option<WrittenFormat>,
     /// Replace the file if it exists

@@ -45,10 +45,10 @@ const ATTEMPT: &str = "gather.attempt.";
 pub struct Gather {
     #[command(flatten)]
     table: TableArguments,
-    /// A store that has the table; several may be named
+    /// Store that has the table; may be repeated
     #[arg(long = "from", value_name = "URL", required = true)]
     stores: Vec<String>,
-    /// The name of the table in those stores, if it is another one
+    /// Name of the table in those stores, if it differs
     #[arg(long, value_name = "NAME")]
     source_table: Option<String>,
 }

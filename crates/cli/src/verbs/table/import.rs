@@ -46,22 +46,22 @@ pub struct Import {
     table: TableArguments,
     /// File to read; `-` is standard input
     file: PathBuf,
-    /// The run that the rows become; by default the name of the file without its ending
+    /// Name of the run; by default the name of the file without its ending
     #[arg(long, value_name = "NAME")]
     run: Option<String>,
-    /// The column that holds the steps; by default `step`, if the table has it
+    /// Column that holds the steps; by default `step`, if the table has it
     #[arg(long, value_name = "NAME", conflicts_with = "parts")]
     step_column: Option<String>,
-    /// Take parts of the file for steps, even if the table has a column of steps
+    /// Use parts of the file as steps, even if the table has a step column
     #[arg(long)]
     parts: bool,
-    /// Pack the rows as they come: written once, and seen some 64 MiB at a time
+    /// Pack the rows on arrival: written only once, and visible some 64 MiB at a time
     #[arg(long)]
     packed: bool,
-    /// Start from the beginning: what the run had is replaced
+    /// Start over, and replace what the run had
     #[arg(long)]
     restart: bool,
-    /// How progress is told
+    /// How to report progress
     #[arg(long, default_value = "auto")]
     progress: ProgressReport,
     #[command(flatten)]
@@ -71,25 +71,25 @@ pub struct Import {
 /// How a file of rows is read.
 #[derive(Args, Clone, Debug)]
 pub(super) struct FileOptions {
-    /// Format; by default what the file's ending says
+    /// Format; by default that of the file name's ending
     #[arg(long, help_heading = "The file")]
     pub(super) format: Option<RowFormat>,
-    /// Call a column of the file otherwise; several with commas between
+    /// Rename a column of the file; several separated by commas
     #[arg(long, value_name = "FROM=TO", value_parser = parse_renames, help_heading = "The file")]
     rename: Vec<Renames>,
-    /// Pass over columns that the table does not have
+    /// Ignore columns that the table does not have
     #[arg(long, help_heading = "The file")]
     ignore_extra: bool,
-    /// Pass over up to this many bad records, each told on standard error
+    /// Skip up to this many bad records, reporting each on standard error
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "The file")]
     skip_bad: u64,
-    /// What stands between the fields of a CSV file; `\t` is the tab
+    /// Character between the fields of a CSV file; `\t` is the tab
     #[arg(long, value_name = "CHARACTER", default_value = ",", value_parser = parse_delimiter, help_heading = "The file")]
     delimiter: u8,
-    /// What stands for no value in a text file, besides nothing
+    /// Text that stands for a missing value in a text file, besides the empty field
     #[arg(long, value_name = "TEXT", help_heading = "The file")]
     null: Option<String>,
-    /// Names for the columns of a NumPy array that has none
+    /// Names of the columns of a NumPy array that has none
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "The file")]
     names: Vec<String>,
 }

@@ -15,22 +15,22 @@ use std::time::Duration;
 pub struct Pack {
     #[command(flatten)]
     table: TableArguments,
-    /// Rewrite everything into as few trees as possible, whatever that costs
+    /// Rewrite everything into as few trees as possible, whatever the cost
     #[arg(long)]
     whole: bool,
     /// Leave blocks alone while all of them together have fewer rows than this
     #[arg(long, value_name = "N", conflicts_with = "whole")]
     rows_min: Option<u64>,
-    /// The share of one processor that it may take, above 0 and at most 1
+    /// Share of one processor to use, above 0 and at most 1
     #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
     share: f64,
-    /// Bytes that it may read and write a second, both together
+    /// Bytes to read and write per second, both together
     #[arg(long, value_name = "N")]
     bytes_per_second: Option<u64>,
-    /// Stay, and pack what comes, until interrupted; of several that do this, one packs
+    /// Keep running and pack new rows, until interrupted; if several do this, one of them packs
     #[arg(long, conflicts_with = "whole")]
     follow: bool,
-    /// With --follow: after how long without anything new what is left is packed too, such as 10s
+    /// With --follow: pack the rest after this long without new rows, such as 10s
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, requires = "follow")]
     idle: Option<Duration>,
 }

@@ -19,7 +19,7 @@ pub struct Query {
     table: TableArguments,
     #[command(flatten)]
     question: QuestionArguments,
-    /// Only tell how many rows there are
+    /// Show only the number of rows
     #[arg(long, conflicts_with_all = ["output", "format"])]
     count: bool,
     #[command(flatten)]
@@ -33,7 +33,7 @@ pub struct Query {
 pub struct Sample {
     #[command(flatten)]
     table: TableArguments,
-    /// Which share, from 0 to 1 or in percent
+    /// Share to sample, from 0 to 1 or in percent
     #[arg(value_parser = super::ask::parse_share)]
     share: f64,
     #[command(flatten)]
@@ -49,7 +49,7 @@ pub struct Sample {
 pub struct Head {
     #[command(flatten)]
     table: TableArguments,
-    /// How many rows
+    /// Number of rows to show
     #[arg(long, short = 'n', value_name = "N", default_value_t = 10)]
     rows: usize,
     #[command(flatten)]
@@ -62,7 +62,7 @@ pub struct Head {
 
 #[derive(Args, Clone, Copy, Debug)]
 struct WorkArguments {
-    /// Tell on standard error what the answer took
+    /// Report on standard error what the answer cost
     #[arg(long, help_heading = "Output")]
     work: bool,
 }

@@ -31,7 +31,7 @@ struct RowsArguments {
     /// Rows for which this holds
     #[arg(long = "where", value_name = "CONDITION")]
     condition: Option<String>,
-    /// Tell how many rows went, which reads what CONDITION is about
+    /// Report how many rows were deleted, which reads the columns of CONDITION
     #[arg(long = "count", requires = "condition")]
     is_counted: bool,
     /// All rows

@@ -19,10 +19,10 @@ use std::sync::Arc;
 /// Where rows go, as it is typed.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct OutputArguments {
-    /// Write the rows to this file; its ending tells the format
+    /// Write the rows to this file, whose ending selects the format
     #[arg(long, short, value_name = "FILE", help_heading = "Output")]
     output: Option<PathBuf>,
-    /// How rows are written; without it, a table for people
+    /// Format of the rows; by default a table for people
     #[arg(long, help_heading = "Output")]
     format: Option<WrittenFormat>,
     /// Replace the file if it exists

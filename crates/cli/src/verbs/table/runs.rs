@@ -44,10 +44,10 @@ pub struct Steps {
     /// Only this run
     #[arg(long, value_name = "NAME")]
     run: Option<String>,
-    /// The runs alone, one line each
+    /// Show only the runs, one per line
     #[arg(long, conflicts_with = "run")]
     runs: bool,
-    /// Only the last N steps of each run
+    /// Show only the last N steps of each run
     #[arg(long, value_name = "N")]
     last: Option<usize>,
 }
@@ -134,13 +134,13 @@ pub struct Follow {
     /// Only this run
     #[arg(long, value_name = "NAME")]
     run: Option<String>,
-    /// Also the steps that are there already
+    /// Include steps that are complete already
     #[arg(long)]
     all: bool,
     /// End after this many steps
     #[arg(long, value_name = "N")]
     count: Option<u64>,
-    /// End when nothing has come for so long, such as 10min
+    /// End when no step has arrived for this long, such as 10min
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     timeout: Option<Duration>,
 }

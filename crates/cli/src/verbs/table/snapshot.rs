@@ -18,14 +18,14 @@ pub struct Snapshot {
 
 #[derive(Debug, Subcommand)]
 enum SnapshotVerb {
-    /// Keep a version of a table under a name, the current one unless another is named
+    /// Keep a version of a table under a name, by default the current one
     #[command(after_help = "Examples:
   atoll table snapshot create particles before-the-cut
   atoll table query particles --as-of before-the-cut --count")]
     Create(Create),
-    /// List the snapshots of a table, and the version that each keeps
+    /// List the snapshots of a table, and the version of each
     List(List),
-    /// Forget a snapshot; what only it kept goes with the next vacuum
+    /// Delete a snapshot; the next vacuum removes what only it kept
     Delete(Delete),
 }
 
@@ -35,7 +35,7 @@ struct Create {
     table: TableArguments,
     /// Name of the snapshot
     name: String,
-    /// Keep this version
+    /// Version to keep
     #[arg(long, value_name = "N")]
     version: Option<u64>,
 }
