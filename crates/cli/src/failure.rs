@@ -20,10 +20,10 @@ use std::io;
 pub(crate) const USAGE_EXIT: u8 = 2;
 
 /// The hint when it is unknown whether a ring was changed.
-const RING_CHANGE_HINT: &str = "look with `atoll ring status` whether it happened, and how far it is";
+const RING_CHANGE_HINT: &str = "check with `atoll ring status` whether it happened, and how far it has come";
 
 /// The hint when the result of a change was lost.
-const UNTOLD_HINT: &str = "do not do it once more: look at what the store holds by now";
+const UNTOLD_HINT: &str = "do not repeat it: look at what the store holds now";
 
 /// Why a verb failed.
 #[derive(Debug, thiserror::Error)]
@@ -208,7 +208,7 @@ pub enum Failure {
     },
     /// The change was made, but its result could not be reported: running the verb again could repeat the
     /// change.
-    #[error("it was done, but what came of it could not be written to standard output")]
+    #[error("it was done, but its result could not be written to standard output")]
     Untold {
         /// The cause.
         #[source]
@@ -285,13 +285,13 @@ impl Failure {
                 if place.starts_with("ring://") && error.hint().is_none() =>
             {
                 Some(
-                    "start the nodes, or name one that is up; `atoll ring status --store URL` tells how a ring is"
+                    "start the nodes, or name one that is up; `atoll ring status --store URL` shows the state of a ring"
                         .to_owned(),
                 )
             }
             Self::Store(StoreError::Owned { host, pid, .. }) if is_of_another_user(host, *pid) => {
                 Some(format!(
-                    "process {pid} is another user's, who alone may attach to it: `ps -o user= -p {pid}` tells whose; \
+                    "process {pid} belongs to another user, and no one else may attach to it: `ps -o user= -p {pid}` shows whose; \
                      file:PATH?mode=read shows the last state on disk"
                 ))
             }
@@ -305,7 +305,7 @@ impl Failure {
                 hint.or_else(|| hint_of_kind(error.kind()).map(str::to_owned))
             }
             Self::NoStore(_) => Some(
-                "check the spelling; `atoll table create` makes a table, and the store for it where there is none"
+                "check the spelling; `atoll table create` creates a table, and a store for it if there is none"
                     .to_owned(),
             ),
             Self::NotServing(_) => Some("start the nodes, or name one that is up".to_owned()),
@@ -315,12 +315,12 @@ impl Failure {
             Self::Absent { .. } => Some("`atoll ls PARTITION` lists the keys of a partition".to_owned()),
             Self::WaitEnded { .. } => Some("wait longer with --timeout".to_owned()),
             Self::Damaged { .. } => Some(
-                "keep a copy of its folder as it is; `atoll kv export FILE --partition P` saves each partition that is whole, with --store 'file:DIR?mode=salvage' where it is the log that is broken"
+                "keep a copy of its folder as it is; `atoll kv export FILE --partition P` saves each intact partition, with --store 'file:DIR?mode=salvage' if the log is what is broken"
                     .to_owned(),
             ),
             Self::Transfer(error) => error.hint(),
-            Self::Node { .. } => Some("what it said itself stands above".to_owned()),
-            Self::Unfit { .. } => Some("what would help stands with each finding that is bad".to_owned()),
+            Self::Node { .. } => Some("its own error message is above".to_owned()),
+            Self::Unfit { .. } => Some("each bad finding says what would help".to_owned()),
             Self::Ring(error) => error.hint().or_else(|| hint_of_kind(error.kind())).map(str::to_owned),
             Self::Table(error) => crate::table_hints::of_table(error),
             Self::Schema(error) => crate::table_hints::of_schema(error),

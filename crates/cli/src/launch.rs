@@ -117,7 +117,7 @@ fn usage_hint(error: &clap::Error, program: &Command) -> String {
     let odd = std::env::args_os().find(|argument| argument.to_str().is_none());
     match odd.filter(|_| error.kind() == ErrorKind::InvalidUtf8) {
         Some(odd) => format!(
-            "\"{}\" is no text in UTF-8: keys and values of other bytes are typed with --hex or --escaped; call a folder otherwise",
+            "\"{}\" is not UTF-8: type keys and values of other bytes with --hex or --escaped, and rename a folder",
             odd.as_encoded_bytes().escape_ascii()
         ),
         None => "`--help` after a verb shows what it takes, with examples".to_owned(),

@@ -185,8 +185,8 @@ fn read_environment(
     let read = |(name, text): (String, OsString)| match text.into_string() {
         Ok(text) => Ok((name, text)),
         Err(_) => Err(Failure::Usage {
-            problem: format!("the variable {name} is no text in UTF-8"),
-            hint: "set it anew, and call a folder otherwise whose name is none".to_owned(),
+            problem: format!("the variable {name} is not valid UTF-8"),
+            hint: "set it to valid UTF-8, and rename a folder whose name is not".to_owned(),
         }),
     };
     ours.map(read).collect()
@@ -219,9 +219,9 @@ fn check_whose(here: &Path) -> Result<(), Failure> {
     let (place, user) = (here.display(), metadata.uid());
     Err(Failure::Usage {
         problem: format!(
-            "{place} of the current folder is of another user ({user}), who could have another store asked in your name"
+            "{place} in the current folder belongs to another user ({user}), who could make you use another store"
         ),
-        hint: format!("read it, and if it is right, say so with --config {place}"),
+        hint: format!("read it, and if it is right, name it with --config {place}"),
     })
 }
 

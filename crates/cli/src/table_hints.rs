@@ -13,13 +13,13 @@ use atoll_tables::{SchemaError, TableError};
 pub(crate) fn of_table(error: &TableError) -> Option<String> {
     let hint = match error {
         TableError::Schema(error) => return of_schema(error),
-        TableError::NotFound { .. } => "`atoll table list` tells the names of the tables",
+        TableError::NotFound { .. } => "`atoll table list` lists the tables",
         TableError::Arriving { .. } => {
-            "copy it again: that goes on where it was; or take it away with `atoll table drop`"
+            "copy it again, which continues where it stopped; or remove it with `atoll table drop`"
         }
-        TableError::NoSnapshot { .. } => "`atoll table snapshot list` tells which there are",
+        TableError::NoSnapshot { .. } => "`atoll table snapshot list` lists them",
         TableError::Damaged { .. } | TableError::ObjectGone { .. } => {
-            "`atoll store check` tells the extent of the damage"
+            "`atoll store check` shows the extent of the damage"
         }
         TableError::Block { source: BlockError::Null { .. }, .. } => {
             "fill the value in, or make a table in which the column may be null"
@@ -36,9 +36,7 @@ pub(crate) fn of_table(error: &TableError) -> Option<String> {
         TableError::NoRun { near: None, table, .. } => {
             return Some(format!("`atoll table steps {table} --runs` lists the runs that there are"));
         }
-        TableError::Edit(EditError::Ahead { .. }) => {
-            "`atoll table info TABLE` tells the version that is current"
-        }
+        TableError::Edit(EditError::Ahead { .. }) => "`atoll table info TABLE` shows the current version",
         TableError::TooLarge { .. } => {
             "import with --parts, which cuts the file into parts that fit, whatever their steps"
         }
@@ -67,7 +65,7 @@ fn of_kind(kind: ErrorKind) -> Option<String> {
 pub(crate) fn of_schema(error: &SchemaError) -> Option<String> {
     let hint = match error {
         SchemaError::Unknown { .. } | SchemaError::RoleTwice { .. } => {
-            "the names after --id, --sample-key and --index are those of columns"
+            "--id, --sample-key and --index take names of columns"
         }
         SchemaError::RoleCount { .. } => "name columns with --id and --index, with commas between",
         SchemaError::RoleType { .. } => {
@@ -118,7 +116,7 @@ pub(crate) fn of_rows(error: &RowFileError) -> Option<String> {
         }
         RowFileError::Record { skipped, .. } => {
             return Some(format!(
-                "mend it and run the same command again, which goes on from there; or skip up to N bad records with \
+                "repair it and run the same command again, which continues from there; or skip up to N bad records with \
                  --skip-bad N (skipped so far: {skipped})"
             ));
         }

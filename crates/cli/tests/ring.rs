@@ -268,7 +268,7 @@ fn slots_whose_last_copies_are_lost_begin_again_once_somebody_accepts_that() {
     assert!(seen.contains(&format!("\nnode 3 at 127.0.0.1:{} does not answer\n", port + 2)), "{seen}");
     let asked = run(&["recover", "--accept-loss", "all"]);
     assert_eq!(asked.exit, Some(2));
-    assert!(asked.stderr.contains("on node 3: what was acknowledged there"), "{}", asked.stderr);
+    assert!(asked.stderr.contains("on node 3: writes acknowledged there"), "{}", asked.stderr);
     assert!(asked.stderr.contains("nothing was recovered"), "{}", asked.stderr);
     assert_eq!(run(&["status"]).exit, Some(16));
     // A few of them, since the group decides about each one.

@@ -363,11 +363,11 @@ fn options_that_another_user_left_in_the_folder_are_refused_unless_they_are_name
     }
     let refused = place.run(&["kv", "put", "p", "s", "v"]);
     assert!(
-        refused.fails(2).contains("atoll.toml of the current folder is of another user (65534)"),
+        refused.fails(2).contains("atoll.toml in the current folder belongs to another user (65534)"),
         "{}",
         refused.stderr
     );
-    assert!(refused.stderr.contains("hint: read it, and if it is right, say so with --config atoll.toml"));
+    assert!(refused.stderr.contains("hint: read it, and if it is right, name it with --config atoll.toml"));
     place.run(&["--config", "atoll.toml", "kv", "put", "p", "s", "v"]).text();
 }
 

@@ -149,7 +149,7 @@ impl TransferError {
         let hint = match self {
             Self::Record { skipped, .. } => {
                 return Some(format!(
-                    "mend it and run the same command again, which goes on from there; or skip up to N bad \
+                    "repair it and run the same command again, which continues from there; or skip up to N bad \
                      records with --skip-bad N (skipped so far: {skipped})"
                 ));
             }
@@ -170,7 +170,7 @@ impl TransferError {
                 "everything before that byte was imported; make the export again, then import it again"
             }
             Self::OpenQuote { .. } => {
-                "was it cut, or a quote never closed? mend it and run the same command again, which goes on from there"
+                "was it cut, or a quote never closed? repair it and run the same command again, which continues from there"
             }
             Self::NotBinary { .. } => "name the format with --format jsonl or --format csv",
             Self::NewerFormat { .. } => "use the release that wrote it, or a later one",

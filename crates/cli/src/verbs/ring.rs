@@ -185,7 +185,7 @@ impl RingServe {
         };
         if !self.listen.ip().is_loopback() && options.tls.is_none() && !self.certificates.plain_text {
             note(
-                "what goes between machines, the token included, is not encrypted: name a certificate with --tls-certificate, or say --plain-text",
+                "traffic between machines, including the token, is not encrypted: name a certificate with --tls-certificate, or accept that with --plain-text",
             );
         }
         let node = Node::start(options)?;
@@ -281,7 +281,7 @@ impl RingServe {
 fn place(in_memory: bool, session: &Session) -> Result<Place, Failure> {
     if in_memory && session.names_store() {
         return Err(Failure::Usage {
-            problem: "--memory keeps nothing, and --store names where to keep it".to_owned(),
+            problem: "--memory keeps nothing, but --store names a place to keep it".to_owned(),
             hint: "leave one of them out".to_owned(),
         });
     }
@@ -290,7 +290,7 @@ fn place(in_memory: bool, session: &Session) -> Result<Place, Failure> {
     }
     let Ok(url) = session.store_url() else {
         return Err(Failure::Usage {
-            problem: "it is not said where to keep what is given to a ring".to_owned(),
+            problem: "no place is named for the data of the ring".to_owned(),
             hint: "add --store ./ring, or --memory".to_owned(),
         });
     };

@@ -86,8 +86,9 @@ impl Create {
                 || json!({ "name": self.name, "made": false }),
             );
         }
-        session
-            .hint_on_interrupt("it is made all the same; `atoll ring keyspace list` tells when it is there");
+        session.hint_on_interrupt(
+            "it is still being created; `atoll ring keyspace list` shows when it is there",
+        );
         let made = self.wait(&operator).await.map_err(in_doubt)?;
         session.output.either(
             || format!("keyspace {} is there, as number {}", made.name, made.keyspace),
@@ -107,7 +108,7 @@ impl Create {
         }
         Err(Failure::Usage {
             problem: format!("--copies {copies}, and {nodes} nodes are up"),
-            hint: "start more nodes first; with --no-wait it is made all the same, and waits for them"
+            hint: "start more nodes first; with --no-wait it is created anyway, and waits for them"
                 .to_owned(),
         })
     }
@@ -121,7 +122,7 @@ impl Create {
                 Some(one) if one.served < slots_each(&status) => {
                     let nodes = status.nodes.iter().filter(|node| node.is_up && !node.is_leaving).count();
                     format!(
-                        "keyspace {} is made, and a node answers for {} of its {} slots: it waits for nodes to have its copies, and {nodes} are up",
+                        "keyspace {} is created, but only {} of its {} slots are served: it waits for nodes to hold its copies, and {nodes} are up",
                         self.name,
                         one.served,
                         slots_each(&status)
@@ -130,10 +131,10 @@ impl Create {
                 Some(one) => match self.unaware(operator, &status).await {
                     None => return Ok(one.clone()),
                     Some(address) => {
-                        format!("keyspace {} is made, and {address} does not know of it yet", self.name)
+                        format!("keyspace {} is created, but {address} does not know it yet", self.name)
                     }
                 },
-                None => format!("keyspace {} is not made yet", self.name),
+                None => format!("keyspace {} is not created yet", self.name),
             };
             if tokio::time::Instant::now() > ends {
                 return Err(StoreError::Unknown { what: RING_CHANGE, reason, source: None }.into());

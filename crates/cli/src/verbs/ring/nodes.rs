@@ -147,7 +147,7 @@ fn group_address(node: &HostPort, is_this: bool, listen: SocketAddr) -> Result<M
         }
         Err(error) => error.to_string(),
     };
-    note(&format!("{node} in --nodes is not found so far, and looked up again until it is: {why}"));
+    note(&format!("{node} in --nodes is not found so far; it is looked up again until it is: {why}"));
     Ok(MemberAddress::Named { port, like: listen.ip() })
 }
 

@@ -87,7 +87,7 @@ impl<'o> Looks<'o> {
     /// Why the status of a node is ignored, if it is.
     fn passed_over(&mut self, status: &RingStatus) -> Option<String> {
         let is_late = status.version < self.newest;
-        let late = || format!("node {} has not heard yet what others told of the ring", status.node);
+        let late = || format!("node {} does not know the newest state of the ring yet", status.node);
         let reason = of_before(status).or_else(|| is_late.then(late));
         if reason.is_none() {
             self.newest = status.version;
@@ -113,7 +113,7 @@ async fn known(looks: &mut Looks<'_>, node: u32) -> Result<(), Failure> {
     }
     Err(Failure::Usage {
         problem: format!("the ring has no node {node}"),
-        hint: "`atoll ring status` tells which it has".to_owned(),
+        hint: "`atoll ring status` lists its nodes".to_owned(),
     })
 }
 
@@ -123,7 +123,7 @@ impl Leave {
         let mut looks = Looks::at(&operator, session)?;
         known(&mut looks, self.node).await?;
         operator.leave(self.node).await?;
-        session.hint_on_interrupt("the node goes on leaving; `atoll ring status` tells how far it is");
+        session.hint_on_interrupt("the node continues to leave; `atoll ring status` shows how far it is");
         self.follow(looks, session).await.map_err(in_doubt)
     }
 

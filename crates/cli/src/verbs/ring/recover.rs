@@ -90,7 +90,7 @@ impl Recover {
                 (true, count) => {
                     let nodes = named(&again);
                     let reason = format!(
-                        "the last copies of {count} slots are on node {nodes} by now, which nobody agreed to lose: wait for it, or accept that as well"
+                        "the last copies of {count} slots are now on node {nodes}, whose loss was not accepted: wait for that node, or accept its loss as well"
                     );
                     return Err(StoreError::Unavailable {
                         place: session.store_url()?,
@@ -119,20 +119,20 @@ impl Recover {
     ) -> Result<(), Failure> {
         let nodes = named(meant);
         let said = format!(
-            "{} slots are not served. Their last copies are on node {nodes}: what was acknowledged there and is nowhere \
-             else will be lost for ever, also when that comes back.",
+            "{} slots are not served. Their last copies are on node {nodes}: writes acknowledged there and nowhere else \
+             will be lost for good, even if that node comes back.",
             meant.len()
         );
         if !self.yes && !agreed(&said)? {
             return Err(Failure::Usage {
                 problem: "nothing was recovered".to_owned(),
-                hint: "say yes when asked, or add --yes".to_owned(),
+                hint: "type yes when asked, or add --yes".to_owned(),
             });
         }
         let left = recover_until_served((operator, looks), meant).await?;
         if left > 0 {
             let reason = format!(
-                "{left} of these slots are still not served: a last copy of theirs may be back, or no node is there to have them"
+                "{left} of these slots are still not served: one of their last copies may be back, or no node is available to hold them"
             );
             return Err(StoreError::Unknown { what: RING_CHANGE, reason, source: None }.into());
         }
@@ -218,7 +218,7 @@ fn agreed(said: &str) -> Result<bool, Failure> {
     }
     let failed = |source| Failure::File { action: "ask at", place: "the terminal".to_owned(), source };
     let mut stderr = std::io::stderr();
-    write!(stderr, "Recover them all the same? Say yes: ").and_then(|()| stderr.flush()).map_err(failed)?;
+    write!(stderr, "Recover them anyway? Type yes: ").and_then(|()| stderr.flush()).map_err(failed)?;
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer).map_err(failed)?;
     Ok(answer.trim() == "yes")

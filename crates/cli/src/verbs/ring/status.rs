@@ -172,7 +172,7 @@ fn picture(status: &RingStatus) -> String {
     if is_of_before {
         let (node, silent) = (status.node, status.group_silent_ms / 1000);
         let told = format!(
-            "How the ring is now is not known: node {node} has heard nothing for {silent} s. It knew:"
+            "The present state of the ring is unknown: node {node} has heard nothing for {silent} s. Its last known state:"
         );
         lines.splice(0..0, [told, String::new()]);
     }
@@ -329,7 +329,7 @@ mod tests {
         let seen = picture(&status);
         assert!(
             seen.starts_with(
-                "How the ring is now is not known: node 1 has heard nothing for 23 s. It knew:\n"
+                "The present state of the ring is unknown: node 1 has heard nothing for 23 s. Its last known state:\n"
             )
         );
         let states: Vec<_> = seen.lines().skip(5).filter_map(|line| line.split_whitespace().nth(1)).collect();

@@ -62,7 +62,7 @@ impl Append {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         if self.ranks > 1 && self.step.is_none() {
             return Err(Failure::Usage {
-                problem: "of several ranks each has to say which step it writes".to_owned(),
+                problem: "with several ranks, each has to say which step it writes".to_owned(),
                 hint: "add --step N, the same for every rank, and --attempt N --rank N for the ranks after 0"
                     .to_owned(),
             });
@@ -107,7 +107,7 @@ impl Append {
         }
         Err(Failure::Run {
             run: self.run.clone(),
-            problem: "is begun anew by others again and again".to_owned(),
+            problem: "is begun anew by other writers again and again".to_owned(),
             hint: "nothing was appended: look who writes to it, then try again".to_owned(),
         })
     }

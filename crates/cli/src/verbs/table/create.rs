@@ -121,7 +121,7 @@ impl Create {
         };
         if columns.is_empty() {
             return Err(Failure::Usage {
-                problem: "nothing says which columns the table has".to_owned(),
+                problem: "the columns of the table are not given".to_owned(),
                 hint: "add --column NAME:TYPE for each, --like FILE or --schema FILE".to_owned(),
             });
         }

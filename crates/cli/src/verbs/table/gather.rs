@@ -99,8 +99,8 @@ impl Gather {
             if gathered.now > gathered.version && !session.output.is_json() {
                 let Gathered { version, now, .. } = gathered;
                 note(&format!(
-                    "{url} is at version {now} by now: what came since version {version} is not gathered, as a store is \
-                     gathered once; into a table of another name all of it can be"
+                    "{url} is now at version {now}: what came after version {version} is not gathered, because a store \
+                     is gathered only once; a table of another name can gather all of it"
                 ));
             }
         }
@@ -207,8 +207,8 @@ impl Seen {
         let (last, rows) = (self.last(), self.there.as_ref().map_or(0, |there| there.rows));
         if rows != last {
             return Err(self.spoiled(format!(
-                "has {} up to its step {last}, where the store would have as many as that: somebody else appended to it, or \
-                 deleted some of its steps, before all of the store was gathered",
+                "has {} up to its step {last}, which should be the same number: another writer appended to it, or deleted \
+                 some of its steps, before all of the store was gathered",
                 counted(rows, "row")
             )));
         }
@@ -217,7 +217,7 @@ impl Seen {
             return Ok(last);
         }
         Err(self.spoiled(
-            "has steps of somebody else, who appended to it before all of the store was gathered".to_owned(),
+            "has steps of another writer, who appended to it before all of the store was gathered".to_owned(),
         ))
     }
 
@@ -238,7 +238,7 @@ impl Seen {
         let attempt = table.begin_after(&self.run, self.there.as_ref(), 1).await?;
         let attempt = attempt.ok_or_else(|| Failure::Run {
             run: self.run.clone(),
-            problem: "is gathered by somebody else at this moment".to_owned(),
+            problem: "is being gathered by another process".to_owned(),
             hint: "once that has ended, the same command goes on from there if anything is left".to_owned(),
         })?;
         let ours = self.wrote.iter().chain([&attempt]);
@@ -261,7 +261,7 @@ impl Seen {
         match table.append_new(id, None, rows).await {
             Ok(Some(_)) => Ok(()),
             Ok(None) | Err(TableError::Edit(EditError::StepOrder { .. })) => {
-                Err(self.spoiled("has rows that somebody else appended at this moment".to_owned()))
+                Err(self.spoiled("has rows that another writer has just appended".to_owned()))
             }
             Err(error) => Err(error.into()),
         }

@@ -188,8 +188,8 @@ impl Import {
         if let Err(other) = note_end(&table, &run, mark, &claim, read.as_ref().err(), imported.last).await {
             // The reason why the import ended is the one to report as the failure.
             crate::output::note(&format!(
-                "how far it came could not be noted: {other}; import the file under another --run, or anew with --restart, if \
-                 somebody else appends to the run"
+                "the progress could not be recorded: {other}; import the file under another --run, or anew with --restart, if \
+                 another writer appends to the run"
             ));
         }
         read?;

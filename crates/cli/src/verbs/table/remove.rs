@@ -71,7 +71,7 @@ impl Delete {
             Some(Steps(first, Some(end))) => table.delete(run, Some(first..end), condition).await?,
             None => table.delete(run, None, condition).await?,
         };
-        session.hint_on_interrupt("the rows are gone; only how many they were was still being counted");
+        session.hint_on_interrupt("the rows are deleted; only counting them was interrupted");
         let rows = self.rows.count(&table, filter, version).await;
         table.close().await?;
         session.output.either(

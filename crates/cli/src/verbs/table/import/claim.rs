@@ -26,7 +26,7 @@ impl Claim {
         let Some(attempt) = table.begin_after(run, seen.as_ref(), 1).await? else {
             return Err(Failure::Run {
                 run: run.to_owned(),
-                problem: "is imported by somebody else at this moment".to_owned(),
+                problem: "is being imported by another process".to_owned(),
                 hint: "choose another name with --run; the same command goes on if it is the same file"
                     .to_owned(),
             });
@@ -77,7 +77,7 @@ async fn look(table: &Table, run: &str, mark: &Mark, restart: bool) -> Result<Op
         // does.
         return Err(Failure::Run {
             run: run.to_owned(),
-            problem: "has begun without a step, and was not made by an import that said so".to_owned(),
+            problem: "exists without a step, and was not made by an import".to_owned(),
             hint: "choose another name with --run, or take it with --restart if nobody writes to it"
                 .to_owned(),
         });

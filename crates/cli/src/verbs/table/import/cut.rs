@@ -97,7 +97,7 @@ impl Cutter {
             let there = self.reader.skip(done)?;
             if there < done {
                 return Err(Failure::Usage {
-                    problem: format!("{} has {there} records, and {done} of it are in the table", self.file),
+                    problem: format!("{} has {there} records, but {done} of it are in the table", self.file),
                     hint: "is it the same file? import it under another --run, or anew with --restart"
                         .to_owned(),
                 });

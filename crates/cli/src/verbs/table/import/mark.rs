@@ -126,7 +126,7 @@ impl Mark {
             (&self.path, known.get(BEGINNING).and_then(|text| Beginning::parse(text)))
         else {
             return Err(conflict(
-                "came through a pipe, which cannot be gone on with".to_owned(),
+                "came through a pipe, which cannot be continued".to_owned(),
                 "import under another --run, or anew with --restart",
             ));
         };
