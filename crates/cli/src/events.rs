@@ -12,7 +12,7 @@ use tracing_subscriber::EnvFilter;
 /// # Errors
 /// [`Failure::Usage`] for a variable that cannot be understood: otherwise its user would wait for events in
 /// vain.
-pub(crate) fn tell(json: bool) -> Result<(), Failure> {
+pub(crate) fn start_logging(json: bool) -> Result<(), Failure> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let filter = filter(variable("ATOLL_LOG").as_deref(), json)?;
     let wants_objects = wants_objects(variable("ATOLL_LOG_FORMAT").as_deref())?;

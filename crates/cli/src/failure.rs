@@ -23,7 +23,7 @@ pub(crate) const USAGE_EXIT: u8 = 2;
 const RING_CHANGE_HINT: &str = "check with `atoll ring status` whether it happened, and how far it has come";
 
 /// The hint when the result of a change was lost.
-const UNTOLD_HINT: &str = "do not repeat it: look at what the store holds now";
+const UNREPORTED_HINT: &str = "do not repeat it: look at what the store holds now";
 
 /// Why a verb failed.
 #[derive(Debug, thiserror::Error)]
@@ -209,7 +209,7 @@ pub enum Failure {
     /// The change was made, but its result could not be reported: running the verb again could repeat the
     /// change.
     #[error("it was done, but its result could not be written to standard output")]
-    Untold {
+    Unreported {
         /// The cause.
         #[source]
         source: io::Error,
@@ -240,7 +240,7 @@ impl Failure {
             Self::Exists { .. } | Self::NotAsExpected { .. } => Some(ErrorKind::Conflict),
             Self::Absent { .. } => Some(ErrorKind::NotFound),
             // A script should look before it retries.
-            Self::WaitEnded { .. } | Self::Untold { .. } => Some(ErrorKind::TimedOut),
+            Self::WaitEnded { .. } | Self::Unreported { .. } => Some(ErrorKind::TimedOut),
             Self::Damaged { .. } => Some(ErrorKind::Corrupt),
             Self::Transfer(error) => Some(error.kind()),
             Self::Ring(error) => Some(error.kind()),
@@ -338,7 +338,7 @@ impl Failure {
             Self::NoTable { table, present } => Some(crate::table_hints::of_absent_table(table, present)),
             Self::Run { hint, .. } => Some(hint.clone()),
             Self::Interrupted { hint, .. } => hint.map(str::to_owned),
-            Self::Untold { .. } => Some(UNTOLD_HINT.to_owned()),
+            Self::Unreported { .. } => Some(UNREPORTED_HINT.to_owned()),
             Self::OutputClosed => None,
         }
     }
@@ -426,9 +426,9 @@ pub(crate) fn output_failure(source: io::Error) -> Failure {
 }
 
 /// The same after a change was made: only the report of it was lost.
-pub(crate) fn untold(failure: Failure) -> Failure {
+pub(crate) fn unreported(failure: Failure) -> Failure {
     match failure {
-        Failure::File { source, .. } => Failure::Untold { source },
+        Failure::File { source, .. } => Failure::Unreported { source },
         other => other,
     }
 }

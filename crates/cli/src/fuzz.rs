@@ -2,7 +2,7 @@
 
 use crate::text::{Encoding, unescape};
 use crate::transfer::{
-    BinaryReader, Columns, CommaReader, JsonLinesReader, RecordReader, Tracked, TransferError,
+    BinaryReader, Columns, CsvReader, JsonLinesReader, RecordReader, Tracked, TransferError,
 };
 use std::io::Cursor;
 
@@ -16,8 +16,8 @@ pub fn import(bytes: &[u8]) -> bool {
     match choice % 4 {
         0 => read(Ok(JsonLinesReader::new(source, Default::default()))),
         1 => read(BinaryReader::new(source, Default::default())),
-        2 => read(CommaReader::new(source, &columns(&[]))),
-        _ => read(CommaReader::new(source, &columns(&["a", "b"]))),
+        2 => read(CsvReader::new(source, &columns(&[]))),
+        _ => read(CsvReader::new(source, &columns(&["a", "b"]))),
     }
 }
 

@@ -27,7 +27,7 @@ const TERMINATED_EXIT: u8 = 143;
 /// The exit code: 0 after `--help`, 2 after a mistake.
 pub fn parse<T: Parser>() -> Result<T, ExitCode> {
     let wants_json = std::env::args_os().any(|argument| argument == "--json");
-    let mut program = filled(T::command());
+    let mut program = with_joined_prose(T::command());
     let matched = program.try_get_matches_from_mut(std::env::args_os());
     let parsed = matched.and_then(|mut matches| T::from_arg_matches_mut(&mut matches));
     parsed.map_err(|error| {
@@ -44,13 +44,13 @@ pub fn parse<T: Parser>() -> Result<T, ExitCode> {
 }
 
 /// The program with the prose after the examples of each help text joined into paragraphs.
-fn filled(command: Command) -> Command {
+fn with_joined_prose(command: Command) -> Command {
     let told = command.get_after_help().map(|text| paragraphs(&text.to_string()));
     let command = match told {
         Some(text) => command.after_help(text),
         None => command,
     };
-    command.mut_subcommands(filled)
+    command.mut_subcommands(with_joined_prose)
 }
 
 /// The heading of the examples in a help text.
@@ -82,7 +82,7 @@ fn print(error: &clap::Error, is_help: bool, hint: &str) {
     let colored = use_colors_unread(is_terminal);
     let rendered = error.render();
     let text = if colored { rendered.ansi().to_string() } else { rendered.to_string() };
-    let text = if is_help { text } else { of_numbers(text) };
+    let text = if is_help { text } else { with_plain_number_errors(text) };
     // A failed write cannot be reported anywhere.
     let _ = match text.rfind("For more information") {
         Some(at) if !is_help => writeln!(std::io::stderr().lock(), "{}hint: {hint}", &text[..at]),
@@ -92,7 +92,7 @@ fn print(error: &clap::Error, is_help: bool, hint: &str) {
 }
 
 /// Replaces the standard library's messages about numbers by plain ones. All our counts start at 0.
-fn of_numbers(text: String) -> String {
+fn with_plain_number_errors(text: String) -> String {
     let whole = "it is no whole number from 0 on";
     [
         ("invalid digit found in string", whole),
@@ -145,7 +145,7 @@ fn verbs_called(name: &str, program: &Command) -> Vec<String> {
 fn report_usage_as_json(error: &clap::Error, hint: String) {
     let message = match error.kind() {
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "a verb or an argument is missing".to_owned(),
-        _ => of_numbers(first_paragraph(&error.render().to_string())),
+        _ => with_plain_number_errors(first_paragraph(&error.render().to_string())),
     };
     let suggestion =
         [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue]
@@ -171,7 +171,7 @@ pub fn execute(
     global: &GlobalArguments,
     verb: impl AsyncFnOnce(&Session) -> Result<(), Failure>,
 ) -> ExitCode {
-    let settings = events::tell(global.json).and_then(|()| read_settings(global));
+    let settings = events::start_logging(global.json).and_then(|()| read_settings(global));
     let (result, colored) = match settings {
         Ok(settings) => {
             let colored = use_colors(&settings);
@@ -191,7 +191,7 @@ pub fn execute(
 }
 
 fn use_colors(settings: &Settings) -> bool {
-    are_shown(settings.get("color").unwrap_or(Color::Auto), std::io::stderr().is_terminal())
+    shows_colors(settings.get("color").unwrap_or(Color::Auto), std::io::stderr().is_terminal())
 }
 
 /// Whether to use colours before options are read, or if they cannot be: from the arguments and the
@@ -202,12 +202,12 @@ fn use_colors_unread(is_terminal: bool) -> bool {
     let apart = typed.iter().skip_while(|word| *word != "--color").nth(1).map(String::as_str);
     let said = typed.iter().find_map(|word| word.strip_prefix("--color=")).or(apart);
     let said = said.map(str::to_owned).or_else(|| std::env::var_os("ATOLL_COLOR")?.into_string().ok());
-    are_shown(said.and_then(|said| Color::parse(&said).ok()).unwrap_or(Color::Auto), is_terminal)
+    shows_colors(said.and_then(|said| Color::parse(&said).ok()).unwrap_or(Color::Auto), is_terminal)
 }
 
 /// Whether colours are shown: as `said` decides; for `auto`, if the output is a terminal that can show them
 /// and `NO_COLOR` is not set.
-fn are_shown(said: Color, is_terminal: bool) -> bool {
+fn shows_colors(said: Color, is_terminal: bool) -> bool {
     match said {
         Color::Always => true,
         Color::Never => false,
@@ -224,13 +224,13 @@ fn run(session: &Session, verb: impl AsyncFnOnce(&Session) -> Result<(), Failure
     })?;
     let result = runtime.block_on(async {
         let signals = Signals::listen();
-        tell_of_size_limits();
+        fail_writes_beyond_size_limit();
         let result = tokio::select! {
             result = verb(session) => result,
             exit = signals.heard() => session.interrupted(exit),
         };
         let closed = signals.hold(session.close()).await;
-        let told = session.tell();
+        let told = session.flush_output();
         result.and(closed).and(told)
     });
     // A thread may still be blocked reading standard input; waiting for it would block us as well.
@@ -241,7 +241,7 @@ fn run(session: &Session, verb: impl AsyncFnOnce(&Session) -> Result<(), Failure
 /// Makes a write beyond the file size limit of the process fail with an error, as on a full disk, instead of
 /// killing the process.
 #[cfg(unix)]
-fn tell_of_size_limits() {
+fn fail_writes_beyond_size_limit() {
     use tokio::signal::unix::{SignalKind, signal};
     // Installing a handler once is enough: the default action, which ends the process, never comes back, even
     // if nothing listens any more.
@@ -249,7 +249,7 @@ fn tell_of_size_limits() {
 }
 
 #[cfg(not(unix))]
-fn tell_of_size_limits() {}
+fn fail_writes_beyond_size_limit() {}
 
 /// Requests to stop, as signals deliver them.
 struct Signals {
@@ -266,16 +266,16 @@ const GRACE: Duration = Duration::from_secs(2);
 const ECHO: Duration = Duration::from_millis(200);
 
 /// A source of signals that ask us to stop.
-trait Hear {
+trait SignalSource {
     /// The exit code for the next signal; never returns if none can arrive.
     fn next(&mut self) -> impl Future<Output = u8> + Send;
 }
 
 /// Returns when the process must exit at once after its first signal: at a second signal, or if the first was
 /// not handled in time. Nothing acknowledged is lost by that.
-async fn until_at_once(
+async fn until_exit_is_due(
     exit: u8,
-    signals: &mut impl Hear,
+    signals: &mut impl SignalSource,
     is_heard: &AtomicBool,
     (echo, grace): (Duration, Duration),
 ) {
@@ -305,7 +305,7 @@ impl Signals {
             let exit = interruptions.next().await;
             shared_exit.store(exit, Ordering::Release);
             first.notify_one();
-            until_at_once(exit, &mut interruptions, &is_heard, (ECHO, GRACE)).await;
+            until_exit_is_due(exit, &mut interruptions, &is_heard, (ECHO, GRACE)).await;
             std::process::exit(exit.into());
         });
         signals
@@ -342,7 +342,7 @@ impl Interruptions {
 }
 
 #[cfg(unix)]
-impl Hear for Interruptions {
+impl SignalSource for Interruptions {
     async fn next(&mut self) -> u8 {
         let Some((interrupt, terminate)) = &mut self.signals else { return std::future::pending().await };
         tokio::select! {
@@ -364,7 +364,7 @@ impl Interruptions {
 }
 
 #[cfg(not(unix))]
-impl Hear for Interruptions {
+impl SignalSource for Interruptions {
     async fn next(&mut self) -> u8 {
         match tokio::signal::ctrl_c().await {
             Ok(()) => INTERRUPTED_EXIT,
@@ -385,9 +385,9 @@ mod tests {
     }
 
     /// Signals that arrive one right after the other.
-    struct Given(Vec<u8>);
+    struct ScriptedSignals(Vec<u8>);
 
-    impl Hear for Given {
+    impl SignalSource for ScriptedSignals {
         async fn next(&mut self) -> u8 {
             match self.0.pop() {
                 Some(signal) => signal,
@@ -399,8 +399,8 @@ mod tests {
     /// How many of these signals, taken from the last on, are left unread when the process exits at once
     /// after SIGTERM.
     async fn left(signals: &[u8], is_heard: bool, times: (Duration, Duration)) -> usize {
-        let mut signals = Given(signals.to_vec());
-        until_at_once(TERMINATED_EXIT, &mut signals, &AtomicBool::new(is_heard), times).await;
+        let mut signals = ScriptedSignals(signals.to_vec());
+        until_exit_is_due(TERMINATED_EXIT, &mut signals, &AtomicBool::new(is_heard), times).await;
         signals.0.len()
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Invariant: an opened store is closed, also after a failure or an interruption.
 
-use crate::failure::untold;
+use crate::failure::unreported;
 use crate::output::{Output, note};
 use crate::{Failure, GlobalArguments, options};
 use atoll_open::{Location, Maintenance, Mode, Opened, StoreUrl};
@@ -237,9 +237,9 @@ impl Session {
     }
 
     /// Flushes the output. If the verb itself failed, its failure is reported instead of this one.
-    pub(crate) fn tell(&self) -> Result<(), Failure> {
+    pub(crate) fn flush_output(&self) -> Result<(), Failure> {
         let told = self.output.flush();
-        if self.changes.load(Ordering::Acquire) { told.map_err(untold) } else { told }
+        if self.changes.load(Ordering::Acquire) { told.map_err(unreported) } else { told }
     }
 }
 

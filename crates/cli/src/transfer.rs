@@ -4,7 +4,7 @@
 //! Invariant: an import only puts, so repeating a part of it changes nothing.
 
 mod binary;
-mod comma;
+mod csv_rows;
 mod error;
 mod export;
 mod import;
@@ -16,7 +16,7 @@ mod tests;
 mod window;
 
 pub(crate) use binary::BinaryReader;
-pub(crate) use comma::{Columns, CommaReader};
+pub(crate) use csv_rows::{Columns, CsvReader};
 pub(crate) use error::TransferError;
 pub(crate) use export::{Export, export};
 pub(crate) use import::{Import, ProgressReport, import};
@@ -48,12 +48,12 @@ pub(crate) struct Parsed {
     /// Line of the position, from 1; the number of the record in a format without lines.
     pub(crate) line: u64,
     /// Where the next record starts.
-    pub(crate) end: Place,
+    pub(crate) end: SourcePosition,
 }
 
 /// A position between two records of a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct SourcePosition {
     /// Bytes before this position.
     pub(crate) offset: u64,
     /// Lines before this position.

@@ -6,13 +6,13 @@ mod support;
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Child;
-use support::{Answer, Place};
+use support::{Answer, Workspace};
 
-fn atoll(place: &Place, arguments: &[&str]) -> Answer {
+fn atoll(place: &Workspace, arguments: &[&str]) -> Answer {
     place.run(&[&["--store", "data"], arguments].concat())
 }
 
-fn backup(place: &Place, to: &str) -> serde_json::Value {
+fn backup(place: &Workspace, to: &str) -> serde_json::Value {
     atoll(place, &["store", "backup", to, "--json"]).json()
 }
 
@@ -24,13 +24,13 @@ fn cells(from: usize, to: usize, fill: char, bytes: usize) -> String {
         .collect()
 }
 
-fn import(place: &Place, cells: &str) {
+fn import(place: &Workspace, cells: &str) {
     place.write("cells.jsonl", cells);
     atoll(place, &["kv", "import", "cells.jsonl"]).text();
 }
 
 /// All cells of a store, in order.
-fn content(place: &Place, store: &str) -> Vec<String> {
+fn content(place: &Workspace, store: &str) -> Vec<String> {
     let exported = place.run(&["--store", store, "kv", "export", "-", "--format", "jsonl"]);
     let mut lines: Vec<String> = exported.text().lines().map(str::to_owned).collect();
     lines.sort();
@@ -38,13 +38,13 @@ fn content(place: &Place, store: &str) -> Vec<String> {
 }
 
 /// The snapshots that the store keeps for backups.
-fn kept(place: &Place) -> Vec<String> {
+fn kept(place: &Workspace) -> Vec<String> {
     let listed = atoll(place, &["store", "snapshot", "list", "--json"]).json_lines();
     let names = listed.iter().filter_map(|snapshot| snapshot["name"].as_str());
     names.filter(|name| name.starts_with("backup-")).map(str::to_owned).collect()
 }
 
-fn served(place: &Place, store: &str) -> Child {
+fn served(place: &Workspace, store: &str) -> Child {
     let mut owner = place.spawn(&["serve", "--store", store]);
     let mut line = String::new();
     BufReader::new(owner.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -58,7 +58,7 @@ fn end(mut child: Child) {
 
 #[test]
 fn the_first_backup_copies_everything_and_the_next_what_changed() {
-    let place = Place::new();
+    let place = Workspace::new();
     import(&place, &cells(0, 6000, 'a', 1000));
     let first = backup(&place, "safe");
     assert_eq!(
@@ -89,7 +89,7 @@ fn the_first_backup_copies_everything_and_the_next_what_changed() {
 
 #[test]
 fn each_of_several_backups_takes_over_what_changed_since_it_was_made() {
-    let place = Place::new();
+    let place = Workspace::new();
     import(&place, &cells(0, 500, 'a', 100));
     backup(&place, "often");
     backup(&place, "seldom");
@@ -106,7 +106,7 @@ fn each_of_several_backups_takes_over_what_changed_since_it_was_made() {
 
 #[test]
 fn a_backup_beside_the_owner_while_it_is_written_to_is_the_state_of_one_moment() {
-    let place = Place::new();
+    let place = Workspace::new();
     import(&place, &cells(0, 3000, 'a', 300));
     let owner = served(&place, "data");
     backup(&place, "safe");
@@ -138,7 +138,7 @@ fn a_backup_beside_the_owner_while_it_is_written_to_is_the_state_of_one_moment()
 
 /// Starts a backup into `safe` and kills it once `is_time`, which gets the number of bytes written; false if
 /// the backup ended first.
-fn killed(place: &Place, is_time: impl Fn(u64) -> bool) -> bool {
+fn killed(place: &Workspace, is_time: impl Fn(u64) -> bool) -> bool {
     let mut running = place.spawn(&["--store", "data", "store", "backup", "safe"]);
     while !is_time(written(&running)) {
         if running.try_wait().unwrap().is_some() {
@@ -157,13 +157,13 @@ fn written(process: &Child) -> u64 {
     line.map_or(u64::MAX, |bytes| bytes.parse().unwrap())
 }
 
-fn length(place: &Place, name: &str) -> u64 {
+fn length(place: &Workspace, name: &str) -> u64 {
     std::fs::metadata(place.folder.path().join(name)).map_or(0, |file| file.len())
 }
 
 #[test]
 fn a_first_backup_that_is_killed_leaves_no_store_and_the_next_one_is_whole() {
-    let place = Place::new();
+    let place = Workspace::new();
     import(&place, &cells(0, 12_000, 'a', 3000));
     // A backup that completed before it could be killed is not a first one any more.
     let is_killed = (0..20).any(|_| {
@@ -183,7 +183,7 @@ fn a_first_backup_that_is_killed_leaves_no_store_and_the_next_one_is_whole() {
 
 #[test]
 fn a_backup_that_is_killed_holds_the_state_before_or_says_so_and_the_next_completes_it() {
-    let place = Place::new();
+    let place = Workspace::new();
     import(&place, &cells(0, 12_000, 'a', 1000));
     backup(&place, "safe");
     let unfinished = "safe/store.atoll.unfinished";
@@ -226,7 +226,7 @@ fn a_backup_that_is_killed_holds_the_state_before_or_says_so_and_the_next_comple
 
 #[test]
 fn a_backup_into_which_somebody_wrote_is_refused_and_made_anew_when_asked() {
-    let place = Place::new();
+    let place = Workspace::new();
     import(&place, &cells(0, 300, 'a', 100));
     backup(&place, "safe");
     // Reading it and creating snapshots in it do not count as writes.
@@ -245,7 +245,7 @@ fn a_backup_into_which_somebody_wrote_is_refused_and_made_anew_when_asked() {
 
 #[test]
 fn a_folder_that_is_no_backup_of_this_store_is_refused_and_left_as_it_was() {
-    let place = Place::new();
+    let place = Workspace::new();
     import(&place, &cells(0, 300, 'a', 100));
     let refuse = |arguments: &[&str], problem: &str| {
         let refused = atoll(&place, &[&["store", "backup"], arguments].concat());
@@ -276,7 +276,7 @@ fn a_folder_that_is_no_backup_of_this_store_is_refused_and_left_as_it_was() {
 
 #[test]
 fn a_store_that_was_restored_from_something_older_does_not_go_on_with_a_later_backup() {
-    let place = Place::new();
+    let place = Workspace::new();
     import(&place, &cells(0, 300, 'a', 100));
     backup(&place, "safe");
     let file = place.folder.path().join("data/store.atoll");

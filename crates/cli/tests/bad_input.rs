@@ -8,10 +8,10 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use support::{Answer, Place};
+use support::{Answer, Workspace};
 
 /// Runs the program on the store of this folder; words in single quotes may contain spaces.
-fn atoll(place: &Place, line: &str) -> Answer {
+fn atoll(place: &Workspace, line: &str) -> Answer {
     let words = line.split('\'').enumerate().flat_map(|(at, part)| {
         if at % 2 == 1 { vec![part] } else { part.split_whitespace().collect::<Vec<_>>() }
     });
@@ -20,18 +20,18 @@ fn atoll(place: &Place, line: &str) -> Answer {
 
 const CREATE: &str = "table create t --column pid:int64,step:int64,x:float64?,name:utf8? --id pid,step --sample-key pid --index x,step";
 
-fn created(flags: &str) -> Place {
-    let place = Place::new();
+fn created(flags: &str) -> Workspace {
+    let place = Workspace::new();
     atoll(&place, &format!("{CREATE} {flags}")).text();
     place
 }
 
-fn count(place: &Place, question: &str) -> u64 {
+fn count(place: &Workspace, question: &str) -> u64 {
     atoll(place, &format!("table query t --count {question}")).text().trim().parse().unwrap()
 }
 
 /// Imports a CSV file with this text.
-fn import(place: &Place, name: &str, text: &str) -> Answer {
+fn import(place: &Workspace, name: &str, text: &str) -> Answer {
     place.write(name, format!("pid,step,x,name\n{text}"));
     atoll(place, &format!("table import t {name}"))
 }
@@ -88,7 +88,7 @@ fn a_wrong_value_is_told_with_its_line_and_column_and_what_came_before_is_in() {
 
 #[test]
 fn a_whole_number_written_as_a_float_is_taken_where_integers_are_and_any_other_float_is_refused() {
-    let place = Place::new();
+    let place = Workspace::new();
     atoll(&place, "table create t --column pid:int64,kind:int64? --id pid --index pid").text();
     // As pandas writes integers with missing values.
     place.write("a.csv", "pid,kind\n1,3.0\n2,\n3,3e2\n4,9007199254740993.0\n");
@@ -109,7 +109,7 @@ fn a_whole_number_written_as_a_float_is_taken_where_integers_are_and_any_other_f
 
 #[test]
 fn days_are_taken_as_instants_and_instants_as_days_where_they_fit_exactly() {
-    let place = Place::new();
+    let place = Workspace::new();
     place.write("a.csv", "pid,when\n1,2026-01-02\n2,\n");
     atoll(&place, "table create days --column pid:int64,when:date32? --id pid --index pid").text();
     atoll(&place, "table create t --column 'pid:int64,when:timestamp[us]?' --id pid --index pid").text();
@@ -133,7 +133,7 @@ fn days_are_taken_as_instants_and_instants_as_days_where_they_fit_exactly() {
 
 #[test]
 fn another_type_or_unit_is_refused_and_nothing_is_rounded() {
-    let place = Place::new();
+    let place = Workspace::new();
     place.write("a.csv", "pid,when\n1,2026-01-01T00:00:00.000000001\n");
     atoll(&place, "table create ns --column 'pid:int64,when:timestamp[ns]' --id pid --index when").text();
     atoll(&place, "table import ns a.csv").text();
@@ -228,7 +228,7 @@ fn rows_that_came_to_the_last_step_since_are_not_passed_over_in_silence() {
 
 #[test]
 fn an_estimate_tells_how_many_rows_have_no_value() {
-    let place = Place::new();
+    let place = Workspace::new();
     place.write("n.csv", "id,x,n\n1,nan,1\n2,1,\n3,3,5\n4,,1\n");
     atoll(&place, "table create n --column id:int64,x:float64?,n:int64? --id id --index x").text();
     atoll(&place, "table import n n.csv").text();
@@ -245,7 +245,7 @@ fn an_estimate_tells_how_many_rows_have_no_value() {
 
 #[test]
 fn a_number_that_json_has_none_for_is_the_same_text_in_an_estimate_as_in_rows() {
-    let place = Place::new();
+    let place = Workspace::new();
     atoll(&place, "table create n --column id:int64,x:float64,kind:int64 --id id --index x").text();
     let none = atoll(&place, "table estimate n --mean x --json").json();
     assert_eq!((&none["value"], &none["missing"]), (&"NaN".into(), &0.into()), "{none}");
@@ -371,7 +371,7 @@ fn a_torn_file_of_every_format_is_told_as_such_and_the_whole_one_goes_on_from_th
 
 #[test]
 fn a_torn_dump_and_a_torn_array_are_told_with_what_is_missing() {
-    let place = Place::new();
+    let place = Workspace::new();
     let mut dump = String::new();
     for step in 0..3 {
         write!(dump, "ITEM: TIMESTEP\n{step}\nITEM: NUMBER OF ATOMS\n40\nITEM: BOX BOUNDS pp pp pp\n0 1\n0 1\n0 1\nITEM: ATOMS id x\n").unwrap();
@@ -403,7 +403,7 @@ fn a_torn_dump_and_a_torn_array_are_told_with_what_is_missing() {
 
 #[test]
 fn a_snapshot_that_a_restart_wrote_again_into_its_dump_doubles_no_atoms() {
-    let place = Place::new();
+    let place = Workspace::new();
     let mut dump = String::new();
     for step in [0, 100, 100, 200] {
         write!(dump, "ITEM: TIMESTEP\n{step}\nITEM: NUMBER OF ATOMS\n2\nITEM: BOX BOUNDS pp pp pp\n0 1\n0 1\n0 1\nITEM: ATOMS id x\n1 0.5\n2 0.25\n").unwrap();
@@ -518,7 +518,7 @@ fn an_interrupted_restart_does_not_say_that_the_same_command_goes_on() {
 
 #[test]
 fn a_vector_of_another_length_and_a_member_twice_are_refused_and_told_by_line() {
-    let place = Place::new();
+    let place = Workspace::new();
     let columns = "pid:int64,v:fixed_size_list[float64, 2]?";
     atoll(&place, &format!("table create t --column '{columns}' --id pid --index pid")).text();
     place.write("a.csv", "pid,v[0],v[1],v[2]\n1,2,3,4\n");
@@ -533,7 +533,7 @@ fn a_vector_of_another_length_and_a_member_twice_are_refused_and_told_by_line() 
 
 #[test]
 fn an_instant_that_no_text_stands_for_is_kept_and_not_written_as_a_text() {
-    let place = Place::new();
+    let place = Workspace::new();
     atoll(&place, "table create t --column pid:int64,when:timestamp[us] --id pid --index pid").text();
     let header =
         "{'descr': [('pid', '<i8'), ('when', '<M8[us]')], 'fortran_order': False, 'shape': (1,), }\n";
@@ -555,7 +555,7 @@ fn an_instant_that_no_text_stands_for_is_kept_and_not_written_as_a_text() {
 
 #[test]
 fn a_column_that_a_file_has_no_value_of_is_told_with_what_names_its_type() {
-    let place = Place::new();
+    let place = Workspace::new();
     place.write("header.csv", "a,b\n");
     let answer = atoll(&place, "table create h --like header.csv --id a --index a");
     let told = answer.fails(12);
@@ -572,7 +572,7 @@ fn a_column_that_a_file_has_no_value_of_is_told_with_what_names_its_type() {
 
 #[test]
 fn numbers_beyond_a_double_are_told_with_its_digits_and_as_what_they_are() {
-    let place = Place::new();
+    let place = Workspace::new();
     atoll(&place, "table create n --column id:uint64,x:float64 --id id --index id").text();
     place.write("n.csv", "id,x\n18446744073709551615,1.7e308\n0,-1e-300\n");
     atoll(&place, "table import n n.csv").text();

@@ -12,10 +12,10 @@ mod support;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use support::{Answer, Place};
+use support::{Answer, Workspace};
 
 /// Runs the program on the store of this folder.
-fn atoll(place: &Place, arguments: &[&str]) -> Answer {
+fn atoll(place: &Workspace, arguments: &[&str]) -> Answer {
     place.run(&[&["--store", "data"], arguments].concat())
 }
 
@@ -24,7 +24,7 @@ fn lines(answer: &Answer) -> Vec<&str> {
 }
 
 /// Starts a server for the store of this folder, and waits until it serves.
-fn served(place: &Place) -> std::process::Child {
+fn served(place: &Workspace) -> std::process::Child {
     let mut server = place.spawn(&["serve", "--store", "data"]);
     let mut line = String::new();
     BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
@@ -34,7 +34,7 @@ fn served(place: &Place) -> std::process::Child {
 
 #[test]
 fn cells_written_by_one_process_are_read_by_the_next() {
-    let place = Place::new();
+    let place = Workspace::new();
     atoll(&place, &["kv", "put", "stations", "KJFK", "New York"]).text();
     atoll(&place, &["kv", "put", "stations", "KLGA", "LaGuardia"]).text();
     atoll(&place, &["kv", "append", "stations", "KJFK", ", NY"]).text();
@@ -62,7 +62,7 @@ fn cells_written_by_one_process_are_read_by_the_next() {
 
 #[test]
 fn compare_and_swap_tells_what_it_found() {
-    let place = Place::new();
+    let place = Workspace::new();
     atoll(&place, &["kv", "cas", "p", "s", "-1", "--expect-absent"]).text();
     let conflict = atoll(&place, &["kv", "cas", "p", "s", "2", "--expect", "7"]);
     assert!(conflict.fails(11).contains("found: \"-1\""), "{}", conflict.stderr);
@@ -72,7 +72,7 @@ fn compare_and_swap_tells_what_it_found() {
 
 #[test]
 fn binary_keys_and_values_survive_every_encoding() {
-    let place = Place::new();
+    let place = Workspace::new();
     let all: Vec<u8> = (0..=255).collect();
     let arguments = ["--store", "data", "kv", "put", "--escaped", "\\x00\\xff", "", "-"];
     assert_eq!(place.run_with(&arguments, &all).exit, Some(0));
@@ -86,7 +86,7 @@ fn binary_keys_and_values_survive_every_encoding() {
 
 #[test]
 fn looking_at_a_store_that_is_not_there_makes_no_folder() {
-    let place = Place::new();
+    let place = Workspace::new();
     for verb in [
         &["ls"][..],
         &["kv", "get", "p", "s"],
@@ -105,7 +105,7 @@ fn looking_at_a_store_that_is_not_there_makes_no_folder() {
 
 #[test]
 fn reading_verbs_change_not_a_byte() {
-    let place = Place::new();
+    let place = Workspace::new();
     atoll(&place, &["kv", "put", "p", "s", "v"]).text();
     let before = snapshot_of(&place.folder.path().join("data"));
     for verb in [&["ls"][..], &["kv", "get", "p", "s"], &["kv", "scan", "p"], &["store", "info"]] {
@@ -125,7 +125,7 @@ fn snapshot_of(folder: &Path) -> Vec<(std::ffi::OsString, Vec<u8>)> {
 
 #[test]
 fn a_table_goes_in_and_out_in_every_format() {
-    let place = Place::new();
+    let place = Workspace::new();
     let rows: String = (0..500).map(|at| format!("UA,{},{at:03},\"{at},x\"\n", at % 7)).collect();
     place.write("flights.csv", format!("carrier,flight,hour,note\n{rows}"));
     let import =
@@ -159,7 +159,7 @@ fn sorted(text: &[u8]) -> Vec<&[u8]> {
 
 #[test]
 fn an_import_killed_in_the_middle_goes_on_and_doubles_nothing() {
-    let place = Place::new();
+    let place = Workspace::new();
     let source: String = (0..20_000)
         .map(|at| {
             format!("{{\"partition\":\"p{}\",\"sort\":\"{at:06}\",\"value\":\"value {at}\"}}\n", at % 5)
@@ -192,7 +192,7 @@ fn an_import_killed_in_the_middle_goes_on_and_doubles_nothing() {
 
 #[test]
 fn upkeep_checks_counts_keeps_and_copies() {
-    let place = Place::new();
+    let place = Workspace::new();
     atoll(&place, &["kv", "put", "p", "s", "v"]).text();
     let report = atoll(&place, &["store", "check", "--json"]).json();
     assert_eq!(report["damage"].as_array().unwrap().len(), 0);
@@ -209,7 +209,7 @@ fn upkeep_checks_counts_keeps_and_copies() {
 
 #[test]
 fn an_upgrade_tells_the_format_and_a_newer_one_is_refused() {
-    let place = Place::new();
+    let place = Workspace::new();
     atoll(&place, &["kv", "put", "p", "s", "v"]).text();
     let file = place.folder.path().join("data/store.atoll");
     let before = std::fs::read(&file).unwrap();
@@ -235,7 +235,7 @@ fn an_upgrade_tells_the_format_and_a_newer_one_is_refused() {
 
 #[test]
 fn a_store_opened_for_reading_refuses_writes_and_stays_as_it_was() {
-    let place = Place::new();
+    let place = Workspace::new();
     atoll(&place, &["kv", "put", "p", "s", "v"]).text();
     let before = snapshot_of(&place.folder.path().join("data"));
     let refused = place.run(&["--store", "file:data?mode=read", "kv", "put", "p", "s", "other"]);
@@ -250,7 +250,7 @@ fn a_store_opened_for_reading_refuses_writes_and_stays_as_it_was() {
 
 #[test]
 fn a_flag_that_does_not_exist_never_becomes_a_value() {
-    let place = Place::new();
+    let place = Workspace::new();
     atoll(&place, &["kv", "put", "p", "s", "--durabilty"]).fails(2);
     atoll(&place, &["kv", "put", "p", "--durabilty", "v"]).fails(2);
     atoll(&place, &["kv", "put", "p", "s", "--", "--text"]).text();
@@ -261,7 +261,7 @@ fn a_flag_that_does_not_exist_never_becomes_a_value() {
 
 #[test]
 fn listing_stops_at_its_limit() {
-    let place = Place::new();
+    let place = Workspace::new();
     for (partition, sort) in [("p", "1"), ("p", "2"), ("p", "3"), ("q", "1")] {
         atoll(&place, &["kv", "put", partition, sort, "v"]).text();
     }
@@ -271,7 +271,7 @@ fn listing_stops_at_its_limit() {
 
 #[test]
 fn what_is_wrong_with_a_snapshot_is_told_with_what_would_be_right() {
-    let place = Place::new();
+    let place = Workspace::new();
     atoll(&place, &["kv", "put", "p", "s", "v"]).text();
     atoll(&place, &["store", "snapshot", "create", "monday"]).text();
     let taken = atoll(&place, &["store", "snapshot", "create", "monday"]);
@@ -284,14 +284,14 @@ fn what_is_wrong_with_a_snapshot_is_told_with_what_would_be_right() {
 
 #[test]
 fn a_path_that_cannot_be_is_told_with_what_would_be_right() {
-    let place = Place::new();
+    let place = Workspace::new();
     let long = "x".repeat(300);
     let refused = place.run(&["--store", &long, "kv", "put", "p", "s", "v"]);
     assert!(refused.fails(16).contains("shorter path"), "{}", refused.stderr);
 }
 
 /// Runs the program as a user to whom file permissions apply: root drops its privileges.
-fn unprivileged(place: &Place, arguments: &[&str]) -> Answer {
+fn unprivileged(place: &Workspace, arguments: &[&str]) -> Answer {
     use std::os::unix::process::CommandExt;
     let folder = place.folder.path();
     let program = folder.join("atoll");
@@ -305,13 +305,13 @@ fn unprivileged(place: &Place, arguments: &[&str]) -> Answer {
 }
 
 /// Lets other users read the folder, with these permissions on the store, and none on its lock.
-fn give_others(place: &Place, store: u32) {
+fn give_others(place: &Workspace, store: u32) {
     for (name, mode) in [(".", 0o755), ("data", 0o755), ("data/store.atoll", store), ("data/lock", 0o000)] {
         set_rights(place, name, mode);
     }
 }
 
-fn set_rights(place: &Place, name: &str, mode: u32) {
+fn set_rights(place: &Workspace, name: &str, mode: u32) {
     use std::os::unix::fs::PermissionsExt;
     let rights = std::fs::Permissions::from_mode(mode);
     std::fs::set_permissions(place.folder.path().join(name), rights).unwrap();
@@ -319,7 +319,7 @@ fn set_rights(place: &Place, name: &str, mode: u32) {
 
 #[test]
 fn who_may_not_use_the_lock_still_reads_the_store() {
-    let place = Place::new();
+    let place = Workspace::new();
     atoll(&place, &["kv", "put", "p", "s", "v"]).text();
     give_others(&place, 0o444);
     assert_eq!(unprivileged(&place, &["--store", "data", "kv", "get", "p", "s"]).text(), "v");
@@ -335,7 +335,7 @@ fn who_may_not_use_the_lock_still_reads_the_store() {
 
 #[test]
 fn an_export_of_everything_tells_that_tables_are_not_in_it() {
-    let place = Place::new();
+    let place = Workspace::new();
     atoll(&place, &["table", "create", "t", "--column", "a:int64", "--id", "a", "--index", "a"]).text();
     let told = atoll(&place, &["kv", "export", "cells.atoll"]);
     assert!(told.text().starts_with("exported 0 records"), "{}", told.text());
@@ -350,7 +350,7 @@ fn an_export_of_everything_tells_that_tables_are_not_in_it() {
 
 #[test]
 fn a_limit_of_the_size_of_files_refuses_what_is_larger_and_loses_nothing() {
-    let place = Place::new();
+    let place = Workspace::new();
     atoll(&place, &["kv", "put", "p", "s", "v"]).text();
     let cells: String = (0..40)
         .map(|at| {
@@ -369,7 +369,7 @@ fn a_limit_of_the_size_of_files_refuses_what_is_larger_and_loses_nothing() {
 
 #[test]
 fn a_store_that_one_may_not_read_is_not_said_to_be_read_only() {
-    let place = Place::new();
+    let place = Workspace::new();
     atoll(&place, &["kv", "put", "p", "s", "v"]).text();
     give_others(&place, 0o000);
     let refused = unprivileged(&place, &["--store", "data", "kv", "get", "p", "s"]);

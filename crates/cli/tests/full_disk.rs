@@ -5,7 +5,7 @@ mod support;
 
 use std::path::Path;
 use std::process::Command;
-use support::Place;
+use support::Workspace;
 
 /// Fills a small file system with an import and then appends; prints the exit code of each append, and the
 /// value.
@@ -21,7 +21,7 @@ for _ in 1 2 3; do "$0" --store s kv append p n X >&2; echo $?; done
 /// Standard output and error of a script in a small file system that it mounts; none if mounting is not
 /// possible.
 #[expect(clippy::print_stdout, reason = "what is skipped is told")]
-fn on_a_small_disk(place: &Place, script: &str, argument: &Path) -> Option<(String, String)> {
+fn on_a_small_disk(place: &Workspace, script: &str, argument: &Path) -> Option<(String, String)> {
     let folder = place.folder.path().join("small");
     std::fs::create_dir(&folder).unwrap();
     let mut small = Command::new("unshare");
@@ -37,7 +37,7 @@ fn on_a_small_disk(place: &Place, script: &str, argument: &Path) -> Option<(Stri
 
 #[test]
 fn a_write_that_is_refused_on_a_full_disk_was_not_done_and_one_that_was_done_is_not_refused() {
-    let place = Place::new();
+    let place = Workspace::new();
     let cells: String = (0..600_000)
         .map(|at| format!("{{\"partition\":\"p{}\",\"sort\":\"{at:07}\",\"value\":\"{at:060}\"}}\n", at % 10))
         .collect();
@@ -65,7 +65,7 @@ cd "$PWD"
 
 #[test]
 fn a_copy_that_finds_no_room_is_no_table_and_can_be_dropped() {
-    let place = Place::new();
+    let place = Workspace::new();
     let mut random = fastrand::Rng::with_seed(1);
     let text = |random: &mut fastrand::Rng| -> String { (0..1_500).map(|_| random.alphanumeric()).collect() };
     let rows: String = (0..40_000).map(|row| format!("{row},{}\n", text(&mut random))).collect();
@@ -104,7 +104,7 @@ ls
 
 #[test]
 fn a_copy_of_a_store_that_finds_no_room_leaves_nothing() {
-    let place = Place::new();
+    let place = Workspace::new();
     let cells: String = (0..60_000)
         .map(|at| format!("{{\"partition\":\"p\",\"sort\":\"{at:07}\",\"value\":\"{at:0100}\"}}\n"))
         .collect();
@@ -117,7 +117,7 @@ fn a_copy_of_a_store_that_finds_no_room_leaves_nothing() {
 
 #[test]
 fn what_was_done_is_not_told_as_something_to_try_again_where_its_result_finds_no_room() {
-    let place = Place::new();
+    let place = Workspace::new();
     let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let run = |words: &[&str]| {
         let all = [&["--json", "--store", "s"], words].concat();

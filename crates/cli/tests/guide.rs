@@ -5,7 +5,7 @@ mod support;
 
 use std::path::Path;
 use std::process::Command;
-use support::{Answer, Place};
+use support::{Answer, Workspace};
 
 const PAGE: &str = include_str!("../../../docs/guide/ten-minutes.md");
 const BAD_INPUT: &str = include_str!("../../../docs/guide/bad-input.md");
@@ -25,7 +25,7 @@ fn typed(page: &'static str) -> impl Iterator<Item = &'static str> {
 }
 
 /// Runs a script with the program on its path.
-fn run(place: &Place, script: &str) -> Answer {
+fn run(place: &Workspace, script: &str) -> Answer {
     let program = Path::new(env!("CARGO_BIN_EXE_atoll")).parent().unwrap();
     let path = format!("{}:{}", program.display(), std::env::var_os("PATH").unwrap().display());
     let mut shell = Command::new("bash");
@@ -35,7 +35,7 @@ fn run(place: &Place, script: &str) -> Answer {
 
 #[test]
 fn every_command_of_the_first_page_does_what_the_page_says() {
-    let place = Place::new();
+    let place = Workspace::new();
     let mut script = "set -o pipefail\n".to_owned();
     for line in typed(PAGE) {
         // Commands that wait are meant for a second terminal.
@@ -58,7 +58,7 @@ fn every_command_of_the_first_page_does_what_the_page_says() {
 
 #[test]
 fn the_page_on_tables_opens_with_what_it_prints_and_each_of_its_commands_works() {
-    let place = Place::new();
+    let place = Workspace::new();
     let printed = TABLES.split("```text\n").nth(1).unwrap().split("```").next().unwrap();
     let script: String =
         typed(TABLES).map(|line| format!("{line} && echo ended ||  echo \"FAILED: $?\"\n")).collect();
@@ -71,7 +71,7 @@ fn the_page_on_tables_opens_with_what_it_prints_and_each_of_its_commands_works()
 
 #[test]
 fn every_command_of_the_page_on_wrong_input_ends_as_the_page_says() {
-    let place = Place::new();
+    let place = Workspace::new();
     let script: String = typed(BAD_INPUT)
         .map(|line| {
             let (command, expected) = line.split_once("  # exit ").unwrap_or((line, "0"));

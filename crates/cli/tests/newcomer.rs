@@ -4,15 +4,15 @@
 
 mod support;
 
-use support::{Answer, Place};
+use support::{Answer, Workspace};
 
-fn run(place: &Place, line: &str) -> Answer {
+fn run(place: &Workspace, line: &str) -> Answer {
     place.run(&line.split_whitespace().collect::<Vec<_>>())
 }
 
 #[test]
 fn a_folder_behind_a_verb_that_takes_none_is_answered_with_how_a_store_is_named() {
-    let place = Place::new();
+    let place = Workspace::new();
     for verb in ["store check", "store info", "serve", "table list", "ring status"] {
         let answer = run(&place, &format!("{verb} ./data"));
         assert!(
@@ -34,22 +34,22 @@ fn a_cause_that_stands_in_the_message_is_not_told_again() {
     // No process listens at port 1.
     for line in ["ring status", "kv get p s"] {
         let line = format!("{line} --store ring://127.0.0.1:1/?time-out=1s");
-        let told = run(&Place::new(), &line).stderr;
+        let told = run(&Workspace::new(), &line).stderr;
         assert_eq!(told.matches("Connection refused").count(), 1, "{told}");
-        let object = run(&Place::new(), &format!("{line} --json")).stderr;
+        let object = run(&Workspace::new(), &format!("{line} --json")).stderr;
         assert_eq!(object.matches("Connection refused").count(), 1, "{object}");
     }
 }
 
 #[test]
 fn a_swap_without_a_condition_is_answered_with_both_that_there_are() {
-    let told = run(&Place::new(), "--store mem: kv cas p s v").stderr;
+    let told = run(&Workspace::new(), "--store mem: kv cas p s v").stderr;
     assert!(told.contains("--expect <VALUE>") && told.contains("--expect-absent"), "{told}");
 }
 
 #[test]
 fn a_swap_that_comes_too_late_names_the_cell() {
-    let place = Place::new();
+    let place = Workspace::new();
     run(&place, "--store data kv put run-7 steps 5000");
     let late = run(&place, "--store data kv cas run-7 steps 6000 --expect 4000");
     let told = late.fails(11);
@@ -59,7 +59,7 @@ fn a_swap_that_comes_too_late_names_the_cell() {
 
 #[test]
 fn a_count_that_is_no_whole_number_is_refused_in_words_of_people() {
-    let place = Place::new();
+    let place = Workspace::new();
     for (typed, told) in [
         ("table query t --limit -3", "'-3' for '--limit <N>': it is no whole number from 0 on"),
         ("table query t --first 1.5", "'1.5' for '--first <N>': it is no whole number from 0 on"),
@@ -79,7 +79,7 @@ fn a_count_that_is_no_whole_number_is_refused_in_words_of_people() {
 
 #[test]
 fn a_column_in_a_question_that_is_like_none_is_answered_with_those_there_are() {
-    let place = Place::new();
+    let place = Workspace::new();
     run(&place, "--store data table create t --column pid:int64,x:float64 --id pid --index x");
     for question in [
         "query t --box zzz=0:1",
@@ -96,7 +96,7 @@ fn a_column_in_a_question_that_is_like_none_is_answered_with_those_there_are() {
 
 #[test]
 fn the_doctor_says_that_a_file_is_no_place_for_a_store() {
-    let place = Place::new();
+    let place = Workspace::new();
     place.write("weather.csv", "a,b\n");
     for asked in ["weather.csv", "weather.csv/within"] {
         let answer = run(&place, &format!("doctor {asked}"));
@@ -106,7 +106,7 @@ fn the_doctor_says_that_a_file_is_no_place_for_a_store() {
 
 #[test]
 fn only_formats_that_can_be_written_are_offered_where_rows_are_written() {
-    let place = Place::new();
+    let place = Workspace::new();
     for verb in ["query t", "sample t 0.1", "head t", "export t x"] {
         let told = run(&place, &format!("--store mem: table {verb} --format foo")).stderr;
         assert!(told.contains("parquet, arrow]") && !told.contains("npy"), "{verb}: {told}");
@@ -117,7 +117,7 @@ fn only_formats_that_can_be_written_are_offered_where_rows_are_written() {
 
 #[test]
 fn a_file_of_rows_among_cells_is_answered_with_the_verbs_on_tables() {
-    let place = Place::new();
+    let place = Workspace::new();
     for verb in ["kv import run.parquet", "kv export run.arrow"] {
         let answer = run(&place, &format!("--store mem: {verb}"));
         assert!(answer.fails(2).contains("`atoll table import`"), "{}", answer.stderr);
@@ -126,14 +126,14 @@ fn a_file_of_rows_among_cells_is_answered_with_the_verbs_on_tables() {
 
 #[test]
 fn an_import_of_a_file_that_is_not_there_makes_no_store() {
-    let place = Place::new();
+    let place = Workspace::new();
     let answer = run(&place, "--store fresh kv import missing.csv");
     assert!(answer.fails(10).contains("missing.csv"), "{}", answer.stderr);
     assert!(!place.folder.path().join("fresh").exists());
 }
 
 /// The screen output of a command, run in a terminal by `script`.
-fn seen(place: &Place, said: &str, arguments: &str) -> String {
+fn seen(place: &Workspace, said: &str, arguments: &str) -> String {
     let typed = format!("env {said} '{}' {arguments}", env!("CARGO_BIN_EXE_atoll"));
     let mut screen = std::process::Command::new("script");
     screen.args(["-q", "-c", &typed, "/dev/null"]).current_dir(place.folder.path());
@@ -147,7 +147,7 @@ fn seen(place: &Place, said: &str, arguments: &str) -> String {
 
 #[test]
 fn whoever_wants_no_colours_gets_none_in_help_and_mistakes_either() {
-    let place = Place::new();
+    let place = Workspace::new();
     for arguments in ["--help", "kv gett", "kv get --help", "ls --config nowhere"] {
         assert!(seen(&place, "A=1", arguments).contains('\u{1b}'), "{arguments} has colours otherwise");
         for (said, flag) in [

@@ -20,11 +20,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Stdio};
-use support::{Place, free_port};
+use support::{Workspace, free_port};
 use three::Ring;
 
 /// Starts a node, and returns its address.
-fn served(place: &Place, arguments: &[&str]) -> (Child, String) {
+fn served(place: &Workspace, arguments: &[&str]) -> (Child, String) {
     let all = [&["--json", "ring", "serve", "--listen", "127.0.0.1:0"], arguments].concat();
     let mut node = place.spawn(&all);
     let started = support::started(&mut node);
@@ -49,7 +49,7 @@ fn end(mut node: Child, signal: Signal) {
 
 #[test]
 fn a_node_keeps_what_it_was_given_when_a_signal_ends_it() {
-    let place = Place::new();
+    let place = Workspace::new();
     let kept = ["--store", "kept"];
     let (node, address) = served(&place, &kept);
     assert_eq!(say(&address, "SET a 1"), "+OK\r\n+OK\r\n");
@@ -68,7 +68,7 @@ fn a_node_keeps_what_it_was_given_when_a_signal_ends_it() {
 fn a_deadline_ends_what_a_silent_node_holds_up_and_says_whether_something_may_have_changed() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("ring://{}/", silent.local_addr().unwrap());
-    let place = Place::new();
+    let place = Workspace::new();
     let asked =
         |verb: &[&str]| place.run(&[&["ring"], verb, &["--store", &url, "--deadline", "200ms"]].concat());
     for (verb, exit) in [(&["status"][..], 16), (&["keyspace", "list"], 16), (&["leave", "3"], 17)] {
@@ -79,7 +79,7 @@ fn a_deadline_ends_what_a_silent_node_holds_up_and_says_whether_something_may_ha
 
 #[test]
 fn the_folder_of_a_node_is_not_taken_for_that_of_a_store() {
-    let place = Place::new();
+    let place = Workspace::new();
     let (node, _) = served(&place, &["--store", "node"]);
     end(node, Signal::TERM);
     for verb in [&["kv", "put", "p", "s", "v"][..], &["ls"]] {
@@ -91,7 +91,7 @@ fn the_folder_of_a_node_is_not_taken_for_that_of_a_store() {
 
 #[test]
 fn hashes_of_redis_are_cells_and_a_plain_value_says_who_reads_it() {
-    let place = Place::new();
+    let place = Workspace::new();
     let (node, address) = served(&place, &["--memory"]);
     assert_eq!(say(&address, "HSET of-redis a 1 b 2\r\nSET plain 3"), ":2\r\n+OK\r\n+OK\r\n");
     let store = format!("ring://{address}/");
@@ -117,7 +117,7 @@ fn hashes_of_redis_are_cells_and_a_plain_value_says_who_reads_it() {
 
 #[test]
 fn a_token_is_made_and_asked_for() {
-    let place = Place::new();
+    let place = Workspace::new();
     let (node, address) = served(&place, &["--memory", "--token-file", "token"]);
     assert!(say(&address, "GET a").starts_with("-NOAUTH "));
     let token = String::from_utf8(place.read("token")).unwrap();
@@ -127,7 +127,7 @@ fn a_token_is_made_and_asked_for() {
 
 #[test]
 fn a_node_that_cannot_start_says_why_and_what_helps() {
-    let place = Place::new();
+    let place = Workspace::new();
     for (arguments, exit, told) in [
         (&["--memory", "--listen", "0.0.0.0:0"][..], 12, "--token-file"),
         (&["--memory", "--listen", "203.0.113.1:7379", "--token-file", "token"], 12, "203.0.113.1:7379"),
@@ -144,7 +144,7 @@ fn a_node_that_cannot_start_says_why_and_what_helps() {
 }
 
 /// The log lines of a node until it has founded a ring of its own.
-fn logged(place: &Place, format: &str) -> Vec<String> {
+fn logged(place: &Workspace, format: &str) -> Vec<String> {
     let address = format!("127.0.0.1:{}", free_port());
     let mut command = place
         .command(&["ring", "serve", "--memory", "--listen", &address, "--nodes", &address, "--copies", "1"]);
@@ -164,7 +164,7 @@ fn logged(place: &Place, format: &str) -> Vec<String> {
 
 #[test]
 fn a_log_that_nobody_watches_has_times_and_is_objects_for_programs() {
-    let place = Place::new();
+    let place = Workspace::new();
     // In this century, and with a time zone.
     let begins =
         |text: &str| text.starts_with("20") && text.split_once(' ').unwrap_or((text, "")).0.ends_with('Z');
@@ -183,7 +183,7 @@ fn a_log_that_nobody_watches_has_times_and_is_objects_for_programs() {
 
 #[test]
 fn a_node_leaves_while_clients_go_on_and_the_ring_tells_how_it_is() {
-    let (place, port) = (Place::new(), free_port());
+    let (place, port) = (Workspace::new(), free_port());
     let mut ring = Ring::start(&place, port, "flushed");
     let store = format!("ring://127.0.0.1:{port}/?token-file=ring/token");
     let run = |words: &[&str]| place.run(&[&["ring"], words, &["--store", &store]].concat());
@@ -240,7 +240,7 @@ fn a_node_leaves_while_clients_go_on_and_the_ring_tells_how_it_is() {
 
 #[test]
 fn slots_whose_last_copies_are_lost_begin_again_once_somebody_accepts_that() {
-    let (place, port) = (Place::new(), free_port());
+    let (place, port) = (Workspace::new(), free_port());
     let mut ring = Ring::start_with(&place, port, &["--copies", "1"]);
     let store = format!("ring://127.0.0.1:{port}/?token-file=ring/token");
     let run = |words: &[&str]| place.run(&[&["cluster"], words, &["--store", &store]].concat());
@@ -302,7 +302,7 @@ fn get(address: &str, header: &str) -> String {
 
 #[test]
 fn a_node_tells_what_it_counts_over_http() {
-    let place = Place::new();
+    let place = Workspace::new();
     let all = ["--json", "ring", "serve", "--memory", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"];
     let mut node = place.spawn(&all);
     let mut line = String::new();
@@ -324,7 +324,7 @@ fn a_node_tells_what_it_counts_over_http() {
 
 #[test]
 fn the_script_of_a_batch_job_is_one_that_a_shell_can_read() {
-    let place = Place::new();
+    let place = Workspace::new();
     let written = place.run(&[
         "ring",
         "slurm",
@@ -363,7 +363,7 @@ fn the_script_of_a_batch_job_is_one_that_a_shell_can_read() {
 
 #[test]
 fn a_ring_that_is_named_wrongly_is_refused() {
-    let place = Place::new();
+    let place = Workspace::new();
     for (arguments, exit, told) in [
         (
             &["serve", "--memory", "--nodes", "127.0.0.1:7001,127.0.0.1:7002"][..],

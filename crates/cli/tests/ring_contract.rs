@@ -24,7 +24,7 @@ use atoll_ring_client::{RingOptions, RingStore};
 use atoll_store::StoreError;
 use futures::future::BoxFuture;
 use std::sync::{Arc, Mutex};
-use support::{Place, free_port};
+use support::{Workspace, free_port};
 use three::Ring;
 
 /// The checks that reopen a store, except the one for a loss of power.
@@ -37,7 +37,7 @@ const CHECKS: [&str; 4] = [
 
 /// A ring that stops and starts again.
 struct Lasting {
-    place: Place,
+    place: Workspace,
     port: u16,
     ring: Mutex<Option<Ring>>,
     /// Makes the clients of each check distinct from those of the others.
@@ -46,7 +46,7 @@ struct Lasting {
 
 impl Lasting {
     fn start() -> Self {
-        let (place, port) = (Place::new(), free_port());
+        let (place, port) = (Workspace::new(), free_port());
         let ring = Mutex::new(Some(Ring::start(&place, port, "flushed")));
         Self { place, port, ring, stranger: Mutex::default() }
     }

@@ -7,12 +7,12 @@ mod support;
 #[allow(dead_code, reason = "other tests use more of it")]
 mod three;
 
-use support::{Answer, Place, free_port};
+use support::{Answer, Workspace, free_port};
 use three::Ring;
 
 #[test]
 fn a_keyspace_has_copies_of_its_own_and_is_named_in_the_url() {
-    let (place, port) = (Place::new(), free_port());
+    let (place, port) = (Workspace::new(), free_port());
     let mut ring = Ring::start(&place, port, "flushed");
     // Failures here are told apart by their answers, so a busy machine may take long.
     let query = "token-file=ring/token&time-out=60s";

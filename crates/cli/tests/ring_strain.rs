@@ -12,7 +12,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Child;
 use std::time::{Duration, Instant};
-use support::{Place, free_port};
+use support::{Workspace, free_port};
 use three::Ring;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -32,16 +32,16 @@ impl Drop for Node {
 
 impl Node {
     /// A node that serves alone.
-    fn alone(place: &Place, more: &[&str]) -> Self {
+    fn alone(place: &Workspace, more: &[&str]) -> Self {
         Self::begin(place, &[&["ring", "serve", "--listen"][..], more])
     }
 
     /// A node that founds a ring with copies, as its only member.
-    fn of_a_ring(place: &Place, more: &[&str]) -> Self {
+    fn of_a_ring(place: &Workspace, more: &[&str]) -> Self {
         Self::begin(place, &[&["ring", "serve", "--copies", "1", "--nodes"][..], more])
     }
 
-    fn begin(place: &Place, [verb, more]: &[&[&str]; 2]) -> Self {
+    fn begin(place: &Workspace, [verb, more]: &[&[&str]; 2]) -> Self {
         let address = format!("127.0.0.1:{}", free_port());
         let listen = if verb.contains(&"--nodes") { vec!["--listen", &address] } else { Vec::new() };
         let mut process = place.spawn(&[&["--json"], *verb, &[&address], &listen, *more].concat());
@@ -90,7 +90,7 @@ impl Node {
 fn long_answers_that_are_asked_for_at_once_are_not_all_made_at_once() {
     const BYTES: usize = 4 << 20;
     const TIMES: usize = 300;
-    let place = Place::new();
+    let place = Workspace::new();
     let node = Node::of_a_ring(&place, &["--memory"]);
     let mut socket = node.connect();
     let head = format!("*3\r\n$3\r\nSET\r\n$3\r\nbig\r\n${BYTES}\r\n");
@@ -113,7 +113,7 @@ fn long_answers_that_are_asked_for_at_once_are_not_all_made_at_once() {
 
 #[test]
 fn clients_that_vanish_while_they_wait_leave_no_connection_behind() {
-    let place = Place::new();
+    let place = Workspace::new();
     for node in [Node::alone(&place, &["--memory"]), Node::of_a_ring(&place, &["--memory"])] {
         for waits in [1, 1024, 3000] {
             let mut socket = node.connect();
@@ -128,7 +128,7 @@ fn clients_that_vanish_while_they_wait_leave_no_connection_behind() {
 #[test]
 fn a_key_whose_time_is_over_is_deleted_once() {
     const KEYS: u64 = 3000;
-    let place = Place::new();
+    let place = Workspace::new();
     let node = Node::of_a_ring(&place, &["--store", "kept", "--durability", "synced"]);
     let mut socket = node.connect();
     let sets: String = (0..KEYS).map(|key| format!("SET key:{key} v PX 300\r\n")).collect();
@@ -142,7 +142,7 @@ fn a_key_whose_time_is_over_is_deleted_once() {
 #[test]
 fn keys_that_run_out_while_too_few_copies_are_there_are_refused_and_hang_nobody() {
     const LIFETIME: Duration = Duration::from_secs(4);
-    let place = Place::new();
+    let place = Workspace::new();
     let mut ring = Ring::start(&place, free_port(), "flushed");
     let url = format!("ring://127.0.0.1:{}/?token-file=ring/token", ring.port);
     let create = ["ring", "keyspace", "create", "two", "--copies", "2", "--min-sync", "2", "--store", &url];

@@ -10,8 +10,8 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use stub::{Said, node, opened, status};
-use support::Place;
+use stub::{Reply, node, opened, status};
+use support::Workspace;
 
 /// An address where no process listens.
 const NOBODY: &str = "127.0.0.1:1";
@@ -22,12 +22,12 @@ fn cut_off_from_the_fourth(has_left: Arc<AtomicBool>) -> [String; 2] {
     let knows = node(move |me, words| match words {
         "AT.RING STATUS" if has_left.load(Ordering::SeqCst) => status(1, 10, 0, &[me, NOBODY, NOBODY]),
         "AT.RING STATUS" => status(1, 9, 0, &[me, NOBODY, NOBODY, NOBODY]),
-        _ => Said::Text("+OK\r\n".to_owned()),
+        _ => Reply::Text("+OK\r\n".to_owned()),
     });
     let other = knows.clone();
     let knew = node(move |me, words| match words {
         "AT.RING STATUS" => status(2, 3, 60_000, &[&other, me, NOBODY]),
-        _ => Said::Text("+OK\r\n".to_owned()),
+        _ => Reply::Text("+OK\r\n".to_owned()),
     });
     [knows, knew]
 }
@@ -36,7 +36,7 @@ fn cut_off_from_the_fourth(has_left: Arc<AtomicBool>) -> [String; 2] {
 fn a_node_may_not_be_stopped_because_another_one_never_heard_of_it() {
     let has_left = Arc::new(AtomicBool::new(false));
     let nodes = cut_off_from_the_fourth(Arc::clone(&has_left));
-    let place = Place::new();
+    let place = Workspace::new();
     let leave = |nodes: &str, more: &[&str]| {
         let store = format!("ring://{nodes}/");
         place.run(&[&["ring", "leave", "4", "--store", &store], more].concat())
@@ -56,15 +56,15 @@ fn a_node_may_not_be_stopped_because_another_one_never_heard_of_it() {
 
 #[test]
 fn a_change_of_a_ring_whose_answer_is_lost_is_not_told_as_one_that_was_not_made() {
-    let place = Place::new();
+    let place = Workspace::new();
     for verb in [&["leave", "4"][..], &["keyspace", "create", "scratch"], &["stay", "4"]] {
         let is_dead = AtomicBool::new(false);
         let dies = node(move |me, words| match words {
-            _ if is_dead.load(Ordering::SeqCst) => Said::End,
+            _ if is_dead.load(Ordering::SeqCst) => Reply::End,
             "AT.RING STATUS" => status(1, 9, 0, &[me, NOBODY, NOBODY, NOBODY]),
             _ => {
                 is_dead.store(true, Ordering::SeqCst);
-                Said::End
+                Reply::End
             }
         });
         let store = format!("ring://{dies}/?time-out=1s");
@@ -80,8 +80,8 @@ fn a_change_of_a_ring_whose_answer_is_lost_is_not_told_as_one_that_was_not_made(
 
 #[test]
 fn a_deadline_is_heard_by_what_reads_many_cells_and_the_time_of_a_wait_by_a_wait() {
-    let place = Place::new();
-    let hangs = node(|me, words| opened(me, words).unwrap_or(Said::Nothing));
+    let place = Workspace::new();
+    let hangs = node(|me, words| opened(me, words).unwrap_or(Reply::Nothing));
     let store = format!("ring://{hangs}/?time-out=3s");
     place.write("cells.jsonl", "{\"partition\":\"p\",\"sort\":\"s\",\"value\":\"v\"}\n");
     let deadline = ["--deadline", "1s"];

@@ -9,11 +9,11 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
-use support::{Place, free_port};
+use support::{Workspace, free_port};
 
 #[test]
 fn a_ring_of_three_processes_encrypts_everything_between_them_and_its_clients() {
-    let (place, port) = (Place::new(), free_port());
+    let (place, port) = (Workspace::new(), free_port());
     let mut up =
         place.spawn(&["--json", "ring", "up", "--store", "ring", "--tls", "--port", &port.to_string()]);
     let started = support::started(&mut up);
@@ -56,7 +56,7 @@ fn a_ring_of_three_processes_encrypts_everything_between_them_and_its_clients() 
 
 #[test]
 fn files_that_cannot_be_used_are_named_before_anything_listens() {
-    let place = Place::new();
+    let place = Workspace::new();
     place.write("empty.pem", "");
     for (arguments, exit, told) in [
         (&["--tls-certificate", "empty.pem"][..], 2, "--tls-key"),

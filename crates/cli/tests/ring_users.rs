@@ -7,19 +7,19 @@ mod support;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Child;
-use support::Place;
+use support::Workspace;
 
 /// The SHA-256 of `secret`.
 const SECRET: &str = "#2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
 
 /// A file that only its owner may read.
-fn keep(place: &Place, name: &str, text: &str) {
+fn keep(place: &Workspace, name: &str, text: &str) {
     place.write(name, text);
     std::fs::set_permissions(place.folder.path().join(name), Permissions::from_mode(0o600)).unwrap();
 }
 
 /// Starts a node with a token and a list of users, which ends with its input; returns its address.
-fn node(place: &Place, list: &str) -> (Child, String) {
+fn node(place: &Workspace, list: &str) -> (Child, String) {
     keep(place, "users", list);
     let all = ["--json", "ring", "serve", "--until-input-ends", "--memory", "--listen", "127.0.0.1:0"];
     let mut node = place.spawn(&[&all[..], &["--token-file", "token", "--acl-file", "users"]].concat());
@@ -29,7 +29,7 @@ fn node(place: &Place, list: &str) -> (Child, String) {
 
 #[test]
 fn a_program_of_atoll_is_a_user_that_its_url_names() {
-    let place = Place::new();
+    let place = Workspace::new();
     let rules = "+@read +@write +config";
     let list = format!("user job7 on {SECRET} ~run:7:* {rules}\nuser few on {SECRET} ~* +@read +@write");
     let (mut node, address) = node(&place, &list);
@@ -72,7 +72,7 @@ fn a_program_of_atoll_is_a_user_that_its_url_names() {
 
 #[test]
 fn a_list_that_cannot_be_kept_is_told_with_its_line() {
-    let place = Place::new();
+    let place = Workspace::new();
     keep(&place, "users", "# people\nuser ana on nopass ~* +@all\n");
     let arguments = ["ring", "serve", "--memory", "--listen", "127.0.0.1:0", "--acl-file", "users"];
     let failed = place.run(&[&arguments[..], &["--token-file", "token"]].concat());
@@ -82,7 +82,7 @@ fn a_list_that_cannot_be_kept_is_told_with_its_line() {
 
 #[test]
 fn a_job_hands_its_nodes_the_list() {
-    let place = Place::new();
+    let place = Workspace::new();
     let slurm = |more: &[&str]| {
         let all = [&["ring", "slurm", "--store", "ring"], more, &["--", "true"]].concat();
         place.run(&all).text().to_owned()

@@ -20,10 +20,10 @@ mod support;
 #[path = "tables/whole.rs"]
 mod whole;
 
-use support::{Answer, Place};
+use support::{Answer, Workspace};
 
 /// Runs the program on the store of this folder.
-fn atoll(place: &Place, arguments: &str) -> Answer {
+fn atoll(place: &Workspace, arguments: &str) -> Answer {
     place.run(&[&["--store", "data"], &words(arguments)[..]].concat())
 }
 
@@ -54,7 +54,7 @@ fn lines(answer: &Answer) -> Vec<String> {
 }
 
 /// The rows of a query as CSV, sorted, without the header.
-fn sorted(place: &Place, arguments: &str) -> Vec<String> {
+fn sorted(place: &Workspace, arguments: &str) -> Vec<String> {
     let mut rows = lines(&atoll(place, &format!("table query t --format csv {arguments}")));
     rows.remove(0);
     rows.sort();
@@ -69,8 +69,8 @@ fn rows_of(text: &str) -> Vec<String> {
 }
 
 /// A folder with a table of 5 steps of 200 particles.
-fn filled() -> Place {
-    let place = Place::new();
+fn filled() -> Workspace {
+    let place = Workspace::new();
     place.write("run.csv", csv(0..5, 200));
     atoll(&place, CREATE).text();
     let imported = atoll(&place, "table import t run.csv --json").json();

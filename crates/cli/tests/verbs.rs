@@ -5,7 +5,7 @@ mod support;
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
-use support::{Answer, Place};
+use support::{Answer, Workspace};
 
 /// Every verb there is, as `--help` reaches it.
 const VERBS: [&str; 64] = [
@@ -81,14 +81,14 @@ fn words(text: &str) -> Vec<&str> {
 
 #[test]
 fn the_list_of_verbs_is_the_one_that_was_agreed() {
-    let help = Place::new().run(&["--help"]);
+    let help = Workspace::new().run(&["--help"]);
     let golden = include_str!("golden/help.txt");
     assert_eq!(help.text(), golden, "if this is meant, put the new text into tests/golden/help.txt");
 }
 
 #[test]
 fn every_verb_explains_itself_with_examples() {
-    let place = Place::new();
+    let place = Workspace::new();
     for verb in VERBS {
         let help = place.run(&[words(verb), vec!["--help"]].concat());
         let is_group =
@@ -101,7 +101,7 @@ fn every_verb_explains_itself_with_examples() {
 
 #[test]
 fn what_help_says_behind_its_examples_stands_apart_from_them_and_fills_its_lines() {
-    let place = Place::new();
+    let place = Workspace::new();
     let is_prose = |line: &str| !line.is_empty() && !line.starts_with(' ');
     for verb in VERBS {
         let help = place.run(&[words(verb), vec!["--help"]].concat());
@@ -117,7 +117,7 @@ fn what_help_says_behind_its_examples_stands_apart_from_them_and_fills_its_lines
 
 #[test]
 fn nonsense_at_every_verb_gets_an_error_with_a_hint_and_the_exit_code_of_usage() {
-    let place = Place::new();
+    let place = Workspace::new();
     for verb in VERBS {
         for nonsense in ["--no-such-flag", "nonsense\u{7}", "--json=maybe"] {
             let answer = place.run(&[words(verb), vec![nonsense, "x", "y", "z", "w"]].concat());
@@ -129,7 +129,7 @@ fn nonsense_at_every_verb_gets_an_error_with_a_hint_and_the_exit_code_of_usage()
 
 #[test]
 fn a_verb_without_its_group_is_answered_with_the_groups_that_have_it() {
-    let place = Place::new();
+    let place = Workspace::new();
     for (typed, meant) in [
         (&["status"][..], "did you mean `atoll ring status`?"),
         (&["put", "a", "b", "c"], "did you mean `atoll kv put`?"),
@@ -144,7 +144,7 @@ fn a_verb_without_its_group_is_answered_with_the_groups_that_have_it() {
 
 #[test]
 fn events_of_a_kind_that_there_is_not_are_refused_before_anything_is_done() {
-    let place = Place::new();
+    let place = Workspace::new();
     for (name, value) in [("ATOLL_LOG", "info=loud"), ("ATOLL_LOG_FORMAT", "xml")] {
         let mut command = place.command(&["kv", "put", "--store", "data", "part", "cell", "value"]);
         let data = command.get_current_dir().unwrap().join("data");
@@ -212,7 +212,7 @@ fn random_command_lines_never_panic_and_always_end_with_a_known_code() {
         ";",
     ];
     let known = [0, 2, 10, 11, 12, 13, 14, 16, 17, 18, 20];
-    let place = Place::new();
+    let place = Workspace::new();
     for round in 0..150 {
         let line: Vec<&str> = (0..random.usize(1..8)).map(|_| parts[random.usize(..parts.len())]).collect();
         let answer = place.run(&line);
@@ -230,7 +230,7 @@ fn random_command_lines_never_panic_and_always_end_with_a_known_code() {
 
 #[test]
 fn each_kind_of_failure_has_its_own_exit_code() {
-    let place = Place::new();
+    let place = Workspace::new();
     let cases: [(&str, i32, &str); 20] = [
         ("--store mem: kv import missing.csv", 10, "cannot open missing.csv"),
         ("--store mem: kv import . --format csv", 12, "cannot read ."),
@@ -261,7 +261,7 @@ fn each_kind_of_failure_has_its_own_exit_code() {
 
 #[test]
 fn who_asks_how_a_ring_is_gets_no_hint_to_ask_and_a_token_that_is_not_there_is_not_found() {
-    let run = |line: &str| Place::new().run(&words(line));
+    let run = |line: &str| Workspace::new().run(&words(line));
     // No process listens at port 1.
     let asked = run("ring status --store ring://127.0.0.1:1/");
     let told = asked.fails(16);
@@ -276,14 +276,14 @@ fn who_asks_how_a_ring_is_gets_no_hint_to_ask_and_a_token_that_is_not_there_is_n
 #[test]
 fn a_limit_is_told_in_its_unit() {
     let long = "k".repeat(20_000);
-    let refused = Place::new().run(&["--store", "mem:", "kv", "put", &long, "s", "v"]);
+    let refused = Workspace::new().run(&["--store", "mem:", "kv", "put", &long, "s", "v"]);
     let told = "partition key of 20000 bytes exceeds the limit of 16384 bytes";
     assert!(refused.fails(13).contains(told), "{}", refused.stderr);
 }
 
 #[test]
 fn failures_are_one_json_object_when_asked_for() {
-    let place = Place::new();
+    let place = Workspace::new();
     for (line, kind, exit) in [
         ("--json --store mem: kv get p s", "not-found", 10),
         ("--json --store mem: kv cas p s new --expect old", "conflict", 11),
@@ -301,7 +301,7 @@ fn failures_are_one_json_object_when_asked_for() {
 
 #[test]
 fn what_is_missing_on_the_command_line_is_named_also_as_json() {
-    let place = Place::new();
+    let place = Workspace::new();
     for (line, named) in
         [("--json kv", "a verb"), ("--json kv get p", "<SORT>"), ("--json table append t", "<FILE>")]
     {
@@ -313,7 +313,7 @@ fn what_is_missing_on_the_command_line_is_named_also_as_json() {
 
 #[test]
 fn options_tell_where_each_was_set() {
-    let place = Place::new();
+    let place = Workspace::new();
     place.write("atoll.toml", "store = \"mem:\"\n\n[engine]\nmemory = \"64MiB\"\n");
     let mut command = place.command(&["config", "show", "--json", "--durability", "synced"]);
     let shown = Answer::from(command.env("ATOLL_ENGINE_KEEP", "5s").output().unwrap()).json_lines();
@@ -332,7 +332,7 @@ fn options_tell_where_each_was_set() {
 
 #[test]
 fn what_config_show_prints_is_an_options_file() {
-    let place = Place::new();
+    let place = Workspace::new();
     let first = place.run(&["config", "show", "--set", "engine.memory=7MiB"]);
     let (tops, sections): (Vec<&str>, Vec<&str>) =
         first.text().lines().partition(|line| !line.split(" = ").next().unwrap().contains('.'));
@@ -344,7 +344,7 @@ fn what_config_show_prints_is_an_options_file() {
 
 #[test]
 fn a_broken_options_file_is_named_with_its_line() {
-    let place = Place::new();
+    let place = Workspace::new();
     place.write("atoll.toml", "[engine]\nmemroy = \"1MiB\"\n");
     let answer = place.run(&["--store", "mem:", "ls"]);
     let stderr = answer.fails(12);
@@ -354,7 +354,7 @@ fn a_broken_options_file_is_named_with_its_line() {
 
 #[test]
 fn options_that_another_user_left_in_the_folder_are_refused_unless_they_are_named() {
-    let place = Place::new();
+    let place = Workspace::new();
     place.write("atoll.toml", "store = \"mem:\"\n");
     place.run(&["kv", "put", "p", "s", "v"]).text();
     if std::os::unix::fs::chown(place.folder.path().join("atoll.toml"), Some(65534), None).is_err() {
@@ -374,7 +374,7 @@ fn options_that_another_user_left_in_the_folder_are_refused_unless_they_are_name
 #[test]
 fn completions_are_there_for_every_shell() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let answer = Place::new().run(&["completions", shell]);
+        let answer = Workspace::new().run(&["completions", shell]);
         assert!(answer.text().contains("doctor"), "{shell}");
     }
 }
@@ -387,17 +387,17 @@ fn completions_know_the_words_that_an_option_takes() {
         ("fish", "never\\t"),
     ];
     for (shell, words) in scripts {
-        let answer = Place::new().run(&["completions", shell]);
+        let answer = Workspace::new().run(&["completions", shell]);
         assert!(answer.text().contains(words), "{shell} does not know {words}");
     }
     // Other words are still refused with the place where they were set.
-    let wrong = Place::new().run(&["--color", "sometimes", "ls", "--store", "mem:"]);
+    let wrong = Workspace::new().run(&["--color", "sometimes", "ls", "--store", "mem:"]);
     assert!(wrong.fails(12).contains("auto, always or never"), "{}", wrong.stderr);
 }
 
 #[test]
 fn the_doctor_measures_a_place_and_leaves_nothing_behind() {
-    let place = Place::new();
+    let place = Workspace::new();
     let report = place.run(&["doctor", "not/there/yet", "--json"]).json();
     let findings = report["findings"].as_array().unwrap();
     let names: Vec<&str> = findings.iter().map(|finding| finding["name"].as_str().unwrap()).collect();
@@ -420,7 +420,7 @@ fn the_doctor_measures_a_place_and_leaves_nothing_behind() {
 
 #[test]
 fn the_doctor_fails_where_a_store_could_not_be_so_that_a_job_may_ask_it_first() {
-    let place = Place::new();
+    let place = Workspace::new();
     // No folder can be created there, whatever rights a user has.
     let unfit = place.run(&["doctor", "/proc"]);
     assert!(unfit.fails(16).contains("/proc is not fit for a store: "), "{}", unfit.stderr);
@@ -439,7 +439,7 @@ fn the_doctor_fails_where_a_store_could_not_be_so_that_a_job_may_ask_it_first() 
 fn a_reader_that_has_seen_enough_ends_us_silently() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    let place = Place::new();
+    let place = Workspace::new();
     let mut command = place.command(&["completions", "bash"]);
     let answer = Answer::from(command.stdout(writer).output().unwrap());
     assert_eq!((answer.exit, answer.stderr.as_str()), (Some(0), ""));
@@ -447,15 +447,15 @@ fn a_reader_that_has_seen_enough_ends_us_silently() {
 
 #[test]
 fn store_info_tells_the_limits() {
-    let info = Place::new().run(&["store", "info", "--store", "mem:", "--json"]).json();
+    let info = Workspace::new().run(&["store", "info", "--store", "mem:", "--json"]).json();
     assert_eq!(info["limits"]["value_bytes"], 64 << 20);
-    assert!(Place::new().run(&["store", "info", "--store", "mem:"]).text().contains("up to 64MiB"));
+    assert!(Workspace::new().run(&["store", "info", "--store", "mem:"]).text().contains("up to 64MiB"));
 }
 
 #[test]
 fn a_store_in_memory_or_on_other_machines_is_not_served() {
     for nothing_to_own in ["mem:", "cassandra://nobody.invalid/k", "ring://nobody.invalid/"] {
-        Place::new().run(&["serve", "--store", nothing_to_own]).fails(14);
+        Workspace::new().run(&["serve", "--store", nothing_to_own]).fails(14);
     }
 }
 
@@ -464,7 +464,7 @@ fn a_store_in_memory_or_on_other_machines_is_not_served() {
 fn a_cluster_that_is_not_there_is_told_in_our_words_alone() {
     // No process listens at the lowest port.
     let url = "cassandra://127.0.0.1:1/k?connect-time-out=2s";
-    let answer = Place::new().run(&["kv", "get", "--store", url, "p", "a"]);
+    let answer = Workspace::new().run(&["kv", "get", "--store", url, "p", "a"]);
     let told = answer.fails(16);
     assert!(told.starts_with("error: ") && told.contains("127.0.0.1:1"), "{told}");
     assert!(!told.contains("WARN") && !told.contains("ERROR"), "{told}");
@@ -472,7 +472,7 @@ fn a_cluster_that_is_not_there_is_told_in_our_words_alone() {
 
 #[test]
 fn torn_binary_input_is_named_with_its_offset() {
-    let place = Place::new();
+    let place = Workspace::new();
     let answer = place.run_with(&["kv", "export", "--store", "mem:", "-", "--format", "binary"], b"");
     assert_eq!(answer.exit, Some(0), "{}", answer.stderr);
     place.write("torn.atoll", &answer.stdout[..answer.stdout.len() - 1]);
@@ -484,7 +484,7 @@ fn torn_binary_input_is_named_with_its_offset() {
 
 #[test]
 fn an_interruption_is_heard_while_input_is_awaited() {
-    let place = Place::new();
+    let place = Workspace::new();
     let arguments = "kv import --store mem: - --format jsonl --progress json --set import.window=1";
     let mut child = place.spawn(&words(arguments));
     let mut stdin = child.stdin.take().unwrap();
@@ -518,7 +518,7 @@ fn memory_peak_kib(id: u32) -> u64 {
 #[test]
 fn the_memory_of_an_import_does_not_grow_with_its_source() {
     const BYTES: usize = 256 << 20;
-    let place = Place::new();
+    let place = Workspace::new();
     let mut command = place.command(&words("kv import --store mem: - --format jsonl --progress json"));
     let mut child = command.stdout(Stdio::null()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
@@ -548,7 +548,7 @@ fn the_memory_of_an_import_does_not_grow_with_its_source() {
 
 #[test]
 fn keys_that_look_like_negative_numbers_are_keys_everywhere() {
-    let place = Place::new();
+    let place = Workspace::new();
     let run = |line: &str| place.run(&[vec!["--store", "data"], words(line)].concat());
     for sort in ["-2", "-1", "0"] {
         run(&format!("kv put -7 {sort} v")).text();
@@ -563,7 +563,7 @@ fn keys_that_look_like_negative_numbers_are_keys_everywhere() {
 
 #[test]
 fn a_store_that_is_made_is_told_so_that_a_mistyped_folder_is_seen() {
-    let place = Place::new();
+    let place = Workspace::new();
     let run = |line: &str| place.run(&words(line));
     let made = run("kv put --store data p s 1");
     assert_eq!((made.text(), &*made.stderr), ("", "there was no store in data: a new one was made\n"));
@@ -581,7 +581,7 @@ fn a_store_that_is_made_is_told_so_that_a_mistyped_folder_is_seen() {
 fn a_variable_that_is_no_text_is_refused_and_never_becomes_another_folder() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
-    let place = Place::new();
+    let place = Workspace::new();
     let run = |words: &[&str], variables: &[(&str, &[u8])]| {
         let mut command = place.command(words);
         command.envs(variables.iter().map(|(name, text)| (name, OsStr::from_bytes(text))));
@@ -618,7 +618,7 @@ fn is_about_to_hear(id: u32) -> bool {
 #[test]
 fn a_signal_that_comes_twice_at_once_as_timeout_sends_it_is_one() {
     use rustix::process::{Pid, Signal, kill_process};
-    let place = Place::new();
+    let place = Workspace::new();
     for round in 0..20 {
         let mut serve = place.spawn(&["serve", "--store", "d", "--json"]);
         support::started(&mut serve);

@@ -8,8 +8,8 @@
 //! Invariant: the source keeps the state that a backup holds, and the one being written into it, until the
 //! backup holds a later one.
 
+mod folder;
 mod mark;
-mod place;
 mod refusal;
 #[cfg(test)]
 mod tests;
@@ -20,9 +20,9 @@ use crate::{BackupReport, CopyProgress};
 use atoll_embedded::{EmbeddedStore, refused};
 use atoll_engine::{Engine, Snapshot};
 use atoll_store::StoreError;
+use folder::{BackupFolder, FolderContent};
 pub(crate) use mark::MARK_TREE;
 use mark::{Destination, Mark, State, prefix_of};
-use place::{Found, Place};
 use refusal::BackupRefusal;
 use std::path::Path;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use std::sync::Arc;
 /// One backup of one store into one folder.
 pub(crate) struct Backup<'s> {
     source: &'s Upkeep,
-    place: Arc<Place>,
+    place: Arc<BackupFolder>,
     progress: Arc<CopyProgress>,
     tally: Tally,
 }
@@ -46,21 +46,21 @@ impl<'s> Backup<'s> {
         {
             return Err(BackupRefusal::Itself.at(&folder.display().to_string()));
         }
-        let place = Arc::new(Place::take(folder).await?);
+        let place = Arc::new(BackupFolder::take(folder).await?);
         Ok(Self { source, place, progress: Arc::new(progress), tally: Tally::default() })
     }
 
     pub(crate) async fn run(mut self, full: bool) -> Result<BackupReport, StoreError> {
         self.clear_part().await?;
-        match self.place.found()? {
-            Found::Store | Found::Unfinished if !full => self.what_changed().await,
+        match self.place.content()? {
+            FolderContent::Store | FolderContent::Unfinished if !full => self.what_changed().await,
             found => self.everything(found).await,
         }
     }
 
     /// Copies a complete state, in place of what the folder holds.
-    async fn everything(&mut self, found: Found) -> Result<BackupReport, StoreError> {
-        let former = self.former(found).await?;
+    async fn everything(&mut self, found: FolderContent) -> Result<BackupReport, StoreError> {
+        let former = self.replaced_backup(found)?;
         let place = Arc::clone(&self.place);
         let target = Destination::open(&place.part(), &place.name())?.holding(Arc::clone(&place));
         if let Some(former) = former {
@@ -68,7 +68,7 @@ impl<'s> Backup<'s> {
         }
         let state = State { number: 1, sequence: 0 };
         let name = target.name_of(&state);
-        let sequence = self.keep(&name).await?;
+        let sequence = self.create_snapshot(&name).await?;
         let state = State { sequence, ..state };
         let copied = self.copy(&target, &state).await;
         // Without a part the new file took the place of the former one, and holds the state.
@@ -82,7 +82,8 @@ impl<'s> Backup<'s> {
         }
         let report = copied?;
         if let Some(former) = former {
-            self.give_up(former).await?;
+            let names = names_of(&self.source.readable().await?);
+            self.delete_snapshots(names, &prefix_of(former), "").await?;
         }
         Ok(report)
     }
@@ -97,17 +98,17 @@ impl<'s> Backup<'s> {
         // it.
         if let Ok(target) = Destination::open_to_read(&part, &self.place.name()) {
             let names = names_of(&self.source.readable().await?);
-            self.let_go(names, &target.prefix(), "").await?;
+            self.delete_snapshots(names, &target.prefix(), "").await?;
         }
         self.place.forget(&part)
     }
 
     /// The identity of the backup to replace, if there is one; nothing but a backup is replaced.
-    fn former(&self, found: Found) -> Result<Option<u64>, StoreError> {
+    fn replaced_backup(&self, found: FolderContent) -> Result<Option<u64>, StoreError> {
         let file = match found {
-            Found::Nothing => return Ok(None),
-            Found::Store => self.place.file(),
-            Found::Unfinished => self.place.unfinished(),
+            FolderContent::Nothing => return Ok(None),
+            FolderContent::Store => self.place.file(),
+            FolderContent::Unfinished => self.place.unfinished(),
         };
         let target = Destination::open_to_read(&file, &self.place.name())?;
         target.mark()?;
@@ -119,7 +120,7 @@ impl<'s> Backup<'s> {
 
     async fn copy(&mut self, target: &Destination, state: &State) -> Result<BackupReport, StoreError> {
         let source = self.source.readable().await?;
-        let snapshot = self.kept(&source, target, state)?;
+        let snapshot = self.source_snapshot(&source, target, state)?;
         let (target, state, place) = (target.clone(), state.clone(), Arc::clone(&self.place));
         let (progress, from) = (Arc::clone(&self.progress), self.source.place());
         off_thread("backup", move || {
@@ -130,7 +131,8 @@ impl<'s> Backup<'s> {
             let tally =
                 carried.map_err(|error| refused("backup", at_fault(&error, &from, &target.place), error))?;
             target.complete(engine.id(), &state)?;
-            target.told(target.engine.close_shared())?;
+            target.contract_result(target.engine.close_shared())?;
+            place.replace()?;
             let cells = cells_of(engine, &snapshot).map_err(|error| refused("backup", &from, error))?;
             place.replace()?;
             Ok(report_of(tally, cells, &state, None))
@@ -141,7 +143,7 @@ impl<'s> Backup<'s> {
     /// Copies the changes, after completing what an earlier attempt began.
     async fn what_changed(&mut self) -> Result<BackupReport, StoreError> {
         let place = Arc::clone(&self.place);
-        let is_unfinished = place.found()? == Found::Unfinished;
+        let is_unfinished = place.content()? == FolderContent::Unfinished;
         let file = if is_unfinished { place.unfinished() } else { place.file() };
         let (name, held) = (place.name(), Arc::clone(&place));
         let (target, mut mark) = off_thread("backup", move || {
@@ -155,11 +157,7 @@ impl<'s> Backup<'s> {
         if mark.source != source.engine().id() {
             return Err(BackupRefusal::OtherStore.at(&target.place));
         }
-        if let Some(former) = target.former()? {
-            self.give_up(former).await?;
-            target.forget_former()?;
-        }
-        self.kept(&source, &target, &mark.state)?;
+        self.source_snapshot(&source, &target, &mark.state)?;
         if is_unfinished {
             if let Some(next) = mark.next.clone() {
                 mark = self.carry(source, &target, &mark, &next).await?;
@@ -169,25 +167,25 @@ impl<'s> Backup<'s> {
             let (target, mark) = (target.clone(), mark.clone());
             off_thread("backup", move || target.check_untouched(&mark)).await?;
         }
-        self.let_go(names, &target.prefix(), &target.name_of(&mark.state)).await?;
+        self.delete_snapshots(names, &target.prefix(), &target.name_of(&mark.state)).await?;
         self.next_state(&target, mark).await
     }
 
     async fn next_state(&mut self, target: &Destination, mark: Mark) -> Result<BackupReport, StoreError> {
         let number = mark.state.number + 1;
         let name = target.name_of(&State { number, sequence: 0 });
-        let next = State { number, sequence: self.keep(&name).await? };
+        let next = State { number, sequence: self.create_snapshot(&name).await? };
         let source = self.source.readable().await?;
-        let snapshot = self.kept(&source, target, &next)?;
+        let snapshot = self.source_snapshot(&source, target, &next)?;
         let cells = cells_of(source.engine(), &snapshot);
         let cells = cells.map_err(|error| refused("backup", &self.source.place(), error))?;
         let names = names_of(&source);
         target.begin(&mark, &next)?;
         self.place.begin()?;
         self.carry(source, target, &mark, &next).await?;
-        target.told(target.engine.close_shared())?;
+        target.contract_result(target.engine.close_shared())?;
         self.place.end()?;
-        self.let_go(names, &target.prefix(), &name).await?;
+        self.delete_snapshots(names, &target.prefix(), &name).await?;
         Ok(report_of(self.tally, cells, &next, Some(mark.state.sequence)))
     }
 
@@ -199,8 +197,8 @@ impl<'s> Backup<'s> {
         mark: &Mark,
         next: &State,
     ) -> Result<Mark, StoreError> {
-        let older = self.kept(&source, target, &mark.state)?;
-        let newer = self.kept(&source, target, next)?;
+        let older = self.source_snapshot(&source, target, &mark.state)?;
+        let newer = self.source_snapshot(&source, target, next)?;
         let (target, next, identity) = (target.clone(), next.clone(), mark.source);
         let (progress, from, before) = (Arc::clone(&self.progress), self.source.place(), self.tally.bytes);
         let (tally, mark) = off_thread("backup", move || {
@@ -219,7 +217,7 @@ impl<'s> Backup<'s> {
     }
 
     /// The snapshot of the source that keeps a state for the backup.
-    fn kept(
+    fn source_snapshot(
         &self,
         source: &EmbeddedStore,
         target: &Destination,
@@ -237,14 +235,14 @@ impl<'s> Backup<'s> {
 
     /// Makes the source keep its present state durably under a name; returns the commit sequence of that
     /// state.
-    async fn keep(&self, name: &str) -> Result<u64, StoreError> {
+    async fn create_snapshot(&self, name: &str) -> Result<u64, StoreError> {
         let sequence = self.source.create(name).await?;
         self.source.sync().await?;
         Ok(sequence)
     }
 
     /// Makes the source delete its snapshots with this prefix, except the one called `but`.
-    async fn let_go(&self, names: Vec<String>, prefix: &str, but: &str) -> Result<(), StoreError> {
+    async fn delete_snapshots(&self, names: Vec<String>, prefix: &str, but: &str) -> Result<(), StoreError> {
         for name in names.iter().filter(|name| name.starts_with(prefix) && *name != but) {
             self.source.delete(name).await?;
         }
@@ -274,6 +272,6 @@ pub(crate) fn last_complete(folder: &Path) -> Result<(Engine, Snapshot), StoreEr
     }
     let target = Destination::open_to_read(&file, &place)?;
     let mark = target.mark()?;
-    let snapshot = target.told(target.engine.open_snapshot(&target.name_of(&mark.state)))?;
+    let snapshot = target.contract_result(target.engine.open_snapshot(&target.name_of(&mark.state)))?;
     Ok((target.engine, snapshot))
 }

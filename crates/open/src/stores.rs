@@ -113,7 +113,7 @@ fn ring_options(url: &RingUrl) -> Result<RingOptions, StoreError> {
     }
     let tls = url.tls_authority.as_deref().map(ClientTls::of_files).transpose().map_err(|error| {
         let hint = error.hint();
-        StoreError::InvalidInput { what: "tls-authority", problem: told(&error), hint }
+        StoreError::InvalidInput { what: "tls-authority", problem: with_causes(&error), hint }
     })?;
     let patience = url.time_out.unwrap_or(defaults.patience);
     let milliseconds = url.latency.and_then(|latency| u64::try_from(latency.as_millis()).ok());
@@ -123,7 +123,7 @@ fn ring_options(url: &RingUrl) -> Result<RingOptions, StoreError> {
 }
 
 /// An error and its causes.
-fn told(error: &TlsError) -> String {
+fn with_causes(error: &TlsError) -> String {
     let source = std::error::Error::source(error).map(|source| format!(": {source}"));
     format!("{error}{}", source.unwrap_or_default())
 }

@@ -11,7 +11,7 @@
 //! Invariant: a file truncated at any point, also between two records, is distinguished from a complete one.
 //! Invariant: no length beyond the limits of the contract is trusted, so a bad file costs no memory.
 
-use crate::transfer::{Parsed, Place, Record, RecordReader, Tracked, TransferError};
+use crate::transfer::{Parsed, Record, RecordReader, SourcePosition, Tracked, TransferError};
 use atoll_store::Limits;
 use std::hash::Hasher;
 use std::io::{self, BufReader, Read, Write};
@@ -25,13 +25,13 @@ const PREFIX_BYTES: usize = 20;
 /// Reads records from the binary format.
 pub(crate) struct BinaryReader {
     source: BufReader<Tracked>,
-    place: Place,
+    place: SourcePosition,
     is_at_end: bool,
 }
 
 impl BinaryReader {
     /// Reads `source`, starting with the header if `place` is the beginning.
-    pub(crate) fn new(source: Tracked, place: Place) -> Result<Self, TransferError> {
+    pub(crate) fn new(source: Tracked, place: SourcePosition) -> Result<Self, TransferError> {
         let source = BufReader::with_capacity(64 << 10, source);
         let mut reader = Self { source, place, is_at_end: false };
         if place.offset == 0 {
@@ -162,8 +162,10 @@ impl RecordReader for BinaryReader {
         }
         let record = self.read_content(&prefix)?;
         let line = self.place.lines + 1;
-        self.place =
-            Place { offset: self.place.offset + (PREFIX_BYTES + record.bytes()) as u64, lines: line };
+        self.place = SourcePosition {
+            offset: self.place.offset + (PREFIX_BYTES + record.bytes()) as u64,
+            lines: line,
+        };
         Ok(Some(Parsed { record: Ok(record), line, end: self.place }))
     }
 
@@ -244,7 +246,7 @@ mod tests {
 
     fn read(bytes: &[u8]) -> Result<Vec<Record>, TransferError> {
         let source = Tracked::new(Box::new(io::Cursor::new(bytes.to_vec())), "test".into());
-        let mut reader = BinaryReader::new(source, Place::default())?;
+        let mut reader = BinaryReader::new(source, SourcePosition::default())?;
         let mut records = Vec::new();
         while let Some(parsed) = reader.next()? {
             records.push(parsed.record.unwrap());

@@ -8,7 +8,7 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::session::Patience;
 use crate::text::Encoding;
-use crate::transfer::{Format, RESERVED_PREFIX, Record, binary, comma, json_lines};
+use crate::transfer::{Format, RESERVED_PREFIX, Record, binary, csv_rows, json_lines};
 use atoll_store::{PartitionKey, PartitionQuery, ScanRequest, Store};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -39,7 +39,7 @@ pub(crate) struct Exported {
 
 /// Exports from `store`.
 pub(crate) async fn export(store: &dyn Store, export: &Export, output: &Output) -> Result<Exported, Failure> {
-    let mut sheet = Sheet {
+    let mut sheet = ExportRun {
         target: Target::open(export, output)?,
         format: export.format,
         encoding: export.encoding,
@@ -56,7 +56,7 @@ pub(crate) async fn export(store: &dyn Store, export: &Export, output: &Output) 
 }
 
 /// An export under way.
-struct Sheet<'a> {
+struct ExportRun<'a> {
     target: Target<'a>,
     format: Format,
     encoding: Encoding,
@@ -65,12 +65,12 @@ struct Sheet<'a> {
     progress: Progress,
 }
 
-impl Sheet<'_> {
+impl ExportRun<'_> {
     fn begin(&mut self) -> Result<(), Failure> {
         let (format, encoding) = (self.format, self.encoding);
         self.target.write(|target| match format {
             Format::Jsonl => Ok(()),
-            Format::Csv => write_row(&comma::header(encoding), target),
+            Format::Csv => write_row(&csv_rows::header(encoding), target),
             Format::Binary => binary::write_header(target),
         })
     }
@@ -111,7 +111,7 @@ impl Sheet<'_> {
         let (format, encoding) = (self.format, self.encoding);
         self.target.write(|target| match format {
             Format::Jsonl => json_lines::write_line(record, target),
-            Format::Csv => write_row(&comma::fields(record, encoding), target),
+            Format::Csv => write_row(&csv_rows::fields(record, encoding), target),
             Format::Binary => binary::write_record(record, target),
         })?;
         self.exported.records += 1;

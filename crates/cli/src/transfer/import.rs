@@ -7,7 +7,8 @@ use crate::progress::Progress;
 use crate::transfer::progress_mark::{Mark, MarkCell};
 use crate::transfer::window::{Window, Windows};
 use crate::transfer::{
-    BinaryReader, Columns, CommaReader, Format, Input, JsonLinesReader, Place, RecordReader, TransferError,
+    BinaryReader, Columns, CsvReader, Format, Input, JsonLinesReader, RecordReader, SourcePosition,
+    TransferError,
 };
 use atoll_store::{Batch, Store, WriteOptions};
 use futures::stream::{self, StreamExt, TryStreamExt};
@@ -55,7 +56,7 @@ pub(crate) async fn import(store: &dyn Store, import: Import) -> Result<Imported
         Some(cell) if !import.restart => cell.read(store, import.options.deadline).await?,
         _ => None,
     };
-    let mut done = Done::starting_at(mark.as_ref());
+    let mut done = ImportState::starting_at(mark.as_ref());
     let (sender, mut windows) = mpsc::channel(1);
     spawn_reader(&import, store, mark, sender);
     let progress = Progress::bytes(import.input.bytes(), import.progress == ProgressReport::Auto);
@@ -96,13 +97,13 @@ impl Import {
 }
 
 /// What has been done so far.
-struct Done {
+struct ImportState {
     imported: Imported,
     skipped_before: u64,
     checksum: u64,
 }
 
-impl Done {
+impl ImportState {
     fn starting_at(mark: Option<&Mark>) -> Self {
         let records_before = mark.map_or(0, |mark| mark.records);
         Self {
@@ -112,7 +113,7 @@ impl Done {
         }
     }
 
-    fn add(&mut self, window: &Window) -> Place {
+    fn add(&mut self, window: &Window) -> SourcePosition {
         self.imported.records += window.records;
         self.imported.bytes += window.bytes;
         self.imported.skipped += window.skipped;
@@ -124,7 +125,7 @@ impl Done {
         self.imported.records_before + self.imported.records
     }
 
-    fn mark(&self, end: Place, plan: String) -> Mark {
+    fn mark(&self, end: SourcePosition, plan: String) -> Mark {
         Mark::new(
             end,
             self.records_in_all(),
@@ -134,7 +135,7 @@ impl Done {
         )
     }
 
-    fn tell(&self, report: ProgressReport, end: Place) {
+    fn tell(&self, report: ProgressReport, end: SourcePosition) {
         if report == ProgressReport::Json {
             let line = json!({ "progress": { "offset": end.offset, "lines": end.lines, "records": self.records_in_all() } });
             crate::output::note_json(&line);
@@ -205,9 +206,9 @@ impl Source {
             Format::Jsonl => Box::new(JsonLinesReader::new(source, place)),
             Format::Binary => Box::new(BinaryReader::new(source, place)?),
             Format::Csv if place.offset > 0 => {
-                Box::new(CommaReader::resume(self.input.open()?, source, place, &self.columns)?)
+                Box::new(CsvReader::resume(self.input.open()?, source, place, &self.columns)?)
             }
-            Format::Csv => Box::new(CommaReader::new(source, &self.columns)?),
+            Format::Csv => Box::new(CsvReader::new(source, &self.columns)?),
         })
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! A missing `sort` is the empty sort key. A `value` that is not a string is stored as its JSON text.
 
-use crate::transfer::{Parsed, Place, Record, RecordReader, Tracked, TransferError};
+use crate::transfer::{Parsed, Record, RecordReader, SourcePosition, Tracked, TransferError};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Deserializer};
@@ -14,7 +14,7 @@ use std::io::{self, BufRead, BufReader, Write};
 /// Reads records from JSON Lines.
 pub(crate) struct JsonLinesReader {
     source: BufReader<Tracked>,
-    place: Place,
+    place: SourcePosition,
     line: Vec<u8>,
 }
 
@@ -42,7 +42,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
 
 impl JsonLinesReader {
     /// Reads `source` from `place` on.
-    pub(crate) fn new(source: Tracked, place: Place) -> Self {
+    pub(crate) fn new(source: Tracked, place: SourcePosition) -> Self {
         Self { source: BufReader::with_capacity(64 << 10, source), place, line: Vec::new() }
     }
 }
@@ -59,7 +59,7 @@ impl RecordReader for JsonLinesReader {
             if read == 0 {
                 return Ok(None);
             }
-            self.place = Place { offset: self.place.offset + read as u64, lines: line };
+            self.place = SourcePosition { offset: self.place.offset + read as u64, lines: line };
             let first_bom = line == 1 && self.line.starts_with(b"\xef\xbb\xbf");
             let text = if first_bom { &self.line[3..] } else { &self.line[..] }.trim_ascii();
             if !text.is_empty() {

@@ -7,7 +7,7 @@
 //! still has the same checksum.
 
 use crate::Failure;
-use crate::transfer::{Place, RESERVED_PREFIX};
+use crate::transfer::{RESERVED_PREFIX, SourcePosition};
 use atoll_store::{Cell, ReadOptions, Store, WriteOptions};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -28,12 +28,18 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    pub(crate) fn new(place: Place, records: u64, skipped: u64, checksum: u64, plan: String) -> Self {
+    pub(crate) fn new(
+        place: SourcePosition,
+        records: u64,
+        skipped: u64,
+        checksum: u64,
+        plan: String,
+    ) -> Self {
         Self { version: 1, offset: place.offset, lines: place.lines, records, skipped, checksum, plan }
     }
 
-    pub(crate) fn place(&self) -> Place {
-        Place { offset: self.offset, lines: self.lines }
+    pub(crate) fn place(&self) -> SourcePosition {
+        SourcePosition { offset: self.offset, lines: self.lines }
     }
 }
 

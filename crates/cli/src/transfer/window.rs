@@ -3,7 +3,7 @@
 //! Invariant: within a window the records of a partition keep their order, and windows are written one after
 //! the other; so of two records for one cell the later one wins.
 
-use crate::transfer::{Place, Record, RecordReader, TransferError};
+use crate::transfer::{Record, RecordReader, SourcePosition, TransferError};
 use atoll_store::{Batch, Cell, Limits, StoreError};
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ pub(crate) struct Window {
     /// Bad records that were skipped.
     pub(crate) skipped: u64,
     /// Where the next window starts.
-    pub(crate) end: Place,
+    pub(crate) end: SourcePosition,
     /// Checksum of the source before that place.
     pub(crate) checksum: u64,
 }
@@ -34,7 +34,7 @@ pub(crate) struct Windows {
     unit: &'static str,
     skips_left: u64,
     skipped: u64,
-    end: Place,
+    end: SourcePosition,
     on_skip: Box<dyn FnMut(&TransferError) + Send>,
     failed: Option<TransferError>,
     is_done: bool,
@@ -44,7 +44,7 @@ impl Windows {
     /// Windows of about `bytes_max` bytes from `start` on; skips up to `skips` bad records.
     pub(crate) fn new(
         reader: Box<dyn RecordReader>,
-        start: Place,
+        start: SourcePosition,
         limits: Limits,
         bytes_max: usize,
         unit: &'static str,

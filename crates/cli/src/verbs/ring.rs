@@ -142,7 +142,7 @@ impl RingVerb {
     pub async fn run(self, session: &Session) -> Result<(), Failure> {
         let (ends, may_change) = match &self {
             Self::Serve(_) | Self::Up(_) | Self::Slurm(_) => (false, false),
-            Self::Status(verb) => (!verb.goes_on(), false),
+            Self::Status(verb) => (!verb.runs_until_interrupted(), false),
             Self::Keyspace(KeyspaceVerb::List(_)) => (true, false),
             Self::Leave(_) | Self::Stay(_) | Self::Recover(_) | Self::Keyspace(_) => (true, true),
         };
@@ -273,7 +273,11 @@ impl RingServe {
         };
         let host =
             if address.ip().is_unspecified() { "127.0.0.1".to_owned() } else { address.ip().to_string() };
-        format!("{token}redis-cli{} -c -h {host} -p {}", self.certificates.how_to_connect(), address.port())
+        format!(
+            "{token}redis-cli{} -c -h {host} -p {}",
+            self.certificates.redis_cli_arguments(),
+            address.port()
+        )
     }
 }
 

@@ -2,18 +2,18 @@
 
 mod add_column;
 mod append;
-mod ask;
 mod attributes;
 mod copy;
 mod create;
-mod describe;
 mod estimate;
 mod explain;
 mod export;
 mod gather;
 mod import;
+mod info;
 mod pack;
 mod query;
+mod question;
 mod remove;
 mod renames;
 mod rows_out;
@@ -59,7 +59,7 @@ A value is parsed as JSON if possible, and is text otherwise. NAME= removes an a
     #[command(after_help = "Examples:
   atoll table info particles
   atoll table info particles --schema > particles.json")]
-    Info(describe::Info),
+    Info(info::Info),
     /// Show the first rows of a table in the order of their weights, which are a sample of it
     #[command(after_help = "Examples:
   atoll table head particles

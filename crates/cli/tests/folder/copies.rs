@@ -1,12 +1,12 @@
 //! Copies of a store in a folder: beside its owner, of a snapshot, and interrupted ones.
 
-use crate::support::Place;
+use crate::support::Workspace;
 use crate::{atoll, sorted};
 use std::io::{BufRead, BufReader};
 
 #[test]
 fn a_copy_that_was_interrupted_is_told_as_one_and_the_same_command_makes_it() {
-    let place = Place::new();
+    let place = Workspace::new();
     atoll(&place, &["kv", "put", "p", "s", "v"]).text();
     std::fs::create_dir(place.folder.path().join("there")).unwrap();
     place.write("there/store.atoll.copy", "what was written until then");
@@ -28,7 +28,7 @@ fn a_copy_that_was_interrupted_is_told_as_one_and_the_same_command_makes_it() {
 
 #[test]
 fn a_copy_beside_a_live_owner_is_one_consistent_state() {
-    let place = Place::new();
+    let place = Workspace::new();
     let source: String = (0..3000)
         .map(|at| {
             format!(
@@ -62,7 +62,7 @@ fn a_copy_beside_a_live_owner_is_one_consistent_state() {
 
 #[test]
 fn a_copy_is_about_as_large_as_what_is_in_it() {
-    let place = Place::new();
+    let place = Workspace::new();
     let line = format!("{{\"partition\":\"p\",\"sort\":\"NUMBER\",\"value\":\"{}\"}}\n", "x".repeat(1000));
     let cells: String = (0..40_000).map(|number| line.replace("NUMBER", &format!("{number:08}"))).collect();
     place.write("cells.jsonl", cells);
@@ -74,7 +74,7 @@ fn a_copy_is_about_as_large_as_what_is_in_it() {
 
 #[test]
 fn what_a_snapshot_keeps_is_read_from_a_copy_of_it() {
-    let place = Place::new();
+    let place = Workspace::new();
     atoll(&place, &["kv", "put", "p", "s", "monday"]).text();
     atoll(&place, &["store", "snapshot", "create", "then"]).text();
     atoll(&place, &["kv", "put", "p", "s", "tuesday"]).text();

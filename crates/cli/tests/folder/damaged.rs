@@ -1,11 +1,11 @@
 //! A store in a folder whose file is damaged, truncated or missing: what is refused, reported and saved.
 
-use crate::support::Place;
+use crate::support::Workspace;
 use crate::{atoll, served};
 
 #[test]
 fn a_file_that_is_no_store_is_refused_and_left_alone() {
-    let place = Place::new();
+    let place = Workspace::new();
     std::fs::create_dir(place.folder.path().join("data")).unwrap();
     let nonsense = "this is not a store ".repeat(1000);
     place.write("data/store.atoll", &nonsense);
@@ -19,7 +19,7 @@ fn a_file_that_is_no_store_is_refused_and_left_alone() {
 
 #[test]
 fn a_check_lists_damage_even_where_the_store_cannot_be_opened() {
-    let place = Place::new();
+    let place = Workspace::new();
     atoll(&place, &["kv", "put", "p", "s", "v"]).text();
     let whole = place.read("data/store.atoll");
     place.write("data/store.atoll", &whole[..whole.len() / 2]);
@@ -32,7 +32,7 @@ fn a_check_lists_damage_even_where_the_store_cannot_be_opened() {
 
 #[test]
 fn of_a_file_that_was_copied_in_part_it_is_told_that_it_ends_too_early() {
-    let place = Place::new();
+    let place = Workspace::new();
     atoll(&place, &["kv", "put", "p", "s", "v"]).text();
     let values: Vec<String> = (0..40).map(|number| format!("{number:0>60000}")).collect();
     for (number, value) in values.iter().enumerate() {
@@ -56,7 +56,7 @@ fn of_a_file_that_was_copied_in_part_it_is_told_that_it_ends_too_early() {
 
 #[test]
 fn a_check_tells_whose_the_damaged_bytes_are() {
-    let place = Place::new();
+    let place = Workspace::new();
     let mut rows = "id,x\n".to_owned();
     let mut random = fastrand::Rng::with_seed(7);
     (0..50_000).for_each(|id| rows += &format!("{id},{}\n", random.f64()));
@@ -85,7 +85,7 @@ fn a_check_tells_whose_the_damaged_bytes_are() {
 }
 
 /// Three cells, each synced, written by an owner that was killed; no checkpoint contains them.
-fn killed_with_three_cells(place: &Place) {
+fn killed_with_three_cells(place: &Workspace) {
     atoll(place, &["kv", "put", "old", "s", "before"]).text();
     let mut owner = served(place);
     for (sort, value) in [("a", "aaaaaaaaaaaaaaaa"), ("b", "bbbbbbbbbbbbbbbb"), ("c", "cccccccccccccccc")] {
@@ -96,7 +96,7 @@ fn killed_with_three_cells(place: &Place) {
 }
 
 /// Flips a bit of a value in the file of the store.
-fn spoil(place: &Place, value: &str) {
+fn spoil(place: &Workspace, value: &str) {
     let mut bytes = place.read("data/store.atoll");
     let at = bytes.windows(value.len()).position(|window| window == value.as_bytes()).unwrap();
     bytes[at] ^= 1;
@@ -105,7 +105,7 @@ fn spoil(place: &Place, value: &str) {
 
 #[test]
 fn what_lies_before_a_broken_log_can_be_saved_and_is_never_taken_for_all() {
-    let place = Place::new();
+    let place = Workspace::new();
     killed_with_three_cells(&place);
     spoil(&place, "bbbbbbbbbbbbbbbb");
     atoll(&place, &["kv", "get", "p", "a"]).fails(18);
@@ -130,7 +130,7 @@ fn what_lies_before_a_broken_log_can_be_saved_and_is_never_taken_for_all() {
 
 #[test]
 fn a_check_tells_of_a_torn_end_that_was_left_out() {
-    let place = Place::new();
+    let place = Workspace::new();
     killed_with_three_cells(&place);
     assert!(atoll(&place, &["store", "check", "--json"]).json()["left_out"].is_null());
     // No later group proves that the last one was synced.

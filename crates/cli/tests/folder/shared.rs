@@ -1,13 +1,13 @@
 //! A store in a folder whose owner serves it to other processes, also while the owner is suspended.
 
-use crate::support::{Answer, Place};
+use crate::support::{Answer, Workspace};
 use crate::{atoll, lines, served, set_rights, unprivileged};
 use std::io::{BufRead, BufReader, Write};
 use std::time::{Duration, Instant};
 
 #[test]
 fn a_served_store_is_shared_and_ends_with_the_signal() {
-    let place = Place::new();
+    let place = Workspace::new();
     let mut owner = place.spawn(&["serve", "--store", "data"]);
     let mut stdout = BufReader::new(owner.stdout.take().unwrap());
     let mut line = String::new();
@@ -25,7 +25,7 @@ fn a_served_store_is_shared_and_ends_with_the_signal() {
 
 #[test]
 fn a_second_server_says_that_it_stands_by_and_serves_when_the_first_one_ends() {
-    let place = Place::new();
+    let place = Workspace::new();
     let mut first = served(&place);
     let mut second = place.spawn(&["serve", "--store", "data"]);
     // Lines arrive through a channel, so that the test never waits forever for a line that is not written.
@@ -49,7 +49,7 @@ fn a_second_server_says_that_it_stands_by_and_serves_when_the_first_one_ends() {
 #[test]
 #[allow(clippy::disallowed_methods)]
 fn an_import_whose_owner_died_with_buffered_cells_ends_with_an_error() {
-    let place = Place::new();
+    let place = Workspace::new();
     let mut server = served(&place);
     let verb = ["--store", "data", "--durability", "buffered", "kv", "import", "-", "--format", "jsonl"];
     let more = ["--progress", "json", "--set", "import.window=1KiB"];
@@ -95,7 +95,7 @@ fn signal(child: &std::process::Child, name: &str) {
 
 #[test]
 fn snapshots_are_made_and_given_up_beside_the_owner() {
-    let place = Place::new();
+    let place = Workspace::new();
     let mut server = served(&place);
     atoll(&place, &["kv", "put", "p", "s", "v"]).text();
     assert!(atoll(&place, &["store", "snapshot", "create", "monday"]).text().starts_with("monday\tcommit "));
@@ -115,7 +115,7 @@ fn snapshots_are_made_and_given_up_beside_the_owner() {
 
 #[test]
 fn an_owner_that_is_suspended_keeps_no_reader_waiting_and_is_named_to_writers() {
-    let place = Place::new();
+    let place = Workspace::new();
     let mut server = served(&place);
     atoll(&place, &["kv", "put", "p", "s", "v"]).text();
     signal(&server, "-STOP");
@@ -137,7 +137,7 @@ fn an_owner_that_is_another_users_is_not_looked_for_on_another_machine() {
         println!("SKIPPED [other-user] nobody else can be played here");
         return;
     }
-    let place = Place::new();
+    let place = Workspace::new();
     let mut server = served(&place);
     for (name, mode) in [(".", 0o755), ("data", 0o777), ("data/store.atoll", 0o666), ("data/lock", 0o666)] {
         set_rights(&place, name, mode);
@@ -152,7 +152,7 @@ fn an_owner_that_is_another_users_is_not_looked_for_on_another_machine() {
 
 #[test]
 fn whoever_is_attached_is_told_when_the_owner_is_suspended() {
-    let place = Place::new();
+    let place = Workspace::new();
     let mut server = served(&place);
     let verb = ["--store", "data", "kv", "import", "-", "--format", "jsonl", "--progress", "json"];
     let mut import = place.spawn(&[&verb[..], &["--set", "import.window=1KiB"]].concat());

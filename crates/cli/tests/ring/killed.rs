@@ -1,7 +1,7 @@
 //! A ring of three processes, of which one or all are killed: acknowledged writes survive, and the test
 //! reports how long it takes until writes succeed again.
 
-use crate::support::{Place, free_port};
+use crate::support::{Workspace, free_port};
 use crate::three::Ring;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -25,7 +25,7 @@ fn tell(what: &str, mut seconds: Vec<f64>) {
 fn a_ring_of_three_processes_loses_nothing_when_one_is_killed() {
     let mut seconds = Vec::new();
     for round in 0..rounds() {
-        let place = Place::new();
+        let place = Workspace::new();
         let mut ring = Ring::start(&place, free_port(), "flushed");
         for key in 0..60 {
             assert_eq!(ring.ask(&format!("SET k{key} {key}")), "+OK\r\n");
@@ -52,7 +52,7 @@ fn a_ring_of_three_processes_loses_nothing_when_one_is_killed() {
 }
 
 /// Runs the command line that is said to restart a killed node, and checks that it does.
-fn bring_back(place: &Place, ring: &mut Ring, killed: usize) {
+fn bring_back(place: &Workspace, ring: &mut Ring, killed: usize) {
     let told = ring.hear(&format!("node {} was ended by signal 9", killed + 1));
     let (_, typed) = told.split_once("another terminal: atoll ").unwrap();
     let words: Vec<&str> = typed.split(' ').chain(["--json"]).collect();
@@ -114,7 +114,7 @@ fn count_up(port: u16, token: &str, name: &str, from: u64, answered: &mpsc::Send
 
 /// Kills all processes again and again while two clients write.
 fn kill_all_under_load(durability: &str) {
-    let (place, port) = (Place::new(), free_port());
+    let (place, port) = (Workspace::new(), free_port());
     let mut random = fastrand::Rng::with_seed(7);
     let mut counted = [(0, 0); 2];
     let mut seconds = Vec::new();

@@ -1,7 +1,7 @@
 //! Nodes named by hosts that do not resolve at the moment.
 
 use crate::say;
-use crate::support::{Place, free_port, started};
+use crate::support::{Workspace, free_port, started};
 use std::io::Read;
 use std::process::Child;
 
@@ -28,7 +28,7 @@ fn kill(mut node: Child) -> String {
 
 #[test]
 fn nodes_begin_again_while_the_name_of_one_of_the_first_three_has_no_address() {
-    let (place, port) = (Place::new(), free_port());
+    let (place, port) = (Workspace::new(), free_port());
     let begin = |node: u16, third: &str| {
         let (listen, store) = (format!("127.0.0.1:{}", port + node), format!("node-{node}"));
         let nodes = format!("127.0.0.1:{port},127.0.0.1:{},{third}:{}", port + 1, port + 2);

@@ -26,7 +26,7 @@ pub fn started(child: &mut Child) -> serde_json::Value {
 }
 
 /// A folder in which the program runs.
-pub struct Place {
+pub struct Workspace {
     pub folder: TempDir,
 }
 
@@ -38,7 +38,7 @@ pub struct Answer {
     pub stderr: String,
 }
 
-impl Place {
+impl Workspace {
     pub fn new() -> Self {
         Self { folder: TempDir::new().unwrap() }
     }

@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
 /// What happens to a request.
-pub enum Said {
+pub enum Reply {
     /// It is answered with this text.
     Text(String),
     /// It is never answered.
@@ -16,13 +16,13 @@ pub enum Said {
 }
 
 /// The node's reaction to a request, given its own address and the request as words separated by spaces.
-type Saying = dyn Fn(&str, &str) -> Said + Send + Sync;
+type Script = dyn Fn(&str, &str) -> Reply + Send + Sync;
 
 /// Starts a node, and returns its address. It runs until the test ends.
-pub fn node(says: impl Fn(&str, &str) -> Said + Send + Sync + 'static) -> String {
+pub fn node(says: impl Fn(&str, &str) -> Reply + Send + Sync + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let (says, me): (Arc<Saying>, _) = (Arc::new(says), address.clone());
+    let (says, me): (Arc<Script>, _) = (Arc::new(says), address.clone());
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let (says, me) = (Arc::clone(&says), me.clone());
@@ -32,15 +32,15 @@ pub fn node(says: impl Fn(&str, &str) -> Said + Send + Sync + 'static) -> String
     address
 }
 
-fn serve(mut stream: TcpStream, says: impl Fn(&str) -> Said) -> Option<()> {
+fn serve(mut stream: TcpStream, says: impl Fn(&str) -> Reply) -> Option<()> {
     let mut requests = BufReader::new(stream.try_clone().ok()?);
     loop {
         let count = number(&mut requests)?;
         let words: Option<Vec<String>> = (0..count).map(|_| word(&mut requests)).collect();
         match says(&words?.join(" ")) {
-            Said::Text(text) => stream.write_all(text.as_bytes()).ok()?,
-            Said::Nothing => {}
-            Said::End => return None,
+            Reply::Text(text) => stream.write_all(text.as_bytes()).ok()?,
+            Reply::Nothing => {}
+            Reply::End => return None,
         }
     }
 }
@@ -60,9 +60,9 @@ fn word(requests: &mut impl BufRead) -> Option<String> {
 }
 
 /// What a node that serves every slot answers to a client that opens a store there.
-pub fn opened(address: &str, words: &str) -> Option<Said> {
+pub fn opened(address: &str, words: &str) -> Option<Reply> {
     let port = address.rsplit(':').next().unwrap();
-    Some(Said::Text(match words {
+    Some(Reply::Text(match words {
         "CLUSTER SLOTS" => format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:{port}\r\n"),
         "CONFIG GET append*" => {
             "*4\r\n$10\r\nappendonly\r\n$2\r\nno\r\n$11\r\nappendfsync\r\n$2\r\nno\r\n".to_owned()
@@ -73,7 +73,7 @@ pub fn opened(address: &str, words: &str) -> Option<Said> {
 
 /// The status of the node with this number, at this version of the table and after this silence: the nodes of
 /// the ring are at these addresses, numbered from 1, and all of them serve.
-pub fn status(number: usize, version: u64, silent_ms: u64, addresses: &[&str]) -> Said {
+pub fn status(number: usize, version: u64, silent_ms: u64, addresses: &[&str]) -> Reply {
     let mut text = "*20\r\n".to_owned();
     let name = |text: &mut String, name: &str| write!(text, "${}\r\n{name}\r\n", name.len()).unwrap();
     let count = |text: &mut String, of: &str, count: u64| {
@@ -104,5 +104,5 @@ pub fn status(number: usize, version: u64, silent_ms: u64, addresses: &[&str]) -
         name(&mut text, of);
         text += "*0\r\n";
     }
-    Said::Text(text)
+    Reply::Text(text)
 }

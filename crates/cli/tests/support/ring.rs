@@ -1,6 +1,6 @@
 //! A ring of three processes on this machine, as `atoll ring up` starts it.
 
-use crate::support::Place;
+use crate::support::Workspace;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -18,11 +18,11 @@ pub struct Ring {
 }
 
 impl Ring {
-    pub fn start(place: &Place, port: u16, durability: &str) -> Self {
+    pub fn start(place: &Workspace, port: u16, durability: &str) -> Self {
         Self::start_with(place, port, &["--durability", durability])
     }
 
-    pub fn start_with(place: &Place, port: u16, more: &[&str]) -> Self {
+    pub fn start_with(place: &Workspace, port: u16, more: &[&str]) -> Self {
         let port_text = port.to_string();
         let up = ["--json", "ring", "up", "--store", "ring", "--port", &port_text];
         let mut up = place.spawn(&[&up, more].concat());

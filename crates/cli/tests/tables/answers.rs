@@ -1,6 +1,6 @@
 //! Questions to a table: queries, samples, boxes, conditions, estimates.
 
-use super::support::Place;
+use super::support::Workspace;
 use super::{atoll, csv, filled, lines, rows_of, sorted, words};
 use std::collections::BTreeSet;
 
@@ -163,7 +163,7 @@ fn reading_verbs_work_on_a_store_that_is_only_read() {
 
 #[test]
 fn near_and_wrapped_boxes_use_the_cell_that_is_typed_or_kept() {
-    let place = Place::new();
+    let place = Workspace::new();
     place.write("run.csv", "id,x,y\n1,0.5,0\n2,9.5,0\n3,5,0\n4,9.5,5\n");
     atoll(&place, "table create t --column id:int64,x:float64,y:float64 --id id --index x,y").text();
     atoll(&place, "table import t run.csv").text();

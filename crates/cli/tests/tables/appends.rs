@@ -1,12 +1,12 @@
 //! `atoll table append`, and the runs and steps that it creates.
 
-use super::support::{Answer, Place};
+use super::support::{Answer, Workspace};
 use super::{CREATE, atoll, csv, lines, sorted, words};
 use std::collections::BTreeSet;
 
 #[test]
 fn appends_without_a_step_are_all_in_and_a_step_that_was_there_is_told() {
-    let place = Place::new();
+    let place = Workspace::new();
     atoll(&place, CREATE).text();
     place.write("one.csv", csv(0..1, 5));
     place.write("other.csv", csv(1..2, 7));
@@ -32,7 +32,7 @@ fn appends_without_a_step_are_all_in_and_a_step_that_was_there_is_told() {
 
 #[test]
 fn whoever_follows_sees_each_step_once_as_it_comes() {
-    let place = Place::new();
+    let place = Workspace::new();
     atoll(&place, CREATE).text();
     place.write("one.csv", csv(0..1, 5));
     atoll(&place, "table append t one.csv --run sim --step 1").text();
@@ -48,7 +48,7 @@ fn whoever_follows_sees_each_step_once_as_it_comes() {
 
 #[test]
 fn several_that_begin_a_run_at_the_same_time_all_append_to_it() {
-    let place = Place::new();
+    let place = Workspace::new();
     atoll(&place, CREATE).text();
     place.write("one.csv", csv(0..1, 10));
     let append = ["--store", "data", "table", "append", "t", "one.csv", "--run", "r"];
@@ -64,7 +64,7 @@ fn several_that_begin_a_run_at_the_same_time_all_append_to_it() {
 
 #[test]
 fn of_two_appends_that_begin_one_run_at_once_each_that_is_told_as_in_is_in() {
-    let place = Place::new();
+    let place = Workspace::new();
     atoll(&place, CREATE).text();
     place.write("one.csv", csv(0..1, 5));
     for round in 0..4 {
@@ -82,7 +82,7 @@ fn of_two_appends_that_begin_one_run_at_once_each_that_is_told_as_in_is_in() {
 }
 
 /// Run, step and row count of each step.
-fn steps_of(place: &Place, arguments: &str) -> Vec<String> {
+fn steps_of(place: &Workspace, arguments: &str) -> Vec<String> {
     let listed = atoll(place, &format!("table steps t {arguments}"));
     let words = |line: &String| line.split_whitespace().collect::<Vec<_>>().join(" ");
     lines(&listed).iter().skip(1).map(words).collect()
@@ -90,7 +90,7 @@ fn steps_of(place: &Place, arguments: &str) -> Vec<String> {
 
 #[test]
 fn a_step_that_is_appended_takes_no_place_of_later_ones_unless_a_new_attempt_is_named() {
-    let place = Place::new();
+    let place = Workspace::new();
     atoll(&place, &format!("{CREATE} --unique")).text();
     place.write("one.csv", csv(0..1, 5));
     place.write("two.csv", csv(1..2, 5));
@@ -123,7 +123,7 @@ fn a_step_that_is_appended_takes_no_place_of_later_ones_unless_a_new_attempt_is_
 
 #[test]
 fn a_step_that_contradicts_the_column_of_steps_is_told() {
-    let place = Place::new();
+    let place = Workspace::new();
     place.write("seven.csv", "id,step,x\n1,7,0.5\n2,7,1.5\n");
     atoll(&place, "table create t --like seven.csv --id id,step --index x,step").text();
     let other = atoll(&place, "table append t seven.csv --run r --step 400");

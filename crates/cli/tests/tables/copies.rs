@@ -1,10 +1,10 @@
 //! `atoll table copy`: the same answers from another store, or under another name.
 
-use super::support::Place;
+use super::support::Workspace;
 use super::{CREATE, atoll, csv, lines, words};
 
-fn with_runs() -> Place {
-    let place = Place::new();
+fn with_runs() -> Workspace {
+    let place = Workspace::new();
     atoll(&place, CREATE).text();
     for (run, steps) in [("one", 0..8), ("two", 5..9)] {
         place.write(&format!("{run}.csv"), csv(steps, 40));

@@ -1,6 +1,6 @@
 //! `atoll table export`, and reading its files back: the same rows, and no other file is overwritten.
 
-use super::support::{Answer, Place};
+use super::support::{Answer, Workspace};
 use super::{CREATE, atoll, csv, filled, lines, words};
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ fn every_format_brings_the_same_rows_back() {
 
 #[test]
 fn files_with_long_texts_come_back_in_parts_that_fit() {
-    let place = Place::new();
+    let place = Workspace::new();
     atoll(&place, "table create t --column id:int64,text:utf8 --id id --index id").text();
     let mut file = "id,text\n".to_owned();
     for row in 0..50_000 {
@@ -80,7 +80,7 @@ fn an_export_takes_no_name_that_is_taken_and_leaves_nothing_but_its_file() {
 
 #[test]
 fn of_exports_to_one_name_at_once_one_has_it_and_the_others_are_told() {
-    let place = Place::new();
+    let place = Workspace::new();
     place.write("run.csv", csv(0..20, 1000));
     atoll(&place, CREATE).text();
     atoll(&place, "table import t run.csv").text();

@@ -1,13 +1,13 @@
 //! `atoll table import`: killed or repeated, it brings in every row exactly once.
 
-use super::support::{Answer, Place};
+use super::support::{Answer, Workspace};
 use super::{CREATE, atoll, csv, filled, lines, rows_of, sorted, words};
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 
 #[test]
 fn a_bad_record_stops_an_import_and_the_mended_file_goes_on_from_there() {
-    let place = Place::new();
+    let place = Workspace::new();
     atoll(&place, CREATE).text();
     let good = csv(0..3, 10);
     // The first line of step 20 is line 22.
@@ -38,7 +38,7 @@ fn a_bad_record_stops_an_import_and_the_mended_file_goes_on_from_there() {
 
 #[test]
 fn a_file_that_grew_is_gone_on_with_and_another_one_is_refused() {
-    let place = Place::new();
+    let place = Workspace::new();
     atoll(&place, CREATE).text();
     for parts in ["", "--parts"] {
         let import = format!("table import t grows.csv --run r{parts} {parts} --json");
@@ -59,7 +59,7 @@ fn a_file_that_grew_is_gone_on_with_and_another_one_is_refused() {
 #[test]
 fn a_file_that_grew_is_not_passed_over_because_of_a_step_that_somebody_appended_to_its_run() {
     for parts in ["", "--parts"] {
-        let place = Place::new();
+        let place = Workspace::new();
         atoll(&place, CREATE).text();
         place.write("grows.csv", csv(0..3, 50));
         let import = format!("table import t grows.csv {parts}");
@@ -91,7 +91,7 @@ fn an_import_killed_at_any_moment_goes_on_and_doubles_nothing() {
         if round >= 2 && was_partial {
             break;
         }
-        let place = Place::new();
+        let place = Workspace::new();
         place.write("run.csv", &text);
         atoll(&place, CREATE).text();
         let import = format!("table import t run.csv {parts} --progress json --set import.window=4KiB");
@@ -122,7 +122,7 @@ fn an_import_killed_at_any_moment_goes_on_and_doubles_nothing() {
 
 #[test]
 fn an_import_may_pack_as_it_goes_and_goes_on_where_its_last_step_is() {
-    let place = Place::new();
+    let place = Workspace::new();
     place.write("run.csv", csv(0..14, 10_000));
     atoll(&place, CREATE).text();
     let imported = atoll(&place, "table import t run.csv --packed --json").json();
@@ -140,7 +140,7 @@ fn an_import_may_pack_as_it_goes_and_goes_on_where_its_last_step_is() {
 
 #[test]
 fn whole_steps_before_a_bad_record_of_a_packed_import_are_in() {
-    let place = Place::new();
+    let place = Workspace::new();
     atoll(&place, CREATE).text();
     place.write("run.csv", csv(0..3, 10) + "x,30,0,a\n");
     let refused = atoll(&place, "table import t run.csv --packed");
@@ -154,7 +154,7 @@ fn whole_steps_before_a_bad_record_of_a_packed_import_are_in() {
 
 #[test]
 fn a_run_that_no_import_made_is_left_alone() {
-    let place = Place::new();
+    let place = Workspace::new();
     atoll(&place, CREATE).text();
     place.write("one.csv", csv(0..1, 5));
     assert_eq!(
@@ -168,7 +168,7 @@ fn a_run_that_no_import_made_is_left_alone() {
 
 #[test]
 fn standard_input_needs_a_name_for_its_run_and_brings_rows() {
-    let place = Place::new();
+    let place = Workspace::new();
     atoll(&place, CREATE).text();
     let arguments = words("--store data table import t - --format csv");
     let unnamed = place.run_with(&arguments, b"");
@@ -180,7 +180,7 @@ fn standard_input_needs_a_name_for_its_run_and_brings_rows() {
 
 #[test]
 fn bad_records_that_are_told_before_any_row_make_no_step() {
-    let place = Place::new();
+    let place = Workspace::new();
     atoll(&place, CREATE).text();
     place.write("many.csv", format!("pid,step,x,name\n{}1,2,3,a\n", "1,2\n".repeat(70_000)));
     let imported = atoll(&place, "table import t many.csv --parts --skip-bad 100000 --json").json();
@@ -228,7 +228,7 @@ fn a_restart_replaces_what_the_run_had() {
 
 #[test]
 fn of_two_imports_that_begin_one_run_at_once_nobodys_rows_are_taken_away() {
-    let place = Place::new();
+    let place = Workspace::new();
     atoll(&place, CREATE).text();
     for folder in ["a", "b"] {
         std::fs::create_dir(place.folder.path().join(folder)).unwrap();
@@ -254,7 +254,7 @@ fn of_two_imports_that_begin_one_run_at_once_nobodys_rows_are_taken_away() {
 
 #[test]
 fn an_import_that_brought_nothing_in_does_not_keep_the_name_of_the_run() {
-    let place = Place::new();
+    let place = Workspace::new();
     atoll(&place, CREATE).text();
     place.write("run.csv", "pid,step,x,name\n1,-1,0.5,a\n");
     atoll(&place, "table import t run.csv").fails(2);
@@ -269,7 +269,7 @@ fn an_import_that_brought_nothing_in_does_not_keep_the_name_of_the_run() {
 fn a_file_that_grew_is_not_passed_over_because_of_a_step_that_somebody_brought_into_the_attempt_of_its_import()
  {
     for packed in ["", "--packed"] {
-        let place = Place::new();
+        let place = Workspace::new();
         atoll(&place, CREATE).text();
         place.write("run.csv", csv(0..2, 5));
         atoll(&place, &format!("table import t run.csv {packed}")).text();

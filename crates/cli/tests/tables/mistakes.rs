@@ -1,7 +1,7 @@
 //! Answers to mistyped commands and unsuitable files: what is wrong, and the command line that would be
 //! right.
 
-use super::support::Place;
+use super::support::Workspace;
 use super::{atoll, filled};
 
 #[test]
@@ -119,7 +119,7 @@ fn an_attribute_that_no_run_has_and_a_run_that_is_not_there_are_answered_with_th
 
 #[test]
 fn verbs_of_tables_where_no_store_is_say_what_makes_one() {
-    let place = Place::new();
+    let place = Workspace::new();
     place.write("a.csv", "a\n1\n");
     for verb in ["import t a.csv", "append t a.csv --run r --step 0", "pack t", "query t", "drop t"] {
         let answer = atoll(&place, &format!("table {verb}"));
@@ -130,7 +130,7 @@ fn verbs_of_tables_where_no_store_is_say_what_makes_one() {
 
 #[test]
 fn control_characters_of_texts_are_shown_escaped() {
-    let place = Place::new();
+    let place = Workspace::new();
     atoll(&place, "table create t --column id:int64,text:utf8 --id id --index id").text();
     place.write("a.jsonl", "{\"id\": 1, \"text\": \"a\\nb\\tc\\u001b[31md\\u0000e\"}\n");
     atoll(&place, "table import t a.jsonl").text();
@@ -140,7 +140,7 @@ fn control_characters_of_texts_are_shown_escaped() {
 
 #[test]
 fn one_is_counted_as_one() {
-    let place = Place::new();
+    let place = Workspace::new();
     atoll(&place, "table create t --column id:int64,x:float64 --id id --index x").text();
     place.write("a.csv", "id,x\n1,2\n");
     let imported = atoll(&place, "table import t a.csv");
@@ -153,7 +153,7 @@ fn one_is_counted_as_one() {
 
 #[test]
 fn names_of_columns_that_hide_a_delimiter_are_answered_with_it() {
-    let place = Place::new();
+    let place = Workspace::new();
     place.write("bom.csv", "\u{feff}a;b\n1;2\n");
     let answer = atoll(&place, "table create t --like bom.csv --id a --index a");
     assert!(answer.fails(12).contains("--delimiter ';'"), "{}", answer.stderr);
@@ -208,7 +208,7 @@ fn a_role_that_no_column_of_the_file_has_is_answered_with_those_there_are() {
 #[test]
 fn an_argument_that_is_no_text_is_shown_with_what_takes_other_bytes() {
     use std::os::unix::ffi::OsStrExt;
-    let place = Place::new();
+    let place = Workspace::new();
     let mut command = place.command(&["--store", "data", "kv", "get", "p"]);
     let output = command.arg(std::ffi::OsStr::from_bytes(b"a\xff")).output().unwrap();
     let answer = super::Answer::from(output);
@@ -218,7 +218,7 @@ fn an_argument_that_is_no_text_is_shown_with_what_takes_other_bytes() {
 
 #[test]
 fn types_are_called_as_they_are_typed() {
-    let place = Place::new();
+    let place = Workspace::new();
     atoll(&place, "table create t --column id:int64,s:utf8,v:float64[3] --id id --index id").text();
     for (line, exit, word) in [
         ("table create u --column id:utf8 --id id --index id", 12, "it is utf8"),

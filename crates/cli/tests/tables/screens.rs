@@ -1,11 +1,11 @@
 //! How rows that are wider than the screen are shown.
 
-use super::support::Place;
+use super::support::Workspace;
 use super::{atoll, lines};
 use std::process::{Command, Stdio};
 
 /// The lines that a screen of 40 columns shows of a command, run in a terminal by `script`.
-fn seen(place: &Place, arguments: &str) -> Vec<String> {
+fn seen(place: &Workspace, arguments: &str) -> Vec<String> {
     let program = env!("CARGO_BIN_EXE_atoll");
     let typed = format!("stty cols 40 rows 24; '{program}' --store data {arguments}");
     let mut screen = Command::new("script");
@@ -19,7 +19,7 @@ fn seen(place: &Place, arguments: &str) -> Vec<String> {
 
 #[test]
 fn rows_that_are_wider_than_the_screen_lack_columns_in_the_middle_and_one_row_stands_on_its_side() {
-    let place = Place::new();
+    let place = Workspace::new();
     let names: Vec<String> = (10..30).map(|number| format!("c{number}")).collect();
     let row = |row: u64| (0..20).map(|column| (row * 100 + column).to_string()).collect::<Vec<_>>().join(",");
     place.write("wide.csv", format!("{}\n{}\n{}\n", names.join(","), row(1), row(2)));

@@ -1,12 +1,12 @@
 //! Whole tables: created, listed, packed, gathered, kept in versions, dropped.
 
-use super::support::Place;
+use super::support::Workspace;
 use super::{CREATE, atoll, csv, filled, lines, rows_of, sorted, words};
 use std::io::{BufRead, BufReader};
 
 #[test]
 fn a_table_that_is_there_already_is_not_told_as_new() {
-    let place = Place::new();
+    let place = Workspace::new();
     let told: Vec<_> = (0..2).map(|_| atoll(&place, CREATE).text().to_owned()).collect();
     assert!(told[0].starts_with("table t has 4 columns"), "{told:?}");
     assert!(told[1].starts_with("table t was there already; it has 4 columns"), "{told:?}");
@@ -101,7 +101,7 @@ fn whoever_packs_and_stays_packs_what_is_left_and_ends_well_when_interrupted() {
 
 #[test]
 fn gathering_stores_is_their_union_and_doubles_nothing() {
-    let place = Place::new();
+    let place = Workspace::new();
     for (store, steps) in [("one", 0..3), ("two", 5..9)] {
         let run = |arguments: &str| place.run(&[&["--store", store], &words(arguments)[..]].concat());
         run(CREATE).text();
@@ -125,7 +125,7 @@ fn gathering_stores_is_their_union_and_doubles_nothing() {
 
 #[test]
 fn a_run_that_somebody_else_appended_to_is_not_gathered_on() {
-    let place = Place::new();
+    let place = Workspace::new();
     let source = |arguments: &str| place.run(&[&["--store", "one"], &words(arguments)[..]].concat());
     source(CREATE).text();
     place.write("run.csv", csv(0..2, 5));
@@ -214,7 +214,7 @@ fn a_column_is_added_and_older_versions_show_the_older_columns() {
 
 #[test]
 fn the_columns_that_info_shows_are_taken_as_they_are_shown() {
-    let place = Place::new();
+    let place = Workspace::new();
     let columns = "id:int64,pos:float64[3],v:float32?[2]?,t:timestamp[us]";
     atoll(&place, &format!("table create t --column {columns} --id id --index t")).text();
     let shown: Vec<String> = lines(&atoll(&place, "table info t"))

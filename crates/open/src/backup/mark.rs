@@ -102,27 +102,27 @@ impl Destination {
     }
 
     /// Converts the engine's errors to those of the contract.
-    pub(crate) fn told<T>(&self, result: Result<T, EngineError>) -> Result<T, StoreError> {
+    pub(crate) fn contract_result<T>(&self, result: Result<T, EngineError>) -> Result<T, StoreError> {
         result.map_err(|error| refused("backup", &self.place, error))
     }
 
     fn marks(&self) -> Result<Tree, StoreError> {
-        self.told(self.engine.tree(MARK_TREE))
+        self.contract_result(self.engine.tree(MARK_TREE))
     }
 
     /// Reads the mark; a store without one is not a backup.
     pub(crate) fn mark(&self) -> Result<Mark, StoreError> {
         // Checked first, because asking for a tree creates it.
         let is_there = self.engine.tree_names().iter().any(|name| name == MARK_TREE);
-        let value = if is_there { self.told(self.marks()?.get(KEY))? } else { None };
+        let value = if is_there { self.contract_result(self.marks()?.get(KEY))? } else { None };
         let Some(value) = value else { return Err(BackupRefusal::NoBackup.at(&self.place)) };
-        let bytes = self.told(value.to_buffer())?;
+        let bytes = self.contract_result(value.to_buffer())?;
         let mark = std::str::from_utf8(&bytes).ok().and_then(Mark::decode);
         mark.ok_or_else(|| BackupRefusal::UnknownMark.at(&self.place))
     }
 
     pub(crate) fn set_mark(&self, mark: &Mark) -> Result<(), StoreError> {
-        self.told(self.marks()?.put(KEY, mark.encode().as_bytes(), Durability::Synced)).map(drop)
+        self.contract_result(self.marks()?.put(KEY, mark.encode().as_bytes(), Durability::Synced)).map(drop)
     }
 
     /// The name of a state's snapshot, both in the source, where no other backup uses it, and in the backup.
@@ -140,11 +140,12 @@ impl Destination {
         let now = self.engine.snapshot();
         let held = match self.engine.open_snapshot(&self.name_of(&mark.state)) {
             Err(EngineError::NoSnapshot { .. }) => return Err(BackupRefusal::StateGone.at(&self.place)),
-            held => self.told(held)?,
+            held => self.contract_result(held)?,
         };
         let trees: Vec<&str> = now.tree_names().filter(|name| *name != MARK_TREE).collect();
         for tree in trees {
-            let is_touched = self.told(now.changes_since(&held, tree, Bound::Unbounded, stop_at_first))?;
+            let is_touched =
+                self.contract_result(now.changes_since(&held, tree, Bound::Unbounded, stop_at_first))?;
             if is_touched.is_some() {
                 return Err(BackupRefusal::Touched.at(&self.place));
             }
@@ -164,14 +165,14 @@ impl Destination {
         // An attempt that ended right here left a snapshot of this name, whose state has been rewritten
         // since.
         if names.iter().any(|(name, _)| *name == kept) {
-            self.told(self.engine.delete_snapshot(&kept))?;
+            self.contract_result(self.engine.delete_snapshot(&kept))?;
         }
-        self.told(self.engine.create_snapshot(&kept))?;
+        self.contract_result(self.engine.create_snapshot(&kept))?;
         self.set_mark(&mark)?;
         for (name, _) in names.iter().filter(|(name, _)| name.starts_with(&self.prefix()) && *name != kept) {
-            self.told(self.engine.delete_snapshot(name))?;
+            self.contract_result(self.engine.delete_snapshot(name))?;
         }
-        self.told(self.engine.checkpoint())?;
+        self.contract_result(self.engine.checkpoint())?;
         Ok(mark)
     }
 }

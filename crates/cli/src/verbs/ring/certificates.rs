@@ -43,7 +43,7 @@ impl Certificates {
     }
 
     /// The extra arguments of redis-cli for encrypted connections.
-    pub fn how_to_connect(&self) -> String {
+    pub fn redis_cli_arguments(&self) -> String {
         match (&self.tls_certificate, &self.tls_authority) {
             (None, _) => String::new(),
             (Some(_), None) => " --tls".to_owned(),
@@ -53,12 +53,12 @@ impl Certificates {
 }
 
 /// The files of a ring on this machine.
-pub(super) struct Made {
+pub(super) struct LocalAuthority {
     folder: PathBuf,
     authority: Authority,
 }
 
-impl Made {
+impl LocalAuthority {
     /// The certificate authority in this folder, created if it is missing.
     pub(super) fn in_folder(folder: &Path) -> Result<Self, Failure> {
         let made = folder.join("tls");

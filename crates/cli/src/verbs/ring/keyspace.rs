@@ -1,6 +1,6 @@
 //! `atoll ring keyspace`: keyspaces of a ring, each with copies of its own.
 
-use super::operate::{in_doubt, operator};
+use super::operate::{as_unknown_outcome, operator};
 use crate::{Failure, Session};
 use atoll_open::{KeyspaceStatus, LatencyClass, NewKeyspace, RING_CHANGE, RingOperator, RingStatus};
 use atoll_store::StoreError;
@@ -52,7 +52,7 @@ pub struct Create {
 pub struct List {}
 
 /// Time between two polls.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How long it may take until all nodes serve the keyspace.
 const TIME_MAX: Duration = Duration::from_secs(20);
@@ -89,7 +89,7 @@ impl Create {
         session.hint_on_interrupt(
             "it is still being created; `atoll ring keyspace list` shows when it is there",
         );
-        let made = self.wait(&operator).await.map_err(in_doubt)?;
+        let made = self.wait(&operator).await.map_err(as_unknown_outcome)?;
         session.output.either(
             || format!("keyspace {} is there, as number {}", made.name, made.keyspace),
             || json!({ "made": true, "name": made.name, "keyspace": made.keyspace }),
@@ -139,7 +139,7 @@ impl Create {
             if tokio::time::Instant::now() > ends {
                 return Err(StoreError::Unknown { what: RING_CHANGE, reason, source: None }.into());
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 

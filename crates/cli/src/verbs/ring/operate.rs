@@ -1,6 +1,6 @@
 //! `atoll ring leave` and `stay`: removes a node from a ring, or keeps it after all.
 
-use super::status::of_before;
+use super::status::stale_reason;
 use crate::output::note;
 use crate::{Failure, Session};
 use atoll_open::{Location, RING_CHANGE, RingOperator, RingStatus, StoreUrl, operate_ring};
@@ -35,7 +35,7 @@ pub struct Stay {
 }
 
 /// Time between two polls of a changing ring.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How long the configuration group may take to decide.
 const DECIDED_TIME_MAX: Duration = Duration::from_secs(10);
@@ -58,14 +58,14 @@ pub(super) fn operator(session: &Session) -> Result<RingOperator, Failure> {
 ///
 /// Invariant: state that was seen is never replaced by that of a node which knows less, or which has lost
 /// touch with the ring.
-pub(super) struct Looks<'o> {
+pub(super) struct RingPoller<'o> {
     operator: &'o RingOperator,
     place: String,
     /// The newest version seen so far.
     newest: u64,
 }
 
-impl<'o> Looks<'o> {
+impl<'o> RingPoller<'o> {
     pub(super) fn at(operator: &'o RingOperator, session: &Session) -> Result<Self, Failure> {
         Ok(Self { operator, place: session.store_url()?, newest: 0 })
     }
@@ -80,7 +80,7 @@ impl<'o> Looks<'o> {
                 let place = self.place.clone();
                 return Err(StoreError::Unavailable { place, reason, source: None }.into());
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -88,7 +88,7 @@ impl<'o> Looks<'o> {
     fn passed_over(&mut self, status: &RingStatus) -> Option<String> {
         let is_late = status.version < self.newest;
         let late = || format!("node {} does not know the newest state of the ring yet", status.node);
-        let reason = of_before(status).or_else(|| is_late.then(late));
+        let reason = stale_reason(status).or_else(|| is_late.then(late));
         if reason.is_none() {
             self.newest = status.version;
         }
@@ -97,7 +97,7 @@ impl<'o> Looks<'o> {
 }
 
 /// A failure after the ring was asked for a change: the change may be made all the same.
-pub(super) fn in_doubt(failure: Failure) -> Failure {
+pub(super) fn as_unknown_outcome(failure: Failure) -> Failure {
     match failure {
         Failure::Store(StoreError::Unavailable { reason, source, .. }) => {
             StoreError::Unknown { what: RING_CHANGE, reason, source }.into()
@@ -107,7 +107,7 @@ pub(super) fn in_doubt(failure: Failure) -> Failure {
 }
 
 /// Fails unless the ring has this node.
-async fn known(looks: &mut Looks<'_>, node: u32) -> Result<(), Failure> {
+async fn check_node_exists(looks: &mut RingPoller<'_>, node: u32) -> Result<(), Failure> {
     if looks.next().await?.nodes.iter().any(|known| known.node == node) {
         return Ok(());
     }
@@ -120,17 +120,17 @@ async fn known(looks: &mut Looks<'_>, node: u32) -> Result<(), Failure> {
 impl Leave {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let operator = operator(session)?;
-        let mut looks = Looks::at(&operator, session)?;
-        known(&mut looks, self.node).await?;
+        let mut looks = RingPoller::at(&operator, session)?;
+        check_node_exists(&mut looks, self.node).await?;
         operator.leave(self.node).await?;
         session.hint_on_interrupt("the node continues to leave; `atoll ring status` shows how far it is");
-        self.follow(looks, session).await.map_err(in_doubt)
+        self.follow(looks, session).await.map_err(as_unknown_outcome)
     }
 
     /// Reports the progress until the node has left.
     // A door may report how long something took.
     #[allow(clippy::disallowed_methods)]
-    async fn follow(&self, mut looks: Looks<'_>, session: &Session) -> Result<(), Failure> {
+    async fn follow(&self, mut looks: RingPoller<'_>, session: &Session) -> Result<(), Failure> {
         let (start, mut told) = (Instant::now(), u64::MAX);
         loop {
             let status = looks.next().await?;
@@ -149,7 +149,7 @@ impl Leave {
                 note(&format!("node {} leads {} slots, and has copies of {left}", self.node, node.leads));
             }
             told = left;
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         let seconds = start.elapsed().as_secs_f64();
         session.output.either(
@@ -162,15 +162,15 @@ impl Leave {
 impl Stay {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let operator = operator(session)?;
-        let mut looks = Looks::at(&operator, session)?;
-        known(&mut looks, self.node).await?;
+        let mut looks = RingPoller::at(&operator, session)?;
+        check_node_exists(&mut looks, self.node).await?;
         operator.stay(self.node).await?;
         let leaves = async || {
             let status = looks.next().await?;
             let node = status.nodes.iter().find(|node| node.node == self.node);
             Ok(node.map(|node| node.is_leaving))
         };
-        match stays(leaves, (LOOK_EVERY, DECIDED_TIME_MAX)).await.map_err(in_doubt)? {
+        match stays(leaves, (POLL_INTERVAL, DECIDED_TIME_MAX)).await.map_err(as_unknown_outcome)? {
             Some(true) => {}
             Some(false) => return Err(undecided()),
             None => {
@@ -217,7 +217,7 @@ mod tests {
     fn what_a_node_knew_once_takes_nothing_back_that_was_seen() {
         let url = RingUrl { nodes: vec!["127.0.0.1:1".to_owned()], ..RingUrl::default() };
         let operator = operate_ring(&url).unwrap();
-        let mut looks = Looks { operator: &operator, place: String::new(), newest: 0 };
+        let mut looks = RingPoller { operator: &operator, place: String::new(), newest: 0 };
         let status =
             |version, group_silent_ms| RingStatus { version, group_silent_ms, ..RingStatus::default() };
         for (version, silent_ms, is_passed_over) in [

@@ -2,7 +2,7 @@
 //!
 //! Invariant: nothing is asked of the ring before the possible loss was shown and accepted.
 
-use super::operate::{Looks, in_doubt, operator};
+use super::operate::{RingPoller, as_unknown_outcome, operator};
 use crate::output::note;
 use crate::{Failure, Session};
 use atoll_open::{DownSlots, RING_CHANGE, RingOperator};
@@ -28,7 +28,7 @@ are left alone.")]
 pub struct Recover {
     /// Slots that may lose data, such as 12 or 400-499; or all, for every slot that no node serves
     #[arg(long, value_name = "SLOT", required = true, num_args = 1..)]
-    accept_loss: Vec<Lost>,
+    accept_loss: Vec<SlotSelection>,
     /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
@@ -36,18 +36,18 @@ pub struct Recover {
 
 /// Slots as they are typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Lost {
+enum SlotSelection {
     All,
     Range(RangeInclusive<u16>),
 }
 
 /// Slots whose loss was accepted, each with the nodes that had its last copies at that time.
-type Agreed = BTreeMap<u16, Vec<u32>>;
+type AcceptedLoss = BTreeMap<u16, Vec<u32>>;
 
 /// The highest slot.
 const SLOT_MAX: u16 = atoll_ring::SLOTS - 1;
 
-impl FromStr for Lost {
+impl FromStr for SlotSelection {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -66,29 +66,31 @@ impl FromStr for Lost {
 /// How long the ring may take to serve one more slot.
 const STUCK_TIME_MAX: Duration = Duration::from_secs(30);
 /// Time between two polls.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Most slots in one request.
 const SLOTS_AT_ONCE: usize = 1024;
 /// How long to wait for an effect before asking again.
-const ASK_AGAIN: Duration = Duration::from_secs(3);
+const REPEAT_AFTER: Duration = Duration::from_secs(3);
 
 impl Recover {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let operator = operator(session)?;
         // A node that only knows an earlier state of the ring does not know which slots are served now.
-        let mut looks = Looks::at(&operator, session)?;
-        let mut recovered = Agreed::new();
+        let mut looks = RingPoller::at(&operator, session)?;
+        let mut recovered = AcceptedLoss::new();
         // More nodes may fail meanwhile, and the loss of their slots has to be accepted as well.
         loop {
             let status = looks.next().await;
             let status =
-                status.map_err(|failure| if recovered.is_empty() { failure } else { in_doubt(failure) })?;
+                status.map_err(
+                    |failure| if recovered.is_empty() { failure } else { as_unknown_outcome(failure) },
+                )?;
             let (meant, again) = self.next(&status.down, &recovered);
             match (meant.is_empty(), again.len()) {
                 (false, _) => {}
                 (true, 0) => break,
                 (true, count) => {
-                    let nodes = named(&again);
+                    let nodes = node_list(&again);
                     let reason = format!(
                         "the last copies of {count} slots are now on node {nodes}, whose loss was not accepted: wait for that node, or accept its loss as well"
                     );
@@ -114,16 +116,16 @@ impl Recover {
     /// Restarts slots if their loss is accepted, and waits until they are served.
     async fn recover(
         &self,
-        (operator, looks): (&RingOperator, &mut Looks<'_>),
-        meant: &Agreed,
+        (operator, looks): (&RingOperator, &mut RingPoller<'_>),
+        meant: &AcceptedLoss,
     ) -> Result<(), Failure> {
-        let nodes = named(meant);
+        let nodes = node_list(meant);
         let said = format!(
             "{} slots are not served. Their last copies are on node {nodes}: writes acknowledged there and nowhere else \
              will be lost for good, even if that node comes back.",
             meant.len()
         );
-        if !self.yes && !agreed(&said)? {
+        if !self.yes && !confirm(&said)? {
             return Err(Failure::Usage {
                 problem: "nothing was recovered".to_owned(),
                 hint: "type yes when asked, or add --yes".to_owned(),
@@ -141,21 +143,24 @@ impl Recover {
 
     /// The slots to accept next, and those that --yes does not cover: it accepts what could be lost when the
     /// verb started, but not what a node since took over of slots that were recovered meanwhile.
-    fn next(&self, down: &[DownSlots], recovered: &Agreed) -> (Agreed, Agreed) {
+    fn next(&self, down: &[DownSlots], recovered: &AcceptedLoss) -> (AcceptedLoss, AcceptedLoss) {
         let mut meant = self.meant(down);
         meant.retain(|slot, had_by| recovered.get(slot) != Some(had_by));
         meant.into_iter().partition(|(slot, _)| !self.yes || !recovered.contains_key(slot))
     }
 
     /// The named slots among those that no node serves.
-    fn meant(&self, down: &[DownSlots]) -> Agreed {
+    fn meant(&self, down: &[DownSlots]) -> AcceptedLoss {
         let is_named = |slot: &u16| {
             self.accept_loss.iter().any(|lost| match lost {
-                Lost::All => true,
-                Lost::Range(range) => range.contains(slot),
+                SlotSelection::All => true,
+                SlotSelection::Range(range) => range.contains(slot),
             })
         };
-        each(down).filter(|(slot, _)| is_named(slot)).map(|(slot, had_by)| (slot, had_by.to_vec())).collect()
+        down_slots(down)
+            .filter(|(slot, _)| is_named(slot))
+            .map(|(slot, had_by)| (slot, had_by.to_vec()))
+            .collect()
     }
 }
 
@@ -163,24 +168,24 @@ impl Recover {
 /// served in the end. The configuration group decides about one slot after the other, some hundred per
 /// second, and a node drops requests that are too many at once.
 async fn recover_until_served(
-    (operator, looks): (&RingOperator, &mut Looks<'_>),
-    agreed: &Agreed,
+    (operator, looks): (&RingOperator, &mut RingPoller<'_>),
+    agreed: &AcceptedLoss,
 ) -> Result<usize, Failure> {
     let mut left = agreed.clone();
     let mut is_asked = false;
     let (mut asked_at, mut changed_at) = (None, tokio::time::Instant::now());
     while !left.is_empty() && changed_at.elapsed() < STUCK_TIME_MAX {
-        if asked_at.is_none_or(|at: tokio::time::Instant| at.max(changed_at).elapsed() > ASK_AGAIN) {
+        if asked_at.is_none_or(|at: tokio::time::Instant| at.max(changed_at).elapsed() > REPEAT_AFTER) {
             let slots: Vec<u16> = left.keys().copied().collect();
             for some in slots.chunks(SLOTS_AT_ONCE) {
                 let asked = operator.recover(some).await.map_err(Failure::from);
-                asked.map_err(|failure| if is_asked { in_doubt(failure) } else { failure })?;
+                asked.map_err(|failure| if is_asked { as_unknown_outcome(failure) } else { failure })?;
                 is_asked = true;
             }
             asked_at = Some(tokio::time::Instant::now());
         }
-        tokio::time::sleep(LOOK_EVERY).await;
-        let still = still_lost(&looks.next().await.map_err(in_doubt)?.down, &left);
+        tokio::time::sleep(POLL_INTERVAL).await;
+        let still = still_lost(&looks.next().await.map_err(as_unknown_outcome)?.down, &left);
         if still != left {
             (left, changed_at) = (still, tokio::time::Instant::now());
         }
@@ -189,29 +194,29 @@ async fn recover_until_served(
 }
 
 /// The nodes that had the slots.
-fn named(slots: &Agreed) -> String {
+fn node_list(slots: &AcceptedLoss) -> String {
     let nodes: BTreeSet<u32> = slots.values().flatten().copied().collect();
     nodes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Each slot that no node serves, with the nodes that had its last copies.
-fn each(down: &[DownSlots]) -> impl Iterator<Item = (u16, &[u32])> {
+fn down_slots(down: &[DownSlots]) -> impl Iterator<Item = (u16, &[u32])> {
     down.iter().flat_map(|range| (range.first..=range.last).map(|slot| (slot, &*range.had_by)))
 }
 
 /// The slots that are still not served, and whose accepted loss is still the same. A slot that another node
 /// took over, and that is down again, holds writes acknowledged there: its loss has to be accepted
 /// separately.
-fn still_lost(down: &[DownSlots], agreed: &Agreed) -> Agreed {
+fn still_lost(down: &[DownSlots], agreed: &AcceptedLoss) -> AcceptedLoss {
     let is_agreed = |slot: &u16, had_by: &[u32]| agreed.get(slot).is_some_and(|agreed| agreed == had_by);
-    each(down)
+    down_slots(down)
         .filter(|(slot, had_by)| is_agreed(slot, had_by))
         .map(|(slot, had_by)| (slot, had_by.to_vec()))
         .collect()
 }
 
 /// Whether a person accepts; without a terminal the answer is no.
-fn agreed(said: &str) -> Result<bool, Failure> {
+fn confirm(said: &str) -> Result<bool, Failure> {
     note(said);
     if !std::io::stdin().is_terminal() {
         return Ok(false);
@@ -242,14 +247,14 @@ mod tests {
         assert_eq!(meant(&["all"]), [10, 11, 12, 16383]);
         assert_eq!(meant(&["0-9"]), [0; 0]);
         for wrong in ["", "16384", "3-2", "-1", "a", "1-", "1-2-3", "ALL"] {
-            assert!(wrong.parse::<Lost>().is_err(), "{wrong}");
+            assert!(wrong.parse::<SlotSelection>().is_err(), "{wrong}");
         }
     }
     #[test]
     fn what_another_node_had_of_a_slot_since_is_not_given_up_with_what_was_agreed_to() {
         let slots = |first, last, had_by: &[u32]| DownSlots { first, last, had_by: had_by.to_vec() };
         let before = [slots(10, 14, &[2]), slots(20, 20, &[2, 4])];
-        let all = Recover { accept_loss: vec![Lost::All], yes: true };
+        let all = Recover { accept_loss: vec![SlotSelection::All], yes: true };
         let agreed = all.meant(&before);
         let still = |down: &[DownSlots]| still_lost(down, &agreed).into_keys().collect::<Vec<_>>();
         assert_eq!(still(&before), [10, 11, 12, 13, 14, 20]);
@@ -259,7 +264,7 @@ mod tests {
         assert_eq!(still(&[slots(9, 9, &[2])]), [0; 0]);
         // A user who is asked may accept that as well; one who passed --yes did not mean it.
         for (yes, asked, left) in [(false, vec![12, 13, 20], vec![]), (true, vec![], vec![12, 13, 20])] {
-            let (meant, again) = Recover { accept_loss: vec![Lost::All], yes }.next(&now, &agreed);
+            let (meant, again) = Recover { accept_loss: vec![SlotSelection::All], yes }.next(&now, &agreed);
             assert_eq!((meant.into_keys().collect(), again.into_keys().collect()), (asked, left), "{yes}");
         }
     }

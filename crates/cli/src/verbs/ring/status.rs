@@ -31,14 +31,14 @@ const SILENT_MS_MAX: u64 = 3_000;
 const CLOCK_OFF_MS_MAX: u64 = 60_000;
 
 /// Time between two polls.
-const WATCH_EVERY: Duration = Duration::from_secs(1);
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Clears the screen and moves the cursor to its top left corner.
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
 impl Status {
     /// Whether the verb runs until it is interrupted.
-    pub(super) const fn goes_on(&self) -> bool {
+    pub(super) const fn runs_until_interrupted(&self) -> bool {
         self.watch
     }
 
@@ -77,18 +77,18 @@ async fn watch(operator: &RingOperator, session: &Session) -> Result<(), Failure
             Err(error) => return Err(error.into()),
         }
         session.output.flush()?;
-        tokio::time::sleep(WATCH_EVERY).await;
+        tokio::time::sleep(WATCH_INTERVAL).await;
     }
 }
 
 /// Whether the status is one of the past, which may not hold any more.
-fn is_of_before(status: &RingStatus) -> bool {
+fn is_stale(status: &RingStatus) -> bool {
     status.group_silent_ms > SILENT_MS_MAX
 }
 
 /// Why the status of a node does not describe the present, if so.
-pub(super) fn of_before(status: &RingStatus) -> Option<String> {
-    is_of_before(status).then(|| {
+pub(super) fn stale_reason(status: &RingStatus) -> Option<String> {
+    is_stale(status).then(|| {
         format!(
             "node {} knew this {} s ago: too few of the nodes that keep the configuration answer it",
             status.node,
@@ -99,7 +99,7 @@ pub(super) fn of_before(status: &RingStatus) -> Option<String> {
 
 /// What keeps a ring from serving all slots, if anything.
 fn trouble(status: &RingStatus) -> Option<String> {
-    if let Some(reason) = of_before(status) {
+    if let Some(reason) = stale_reason(status) {
         return Some(reason);
     }
     let down = status.slots - status.served.min(status.slots);
@@ -113,7 +113,7 @@ fn trouble(status: &RingStatus) -> Option<String> {
             "name that keyspace behind the nodes, in --store, to see who had their last copies".to_owned()
         }
         true => "no node has had them yet".to_owned(),
-        false => format!("{} had their last copies", named(&had_by)),
+        false => format!("{} had their last copies", node_list(&had_by)),
     };
     (down > 0).then(|| format!("{down} slots are not served{place}: {who}"))
 }
@@ -141,7 +141,7 @@ fn json_of(status: &RingStatus) -> Value {
         "told_by": status.node,
         "version": status.version,
         "group_silent_ms": status.group_silent_ms,
-        "is_of_before": is_of_before(status),
+        "is_of_before": is_stale(status),
         "group_leader": status.group_leader,
         "slots": status.slots,
         "served": status.served,
@@ -164,12 +164,12 @@ fn picture(status: &RingStatus) -> String {
         1 => "1 copy".to_owned(),
         copies => format!("{copies} copies"),
     };
-    let (nodes, is_of_before) = (status.nodes.len(), is_of_before(status));
+    let (nodes, is_stale) = (status.nodes.len(), is_stale(status));
     let mut lines = vec![
         format!("{nodes} nodes, {} slots: {served}, at least {copies} of each in sync", status.slots),
         String::new(),
     ];
-    if is_of_before {
+    if is_stale {
         let (node, silent) = (status.node, status.group_silent_ms / 1000);
         let told = format!(
             "The present state of the ring is unknown: node {node} has heard nothing for {silent} s. Its last known state:"
@@ -186,7 +186,7 @@ fn picture(status: &RingStatus) -> String {
         let state = match (node.is_up, node.is_leaving) {
             (false, _) => "DOWN",
             // The node that reports is up.
-            (true, _) if is_of_before && node.node != status.node => "?",
+            (true, _) if is_stale && node.node != status.node => "?",
             (true, true) => "leaving",
             (true, false) => "up",
         };
@@ -218,7 +218,8 @@ fn picture(status: &RingStatus) -> String {
 fn cut_off(node: &NodeStatus, status: &RingStatus) -> Option<String> {
     let is_up = |number: &u32| status.nodes.iter().any(|other| other.node == *number && other.is_up);
     let unreached: Vec<_> = node.unreached.iter().filter(|number| is_up(number)).collect();
-    (!unreached.is_empty()).then(|| format!("node {} has no connection to {}", node.node, named(unreached)))
+    (!unreached.is_empty())
+        .then(|| format!("node {} has no connection to {}", node.node, node_list(unreached)))
 }
 
 /// A node that lost its seat in the configuration group, and what to do about it.
@@ -237,7 +238,7 @@ fn wrong_clock(node: &NodeStatus) -> Option<String> {
 }
 
 /// "node 1", or "nodes 1, 2".
-fn named<'n>(nodes: impl IntoIterator<Item = &'n u32>) -> String {
+fn node_list<'n>(nodes: impl IntoIterator<Item = &'n u32>) -> String {
     let numbers: Vec<_> = nodes.into_iter().map(u32::to_string).collect();
     let word = if numbers.len() == 1 { "node" } else { "nodes" };
     format!("{word} {}", numbers.join(", "))

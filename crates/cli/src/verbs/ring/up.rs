@@ -2,7 +2,7 @@
 //!
 //! Invariant: no node outlives this process, however it ends.
 
-use super::certificates::Made;
+use super::certificates::LocalAuthority;
 use super::nodes::check_copies;
 use super::{persistence, place};
 use crate::output::note;
@@ -54,17 +54,17 @@ pub struct RingUp {
 /// How long a ring may take until it serves; with existing data that takes a few seconds.
 const SERVES_TIME_MAX: Duration = Duration::from_secs(20);
 /// Nodes are other processes, so their state has to be polled.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A running node. It ends cleanly when this is dropped, and at the latest with this process, whose end
 /// closes its standard input.
-struct Running {
+struct NodeProcess {
     process: Child,
     /// The command line that restarts it; none if its data was in memory only.
     back: Option<String>,
 }
 
-impl Running {
+impl NodeProcess {
     /// How the node ended, and the command line that restarts it.
     fn end(&mut self, number: u32) -> String {
         let how = match self.process.wait() {
@@ -80,7 +80,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for NodeProcess {
     fn drop(&mut self) {
         drop(self.process.stdin.take());
         let _ = self.process.wait();
@@ -96,7 +96,7 @@ impl RingUp {
         self.copies.map_or(Ok(()), |copies| check_copies(copies, self.nodes.into()))?;
         let durability = persistence(session)?;
         let addresses = self.addresses()?;
-        let made = folder.as_deref().filter(|_| self.tls).map(Made::in_folder).transpose()?;
+        let made = folder.as_deref().filter(|_| self.tls).map(LocalAuthority::in_folder).transpose()?;
         let (ended, mut ends) = tokio::sync::mpsc::unbounded_channel();
         let mut nodes = Vec::new();
         let mut told = Vec::new();
@@ -125,7 +125,7 @@ impl RingUp {
         let ring = RingUrl {
             nodes: addresses.first().map(SocketAddr::to_string).into_iter().collect(),
             token_file: folder.as_deref().map(|folder| folder.join("token")),
-            tls_authority: made.as_ref().map(Made::trusted),
+            tls_authority: made.as_ref().map(LocalAuthority::trusted),
             ..RingUrl::default()
         };
         if !serves(&operate_ring(&ring)?).await {
@@ -155,7 +155,7 @@ impl RingUp {
         &self,
         (number, address): (u32, SocketAddr),
         all: &[SocketAddr],
-        (folder, made): (Option<&Path>, Option<&Made>),
+        (folder, made): (Option<&Path>, Option<&LocalAuthority>),
         durability: Persistence,
     ) -> Result<Vec<OsString>, Failure> {
         let nodes: Vec<_> = all.iter().map(SocketAddr::to_string).collect();
@@ -192,7 +192,7 @@ impl RingUp {
         &self,
         session: &Session,
         addresses: &[SocketAddr],
-        (folder, made): (Option<&Path>, Option<&Made>),
+        (folder, made): (Option<&Path>, Option<&LocalAuthority>),
         told: &[Value],
     ) -> Result<(), Failure> {
         let token =
@@ -216,7 +216,7 @@ fn file_failed(action: &'static str, file: &Path, source: std::io::Error) -> Fai
 }
 
 /// Starts a node. It reports to our standard error, as JSON if we do.
-fn begin(words: &[OsString], as_json: bool) -> Result<Running, Failure> {
+fn begin(words: &[OsString], as_json: bool) -> Result<NodeProcess, Failure> {
     let failed = |source| Failure::File { action: "run", place: "atoll ring serve".to_owned(), source };
     let mut command = Command::new(std::env::current_exe().map_err(failed)?);
     command.args(words).arg("--until-input-ends");
@@ -224,7 +224,7 @@ fn begin(words: &[OsString], as_json: bool) -> Result<Running, Failure> {
         command.arg("--json");
     }
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    Ok(Running { process: command.spawn().map_err(failed)?, back: None })
+    Ok(NodeProcess { process: command.spawn().map_err(failed)?, back: None })
 }
 
 /// A command line of `atoll` as it is typed in a shell.
@@ -241,7 +241,7 @@ async fn serves(ring: &RingOperator) -> bool {
         if matches!(told, Ok(Ok(status)) if status.served == status.slots) {
             return true;
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     false
 }

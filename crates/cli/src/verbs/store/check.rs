@@ -25,7 +25,7 @@ pub(super) async fn check(session: &Session) -> Result<(), Failure> {
     let (mut whose, mut owners) = (Vec::new(), Owners::new());
     for damage in &report.damage {
         whose.push(match (&damage.cells, &store) {
-            (Some(cells), Some(store)) => Some(whose_are(cells, store, &mut owners).await),
+            (Some(cells), Some(store)) => Some(describe_cells(cells, store, &mut owners).await),
             _ => None,
         });
     }
@@ -85,13 +85,13 @@ fn as_json(report: &CheckReport, whose: &[Option<String>]) -> Value {
 }
 
 /// Describes damaged cells in the terms of their owner: for a table, which of its rows.
-async fn whose_are(cells: &DamagedCells, store: &Arc<dyn Store>, owners: &mut Owners) -> String {
+async fn describe_cells(cells: &DamagedCells, store: &Arc<dyn Store>, owners: &mut Owners) -> String {
     let (from, to) = (cells.from.as_ref(), cells.to.as_ref());
     if let (Some(from), Some(to)) = (from, to)
         && from.0 == to.0
     {
-        return match (is_our_own(&from.0), from.1 == to.1) {
-            (true, _) => whose_is(&from.0, store, owners).await,
+        return match (is_reserved(&from.0), from.1 == to.1) {
+            (true, _) => describe_owner(&from.0, store, owners).await,
             (false, true) => format!("cell {} {}", escape(&from.0), escape(&from.1)),
             (false, false) => {
                 format!(
@@ -107,7 +107,7 @@ async fn whose_are(cells: &DamagedCells, store: &Arc<dyn Store>, owners: &mut Ow
     for (end, open) in [(from, "the first"), (to, "the last")] {
         ends.push(match end {
             None => open.to_owned(),
-            Some((partition, _)) if is_our_own(partition) => whose_is(partition, store, owners).await,
+            Some((partition, _)) if is_reserved(partition) => describe_owner(partition, store, owners).await,
             Some((partition, sort)) => format!("{} {}", escape(partition), escape(sort)),
         });
     }
@@ -115,14 +115,14 @@ async fn whose_are(cells: &DamagedCells, store: &Arc<dyn Store>, owners: &mut Ow
 }
 
 /// Whether a partition belongs to Atoll rather than to the user.
-fn is_our_own(partition: &[u8]) -> bool {
+fn is_reserved(partition: &[u8]) -> bool {
     partition.starts_with(b"\0")
 }
 
 /// The owners of partitions looked up so far: a long value has many pieces, and each may be damaged.
 type Owners = HashMap<Vec<u8>, String>;
 
-async fn whose_is(partition: &[u8], store: &Arc<dyn Store>, owners: &mut Owners) -> String {
+async fn describe_owner(partition: &[u8], store: &Arc<dyn Store>, owners: &mut Owners) -> String {
     if let Some(known) = owners.get(partition) {
         return known.clone();
     }

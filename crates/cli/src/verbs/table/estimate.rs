@@ -1,7 +1,7 @@
 //! `atoll table estimate`: estimates a number from a part of the rows, with an interval.
 
 use super::TableArguments;
-use super::ask::QuestionArguments;
+use super::question::QuestionArguments;
 use crate::session::Access;
 use crate::text::counted;
 use crate::{Failure, Session};
@@ -155,7 +155,7 @@ impl SubjectArguments {
             return Ok(Subject::Quantile(column_of(table, name)?, *share));
         }
         if let Some(text) = &self.share {
-            let wrong = |error| super::ask::of_text("--share", error);
+            let wrong = |error| super::question::of_text("--share", error);
             let condition = Expression::parse(text).map_err(wrong)?;
             condition.bind(table.schema().columns()).map_err(wrong)?;
             return Ok(Subject::Share(condition));

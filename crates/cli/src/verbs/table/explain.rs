@@ -1,7 +1,7 @@
 //! `atoll table explain`: shows what a query would read.
 
 use super::TableArguments;
-use super::ask::QuestionArguments;
+use super::question::QuestionArguments;
 use crate::session::Access;
 use crate::{Failure, Session};
 use clap::Args;

@@ -1,8 +1,8 @@
 //! `atoll table export`: writes rows to a file in the order of their weights, whatever the size of the table.
 
 use super::TableArguments;
-use super::ask::QuestionArguments;
 use super::create::SCHEMA_KEY;
+use super::question::QuestionArguments;
 use super::rows_out::{OutputArguments, RowsOut};
 use crate::progress::Progress;
 use crate::row_format::WrittenFormat;
@@ -57,7 +57,7 @@ impl Export {
         let columns = table.query(&Query { limit: Some(0), ..query.clone() }).await?.rows.schema();
         let out = output.open(session, &columns, metadata(&table, version, order))?;
         let progress = Progress::count(output.has_file() && !session.output.is_json());
-        let mut sheet = Sheet { session, out, rows: 0, progress };
+        let mut sheet = ExportRun { session, out, rows: 0, progress };
         if self.any_order {
             let mut batches = table.batches(&query);
             while let Some(batch) = batches.next().await? {
@@ -81,14 +81,14 @@ impl Export {
 }
 
 /// An export under way.
-struct Sheet<'a> {
+struct ExportRun<'a> {
     session: &'a Session,
     out: RowsOut,
     rows: u64,
     progress: Progress,
 }
 
-impl Sheet<'_> {
+impl ExportRun<'_> {
     async fn write(&mut self, rows: &RecordBatch) -> Result<(), Failure> {
         self.out.write(self.session, rows)?;
         self.rows += rows.num_rows() as u64;

@@ -32,13 +32,13 @@ const STEP_ROWS: usize = 64 << 10;
 const STEP_BYTES: usize = 32 << 20;
 
 /// The attribute of a run that holds the version of the gathered store.
-const VERSION: &str = "gather.version";
+const VERSION_ATTRIBUTE: &str = "gather.version";
 
 /// The attribute that holds the row count of the store, once all rows have been gathered.
-const ROWS: &str = "gather.rows";
+const ROWS_ATTRIBUTE: &str = "gather.rows";
 
 /// Prefix of the attributes that name the attempts in which the store is gathered.
-const ATTEMPT: &str = "gather.attempt.";
+const ATTEMPT_ATTRIBUTE_PREFIX: &str = "gather.attempt.";
 
 /// `atoll table gather`
 #[derive(Args, Debug)]
@@ -148,7 +148,7 @@ impl Gather {
 }
 
 /// A run of the table, as it was before gathering into it.
-struct Seen {
+struct TargetRun {
     run: String,
     there: Option<RunSummary>,
     /// The version of the store that the run holds, whichever process began to gather it.
@@ -161,29 +161,32 @@ struct Seen {
     known: BTreeSet<u64>,
 }
 
-impl Seen {
+impl TargetRun {
     /// Looks at the run, and records the version of the store to gather if none is recorded.
     async fn of(table: &Table, source: &Table, run: &str) -> Result<Self, Failure> {
         // Read before the attributes: a process that begins the run after this is detected by comparing with
         // what was seen.
         let there = table.runs().await?.into_iter().find(|summary| summary.name == run);
         let mut known = table.run_attributes(run).await?;
-        if !known.contains_key(VERSION) && there.is_none() {
-            let version = [(VERSION.to_owned(), source.version().await?.to_string().into())].into();
+        if !known.contains_key(VERSION_ATTRIBUTE) && there.is_none() {
+            let version = [(VERSION_ATTRIBUTE.to_owned(), source.version().await?.to_string().into())].into();
             table.note_new(AttributesOf::Run(run), &version).await?;
             // If several processes gather the store at once, all use the version of the first.
             known = table.run_attributes(run).await?;
         }
         let number = |name: &str| known.get(name).and_then(|text| text.parse::<u64>().ok());
-        let Some(version) = number(VERSION) else {
+        let Some(version) = number(VERSION_ATTRIBUTE) else {
             return Err(Failure::Run {
                 run: run.to_owned(),
                 problem: "was not gathered from another store".to_owned(),
                 hint: "rename the folder of the store: each becomes a run of its name".to_owned(),
             });
         };
-        let whole = number(ROWS);
-        let attempts = known.keys().filter_map(|name| name.strip_prefix(ATTEMPT)?.parse().ok()).collect();
+        let whole = number(ROWS_ATTRIBUTE);
+        let attempts = known
+            .keys()
+            .filter_map(|name| name.strip_prefix(ATTEMPT_ATTRIBUTE_PREFIX)?.parse().ok())
+            .collect();
         let steps = match &there {
             Some(_) => table.steps(Some(run)).await?,
             None => Vec::new(),
@@ -242,10 +245,10 @@ impl Seen {
             hint: "once that has ended, the same command goes on from there if anything is left".to_owned(),
         })?;
         let ours = self.wrote.iter().chain([&attempt]);
-        let ours = ours.map(|attempt| (format!("{ATTEMPT}{attempt}"), Some(Value::Bool(true))));
-        // No other attempt can write from here on, and another gather notes its version after it began.
-        let version = (VERSION.to_owned(), Some(self.version.to_string().into()));
-        table.note(AttributesOf::Run(&self.run), &ours.chain([version]).collect()).await?;
+        let notes = ours
+            .map(|attempt| (format!("{ATTEMPT_ATTRIBUTE_PREFIX}{attempt}"), Some(Value::Bool(true))))
+            .collect();
+        table.note(AttributesOf::Run(&self.run), &notes).await?;
         Ok(attempt)
     }
 
@@ -273,7 +276,7 @@ impl Seen {
         if there != rows {
             return Err(self.spoiled(format!("has {there} rows behind the last, where {rows} were gathered")));
         }
-        let rows = [(ROWS.to_owned(), Some(rows.into()))].into();
+        let rows = [(ROWS_ATTRIBUTE.to_owned(), Some(rows.into()))].into();
         table.note(AttributesOf::Run(&self.run), &rows).await?;
         Ok(())
     }
@@ -282,10 +285,11 @@ impl Seen {
 /// Whether a store is being gathered into the run, or that was begun and not finished.
 pub(super) async fn is_being_gathered(table: &Table, run: &str) -> Result<bool, Failure> {
     let attributes = table.run_attributes(run).await?;
-    Ok(attributes.contains_key(VERSION) && !attributes.contains_key(ROWS))
+    Ok(attributes.contains_key(VERSION_ATTRIBUTE) && !attributes.contains_key(ROWS_ATTRIBUTE))
 }
 
-async fn gather(session: &Session, table: &Table, source: &Table, seen: Seen) -> Result<Gathered, Failure> {
+async fn gather(session: &Session, table: &Table, source: &Table, run: &str) -> Result<Gathered, Failure> {
+    let seen = TargetRun::of(table, source, run).await?;
     let version = seen.version;
     if let Some(before) = seen.whole() {
         return Ok(Gathered { rows: 0, before, version, now: source.version().await? });
@@ -367,27 +371,27 @@ mod tests {
     #[tokio::test]
     async fn of_two_that_saw_a_run_alike_one_gathers_it_and_both_mean_one_version() {
         let (table, source) = (table_in(Arc::new(MemoryStore::default())).await, source_of(10).await);
-        let late = Seen::of(&table, &source, "one").await.unwrap();
+        let late = TargetRun::of(&table, &source, "one").await.unwrap();
         let id = BlockId { run: "r".into(), attempt: 1, step: 1, rank: 0 };
         source.append(id, &rows(5)).await.unwrap();
-        let first = Seen::of(&table, &source, "one").await.unwrap();
+        let first = TargetRun::of(&table, &source, "one").await.unwrap();
         assert_eq!(first.version, late.version);
         let attempt = first.begin(&table).await.unwrap();
         assert!(matches!(late.begin(&table).await, Err(Failure::Run { .. })), "it has begun");
         first.append(&table, attempt, 4, &rows(4)).await.unwrap();
         assert!(matches!(late.begin(&table).await, Err(Failure::Run { .. })), "it has steps");
-        let again = Seen::of(&table, &source, "one").await.unwrap();
+        let again = TargetRun::of(&table, &source, "one").await.unwrap();
         assert_eq!((again.before().unwrap(), again.version, again.whole()), (4, first.version, None));
         let taken = again.begin(&table).await.unwrap();
         assert!(first.append(&table, attempt, 8, &rows(4)).await.is_err(), "it was taken over");
         again.append(&table, taken, 10, &rows(6)).await.unwrap();
-        assert_eq!(Seen::of(&table, &source, "one").await.unwrap().before().unwrap(), 10);
+        assert_eq!(TargetRun::of(&table, &source, "one").await.unwrap().before().unwrap(), 10);
     }
 
     #[tokio::test]
     async fn what_somebody_else_appends_to_a_run_that_is_gathered_is_never_taken_for_rows_of_the_store() {
         let (table, source) = (table_in(Arc::new(MemoryStore::default())).await, source_of(10).await);
-        let seen = Seen::of(&table, &source, "one").await.unwrap();
+        let seen = TargetRun::of(&table, &source, "one").await.unwrap();
         let attempt = seen.begin(&table).await.unwrap();
         seen.append(&table, attempt, 4, &rows(4)).await.unwrap();
         let id = BlockId { run: "one".into(), attempt, step: 8, rank: 0 };
@@ -396,26 +400,26 @@ mod tests {
             let told = seen.append(&table, attempt, step, &rows(2)).await;
             assert!(matches!(told, Err(Failure::Run { .. })), "step {step}: {told:?}");
         }
-        let again = Seen::of(&table, &source, "one").await.unwrap();
+        let again = TargetRun::of(&table, &source, "one").await.unwrap();
         assert!(matches!(again.before(), Err(Failure::Run { .. })));
         table.delete(Some("one"), None, None).await.unwrap();
-        assert_eq!(Seen::of(&table, &source, "one").await.unwrap().before().unwrap(), 0);
+        assert_eq!(TargetRun::of(&table, &source, "one").await.unwrap().before().unwrap(), 0);
     }
 
     #[tokio::test]
     async fn rows_of_somebody_else_that_add_up_are_no_rows_of_the_store_either() {
         let (table, source) = (table_in(Arc::new(MemoryStore::default())).await, source_of(10).await);
-        let seen = Seen::of(&table, &source, "one").await.unwrap();
+        let seen = TargetRun::of(&table, &source, "one").await.unwrap();
         let attempt = seen.begin(&table).await.unwrap();
         seen.append(&table, attempt, 4, &rows(4)).await.unwrap();
         assert!(is_being_gathered(&table, "one").await.unwrap());
         // A single row is the step after the last, as `append` writes it, in an attempt of its own.
-        let there = Seen::of(&table, &source, "one").await.unwrap().there;
+        let there = TargetRun::of(&table, &source, "one").await.unwrap().there;
         let theirs = table.begin_after("one", there.as_ref(), 1).await.unwrap().unwrap();
         table.append_next(("one".into(), theirs, 0), 0, None, &rows(1)).await.unwrap();
         assert!(seen.append(&table, attempt, 10, &rows(6)).await.is_err(), "it was taken over");
         assert!(seen.close(&table, &source, 5).await.is_err(), "5 rows are there, and one of them is theirs");
-        let again = Seen::of(&table, &source, "one").await.unwrap();
+        let again = TargetRun::of(&table, &source, "one").await.unwrap();
         assert!(matches!(again.before(), Err(Failure::Run { .. })), "{:?}", again.before());
     }
 
@@ -435,7 +439,7 @@ mod tests {
             Box::pin(async move {
                 if notes {
                     let theirs = Table::open(Arc::clone(&self.store) as Arc<dyn Store>, "t").await.unwrap();
-                    let version = [(VERSION.to_owned(), Some("3".into()))].into();
+                    let version = [(VERSION_ATTRIBUTE.to_owned(), Some("3".into()))].into();
                     theirs.note(AttributesOf::Run("one"), &version).await.unwrap();
                 }
                 self.store.write(batch, options).await
@@ -451,9 +455,9 @@ mod tests {
         let table = Table::open(Arc::clone(&door) as Arc<dyn Store>, "t").await.unwrap();
         let source = source_of(10).await;
         door.notes.store(true, Ordering::SeqCst);
-        let seen = Seen::of(&table, &source, "one").await.unwrap();
+        let seen = TargetRun::of(&table, &source, "one").await.unwrap();
         assert!(!door.notes.load(Ordering::SeqCst), "nobody noted");
         assert_eq!(seen.version, Version(3));
-        assert_eq!(table.run_attributes("one").await.unwrap()[VERSION], "3");
+        assert_eq!(table.run_attributes("one").await.unwrap()[VERSION_ATTRIBUTE], "3");
     }
 }

@@ -27,7 +27,7 @@ use atoll_row_files::{Format, Input, Part, PartLimits, ReadOptions, RowFileError
 use atoll_tables::{STEP_COLUMN, Table, TypeName};
 use claim::Claim;
 use clap::Args;
-use cut::{Cutter, Grouping, Message, There};
+use cut::{Cutter, Grouping, ImportedRun, Message};
 use mark::Mark;
 pub(super) use mark::{is_attempt_of_import, is_for_imports};
 use serde_json::json;
@@ -174,7 +174,7 @@ impl Import {
         let there = match done {
             Some(step) => {
                 let last = table.steps(Some(&run)).await?.pop().filter(|last| last.step == step);
-                Some(There { run: run.clone(), step, rows: last.map(|last| last.rows) })
+                Some(ImportedRun { run: run.clone(), step, rows: last.map(|last| last.rows) })
             }
             None => None,
         };
@@ -268,7 +268,7 @@ impl Import {
         table: &Table,
         reader: Box<dyn RowReader>,
         grouping: Grouping,
-        (run, attempt, there): (&str, u64, Option<There>),
+        (run, attempt, there): (&str, u64, Option<ImportedRun>),
         imported: &mut Imported,
     ) -> Result<(), Failure> {
         let window = ImportSection::from_settings(&session.settings)?.window.0;

@@ -1,8 +1,8 @@
 //! `atoll table query`, `sample` and `head`: rows in the order of their weights.
 
 use super::TableArguments;
-use super::ask::QuestionArguments;
 use super::export::metadata;
+use super::question::QuestionArguments;
 use super::rows_out::OutputArguments;
 use crate::output::{note, note_json};
 use crate::session::Access;
@@ -34,7 +34,7 @@ pub struct Sample {
     #[command(flatten)]
     table: TableArguments,
     /// Share to sample, from 0 to 1 or in percent
-    #[arg(value_parser = super::ask::parse_share)]
+    #[arg(value_parser = super::question::parse_share)]
     share: f64,
     #[command(flatten)]
     question: QuestionArguments,

@@ -57,7 +57,7 @@ impl Delete {
         let table = self.table.open(session, Access::Change).await?;
         let filter = match &self.rows.condition {
             Some(text) => {
-                let wrong = |error| super::ask::of_text("--where", error);
+                let wrong = |error| super::question::of_text("--where", error);
                 let parsed = Expression::parse(text).map_err(wrong)?;
                 parsed.bind(table.schema().columns()).map_err(wrong)?;
                 Some(parsed)

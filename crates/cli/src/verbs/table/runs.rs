@@ -146,7 +146,7 @@ pub struct Follow {
 }
 
 /// For each run its attempt, and the last step of that attempt which was visible when its steps were listed.
-type Told = BTreeMap<String, (u64, Option<u64>)>;
+type ReportedSteps = BTreeMap<String, (u64, Option<u64>)>;
 
 /// How long one wait lasts if no timeout is set.
 const WAIT: Duration = Duration::from_secs(60);
@@ -157,7 +157,7 @@ impl Follow {
         let table = self.table.open(session, Access::Change).await?;
         session.end_on_interrupt();
         let mut version = table.version().await?;
-        let (mut known, mut told) = (BTreeMap::new(), Told::new());
+        let (mut known, mut told) = (BTreeMap::new(), ReportedSteps::new());
         if !self.all {
             let there = self.new_steps(&table, &mut told).await?.into_iter();
             known.extend(there.map(|step| ((step.run, step.step), step.attempt)));
@@ -196,7 +196,7 @@ impl Follow {
 
     /// The steps of the run that may be new since `told`; none if the run has not begun. Most versions bring
     /// rows of one rank and no complete step.
-    async fn new_steps(&self, table: &Table, told: &mut Told) -> Result<Vec<StepSummary>, Failure> {
+    async fn new_steps(&self, table: &Table, told: &mut ReportedSteps) -> Result<Vec<StepSummary>, Failure> {
         let mut steps = Vec::new();
         for run in table.runs().await? {
             let now = (run.attempt, run.published);

@@ -3,7 +3,7 @@
 //!
 //! Invariant: an import never deletes what another writer brought in unseen by it.
 
-use super::mark::{Mark, Written, is_attempt_of_import};
+use super::mark::{ImportAttempt, Mark, is_attempt_of_import};
 use crate::Failure;
 use atoll_tables::{RunSummary, Table};
 
@@ -39,7 +39,8 @@ impl Claim {
 
     /// Records what is being imported.
     pub(super) async fn keep(&self, table: &Table, run: &str, mark: &Mark) -> Result<(), Failure> {
-        mark.keep(table, run, Written { attempt: self.attempt, behind: self.done, is_over: false }).await
+        mark.keep(table, run, ImportAttempt { attempt: self.attempt, behind: self.done, is_over: false })
+            .await
     }
 
     /// Records that the import has ended, and that the steps of the file reach up to `last`. A repeated
@@ -53,7 +54,7 @@ impl Claim {
         mark: &Mark,
         last: Option<u64>,
     ) -> Result<(), Failure> {
-        mark.keep(table, run, Written { attempt: self.attempt, behind: last, is_over: true }).await
+        mark.keep(table, run, ImportAttempt { attempt: self.attempt, behind: last, is_over: true }).await
     }
 
     /// Whether the run has not been taken over.

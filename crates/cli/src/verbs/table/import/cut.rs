@@ -29,7 +29,7 @@ pub(super) enum Grouping {
 }
 
 /// How much of the run the table has.
-pub(super) struct There {
+pub(super) struct ImportedRun {
     pub(super) run: String,
     /// The last step of the run.
     pub(super) step: u64,
@@ -52,7 +52,7 @@ pub(super) struct Cutter {
     grouping: Grouping,
     limits: PartLimits,
     /// What the table has already.
-    there: Option<There>,
+    there: Option<ImportedRun>,
     /// The last step that was skipped because the table has it, and its row count so far.
     passed: Option<(u64, u64)>,
     /// The last step that the table has, or that was handed over.
@@ -65,7 +65,7 @@ pub(super) struct Cutter {
 type Sender = mpsc::Sender<Result<Message, Failure>>;
 
 /// The receiver is gone: it failed, or was interrupted.
-struct Unheard;
+struct ReceiverGone;
 
 impl Cutter {
     pub(super) fn new(
@@ -73,7 +73,7 @@ impl Cutter {
         file: String,
         grouping: Grouping,
         limits: PartLimits,
-        there: Option<There>,
+        there: Option<ImportedRun>,
     ) -> Self {
         let done = there.as_ref().map(|there| there.step);
         Self { reader, file, grouping, limits, there, passed: None, done, skipped: 0, open: None }
@@ -83,14 +83,14 @@ impl Cutter {
     pub(super) fn run(&mut self, sender: &Sender) {
         let last = match self.read(sender) {
             Ok(Ok(())) => Ok(Message::End { skipped: self.skipped }),
-            Ok(Err(Unheard)) => return,
+            Ok(Err(ReceiverGone)) => return,
             Err(failure) => Err(failure),
         };
         // A failed send cannot be reported anywhere.
         let _ = sender.blocking_send(last);
     }
 
-    fn read(&mut self, sender: &Sender) -> Result<Result<(), Unheard>, Failure> {
+    fn read(&mut self, sender: &Sender) -> Result<Result<(), ReceiverGone>, Failure> {
         if self.grouping == Grouping::Parts
             && let Some(done) = self.done
         {
@@ -106,13 +106,13 @@ impl Cutter {
         while let Some(part) = self.reader.next(self.limits)? {
             self.skipped += super::tell_skipped(&self.file, &part) as u64;
             if self.take(part, sender)?.is_err() {
-                return Ok(Err(Unheard));
+                return Ok(Err(ReceiverGone));
             }
         }
         self.hand_over(sender)
     }
 
-    fn take(&mut self, part: Part, sender: &Sender) -> Result<Result<(), Unheard>, Failure> {
+    fn take(&mut self, part: Part, sender: &Sender) -> Result<Result<(), ReceiverGone>, Failure> {
         let Grouping::Column { place, .. } = self.grouping else {
             // Parts with nothing but bad records are not steps.
             if part.rows.num_rows() == 0 && !part.bad.is_empty() {
@@ -139,7 +139,7 @@ impl Cutter {
                 }
                 _ => {
                     if self.hand_over(sender)?.is_err() {
-                        return Ok(Err(Unheard));
+                        return Ok(Err(ReceiverGone));
                     }
                     self.begin(step, rows)?;
                 }
@@ -171,7 +171,7 @@ impl Cutter {
         let passed = before.saturating_add(rows);
         self.passed = Some((step, passed));
         match &self.there {
-            Some(There { run, step: last, rows: Some(there) }) if *last == step && passed > *there => {
+            Some(ImportedRun { run, step: last, rows: Some(there) }) if *last == step && passed > *there => {
                 Err(Failure::Run {
                     run: run.clone(),
                     problem: format!("has {there} rows of step {step}, and {} has more", self.file),
@@ -191,7 +191,7 @@ impl Cutter {
     }
 
     /// Hands over the step being read.
-    fn hand_over(&mut self, sender: &Sender) -> Result<Result<(), Unheard>, Failure> {
+    fn hand_over(&mut self, sender: &Sender) -> Result<Result<(), ReceiverGone>, Failure> {
         let Some((step, batches, _)) = self.open.take() else { return Ok(Ok(())) };
         let Some(first) = batches.first() else { return Ok(Ok(())) };
         let rows = concat_batches(&first.schema(), &batches).map_err(|error| Failure::Usage {
@@ -202,9 +202,9 @@ impl Cutter {
         Ok(self.send(step, rows, sender))
     }
 
-    fn send(&self, step: u64, rows: RecordBatch, sender: &Sender) -> Result<(), Unheard> {
+    fn send(&self, step: u64, rows: RecordBatch, sender: &Sender) -> Result<(), ReceiverGone> {
         let message = Message::Step { step, rows, bytes_read: self.reader.bytes_read() };
-        sender.blocking_send(Ok(message)).map_err(|_| Unheard)
+        sender.blocking_send(Ok(message)).map_err(|_| ReceiverGone)
     }
 
     /// The step of each row.

@@ -19,14 +19,14 @@ use twox_hash::XxHash3_128;
 const BEGINNING_BYTES_MAX: u64 = 1 << 20;
 
 /// The attributes of a run that describe its source.
-const FILE: &str = "import.file";
-const PLAN: &str = "import.options";
-const BEGINNING: &str = "import.beginning";
-const WRITTEN: &str = "import.attempt";
+const FILE_ATTRIBUTE: &str = "import.file";
+const PLAN_ATTRIBUTE: &str = "import.options";
+const BEGINNING_ATTRIBUTE: &str = "import.beginning";
+const ATTEMPT_ATTRIBUTE: &str = "import.attempt";
 
 /// Whether an attribute only tells an import how to continue, and means nothing to users.
 pub(in super::super) fn is_for_imports(attribute: &str) -> bool {
-    [PLAN, BEGINNING, WRITTEN].contains(&attribute)
+    [PLAN_ATTRIBUTE, BEGINNING_ATTRIBUTE, ATTEMPT_ATTRIBUTE].contains(&attribute)
 }
 
 /// The source of a run.
@@ -42,7 +42,7 @@ pub(super) struct Mark {
 
 /// The attempt in which an import writes, and the last step of the run when it began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Written {
+pub(super) struct ImportAttempt {
     pub(super) attempt: u64,
     pub(super) behind: Option<u64>,
     /// Whether the import has ended: then only steps up to `behind` come from the file, whoever writes in the
@@ -51,12 +51,12 @@ pub(super) struct Written {
 }
 
 /// The word after the numbers of an attempt whose import has ended.
-const OVER: &str = "over";
+const ENDED_WORD: &str = "over";
 
-impl Written {
+impl ImportAttempt {
     fn parse(text: &str) -> Option<Self> {
         let mut words: Vec<&str> = text.split(' ').collect();
-        let is_over = words.pop_if(|word| *word == OVER).is_some();
+        let is_over = words.pop_if(|word| *word == ENDED_WORD).is_some();
         let numbers: Vec<u64> = words.iter().map(|word| word.parse().ok()).collect::<Option<_>>()?;
         match numbers.as_slice() {
             [attempt] => Some(Self { attempt: *attempt, behind: None, is_over }),
@@ -68,7 +68,7 @@ impl Written {
     fn to_text(self) -> String {
         let Self { attempt, behind, is_over } = self;
         let behind = behind.map_or_else(String::new, |last| format!(" {last}"));
-        let over = if is_over { format!(" {OVER}") } else { String::new() };
+        let over = if is_over { format!(" {ENDED_WORD}") } else { String::new() };
         format!("{attempt}{behind}{over}")
     }
 
@@ -119,11 +119,11 @@ impl Mark {
             hint: hint.to_owned(),
         };
         let known = table.run_attributes(run).await?;
-        let Some(plan) = known.get(PLAN) else {
+        let Some(plan) = known.get(PLAN_ATTRIBUTE) else {
             return Err(conflict("was not made by an import".to_owned(), "choose another name with --run"));
         };
         let (Some(path), Some(before)) =
-            (&self.path, known.get(BEGINNING).and_then(|text| Beginning::parse(text)))
+            (&self.path, known.get(BEGINNING_ATTRIBUTE).and_then(|text| Beginning::parse(text)))
         else {
             return Err(conflict(
                 "came through a pipe, which cannot be continued".to_owned(),
@@ -144,7 +144,7 @@ impl Mark {
             ));
         }
         // The last step tells how far the import came, if the import wrote it.
-        let written = known.get(WRITTEN).and_then(|text| Written::parse(text));
+        let written = known.get(ATTEMPT_ATTRIBUTE).and_then(|text| ImportAttempt::parse(text));
         let last = table.steps(Some(run)).await?.pop();
         match written.zip(last) {
             Some((written, last)) if !written.has(&last) => Err(conflict(
@@ -173,9 +173,9 @@ impl Mark {
 
     /// Records the source before any of it is in the table, and the attempt that will hold it. The mark of an
     /// import that took the run over meanwhile is kept.
-    pub(super) async fn keep(&self, table: &Table, run: &str, written: Written) -> Result<(), Failure> {
+    pub(super) async fn keep(&self, table: &Table, run: &str, written: ImportAttempt) -> Result<(), Failure> {
         let known = table.run_attributes(run).await?;
-        let there = known.get(WRITTEN).and_then(|text| Written::parse(text));
+        let there = known.get(ATTEMPT_ATTRIBUTE).and_then(|text| ImportAttempt::parse(text));
         if there.is_some_and(|there| there.attempt > written.attempt) {
             // In a copy of an older version the mark may be ahead of its run.
             let now = table.runs().await?.into_iter().find(|now| now.name == run);
@@ -188,10 +188,10 @@ impl Mark {
         let beginning =
             self.beginning.as_ref().map(|Beginning { bytes, checksum }| format!("{bytes} {checksum}"));
         let changes = [
-            (PLAN, Some(self.plan.clone())),
-            (WRITTEN, Some(written.to_text())),
-            (FILE, Some(file.to_string_lossy().into_owned())),
-            (BEGINNING, beginning),
+            (PLAN_ATTRIBUTE, Some(self.plan.clone())),
+            (ATTEMPT_ATTRIBUTE, Some(written.to_text())),
+            (FILE_ATTRIBUTE, Some(file.to_string_lossy().into_owned())),
+            (BEGINNING_ATTRIBUTE, beginning),
         ];
         let changes = changes.map(|(name, text)| (name.to_owned(), text.map(Value::String)));
         table.note(AttributesOf::Run(run), &changes.into()).await?;
@@ -205,7 +205,7 @@ pub(in super::super) async fn is_attempt_of_import(
     known: &RunSummary,
 ) -> Result<bool, Failure> {
     let attributes = table.run_attributes(&known.name).await?;
-    let written = attributes.get(WRITTEN).and_then(|text| Written::parse(text));
+    let written = attributes.get(ATTEMPT_ATTRIBUTE).and_then(|text| ImportAttempt::parse(text));
     Ok(written.is_some_and(|written| written.attempt == known.attempt))
 }
 

@@ -4,7 +4,7 @@
 //! plain or with the suffix `_escaped` or `_base64`.
 
 use crate::text::Encoding;
-use crate::transfer::{Parsed, Place, Record, RecordReader, Tracked, TransferError};
+use crate::transfer::{Parsed, Record, RecordReader, SourcePosition, Tracked, TransferError};
 use atoll_row_files::ends_in_quotes;
 use csv::{ByteRecord, Reader, ReaderBuilder};
 use serde_json::{Map, Value};
@@ -29,9 +29,9 @@ pub(crate) struct Columns {
 }
 
 /// Reads records from CSV.
-pub(crate) struct CommaReader {
+pub(crate) struct CsvReader {
     rows: Reader<Tracked>,
-    start: Place,
+    start: SourcePosition,
     width: usize,
     plan: Plan,
     separator: String,
@@ -50,19 +50,19 @@ enum ValuePlan {
     Json(Vec<(String, usize)>),
 }
 
-impl CommaReader {
+impl CsvReader {
     /// Reads `source` from its beginning.
     pub(crate) fn new(source: Tracked, columns: &Columns) -> Result<Self, TransferError> {
         let mut rows = rows(source, columns);
         let header = read_header(&mut rows, columns.delimiter)?;
-        Self::with_header(rows, Place::default(), &header, columns)
+        Self::with_header(rows, SourcePosition::default(), &header, columns)
     }
 
     /// Continues at `place`, with the header from the beginning of the same file.
     pub(crate) fn resume(
         header_source: Tracked,
         source: Tracked,
-        place: Place,
+        place: SourcePosition,
         columns: &Columns,
     ) -> Result<Self, TransferError> {
         let header = read_header(&mut rows(header_source, columns), columns.delimiter)?;
@@ -71,7 +71,7 @@ impl CommaReader {
 
     fn with_header(
         rows: Reader<Tracked>,
-        start: Place,
+        start: SourcePosition,
         header: &[String],
         columns: &Columns,
     ) -> Result<Self, TransferError> {
@@ -132,7 +132,7 @@ impl CommaReader {
     }
 }
 
-impl RecordReader for CommaReader {
+impl RecordReader for CsvReader {
     fn next(&mut self) -> Result<Option<Parsed>, TransferError> {
         let from = self.rows.position().clone();
         let line = self.start.lines + from.line();
@@ -146,7 +146,7 @@ impl RecordReader for CommaReader {
         let line = line + self.rows.get_ref().line_ends_at(begin);
         check_quotes(self.rows.get_ref(), begin, line, self.delimiter)?;
         let position = self.rows.position();
-        let end = Place {
+        let end = SourcePosition {
             offset: self.start.offset + position.byte(),
             lines: self.start.lines + position.line().saturating_sub(1),
         };
@@ -292,7 +292,7 @@ mod tests {
 
     fn read(text: &str, columns: &Columns) -> Result<Vec<Parsed>, TransferError> {
         let source = Tracked::new(Box::new(io::Cursor::new(text.as_bytes().to_vec())), "test".into());
-        let mut reader = CommaReader::new(source, columns)?;
+        let mut reader = CsvReader::new(source, columns)?;
         std::iter::from_fn(|| reader.next().transpose()).collect()
     }
 
@@ -308,7 +308,7 @@ mod tests {
         let rows = read(text, &columns(&["carrier", "flight"], &["hour"], &["delay"])).unwrap();
         assert_eq!(texts(&rows[0]), ("UA/1545".into(), "05:00".into(), "2".into()));
         assert_eq!(texts(&rows[1]), ("A,A/7".into(), "06:00".into(), String::new()));
-        assert_eq!(rows[1].end, Place { offset: text.len() as u64, lines: 3 });
+        assert_eq!(rows[1].end, SourcePosition { offset: text.len() as u64, lines: 3 });
         let rows = read(text, &columns(&["carrier"], &[], &["hour", "delay"])).unwrap();
         assert_eq!(texts(&rows[0]).2, r#"{"hour":"05:00","delay":"2"}"#);
     }

@@ -15,21 +15,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The folder of a backup, which no other process can open for writing meanwhile.
-pub(crate) struct Place {
+pub(crate) struct BackupFolder {
     folder: PathBuf,
     _ownership: Ownership,
 }
 
 /// What a folder holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum FolderContent {
     Nothing,
     Store,
     /// A backup into which a later state was being written.
     Unfinished,
 }
 
-impl Place {
+impl BackupFolder {
     /// Takes ownership of the folder, creating it if it is missing.
     pub(crate) async fn take(folder: &Path) -> Result<Self, StoreError> {
         let failed = failed("making the folder of the backup", folder);
@@ -65,12 +65,12 @@ impl Place {
     }
 
     /// What the folder holds; refuses a folder that holds anything but a store.
-    pub(crate) fn found(&self) -> Result<Found, StoreError> {
+    pub(crate) fn content(&self) -> Result<FolderContent, StoreError> {
         if self.file().exists() {
-            return Ok(Found::Store);
+            return Ok(FolderContent::Store);
         }
         if self.unfinished().exists() {
-            return Ok(Found::Unfinished);
+            return Ok(FolderContent::Unfinished);
         }
         let read = failed("looking into the folder of the backup", &self.folder);
         let known = ["lock", "owner"];
@@ -78,7 +78,7 @@ impl Place {
         if entries.any(|entry| !known.iter().any(|name| entry.file_name() == *name)) {
             return Err(BackupRefusal::OtherFiles.at(&self.name()));
         }
-        Ok(Found::Nothing)
+        Ok(FolderContent::Nothing)
     }
 
     /// Renames the file before it is updated: it does not hold a complete state from here on.
