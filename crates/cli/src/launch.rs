@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_signal_that_comes_twice_at_once_is_one_and_a_second_one_ends_at_once() {
+    async fn a_signal_repeated_at_once_counts_as_one_and_a_later_one_ends_at_once() {
         let (long, none) = (Duration::from_secs(3600), Duration::ZERO);
         let (echo, other) = (TERMINATED_EXIT, INTERRUPTED_EXIT);
         assert_eq!(left(&[echo, other, echo, echo], true, (long, long)).await, 1, "another one is no echo");
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_closes_a_store_has_heard_the_signal_that_asks_for_that() {
+    async fn closing_a_store_counts_as_handling_the_signal() {
         let signals = Signals { first: Arc::default(), exit: Arc::default(), is_heard: Arc::default() };
         let is_heard = || signals.is_heard.load(Ordering::Acquire);
         assert!(signals.hold(async { is_heard() }).await);

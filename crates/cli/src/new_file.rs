@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_up_leaves_nothing_and_a_name_that_is_taken_meanwhile_stays_taken() {
+    fn an_abandoned_file_leaves_nothing_and_a_name_taken_meanwhile_stays_taken() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("a.csv");
         drop(NewFile::create(&path, false).unwrap());
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_kill_left_behind_goes_and_nothing_else() {
+    fn the_part_file_of_a_killed_process_is_removed_and_nothing_else() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("a.csv");
         let (first, mut to_first) = NewFile::create(&path, false).unwrap();
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_never_replaced() {
+    fn only_regular_files_are_replaced() {
         use std::os::unix::net::UnixListener;
         let place = tempfile::tempdir().unwrap();
         let [path, link] = ["a.csv", "link.csv"].map(|name| place.path().join(name));

@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_waited_for_is_called_what_it_is() {
+    fn the_note_while_opening_names_what_is_waited_for() {
         for (url, who) in
             [("ring://127.0.0.1:1/", "nodes"), ("cassandra://a/k", "nodes"), ("./data", "process")]
         {

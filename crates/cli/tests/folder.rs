@@ -270,7 +270,7 @@ fn listing_stops_at_its_limit() {
 }
 
 #[test]
-fn what_is_wrong_with_a_snapshot_is_told_with_what_would_be_right() {
+fn errors_about_snapshots_say_what_would_be_right() {
     let place = Workspace::new();
     atoll(&place, &["kv", "put", "p", "s", "v"]).text();
     atoll(&place, &["store", "snapshot", "create", "monday"]).text();
@@ -283,7 +283,7 @@ fn what_is_wrong_with_a_snapshot_is_told_with_what_would_be_right() {
 }
 
 #[test]
-fn a_path_that_cannot_be_is_told_with_what_would_be_right() {
+fn errors_about_impossible_paths_say_what_would_be_right() {
     let place = Workspace::new();
     let long = "x".repeat(300);
     let refused = place.run(&["--store", &long, "kv", "put", "p", "s", "v"]);
@@ -318,7 +318,7 @@ fn set_rights(place: &Workspace, name: &str, mode: u32) {
 }
 
 #[test]
-fn who_may_not_use_the_lock_still_reads_the_store() {
+fn a_user_without_access_to_the_lock_still_reads_the_store() {
     let place = Workspace::new();
     atoll(&place, &["kv", "put", "p", "s", "v"]).text();
     give_others(&place, 0o444);
@@ -368,7 +368,7 @@ fn a_limit_of_the_size_of_files_refuses_what_is_larger_and_loses_nothing() {
 }
 
 #[test]
-fn a_store_that_one_may_not_read_is_not_said_to_be_read_only() {
+fn an_unreadable_store_is_not_reported_as_read_only() {
     let place = Workspace::new();
     atoll(&place, &["kv", "put", "p", "s", "v"]).text();
     give_others(&place, 0o000);

@@ -116,7 +116,7 @@ fn a_copy_of_a_store_that_finds_no_room_leaves_nothing() {
 }
 
 #[test]
-fn what_was_done_is_not_told_as_something_to_try_again_where_its_result_finds_no_room() {
+fn a_change_whose_result_cannot_be_printed_is_not_reported_as_something_to_try_again() {
     let place = Workspace::new();
     let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let run = |words: &[&str]| {

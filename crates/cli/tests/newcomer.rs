@@ -30,7 +30,7 @@ fn a_folder_behind_a_verb_that_takes_none_is_answered_with_how_a_store_is_named(
 }
 
 #[test]
-fn a_cause_that_stands_in_the_message_is_not_told_again() {
+fn a_cause_in_the_message_is_not_repeated() {
     // No process listens at port 1.
     for line in ["ring status", "kv get p s"] {
         let line = format!("{line} --store ring://127.0.0.1:1/?time-out=1s");
@@ -146,7 +146,7 @@ fn seen(place: &Workspace, said: &str, arguments: &str) -> String {
 }
 
 #[test]
-fn whoever_wants_no_colours_gets_none_in_help_and_mistakes_either() {
+fn colours_that_are_switched_off_are_missing_from_help_and_errors_too() {
     let place = Workspace::new();
     for arguments in ["--help", "kv gett", "kv get --help", "ls --config nowhere"] {
         assert!(seen(&place, "A=1", arguments).contains('\u{1b}'), "{arguments} has colours otherwise");

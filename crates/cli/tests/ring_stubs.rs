@@ -55,7 +55,7 @@ fn a_node_may_not_be_stopped_because_another_one_never_heard_of_it() {
 }
 
 #[test]
-fn a_change_of_a_ring_whose_answer_is_lost_is_not_told_as_one_that_was_not_made() {
+fn a_ring_change_whose_answer_is_lost_is_not_reported_as_not_made() {
     let place = Workspace::new();
     for verb in [&["leave", "4"][..], &["keyspace", "create", "scratch"], &["stay", "4"]] {
         let is_dead = AtomicBool::new(false);

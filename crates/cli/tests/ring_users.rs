@@ -71,7 +71,7 @@ fn a_program_of_atoll_is_a_user_that_its_url_names() {
 }
 
 #[test]
-fn a_list_that_cannot_be_kept_is_told_with_its_line() {
+fn a_wrong_list_of_users_is_reported_with_its_line() {
     let place = Workspace::new();
     keep(&place, "users", "# people\nuser ana on nopass ~* +@all\n");
     let arguments = ["ring", "serve", "--memory", "--listen", "127.0.0.1:0", "--acl-file", "users"];

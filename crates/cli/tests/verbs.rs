@@ -100,7 +100,7 @@ fn every_verb_explains_itself_with_examples() {
 }
 
 #[test]
-fn what_help_says_behind_its_examples_stands_apart_from_them_and_fills_its_lines() {
+fn prose_after_the_examples_stands_apart_from_them_and_fills_its_lines() {
     let place = Workspace::new();
     let is_prose = |line: &str| !line.is_empty() && !line.starts_with(' ');
     for verb in VERBS {
@@ -143,7 +143,7 @@ fn a_verb_without_its_group_is_answered_with_the_groups_that_have_it() {
 }
 
 #[test]
-fn events_of_a_kind_that_there_is_not_are_refused_before_anything_is_done() {
+fn unknown_log_settings_are_refused_before_anything_is_done() {
     let place = Workspace::new();
     for (name, value) in [("ATOLL_LOG", "info=loud"), ("ATOLL_LOG_FORMAT", "xml")] {
         let mut command = place.command(&["kv", "put", "--store", "data", "part", "cell", "value"]);
@@ -260,7 +260,7 @@ fn each_kind_of_failure_has_its_own_exit_code() {
 }
 
 #[test]
-fn who_asks_how_a_ring_is_gets_no_hint_to_ask_and_a_token_that_is_not_there_is_not_found() {
+fn ring_status_does_not_hint_at_itself_and_a_missing_token_file_is_not_found() {
     let run = |line: &str| Workspace::new().run(&words(line));
     // No process listens at port 1.
     let asked = run("ring status --store ring://127.0.0.1:1/");
@@ -300,7 +300,7 @@ fn failures_are_one_json_object_when_asked_for() {
 }
 
 #[test]
-fn what_is_missing_on_the_command_line_is_named_also_as_json() {
+fn missing_arguments_are_named_in_json_too() {
     let place = Workspace::new();
     for (line, named) in
         [("--json kv", "a verb"), ("--json kv get p", "<SORT>"), ("--json table append t", "<FILE>")]
@@ -312,7 +312,7 @@ fn what_is_missing_on_the_command_line_is_named_also_as_json() {
 }
 
 #[test]
-fn options_tell_where_each_was_set() {
+fn config_show_says_where_each_option_was_set() {
     let place = Workspace::new();
     place.write("atoll.toml", "store = \"mem:\"\n\n[engine]\nmemory = \"64MiB\"\n");
     let mut command = place.command(&["config", "show", "--json", "--durability", "synced"]);
@@ -331,7 +331,7 @@ fn options_tell_where_each_was_set() {
 }
 
 #[test]
-fn what_config_show_prints_is_an_options_file() {
+fn the_output_of_config_show_is_an_options_file() {
     let place = Workspace::new();
     let first = place.run(&["config", "show", "--set", "engine.memory=7MiB"]);
     let (tops, sections): (Vec<&str>, Vec<&str>) =
@@ -436,7 +436,7 @@ fn the_doctor_fails_where_a_store_could_not_be_so_that_a_job_may_ask_it_first() 
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_ends_us_silently() {
+fn a_reader_that_closes_the_output_ends_the_program_silently() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let place = Workspace::new();
@@ -446,7 +446,7 @@ fn a_reader_that_has_seen_enough_ends_us_silently() {
 }
 
 #[test]
-fn store_info_tells_the_limits() {
+fn store_info_shows_the_limits() {
     let info = Workspace::new().run(&["store", "info", "--store", "mem:", "--json"]).json();
     assert_eq!(info["limits"]["value_bytes"], 64 << 20);
     assert!(Workspace::new().run(&["store", "info", "--store", "mem:"]).text().contains("up to 64MiB"));
@@ -461,7 +461,7 @@ fn a_store_in_memory_or_on_other_machines_is_not_served() {
 
 #[cfg(feature = "cassandra")]
 #[test]
-fn a_cluster_that_is_not_there_is_told_in_our_words_alone() {
+fn an_unreachable_cluster_is_reported_without_log_lines_of_the_driver() {
     // No process listens at the lowest port.
     let url = "cassandra://127.0.0.1:1/k?connect-time-out=2s";
     let answer = Workspace::new().run(&["kv", "get", "--store", url, "p", "a"]);
@@ -562,7 +562,7 @@ fn keys_that_look_like_negative_numbers_are_keys_everywhere() {
 }
 
 #[test]
-fn a_store_that_is_made_is_told_so_that_a_mistyped_folder_is_seen() {
+fn creating_a_store_is_reported_so_that_a_mistyped_folder_is_noticed() {
     let place = Workspace::new();
     let run = |line: &str| place.run(&words(line));
     let made = run("kv put --store data p s 1");
@@ -578,7 +578,7 @@ fn a_store_that_is_made_is_told_so_that_a_mistyped_folder_is_seen() {
 }
 
 #[test]
-fn a_variable_that_is_no_text_is_refused_and_never_becomes_another_folder() {
+fn a_variable_that_is_not_utf8_is_refused_and_never_becomes_another_folder() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
     let place = Workspace::new();

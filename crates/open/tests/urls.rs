@@ -83,7 +83,7 @@ fn what_is_wrong_is_said_with_what_would_be_right() {
 }
 
 #[tokio::test]
-async fn what_names_no_store_is_refused_with_a_hint() {
+async fn a_text_that_names_no_store_is_refused_with_a_hint() {
     for (url, kind) in [("ring:job-17", ErrorKind::InvalidInput), ("http://host", ErrorKind::InvalidInput)] {
         let Err(error) = open(url, &OpenOptions::default()).await else { panic!("{url} opened") };
         assert_eq!(error.kind(), kind, "{url}");

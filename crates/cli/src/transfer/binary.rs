@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_at_any_byte_is_told_and_never_a_shorter_file() {
+    fn a_file_cut_at_any_byte_is_an_error_and_never_a_shorter_file() {
         let whole = file(&samples());
         for cut in 0..whole.len() {
             let error = read(&whole[..cut]).unwrap_err();

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quote_that_is_never_closed_is_told_and_takes_no_row_along() {
+    fn a_quote_that_is_never_closed_is_an_error_and_takes_no_row_along() {
         let wanted = columns(&["a"], &[], &["b"]);
         let torn = read("a,b\n1,2\n\n3,\"4\n5,6\n7,8\n", &wanted).unwrap_err();
         assert_eq!(torn.to_string(), "test ends early: the record that begins on line 4 ends within quotes");

@@ -74,7 +74,7 @@ impl Kv {
     /// Runs the verb.
     ///
     /// # Errors
-    /// Why it could not do what was asked.
+    /// Why the verb failed.
     pub async fn run(self, session: &Session) -> Result<(), Failure> {
         match self {
             Self::Put(verb) => verb.run(session).await,

@@ -37,7 +37,7 @@ impl Ls {
     /// Runs the verb.
     ///
     /// # Errors
-    /// Why it could not do what was asked.
+    /// Why the verb failed.
     pub async fn run(self, session: &Session) -> Result<(), Failure> {
         let prefix = self.prefix.as_deref().map(|prefix| self.encoding.decode("--prefix", prefix));
         let prefix = prefix.transpose()?.unwrap_or_default();

@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn how_to_connect_can_be_typed_as_it_is_told() {
+    fn the_command_to_connect_can_be_typed_as_printed() {
         let files = ["--tls-certificate", "a", "--tls-key", "b", "--tls-authority", "my ring/authority.pem"];
         let typed = [&["serve", "--token-file", "./my token"][..], &files].concat();
         let told = Typed::parse_from(typed).serve.how_to_connect(([127, 0, 0, 1], 7379).into());

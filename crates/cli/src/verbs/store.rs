@@ -103,7 +103,7 @@ impl StoreVerb {
     /// Runs the verb.
     ///
     /// # Errors
-    /// Why it could not do what was asked.
+    /// Why the verb failed.
     pub async fn run(self, session: &Session) -> Result<(), Failure> {
         match self {
             Self::Info => info(session).await,
@@ -304,11 +304,11 @@ impl Backup {
         let start = Instant::now();
         let report = maintenance.backup_to(&self.folder, self.full, progress_of_copy(session)).await?;
         let seconds = start.elapsed().as_secs_f64();
-        session.output.either(|| told_of(&report, seconds), || json_of(&report, seconds))
+        session.output.either(|| backup_summary(&report, seconds), || json_of(&report, seconds))
     }
 }
 
-fn told_of(report: &BackupReport, seconds: f64) -> String {
+fn backup_summary(report: &BackupReport, seconds: f64) -> String {
     let deleted = match report.cells_deleted {
         0 => String::new(),
         deleted => format!(", deleted {deleted}"),

@@ -165,7 +165,7 @@ impl TableVerb {
     /// Runs the verb.
     ///
     /// # Errors
-    /// Why it could not do what was asked.
+    /// Why the verb failed.
     pub async fn run(self, session: &Session) -> Result<(), Failure> {
         match self {
             Self::Create(verb) => verb.run(session).await,
@@ -204,7 +204,7 @@ struct TableArguments {
 impl TableArguments {
     /// Opens the table in an existing store.
     async fn open(&self, session: &Session, access: Access) -> Result<Table, Failure> {
-        self.open_in(&store_there(session, access).await?).await
+        self.open_in(&existing_store(session, access).await?).await
     }
 
     /// Opens the table; if it does not exist, the failure names those that do.
@@ -221,7 +221,7 @@ impl TableArguments {
 }
 
 /// Opens an existing store: among the verbs on tables only those that create a table create a store.
-async fn store_there(session: &Session, access: Access) -> Result<Arc<dyn Store>, Failure> {
+async fn existing_store(session: &Session, access: Access) -> Result<Arc<dyn Store>, Failure> {
     session.store(access).await.map_err(|failure| match failure {
         Failure::Store(error @ StoreError::NotFound { .. }) if error.hint().is_none() => {
             Failure::NoStore(error)

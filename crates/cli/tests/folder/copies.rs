@@ -5,7 +5,7 @@ use crate::{atoll, sorted};
 use std::io::{BufRead, BufReader};
 
 #[test]
-fn a_copy_that_was_interrupted_is_told_as_one_and_the_same_command_makes_it() {
+fn an_interrupted_copy_is_reported_as_one_and_the_same_command_completes_it() {
     let place = Workspace::new();
     atoll(&place, &["kv", "put", "p", "s", "v"]).text();
     std::fs::create_dir(place.folder.path().join("there")).unwrap();
@@ -73,7 +73,7 @@ fn a_copy_is_about_as_large_as_what_is_in_it() {
 }
 
 #[test]
-fn what_a_snapshot_keeps_is_read_from_a_copy_of_it() {
+fn the_state_of_a_snapshot_is_read_from_a_copy_of_it() {
     let place = Workspace::new();
     atoll(&place, &["kv", "put", "p", "s", "monday"]).text();
     atoll(&place, &["store", "snapshot", "create", "then"]).text();

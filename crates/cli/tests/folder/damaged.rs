@@ -104,7 +104,7 @@ fn spoil(place: &Workspace, value: &str) {
 }
 
 #[test]
-fn what_lies_before_a_broken_log_can_be_saved_and_is_never_taken_for_all() {
+fn the_part_before_a_broken_log_can_be_saved_and_is_never_taken_for_the_whole() {
     let place = Workspace::new();
     killed_with_three_cells(&place);
     spoil(&place, "bbbbbbbbbbbbbbbb");

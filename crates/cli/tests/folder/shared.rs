@@ -151,7 +151,7 @@ fn an_owner_that_is_another_users_is_not_looked_for_on_another_machine() {
 }
 
 #[test]
-fn whoever_is_attached_is_told_when_the_owner_is_suspended() {
+fn attached_processes_learn_that_the_owner_is_suspended() {
     let place = Workspace::new();
     let mut server = served(&place);
     let verb = ["--store", "data", "kv", "import", "-", "--format", "jsonl", "--progress", "json"];

@@ -31,7 +31,7 @@ fn appends_without_a_step_are_all_in_and_a_step_that_was_there_is_told() {
 }
 
 #[test]
-fn whoever_follows_sees_each_step_once_as_it_comes() {
+fn follow_shows_each_step_once_as_it_arrives() {
     let place = Workspace::new();
     atoll(&place, CREATE).text();
     place.write("one.csv", csv(0..1, 5));
@@ -122,7 +122,7 @@ fn a_step_that_is_appended_takes_no_place_of_later_ones_unless_a_new_attempt_is_
 }
 
 #[test]
-fn a_step_that_contradicts_the_column_of_steps_is_told() {
+fn a_step_that_contradicts_the_step_column_is_reported() {
     let place = Workspace::new();
     place.write("seven.csv", "id,step,x\n1,7,0.5\n2,7,1.5\n");
     atoll(&place, "table create t --like seven.csv --id id,step --index x,step").text();

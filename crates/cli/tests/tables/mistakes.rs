@@ -87,7 +87,7 @@ fn the_line_that_reads_a_compressed_file_is_of_the_verb_and_quotes_its_name() {
 }
 
 #[test]
-fn a_share_is_understood_in_percent_and_a_point_that_is_none_is_told_what_it_needs() {
+fn a_share_may_be_in_percent_and_an_error_about_a_point_says_what_it_needs() {
     let place = filled();
     let count = |flags: &str| atoll(&place, &format!("table query t --count {flags}")).text().to_owned();
     assert_eq!(count("--sample 10%"), count("--sample 0.1"));

@@ -5,7 +5,7 @@ use super::{CREATE, atoll, csv, filled, lines, rows_of, sorted, words};
 use std::io::{BufRead, BufReader};
 
 #[test]
-fn a_table_that_is_there_already_is_not_told_as_new() {
+fn an_existing_table_is_not_reported_as_new() {
     let place = Workspace::new();
     let told: Vec<_> = (0..2).map(|_| atoll(&place, CREATE).text().to_owned()).collect();
     assert!(told[0].starts_with("table t has 4 columns"), "{told:?}");
@@ -85,7 +85,7 @@ fn of_what_an_import_notes_people_see_the_name_of_the_file() {
 }
 
 #[test]
-fn whoever_packs_and_stays_packs_what_is_left_and_ends_well_when_interrupted() {
+fn pack_with_follow_packs_the_rest_and_ends_well_when_interrupted() {
     let place = filled();
     let mut packer = place.spawn(&words("--store data table pack t --follow --idle 50ms --share 0.9 --json"));
     let mut lines = BufReader::new(packer.stdout.take().unwrap()).lines();

@@ -143,7 +143,7 @@ async fn one_that_ended_among_the_changes_is_completed_before_it_goes_on() {
 }
 
 #[tokio::test]
-async fn one_that_ended_after_the_last_change_is_completed_whatever_of_its_end_is_there() {
+async fn a_backup_that_ended_after_its_last_change_is_completed_however_far_its_end_came() {
     for is_marked in [false, true] {
         let pair = Pair::new().await;
         pair.put("a", "second").await;
@@ -164,7 +164,7 @@ async fn one_that_ended_after_the_last_change_is_completed_whatever_of_its_end_i
 }
 
 #[tokio::test]
-async fn what_attempts_to_copy_everything_left_goes_with_the_next_backup() {
+async fn the_next_backup_removes_what_interrupted_full_copies_left() {
     let pair = Pair::new().await;
     // One attempt that ended before its file was complete, and one whose file replaced an unfinished one.
     let part = Destination::open(&pair.safe(PART_FILE), "safe").unwrap();

@@ -73,7 +73,7 @@ async fn a_check_that_the_owner_overtakes_tells_of_no_damage() {
 }
 
 #[tokio::test]
-async fn what_is_damaged_in_the_newest_state_is_told() {
+async fn damage_in_the_newest_state_is_reported() {
     let beside = Beside::new().await;
     let stale = beside.reader.last_state().await.unwrap();
     for round in 1..6 {

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_refused_and_none_takes_much_memory() {
+    fn malformed_lists_are_refused_and_no_list_takes_much_memory() {
         for wrong in
             ["a[", "a]", "a[[1]]", "a[1-", "a[]", "a[x]", "a[3-1]", "a[1-99999999]", "a[-1]", "a[1--2]"]
         {

@@ -214,7 +214,7 @@ mod tests {
     use atoll_open::RingUrl;
 
     #[test]
-    fn what_a_node_knew_once_takes_nothing_back_that_was_seen() {
+    fn an_older_status_never_replaces_a_newer_one() {
         let url = RingUrl { nodes: vec!["127.0.0.1:1".to_owned()], ..RingUrl::default() };
         let operator = operate_ring(&url).unwrap();
         let mut looks = RingPoller { operator: &operator, place: String::new(), newest: 0 };

@@ -251,7 +251,7 @@ mod tests {
         }
     }
     #[test]
-    fn what_another_node_had_of_a_slot_since_is_not_given_up_with_what_was_agreed_to() {
+    fn an_accepted_loss_does_not_cover_what_another_node_took_over_since() {
         let slots = |first, last, had_by: &[u32]| DownSlots { first, last, had_by: had_by.to_vec() };
         let before = [slots(10, 14, &[2]), slots(20, 20, &[2, 4])];
         let all = Recover { accept_loss: vec![SlotSelection::All], yes: true };

@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_knew_once_is_not_shown_as_what_is_now() {
+    fn a_stale_status_is_not_shown_as_the_present_one() {
         let up = |node| NodeStatus { node, is_up: true, ..NodeStatus::default() };
         let status = RingStatus {
             node: 1,

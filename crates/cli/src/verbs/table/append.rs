@@ -91,7 +91,7 @@ impl Append {
         for _ in 0..TAKEN_OVER_MAX {
             let known = table.runs().await?.into_iter().find(|summary| summary.name == self.run);
             let begins = self.begins(table, known.as_ref()).await?;
-            if let Some(there) = self.there(table, known.as_ref(), begins).await? {
+            if let Some(there) = self.existing_step(table, known.as_ref(), begins).await? {
                 return Ok(there);
             }
             // If another writer began the run meanwhile, its attempt is joined.
@@ -144,7 +144,7 @@ impl Append {
     /// The step, if the run has it from an attempt earlier than the one that the rows belong to; with the
     /// attempt under way. The first step of an attempt replaces all steps from it on, which only a caller who
     /// names the attempt can mean.
-    async fn there(
+    async fn existing_step(
         &self,
         table: &Table,
         known: Option<&RunSummary>,

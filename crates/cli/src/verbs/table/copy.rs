@@ -27,8 +27,9 @@ pub struct Copy {
 
 impl Copy {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
-        let here = super::store_there(session, if self.to.is_some() { Access::Read } else { Access::Change })
-            .await?;
+        let here =
+            super::existing_store(session, if self.to.is_some() { Access::Read } else { Access::Change })
+                .await?;
         let table = self.table.open_in(&here).await?;
         let there = match &self.to {
             Some(url) => session.open_url(url, Access::Create).await?.store,

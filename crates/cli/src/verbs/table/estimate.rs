@@ -106,9 +106,10 @@ impl Estimate {
         }
         let found = table.estimate(&query, &request).await?;
         let about = json!({ "version": found.version.0, "rows_read": found.rows_read });
-        session
-            .output
-            .either(|| told(&found.estimate, &found.work), || merged(value_of(&found.estimate), &about))
+        session.output.either(
+            || summary_line(&found.estimate, &found.work),
+            || merged(value_of(&found.estimate), &about),
+        )
     }
 
     async fn groups(
@@ -129,7 +130,8 @@ impl Estimate {
             let (name, mean) = (&names[place], found.means.get(place).and_then(Option::as_ref));
             session.output.either(
                 || {
-                    let mean = mean.map_or("not seen".to_owned(), |mean| told(mean, &Work::default()));
+                    let mean =
+                        mean.map_or("not seen".to_owned(), |mean| summary_line(mean, &Work::default()));
                     format!("{name}\t{mean}")
                 },
                 || {
@@ -233,7 +235,7 @@ fn shown(value: f64) -> String {
 }
 
 /// An estimate for people, with as many digits as are significant.
-fn told(estimate: &Estimated, work: &Work) -> String {
+fn summary_line(estimate: &Estimated, work: &Work) -> String {
     let read = match work.rows_touched {
         0 => String::new(),
         rows => format!(", {} read", counted(rows, "row")),

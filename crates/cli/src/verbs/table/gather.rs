@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_somebody_else_appends_to_a_run_that_is_gathered_is_never_taken_for_rows_of_the_store() {
+    async fn rows_that_another_writer_appends_to_a_gathered_run_are_never_taken_for_rows_of_the_store() {
         let (table, source) = (table_in(Arc::new(MemoryStore::default())).await, source_of(10).await);
         let seen = TargetRun::of(&table, &source, "one").await.unwrap();
         let attempt = seen.begin(&table).await.unwrap();

@@ -115,7 +115,7 @@ pub struct Drop {
 
 impl Drop {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
-        let store = super::store_there(session, Access::Change).await?;
+        let store = super::existing_store(session, Access::Change).await?;
         match Table::drop_table(&*store, &self.table.table).await {
             // Missing or mistyped: the failure names the nearest table.
             Err(TableError::NotFound { .. }) => drop(self.table.open_in(&store).await?),

@@ -20,7 +20,7 @@ pub struct List {}
 
 impl List {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
-        let store = super::store_there(session, Access::Read).await?;
+        let store = super::existing_store(session, Access::Read).await?;
         let tables = Table::list(&*store).await?;
         if session.output.is_json() {
             return tables.iter().try_for_each(|table| {

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_began_a_run_goes_on_though_others_saw_it_before() {
+    async fn the_import_that_began_a_run_continues_though_others_saw_it_before() {
         let (table, folder) = (table().await, tempfile::tempdir().unwrap());
         let (ours, theirs) = (mark(&folder, "ours"), mark(&folder, "theirs"));
         for restart in [false, true] {
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn somebody_who_appends_on_while_an_import_gives_up_is_still_told_from_it() {
+    async fn a_writer_that_appends_while_an_import_gives_up_is_still_told_apart_from_it() {
         let (folder, store) = (tempfile::tempdir().unwrap(), Arc::new(MemoryStore::default()));
         table_in(Arc::clone(&store) as Arc<dyn Store>).await;
         let door = Arc::new(Relayed(Joined { store, joins: AtomicBool::new(false) }));
