@@ -97,7 +97,7 @@ fn places() -> Vec<Where> {
 fn places_of(told: &str) -> Vec<Where> {
     let kinds = [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
     let of_kind = |(root, limit): (&'static str, &'static str)| {
-        let is_it = |controllers: &str| match limit {
+        let is_it = move |controllers: &str| match limit {
             "memory.max" => controllers.is_empty(),
             _ => controllers.split(',').any(|one| one == "memory"),
         };

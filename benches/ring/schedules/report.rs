@@ -155,7 +155,8 @@ fn spoiled(findings: &Findings) -> Option<String> {
     if !unseen.is_empty() {
         return Some(format!("never occurred: {}", unseen.join(", ")));
     }
-    let bad: [(&str, fn(&Outcome) -> u64); 6] = [
+    type Count = fn(&Outcome) -> u64;
+    let bad: [(&str, Count); 6] = [
         ("acknowledged writes are lost", |outcome| outcome.counts.lost),
         ("reads found less than was known", |outcome| outcome.counts.stale),
         ("histories are not linearizable", |outcome| outcome.shared.broken),

@@ -60,7 +60,7 @@ impl<'s> Backup<'s> {
 
     /// Copies a complete state, in place of what the folder holds.
     async fn everything(&mut self, found: FolderContent) -> Result<BackupReport, StoreError> {
-        let former = self.replaced_backup(found)?;
+        let former = self.replaced_backup(found).await?;
         let place = Arc::clone(&self.place);
         let target = Destination::open(&place.part(), &place.name())?.holding(Arc::clone(&place));
         if let Some(former) = former {
@@ -82,10 +82,15 @@ impl<'s> Backup<'s> {
         }
         let report = copied?;
         if let Some(former) = former {
-            let names = names_of(&self.source.readable().await?);
-            self.delete_snapshots(names, &prefix_of(former), "").await?;
+            self.give_up(former).await?;
         }
         Ok(report)
+    }
+
+    /// Deletes all snapshots that the source keeps for the backup of this identity, which another one replaced.
+    async fn give_up(&self, backup: u64) -> Result<(), StoreError> {
+        let names = names_of(&self.source.readable().await?);
+        self.delete_snapshots(names, &prefix_of(backup), "").await
     }
 
     /// Removes the part file of an earlier full copy, after deleting what the source keeps for it.
@@ -103,8 +108,9 @@ impl<'s> Backup<'s> {
         self.place.forget(&part)
     }
 
-    /// The identity of the backup to replace, if there is one; nothing but a backup is replaced.
-    fn replaced_backup(&self, found: FolderContent) -> Result<Option<u64>, StoreError> {
+    /// The identity of the backup to replace, if there is one; nothing but a backup is replaced. Deletes what the
+    /// source keeps for the backup before that one.
+    async fn replaced_backup(&self, found: FolderContent) -> Result<Option<u64>, StoreError> {
         let file = match found {
             FolderContent::Nothing => return Ok(None),
             FolderContent::Store => self.place.file(),
@@ -132,7 +138,6 @@ impl<'s> Backup<'s> {
                 carried.map_err(|error| refused("backup", at_fault(&error, &from, &target.place), error))?;
             target.complete(engine.id(), &state)?;
             target.contract_result(target.engine.close_shared())?;
-            place.replace()?;
             let cells = cells_of(engine, &snapshot).map_err(|error| refused("backup", &from, error))?;
             place.replace()?;
             Ok(report_of(tally, cells, &state, None))
@@ -156,6 +161,10 @@ impl<'s> Backup<'s> {
         let names = names_of(&source);
         if mark.source != source.engine().id() {
             return Err(BackupRefusal::OtherStore.at(&target.place));
+        }
+        if let Some(former) = target.former()? {
+            self.give_up(former).await?;
+            target.forget_former()?;
         }
         self.source_snapshot(&source, &target, &mark.state)?;
         if is_unfinished {

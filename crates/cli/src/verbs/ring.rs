@@ -62,7 +62,7 @@ pub enum RingVerb {
   atoll ring serve --store ./ring --durability synced
   atoll ring serve --store ./ring --listen 10.0.0.7:7379 --token-file ./token
   atoll ring serve --store ./ring --listen 10.0.0.7:7379 --token-file ./token --nodes @nodes.txt
-  atoll ring serve --store ./ring --listen 10.0.0.7:7379 --token-file ./token \
+  atoll ring serve --store ./ring --listen 10.0.0.7:7379 --token-file ./token \\
     --tls-certificate ./node.pem --tls-key ./node.key --tls-authority ./authority.pem
 Any client of Redis Cluster can use it, such as redis-cli -c -p 7379.
 With --durability buffered nothing survives the process. With flushed (the default) a loss of power costs at
@@ -282,7 +282,7 @@ impl RingServe {
 }
 
 /// Where a node, or each node of a ring in a folder of its own, keeps its data.
-fn place(in_memory: bool, session: &Session) -> Result<Place, Failure> {
+fn place(in_memory: bool, session: &Session) -> Result<SlotStorage, Failure> {
     if in_memory && session.names_store() {
         return Err(Failure::Usage {
             problem: "--memory keeps nothing, but --store names a place to keep it".to_owned(),

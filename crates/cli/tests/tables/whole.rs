@@ -152,7 +152,7 @@ fn a_run_that_somebody_else_appended_to_is_not_gathered_on() {
 
 #[test]
 fn what_a_vacuum_of_the_store_took_before_the_first_step_is_no_matter_to_a_gather() {
-    let place = Place::new();
+    let place = Workspace::new();
     let source = |arguments: &str| place.run(&[&["--store", "one"], &words(arguments)[..]].concat());
     source(CREATE).text();
     place.write("run.csv", csv(0..2, 5));
@@ -170,7 +170,7 @@ fn what_a_vacuum_of_the_store_took_before_the_first_step_is_no_matter_to_a_gathe
 
 #[test]
 fn a_column_that_the_store_gets_meanwhile_does_not_stop_a_gather() {
-    let place = Place::new();
+    let place = Workspace::new();
     let source = |arguments: &str| place.run(&[&["--store", "one"], &words(arguments)[..]].concat());
     source(CREATE).text();
     place.write("run.csv", csv(0..2, 5));

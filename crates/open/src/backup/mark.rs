@@ -5,7 +5,7 @@
 //! Invariant: a mark that names a next state is on disk before the first change of that state is.
 
 use super::BackupRefusal;
-use super::place::Place;
+use super::folder::BackupFolder;
 use atoll_disk::{Disk, FileDisk, Mode};
 use atoll_embedded::refused;
 use atoll_engine::{Change, Durability, Engine, EngineError, Options, Tree};
@@ -18,6 +18,9 @@ use std::sync::Arc;
 pub(crate) const MARK_TREE: &str = "backup";
 
 const KEY: &[u8] = b"state";
+
+/// The key of the identity of the replaced backup, until the source has deleted what it kept for that one.
+const FORMER_KEY: &[u8] = b"former";
 
 /// A backup is not read while it is written, so it needs little memory.
 const MEMORY_BYTES: u64 = 64 << 20;
@@ -76,7 +79,7 @@ pub(crate) struct Destination {
     pub(crate) place: String,
     /// A backup that is given up writes on in its thread until that ends: the folder stays taken until the
     /// last one who can write has let go of the engine.
-    _held: Option<Arc<Place>>,
+    _held: Option<Arc<BackupFolder>>,
 }
 
 impl Destination {
@@ -101,6 +104,11 @@ impl Destination {
         }
     }
 
+    /// The same, holding its folder's lock.
+    pub(crate) fn holding(self, place: Arc<BackupFolder>) -> Self {
+        Self { _held: Some(place), ..self }
+    }
+
     /// Converts the engine's errors to those of the contract.
     pub(crate) fn contract_result<T>(&self, result: Result<T, EngineError>) -> Result<T, StoreError> {
         result.map_err(|error| refused("backup", &self.place, error))
@@ -123,6 +131,24 @@ impl Destination {
 
     pub(crate) fn set_mark(&self, mark: &Mark) -> Result<(), StoreError> {
         self.contract_result(self.marks()?.put(KEY, mark.encode().as_bytes(), Durability::Synced)).map(drop)
+    }
+
+    /// The identity of the backup that it replaced, if the source may still keep states for that one.
+    pub(crate) fn former(&self) -> Result<Option<u64>, StoreError> {
+        let Some(value) = self.contract_result(self.marks()?.get(FORMER_KEY))? else { return Ok(None) };
+        let bytes = self.contract_result(value.to_buffer())?;
+        Ok(std::str::from_utf8(&bytes).ok().and_then(|text| u64::from_str_radix(text, 16).ok()))
+    }
+
+    /// Records which backup it replaces.
+    pub(crate) fn set_former(&self, former: u64) -> Result<(), StoreError> {
+        let text = format!("{former:016x}");
+        self.contract_result(self.marks()?.put(FORMER_KEY, text.as_bytes(), Durability::Synced)).map(drop)
+    }
+
+    /// Records that the source keeps nothing for the replaced backup any more.
+    pub(crate) fn forget_former(&self) -> Result<(), StoreError> {
+        self.contract_result(self.marks()?.delete(FORMER_KEY, Durability::Synced)).map(drop)
     }
 
     /// The name of a state's snapshot, both in the source, where no other backup uses it, and in the backup.

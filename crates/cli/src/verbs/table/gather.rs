@@ -69,7 +69,7 @@ impl Gather {
         for (url, run) in self.stores.iter().zip(&runs) {
             let source = self.source(session, url).await?;
             let table = self.target(&store, &source, (url, run)).await?;
-            let mut seen = Seen::of(&table, &source, run).await?;
+            let mut seen = TargetRun::of(&table, &source, run).await?;
             if seen.whole().is_none() {
                 let schema = seen.columns(&source).await?;
                 self.table_like(&store, &schema, url).await?;
@@ -134,9 +134,28 @@ impl Gather {
     }
 
     /// The target table; if it does not exist, it is created with the schema of the first source.
-    async fn target(&self, store: &Arc<dyn Store>, source: &Table, url: &str) -> Result<Table, Failure> {
-        let schema = source.schema().as_ref().clone();
-        match Table::create(Arc::clone(store), &self.table.table, schema).await {
+    async fn target(
+        &self,
+        store: &Arc<dyn Store>,
+        source: &Table,
+        (url, run): (&str, &str),
+    ) -> Result<Table, Failure> {
+        match Table::open(Arc::clone(store), &self.table.table).await {
+            // The recorded version decides which columns the table needs, not the newest one.
+            Ok(table) if table.run_attributes(run).await?.contains_key(VERSION_ATTRIBUTE) => Ok(table),
+            Ok(_) | Err(TableError::NotFound { .. }) => self.table_like(store, &source.schema(), url).await,
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The target table, if it has these columns of a store; it is created if it does not exist.
+    async fn table_like(
+        &self,
+        store: &Arc<dyn Store>,
+        schema: &TableSchema,
+        url: &str,
+    ) -> Result<Table, Failure> {
+        match Table::create(Arc::clone(store), &self.table.table, schema.clone()).await {
             Err(TableError::Exists { name, differs }) => Err(Failure::Usage {
                 problem: format!("table {name:?} has another schema than in {url}: {differs}"),
                 hint: "tables that are gathered have one schema: `atoll table info TABLE --schema` shows it"
@@ -235,8 +254,30 @@ impl TargetRun {
         }
     }
 
-    /// Begins an attempt of the run, if the run is unchanged since it was seen, and records the attempt as
-    /// ours before anything is written in it.
+    /// The columns of the store in the version that the run holds. If a vacuum removed that version and the run
+    /// has no step of it yet, the run takes the newest version instead.
+    async fn columns(&mut self, source: &Table) -> Result<Arc<TableSchema>, Failure> {
+        match source.schema_as_of(self.version).await {
+            Err(TableError::VersionGone { .. }) if self.wrote.is_empty() => {
+                self.version = source.version().await?;
+                Ok(source.schema_as_of(self.version).await?)
+            }
+            told => told.map_err(|error| self.failure_of(error)),
+        }
+    }
+
+    /// An error of the store as a failure. Once a vacuum removed the version, gathering has to begin anew.
+    fn failure_of(&self, error: TableError) -> Failure {
+        match error {
+            TableError::VersionGone { .. } => {
+                self.spoiled(format!("is of version {} of the store, which a vacuum took away", self.version))
+            }
+            error => error.into(),
+        }
+    }
+
+    /// Begins an attempt of the run, if the run is unchanged since it was seen, and records the attempt as ours,
+    /// and its version, before anything is written in it.
     async fn begin(&self, table: &Table) -> Result<u64, Failure> {
         let attempt = table.begin_after(&self.run, self.there.as_ref(), 1).await?;
         let attempt = attempt.ok_or_else(|| Failure::Run {
@@ -245,10 +286,11 @@ impl TargetRun {
             hint: "once that has ended, the same command goes on from there if anything is left".to_owned(),
         })?;
         let ours = self.wrote.iter().chain([&attempt]);
-        let notes = ours
-            .map(|attempt| (format!("{ATTEMPT_ATTRIBUTE_PREFIX}{attempt}"), Some(Value::Bool(true))))
-            .collect();
-        table.note(AttributesOf::Run(&self.run), &notes).await?;
+        let ours =
+            ours.map(|attempt| (format!("{ATTEMPT_ATTRIBUTE_PREFIX}{attempt}"), Some(Value::Bool(true))));
+        // No other attempt can write from here on, and another gather records its version after it begins.
+        let version = (VERSION_ATTRIBUTE.to_owned(), Some(self.version.to_string().into()));
+        table.note(AttributesOf::Run(&self.run), &ours.chain([version]).collect()).await?;
         Ok(attempt)
     }
 
@@ -288,8 +330,12 @@ pub(super) async fn is_being_gathered(table: &Table, run: &str) -> Result<bool, 
     Ok(attributes.contains_key(VERSION_ATTRIBUTE) && !attributes.contains_key(ROWS_ATTRIBUTE))
 }
 
-async fn gather(session: &Session, table: &Table, source: &Table, run: &str) -> Result<Gathered, Failure> {
-    let seen = TargetRun::of(table, source, run).await?;
+async fn gather(
+    session: &Session,
+    table: &Table,
+    source: &Table,
+    seen: TargetRun,
+) -> Result<Gathered, Failure> {
     let version = seen.version;
     if let Some(before) = seen.whole() {
         return Ok(Gathered { rows: 0, before, version, now: source.version().await? });
@@ -421,6 +467,40 @@ mod tests {
         assert!(seen.close(&table, &source, 5).await.is_err(), "5 rows are there, and one of them is theirs");
         let again = TargetRun::of(&table, &source, "one").await.unwrap();
         assert!(matches!(again.before(), Err(Failure::Run { .. })), "{:?}", again.before());
+    }
+
+    /// Appends a row to a store, packs it, and removes its older versions.
+    async fn vacuum(source: &Table, step: u64) {
+        let id = BlockId { run: "r".into(), attempt: 1, step, rank: 0 };
+        source.append(id, &rows(1)).await.unwrap();
+        source.pack(&PackOptions::whole()).await.unwrap();
+        source.vacuum().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_run_of_a_version_that_a_vacuum_took_is_gathered_from_its_beginning() {
+        let (table, source) = (table_in(Arc::new(MemoryStore::default())).await, source_of(10).await);
+        let mut seen = TargetRun::of(&table, &source, "one").await.unwrap();
+        let first = seen.version;
+        vacuum(&source, 1).await;
+        seen.columns(&source).await.unwrap();
+        assert!(seen.version > first, "nothing of it is there");
+        let attempt = seen.begin(&table).await.unwrap();
+        assert_eq!(TargetRun::of(&table, &source, "one").await.unwrap().version, seen.version, "it is noted");
+        seen.append(&table, attempt, 4, &rows(4)).await.unwrap();
+        vacuum(&source, 2).await;
+        let mut again = TargetRun::of(&table, &source, "one").await.unwrap();
+        let told = again.columns(&source).await.unwrap_err();
+        assert!(matches!(&told, Failure::Run { problem, .. } if problem.contains("vacuum")), "{told}");
+        assert!(told.hint().unwrap().contains("table delete"), "{told:?}");
+        // Its attributes stay as long as a snapshot may show it.
+        table.create_snapshot("kept", None).await.unwrap();
+        table.delete(Some("one"), None, None).await.unwrap();
+        let mut anew = TargetRun::of(&table, &source, "one").await.unwrap();
+        assert_eq!(anew.version, seen.version);
+        anew.columns(&source).await.unwrap();
+        assert_eq!(anew.version, source.version().await.unwrap());
+        anew.begin(&table).await.unwrap();
     }
 
     /// Another process that records version 3 of the store right before this one records what it found.
