@@ -5,7 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Busier than this with the work of others, a machine is not calm, and what was measured on it is not judged.
+/// Busier than this with the work of others, a machine is not calm, and what was measured on it is not
+/// judged.
 pub const CALM_SHARE_MAX: f64 = 0.2;
 const CALM_WAIT_MAX: Duration = Duration::from_secs(120);
 

@@ -180,8 +180,8 @@ impl PhaseResult {
         self.bytes_to_disk().max(self.bytes_handed_over())
     }
 
-    /// Share of all processors that others used at least: the kernel counts in ticks, and the shorter the window,
-    /// the more of it a tick is.
+    /// Share of all processors that others used at least: the kernel counts in ticks, and the shorter the
+    /// window, the more of it a tick is.
     pub fn others_at_least(&self) -> f64 {
         (self.others_busy_share - TICK_SECONDS / self.wall_seconds).max(0.0)
     }

@@ -30,8 +30,8 @@ pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The wheel in its place, once it is proven: one that fails does not come to lie there as if it were good, nor
-/// over the last one that was.
+/// The wheel in its place, once it is proven: one that fails does not come to lie there as if it were good,
+/// nor over the last one that was.
 fn proven(
     folder: &Path,
     build: impl FnOnce(&Path) -> Result<(), Failure>,

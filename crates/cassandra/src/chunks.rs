@@ -170,9 +170,9 @@ impl Link {
         Ok(row.map_err(|error| self.not_understood(&error))?.and_then(|(data,)| data))
     }
 
-    /// A chunk that one replica has with wrong bytes, as another one has it, which then takes the place of the
-    /// wrong one. Each is asked alone: of two that differ and are of one age a majority, like a repair, takes the
-    /// one whose bytes are larger, whichever is right, and gives it to all.
+    /// A chunk that one replica has with wrong bytes, as another one has it, which then takes the place of
+    /// the wrong one. Each is asked alone: of two that differ and are of one age a majority, like a repair,
+    /// takes the one whose bytes are larger, whichever is right, and gives it to all.
     async fn chunk_elsewhere(&self, chunks: &Chunks<'_>, number: u64) -> Result<Buffer, StoreError> {
         let values = (&chunks.id[..], number as i32);
         for node in self.replicas_of_chunk(&values) {

@@ -153,8 +153,8 @@ pub(crate) fn damage(place: &str, problem: &str) -> StoreError {
     )
 }
 
-/// Chunks that no replica that answers has as they were written. To repair them may give all replicas the wrong
-/// ones, which are of the same age.
+/// Chunks that no replica that answers has as they were written. To repair them may give all replicas the
+/// wrong ones, which are of the same age.
 pub(crate) fn damage_of_chunks(place: &str, problem: &str) -> StoreError {
     told(
         ErrorKind::Corrupt,

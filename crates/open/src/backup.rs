@@ -87,7 +87,8 @@ impl<'s> Backup<'s> {
         Ok(report)
     }
 
-    /// Deletes all snapshots that the source keeps for the backup of this identity, which another one replaced.
+    /// Deletes all snapshots that the source keeps for the backup of this identity, which another one
+    /// replaced.
     async fn give_up(&self, backup: u64) -> Result<(), StoreError> {
         let names = names_of(&self.source.readable().await?);
         self.delete_snapshots(names, &prefix_of(backup), "").await
@@ -108,8 +109,8 @@ impl<'s> Backup<'s> {
         self.place.forget(&part)
     }
 
-    /// The identity of the backup to replace, if there is one; nothing but a backup is replaced. Deletes what the
-    /// source keeps for the backup before that one.
+    /// The identity of the backup to replace, if there is one; nothing but a backup is replaced. Deletes what
+    /// the source keeps for the backup before that one.
     async fn replaced_backup(&self, found: FolderContent) -> Result<Option<u64>, StoreError> {
         let file = match found {
             FolderContent::Nothing => return Ok(None),

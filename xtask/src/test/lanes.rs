@@ -20,8 +20,8 @@ const LANES_MAX: usize = 2;
 /// A program that ended, or could not be run.
 type Ended<'p> = (&'p Program, Step, Result<Ran, Failure>);
 
-/// Runs all of them, in two lanes where there are two processors, none longer than `limit`; one that cannot be
-/// run has failed.
+/// Runs all of them, in two lanes where there are two processors, none longer than `limit`; one that cannot
+/// be run has failed.
 pub fn run(programs: &[Program], limit: Duration) -> Tally {
     let lanes = thread::available_parallelism().map_or(1, usize::from).min(LANES_MAX);
     let waiting = Mutex::new(programs.iter());

@@ -84,8 +84,8 @@ impl KernelLock {
     }
 
     /// Takes our name off, so that a copy of the folder names nobody, and gives the lock back: processes that
-    /// were forked from this one would have it for as long as they live. The file keeps its length, so that the
-    /// next owner can sign on a disk that is full by then.
+    /// were forked from this one would have it for as long as they live. The file keeps its length, so that
+    /// the next owner can sign on a disk that is full by then.
     pub fn erase(&self) -> io::Result<()> {
         let blanks = self.file.metadata().map(|metadata| vec![BLANK; metadata.len() as usize]);
         let erased = blanks.and_then(|blanks| self.file.write_all_at(&blanks, 0));

@@ -217,10 +217,10 @@ impl Table {
     /// Whole steps are removed as such; from others, queries leave the deleted rows out until they are
     /// packed. Older versions keep their rows. A step that was deleted whole can be written again only by a
     /// new attempt, because the attempt that wrote it still counts it as written. Deleting all steps of a run
-    /// also removes the notes of its ranks, even those of an attempt that has completed no step yet: an attempt
-    /// that found no checkpoint begins anew that way. The run's attributes are removed too, unless its current
-    /// attempt has completed no step yet, or a snapshot exists that may show the run. An attempt that had
-    /// completed steps and continues has to set its attributes again.
+    /// also removes the notes of its ranks, even those of an attempt that has completed no step yet: an
+    /// attempt that found no checkpoint begins anew that way. The run's attributes are removed too, unless
+    /// its current attempt has completed no step yet, or a snapshot exists that may show the run. An attempt
+    /// that had completed steps and continues has to set its attributes again.
     ///
     /// # Errors
     /// [`TableError::NoRun`], [`TableError::Steps`] for an empty range of steps, [`TableError::Filter`] for

@@ -1,4 +1,4 @@
-//! Concurrent appends.
+//! Concurrent appends: what shares a commit, which order holds, and what fails with what.
 
 use super::door::{Door, Doorway};
 use super::rows::{block, create, open, rows, seen, steps_seen};

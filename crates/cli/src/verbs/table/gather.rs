@@ -254,8 +254,8 @@ impl TargetRun {
         }
     }
 
-    /// The columns of the store in the version that the run holds. If a vacuum removed that version and the run
-    /// has no step of it yet, the run takes the newest version instead.
+    /// The columns of the store in the version that the run holds. If a vacuum removed that version and the
+    /// run has no step of it yet, the run takes the newest version instead.
     async fn columns(&mut self, source: &Table) -> Result<Arc<TableSchema>, Failure> {
         match source.schema_as_of(self.version).await {
             Err(TableError::VersionGone { .. }) if self.wrote.is_empty() => {
@@ -276,8 +276,8 @@ impl TargetRun {
         }
     }
 
-    /// Begins an attempt of the run, if the run is unchanged since it was seen, and records the attempt as ours,
-    /// and its version, before anything is written in it.
+    /// Begins an attempt of the run, if the run is unchanged since it was seen, and records the attempt as
+    /// ours, and its version, before anything is written in it.
     async fn begin(&self, table: &Table) -> Result<u64, Failure> {
         let attempt = table.begin_after(&self.run, self.there.as_ref(), 1).await?;
         let attempt = attempt.ok_or_else(|| Failure::Run {

@@ -31,8 +31,8 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// The limits for rows of `row_bytes` in a store whose batches have at most `batch_bytes`. An edit leaves room
-    /// in its batch for a part of a whole manifest.
+    /// The limits for rows of `row_bytes` in a store whose batches have at most `batch_bytes`. An edit leaves
+    /// room in its batch for a part of a whole manifest.
     pub(super) fn new(row_bytes: u64, batch_bytes: usize) -> Self {
         let pieces = batch_bytes.saturating_sub(PART_BYTES_MAX) / PIECE_BYTES;
         Self { row_bytes, pieces_max: pieces.clamp(1, PIECES_MAX) }
