@@ -106,7 +106,7 @@ def test_ids_of_a_run_are_refused_with_where_they_are_and_another_run_may_have_t
     table.append({"pid": [1, 2], "step": [0, 0], "x": [0.0, 1.0]}, run="r")
     with pytest.raises(ConflictError, match="pid=2, step=0 is in step 0 already") as error:
         table.append({"pid": [2, 3], "step": [0, 0], "x": [0.0, 1.0]}, run="r")
-    assert "nothing of these rows was kept" in error.value.hint
+    assert "none of these rows were stored" in error.value.hint
     assert table.query().count() == 2
     table.append({"pid": [1, 2], "step": [0, 0], "x": [0.0, 1.0]}, run="other")
     table.delete("pid = 2", run="r")

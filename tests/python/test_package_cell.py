@@ -92,7 +92,7 @@ def test_a_step_has_its_own_cell_and_attributes_have_types(store: atoll.Store) -
     table.set_cell(None, run="a")
     assert table.cell(run="a", step=8).lengths == (10,)
     for cell in ("cube", [10, 10, 10], 5, {"lengths": [10]}, {"axes": ["x"], "lengths": 10}):
-        with pytest.raises(atoll.errors.InvalidInputError, match='^the attribute "cell" is a periodic cell, such as {"axes"'):
+        with pytest.raises(atoll.errors.InvalidInputError, match='^the attribute "cell" must be a periodic cell, such as {"axes"'):
             table.set_attributes({"cell": cell})
 
 

@@ -59,11 +59,11 @@ def test_a_table_that_is_there_is_opened_where_nothing_may_be_written(tmp_path) 
 
 def test_what_a_type_is_called_elsewhere_is_answered_with_its_name_here(store: atoll.Store) -> None:
     for name, meant in {"float": "float64", "double": "float64", "int": "int64", "(3)f4": "float32[3]", "real[2]?": "float64[2]"}.items():
-        refused = rf'column "x": "{re.escape(name.rstrip("?"))}" is no type of a column; did you mean {re.escape(meant)}\?;'
+        refused = rf'column "x": "{re.escape(name.rstrip("?"))}" is not a column type; did you mean {re.escape(meant)}\?;'
         with pytest.raises(errors.InvalidInputError, match=refused):
             store.create_table("t", {"id": "int64", "x": name}, id="id", index="id")
     for name in ("float64[0]", "utf8[3]", "matrix"):
-        with pytest.raises(errors.InvalidInputError, match=f'"{re.escape(name)}" is no type of a column; there are bool'):
+        with pytest.raises(errors.InvalidInputError, match=f'"{re.escape(name)}" is not a column type; there are bool'):
             store.create_table("t", {"id": "int64", "x": name}, id="id", index="id")
     table = store.create_table("t", {"id": "int64", "x": "f4[3]?"}, id="id", index="id")
     with pytest.raises(errors.InvalidInputError, match="did you mean float64"):

@@ -305,9 +305,9 @@ def test_splits_of_several_are_estimated_and_refuse_another_version(sweep: atoll
         assert "about" in repr(split) and "reads" in split.explain()
     with atoll.open(sweep.store.urls[0]) as store:
         store.table("d").append({"id": [1000], "x": [2.0]}, run="later", step=0)
-        with pytest.raises(atoll.errors.InvalidInputError, match="no split of a query of this table and version"):
+        with pytest.raises(atoll.errors.InvalidInputError, match="not a split of a query of this table and version"):
             dataclasses.replace(splits[0], table=store.table("d"), version=None).count()
-    with pytest.raises(atoll.errors.InvalidInputError, match="no split of a query of this table and version"):
+    with pytest.raises(atoll.errors.InvalidInputError, match="not a split of a query of this table and version"):
         splits[0].as_of(sweep.version()).count()
     with pytest.raises(atoll.errors.InvalidInputError, match="cannot be divided"):
         sweep.first(5).splits(2)

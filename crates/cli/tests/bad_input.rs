@@ -311,7 +311,7 @@ fn ids_that_repeat_are_refused_with_where_they_are_and_nothing_of_the_step_is_ke
     place.write("c.csv", "pid,step,x,name\n9,1,0,a\n2,0,0,b\n");
     let across = atoll(&place, "table append t c.csv --run a --step 5");
     assert!(across.fails(11).contains("pid=2, step=0 is in step 0 already"), "{}", across.stderr);
-    assert!(across.stderr.contains("nothing of these rows was kept"), "{}", across.stderr);
+    assert!(across.stderr.contains("none of these rows were stored"), "{}", across.stderr);
     assert_eq!(count(&place, ""), 2);
     // Another run may have the same ids, and the same file again is the same run.
     atoll(&place, "table append t c.csv --run c").text();
@@ -596,7 +596,7 @@ fn a_type_that_is_called_otherwise_and_what_is_no_cell_are_told_how_they_are_wri
     }
     for cell in ["[10,10,10]", "cube", "{\"lengths\": [10]}"] {
         let refused = atoll(&place, &format!("table attributes t 'cell={cell}'"));
-        let told = "the attribute \"cell\" is a periodic cell, such as {\"axes\": [\"x\", \"y\", \"z\"]";
+        let told = "the attribute \"cell\" must be a periodic cell, such as {\"axes\": [\"x\", \"y\", \"z\"]";
         assert!(refused.fails(12).contains(told), "{}", refused.stderr);
     }
     assert_eq!(atoll(&place, "table attributes t").text(), "");

@@ -53,13 +53,13 @@ const ALIGNMENT: usize = 64;
 #[non_exhaustive]
 pub enum BlockError {
     /// The columns of the rows differ from those of the table.
-    #[error("the rows have not the columns of the table: {problem}")]
+    #[error("the rows do not have the columns of the table: {problem}")]
     Columns {
         /// The first difference.
         problem: String,
     },
     /// A column that may not be null holds nulls.
-    #[error("column \"{column}\" may not be null, and row {row} is")]
+    #[error("column \"{column}\" must not be null, but row {row} is")]
     Null {
         /// The column.
         column: String,
@@ -96,7 +96,7 @@ pub enum BlockError {
         data_type: DataType,
     },
     /// The texts of one column, concatenated, exceed the length of an Arrow array.
-    #[error("{bytes} bytes of text in one column are too much at once; at most {max}")]
+    #[error("one column has {bytes} bytes of text, more than the {max} that fit in one array")]
     TooMuchText {
         /// Bytes up to the first text that did not fit.
         bytes: usize,

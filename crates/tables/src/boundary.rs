@@ -73,7 +73,7 @@ impl Boundary {
         let low = if low.is_empty() { vec![0.0; count] } else { low.to_vec() };
         if columns.len() != count || low.len() != count || !low.iter().all(|low| low.is_finite()) {
             return Err(BoundaryError::new(format!(
-                "a cell with {count} lengths has as many axes, or one column of vectors, and begins at as many numbers"
+                "a cell with {count} lengths needs as many axes (or one vector column) and as many coordinates in `low`"
             )));
         }
         Ok(Self { axes: columns, low, cell })
@@ -136,7 +136,7 @@ impl Boundary {
         };
         let stored = stored.map_err(|problem| {
             BoundaryError::new(format!(
-                "the attribute \"{CELL_ATTRIBUTE}\" is a periodic cell, such as {EXAMPLE}: {problem}"
+                "the attribute \"{CELL_ATTRIBUTE}\" must be a periodic cell, such as {EXAMPLE}: {problem}"
             ))
         })?;
         let lengths: Vec<f64> = stored.lengths.iter().map(|length| length.unwrap_or(f64::INFINITY)).collect();

@@ -113,19 +113,19 @@ pub enum EstimateError {
         rows: usize,
     },
     /// The confidence is not a probability between 0 and 1.
-    #[error("a confidence lies between 0 and 1, such as 0.95, and is not {level}")]
+    #[error("a confidence must lie between 0 and 1, such as 0.95, not {level}")]
     Confidence {
         /// The confidence given.
         level: f64,
     },
     /// The share of a quantile does not lie between 0 and 1.
-    #[error("a quantile's share lies between 0 and 1, such as 0.5, and is not {share}")]
+    #[error("a quantile's share must lie between 0 and 1, such as 0.5, not {share}")]
     Share {
         /// The share given.
         share: f64,
     },
     /// The tolerance is not a positive number.
-    #[error("a tolerance is a positive number, not {tolerance}")]
+    #[error("a tolerance must be a positive number, not {tolerance}")]
     Tolerance {
         /// The tolerance given.
         tolerance: f64,
@@ -171,7 +171,7 @@ pub enum EstimateError {
         units: u64,
     },
     /// Bounds were given where no estimator uses them.
-    #[error("bounds of values are of no use {place}")]
+    #[error("bounds of values cannot be used {place}")]
     BoundsUnused {
         /// Where they were given.
         place: &'static str,

@@ -69,7 +69,7 @@ pub enum LatticeError {
         column: usize,
     },
     /// The lower bound lies above the upper one.
-    #[error("the interval on index column {column} is inside out: it goes from {low} to {high}")]
+    #[error("the ends of the interval on index column {column} are reversed: it goes from {low} to {high}")]
     InsideOut {
         /// The place among the index columns.
         column: usize,

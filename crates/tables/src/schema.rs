@@ -69,7 +69,7 @@ pub enum SchemaError {
         found: String,
     },
     /// A role names a column that does not exist.
-    #[error("{role} names \"{column}\", which is no column of the table{}", suggested(.nearest))]
+    #[error("{role} names \"{column}\", which is not a column of the table{}", suggested(.nearest))]
     Unknown {
         /// The role.
         role: Role,
@@ -99,7 +99,7 @@ pub enum SchemaError {
         most: usize,
     },
     /// A column that is added to a table is not nullable.
-    #[error("column \"{column}\" has to be nullable: rows from before it was there have no value in it")]
+    #[error("column \"{column}\" must be nullable: earlier rows have no value in it")]
     AddedNotNullable {
         /// The column.
         column: String,
@@ -467,7 +467,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_refused_with_the_column_and_the_role() {
         let message = refused(&["pdi"], &[], &["x"]);
-        assert_eq!(message, "id names \"pdi\", which is no column of the table; did you mean \"pid\"?");
+        assert_eq!(message, "id names \"pdi\", which is not a column of the table; did you mean \"pid\"?");
         assert!(refused(&[], &[], &["x"]).contains("id needs 1 to 6 columns, not 0"));
         assert!(refused(&["pid"], &[], &[]).contains("index needs 1 to 8 columns, not 0"));
         assert!(refused(&["pid"], &[], &["name"]).contains("index cannot use \"name\""));

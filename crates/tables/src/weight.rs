@@ -147,7 +147,7 @@ pub enum WeightError {
         data_type: DataType,
     },
     /// There are more rows than a permutation can number.
-    #[error("{rows} rows are too many to put in order at once; {max} are possible")]
+    #[error("{rows} rows are too many to sort at once; at most {max} are possible")]
     TooManyRows {
         /// The rows that were given.
         rows: usize,
@@ -161,7 +161,7 @@ pub enum WeightError {
         share: f64,
     },
     /// The window ends before it begins.
-    #[error("the window is inside out: it goes from {from} to {to}")]
+    #[error("the ends of the window are reversed: it goes from {from} to {to}")]
     WindowInsideOut {
         /// The lower share.
         from: f64,

@@ -113,6 +113,6 @@ fn a_writer_that_claims_a_step_too_early_is_found_out() {
 fn a_packer_that_commits_although_its_session_has_ended_is_found_out() {
     if !killed::is_worker() {
         let message = found_out(3, "stubborn packer");
-        assert!(message.contains("is named by a version and not there"), "{message}");
+        assert!(message.contains("is named by a version but missing"), "{message}");
     }
 }

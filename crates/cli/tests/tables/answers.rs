@@ -58,7 +58,7 @@ fn mistakes_are_answered_with_what_was_probably_meant() {
     place.write("bad.csv", "pidd,step,x,name\n1,2,3,x\n");
     place.write("extra.csv", "pid,step,x,name,nmae\n1,2,3,x,y\n");
     let cases: [(&str, i32, &str, &str); 18] = [
-        ("table query t --where 'vz > 1'", 12, "there is no column", "a text stands"),
+        ("table query t --where 'vz > 1'", 12, "there is no column", "a text is written"),
         ("table query t --where 'stp > 1'", 12, "there is no column", "did you mean step?"),
         ("table query t --where 'x >'", 12, "expected", "hint"),
         ("table query t --box x=3:1", 12, "--box", "without its high end"),

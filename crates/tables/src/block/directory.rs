@@ -159,7 +159,7 @@ impl Directory {
         let [slices, extents, bands, _zero] = counts;
         let is_empty = bands == 0;
         if !is_empty && (slices != columns + usize::from(head.has_weights) || extents != index_columns) {
-            return Err(damaged("its directory is about other columns"));
+            return Err(damaged("its directory describes other columns"));
         }
         if bytes.len() != Self::encoded_bytes(bands, extents, slices) {
             return Err(damaged("its directory has the wrong length"));
@@ -174,7 +174,7 @@ impl Directory {
     fn check(&self, ids: &[usize]) -> Result<(), BlockError> {
         let rows: u64 = self.bands.iter().map(|band| u64::from(band.rows)).sum();
         if rows != self.rows {
-            return Err(damaged("its bands have not the rows of the block"));
+            return Err(damaged("its bands do not have as many rows as the block"));
         }
         let is_rising = self.bands.iter().all(|band| band.least <= band.greatest && band.rows > 0)
             && self.bands.windows(2).all(|pair| pair[0].greatest <= pair[1].least);
@@ -271,12 +271,12 @@ impl<'a> Fields<'a> {
             1 => Some((Scalar::Signed(least as i64), Scalar::Signed(greatest as i64))),
             2 => Some((Scalar::Unsigned(least), Scalar::Unsigned(greatest))),
             3 => Some((Scalar::Float(f64::from_bits(least)), Scalar::Float(f64::from_bits(greatest)))),
-            _ => return Err(damaged("an extent is of no known kind")),
+            _ => return Err(damaged("an extent has an unknown kind")),
         };
         if range
             .is_some_and(|(least, greatest)| least.partial_cmp(&greatest).is_none_or(|order| order.is_gt()))
         {
-            return Err(damaged("an extent is inside out"));
+            return Err(damaged("the ends of an extent are reversed"));
         }
         Ok(Extent::new(range, has_incomparable != 0))
     }

@@ -115,17 +115,17 @@ pub(crate) fn decode(data_type: &DataType, rows: usize, bytes: &[u8]) -> Result<
     let mut parts = parts.into_iter();
     let data = build(data_type, rows, nulls & !ALIKE_FLAG, &mut parts)?;
     if parts.next().is_some() {
-        return Err(damaged("a slice has parts that its type has not"));
+        return Err(damaged("a slice has parts that its type does not have"));
     }
     Ok(make_array(data))
 }
 
 /// Repeats the single value of a slice for all rows.
 fn repeated(data_type: &DataType, rows: usize, parts: &[Buffer]) -> Result<Buffer, BlockError> {
-    let width = data_type.primitive_width().ok_or_else(|| damaged("only numbers are all alike"))?;
+    let width = data_type.primitive_width().ok_or_else(|| damaged("only numbers can be all alike"))?;
     match parts {
         [value] if value.len() == width => Ok(Buffer::from(value.as_slice().repeat(rows))),
-        _ => Err(damaged("a value that all rows have has the wrong length")),
+        _ => Err(damaged("a value shared by all rows has the wrong length")),
     }
 }
 

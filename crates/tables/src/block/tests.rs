@@ -300,7 +300,7 @@ fn rows_that_do_not_fit_the_table_are_refused_by_name() {
         rows.schema().fields().iter().map(|field| (**field).clone().with_nullable(true)).collect();
     let with_null = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap();
     let refused = refused(&with_null).to_string();
-    assert_eq!(refused, "column \"kind\" may not be null, and row 3 is");
+    assert_eq!(refused, "column \"kind\" must not be null, but row 3 is");
 }
 
 #[test]

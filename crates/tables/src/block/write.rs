@@ -170,7 +170,7 @@ fn band_of(
     put: &[WrittenSlice],
 ) -> Result<Band, BlockError> {
     let (Some(least), Some(greatest)) = (weights.first(), weights.last()) else {
-        return Err(damaged("a band has a row at least"));
+        return Err(damaged("a band needs at least one row"));
     };
     let extent = |index: &IndexColumn| -> Result<Extent, BlockError> {
         if let (Some(extent), None) = (put[index.place].extent, &index.element) {

@@ -175,7 +175,10 @@ fn a_boundary_comes_back_from_its_attribute_and_what_is_none_is_refused() {
     }
     for none in [r#"{"axes":["x"]}"#, "3", r#""cube""#] {
         let told = Boundary::from_json(&serde_json::from_str(none).unwrap()).unwrap_err().to_string();
-        assert!(told.starts_with("the attribute \"cell\" is a periodic cell, such as {\"axes\""), "{told}");
+        assert!(
+            told.starts_with("the attribute \"cell\" must be a periodic cell, such as {\"axes\""),
+            "{told}"
+        );
         assert_eq!(told.matches("{\"axes\"").count(), 1, "{told}");
     }
 }

@@ -56,7 +56,8 @@ pub(super) fn decode(
         let end = bytes.len().checked_sub(SLACK_BYTES).ok_or_else(|| damaged("a column is cut off"))?;
         return Ok(slice::decode(data_type, rows, &bytes[..end])?.slice(wanted.start, wanted.len()));
     }
-    let numeric = Numeric::of(data_type).ok_or_else(|| damaged("a column of no numbers is packed"))?;
+    let numeric =
+        Numeric::of(data_type).ok_or_else(|| damaged("a column that holds no numbers is packed"))?;
     let packed = Packed::read(numeric, rows, bytes)?;
     macro_rules! buffer {
         ($number:ty) => {{
@@ -96,7 +97,7 @@ impl<'b> Packed<'b> {
                 let (bits, rest) = bytes.split_at_checked(rows.div_ceil(8)).ok_or_else(cut_off)?;
                 (Some(bits), rest)
             }
-            _ => return Err(damaged("a column is packed in no known way")),
+            _ => return Err(damaged("a column is packed in an unknown way")),
         };
         let (packing, bytes) = Packing::read(bytes)?;
         Ok(Self { numeric, rows, bits, packing, bytes })

@@ -151,12 +151,12 @@ impl CubeDirectory {
         let (step_column, of_table) = (step_column.checked_sub(1), schema.columns().fields().len());
         let about_others = axes != schema.index().len() || step_column.is_some_and(|place| place >= of_table);
         if about_others || cubes > bands || bands > BANDS_MAX {
-            return Err(damaged("its directory is about other columns"));
+            return Err(damaged("its directory describes other columns"));
         }
         let runs = (0..runs).map(|_| fields.run()).collect::<Result<Arc<[_]>, _>>()?;
         let root = read_root(&mut fields, schema)?;
         if bands > 0 && columns != of_table + hidden_columns(&runs, step_column) {
-            return Err(damaged("its directory is about other columns"));
+            return Err(damaged("its directory describes other columns"));
         }
         let ranks = ranks(&root);
         let cubes = read_cubes(&mut fields, cubes, bands)?;
@@ -188,7 +188,7 @@ fn read_root(fields: &mut Fields<'_>, schema: &TableSchema) -> Result<Root, Bloc
         let bits = u8::try_from(fields.u32()?).ok();
         let span = bits.and_then(|bits| Span::new(low, bits));
         axes.push(Axis::with_cells(schema.index_type(index), cell_exponent)?);
-        spans.push(span.ok_or_else(|| damaged("its root is no root"))?);
+        spans.push(span.ok_or_else(|| damaged("its root is not a root"))?);
     }
     Ok(Root::new(axes, spans))
 }

@@ -53,7 +53,7 @@ impl<'a> Fields<'a> {
         let bytes = self.u32()? as usize;
         let name = self.rest().get(..bytes).ok_or_else(cut_off)?;
         self.at += bytes;
-        let name = std::str::from_utf8(name).map_err(|_| damaged("the name of a run is no text"))?;
+        let name = std::str::from_utf8(name).map_err(|_| damaged("the name of a run is not text"))?;
         Ok(RunId::from(name))
     }
 }

@@ -245,7 +245,7 @@ fn cut_off() -> BlockError {
 }
 
 fn odd() -> BlockError {
-    BlockError::Damaged { problem: "numbers are packed in no known way".to_owned() }
+    BlockError::Damaged { problem: "numbers are packed in an unknown way".to_owned() }
 }
 
 #[cfg(test)]

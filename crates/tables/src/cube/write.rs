@@ -98,7 +98,7 @@ impl Tree {
         let weights = Lent::from(weights);
         check(schema, &rows)?;
         if weights.len() != rows.num_rows() || origins.rows() != rows.num_rows() {
-            return Err(damaged("rows to pack have no weights and origins"));
+            return Err(damaged("the numbers of rows, weights and origins differ"));
         }
         let root = Root::around(schema, &rows)?;
         let step_column = step_column(rows.columns(), origins.steps());

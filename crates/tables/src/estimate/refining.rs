@@ -53,7 +53,7 @@ impl Readable {
         request: &EstimateRequest,
     ) -> Result<RefinedEstimates, TableError> {
         if request.bounds.is_some() {
-            let place = "to an estimate that gets better batch by batch";
+            let place = "for an estimate that gets better batch by batch";
             let hint = "leave out the bounds, or take the estimate from a sample";
             return Err(EstimateError::BoundsUnused { place, hint }.into());
         }

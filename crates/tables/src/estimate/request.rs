@@ -97,11 +97,11 @@ impl EstimateRequest {
     pub(super) fn check_bounds(&self) -> Result<(), EstimateError> {
         let (place, hint) = match (self.bounds, self.within, &self.subject) {
             (Some(_), Some(_), _) => (
-                "to an estimate that is read on for until it is narrow enough",
+                "for an estimate that keeps reading until it is narrow enough",
                 "leave out the bounds, or take the estimate from a sample",
             ),
             (Some(_), None, Subject::Mean(_)) | (None, ..) => return Ok(()),
-            (Some(_), None, _) => ("to anything but a mean", "leave out the bounds"),
+            (Some(_), None, _) => ("for anything but a mean", "leave out the bounds"),
         };
         Err(EstimateError::BoundsUnused { place, hint })
     }

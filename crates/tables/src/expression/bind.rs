@@ -244,7 +244,7 @@ impl Binder<'_> {
             let field = self.schema.field_with_name(&vector.name).map(|field| field.data_type());
             let fits = !matches!(field, Ok(DataType::FixedSizeList(_, size)) if *size as usize != len);
             if !fits {
-                let problem = "the point has as many numbers as the vectors have elements";
+                let problem = "the point must have as many numbers as the vectors have elements";
                 return Err(self.fail(Problem::Near { problem }, part));
             }
         }

@@ -43,7 +43,7 @@ pub enum Problem {
         expected: &'static str,
     },
     /// A character or symbol that the grammar does not know.
-    #[error("`{found}` means nothing here")]
+    #[error("`{found}` is not part of the grammar")]
     Symbol {
         /// What was found.
         found: String,
@@ -63,13 +63,13 @@ pub enum Problem {
         text: String,
     },
     /// The integer exceeds 64 bits.
-    #[error("{text} is beyond the integers of 64 bits")]
+    #[error("{text} is beyond the range of 64-bit integers")]
     IntegerRange {
         /// The number.
         text: String,
     },
     /// The number exceeds the range of doubles.
-    #[error("{text} is beyond the doubles")]
+    #[error("{text} is beyond the range of doubles")]
     FloatRange {
         /// The number.
         text: String,
@@ -133,7 +133,7 @@ pub enum Problem {
         size: u32,
     },
     /// Expressions cannot handle this type.
-    #[error("{column} has the type {data_type}, of which expressions know only `is null`")]
+    #[error("{column} has the type {data_type}, which supports only `is null`")]
     Type {
         /// The column.
         column: String,
@@ -311,7 +311,7 @@ impl Problem {
             Self::TooLong { .. } => "filter in several steps, or keep the ids in a table of their own",
             Self::TooDeep => "a chain of `and` or of `or` may be of any length",
             Self::Symbol { instead: Some("\""), .. } => {
-                "an odd column name stands in \"double quotes\", a text in 'single quotes'"
+                "an unusual column name is written in \"double quotes\", a text in 'single quotes'"
             }
             Self::Symbol { instead: Some(instead), .. } => return Some(format!("did you mean `{instead}`?")),
             Self::Unexpected { found, .. } if found == "`not` was found" => {
@@ -327,17 +327,17 @@ impl Problem {
             Self::Chained => "write `a < b and b < c`, or put one of them in parentheses",
             Self::UnknownFunction { nearest: None, .. } => "there are abs, sqrt, floor and ceil",
             Self::UnknownColumn { nearest: Some(nearest), is_text_perhaps: true, .. } => {
-                return Some(format!("did you mean {nearest}? a text stands in 'single quotes'"));
+                return Some(format!("did you mean {nearest}? a text is written in 'single quotes'"));
             }
             Self::UnknownColumn { nearest: None, is_text_perhaps: true, .. } => {
-                "a text stands in 'single quotes', and only the name of a column in \"double quotes\""
+                "a text is written in 'single quotes', and only the name of a column in \"double quotes\""
             }
             Self::UnknownFunction { nearest: Some(nearest), .. }
             | Self::UnknownColumn { nearest: Some(nearest), .. } => {
                 return Some(format!("did you mean {nearest}?"));
             }
             Self::UnknownColumn { nearest: None, present, .. } => {
-                return Some(format!("there are: {present}; a text stands in 'single quotes'"));
+                return Some(format!("there are: {present}; a text is written in 'single quotes'"));
             }
             Self::NotVector { column, .. } => return Some(format!("write {column} alone")),
             Self::Vector { column, .. } => return Some(format!("compare one of its elements: {column}[0]")),
@@ -381,7 +381,7 @@ pub enum EvaluateError {
         name: String,
     },
     /// A column of the batch has another type than in the schema.
-    #[error("column {column} has the type {found} in the batch, which is not what the schema says")]
+    #[error("column {column} has the type {found} in the batch, which differs from the schema")]
     ColumnType {
         /// The column.
         column: String,

@@ -52,7 +52,7 @@ impl Cell {
             return Err("a cell has one to three lengths");
         }
         if !lengths.iter().all(|length| *length > 0.0) {
-            return Err("the lengths of a cell lie above 0; inf is one that does not repeat");
+            return Err("the lengths of a cell must be above 0; inf marks an axis that does not repeat");
         }
         let upright = vec![0.0; axes * (axes - 1) / 2];
         let tilts = if tilts.is_empty() { upright.clone() } else { tilts.to_vec() };
@@ -62,7 +62,7 @@ impl Cell {
         let cell = Self { lengths: lengths.to_vec(), tilts };
         let leans = |of: usize| (0..of).any(|axis| cell.tilt(axis, of) != 0.0);
         if (0..axes).any(|axis| cell.lengths[axis].is_infinite() && leans(axis)) {
-            return Err("an axis that does not repeat does not lean either");
+            return Err("an axis that does not repeat cannot have a tilt");
         }
         Ok(cell)
     }
@@ -111,24 +111,24 @@ impl Near {
             return Err("a point has one to three numbers");
         }
         if !point.iter().all(|number| number.is_finite()) {
-            return Err("the numbers of a point are finite");
+            return Err("the numbers of a point must be finite");
         }
         let is_vector = columns.len() == 1 && columns[0].element.is_none();
         if columns.len() != axes && !is_vector {
-            return Err("there are as many coordinates as numbers of the point, or one column of vectors");
+            return Err("near needs as many coordinates as the point has numbers, or one vector column");
         }
         if !(radius >= 0.0 && radius.is_finite()) {
-            return Err("a radius is 0 or more");
+            return Err("a radius must be 0 or more");
         }
         if !(radius * radius).is_finite() {
             // Any distance would be near, even an infinite one.
-            return Err("a radius is below 1e154, so that its square is a number");
+            return Err("a radius must be below 1e154, so that its square is finite");
         }
         if cell.as_ref().is_some_and(|cell| cell.lengths.len() != axes) {
-            return Err("the cell has as many lengths as the point has numbers");
+            return Err("the cell must have as many lengths as the point has numbers");
         }
         if cell.as_ref().is_some_and(|cell| cell.lengths.iter().any(|length| radius / length > CELLS_MAX)) {
-            return Err("the radius reaches over more than 32 cells");
+            return Err("the radius spans more than 32 cells");
         }
         Ok(Self { columns, point: point.to_vec(), radius, cell })
     }

@@ -56,7 +56,7 @@ pub enum EditError {
     },
     /// Whole steps cannot be loaded while some ranks' blocks of a step have arrived: the missing blocks of
     /// that step could no longer be appended after the load.
-    #[error("step {} of run \"{}\" cannot be loaded: step {arriving} has come of some ranks only", .id.step, .id.run)]
+    #[error("step {} of run \"{}\" cannot be loaded: step {arriving} has arrived from some ranks only", .id.step, .id.run)]
     StepArriving {
         /// The step to load, as a block of rank 0.
         id: BlockId,
@@ -64,7 +64,7 @@ pub enum EditError {
         arriving: u64,
     },
     /// An input of a pack was replaced: superseded, deleted whole, or packed by another packer.
-    #[error("what was read of object {object} has been replaced")]
+    #[error("the rows read from object {object} have been replaced")]
     InputGone {
         /// The object that is gone, or part of whose range is.
         object: ObjectId,
@@ -135,7 +135,7 @@ pub enum EditError {
         current: Version,
     },
     /// Another process has added a different column of that name.
-    #[error("there is another column \"{column}\" by now")]
+    #[error("a different column \"{column}\" has been added in the meantime")]
     ColumnThere {
         /// The name.
         column: String,
@@ -189,7 +189,7 @@ fn repeated(block: &BlockId, repeats: &[Repeat], has_more: bool) -> String {
     let listed: Vec<String> = repeats.iter().map(Repeat::to_string).collect();
     let more = if has_more { "; and others" } else { "" };
     format!(
-        "step {step} of rank {rank} of run \"{run}\" repeats ids, which this table has once in a run: {}{more}",
+        "step {step} of rank {rank} of run \"{run}\" repeats ids, which must be unique within a run of this table: {}{more}",
         listed.join("; ")
     )
 }
@@ -207,7 +207,7 @@ impl EditError {
                     "stop: another start of this run writes attempt {current}; a new start takes a higher number"
                 ));
             }
-            Self::RunWentOn { .. } => "somebody else writes to this run: look at its steps, and begin again",
+            Self::RunWentOn { .. } => "another process writes to this run: check its steps and begin again",
             Self::Ranks { .. } => {
                 "ranks are numbered from 0, and all ranks begin with the same number of them"
             }
@@ -230,9 +230,9 @@ impl EditError {
                 ));
             }
             Self::RepeatedIds { .. } => {
-                "nothing of these rows was kept: leave out what is there, or make the table without unique ids"
+                "none of these rows were stored: leave out the repeated ids, or create the table without unique ids"
             }
-            Self::InputGone { .. } => "nothing was lost; pack again from the version that is current",
+            Self::InputGone { .. } => "nothing was lost; pack again from the current version",
             _ => return None,
         };
         Some(hint.to_owned())

@@ -132,7 +132,7 @@ mod tests {
         let refused = |name: &str, data_type, nullable| {
             schema().with_added([column(name, data_type, nullable)]).unwrap_err().to_string()
         };
-        assert!(refused("charge", DataType::Float32, false).contains("before it was there have no value"));
+        assert!(refused("charge", DataType::Float32, false).contains("earlier rows have no value"));
         assert_eq!(
             refused("pid", DataType::Float32, true),
             "the table has a column \"pid\" already, of int64"

@@ -44,9 +44,9 @@ impl TableSchema {
             return Some(format!("it has no column \"{}\"", asked.name()));
         }
         if mine.iter().zip(others).any(|(mine, other)| mine.name() != other.name()) {
-            return Some("its columns have another order".to_owned());
+            return Some("its columns are in another order".to_owned());
         }
-        (mine != others).then(|| "units or descriptions of its columns are others".to_owned())
+        (mine != others).then(|| "units or descriptions of its columns differ".to_owned())
     }
 }
 
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(difference(schema(more.clone(), |_| {})), "it has no column \"y\"");
         assert_eq!(schema(more, |_| {}).difference(&one).unwrap(), "it has a column \"y\"");
         let turned = vec![plain()[2].clone(), plain()[0].clone(), plain()[1].clone()];
-        assert_eq!(difference(schema(turned, |_| {})), "its columns have another order");
+        assert_eq!(difference(schema(turned, |_| {})), "its columns are in another order");
         assert_eq!(
             difference(schema(plain(), |roles| roles.id.truncate(1))),
             "its id is pid, step, and not pid"

@@ -100,7 +100,7 @@ pub(super) fn read(text: &str) -> Result<TableSchema, SchemaError> {
         id: names(&stored, "id")?,
         sample_key: names(&stored, "sample_key")?,
         index: names(&stored, "index")?,
-        salt: text_of(&stored, "salt")?.parse().map_err(|_| damaged("its salt is no number"))?,
+        salt: text_of(&stored, "salt")?.parse().map_err(|_| damaged("its salt is not a number"))?,
     };
     let schema = TableSchema::new(Schema::new(columns), &roles)?;
     match &stored["unique"] {
@@ -123,7 +123,7 @@ fn column_from_json(column: &Value) -> Result<Field, SchemaError> {
             .map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
             .collect::<Option<_>>()
             .ok_or_else(|| damaged("a column's metadata holds something other than text"))?,
-        _ => return Err(damaged("a column's metadata is no object")),
+        _ => return Err(damaged("a column's metadata is not an object")),
     };
     Ok(Field::new(name, type_name.data_type().clone(), nullable).with_metadata(metadata))
 }
@@ -137,7 +137,7 @@ fn names(stored: &Value, role: &str) -> Result<Vec<String>, SchemaError> {
 }
 
 fn text_of<'v>(value: &'v Value, key: &str) -> Result<&'v str, SchemaError> {
-    value[key].as_str().ok_or_else(|| damaged(format!("\"{key}\" is missing or no text")))
+    value[key].as_str().ok_or_else(|| damaged(format!("\"{key}\" is missing or not text")))
 }
 
 fn damaged(problem: impl Into<String>) -> SchemaError {

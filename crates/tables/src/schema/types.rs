@@ -26,7 +26,7 @@ pub struct TypeName(DataType);
 
 /// The name is not a column type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{name:?} is no type of a column{}; there are {}", question(.meant.as_deref()), TypeName::SUPPORTED)]
+#[error("{name:?} is not a column type{}; there are {}", question(.meant.as_deref()), TypeName::SUPPORTED)]
 pub struct UnknownType {
     /// The name.
     pub name: String,

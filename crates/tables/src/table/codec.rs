@@ -51,7 +51,8 @@ pub(super) fn entry_to_json(entry: &Entry) -> String {
 
 pub(super) fn entry_from_json(table: &str, text: &[u8]) -> Result<Entry, TableError> {
     let stored: StoredEntry = from_json(table, "its entry", text)?;
-    let number = |id: &str| u128::from_str_radix(id, 16).map_err(|_| damaged(table, "its id is no number"));
+    let number =
+        |id: &str| u128::from_str_radix(id, 16).map_err(|_| damaged(table, "its id is not a number"));
     let id = number(&stored.id)?;
     let schema = TableSchema::from_json(&stored.schema.to_string())?;
     let stage = match (stored.dropped, stored.arriving) {
@@ -78,7 +79,7 @@ pub(super) fn head_from_bytes(table: &str, bytes: &[u8]) -> Result<Head, TableEr
     // No table reaches such a version; the bound lets later code add to a version without overflow.
     let head = Head { version: Version(word(0)), full: Version(word(8)) };
     let is_possible = head.full <= head.version && head.version < Version(u64::MAX / 2);
-    if is_possible { Ok(head) } else { Err(damaged(table, "its head says a version that cannot be")) }
+    if is_possible { Ok(head) } else { Err(damaged(table, "its head names an impossible version")) }
 }
 
 #[derive(Serialize, Deserialize)]

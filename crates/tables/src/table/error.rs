@@ -34,7 +34,7 @@ pub enum TableError {
         name: String,
     },
     /// An unfinished copy has this name; it is in progress or was interrupted.
-    #[error("table \"{name}\" is a copy that is not finished")]
+    #[error("table \"{name}\" is an unfinished copy")]
     Arriving {
         /// The name.
         name: String,
@@ -80,7 +80,7 @@ pub enum TableError {
         table: String,
     },
     /// Whether the edit was committed can no longer be determined.
-    #[error("whether the edit of table \"{table}\" became true cannot be told any more")]
+    #[error("it can no longer be determined whether the edit of table \"{table}\" was committed")]
     Forgotten {
         /// The table.
         table: String,
@@ -126,7 +126,7 @@ pub enum TableError {
         version: Version,
     },
     /// An object that a version names is missing: lost, unless a vacuum removed it in the meantime.
-    #[error("table \"{table}\" is damaged: object {object} is named by a version and not there")]
+    #[error("table \"{table}\" is damaged: object {object} is named by a version but missing")]
     ObjectGone {
         /// The table.
         table: String,
@@ -134,17 +134,13 @@ pub enum TableError {
         object: crate::protocol::ObjectId,
     },
     /// The tables of a union have different roles or salts.
-    #[error(
-        "tables that are asked as one have the same roles and salt, and those of number {place} are others"
-    )]
+    #[error("tables of a union must have the same roles and salt; those of table {place} differ")]
     Unlike {
         /// The first table that differs, counted from 1.
         place: usize,
     },
     /// The tables of a union have different columns of one name.
-    #[error(
-        "column \"{column}\" of table number {place} is not the one that the tables before it have: {problem}"
-    )]
+    #[error("column \"{column}\" of table {place} differs from that of the earlier tables: {problem}")]
     UnlikeColumn {
         /// The first table that differs, counted from 1.
         place: usize,
@@ -154,7 +150,7 @@ pub enum TableError {
         problem: String,
     },
     /// The store failed during a commit: the edit may have been committed, or may still be.
-    #[error("whether the last edit of table \"{table}\" became true is not known: {source}")]
+    #[error("it is unknown whether the last edit of table \"{table}\" was committed: {source}")]
     InDoubt {
         /// The table.
         table: String,
@@ -163,7 +159,7 @@ pub enum TableError {
     },
     /// Like `InDoubt`, for an append. Rows that are appended again under the same step count once; as a next
     /// step they would be in the table twice.
-    #[error("whether step {} of run \"{}\" became true is not known: {source}", .id.step, .id.run)]
+    #[error("it is unknown whether step {} of run \"{}\" was committed: {source}", .id.step, .id.run)]
     BlockInDoubt {
         /// The first block of the append.
         id: BlockId,
@@ -172,7 +168,7 @@ pub enum TableError {
     },
     /// An earlier append or load of the same rank failed. Steps of a rank are committed in order, so this one
     /// was not.
-    #[error("step {} of rank {} of run \"{}\" waited behind one that failed", .id.step, .id.rank, .id.run)]
+    #[error("step {} of rank {} of run \"{}\" was not written because an earlier step of this rank failed", .id.step, .id.rank, .id.run)]
     Behind {
         /// The block that was waiting.
         id: BlockId,
@@ -202,7 +198,7 @@ pub enum TableError {
     #[error("a query cannot be divided among 0 readers")]
     NoReaders,
     /// A split names objects that the version does not have.
-    #[error("this is no split of a query of this table and version")]
+    #[error("this is not a split of a query of this table and version")]
     NoSplit,
     /// The rows of one step and rank do not fit in one object.
     #[error("the rows of one rank and step take {bytes} bytes, and an object of this store holds {max}")]
@@ -253,7 +249,7 @@ pub enum TableError {
     #[error(transparent)]
     Estimate(#[from] EstimateError),
     /// Estimates need numbers, and the column has none.
-    #[error("column {column} is {data_type}, and estimates are of numbers, times and truth values")]
+    #[error("column {column} is {data_type}, but only numbers, times and truth values can be estimated")]
     NoNumbers {
         /// The column.
         column: String,
@@ -330,53 +326,53 @@ impl TableError {
             Self::NoRun { .. } => "begin the run first, or see which runs there are",
             Self::Exists { .. } => "open it with the schema that it has, or choose another name",
             Self::Taken { .. } => "choose another name, or drop that table first",
-            Self::Arriving { .. } => "copy it again: that goes on where it was; or drop it",
+            Self::Arriving { .. } => "repeat the copy, which continues it, or drop it",
             Self::Name { what: "snapshot", .. } => {
-                "a name has 1 to 255 bytes and no control characters, and is no whole number: put a letter before one, as in v3"
+                "a name has 1 to 255 bytes and no control characters, and is not a whole number: put a letter before it, as in v3"
             }
             Self::Name { .. } => "a name has 1 to 255 bytes and no control characters",
             Self::Edit(error) => return error.hint(),
             Self::Filter(error) => return error.hint(),
             Self::Estimate(error) => return error.hint().map(str::to_owned),
-            Self::Fenced { .. } => "open the table again; appends may be given again as they were",
+            Self::Fenced { .. } => "open the table again; the same appends may be repeated",
             Self::Forgotten { .. } | Self::InDoubt { .. } => {
-                "do it again: what was done already is not done twice"
+                "repeat it: what was already done is not done twice"
             }
             Self::BlockInDoubt { id: BlockId { run, attempt, step, rank }, .. } => {
                 return Some(format!(
                     "append the same rows again as step {step} of run \"{run}\" (attempt {attempt}, rank {rank}): what is \
-                     there already counts once; where others append to that run, look first whose rows the step has"
+                     there already counts once; if others append to that run, check first whose rows the step has"
                 ));
             }
             Self::Behind { .. } => {
-                "give the steps of this rank again, in order, from the one that failed; to a new loader if they were loaded"
+                "write the steps of this rank again, in order, from the one that failed; with a new loader if they were loaded"
             }
             Self::VersionGone { oldest, .. } => {
                 return Some(format!(
-                    "ask for version {oldest} or a later one, or keep versions by a snapshot"
+                    "ask for version {oldest} or a later one, or keep versions with a snapshot"
                 ));
             }
             Self::UnionVersionGone { .. } => {
-                "ask this handle for its version: that one it can read, until many others came or a vacuum took it away"
+                "ask this handle for its current version; it can read that until too many others follow or a vacuum removes it"
             }
-            Self::Steps { .. } => "the first step comes before the end, which is not among them",
+            Self::Steps { .. } => "the first step must be below the end, which is excluded",
             Self::Indivisible => {
-                "divide it without them, and take the first of what comes: only the order of all rows tells which they are"
+                "divide the query without the limit and sort the result: only the order of all rows determines which come first"
             }
-            Self::NoReaders => "ask for one split at least",
+            Self::NoReaders => "ask for at least one split",
             Self::NoSplit => "pass a split unchanged, with its version, to the table that gave it out",
             Self::Block { source: BlockError::TooMuchText { .. }, .. } => {
                 "ask for fewer rows at a time, batch by batch or with a limit, or leave the column out; a pack takes fewer \
                  with a smaller `tree_bytes_max`"
             }
             Self::TooLarge { .. } => "write the step from more ranks, or output less at once",
-            Self::TooManySteps { .. } => "give them to a loader one by one: it writes them as they come",
+            Self::TooManySteps { .. } => "pass them to a loader one by one: it writes them as they come",
             Self::Unsupported { .. } => "use the release that wrote it, or a later one",
             Self::NoNumbers { .. } => "name a column of numbers; an element of a vector is written pos[0]",
             Self::NoSnapshot { .. } => "see which snapshots the table has",
             Self::SnapshotExists { .. } => "choose another name, or delete that one first",
             Self::Damaged { .. } | Self::ObjectGone { .. } => {
-                "check the whole store: that tells the extent of the damage"
+                "check the whole store to see the extent of the damage"
             }
             Self::Store(error) => return error.hint(),
             _ => return None,

@@ -107,13 +107,13 @@ impl PackOptions {
     /// [`TableError::PackOptions`] with the problem.
     pub fn validate(&self) -> Result<(), TableError> {
         let problem = if self.fan < 2 {
-            "the fan of a pack is 2 at least"
+            "the fan of a pack must be at least 2"
         } else if !(self.share > 0.0 && self.share <= 1.0) {
-            "the share of a processor lies above 0 and is at most 1"
+            "the share of a processor must be above 0 and at most 1"
         } else if self.bytes_per_second == Some(0) {
             "a pack that may move no bytes never ends"
         } else if !self.shape.is_valid() {
-            "no number of a shape is 0"
+            "no number of a shape may be 0"
         } else {
             return Ok(());
         };

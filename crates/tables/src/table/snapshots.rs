@@ -31,7 +31,7 @@ impl Table {
             return Err(TableError::Name {
                 what: "snapshot",
                 name: name.to_owned(),
-                problem: "it is a number, as those of versions are",
+                problem: "it is a number, like those of versions",
             });
         }
         self.ledger.keep_snapshot(name, version).await

@@ -119,7 +119,8 @@ pub(super) fn is_true(found: &arrow_array::BooleanArray) -> BooleanBuffer {
 
 /// The condition of a stored text.
 pub(super) fn bound(table: &Table, text: &str) -> Result<Arc<Bound>, TableError> {
-    let unreadable = |error| damaged(&table.name, &format!("what was deleted cannot be told: {error}"));
+    let unreadable =
+        |error| damaged(&table.name, &format!("the condition of a delete cannot be read: {error}"));
     // The text was within the limit when it was given, and a stored delete must always be readable.
     let bound = Expression::parse_stored(text).and_then(|expression| expression.bind(table.schema.columns()));
     bound.map(Arc::new).map_err(unreadable)

@@ -196,7 +196,7 @@ fn what_cannot_be_divided_and_what_is_no_split_is_said() {
         }
         let split = table.splits(&Query::default(), 2).await.unwrap().remove(0);
         let error = other.query(&Query { as_of: None, ..split.query.clone() }).await.unwrap_err();
-        assert_eq!(error.to_string(), "this is no split of a query of this table and version");
+        assert_eq!(error.to_string(), "this is not a split of a query of this table and version");
         assert!(OfObjects::from_bytes(b"garbage").is_err());
     });
 }
@@ -287,7 +287,7 @@ fn splits_of_several_tables_lie_on_one_host_each_and_are_of_about_equal_bytes() 
         assert!(most < bytes(&all) / 3, "{all:?}");
 
         let split = &all[0].query;
-        let no_split = "this is no split of a query of this table and version";
+        let no_split = "this is not a split of a query of this table and version";
         for other in [Query { as_of: None, ..split.clone() }, split.clone().as_of(Version(3))] {
             assert_eq!(union.count(&other).await.unwrap_err().to_string(), no_split);
         }

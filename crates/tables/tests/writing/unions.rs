@@ -110,7 +110,11 @@ async fn a_version_that_a_union_cannot_read_is_told_by_the_number_that_was_asked
     let expected =
         format!("this handle of 2 tables \"one\" has not seen a version {} of them lately", seen.0);
     assert_eq!((refused.to_string(), refused.kind()), (expected, ErrorKind::NotFound));
-    assert!(refused.hint().unwrap().contains("ask this handle for its version"), "{:?}", refused.hint());
+    assert!(
+        refused.hint().unwrap().contains("ask this handle for its current version"),
+        "{:?}",
+        refused.hint()
+    );
     // A split records the versions of the tables.
     let split = union.splits(&Query::default(), 1).await.unwrap().remove(0);
     assert_eq!(fresh.count(&split.query).await.unwrap().rows, 20);

@@ -71,9 +71,9 @@ async fn an_id_twice_in_one_batch_is_refused_with_its_rows_and_nothing_is_kept()
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     assert_eq!(
         error.to_string(),
-        "step 3 of rank 0 of run \"a\" repeats ids, which this table has once in a run: pid=2, step=3 is in rows 2 and 4"
+        "step 3 of rank 0 of run \"a\" repeats ids, which must be unique within a run of this table: pid=2, step=3 is in rows 2 and 4"
     );
-    assert!(error.hint().unwrap().contains("nothing of these rows was kept"));
+    assert!(error.hint().unwrap().contains("none of these rows were stored"));
     assert_eq!((seen(&table).await.len(), objects(&*store).await), (0, 0));
     table.append(block("a", 1, 3, 0), &rows(3, 0, 4)).await.unwrap();
     assert_eq!(steps_seen(&table).await, [(3, 4)], "the step is still to be had");

@@ -209,7 +209,7 @@ impl Create {
         let names: Vec<String> = columns.iter().map(|field| field.name().clone()).collect();
         if let Some((name, _)) = self.units.iter().find(|(name, _)| !names.contains(name)) {
             return Err(Failure::Usage {
-                problem: format!("--unit names \"{name}\", which is no column of the table"),
+                problem: format!("--unit names \"{name}\", which is not a column of the table"),
                 hint: crate::row_format::did_you_mean(name, &names),
             });
         }

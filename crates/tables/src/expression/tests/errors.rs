@@ -27,11 +27,11 @@ fn check_box(text: &str, place: &str, says: &str, hints: &str) {
 
 #[test]
 fn a_slip_is_pointed_at_with_what_would_be_right() {
-    check_parse("a = 1 && b = 2", "&&", "means nothing", "`and`");
-    check_parse("a => 1", "=>", "means nothing", "`>=`");
-    check_parse("!a", "!", "means nothing", "`not`");
-    check_parse("`a` = 1", "`", "means nothing", "double quotes");
-    check_parse("a # 1", "#", "`#` means nothing", "");
+    check_parse("a = 1 && b = 2", "&&", "not part of the grammar", "`and`");
+    check_parse("a => 1", "=>", "not part of the grammar", "`>=`");
+    check_parse("!a", "!", "not part of the grammar", "`not`");
+    check_parse("`a` = 1", "`", "not part of the grammar", "double quotes");
+    check_parse("a # 1", "#", "`#` is not part of the grammar", "");
     check_parse("0 < a < 1", "0 < a <", "chained", "`a < b and b < c`");
     check_parse("a = 'it", "'it", "never closed", "twice");
     check_parse("a = 1 or (b = 2 and (c = 3)", "(", "parenthesis is never closed", "");
@@ -39,9 +39,9 @@ fn a_slip_is_pointed_at_with_what_would_be_right() {
     check_parse("length(a) > 1", "length", "no function", "abs, sqrt");
     check_parse("a = 12abc", "12abc", "not a number", "without separators");
     check_parse("a = 1.2.3", "1.2.3", "not a number", "2e-3");
-    check_parse("a = 18446744073709551616", "18446744073709551616", "64 bits", "decimal point");
-    check_parse("a = -9223372036854775809", "-9223372036854775809", "64 bits", "decimal point");
-    check_parse("a = 1e999", "1e999", "beyond the doubles", "inf");
+    check_parse("a = 18446744073709551616", "18446744073709551616", "64-bit integers", "decimal point");
+    check_parse("a = -9223372036854775809", "-9223372036854775809", "64-bit integers", "decimal point");
+    check_parse("a = 1e999", "1e999", "beyond the range of doubles", "inf");
     check_parse("a > timestamp '2026-02-30'", "'2026-02-30'", "no such day", "2026-01-01T12:30:00Z");
     check_parse("a = not b", "not", "`not` was found", "parentheses");
     check_parse("a b", "b", "`and`, `or` or the end was expected, but `b` was found", "");
@@ -89,7 +89,7 @@ fn a_text_in_double_quotes_is_shown_as_it_was_typed_and_told_how_it_is_written()
     assert_eq!(
         error.render(),
         "there is no column \"wor\"\n  i64 > 1 and word = \"wor\"\n                     ^^^^^\n\
-         hint: a text stands in 'single quotes', and only the name of a column in \"double quotes\""
+         hint: a text is written in 'single quotes', and only the name of a column in \"double quotes\""
     );
     // If the mistake is elsewhere, the quotes of a name have no part in it, but are shown.
     check_bind("\"word\" = 'a' and millo > 2", "millo", "no column \"millo\"", "milli");
@@ -127,7 +127,7 @@ fn an_error_is_shown_with_carets_under_the_place() {
     let error = Expression::parse("größe == 1 &&\n b = 2").unwrap_err();
     assert_eq!(
         error.render(),
-        "`&&` means nothing here\n  größe == 1 &&\n             ^^\nhint: did you mean `and`?"
+        "`&&` is not part of the grammar\n  größe == 1 &&\n             ^^\nhint: did you mean `and`?"
     );
     let error = Expression::parse("i64==1 and\nmillo>2").unwrap().bind(&rows::schema()).unwrap_err();
     assert_eq!(

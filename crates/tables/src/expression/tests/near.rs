@@ -204,10 +204,10 @@ fn what_makes_no_sense_is_refused_with_the_reason() {
     let refused = |text: &str| Expression::parse(text).unwrap_err().to_string();
     assert!(refused("near((x, y), (1, 2, 3), 1)").contains("as many coordinates"));
     assert!(refused("near((x), (1), -1)").contains("0 or more"));
-    assert!(refused("near((x), (nan), 1)").contains("numbers of a point are finite"));
+    assert!(refused("near((x), (nan), 1)").contains("numbers of a point must be finite"));
     assert!(refused("near((x), (1), 1, cell(0))").contains("above 0"));
     assert!(refused("near((x, y), (1, 2), 1, cell(1, 2, 3, 4))").contains("tilt"));
-    assert!(refused("near((x, y), (1, 2), 1, cell(1, inf, 1))").contains("does not lean"));
+    assert!(refused("near((x, y), (1, 2), 1, cell(1, inf, 1))").contains("cannot have a tilt"));
     assert!(refused("near((x), (1), 100, cell(1))").contains("32 cells"));
     assert!(refused("near((x), (1), 1, box(1))").contains("a cell such as"));
     assert!(refused("near((x), (1)").contains("radius"));

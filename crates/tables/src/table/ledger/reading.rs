@@ -127,7 +127,7 @@ impl Ledger {
     }
 
     fn lost(&self, version: Version) -> TableError {
-        codec::damaged(&self.table, &format!("what made version {version} is missing"))
+        codec::damaged(&self.table, &format!("the edit or manifest of version {version} is missing"))
     }
 
     fn contradicts(&self, version: Version, error: &EditError) -> TableError {

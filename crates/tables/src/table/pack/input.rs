@@ -205,7 +205,7 @@ impl<'t> Gathered<'t> {
         let columns = self.columns.iter_mut().map(Growing::finish).collect::<Result<Vec<_>, _>>()?;
         for (rows, column) in std::mem::take(&mut self.steps_of) {
             if !self.origins.set_steps(rows, &columns[column]) {
-                return Err(in_cubes("a column of steps says no steps"));
+                return Err(in_cubes("a step column has no valid steps"));
             }
         }
         let options = RecordBatchOptions::new().with_row_count(Some(self.rows));

@@ -79,7 +79,7 @@ impl Table {
         options.validate()?;
         if tree_bytes == 0 {
             return Err(TableError::PackOptions {
-                problem: "a tree of a loader has one byte of rows at least",
+                problem: "a tree of a loader needs at least one byte of rows",
             });
         }
         Ok(Loader {

@@ -20,7 +20,7 @@ pub(super) fn alike(schemas: &[Arc<TableSchema>]) -> Result<TableSchema, TableEr
         let missing = |field: &&FieldRef| schema.columns().column_with_name(field.name()).is_none();
         if let Some(field) = all.columns().fields().iter().filter(missing).find(|field| !field.is_nullable())
         {
-            return Err(unlike(field, "it is not there, and may not be null".to_owned()));
+            return Err(unlike(field, "it is missing here and not nullable".to_owned()));
         }
         let mut more = Vec::new();
         for field in schema.columns().fields() {
@@ -29,7 +29,10 @@ pub(super) fn alike(schemas: &[Arc<TableSchema>]) -> Result<TableSchema, TableEr
                 Ok(known) => return Err(unlike(field, told_apart(field, known))),
                 Err(_) if field.is_nullable() => more.push(Arc::clone(field)),
                 Err(_) => {
-                    return Err(unlike(field, "those do not have it, and it may not be null".to_owned()));
+                    return Err(unlike(
+                        field,
+                        "the earlier tables lack it and it is not nullable".to_owned(),
+                    ));
                 }
             }
         }
