@@ -98,7 +98,7 @@ pub enum RowFileError {
         present: Vec<String>,
     },
     /// The file has a column that the table lacks.
-    #[error("{file} has a column \"{column}\", and the table has none")]
+    #[error("{file} has a column \"{column}\", which the table lacks")]
     Extra {
         /// The file.
         file: String,
@@ -116,7 +116,7 @@ pub enum RowFileError {
         column: String,
     },
     /// A column of the file has a type that cannot be converted to the wanted one.
-    #[error("column \"{column}\" of {file} is {found}, which does not become {wanted}")]
+    #[error("column \"{column}\" of {file} is {found}, which cannot be converted to {wanted}")]
     Type {
         /// The file.
         file: String,
@@ -138,7 +138,7 @@ pub enum RowFileError {
         problem: String,
     },
     /// The file is compressed as a whole.
-    #[error("{} is compressed with {compression}, and is read as {format} only once it is not", .input.name())]
+    #[error("{} is compressed with {compression}; decompress it to read it as {format}", .input.name())]
     Compressed {
         /// The file, or standard input.
         input: Input,

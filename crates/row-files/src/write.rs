@@ -54,7 +54,7 @@ pub fn writer(
         Format::Arrow => Box::new(columnar::IpcWriter::new(schema, target, name)?),
         Format::Npy | Format::Npz | Format::LammpsDump => {
             return Err(RowFileError::Unsupported {
-                what: format!("rows are not written as {format}"),
+                what: format!("rows cannot be written as {format}"),
                 hint: "write Parquet, Arrow IPC, CSV or JSON Lines",
             });
         }
@@ -68,7 +68,7 @@ fn write_error(file: &str, source: io::Error) -> RowFileError {
 /// The error for an instant outside of the years that have a textual form, or a similar value.
 fn no_text(column: &str, error: &ArrowError) -> RowFileError {
     RowFileError::Unsupported {
-        what: format!("column \"{column}\" has a value that no text stands for: {error}"),
+        what: format!("column \"{column}\" has a value that cannot be written as text: {error}"),
         hint: "write Parquet or Arrow IPC, which hold every value, or leave the rows out with --where",
     }
 }

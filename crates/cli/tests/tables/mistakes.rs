@@ -171,7 +171,7 @@ fn a_record_that_is_no_json_is_placed_in_its_line_alone() {
     atoll(&place, "table create j --column pid:int64 --id pid --index pid").text();
     place.write("g.jsonl", "{\"pid\": 1}\n{\"pid\": 2\n");
     let answer = atoll(&place, "table import j g.jsonl");
-    assert!(answer.fails(12).contains("line 2: it is no JSON object: "), "{}", answer.stderr);
+    assert!(answer.fails(12).contains("line 2: it is not a JSON object: "), "{}", answer.stderr);
     assert!(
         answer.stderr.contains(" at column 9") && !answer.stderr.contains("at line"),
         "{}",

@@ -137,13 +137,13 @@ fn check(file: &mut File, message: &Message<'_>, body: u64) -> Result<(), ArrowE
         let claimed = <[u8; 8]>::try_from(claimed).map_or(0, i64::from_le_bytes);
         let Ok(claimed) = u64::try_from(claimed) else { continue };
         let problem = if claimed > compressed.saturating_mul(expansion_max) {
-            "which they cannot be"
+            "which is impossible"
         } else if !has_memory_for(claimed) {
             "for which there is no memory"
         } else {
             continue;
         };
-        let said = format!("{compressed} bytes of {name} are said to be {claimed} bytes, {problem}");
+        let said = format!("{compressed} bytes of {name} claim to expand to {claimed} bytes, {problem}");
         return Err(ArrowError::IpcError(said));
     }
     Ok(())

@@ -58,7 +58,7 @@ impl BatchConverter {
         };
         if !field.is_nullable() && column.null_count() > 0 {
             let row = (0..column.len()).find(|row| column.is_null(*row)).unwrap_or(0);
-            return Err(self.value(field, format!("value {} of this part is null, and may not be", row + 1)));
+            return Err(self.value(field, format!("value {} of this part must not be null", row + 1)));
         }
         Ok(column)
     }
@@ -77,7 +77,7 @@ impl BatchConverter {
             .map(|place| self.cast(rows.column(*place), field, item.data_type()))
             .collect::<Result<_, _>>()?;
         if !item.is_nullable() && elements.iter().any(|element| element.null_count() > 0) {
-            return Err(self.value(field, "an element is null, and may not be".to_owned()));
+            return Err(self.value(field, "an element must not be null".to_owned()));
         }
         let parts: Vec<_> = elements.iter().map(|element| element.to_data()).collect();
         let capacity = Capacities::Array(rows.num_rows() * places.len());
@@ -162,7 +162,7 @@ impl BatchConverter {
             let missing = |row: usize| valid.as_ref().is_none_or(|valid| valid.is_valid(row));
             let per_row = usize::try_from(len).unwrap_or(1).max(1);
             if (0..values.len()).any(|place| values.is_null(place) && missing(place / per_row)) {
-                return Err(self.value(field, "an element is null, and may not be".to_owned()));
+                return Err(self.value(field, "an element must not be null".to_owned()));
             }
         }
         let whole = if hides_nulls { without_nulls(&values) } else { Ok(values) };

@@ -172,7 +172,7 @@ impl Dump {
         if self.names.is_empty() {
             self.names = names;
         } else if self.names != names {
-            return Err(self.malformed("the columns are others than those of the first snapshot"));
+            return Err(self.malformed("the columns differ from those of the first snapshot"));
         }
         Ok(())
     }

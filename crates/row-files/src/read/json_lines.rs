@@ -90,7 +90,7 @@ impl JsonLines {
             let problem = problem.unwrap_or_else(|| "there is no record in it".to_owned());
             if problem.ends_with(NESTED) {
                 return Err(RowFileError::Unsupported {
-                    what: format!("{} is not read: {problem}", records.file),
+                    what: format!("{} cannot be read: {problem}", records.file),
                     hint: "write each value within as a member of its own, such as pos_x, or numbers as one list",
                 });
             }
@@ -203,7 +203,7 @@ impl JsonLines {
     fn take_list(&mut self, name: &str, elements: Vec<Cell>) -> Result<(), String> {
         let there = elements.len();
         if let Some(length) = self.lengths.get(name).filter(|length| **length != there) {
-            return Err(format!("\"{name}\" is a list of {there}, and a vector of {length} is wanted"));
+            return Err(format!("\"{name}\" is a list of {there}, but a vector of {length} is needed"));
         }
         if let Some(&place) = self.places.get(&element(name, 0)) {
             self.begins_list[place] = true;

@@ -53,7 +53,7 @@ fn told(error: &serde_json::Error) -> String {
 }
 
 fn no_object(why: &dyn fmt::Display) -> String {
-    format!("it is no JSON object: {why}")
+    format!("it is not a JSON object: {why}")
 }
 
 fn member_of(name: &str, value: &RawValue) -> Result<Member, String> {

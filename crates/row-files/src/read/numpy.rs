@@ -69,7 +69,7 @@ impl Refusal {
     /// Names were given for columns that have names.
     fn named() -> Self {
         let problem = "its columns have names of their own".to_owned();
-        Self::Misfit(problem, "leave --names out; --rename FROM=TO calls a column otherwise")
+        Self::Misfit(problem, "leave out --names; --rename FROM=TO renames a column")
     }
 
     fn of(self, input: &Input, format: Format) -> RowFileError {
@@ -77,7 +77,7 @@ impl Refusal {
         match self {
             Self::Damaged(problem) => RowFileError::Malformed { file, format, problem },
             Self::Unsupported(problem, hint) => {
-                RowFileError::Unsupported { what: format!("{file} is not read: {problem}"), hint }
+                RowFileError::Unsupported { what: format!("{file} cannot be read: {problem}"), hint }
             }
             Self::Misfit(problem, hint) => RowFileError::Misfit { file, problem, hint },
         }

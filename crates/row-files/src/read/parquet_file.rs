@@ -147,7 +147,7 @@ fn check_compression(input: &Input, metadata: &ParquetMetaData) -> Result<(), Ro
         };
         let (file, column) = (input.name(), column.column_path().string());
         return Err(RowFileError::Unsupported {
-            what: format!("{file} is not read: its column \"{column}\" is compressed with {compression}"),
+            what: format!("{file} cannot be read: its column \"{column}\" is compressed with {compression}"),
             hint: "snappy, zstd, gzip and LZ4 are read: write it again with one of them",
         });
     }
@@ -159,7 +159,7 @@ fn refused(input: &Input, error: &ParquetError) -> RowFileError {
     let text = error.to_string();
     if matches!(error, ParquetError::NYI(_)) || text.contains("ncrypt") {
         return RowFileError::Unsupported {
-            what: format!("{} is not read: {text}", input.name()),
+            what: format!("{} cannot be read: {text}", input.name()),
             hint: "write it again without encryption and with common encodings",
         };
     }

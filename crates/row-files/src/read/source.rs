@@ -58,10 +58,7 @@ impl Input {
                 Ok(file)
             }
             Self::Standard | Self::File(_) => Err(RowFileError::Unsupported {
-                what: format!(
-                    "{} is not a file, and this format is not read from beginning to end",
-                    self.name()
-                ),
+                what: format!("{} is not a file, and this format cannot be read sequentially", self.name()),
                 hint: "write it to a file first; CSV, JSON Lines and LAMMPS dumps may come through a pipe",
             }),
         }

@@ -332,7 +332,7 @@ fn a_null_where_none_may_be_is_an_error() {
     let input = parquet(&place, vec![("x", Arc::new(Int64Array::from(vec![Some(1), None])))]);
     let wanted = schema(&[("x", DataType::Int64, false)]);
     let error = read(&input, Format::Parquet, &wanted, &plain()).unwrap_err().to_string();
-    assert!(error.contains("value 2 of this part is null"), "{error}");
+    assert!(error.contains("value 2 of this part must not be null"), "{error}");
 }
 
 const DUMP: &str = "ITEM: TIMESTEP\n0\nITEM: NUMBER OF ATOMS\n2\nITEM: BOX BOUNDS pp pp pp\n0 1\n0 1\n0 1\n\

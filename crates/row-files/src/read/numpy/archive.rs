@@ -92,7 +92,7 @@ impl Archive {
                 // Other files are ignored once their headers have been checked.
                 entry.place(&mut file)?;
             }
-            rest = rest.get(used..).ok_or("its directory is cut")?;
+            rest = rest.get(used..).ok_or("its directory is cut off")?;
         }
         match count.filter(|count| *count != seen) {
             Some(count) => Err(format!("its directory is damaged: {seen} of {count} arrays are in it")),
@@ -128,7 +128,7 @@ impl Entry {
             8 => Unpacked::Deflated(DeflateDecoder::new(packed)),
             other => {
                 return Err(format!(
-                    "array \"{}\" is packed by method {other}, which is not known",
+                    "array \"{}\" is compressed with method {other}, which is not supported",
                     self.name
                 ));
             }
@@ -164,7 +164,7 @@ fn directory_place(file: &mut File, length: u64) -> Result<(u64, u64, Option<u64
 
 /// An entry of the directory, and its length in bytes.
 fn entry(bytes: &[u8]) -> Result<(Entry, usize), String> {
-    let cut = || "its directory is cut".to_owned();
+    let cut = || "its directory is cut off".to_owned();
     let (name_bytes, extra_bytes, comment_bytes) =
         (usize::from(u16_at(bytes, 28)), usize::from(u16_at(bytes, 30)), usize::from(u16_at(bytes, 32)));
     let name = bytes.get(ENTRY_BYTES..ENTRY_BYTES + name_bytes).ok_or_else(cut)?;
@@ -204,7 +204,7 @@ fn wide_numbers(mut extra: &[u8]) -> Vec<u64> {
 fn read_at(file: &mut File, offset: u64, bytes: usize) -> Result<Vec<u8>, String> {
     let mut read = vec![0; bytes];
     let done = file.seek(SeekFrom::Start(offset)).and_then(|_| file.read_exact(&mut read));
-    done.map_err(|error| format!("it is cut: {error}"))?;
+    done.map_err(|error| format!("it is cut off: {error}"))?;
     Ok(read)
 }
 

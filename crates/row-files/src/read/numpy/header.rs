@@ -47,7 +47,7 @@ impl Header {
     pub(super) fn read(bytes: &mut impl Read) -> Result<Self, Refusal> {
         let mut start = [0; 8];
         let exact = |bytes: &mut dyn Read, target: &mut [u8]| {
-            bytes.read_exact(target).map_err(|_| "its head is cut".to_owned())
+            bytes.read_exact(target).map_err(|_| "its head is cut off".to_owned())
         };
         exact(bytes, &mut start)?;
         if &start[..6] != b"\x93NUMPY" {
@@ -65,12 +65,12 @@ impl Header {
                 u32::from_le_bytes(length) as usize
             }
             version => {
-                let what = format!("its format has version {version}, and up to 3 is known");
-                return Err(Refusal::Unsupported(what, "save it anew with numpy.save(name, array)"));
+                let what = format!("its format has version {version}; versions up to 3 are supported");
+                return Err(Refusal::Unsupported(what, "save it again with numpy.save(name, array)"));
             }
         };
         if length > HEAD_BYTES_MAX {
-            return Err("its head is longer than any head".into());
+            return Err("its head is longer than a head can be".into());
         }
         let mut head = vec![0; length];
         exact(bytes, &mut head)?;
@@ -86,7 +86,7 @@ impl Header {
             [rows] => (*rows, None),
             [rows, elements] => (*rows, Some(small(*elements)?)),
             [] => {
-                let what = "it is one value, and no rows".to_owned();
+                let what = "it is a single value without rows".to_owned();
                 return Err(Refusal::Unsupported(what, ONE_VALUE));
             }
             _ => {
@@ -125,7 +125,7 @@ impl Header {
                 _ => return Err("a field of its type cannot be read".into()),
             };
             let within =
-                || Refusal::Unsupported("structures within structures are no columns".to_owned(), FLAT);
+                || Refusal::Unsupported("structures within structures cannot be columns".to_owned(), FLAT);
             let item = item.text().ok_or_else(within)?;
             // NumPy fills gaps with nameless fields.
             if let Some(gap) = item.strip_prefix("|V").filter(|_| name.text() == Some("")) {
@@ -139,7 +139,7 @@ impl Header {
                 Some(shape) => match shape.as_slice() {
                     [elements] => Some(small(*elements)?),
                     _ => {
-                        let what = "a field of more than one dimension is no column".to_owned();
+                        let what = "a field of more than one dimension cannot be a column".to_owned();
                         return Err(Refusal::Unsupported(what, FLAT));
                     }
                 },
@@ -180,7 +180,7 @@ impl Header {
                 let problem = format!("{} names for {columns}", names.len());
                 return Err(Refusal::Misfit(
                     problem,
-                    "give --names as many names as there are columns, or one for all",
+                    "pass as many names to --names as there are columns, or one for all",
                 ));
             }
         }

@@ -38,11 +38,9 @@ const NOT_A_TIME: i64 = i64::MIN;
 
 /// Refuses a type that no column can have, or that does not exist.
 fn unknown(text: &str) -> Refusal {
-    let what = format!("its type {text:?} is no type of a column");
+    let what = format!("its type {text:?} is not a column type");
     let hint = match text.trim_start_matches(['<', '>', '|', '=']).chars().next() {
-        Some('O') => {
-            "objects are read by Python alone: save an array of numbers or texts, array.astype(float)"
-        }
+        Some('O') => "only Python can read objects: save an array of numbers or texts, array.astype(float)",
         Some('c') => "save its parts as columns of their own: array.real, array.imag",
         Some('f' | 'i' | 'u') => "save array.astype(numpy.float64), or another type of up to 8 bytes",
         Some('M' | 'm') => "save it in seconds or parts of them: array.astype('datetime64[ns]')",
@@ -201,7 +199,7 @@ fn text(cell: &[u8], is_big_endian: bool) -> Result<String, String> {
     let codes = cell.chunks_exact(4).map(|code| u32::from_le_bytes(fixed(code, is_big_endian)));
     let mut text = String::new();
     for code in codes {
-        text.push(char::from_u32(code).ok_or_else(|| format!("{code} is no character"))?);
+        text.push(char::from_u32(code).ok_or_else(|| format!("{code} is not a character"))?);
     }
     text.truncate(text.trim_end_matches('\0').len());
     Ok(text)

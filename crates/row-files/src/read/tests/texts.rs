@@ -57,7 +57,7 @@ fn a_list_of_another_length_than_the_vector_is_a_bad_record() {
             let parts = read(&input, Format::JsonLines, &wanted, &options).unwrap();
             let problems: Vec<_> = parts.iter().flat_map(|part| &part.bad).collect();
             assert_eq!(problems.len(), 3, "{nullable} {ignore_extra}: {problems:?}");
-            assert!(problems[0].problem.contains("\"v\" is a list of 1, and a vector of 2"), "{problems:?}");
+            assert!(problems[0].problem.contains("\"v\" is a list of 1, but a vector of 2"), "{problems:?}");
             assert!(
                 all(&parts, &wanted).column(0).as_primitive::<Int64Type>().iter().all(|id| id == Some(1))
             );
