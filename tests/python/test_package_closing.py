@@ -59,7 +59,7 @@ def test_a_store_whose_folder_was_removed_does_not_say_that_it_is_written(tmp_pa
     store.sync()
     shutil.rmtree(folder)
     table.append({"pid": [ROWS], "x": [0.5]})
-    with pytest.raises(errors.AtollError, match="cannot sync .*gone/store.atoll.* it was removed"):
+    with pytest.raises(errors.AtollError, match="cannot sync .*gone/store.atoll.* the file was removed"):
         store.sync()
     del table
     with pytest.raises(errors.AtollError):

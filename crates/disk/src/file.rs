@@ -85,7 +85,7 @@ impl FileDisk {
         if self.has_names && !has_names(&self.file)? {
             return Err(io::Error::new(
                 io::ErrorKind::NotFound,
-                "it was removed, with all that was written to it",
+                "the file was removed, with everything written to it",
             ));
         }
         Ok(())

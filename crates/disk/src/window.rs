@@ -66,7 +66,7 @@ enum PreparationStage {
 
 /// Pages of a window that will be needed soon, to be prepared by a thread that holds no lock.
 #[derive(Debug)]
-#[must_use = "nobody else makes them ready"]
+#[must_use = "the pages stay unprepared if it is dropped"]
 pub struct Ahead {
     pages: Arc<Pages>,
     range: Range<u64>,

@@ -136,7 +136,7 @@ impl Drop for RunningCheckpoint<'_> {
     fn drop(&mut self) {
         self.0.spoiled.is_spoiled.store(true, Ordering::Relaxed);
         let store = self.0.backing.name();
-        tracing::error!(%store, "a checkpoint panicked and is the last one: writes go on until memory or the log is full; open the store again");
+        tracing::error!(%store, "a checkpoint panicked, and no other follows: writes go on until memory or the log is full; open the store again");
     }
 }
 
@@ -173,7 +173,7 @@ impl Shared {
             match log.flush(&self.backing) {
                 Ok(()) => self.flushed.store(log.flushed(), Ordering::Release),
                 Err(error) => {
-                    tracing::warn!(store = self.backing.name(), error = %source, "a write could not be made, nor its log be written");
+                    tracing::warn!(store = self.backing.name(), error = %source, "a write could not be applied, and its log could not be written");
                     source = error.into();
                 }
             }

@@ -249,7 +249,7 @@ impl Shared {
     fn sync_visible(&self, position: u64) -> Result<(), EngineError> {
         self.sync_to(position).map_err(|error| match error {
             EngineError::Poisoned { store } => {
-                let source = std::io::Error::other("the sync that covered this write failed for another one");
+                let source = std::io::Error::other("another caller's sync that covered this write failed");
                 let source = DiskError { operation: Operation::Sync, name: store.clone(), offset: 0, source };
                 EngineError::NotDurable { store, source }
             }

@@ -28,7 +28,7 @@ pub enum EngineError {
     },
     /// A store was begun there and never finished, as happens on a full disk; it never held anything. An
     /// opener that may write begins it anew.
-    #[error("{store} was begun, and is no store yet")]
+    #[error("{store} was never completely created, and is not a store yet")]
     NotYetAStore {
         /// The file.
         store: String,
@@ -103,14 +103,16 @@ pub enum EngineError {
         tree: String,
     },
     /// A key range can be split off only into a tree without records.
-    #[error("tree \"{tree}\" holds records already; what is split off needs an empty tree, or a new name")]
+    #[error(
+        "tree \"{tree}\" holds records already; a range can be split off only into an empty tree or a new name"
+    )]
     Occupied {
         /// The tree.
         tree: String,
     },
     /// Two trees can become one only where all keys of one are below all keys of the other.
     #[error(
-        "trees \"{tree}\" and \"{from}\" both reach over the keys from \"{}\" to \"{}\"; split off what mixes, or copy it",
+        "trees \"{tree}\" and \"{from}\" both span the keys from \"{}\" to \"{}\"; split off the overlapping keys, or copy them",
         first.escape_ascii(), last.escape_ascii()
     )]
     Overlap {
@@ -124,7 +126,7 @@ pub enum EngineError {
         last: Vec<u8>,
     },
     /// A tree can absorb only trees of its own store.
-    #[error("tree \"{tree}\" is of another store")]
+    #[error("tree \"{tree}\" belongs to another store")]
     ForeignTree {
         /// The tree.
         tree: String,
@@ -148,7 +150,7 @@ pub enum EngineError {
     /// It may have taken effect; opening the store again shows whether it did. Until then the store answers
     /// nothing, because half of the write may be in the trees.
     #[error(
-        "the log of {store} has the write, but it could not be made: open the store again to see whether it took effect"
+        "the log of {store} has the write, but the trees could not take it in: open the store again to see whether it took effect"
     )]
     Undecided {
         /// The file.
@@ -158,7 +160,7 @@ pub enum EngineError {
         source: Box<EngineError>,
     },
     /// An earlier operation failed half-way, so that memory may differ from what the log says.
-    #[error("something that {store} was doing ended half-way; the store has to be opened again")]
+    #[error("an operation on {store} ended half-way; open the store again")]
     Broken {
         /// The file.
         store: String,
@@ -179,7 +181,7 @@ pub enum Damage {
     #[error("neither copy of the superblock is intact")]
     Superblocks,
     /// One copy of the superblock; the other is used.
-    #[error("one copy of the superblock is damaged; opening the store for writing mends it")]
+    #[error("one copy of the superblock is damaged; opening the store for writing repairs it")]
     SuperblockCopy,
     /// A page of a tree or the commit's table.
     #[error("a page does not match its checksum")]
@@ -200,7 +202,7 @@ pub enum Damage {
     #[error("space is used twice")]
     SpaceUsedTwice,
     /// A log segment whose live bytes are not those of the values in it.
-    #[error("a log segment holds {found} bytes of values that are needed, and {counted} were counted")]
+    #[error("a log segment holds {found} bytes of values that are needed, but {counted} were counted")]
     LiveBytes {
         /// Bytes that the store counted.
         counted: u64,
@@ -208,7 +210,7 @@ pub enum Damage {
         found: u64,
     },
     /// Trees that hold a different number of records than the store counted.
-    #[error("trees hold {found} records, and {counted} were counted")]
+    #[error("trees hold {found} records, but {counted} were counted")]
     RecordCount {
         /// Records that the store counted.
         counted: u64,

@@ -88,7 +88,7 @@ impl Options {
             return wrong("log_segment_bytes", "at least 16 KiB, a multiple of 4 KiB");
         }
         if self.salvage && !self.read_only {
-            return wrong("salvage", "only of a store that is opened for reading alone");
+            return wrong("salvage", "only for a store that is opened for reading");
         }
         if self.checkpoint_bytes < 4096 {
             return wrong("checkpoint_bytes", "at least 4 KiB");

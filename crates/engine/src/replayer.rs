@@ -281,7 +281,7 @@ impl<'a> Replayer<'a> {
         };
         let moved = match (moved, before) {
             (Err(error), Some(before)) if error.is_damage() => {
-                tracing::warn!(store = backing.name(), %error, "the log moves a range over what cannot be read; the rest is moved");
+                tracing::warn!(store = backing.name(), %error, "the log moves a range over nodes that cannot be read; the rest is moved");
                 self.forest.trees = before;
                 self.met_damage = true;
                 self.salvage_move(record)

@@ -27,7 +27,7 @@ impl RevocableDisk {
         if !self.is_given_up.load(Ordering::Acquire) {
             return Ok(());
         }
-        let source = io::Error::other("it belongs to somebody else by now");
+        let source = io::Error::other("it belongs to another owner by now");
         Err(DiskError { operation, name: self.disk.name().to_owned(), offset, source })
     }
 }

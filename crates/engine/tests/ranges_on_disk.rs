@@ -322,8 +322,7 @@ fn trees_of_two_stores_stay_apart_and_so_do_those_that_mix() {
     load(&a, 0, 100);
     load(&b, 50, 150);
     let error = a.absorb(&b, Durability::Flushed).unwrap_err();
-    let expected =
-        "trees \"a\" and \"b\" both reach over the keys from \"atom/0000000050\" to \"atom/0000000099\"";
+    let expected = "trees \"a\" and \"b\" both span the keys from \"atom/0000000050\" to \"atom/0000000099\"";
     assert!(error.to_string().starts_with(expected), "{error}");
     assert!(matches!(a.absorb(&a, Durability::Flushed), Err(EngineError::Overlap { .. })));
     let occupied = a.split_off(&key(50), "b", Durability::Flushed);

@@ -111,7 +111,7 @@ impl Forest {
         }
         if edit.lost > 0 {
             let (store, tree) = (backing.name(), &state.name);
-            tracing::warn!(store, tree, %error, "the log changes what cannot be read; of that nothing is shown but what was put since");
+            tracing::warn!(store, tree, %error, "the log changes a leaf that cannot be read; only values put since then are shown");
         }
         Ok(Salvaged { lost: edit.lost, met_damage: true })
     }

@@ -60,7 +60,7 @@ pub(crate) struct SignpostPlace {
 /// Work that the log leaves to the caller that has released it. Each item takes as long as a hundred small
 /// groups, or longer.
 #[derive(Default)]
-#[must_use = "nobody else does it"]
+#[must_use = "the work is left undone if it is dropped"]
 pub(crate) struct Chores {
     /// Pages that the window will need soon.
     pages: Option<Ahead>,
