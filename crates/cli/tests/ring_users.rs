@@ -76,7 +76,7 @@ fn a_wrong_list_of_users_is_reported_with_its_line() {
     keep(&place, "users", "# people\nuser ana on nopass ~* +@all\n");
     let arguments = ["ring", "serve", "--memory", "--listen", "127.0.0.1:0", "--acl-file", "users"];
     let failed = place.run(&[&arguments[..], &["--token-file", "token"]].concat());
-    assert!(failed.fails(12).contains("users, line 2: nobody is let in without a password"));
+    assert!(failed.fails(12).contains("users, line 2: users without a password are not supported"));
     assert_eq!(place.run(&arguments).exit, Some(2), "only with a token");
 }
 

@@ -55,7 +55,7 @@ pub(crate) fn meaning(text: &[u8], what: &'static str, place: &str) -> Refused {
             kind: ErrorKind::Unauthenticated,
             unknown: false,
             message: rest.to_owned(),
-            hint: Some("whoever runs the ring grants commands and keys, in the list of its users".to_owned()),
+            hint: Some("the operator grants commands and keys, in the list of users".to_owned()),
         }),
         "OOM" => Refused::Failed(StoreError::OutOfSpace { place: place.to_owned(), source: None }),
         "UNKNOWN" => Refused::Unknown(rest.to_owned()),
@@ -65,8 +65,8 @@ pub(crate) fn meaning(text: &[u8], what: &'static str, place: &str) -> Refused {
         "WRONGTYPE" => Refused::Failed(StoreError::Remote {
             kind: ErrorKind::InvalidInput,
             unknown: false,
-            message: "it holds a plain value of Redis, and no cells".to_owned(),
-            hint: Some("clients of Redis read it, with `GET`; give cells another partition key".to_owned()),
+            message: "it holds a plain Redis value, not cells".to_owned(),
+            hint: Some("Redis clients read it with `GET`; use another partition key for cells".to_owned()),
         }),
         word => {
             let named = ErrorKind::ALL.into_iter().find(|kind| kind.names().resp == word);
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(kind("WRONGTYPE x"), (ErrorKind::InvalidInput, false));
         let plain = of("WRONGTYPE Operation against a key holding the wrong kind of value");
         let Refused::Failed(plain) = plain else { panic!("it is tried again") };
-        assert_eq!(plain.to_string(), "it holds a plain value of Redis, and no cells");
+        assert_eq!(plain.to_string(), "it holds a plain Redis value, not cells");
         assert!(plain.hint().is_some_and(|hint| hint.contains("`GET`")), "{:?}", plain.hint());
         assert_eq!(kind("NOAUTH x"), (ErrorKind::Unauthenticated, false));
         assert_eq!(kind("NOPERM No permissions to access a key"), (ErrorKind::Unauthenticated, false));

@@ -96,7 +96,7 @@ pub(crate) fn splits(shared: &Shared, readers: usize) -> Result<Vec<Split>, Stor
         return Err(StoreError::InvalidInput {
             what: "readers",
             problem: "there are none".to_owned(),
-            hint: "ask for one reader at least",
+            hint: "ask for at least one reader",
         });
     }
     let count = u32::try_from(readers).unwrap_or(u32::MAX).min(u32::from(SLOTS));
@@ -122,8 +122,8 @@ fn slots_of(token: &Token) -> Result<RangeInclusive<u16>, StoreError> {
 fn foreign(what: &'static str) -> StoreError {
     StoreError::InvalidInput {
         what,
-        problem: "no ring gave it out".to_owned(),
-        hint: "pass what the store told, unchanged",
+        problem: "no ring returned it".to_owned(),
+        hint: "pass what the store returned, unchanged",
     }
 }
 

@@ -155,14 +155,16 @@ impl Nodes {
                             if hops % HOPS_MAX != 0 {
                                 continue;
                             }
-                            ("it is sent from node to node".to_owned(), None)
+                            ("the nodes redirect it to each other".to_owned(), None)
                         }
                         Refused::Later(reason) => (reason, None),
                     }
                 }
                 Ok(value) => return Ok(value),
                 Err(NoAnswer::Stranger(error)) => return Err(error),
-                Err(NoAnswer::Elsewhere(error)) => (format!("{target} lets nobody in yet: {error}"), None),
+                Err(NoAnswer::Elsewhere(error)) => {
+                    (format!("{target} does not know the keyspace yet: {error}"), None)
+                }
                 Err(silent @ (NoAnswer::Sent(_) | NoAnswer::Unsent(_))) => {
                     if let NoAnswer::Sent(error) = &silent {
                         silence.was_for_nothing(error);
@@ -208,7 +210,7 @@ impl Nodes {
         let _place = self.places.acquire().await;
         let within = within(Instant::now());
         if until().is_some_and(|until| Instant::now() >= until) {
-            let late = "its time was over before there was a place for it";
+            let late = "its time ran out before there was room for it";
             return Err(NoAnswer::Unsent(io::Error::new(io::ErrorKind::ResourceBusy, late)));
         }
         self.ask_at((target, way), request, within, sending).await

@@ -175,7 +175,7 @@ impl RingOperator {
                 return Ok(status);
             }
             if Instant::now() >= ends {
-                let reason = "the node that answers has not heard yet what its ring is".to_owned();
+                let reason = "the node that answers has not yet learned the state of its ring".to_owned();
                 let place = self.nodes.place.clone();
                 return Err(StoreError::Unavailable { place, reason, source: None });
             }
@@ -224,9 +224,9 @@ impl RingOperator {
             StoreError::Remote { kind, unknown, message, hint: None } => {
                 let hint = match kind {
                     ErrorKind::Conflict => {
-                        "choose another name; `atoll ring keyspace list` tells the rules of each"
+                        "choose another name; `atoll ring keyspace list` shows the rules of each"
                     }
-                    _ => "`atoll ring keyspace create --help` tells what a keyspace can be",
+                    _ => "`atoll ring keyspace create --help` explains the rules",
                 };
                 StoreError::Remote { kind, unknown, message, hint: Some(hint.to_owned()) }
             }
@@ -273,7 +273,7 @@ impl RingOperator {
         asked.map(drop).map_err(|error| match error.outcome() {
             // An earlier try may still take effect, whatever the answer to a later one.
             Outcome::Refused if sending.is_doubtful() => {
-                let reason = format!("an earlier try was not answered, and the last one was: {error}");
+                let reason = format!("an earlier attempt was not answered, and the last one failed: {error}");
                 StoreError::Unknown { what: RING_CHANGE, reason, source: Some(Arc::new(error)) }
             }
             _ => error,

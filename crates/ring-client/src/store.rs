@@ -159,7 +159,7 @@ impl Shared {
         outcome.map(|repeated| Written { durability, repeated }).map_err(|error| match error {
             // An earlier try may still be under way, and a condition that failed now may hold by then.
             error if sending.is_doubtful() && error.outcome() == Outcome::Refused => {
-                let reason = format!("an earlier try was not answered, and the last one was: {error}");
+                let reason = format!("an earlier attempt was not answered, and the last one failed: {error}");
                 StoreError::Unknown { what: "write", reason, source: Some(Arc::new(error)) }
             }
             error => error,

@@ -104,11 +104,11 @@ async fn watch_for(
                 Refused::Moved(address) => {
                     nodes.set_owner(Some(slot), &Arc::from(address));
                     troubles.hops += 1;
-                    "it is sent from node to node".to_owned()
+                    "the nodes redirect it to each other".to_owned()
                 }
                 Refused::Later(reason) | Refused::Unknown(reason) => reason,
             },
-            WatchEnd::Elsewhere(why) => format!("{target} lets nobody in yet: {why}"),
+            WatchEnd::Elsewhere(why) => format!("{target} does not know the keyspace yet: {why}"),
             WatchEnd::Lost(reason) => {
                 nodes.forget(&target, asked_at);
                 reason

@@ -152,9 +152,9 @@ impl User {
         if words.next() != Some("user") {
             return Err("a line begins with `user NAME`".to_owned());
         }
-        let name = words.next().ok_or("a name is missing behind `user`")?;
+        let name = words.next().ok_or("a name is missing after `user`")?;
         if name == DEFAULT {
-            return Err("`default` is whoever shows the token of the ring, and may do everything".to_owned());
+            return Err("`default` is the user of the ring's token, and may do everything".to_owned());
         }
         if name.len() > NAME_BYTES_MAX {
             return Err(format!("a name has at most {NAME_BYTES_MAX} bytes"));
@@ -187,12 +187,12 @@ impl User {
             ("allkeyspaces", _) => self.home = Home::Any,
             ("allcommands", _) => self.commands.grant("@all")?,
             ("nocommands", _) => self.commands.take("@all")?,
-            ("nopass", _) => return Err("nobody is let in without a password".to_owned()),
+            ("nopass", _) => return Err("users without a password are not supported".to_owned()),
             (_, "k") if rule.starts_with(KEYSPACE) => self.home = home_of(rule)?,
             (_, "#") => self.passwords.push(hash_of(rest)?),
             (_, ">") => {
                 return Err(
-                    "passwords do not stand in files; write `#` and what `printf %s PASSWORD | sha256sum` \
+                    "passwords must not be in the file; write `#` and what `printf %s PASSWORD | sha256sum` \
                             prints"
                         .to_owned(),
                 );
@@ -205,14 +205,14 @@ impl User {
                     Some(("R", pattern)) => self.add_keys(pattern, true),
                     Some(("RW" | "WR", pattern)) => self.add_keys(pattern, false),
                     Some(("W", _)) => {
-                        return Err("whoever writes a key learns something of it: `~PATTERN` for both, `%R~PATTERN` to \
+                        return Err("writing a key reveals something about it: use `~PATTERN` for both, `%R~PATTERN` to \
                                 read"
                         .to_owned());
                     }
-                    _ => return Err(format!("`{}` is no rule", rule.escape_debug())),
+                    _ => return Err(format!("`{}` is not a rule", rule.escape_debug())),
                 }
             }
-            _ => return Err(format!("`{}` is no rule that is understood here", rule.escape_debug())),
+            _ => return Err(format!("`{}` is not a supported rule", rule.escape_debug())),
         }
         Ok(())
     }

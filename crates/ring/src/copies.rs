@@ -251,7 +251,7 @@ impl Copies {
         match spoken {
             Spoken::Message(message) if self.is_beyond_room(&message) => Ok(()),
             Spoken::Message(message) if !self.is_understood(&message) => {
-                tracing::warn!(%from, "entries of a node that mean nothing here were not taken");
+                tracing::warn!(%from, "entries of a node that are invalid here were not accepted");
                 Ok(())
             }
             Spoken::Message(message) => {

@@ -59,7 +59,7 @@ impl GroupDoor for CouncilGroup {
             CouncilEvent::Left => tracing::info!("this node has left the ring, and may stop"),
             CouncilEvent::Seated => tracing::info!("this node has a seat in the configuration group"),
             CouncilEvent::Failed(error) => {
-                tracing::error!(%error, "this node has no part in the configuration group until it begins again");
+                tracing::error!(%error, "this node takes no part in the configuration group until it is restarted");
                 on_event(GroupEvent::SeatLost);
             }
             CouncilEvent::LacksRoom(is_waiting) => on_event(GroupEvent::SeatWaits(is_waiting)),
@@ -89,7 +89,7 @@ impl GroupMember for Council {
     fn ask(&self, changes: Vec<Change>) {
         let failed: Vec<_> = changes.into_iter().filter_map(|change| Self::ask(self, change).err()).collect();
         if let Some(error) = failed.first() {
-            tracing::warn!(%error, changes = failed.len(), "the configuration group was not asked");
+            tracing::warn!(%error, changes = failed.len(), "the configuration group could not be asked");
         }
     }
 

@@ -130,7 +130,7 @@ impl Dates {
             self.warned_at = Some(now.moment);
             let seconds = entries.iter().map(|entry| entry.time_ms).max().unwrap_or(0);
             let seconds = seconds.saturating_sub(now.date_ms) / 1_000;
-            tracing::warn!(%from, seconds, "writes of a node have dates far ahead, which their slots keep");
+            tracing::warn!(%from, seconds, "a node sends writes dated far ahead, and their slots keep that time");
         }
     }
 

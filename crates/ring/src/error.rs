@@ -64,7 +64,7 @@ pub enum NodeError {
         path: PathBuf,
     },
     /// The folder holds the store of a single program, none of which a node would serve.
-    #[error("{path} is the folder of a store, and nothing of that would be served")]
+    #[error("{path} holds the store of a single program, which a node cannot serve")]
     OfStore {
         /// The folder.
         path: PathBuf,
@@ -93,7 +93,7 @@ pub enum NodeError {
     #[error(transparent)]
     Keyspace(#[from] KeyspaceError),
     /// What the store records about its node is invalid.
-    #[error("{what} in the store makes no sense")]
+    #[error("{what} in the store is invalid")]
     Corrupt {
         /// What it should have been.
         what: &'static str,
@@ -102,7 +102,7 @@ pub enum NodeError {
     #[error(transparent)]
     Log(#[from] LogError),
     /// The configuration group does not accept this node any more.
-    #[error("the configuration group does not hear this node any more: {why}")]
+    #[error("the configuration group does not accept this node any more: {why}")]
     Group {
         /// The group's reason.
         why: String,
@@ -111,7 +111,7 @@ pub enum NodeError {
     #[error(transparent)]
     Council(#[from] CouncilError),
     /// The store in the folder belongs to another node.
-    #[error("the folder is of node {kept} of its ring, and was opened as node {asked}")]
+    #[error("the folder belongs to node {kept} of its ring, but was opened as node {asked}")]
     OtherNode {
         /// The node that the store belongs to.
         kept: u32,
@@ -119,25 +119,25 @@ pub enum NodeError {
         asked: u32,
     },
     /// The store in the folder holds copies of another ring.
-    #[error("the folder holds what this node had in another ring")]
+    #[error("the folder holds the data of this node in another ring")]
     OtherRing,
     /// The store in the folder belongs to a node of a ring, and was opened without the other nodes.
-    #[error("the folder is of node {kept} of a ring, and was opened without the other nodes")]
+    #[error("the folder belongs to node {kept} of a ring, but was opened without the other nodes")]
     OfRing {
         /// The node that the store belongs to.
         kept: u32,
     },
     /// The store in the folder holds what a node wrote that was the whole ring.
-    #[error("the folder holds what a node took that had no others")]
+    #[error("the folder holds the data of a node without other nodes")]
     OfNoRing,
     /// The store in the folder holds durable data, and the options would keep nothing.
-    #[error("the folder holds what was kept so far, and durability buffered keeps nothing")]
+    #[error("the folder holds durable data, and durability buffered would keep none of it")]
     Kept,
     /// Another process has started as the same node.
-    #[error("another process began as the same node; this one counts for nothing any more")]
+    #[error("another process started as the same node and has replaced this one")]
     Superseded,
     /// A loop ended because of a bug.
-    #[error("an event loop ended by a bug")]
+    #[error("an event loop ended because of a bug")]
     Loop,
 }
 
@@ -208,15 +208,17 @@ impl NodeError {
             Self::OfStore { .. } => Some(
                 "name another folder with --store; `atoll table copy` and `atoll kv export` bring over what the store has",
             ),
-            Self::OtherNode { .. } => Some("name the nodes in --nodes in the order in which they began"),
+            Self::OtherNode { .. } => {
+                Some("name the nodes in --nodes in the order in which they first started")
+            }
             Self::OtherRing => Some(
-                "name another folder with --store, or the nodes of that ring with --nodes; nobody can tell how old what it holds is, so a ring that was founded anew makes its copies anew",
+                "name another folder with --store, or the nodes of that ring with --nodes; the age of its data is unknown, so a newly founded ring makes new copies",
             ),
             Self::OfRing { .. } => {
                 Some("name all nodes of that ring with --nodes; or another folder with --store")
             }
             Self::OfNoRing => Some(
-                "start it without --nodes and take what it holds into a ring of new folders, by `atoll kv export` and `atoll kv import`, tables by `atoll table export`; what clients of Redis put has to be read by one of them",
+                "start it without --nodes and move its data into a ring of new folders with `atoll kv export` and `atoll kv import`, tables with `atoll table export`; data that Redis clients wrote has to be read by such a client",
             ),
             Self::Kept => {
                 Some("choose --durability flushed or synced; or another folder with --store, or --memory")

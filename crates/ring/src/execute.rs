@@ -30,7 +30,7 @@ const TOO_MANY_CLIENTS: &str =
 
 /// Error of a node of several until it has learned the state of its ring: before that it could only describe
 /// a ring in which there is nothing.
-const LOADING: &str = "this node waits to hear from those that keep the configuration what its ring is";
+const LOADING: &str = "this node has not yet learned the state of its ring from the configuration group";
 
 /// What the execution of a request works on.
 pub(crate) struct Executor<'a> {

@@ -26,7 +26,7 @@ pub(crate) fn make_room_for(connections_max: usize) -> usize {
         tracing::warn!(
             files,
             connections = fitting,
-            "fewer clients may connect than was chosen: the limit of open files, which `ulimit -n` tells, is too low"
+            "fewer clients may connect than configured: the limit of open files (`ulimit -n`) is too low"
         );
     }
     fitting

@@ -216,7 +216,7 @@ impl Shared {
             state.publish();
         };
         if std::thread::Builder::new().spawn(wait).is_err() {
-            tracing::error!(%node, "no thread waits until a node is taken for gone");
+            tracing::error!(%node, "no thread waits until a node is considered gone");
         }
     }
 }

@@ -256,7 +256,7 @@ impl LoopState {
     /// be any number of them.
     pub(crate) fn turned_away(&mut self, peer: SocketAddr, why: &dyn Display) {
         if let Some(times) = self.strangers.record(self.now.moment) {
-            tracing::warn!(%peer, %why, times, "a client was turned away");
+            tracing::warn!(%peer, %why, times, "a client was refused");
         }
     }
 
@@ -267,7 +267,7 @@ impl LoopState {
             tracing::warn!(times, "more wrong passwords");
         }
         if let Some(times) = self.strangers.due(now) {
-            tracing::warn!(times, "more clients were turned away");
+            tracing::warn!(times, "more clients were refused");
         }
     }
 

@@ -26,9 +26,9 @@ impl MembershipLog {
         for (&node, member) in table.members.iter() {
             match self.up.insert(node, member.is_up) {
                 Some(true) if !member.is_up => {
-                    tracing::warn!(%node, "a node is not heard any more: others answer for what they have copies of");
+                    tracing::warn!(%node, "a node is down: other copies take over its slots");
                 }
-                Some(false) if member.is_up => tracing::info!(%node, "a node is heard again"),
+                Some(false) if member.is_up => tracing::info!(%node, "a node is up again"),
                 _ => {}
             }
         }

@@ -153,7 +153,7 @@ impl NodeOptions {
             return wrong("limits.awaited_max, limits.unsent_bytes_pause", "at least 1");
         }
         if self.access.is_some() && self.token.is_none() {
-            return wrong("access", "only with a token: without one everybody may do everything");
+            return wrong("access", "only with a token: without one every client may do everything");
         }
         let peers = self.others.as_ref().map(|others| others.listen);
         let mut doors = [Some(self.listen), self.metrics, peers].into_iter().flatten();
@@ -169,7 +169,10 @@ impl NodeOptions {
             return Err(TlsError::NoAuthority.into());
         }
         if self.listen.ip().is_unspecified() && self.announce.is_none() {
-            return wrong("announce", "on all addresses it has to be said which one clients are told");
+            return wrong(
+                "announce",
+                "when listening on all addresses, name the address that clients should use",
+            );
         }
         Ok(())
     }

@@ -241,7 +241,7 @@ impl Peers {
     pub(crate) fn flush(&mut self, now: Moment, date_ms: u64, registry: &Registry) {
         self.now = now;
         if let Some(times) = self.strangers.due(now) {
-            tracing::warn!(times, "more strangers were not listened to where nodes talk to each other");
+            tracing::warn!(times, "more unknown connections were refused at the address for nodes");
         }
         // The poll does not report again a connection that could not be accepted for lack of file
         // descriptors.
@@ -276,7 +276,7 @@ impl Peers {
         self.count(counted);
         let late = self.accepted.iter_mut().filter_map(|(&token, heard)| heard.is_late(now).then_some(token));
         for token in late.collect::<Vec<_>>() {
-            self.end(token, Some("it did not say in time who it is"), registry);
+            self.end(token, Some("it did not identify itself in time"), registry);
         }
     }
 
@@ -338,7 +338,7 @@ impl Peers {
         match (why, heard.node()) {
             (None, _) => {}
             (Some(why), Some(node)) => {
-                tracing::warn!(peer = heard.peer(), %node, why, "a peer is not listened to any more");
+                tracing::warn!(peer = heard.peer(), %node, why, "the connection of a peer was closed");
             }
             (Some(why), None) => self.tell_of_stranger(&heard, why),
         }
@@ -348,7 +348,7 @@ impl Peers {
     fn tell_of_stranger(&mut self, stranger: &Accepted, why: &str) {
         if let Some(times) = self.strangers.record(self.now) {
             let peer = stranger.peer();
-            tracing::warn!(peer, why, times, "a stranger is not listened to where nodes talk to each other");
+            tracing::warn!(peer, why, times, "an unknown connection was refused at the address for nodes");
         }
     }
 
@@ -395,7 +395,7 @@ impl Peers {
         if others.iter().any(|&(_, life)| life > greeting.incarnation) {
             // The old process dials again for as long as it runs, so it is logged as rarely as strangers are.
             if let Some(mut former) = self.accepted.remove(&token) {
-                self.tell_of_stranger(&former, "it is in a life of its node that is over");
+                self.tell_of_stranger(&former, "it belongs to an earlier start of its node");
                 former.hang_up(registry);
             }
             return;
@@ -416,7 +416,7 @@ impl Peers {
             // Evict the oldest: otherwise the first ones could keep all others out by staying silent.
             match strangers().next().map(|(&token, _)| token) {
                 Some(first) if is_full || strangers().count() >= STRANGERS_MAX => {
-                    self.end(first, Some("too many who do not say who they are"), registry);
+                    self.end(first, Some("too many connections do not identify themselves"), registry);
                 }
                 None if is_full => continue,
                 _ => {}

@@ -107,7 +107,7 @@ impl PeerAddresses {
                 Ok(NodeAddress { peers, clients, .. }) => (peers, clients.host),
                 Err(error) => {
                     let address = member.address.to_string();
-                    tracing::warn!(%node, address, %error, "a node cannot be spoken to: where it is cannot be read");
+                    tracing::warn!(%node, address, %error, "a node cannot be reached: its address cannot be read");
                     continue;
                 }
             };
@@ -247,7 +247,7 @@ fn look_up(
             }
             Err(error) => {
                 if unknown.insert(*node, said.clone()).as_ref() != Some(said) {
-                    tracing::warn!(%node, host = at.host, %error, "a node cannot be spoken to: its name cannot be looked up");
+                    tracing::warn!(%node, host = at.host, %error, "a node cannot be reached: its name cannot be looked up");
                 }
                 names.later.push(one);
             }

@@ -27,7 +27,7 @@ impl PeriodicSync {
                 if let Err(error) = engine.sync() {
                     // Acknowledged writes could now be lost in a power failure, so the node stops
                     // acknowledging.
-                    tracing::error!(%error, "what was written cannot be made durable");
+                    tracing::error!(%error, "writes cannot be made durable");
                     shared.tell_end();
                     return Err(error.into());
                 }

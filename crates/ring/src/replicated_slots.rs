@@ -197,7 +197,7 @@ impl ReplicatedSlots {
                 for noted in [folder::join(engine, ring), reliance::note_told(engine)] {
                     match noted {
                         Err(error) if error.kind() == ErrorKind::OutOfSpace => {
-                            tracing::warn!(%error, "it could not be noted what the configuration group knows");
+                            tracing::warn!(%error, "the state of the configuration group could not be saved");
                         }
                         noted => noted?,
                     }

@@ -139,7 +139,7 @@ impl Room {
             false => self.is_out_of_space(unchecked_bytes).then_some(Lack::Disk),
         };
         if lack == Some(Lack::Disk) && self.lack.is_none() {
-            tracing::warn!("the disk is nearly full: nothing more is taken until there is room again");
+            tracing::warn!("the disk is nearly full: no more writes are accepted until there is room again");
         } else if self.lack == Some(Lack::Disk) && lack.is_none() {
             tracing::info!("the disk has room again");
         }

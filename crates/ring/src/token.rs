@@ -41,7 +41,7 @@ impl Token {
         };
         let metadata = file.metadata().map_err(failed)?;
         if metadata.mode() & 0o077 != 0 {
-            return Err(wrong("others than its owner may read it; chmod 600"));
+            return Err(wrong("users other than its owner may read it; chmod 600"));
         }
         let mut text = Vec::new();
         let most = *LENGTHS.end() as u64 + 2;

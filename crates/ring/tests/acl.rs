@@ -272,10 +272,10 @@ fn a_node_does_not_begin_with_a_list_that_cannot_be_kept() {
     assert_eq!(start(&folder.path().join("none"), token()).0, ErrorKind::NotFound);
     std::fs::write(&path, b"\xff\xfe").unwrap();
     std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
-    assert!(start(&path, token()).1.contains("no list of users"));
+    assert!(start(&path, token()).1.contains("not a list of users"));
     let socket = folder.path().join("socket");
     let _bound = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-    assert!(start(&socket, token()).1.contains("no list of users"));
+    assert!(start(&socket, token()).1.contains("not a list of users"));
 }
 
 /// Writes of these clients to one slot, some at a time because writes under way count. Returns the replies.

@@ -125,7 +125,7 @@ async fn a_node_that_has_no_table_yet_tells_nothing_of_its_ring() {
     let (status, _) = status_at(status_of(0, 0, &[]), usize::MAX, String::new()).await;
     let error = status.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(error.to_string().contains("has not heard yet what its ring is"), "{error}");
+    assert!(error.to_string().contains("has not yet learned the state of its ring"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -94,7 +94,7 @@ fn bits_of(rule: &str) -> Result<u128, String> {
     }
     if rule.contains('|') {
         return Err(format!(
-            "parts of commands, such as `{}`, are not granted by themselves",
+            "parts of commands, such as `{}`, cannot be granted by themselves",
             rule.escape_debug()
         ));
     }

@@ -30,13 +30,13 @@ pub enum AccessError {
     },
     /// The file can be read by others than its owner. Passwords that people choose can be guessed from
     /// hashes.
-    #[error("others than its owner may read {path}; chmod 600")]
+    #[error("users other than its owner may read {path}; chmod 600")]
     Open {
         /// The file.
         path: PathBuf,
     },
     /// The path is not a file, the file is not text, or it is too long.
-    #[error("{path} is no list of users: a file with at most 4 MiB of text is expected")]
+    #[error("{path} is not a list of users: a file with at most 4 MiB of text is expected")]
     Text {
         /// The file.
         path: PathBuf,
@@ -57,8 +57,8 @@ impl AccessError {
     /// What would help.
     pub(crate) fn hint(&self) -> &'static str {
         match self {
-            Self::Read { .. } => "name a file that is there, or begin without --acl-file",
-            Self::Open { .. } => "passwords that people choose are found from their hashes",
+            Self::Read { .. } => "name an existing file, or start without --acl-file",
+            Self::Open { .. } => "passwords that people choose can be found from their hashes",
             Self::Text { .. } | Self::Line { .. } => {
                 "a line is such as: user ana on #SHA256 ~run:* +@read +@write; \
                  see docs/guide/ring-operations.md"

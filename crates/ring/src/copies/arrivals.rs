@@ -109,7 +109,7 @@ impl Arrivals {
         let Some(from) = self.slots.get(&slot).map(|arrival| arrival.from) else { return };
         self.given_up += 1;
         if self.without_room.insert(slot, now.after(REST_US)).is_none() {
-            tracing::warn!(%from, slot = slot.0, "a slot cannot be copied to this node while its disk has no room for it; it is tried again");
+            tracing::warn!(%from, slot = slot.0, "a slot cannot be copied to this node while its disk has no room for it; the copy is tried again");
         }
         self.drop(slot);
     }

@@ -80,7 +80,7 @@ impl Copies {
         match done {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == ErrorKind::OutOfSpace => {
-                tracing::error!(%error, "the disk is full: copies of this node take nothing until there is room");
+                tracing::error!(%error, "the disk is full: copies on this node accept nothing until there is room");
                 self.full.get_or_insert_default();
                 Ok(false)
             }
@@ -110,7 +110,7 @@ impl Copies {
         }
         let done = self.write_what_waits().and_then(|()| self.apply_what_waits(&mut full));
         match done {
-            Ok(()) => tracing::info!("the disk has room again, and copies of this node take what comes"),
+            Ok(()) => tracing::info!("the disk has room again, and copies on this node accept writes"),
             Err(error) if error.kind() == ErrorKind::OutOfSpace => self.full = Some(full),
             Err(error) => return Err(error),
         }

@@ -127,7 +127,7 @@ impl Copies {
             Ok(next) => next,
             Err(error) => {
                 self.moves.outgoing.rest(slot, now.moment);
-                tracing::warn!(slot = slot.0, %error, "a slot cannot be copied to another node while it cannot be read here; it is tried again");
+                tracing::warn!(slot = slot.0, %error, "a slot cannot be copied to another node while it cannot be read here; the copy is tried again");
                 return None;
             }
         };
@@ -178,7 +178,7 @@ impl Copies {
             }
         }
         if !piece.cells.iter().all(|(name, _)| is_moved(name)) {
-            tracing::warn!(%from, slot = slot.0, "cells of a node that are none were not taken");
+            tracing::warn!(%from, slot = slot.0, "invalid cells of a node were not accepted");
             self.moves.arrivals.drop(slot);
             return Ok(());
         }

@@ -84,11 +84,11 @@ impl Executor<'_> {
             AccessRequest::Load => {
                 match self.here.shared.chosen.access.as_ref().map(|access| access.load()) {
                     Some(Ok(())) => {
-                        tracing::info!("the list of users was read again");
+                        tracing::info!("the list of users was reloaded");
                         self.writer().ok();
                     }
                     Some(Err(error)) => self.error("ERR", &format!("{error}; the list stays as it was")),
-                    None => self.error("ERR", "this node has no list of users; begin it with --acl-file"),
+                    None => self.error("ERR", "this node has no list of users; start it with --acl-file"),
                 }
             }
             _ => self.error("ERR", "this node does not do that"),

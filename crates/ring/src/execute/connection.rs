@@ -122,7 +122,7 @@ impl Executor<'_> {
         match refused {
             Refused::Password => {}
             Refused::Keyspace(why) => {
-                tracing::warn!(connection = self.session.id, peer = %self.session.peer, %why, "nobody is let in");
+                tracing::warn!(connection = self.session.id, peer = %self.session.peer, %why, "a client was refused: its keyspace does not exist");
                 return self.error("NOPERM", why);
             }
             Refused::Loading => return self.error("LOADING", LOADING),

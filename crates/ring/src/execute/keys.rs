@@ -140,7 +140,7 @@ impl Executor<'_> {
     fn down(&mut self) {
         self.error(
             "CLUSTERDOWN",
-            "the other copies of a slot do not answer, so that nobody can tell now which keys it has",
+            "the other copies of a slot do not answer, so its keys cannot be listed now",
         );
     }
 

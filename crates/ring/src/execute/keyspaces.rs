@@ -55,7 +55,7 @@ impl Executor<'_> {
         }
         let table = self.here.table.table().clone();
         if let Some(there) = table.keyspaces.iter().find(|there| there.name == rules.name) {
-            let why = "a keyspace of this name is there, with other rules; they stay as they are";
+            let why = "a keyspace of this name exists with other rules; they stay as they are";
             return if *there == rules { Ok(()) } else { Err((ErrorKind::Conflict, why.to_owned())) };
         }
         if !table.has_room_for_keyspace() {
@@ -131,7 +131,7 @@ impl Executor<'_> {
             Home::Any => Ok(self.session.keyspace),
             Home::First => Ok(0),
             Home::Named(name) => self.here.table.keyspace_named(name).ok_or_else(|| {
-                format!("User {} begins in keyspace '{name}', and there is none of this name", user.name())
+                format!("User {} begins in keyspace '{name}', which does not exist", user.name())
             }),
         }
     }

@@ -10,13 +10,11 @@ impl Executor<'_> {
     pub(super) fn watch(&mut self, request: &WatchRequest<'_>) {
         let (Expected::Equals(value) | Expected::Differs(value)) = request.expected;
         if value.is_some_and(|value| value.len() > CONDITION_BYTES_MAX) {
-            return self.error(
-                "LIMIT",
-                &format!("a value that is waited for has at most {CONDITION_BYTES_MAX} bytes"),
-            );
+            return self
+                .error("LIMIT", &format!("an expected value has at most {CONDITION_BYTES_MAX} bytes"));
         }
         if request.id.is_some() && self.session.protocol == Protocol::Resp2 {
-            return self.error("ERR", "AT.WATCH tells by pushes, which need HELLO 3; AT.WAIT does without");
+            return self.error("ERR", "AT.WATCH reports by pushes, which need HELLO 3; AT.WAIT does not");
         }
         let slot = self.slot_of(request.key);
         if !self.is_here(slot) {

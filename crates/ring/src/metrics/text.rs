@@ -26,13 +26,16 @@ const ROWS: [Row; 24] = [
     ("sent_bytes_total", "counter", "Bytes to clients.", |metrics| &metrics.sent_bytes),
     ("watches", "gauge", "Fields that are waited for.", |metrics| &metrics.watches),
     ("connection_memory_bytes", "gauge", "Memory of connections.", |metrics| &metrics.connection_bytes),
-    ("failed_commands_total", "counter", "Requests that the store failed at.", |metrics| &metrics.failures),
+    ("failed_commands_total", "counter", "Requests at which the store failed.", |metrics| &metrics.failures),
     ("out_of_space", "gauge", "Whether writes are refused because the disk is full.", |metrics| {
         &metrics.out_of_space
     }),
-    ("protocol_errors_total", "counter", "Connections that sent what is no request.", |metrics| {
-        &metrics.protocol_errors
-    }),
+    (
+        "protocol_errors_total",
+        "counter",
+        "Connections that sent something other than a request.",
+        |metrics| &metrics.protocol_errors,
+    ),
     ("authentication_failures_total", "counter", "Wrong passwords.", |metrics| {
         &metrics.authentication_failures
     }),
@@ -40,8 +43,8 @@ const ROWS: [Row; 24] = [
         &metrics.access_refused
     }),
     ("moved_total", "counter", "Requests sent to another node.", |metrics| &metrics.moved),
-    ("expired_keys_total", "counter", "Keys whose time was over.", |metrics| &metrics.expired),
-    ("peer_messages_sent_total", "counter", "Messages that connections to other nodes took.", |metrics| {
+    ("expired_keys_total", "counter", "Keys that expired.", |metrics| &metrics.expired),
+    ("peer_messages_sent_total", "counter", "Messages handed to connections to other nodes.", |metrics| {
         &metrics.peer_messages_sent
     }),
     (
@@ -98,7 +101,7 @@ fn gauge(text: &mut String, name: &str, help: &str, value: impl std::fmt::Displa
 }
 
 fn write_errors(text: &mut String, loops: &[Arc<Metrics>]) {
-    head(text, "error_replies_total", "counter", "Requests answered with an error, by the first word of it.");
+    head(text, "error_replies_total", "counter", "Requests answered with an error, by its first word.");
     for (place, metrics) in loops.iter().enumerate() {
         for (kind, count) in metrics.error_kinds.counts() {
             let labels = format!("loop=\"{place}\",kind=\"{kind}\"");
@@ -127,9 +130,19 @@ fn write_node(text: &mut String, shared: &Shared) {
     let seen = shared.ring_seen();
     let up_us = shared.chosen.clock.now().moment.0.saturating_sub(shared.began.0);
     gauge(text, "uptime_seconds", "For how long the node runs.", up_us as f64 / 1e6);
-    gauge(text, "connections_max", "Connections that the node takes.", shared.chosen.limits.connections_max);
-    gauge(text, "memory_bytes", "Memory of what slots hold.", seen.memory_bytes);
-    gauge(text, "memory_limit_bytes", "Memory that may hold them.", shared.chosen.memory_bytes);
+    gauge(
+        text,
+        "connections_max",
+        "Connections that the node accepts.",
+        shared.chosen.limits.connections_max,
+    );
+    gauge(text, "memory_bytes", "Memory of the contents of slots.", seen.memory_bytes);
+    gauge(
+        text,
+        "memory_limit_bytes",
+        "Memory that the contents of slots may take.",
+        shared.chosen.memory_bytes,
+    );
     gauge(text, "store_bytes", "Bytes of the file that slots are kept in.", seen.file_bytes);
     let resident = super::resident_bytes();
     gauge(text, "resident_memory_bytes", "Memory of the process, as the system counts it.", resident);
@@ -149,21 +162,26 @@ fn write_ring(text: &mut String, table: &SlotTable, shared: &Shared) {
         "Slots of which this node has a copy in sync, those that it leads included.",
         in_sync,
     );
-    gauge(text, "slots_catching_up", "Slots of which the copy of this node is brought up to date.", joining);
+    gauge(
+        text,
+        "slots_catching_up",
+        "Slots of which the copy on this node is being brought up to date.",
+        joining,
+    );
     let copies = table.copies_in_sync_min();
-    gauge(text, "copies_in_sync_min", "Copies in sync of the slot that has fewest.", copies);
-    gauge(text, "table_version", "Counts changes of who has which slot.", table.version().0);
+    gauge(text, "copies_in_sync_min", "Copies in sync of the slot that has the fewest.", copies);
+    gauge(text, "table_version", "Counts changes of which node has which slot.", table.version().0);
     let silence = seen.group.silence.as_secs_f64();
     gauge(text, "group_silence_seconds", "For how long the configuration group has not answered.", silence);
     let off = seen.others.clock.off_ms as f64 / 1e3;
     gauge(
         text,
         "clock_off_seconds",
-        "By how much the clock of this node is ahead of the middle one of all.",
+        "By how much the clock of this node is ahead of the median of all.",
         off,
     );
     let is_doubted = u8::from(seen.others.clock.is_doubted);
-    gauge(text, "clock_doubted", "Whether the node goes by the clocks of the others instead.", is_doubted);
+    gauge(text, "clock_doubted", "Whether the node uses the clocks of the others instead.", is_doubted);
     let is_seat_lost = u8::from(seen.group.is_seat_lost);
     gauge(
         text,
@@ -171,7 +189,7 @@ fn write_ring(text: &mut String, table: &SlotTable, shared: &Shared) {
         "Whether the part of this node in the configuration group failed.",
         is_seat_lost,
     );
-    head(text, "node_up", "gauge", "Whether a node is heard, as this one knows.");
+    head(text, "node_up", "gauge", "Whether a node is up, as far as this one knows.");
     for (node, address, is_up) in table.each_node() {
         let labels = format!("node=\"{}\",address=\"{address}\"", node.0);
         let _ = writeln!(text, "atoll_ring_node_up{{{labels}}} {}", u8::from(is_up));

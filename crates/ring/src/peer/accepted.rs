@@ -134,7 +134,7 @@ impl Accepted {
                     let Some(greeting) = Greeting::decode(&frame.body, secret) else {
                         return match Greeting::is_of_other_build(&frame.body) {
                             true => self.refuse(
-                                &"it is of another build of atoll, with which this one forms no ring",
+                                &"it runs another build of atoll, with which this one cannot form a ring",
                             ),
                             false => self.refuse(&"it does not know the secret of the ring"),
                         };

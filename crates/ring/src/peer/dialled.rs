@@ -178,7 +178,7 @@ impl Dialled {
         let text = error.to_string();
         if is_of_tls && self.trouble.as_ref() != Some(&text) {
             let (peer, host) = (self.address.at(), &self.address.host);
-            tracing::warn!(%peer, host, %error, "a node cannot be spoken to");
+            tracing::warn!(%peer, host, %error, "a node cannot be reached");
             self.trouble = Some(text);
         }
     }

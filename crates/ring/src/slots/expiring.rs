@@ -99,6 +99,6 @@ pub(super) fn unreadable(slot: Slot, error: &KeyspaceError) {
     tracing::error!(
         slot = slot.0,
         %error,
-        "a slot cannot be read: keys of it whose time is over, and those of others like it, are deleted only once they are asked for"
+        "a slot cannot be read: expired keys of it, and of others like it, are deleted only once they are requested"
     );
 }

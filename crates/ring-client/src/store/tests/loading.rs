@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::atomic::AtomicUsize;
 
-const LOADING: &str = "-LOADING this node waits to hear what its ring is\r\n";
-const NO_HOME: &str = "-NOPERM User ana begins in keyspace 'one', and there is none of this name\r\n";
+const LOADING: &str = "-LOADING this node has not yet learned the state of its ring\r\n";
+const NO_HOME: &str = "-NOPERM User ana begins in keyspace 'one', which does not exist\r\n";
 const NO_KEYSPACE: &str = "-NOTFOUND there is no keyspace 'one'; AT.KEYSPACE CREATE makes one\r\n";
 
 /// A node that answers these of the requests that begin like this, counted from 0, with an error. If the
@@ -65,7 +65,7 @@ async fn a_ring_is_opened_at_a_node_that_has_begun_a_moment_ago() {
     let patience = Duration::from_millis(50);
     let error = RingStore::open(RingOptions { patience, ..options(&node) }).await.map(drop).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(error.to_string().contains("waits to hear what its ring is"), "{error}");
+    assert!(error.to_string().contains("has not yet learned the state of its ring"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
