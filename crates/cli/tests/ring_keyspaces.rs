@@ -30,7 +30,11 @@ fn a_keyspace_has_copies_of_its_own_and_is_named_in_the_url() {
     assert_eq!(create(&["scratch", "--copies", "1", "--latency-class", "50"]).exit, Some(0), "as it is");
     assert!(create(&["scratch", "--copies", "2"]).fails(11).contains("with other rules"));
     assert!(create(&["two words"]).fails(12).contains("letters, digits"));
-    assert!(create(&["x", "--copies", "1", "--min-sync", "2"]).fails(12).contains("no more copies"));
+    assert!(
+        create(&["x", "--copies", "1", "--min-sync", "2"])
+            .fails(12)
+            .contains("in_sync_min cannot exceed copies")
+    );
     assert_eq!(create(&["x", "--min-sync", "2"]).exit, Some(2));
     // Keys of one keyspace are in no other one, whichever node is asked.
     for (keyspace, value) in [("", "first"), ("scratch", "scratch")] {

@@ -232,10 +232,7 @@ impl Session<'_> {
             }
             let is_stuck = self.agent.is_stuck();
             if is_stuck != was_stuck {
-                tracing::warn!(
-                    is_stuck,
-                    "a node that does nothing for seconds is not said to be there meanwhile"
-                );
+                tracing::warn!(is_stuck, "no heartbeats are sent while this node does nothing");
                 was_stuck = is_stuck;
             }
             if is_stuck {

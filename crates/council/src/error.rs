@@ -76,7 +76,7 @@ pub enum CouncilError {
     #[error("the configuration group did not answer in time")]
     Unanswered,
     /// Nodes and operators may not submit this change.
-    #[error("not a change that is asked for: {problem}")]
+    #[error("not a change that can be requested: {problem}")]
     NotAsked {
         /// The reason.
         problem: &'static str,
@@ -85,13 +85,13 @@ pub enum CouncilError {
     #[error("too many requests wait for the configuration group")]
     Busy,
     /// The table has another life of this node: it was started again elsewhere, or this is another ring.
-    #[error("another life of {node} was registered; this one does not count any more")]
+    #[error("a later start of {node} was registered and has replaced this one")]
     Replaced {
         /// This node.
         node: NodeId,
     },
     /// This node's data belong to another ring, and it was not registered in this one.
-    #[error("what this node has is of another ring than that of the configuration group")]
+    #[error("the data of this node belongs to another ring than that of the configuration group")]
     OtherRing,
     /// More than half of the members came back without their logs: what was decided cannot be known any more.
     #[error("members of the group {lost:?} came back without their log, and {kept:?} alone cannot go on")]

@@ -124,8 +124,8 @@ async fn join(shared: &Shared, has_log: &[&MemberStatus]) {
         match shared.peers.ask(node, &ask, JOIN_TIMEOUT).await {
             Ok(Answer::NotLeader(leader)) => next.extend(leader),
             Ok(answer @ Answer::Yes) => return take_answer(shared, &answer),
-            Ok(answer) => tracing::debug!(?answer, %node, "not taken in yet"),
-            Err(error) => tracing::debug!(%error, %node, "cannot ask to be taken in"),
+            Ok(answer) => tracing::debug!(?answer, %node, "not admitted yet"),
+            Err(error) => tracing::debug!(%error, %node, "cannot ask to be admitted"),
         }
     }
 }

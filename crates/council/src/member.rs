@@ -198,7 +198,7 @@ async fn accepted(shared: &Shared, stream: TcpStream) -> Result<Connection, Wire
         Err(source) => {
             // Any number of strangers may connect, so the log line is limited.
             if let Some(times) = shared.turned_away.happened(Instant::now()) {
-                tracing::warn!(peer, error = %source, times, "somebody who connected for the configuration group was turned away");
+                tracing::warn!(peer, error = %source, times, "a connection to the configuration group was refused");
             }
             Err(WireError::Io { action: "encrypt", source })
         }
@@ -226,7 +226,7 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream) {
                 answers.spawn(reply(Arc::clone(&shared), ask, responder));
             }
             Err(error) => {
-                tracing::warn!(%error, "a request to the group makes no sense");
+                tracing::warn!(%error, "a request to the group is invalid");
                 break;
             }
         }

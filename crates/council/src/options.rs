@@ -141,7 +141,7 @@ impl CouncilOptions {
             return wrong("members", "an address for each, or a name in names to find it by");
         }
         if self.my_listen.is_some() != nodes.contains(&self.me) {
-            return wrong("my_listen", "given by members of the group, and by nobody else");
+            return wrong("my_listen", "given by members of the group, and only by them");
         }
         if self.token.is_none() && self.my_listen.as_ref().is_some_and(Listen::is_beyond_this_machine) {
             return wrong("token", "given where my_listen can be reached from other machines");

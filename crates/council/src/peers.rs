@@ -77,7 +77,7 @@ pub(crate) fn welcome(options: &CouncilOptions, greeting: &[u8]) -> Result<Vec<u
         }
         Some((&VERSION, _)) => Err("the token is not that of this ring".to_owned()),
         Some((version, _)) => {
-            Err(format!("version {version} of the group is not known here, only {VERSION}"))
+            Err(format!("version {version} of the group is not supported here, only {VERSION}"))
         }
         None => Err("no version of the group was named".to_owned()),
     }

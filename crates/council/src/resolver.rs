@@ -95,11 +95,11 @@ impl MemberResolver {
             Ok(Answer::Who { node: there, .. }) if there == node => Ok(client),
             Ok(Answer::Who { node: there, .. }) => {
                 if let Some(times) = self.mistaken.happened(Instant::now()) {
-                    tracing::warn!(%node, %address, %there, times, "another member of the configuration group is where this one is said to be");
+                    tracing::warn!(%node, %address, %there, times, "another member of the configuration group answers at this member's address");
                 }
                 Err(not_met(io::Error::other("another member is there")))
             }
-            Ok(_) => Err(not_met(io::Error::other("it does not say who it is"))),
+            Ok(_) => Err(not_met(io::Error::other("it does not identify itself"))),
             Err(error) => Err(not_met(io::Error::other(error))),
         }
     }

@@ -12,7 +12,7 @@ pub enum KeyspaceError {
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// A cell has invalid contents.
-    #[error("{what} in a cell makes no sense")]
+    #[error("{what} in a cell is invalid")]
     Corrupt {
         /// What the contents should have been.
         what: &'static str,
@@ -27,13 +27,13 @@ pub enum KeyspaceError {
     #[error("a keyspace in memory begins empty")]
     NotEmpty,
     /// Cells were imported into a slot that is not being imported.
-    #[error("slot {slot} does not arrive")]
+    #[error("slot {slot} is not being imported")]
     NotArriving {
         /// The slot.
         slot: u16,
     },
     /// A slot was read or written before all of it had arrived.
-    #[error("slot {slot} still arrives")]
+    #[error("slot {slot} is still being imported")]
     Arriving {
         /// The slot.
         slot: u16,

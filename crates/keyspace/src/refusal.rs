@@ -26,7 +26,7 @@ pub enum Refusal {
     EmptyKey,
     /// The write is older than those that the slot remembers of this client, so it may have been done.
     #[error(
-        "write {sequence} of this client is older than those that are remembered; it may or may not have happened"
+        "write {sequence} of this client is older than the remembered ones; it may or may not have happened"
     )]
     Forgotten {
         /// The number of the write.

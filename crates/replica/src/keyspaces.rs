@@ -37,10 +37,10 @@ pub struct KeyspaceRules {
 pub fn problem_of_name(name: &str) -> Option<&'static str> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if !(1..=NAME_BYTES_MAX).contains(&name.len()) || !name.bytes().all(is_plain) {
-        return Some("a keyspace is called by 1 to 64 letters, digits, '-', '_' and '.'");
+        return Some("the name of a keyspace is 1 to 64 letters, digits, '-', '_' and '.'");
     }
     if name.starts_with('.') || name.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Some("the name of a keyspace does not begin with '.' and is no number");
+        return Some("the name of a keyspace must not begin with '.' or be a number");
     }
     None
 }
@@ -53,13 +53,13 @@ impl KeyspaceRules {
             return Some(problem);
         }
         if usize::from(self.copies) > COPIES_MAX {
-            return Some("a slot has from 1 to 7 copies");
+            return Some("a slot has 1 to 7 copies");
         }
         if self.in_sync_min > 0 && self.copies == 0 {
-            return Some("how many copies must be in sync is said together with how many there are");
+            return Some("in_sync_min needs copies to be given");
         }
         if self.in_sync_min > self.copies {
-            return Some("no more copies can have to be in sync than there are");
+            return Some("in_sync_min cannot exceed copies");
         }
         None
     }

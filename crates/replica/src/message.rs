@@ -303,7 +303,7 @@ pub enum Refusal {
     #[error("the slot has no primary")]
     NoPrimary,
     /// Too few copies are in sync for a write.
-    #[error("{have} copies are in sync, of {need} that a write needs")]
+    #[error("{have} copies are in sync, but a write needs {need}")]
     TooFewCopies {
         /// How many copies are in sync.
         have: usize,
@@ -314,6 +314,6 @@ pub enum Refusal {
     #[error("too many requests wait for the other copies")]
     Busy,
     /// The other copies did not answer in time; or, where there are none, the configuration group did not.
-    #[error("the other copies do not answer, nor does the configuration where there are none")]
+    #[error("the other copies, or without any the configuration group, do not answer")]
     NoLease,
 }

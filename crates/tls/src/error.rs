@@ -42,7 +42,7 @@ pub enum TlsError {
         certificate: PathBuf,
     },
     /// A certificate has expired.
-    #[error("the certificate in {} was good until {until}", path.display())]
+    #[error("the certificate in {} was valid until {until}", path.display())]
     Expired {
         /// The file.
         path: PathBuf,
@@ -50,7 +50,7 @@ pub enum TlsError {
         until: String,
     },
     /// A certificate is not valid yet.
-    #[error("the certificate in {} is good from {from} on", path.display())]
+    #[error("the certificate in {} is valid from {from} on", path.display())]
     Early {
         /// The file.
         path: PathBuf,
@@ -58,7 +58,7 @@ pub enum TlsError {
         from: String,
     },
     /// A certificate was not signed by the configured authority.
-    #[error("the certificate in {} is not of the authority in {}", certificate.display(), authority.display())]
+    #[error("the certificate in {} was not signed by the authority in {}", certificate.display(), authority.display())]
     OtherAuthority {
         /// The file of the certificate.
         certificate: PathBuf,
@@ -84,10 +84,10 @@ pub enum TlsError {
         problem: String,
     },
     /// No authority is configured, and one is needed.
-    #[error("nodes know each other by the authority of their certificates, and none is named")]
+    #[error("nodes identify each other by the authority of their certificates, but none is named")]
     NoAuthority,
     /// A host name is invalid.
-    #[error("{host:?} is no name of a host")]
+    #[error("{host:?} is not a valid host name")]
     Host {
         /// The name.
         host: String,
@@ -114,13 +114,13 @@ impl TlsError {
                 "a file in PEM format is expected, with lines such as -----BEGIN CERTIFICATE-----"
             }
             Self::OtherKey { .. } => "name the key with which the certificate was asked for",
-            Self::Expired { .. } => "have it renewed, or look at the clock of this machine",
-            Self::Early { .. } => "look at the clock of this machine",
+            Self::Expired { .. } => "renew it, or check the clock of this machine",
+            Self::Early { .. } => "check the clock of this machine",
             Self::OtherAuthority { .. } => {
                 "name the authority that signed it, with the chain in between in the file of the certificate"
             }
             Self::OtherHost { .. } => {
-                "have one made for that host, or say with --announce which host clients and nodes are told"
+                "have one made for that host, or name with --announce the host that clients and nodes should use"
             }
             Self::Unusable { .. } => {
                 "nodes need one for serverAuth and clientAuth, version 3, of an authority"

@@ -115,7 +115,7 @@ pub(crate) fn authorities(path: &Path) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     let (_, refused) = roots.add_parsable_certificates(certificates(path)?);
     if roots.is_empty() {
-        let problem = format!("none of the {refused} in it can be understood");
+        let problem = format!("none of the {refused} in it can be parsed");
         return Err(TlsError::Malformed {
             path: path.to_owned(),
             what: "certificate of an authority",

@@ -68,7 +68,7 @@ fn a_certificate_is_for_its_hosts_and_its_time() {
     assert!(error.to_string().contains("node-1"), "{error}");
     assert!(matches!(NodeTls::of_files(&good, "no host", NOW), Err(TlsError::Host { .. })));
     let old = of((NOW - 2 * YEAR, NOW - YEAR));
-    assert!(refused(&old).to_string().ends_with("node.pem was good until 2025-12-31"), "{}", refused(&old));
+    assert!(refused(&old).to_string().ends_with("node.pem was valid until 2025-12-31"), "{}", refused(&old));
     // Even if no authority is configured.
     assert!(matches!(refused(&TlsFiles { authority: None, ..old }), TlsError::Expired { .. }));
     assert!(matches!(refused(&of((NOW + YEAR, NOW + 2 * YEAR))), TlsError::Early { .. }));

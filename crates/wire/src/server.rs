@@ -58,7 +58,7 @@ pub struct Request {
 
 /// The client does not wait for the answer any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("nobody waits for the answer any more")]
+#[error("the client does not wait for the answer any more")]
 pub struct Gone;
 
 impl Connection {
@@ -158,7 +158,7 @@ impl Connection {
                 let bytes =
                     body.try_into().map(u64::from_le_bytes).ok().and_then(|bytes| i64::try_from(bytes).ok());
                 let bytes =
-                    bytes.ok_or(WireError::Protocol { problem: "a credit that is no number", stream })?;
+                    bytes.ok_or(WireError::Protocol { problem: "a credit that is not a number", stream })?;
                 if let Some(open) = self.shared.streams().get(&stream) {
                     let limit = i64::try_from(self.shared.limits.window_bytes).unwrap_or(i64::MAX);
                     let window = open.window.load(Ordering::Acquire).saturating_add(bytes);

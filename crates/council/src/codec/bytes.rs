@@ -73,12 +73,12 @@ impl<'a> Reader<'a> {
         let count = usize::try_from(u64::take(self)?).unwrap_or(usize::MAX);
         match count.checked_mul(bytes_each) {
             Some(bytes) if bytes <= self.rest.len() => Ok(count),
-            _ => Err(self.damaged("a number of things that cannot be there")),
+            _ => Err(self.damaged("an impossible number of things")),
         }
     }
 
     pub(crate) fn end(&self) -> Result<(), Damaged> {
-        if self.rest.is_empty() { Ok(()) } else { Err(self.damaged("more than was expected")) }
+        if self.rest.is_empty() { Ok(()) } else { Err(self.damaged("more bytes than expected")) }
     }
 }
 
@@ -142,7 +142,7 @@ impl Coded for String {
 
     fn take(from: &mut Reader<'_>) -> Result<Self, Damaged> {
         let count = from.count(1)?;
-        let text = std::str::from_utf8(from.take(count)?).map_err(|_| from.damaged("a text that is none"))?;
+        let text = std::str::from_utf8(from.take(count)?).map_err(|_| from.damaged("an invalid text"))?;
         Ok(text.to_owned())
     }
 }

@@ -156,7 +156,7 @@ impl Coded for KeyspaceRules {
         let name = String::take(from)?.into();
         let (copies, in_sync_min) = (from.byte()?, from.byte()?);
         let latency_ms = u16::try_from(u32::take(from)?);
-        let latency_ms = latency_ms.map_err(|_| from.damaged("a latency class that is none"))?;
+        let latency_ms = latency_ms.map_err(|_| from.damaged("an invalid latency class"))?;
         Ok(Self { name, copies, in_sync_min, latency_ms })
     }
 }

@@ -107,7 +107,7 @@ impl Shared {
                     _ => None,
                 })
                 .collect();
-            tracing::info!(?nodes, "nodes were not heard for too long");
+            tracing::info!(?nodes, "nodes were silent for too long");
             // Until the outcome is known, heartbeats of these nodes are confirmed only by way of the log.
             while matches!(shared.submit(silent.clone()).await, Err(NotDone::Unknown(_))) {
                 // Returns at once where the log cannot be written any more.
