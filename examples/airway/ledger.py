@@ -77,7 +77,7 @@ def problems(lines: Iterable[Line], rows: Mapping[str, numpy.ndarray]) -> list[s
         same = [line.attempt for line in computed.get(step, []) if (line.rows, line.sum) == (len(places), total)]
         if doubled or not same:
             counts = ", ".join(f"attempt {line.attempt} had {line.rows}" for line in computed.get(step, []))
-            found.append(f"step {step}: {len(places)} rows, {doubled} of them doubled; {counts or 'nobody computed it'}")
+            found.append(f"step {step}: {len(places)} rows, {doubled} of them doubled; {counts or 'no attempt computed it'}")
         attempts.append(max(same, default=0))
     if attempts != sorted(attempts):
         found.append(f"later steps are of earlier attempts: {attempts}")

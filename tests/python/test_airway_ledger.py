@@ -69,7 +69,7 @@ def with_a_bit_turned() -> dict[str, numpy.ndarray]:
         (with_one_in_place_of_another(), "1 of them doubled"),
         (with_a_bit_turned(), "step 1: 50 rows"),
         (table((1, 1), (2, 2), (2, 3)), "step 4 was computed and is not"),
-        (table((1, 1), (2, 2), (2, 3), (2, 4), (2, 5)), "nobody computed it"),
+        (table((1, 1), (2, 2), (2, 3), (2, 4), (2, 5)), "no attempt computed it"),
         (table((1, 1), (2, 2), (1, 3), (2, 4)), "earlier attempts"),
         (table((1, 1), (1, 2), (2, 2), (2, 3), (2, 4)), "50 of them doubled"),
     ],

@@ -34,7 +34,7 @@ def test_nan_infinity_and_none_in_an_index_column_are_found_by_their_own_conditi
     ("data", "told"),
     [
         ({"pid": [5.5], "step": [1], "x": [1.0]}, 'column "pid", row 0: 5.5 does not fit int64 exactly'),
-        ({"pid": [5], "step": [1], "x": ["a"]}, 'column "x" is float64 in the table, and utf8 was given'),
+        ({"pid": [5], "step": [1], "x": ["a"]}, 'column "x" is float64 in the table, but utf8 was given'),
         ({"pid": [2**70], "step": [1], "x": [1.0]}, "do not fit 64 bits"),
         ({"pid": [5], "x": [1.0]}, 'column "step" is missing'),
         ({"pid": [5], "step": [1], "x": [1.0], "y": [1.0]}, 'the table has no column "y"'),
@@ -167,9 +167,9 @@ def test_a_plain_comparison_of_python_is_no_condition(table, ask) -> None:
         ([True, "wall"], "bool, str"),
         ([b"ab", "x"], "bytes, str"),
         ([float("inf"), "x"], "float, str"),
-        ("ab", "is one str"),
-        ({"a", "b"}, "is one set"),
-        ({"a": 1, "b": 2}, "is one dict"),
+        ("ab", "is a single str"),
+        ({"a", "b"}, "is a single set"),
+        ({"a": 1, "b": 2}, "is a single dict"),
     ],
 )
 @pytest.mark.parametrize("door", ["append", "writer"])
@@ -325,7 +325,7 @@ def test_dimensions_of_no_box_are_refused(dimensions: object) -> None:
 
 def test_attributes_of_now_do_not_choose_runs_of_an_earlier_version(table) -> None:
     version = table.version()
-    with pytest.raises(atoll.errors.UnsupportedError, match="those of now"):
+    with pytest.raises(atoll.errors.UnsupportedError, match="attributes are current"):
         table.as_of(version).of_runs(where="temperature > 300")
 
 

@@ -22,7 +22,7 @@ def test_a_table_that_is_not_there_is_not_found(store: atoll.Store) -> None:
         store.table("nothing")
     assert isinstance(raised.value, LookupError)
     assert raised.value.kind == "not-found"
-    assert raised.value.hint == "store.tables() tells the names of the tables"
+    assert raised.value.hint == "store.tables() lists the names of the tables"
 
 
 def test_a_schema_that_is_refused_says_what_to_do(store: atoll.Store) -> None:
@@ -80,7 +80,7 @@ def test_a_condition_that_is_none_shows_the_place(table: atoll.Table) -> None:
     with pytest.raises(errors.InvalidInputError) as raised:
         table.where("x > > 1")
     assert "^" in str(raised.value)
-    with pytest.raises(errors.InvalidInputError, match="no range"):
+    with pytest.raises(errors.InvalidInputError, match="not a range"):
         table.box(x=1)
     with pytest.raises(errors.InvalidInputError):
         table.box(x=(1, 0))

@@ -179,7 +179,7 @@ def test_bins_are_over_what_is_said_and_of_numbers_that_lie_close_together(store
     now = 1.7e15
     table.append({"x": [now, numpy.nextafter(now, 2 * now)], "y": [3.0, numpy.nan]})
     table.append({"x": [-now], "y": [1.0]})
-    with pytest.raises(atoll.errors.InvalidInputError, match="over 10 to 0"):
+    with pytest.raises(atoll.errors.InvalidInputError, match="not 10 and 0"):
         table.histogram("x", 4, range=(10, 0))
     close = table.where(f"x >= {now!r}").histogram("x", 20)
     assert len(close) == 20 and sum(each.share.value for each in close) == pytest.approx(1)
@@ -237,5 +237,5 @@ def test_groups_of_vectors_are_refused_by_their_column(table: atoll.Table) -> No
 
 @pytest.mark.parametrize("column", ["pos[5]", "x[0]", "pos"])
 def test_a_histogram_of_what_is_no_number_of_a_row_is_refused(table: atoll.Table, column: str) -> None:
-    with pytest.raises(atoll.errors.InvalidInputError, match="is no element|has vectors"):
+    with pytest.raises(atoll.errors.InvalidInputError, match="is not an element|is a column of vectors"):
         table.histogram(column, 10)

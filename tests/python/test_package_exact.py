@@ -77,9 +77,9 @@ def test_what_changes_no_value_is_taken(tmp_path: Path, kind: str, values: objec
         ("int64", np.array([0.0, 2.0**63]), "row 1: 9223372036854775808 does not fit"),
         ("uint8", np.array([np.inf]), "row 0: inf does not fit"),
         ("float32[2]", np.array([[0.5, 1], [2, 0.1]]), "row 1: 0.1 does not fit"),
-        ("bool", [0.5], "is bool in the table, and float64 was given"),
-        ("timestamp[us]", [DAY, DAY.date()], "of the types date, datetime beside each other"),
-        ("timestamp[ns]", [datetime.datetime(3000, 1, 1), pd.Timestamp("2026-01-01T00:00:00.000000001")], "beside each other"),
+        ("bool", [0.5], "is bool in the table, but float64 was given"),
+        ("timestamp[us]", [DAY, DAY.date()], "of the types date, datetime mixed"),
+        ("timestamp[ns]", [datetime.datetime(3000, 1, 1), pd.Timestamp("2026-01-01T00:00:00.000000001")], "mixed"),
     ],
 )  # fmt: skip
 def test_what_would_change_a_value_is_refused_by_its_row(tmp_path: Path, kind: str, values: object, told: str) -> None:
@@ -114,7 +114,7 @@ def test_an_array_that_lies_across_is_told_how_it_is_turned(tmp_path: Path) -> N
         with pytest.raises(InvalidInputError, match="3") as error:
             table.append(given)
         assert "v.T" in error.value.hint
-    with atoll.Writer(table, "w") as writer, pytest.raises(InvalidInputError, match="one length") as error:
+    with atoll.Writer(table, "w") as writer, pytest.raises(InvalidInputError, match="the same length") as error:
         writer.step(0, None, across)
     assert "v.T" in error.value.hint
     table.append({"id": np.arange(4), "v": across["v"].T})

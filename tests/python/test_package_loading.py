@@ -135,7 +135,7 @@ def test_where_not_even_what_came_before_can_be_loaded_both_errors_are_told(stor
 
     with pytest.raises(Unreadable, match="step 1") as error:
         table.load(steps(), run="a")
-    assert "besides" in error.value.__notes__[0]
+    assert "in addition" in error.value.__notes__[0]
     assert table.last_complete("a") is None
 
 

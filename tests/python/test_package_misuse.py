@@ -14,7 +14,7 @@ from atoll.errors import AtollError, InvalidInputError, UnsupportedError
 
 MISUSES = {
     "a side of a box": lambda t: t.box((0, 1)),
-    "a point has a number for each axis": lambda t: t.near(0, 1),
+    "a point needs a number for each axis": lambda t: t.near(0, 1),
     "each of a point is a number": lambda t: t.near(("a",), 1),
     "a radius is a number": lambda t: t.near((0,), "near"),
     "a share, such as 0.1, is a number, not '10%'": lambda t: t.sample("10%"),
@@ -22,9 +22,9 @@ MISUSES = {
     "not 3": lambda t: t.delete(run="a", steps=3),
     "not slice": lambda t: t.delete(run="a", steps=slice(1, 3)),
     r"not \[3\]": lambda t: t.delete(run="a", steps=[3]),
-    r"no names of runs: \(\['a', 'b'\],\)": lambda t: t.of_runs(["a", "b"]),
-    "copied to a store, and 'other' is none": lambda t: t.copy_to("other"),
-    "steps to a table, and <atoll store": lambda t: atoll.Writer(t.store, run="w"),
+    r"not names of runs: \(\['a', 'b'\],\)": lambda t: t.of_runs(["a", "b"]),
+    "copied to a store, not to 'other'": lambda t: t.copy_to("other"),
+    "a Writer needs a table, not <atoll store": lambda t: atoll.Writer(t.store, run="w"),
     "confidence is a number": lambda t: t.mean("x", confidence="high"),
     "confidence is a number, not 'all'": lambda t: t.group_means("x", "id", confidence="all"),
     "a share, such as 0.5, is a number": lambda t: t.quantile("x", "median"),
@@ -45,9 +45,9 @@ MISUSES = {
     "the name of a column is a text, not 3": lambda t: t.add_column(3, "float64"),
     "the name of a table is a text, not 3": lambda t: t.store.table(3),
     "the name of a table is a text, not 4": lambda t: t.store.create_table(4, {"id": "int64"}, id="id", index="id"),
-    'column "n": 3 is no type and no example': lambda t: t.store.create_table("u", {"n": 3}, id="n", index="n"),
-    'id names columns, and 5 does not': lambda t: t.store.create_table("u", {"id": "int64"}, id=5, index="id"),
-    'index names columns, and None does not': lambda t: t.store.create_table("u", {"id": "int64"}, id="id", index=None),
+    'column "n": 3 is neither a type nor an example': lambda t: t.store.create_table("u", {"n": 3}, id="n", index="n"),
+    'id must name columns, not 5': lambda t: t.store.create_table("u", {"id": "int64"}, id=5, index="id"),
+    'index must name columns, not None': lambda t: t.store.create_table("u", {"id": "int64"}, id="id", index=None),
 }
 
 
@@ -85,7 +85,7 @@ def test_a_writer_takes_frames_as_append_does(points: atoll.Table, frame: Callab
         writer.step(0, 0.0, frame({"id": [10, 11], "x": [0.25, 0.75]}))
         writer.step(1, 0.0, np.array([(12, 0.5)], dtype=[("id", "i8"), ("x", "f8")]))
         for wrong in (5, "rows", [1, 2], None):
-            with pytest.raises(AtollError, match="no step can be read from"):
+            with pytest.raises(AtollError, match="cannot read a step from"):
                 writer.step(2, 0.0, wrong)
     assert sorted(points.of_runs("w").numpy()["id"].tolist()) == [10, 11, 12]
 

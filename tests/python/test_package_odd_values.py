@@ -138,7 +138,7 @@ def test_a_signal_handler_cannot_begin_a_run_while_its_thread_begins_one(
     begin = texts.begin
 
     def interrupted(run: str) -> int:
-        with pytest.raises(ConflictError, match="being begun"):
+        with pytest.raises(ConflictError, match="is beginning a run"):
             texts.append({"id": [2], "x": [0.5]}, run=run)
         return begin(run)
 

@@ -170,10 +170,10 @@ def test_a_doubtful_interval_is_counted_as_one(store: atoll.Store, count: int) -
 
 
 MISUSES = {
-    'pos has vectors of 3': lambda t: t.plot.scatter("x", "pos"),
+    'pos is a column of vectors of length 3': lambda t: t.plot.scatter("x", "pos"),
     'write "pos\\[0\\]"': lambda t: t.plot.density("pos", "x"),
-    r"pos\[7\] is no element: the column has vectors of 3": lambda t: t.plot.scatter("x", "pos[7]"),
-    r"x\[0\] is no element: the column has no vectors": lambda t: t.plot.scatter("x[0]", "x"),
+    r"pos\[7\] is not an element: the column has vectors of 3": lambda t: t.plot.scatter("x", "pos[7]"),
+    r"x\[0\] is not an element: the column has no vectors": lambda t: t.plot.scatter("x[0]", "x"),
     "name has no numbers to colour by": lambda t: t.plot.scatter("x", "x", color="name"),
 }
 

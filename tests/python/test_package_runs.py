@@ -192,10 +192,10 @@ def test_what_is_noted_leaves_what_others_noted(store: atoll.Store, run: atoll.T
     run.set_attributes({"temperature": 310}, run="a", replace=True)
     assert run.attributes(run="a") == {"temperature": 310} and run.cell(run="a") is None
     for wrong in ({"when": object()}, {"deep": [1, {2: {3}}]}):
-        with pytest.raises(atoll.errors.InvalidInputError, match="cannot be noted") as raised:
+        with pytest.raises(atoll.errors.InvalidInputError, match="cannot be stored") as raised:
             run.set_attributes(wrong, run="a")
         assert raised.value.hint
-    with pytest.raises(atoll.errors.InvalidInputError, match="no cell"):
+    with pytest.raises(atoll.errors.InvalidInputError, match="not a cell"):
         run.set_cell((10, 10, 10))
 
 
@@ -238,7 +238,7 @@ def test_rows_of_some_runs_are_asked_by_name_and_by_what_was_noted_of_them(run: 
         run.of_runs("nobody").count()
     with pytest.raises(atoll.errors.InvalidInputError, match="pressure"):
         run.runs(where="pressure > 1")
-    with pytest.raises(atoll.errors.InvalidInputError, match="which runs"):
+    with pytest.raises(atoll.errors.InvalidInputError, match="names or a condition"):
         run.of_runs()
 
 
@@ -254,7 +254,7 @@ def test_rows_that_do_not_fit_begin_no_run(store: atoll.Store, run: str | None) 
 
 
 def test_rows_that_say_another_step_than_they_are_appended_as_are_warned_of(run: atoll.Table) -> None:
-    with pytest.warns(UserWarning, match="step 50, and one of them says 0 in its column") as warned:
+    with pytest.warns(UserWarning, match='step 50, but their column "step" has 0 in one of them') as warned:
         run.append(frame(0), run="a", step=50)
         run.append(frame(0), run="a", step=51)
     assert [each.filename for each in warned] == [__file__], "once, however many steps come"

@@ -152,15 +152,15 @@ def test_several_are_read_only_and_say_which_of_them_does_not_fit(folders: Path,
         lambda: table.begin("again"),
         lambda: table.create_snapshot("now"),
     ):
-        with pytest.raises(atoll.errors.UnsupportedError, match="read only"):
+        with pytest.raises(atoll.errors.UnsupportedError, match="read-only"):
             change()
     for question, ask in {
         "snapshot": table.snapshots,
         "a snapshot": lambda: table.as_of("now"),
     }.items():
-        with pytest.raises(atoll.errors.UnsupportedError, match=f"{question}.* of several tables .* not told yet") as error:
+        with pytest.raises(atoll.errors.UnsupportedError, match=f"{question}.* of several tables .* not supported yet") as error:
             ask()
-        assert "read only" not in str(error.value)
+        assert "read-only" not in str(error.value)
         assert "each store" in error.value.hint
     other = tmp_path / "other"
     with atoll.open(other) as store:

@@ -61,7 +61,7 @@ def test_vectors_that_are_missing_are_taken_from_arrow(store: atoll.Store) -> No
     table.append({"id": [0, 1, 2], "v": pyarrow.array([[1, 2], None, [3, 4]], kind)})
     # Also as a slice of a larger array.
     table.append({"id": [3, 4], "v": pyarrow.array([None, [5, 6], None, [7, 8]], kind)[1:3]})
-    with pytest.raises(atoll.errors.InvalidInputError, match="elements of vectors may not be null"):
+    with pytest.raises(atoll.errors.InvalidInputError, match="elements of vectors must not be null"):
         table.append({"id": [5, 6], "v": pyarrow.array([None, [5, None]], kind)})
     for _ in range(2):
         found = pyarrow.table(table.read())
@@ -106,7 +106,7 @@ def test_vectors_that_are_missing_are_taken_from_masks_and_lists_and_as_they_com
             each.pack(whole=True)
     strict = store.create_table("strict", {"id": "i8", "v": "float32[2]"}, id="id", index="id")
     for given in (missing_second(), [[1.0, 2.0], None]):
-        with pytest.raises(atoll.errors.InvalidInputError, match='"v" may not be null, and row 1 is'):
+        with pytest.raises(atoll.errors.InvalidInputError, match='"v" must not be null, but row 1 is'):
             strict.append({"id": [0, 1], "v": given})
 
 
@@ -121,7 +121,7 @@ def test_where_elements_alone_may_be_missing_a_mask_means_them_and_none_does_not
             assert as_lists(each) == {0: [1, None], 1: second, 2: [5, 6]}
     strict = store.table("elements")
     for given in ([[1.0, 2.0], None], pyarrow.array([[1, 2], None], pyarrow.list_(pyarrow.float32(), 2))):
-        with pytest.raises(atoll.errors.InvalidInputError, match='"v" may not be null, and row 1 is'):
+        with pytest.raises(atoll.errors.InvalidInputError, match='"v" must not be null, but row 1 is'):
             strict.append({"id": [3, 4], "v": given})
 
 

@@ -374,7 +374,7 @@ def test_a_deck_that_is_not_there_begins_no_attempt(table, tmp_path: Path):
 
 @pytest.mark.parametrize("deck", ["inputs/in.lammps", "in.lammps", "~/deck.lmp", "../deck"])
 def test_one_word_that_can_only_be_a_path_is_no_deck(table, deck: str):
-    with pytest.raises(FileNotFoundError, match="no deck is there"):
+    with pytest.raises(FileNotFoundError, match="no such deck file"):
         atoll.Writer(table, "a", deck=deck)
     assert table.runs() == []
 

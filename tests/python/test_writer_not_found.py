@@ -94,7 +94,7 @@ def test_a_disk_that_is_not_there_and_a_mistyped_name_take_nothing_back(table, r
     told = refused(resume, folder / "state.{step}")
     assert "step 20" in str(told) and str(folder / "state.20") in str(told)
     assert "mount" in told.hint and "table.delete(run='a')" in told.hint
-    assert "mend the pattern" in refused(resume, away / "stat.{step}").hint
+    assert "correct the pattern" in refused(resume, away / "stat.{step}").hint
     if is_mounted:
         folder.rmdir()
     away.rename(folder)
@@ -140,7 +140,7 @@ def test_ranks_with_a_communicator_note_what_they_name(table, tmp_path: Path):
 def test_who_removes_the_newest_one_goes_on_from_an_earlier_one_at_the_next_start(table, resume, tmp_path: Path):
     crash_after(table, tmp_path, 10, 20, 30)
     (tmp_path / "state.30").unlink()
-    assert "the next start goes on" in refused(resume, tmp_path / "state.{step}").hint
+    assert "the next start resumes" in refused(resume, tmp_path / "state.{step}").hint
     assert resume(tmp_path / "state.{step}").step == 20
 
 

@@ -117,7 +117,7 @@ pub(crate) fn batch_of(array: &ArrayRef) -> Result<RecordBatch, Failure> {
         ))
     })?;
     if structs.null_count() > 0 {
-        return Err(Failure::input("a row as a whole may not be null"));
+        return Err(Failure::input("a row as a whole must not be null"));
     }
     Ok(RecordBatch::from(structs))
 }

@@ -84,7 +84,10 @@ fn fit(field: &Field, column: &ArrayRef) -> Result<ArrayRef, Failure> {
     let fitted = Fit { name: field.name(), elements: 1 }.array(column, field.data_type())?;
     if fitted.null_count() > 0 && !field.is_nullable() {
         let row = (0..fitted.len()).find(|&row| fitted.is_null(row)).unwrap_or_default();
-        return Err(Failure::input(format!("column \"{}\" may not be null, and row {row} is", field.name())));
+        return Err(Failure::input(format!(
+            "column \"{}\" must not be null, but row {row} is",
+            field.name()
+        )));
     }
     Ok(fitted)
 }
@@ -141,11 +144,11 @@ impl Fit<'_> {
 
     fn refuse(&self, found: &DataType, to: &DataType) -> Failure {
         let (is, was) = (TypeName::told(to), TypeName::told(found));
-        let problem = format!("column \"{}\" is {is} in the table, and {was} was given", self.name);
+        let problem = format!("column \"{}\" is {is} in the table, but {was} was given", self.name);
         if found.is_floating() && to.is_numeric() {
             return Failure::hinted(
                 problem,
-                "nothing is rounded on the way in; convert it yourself first, say with astype",
+                "nothing is rounded on input; convert it yourself first, for example with astype",
             );
         }
         Failure::input(problem)
@@ -171,7 +174,7 @@ impl Fit<'_> {
         };
         if given != wanted {
             return Err(Failure::input(format!(
-                "column \"{}\" has vectors of {wanted} in the table, and of {given} were given",
+                "column \"{}\" has vectors of {wanted} in the table, but vectors of {given} were given",
                 self.name
             )));
         }
@@ -181,7 +184,7 @@ impl Fit<'_> {
         let values = Fit { elements: len, ..*self }.array(&values, item.data_type())?;
         if !item.is_nullable() && !are_below(values.nulls(), list.nulls(), len) {
             return Err(Failure::input(format!(
-                "column \"{}\": elements of vectors may not be null",
+                "column \"{}\": elements of vectors must not be null",
                 self.name
             )));
         }
@@ -245,7 +248,7 @@ impl Fit<'_> {
                 self.name,
                 TypeName::told(to)
             ),
-            "nothing is rounded on the way in: do that yourself first, say with numpy.asarray(values, dtype)",
+            "nothing is rounded on input: do that yourself first, for example with numpy.asarray(values, dtype)",
         )
     }
 
@@ -268,7 +271,7 @@ impl Fit<'_> {
                 places.extend((first..first + len).map(|place| Some(place as u64)));
             } else {
                 return Err(Failure::input(format!(
-                    "column \"{}\", row {row}: it has vectors of {wanted} in the table, and one of {given} was given",
+                    "column \"{}\", row {row}: it has vectors of {wanted} in the table, but one of {given} was given",
                     self.name
                 )));
             }

@@ -25,21 +25,21 @@ pub(crate) enum Failure {
     /// The caller's input does not fit.
     #[error("{problem}")]
     Input { problem: String, hint: Option<String> },
-    #[error("column \"{name}\": {bytes} bytes of texts, and one append may have {}", i32::MAX)]
+    #[error("column \"{name}\": {bytes} bytes of texts, but one append may have at most {}", i32::MAX)]
     TooLong { name: String, bytes: usize },
     /// Arrow rejected the caller's columns.
     #[error("the columns cannot be read: {0}")]
     Arrow(#[from] arrow_schema::ArrowError),
-    #[error("several tables that are asked as one can be read only")]
+    #[error("several tables opened as one are read-only")]
     Several,
     /// A question that only a single table answers so far.
-    #[error("{question} of several tables that are asked as one is not told yet")]
+    #[error("{question} of several tables opened as one is not supported yet")]
     OfEach { question: &'static str },
     #[error("the store was closed")]
     Closed,
     #[error("this process was forked from one that had used atoll already")]
     Forked,
-    #[error("the operating system gives no threads: {problem}")]
+    #[error("the operating system refused a thread: {problem}")]
     NoThreads { problem: String },
     #[error("a call ended without an answer; this is a bug in Atoll")]
     Panicked,
@@ -77,10 +77,8 @@ impl Failure {
             Self::Expression(error) => error.hint(),
             Self::Input { hint, .. } => hint.clone(),
             Self::TooLong { .. } => Some("append the rows in several parts".to_owned()),
-            Self::Several => Some("open the one store that it lies in".to_owned()),
-            Self::OfEach { .. } => {
-                Some("ask the table of each store, and put together what they tell".to_owned())
-            }
+            Self::Several => Some("open the one store that holds it".to_owned()),
+            Self::OfEach { .. } => Some("query the table of each store, and combine the answers".to_owned()),
             Self::Closed => Some("open it again with atoll.open".to_owned()),
             Self::Forked => Some(
                 "start processes with multiprocessing.get_context(\"spawn\") or \"forkserver\"; \
@@ -107,17 +105,19 @@ impl Failure {
 }
 
 /// Only the command line has a verb that examines damaged bytes.
-const CHECK: &str = "`atoll store check`, on the command line, tells the extent of the damage";
+const CHECK: &str = "run `atoll store check` on the command line to see the extent of the damage";
 
 /// Hints for table errors: in the terms of the Python package where it has its own, otherwise those of the
 /// error itself.
 fn of_table(error: &TableError) -> Option<String> {
     let hint = match error {
         TableError::Schema(error) => return of_schema(error),
-        TableError::NotFound { .. } => "store.tables() tells the names of the tables",
-        TableError::NoRun { near: None, .. } => "begin the run first; table.runs() tells which there are",
-        TableError::Arriving { .. } => "copy it again: that goes on where it was; or store.drop_table() it",
-        TableError::NoSnapshot { .. } => "table.snapshots() tells which there are",
+        TableError::NotFound { .. } => "store.tables() lists the names of the tables",
+        TableError::NoRun { near: None, .. } => "begin the run first; table.runs() lists those that exist",
+        TableError::Arriving { .. } => {
+            "repeat the copy, which continues it; or drop it with store.drop_table()"
+        }
+        TableError::NoSnapshot { .. } => "table.snapshots() lists those that exist",
         TableError::Damaged { .. } | TableError::ObjectGone { .. } => CHECK,
         other => return other.hint(),
     };

@@ -36,7 +36,7 @@ impl Question {
             "relative" => Tolerance::Relative(width),
             "absolute" => Tolerance::Absolute(width),
             "of_sd" => Tolerance::OfDeviation(width),
-            _ => return Err(misuse("a tolerance that there is not")),
+            _ => return Err(misuse("an unknown tolerance")),
         };
         Ok(request.within(tolerance, self.max_rows))
     }
@@ -56,7 +56,7 @@ impl Question {
             "mean" => Ok(Subject::Mean(column)),
             "sum" => Ok(Subject::Sum(column)),
             "quantile" => Ok(Subject::Quantile(column, self.quantile)),
-            _ => Err(misuse("a subject that there is not")),
+            _ => Err(misuse("an unknown subject")),
         }
     }
 }
@@ -129,7 +129,7 @@ pub(crate) fn estimate_histogram<'py>(
 pub(crate) fn column_of(text: &str) -> PyResult<Column> {
     match Expression::parse(text).map_err(Failure::from)? {
         Expression::Column(column) => Ok(column),
-        _ => Err(Failure::input(format!("{text} is no column")).into()),
+        _ => Err(Failure::input(format!("{text} is not a column")).into()),
     }
 }
 

@@ -79,7 +79,7 @@ fn check_lengths(fields: &[Field], arrays: &[ArrayRef]) -> Result<(), Failure> {
         None => Ok(()),
         Some((other, array)) => {
             let problem = format!(
-                "column \"{}\" has {} rows, and column \"{}\" has {}",
+                "column \"{}\" has {} rows, but column \"{}\" has {}",
                 first.name(),
                 rows.len(),
                 other.name(),
@@ -207,7 +207,7 @@ fn values_in(
             let days = numbers::<types::Int32Type>(values, nulls)?;
             Ok(retyped(&days, DataType::Date32)?)
         }
-        _ => Err(misuse("a type that is no element's")),
+        _ => Err(misuse("a type that elements cannot have")),
     }
 }
 

@@ -89,7 +89,7 @@ impl Packer {
         let thread = self.thread.get()?;
         drop(locked(&thread.stop).take());
         let time = Duration::try_from_secs_f64(seconds)
-            .map_err(|_| Failure::input(format!("{seconds} is no time to wait, in seconds")))?;
+            .map_err(|_| Failure::input(format!("{seconds} is not a valid duration in seconds")))?;
         py.detach(|| {
             // An error means that it reported before, or is gone: it has ended either way.
             let _ = locked(&thread.ended).recv_timeout(time);

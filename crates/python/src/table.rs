@@ -139,7 +139,7 @@ impl Table {
             schema.columns().column_with_name(field.name()).filter(|(_, there)| **there != field)
         {
             let problem = format!("table \"{}\" has the column {}", self.name, line_of(there));
-            let hint = "a column stays as it is, with what is noted of it: choose another name";
+            let hint = "a column and its attributes cannot be changed: choose another name";
             return Err(Failure::hinted(problem, hint).into());
         }
         Ok(wait(py, async move { table.add_column(field).await })?.0)
@@ -276,7 +276,7 @@ impl Table {
     fn follow(&self, py: Python<'_>, since: u64, seconds: f64) -> PyResult<u64> {
         let table = self.readable()?;
         let time = Duration::try_from_secs_f64(seconds)
-            .map_err(|_| Failure::input(format!("{seconds} is no time to wait, in seconds")))?;
+            .map_err(|_| Failure::input(format!("{seconds} is not a valid duration in seconds")))?;
         Ok(wait(py, async move { table.follow(Version(since), time).await })?.0)
     }
 
@@ -431,7 +431,7 @@ impl Table {
     ) -> PyResult<Packer> {
         let defaults = KeepPacked::default();
         let idle = idle_seconds.map_or(Ok(defaults.idle), Duration::try_from_secs_f64);
-        let idle = idle.map_err(|_| Failure::input("idle is no time to wait, in seconds"))?;
+        let idle = idle.map_err(|_| Failure::input("idle is not a valid duration in seconds"))?;
         let pack = PackOptions { share, bytes_per_second, ..PackOptions::default() };
         pack.validate().map_err(Failure::from)?;
         Ok(Packer::begin(self.handle()?, KeepPacked { pack, idle, ..defaults })?)

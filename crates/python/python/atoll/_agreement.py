@@ -177,25 +177,28 @@ class Agreement:
     def _refuse(self, pattern: str | os.PathLike[str], step: int, *, is_earlier_there: bool) -> NoReturn:
         """Raise: the checkpoint of `step` is not found. The hint says what to do."""
         if self._size == 1:
-            problem = f"run {self._run!r} goes on from step {step}, and there is no checkpoint of it at {str(pattern)!r}"
+            problem = f"run {self._run!r} would resume from step {step}, but there is no checkpoint of it at {str(pattern)!r}"
             those, each = "that is there", ""
         else:
-            who = f"rank {self._rank} has" if named(pattern, step) is None else f"others than rank {self._rank} have"
-            problem = f"the ranks of run {self._run!r} go on from step {step}, and {who} no checkpoint of it at {str(pattern)!r}"
+            who = f"rank {self._rank} has" if named(pattern, step) is None else f"ranks other than rank {self._rank} have"
+            problem = (
+                f"the ranks of run {self._run!r} would resume from step {step}, but {who} no checkpoint of it "
+                f"at {str(pattern)!r}"
+            )
             those, each = "that all ranks have", " of each rank"
         if step in self._steps:
-            problem += f"; it named one {self._steps[step].path!r}"
+            problem += f"; it named {self._steps[step].path!r} for that step"
         if not is_earlier_there:
             raise ConflictError.hinted(
                 problem,
-                "mount the disk that it is on, bring it back, or mend the pattern; to begin again, delete the steps of the run, "
-                f"as with table.delete(run={self._run!r})",
+                "mount the disk that it is on, bring it back, or correct the pattern; to begin again, delete the steps of the "
+                f"run, as with table.delete(run={self._run!r})",
             )
         self._miss(pattern, step)
         raise ConflictError.hinted(
             problem,
-            f"mount the disk that it is on, or bring it back; or start again: the next start goes on from an earlier one {those}; "
-            f"and keep the newest two checkpoints{each}",
+            f"mount the disk that it is on, or bring it back; or start again: the next start resumes from an earlier one "
+            f"{those}; and keep the newest two checkpoints{each}",
         )
 
     def _miss(self, pattern: str | os.PathLike[str], step: int) -> None:

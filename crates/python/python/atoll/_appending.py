@@ -170,8 +170,8 @@ class Appending:
             # Warn once: the text differs from step to step, so Python would not filter the repetitions.
             self._has_warned = True
             warnings.warn(
-                f'the rows are step {step}, and one of them says {said} in its column "step": whoever asks by that column, as'
-                " at() and last() do, finds it there; of others that come it is not said again",
+                f'the rows are step {step}, but their column "step" has {said} in one of them: queries by that column, such as'
+                " at() and last(), find the row there; further rows like this are not reported",
                 stacklevel=3,
             )
         return step
@@ -185,11 +185,11 @@ class Appending:
             if step is not None and last is not None and step <= last:
                 raise ConflictError.hinted(
                     f'run "{run}" has steps up to {last}: a new attempt that writes step {step} would replace them from there on',
-                    f'leave step= out, which takes the next one; or say that you mean it: begin("{run}") first',
+                    f'leave out step=, which takes the next one; or, if you mean it, call begin("{run}") first',
                 )
             if self._is_beginning:
                 raise ConflictError.hinted(
-                    f'a run is being begun by this thread, and run "{run}" cannot be begun in the middle of that',
+                    f'this thread is beginning a run, and run "{run}" cannot be begun meanwhile',
                     "this is a signal handler: append to a run that was begun before the signal can come",
                 )
             self._is_beginning = True

@@ -75,7 +75,7 @@ class Noted:
     def set_cell(self, cell: Cell | None, *, run: str | None = None, step: SupportsIndex | None = None) -> None:
         """Set the periodic cell of the table, of a run, or of a step; ``None`` removes it. Other attributes stay."""
         if not isinstance(cell, Cell | None):
-            raise InvalidInputError.hinted(f"{cell!r} is no cell", "write atoll.Cell((10, 10, 10)), with the length of each axis")
+            raise InvalidInputError.hinted(f"{cell!r} is not a cell", "write atoll.Cell((10, 10, 10)), with the length of each axis")
         self.set_attributes({_CELL: None if cell is None else cell._kept()}, run=run, step=step)
 
     def run_attributes(self, run: str) -> dict[str, str]:
@@ -95,8 +95,8 @@ def _value_of_all(of_stores: list[Any], what: str) -> Any:
     """Return the value on which all stores agree; there is at least one store."""
     if any(other != of_stores[0] for other in of_stores):
         raise UnsupportedError.hinted(
-            f"the stores are asked as one, and {what} differs from one to the other",
-            "ask each by itself, as atoll.open(url).table(name), or say which is meant: cell=",
+            f"the stores are opened as one, but {what} differs between them",
+            "query each by itself, as atoll.open(url).table(name), or give the one to use: cell=",
         )
     return of_stores[0]
 
@@ -124,6 +124,6 @@ def _as_json(name: str, value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_as_json(name, item) for item in value]
     raise InvalidInputError.hinted(
-        f'attribute "{name}" is of type {type(value).__name__}, which cannot be noted',
+        f'attribute "{name}" is of type {type(value).__name__}, which cannot be stored',
         "texts, numbers, truth values, and lists and mappings of these can; str(value) makes a text of it",
     )

@@ -144,7 +144,7 @@ def _parts(pattern: str | os.PathLike[str]) -> tuple[tuple[str, ...], str, tuple
     parts = Path(pattern).parts
     place = next((place for place, part in enumerate(parts) if MARK in part), None)
     if place is None:
-        raise InvalidInputError(f"{str(pattern)!r} does not say where the step stands; put {MARK} there")
+        raise InvalidInputError(f"{str(pattern)!r} does not mark the place of the step; put {MARK} there")
     return parts[:place], parts[place], parts[place + 1 :]
 
 

@@ -90,7 +90,7 @@ def columns_of(given: Any) -> Mapping[str, Any]:
         names = getattr(given, attribute, None) if names is None else names
     if names is None or callable(names) or not hasattr(given, "__getitem__"):
         raise InvalidInputError.hinted(
-            f"no step can be read from a {type(given).__name__}", "give a mapping of names to arrays, or a data frame"
+            f"cannot read a step from a {type(given).__name__}", "give a mapping of names to arrays, or a data frame"
         )
     _check_apart(map(str, names))
     return {str(name): given[name] for name in names}
@@ -139,11 +139,11 @@ def _is_arrow(values: Any, numpy: Any) -> bool:
 def rows_of(columns: Mapping[str, Kept]) -> int:
     """Return the number of rows, which all columns must share."""
     if not columns:
-        raise InvalidInputError("a step has at least one column; one without rows has arrays of length 0")
+        raise InvalidInputError("a step needs at least one column; one without rows has arrays of length 0")
     lengths = {name: None if getattr(values, "ndim", 1) == 0 else len(values) for name, values in columns.items()}
     if None in lengths.values() or len(set(lengths.values())) > 1:
         told = ", ".join(f"{name}: {'one value' if rows is None else rows}" for name, rows in lengths.items())
-        problem = f"columns of one step have one length, and these have {told}"
+        problem = f"all columns of a step must have the same length, but these have {told}"
         across = next((name for name, values in columns.items() if _lies_across(values, lengths.values())), None)
         if across is not None:
             raise InvalidInputError.hinted(problem, f"a row of an array is a row of the table: {across}.T turns it")
@@ -179,7 +179,7 @@ class TableColumns:
         given = set(names)
         unknown = sorted(map(str, given - self._kinds.keys()))
         if unknown:
-            return f"has {_in_words(unknown)}, and the table does not", f"its columns are {', '.join(self._kinds)}"
+            return f"has {_in_words(unknown)}, which the table lacks", f"its columns are {', '.join(self._kinds)}"
         needed = (name for name, (_, nullable) in self._kinds.items() if not nullable)
         lacking = [name for name in needed if name not in given and name not in filled]
         if lacking:
@@ -261,7 +261,7 @@ class TableColumns:
         if nullable:
             return None
         raise InvalidInputError.hinted(
-            f'column "{name}" is {kind} in the table, and the writer knows its value as {type(value).__name__}',
+            f'column "{name}" is {kind} in the table, but the writer has its value as {type(value).__name__}',
             "give its values among the arrays of the step",
         )
 

@@ -83,7 +83,7 @@ def names(given: Any, role: str) -> list[str]:
     """Return one name or several as a list."""
     listed: list[Any] = [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else [given]
     if not all(isinstance(name, str) for name in listed):
-        raise InvalidInputError.hinted(f"{role} names columns, and {given!r} does not", f'write {role}="x" or ("x", "y")')
+        raise InvalidInputError.hinted(f"{role} must name columns, not {given!r}", f'write {role}="x" or ("x", "y")')
     return listed
 
 
@@ -93,8 +93,8 @@ def steps_between(steps: Any) -> tuple[int, int | None]:
         first, end = steps
     except (TypeError, ValueError):
         raise InvalidInputError.hinted(
-            f"steps are a first one and the one behind the last, not {steps!r}",
-            "write steps=(3, 4) for step 3, and None for an end that is open",
+            f"steps must be a first one and the one after the last, not {steps!r}",
+            "write steps=(3, 4) for step 3, and None for an open end",
         ) from None
     return whole(first or 0, "the first step"), None if end is None else whole(end, "the end of steps")
 
@@ -162,7 +162,7 @@ def check_has_rows(name: str, values: Any) -> None:
     """Refuse a single value, and a collection without an order."""
     if isinstance(values, str | set | frozenset | Mapping):
         raise InvalidInputError.hinted(
-            f'column "{name}" is one {type(values).__name__}, which has no rows in an order',
+            f'column "{name}" is a single {type(values).__name__}, which has no ordered rows',
             "give a list or an array with a value for each row",
         )
 
@@ -278,8 +278,8 @@ def check_exact(name: str, given: Iterable[Any], held: Iterable[Any], elements: 
     for place, (value, became) in enumerate(zip(given, held, strict=True)):
         if isinstance(value, numbers.Integral) and int(became) != value:
             raise InvalidInputError.hinted(
-                f'column "{name}", row {place // elements}: {value} stands beside floats, and is no float itself',
-                "nothing is rounded on the way in: give all as integers, or all as floats",
+                f'column "{name}", row {place // elements}: {value} stands beside floats, but no float has its value',
+                "nothing is rounded on input: give all as integers, or all as floats",
             )
 
 
@@ -318,7 +318,7 @@ def _beside_texts(name: str, values: list[Any]) -> _Column:
     if len(others) > 1:
         raise InvalidInputError.hinted(
             f'column "{name}" has values of the types {", ".join(others)}',
-            "nothing is converted on the way in: give all as one",
+            "nothing is converted on input: give all as one",
         )
     return _listed(name, told)
 
@@ -341,7 +341,7 @@ def _of_numpy(name: str, values: list[Any]) -> _Column:
     except (ValueError, OverflowError) as error:
         raise InvalidInputError(f'column "{name}": {error}') from None
     if held.dtype.kind == "O":
-        told = f"the type {kinds[0]}" if len(kinds) == 1 else f"the types {', '.join(kinds)} beside each other"
+        told = f"the type {kinds[0]}" if len(kinds) == 1 else f"the types {', '.join(kinds)} mixed"
         raise InvalidInputError(f'column "{name}": a table cannot hold values of {told}')
     is_missing = [value is None for value in values]
     if any(is_missing):
@@ -487,7 +487,7 @@ def _field(name: str, described: Any) -> tuple[str, str, bool]:
         example = native_column(name, described)
     except TypeError:
         raise InvalidInputError.hinted(
-            f'column "{name}": {described!r} is no type and no example of its values', 'write "float64" or an array'
+            f'column "{name}": {described!r} is neither a type nor an example of its values', 'write "float64" or an array'
         ) from None
     _, type_name, nullable = _atoll.rows([example]).schema.fields()[0]
     return name, type_name, nullable

@@ -249,12 +249,12 @@ def binned(
 def even_edges(query: Query, column: str | Expression, bins: int, ends: tuple[float, float] | None) -> list[float]:
     """Return the edges of ``bins`` bins of equal width over ``ends``, or over all finite values of the column."""
     if bins < 1:
-        raise InvalidInputError(f"{bins} is no number of bins")
+        raise InvalidInputError(f"bins must be 1 or more, not {bins}")
     if ends is None:
         ends = _finite_range(query, column)
     low, high = (number(end, "an end of a range") for end in ends)
     if not low <= high:
-        raise InvalidInputError.hinted(f"no histogram is over {low:g} to {high:g}", "say range=(low, high)")
+        raise InvalidInputError.hinted(f"a histogram needs low <= high, not {low:g} and {high:g}", "give range=(low, high)")
     if low == high:
         high = low + 1.0
     # Keep the ends far enough apart that no two edges are the same number.

@@ -111,7 +111,7 @@ class Expression:
     def _compare(self, symbol: str, other: Any) -> Expression:
         if other is None:
             raise InvalidInputError.hinted(
-                f"{self._text} {symbol} None holds for no row", "use .is_null() or ~(...).is_null()"
+                f"{self._text} {symbol} None is true for no row", "use .is_null() or ~(...).is_null()"
             )
         return self._with(symbol, other, _COMPARISON)
 
@@ -152,7 +152,7 @@ class Expression:
         """Test ``low <= self <= high``: both ends are included, as in SQL. A box excludes its high end."""
         if low is None or high is None:
             raise InvalidInputError.hinted(
-                f"{self._text} between {low!r} and {high!r} holds for no row",
+                f"{self._text} between {low!r} and {high!r} is true for no row",
                 "write <= or >= for one end; box(x=(None, 5)) leaves an end open",
             )
         low, high = (_as_expression(end)._within(_SUM) for end in (low, high))
@@ -164,7 +164,7 @@ class Expression:
         Raises ``InvalidInputError`` for a single text, whose letters would be taken as the values.
         """
         if isinstance(values, str | bytes):
-            raise InvalidInputError.hinted(f"{values!r} is one value, and is_in takes several", f"is_in([{values!r}])")
+            raise InvalidInputError.hinted(f"{values!r} is one value, but is_in takes several", f"is_in([{values!r}])")
         values = list(values)
         if any(value is None for value in values):
             raise InvalidInputError.hinted(
@@ -228,7 +228,7 @@ def condition_text(condition: Expression | str) -> str:
     if not isinstance(condition, Expression | str):
         raise InvalidInputError.hinted(
             f"a condition is an expression or a text, not {condition!r}",
-            'write atoll.col("type") == 2: a plain comparison of Python is done before Atoll sees it',
+            'write atoll.col("type") == 2: a plain Python comparison is evaluated before Atoll sees it',
         )
     text = str(condition)
     check_text(text, "a condition")
@@ -240,7 +240,7 @@ def column_name(column: str | Expression) -> str:
     name, element = (column._name, column._element) if isinstance(column, Expression) else (column, None)
     if not isinstance(name, str):
         told = f"{column} is computed" if isinstance(column, Expression) else f"it is not {column!r}"
-        raise InvalidInputError.hinted(f"a column is wanted here, and {told}", 'name one: "x", or "pos[0]"')
+        raise InvalidInputError.hinted(f"a column is needed here, but {told}", 'name one: "x", or "pos[0]"')
     return name if element is None else f"{name}[{element}]"
 
 
@@ -275,7 +275,7 @@ def literal(value: Any) -> str:
     if type(value).__name__ == "timedelta64":
         # For some units, `item` returns a bare number.
         raise InvalidInputError.hinted(
-            f"{value!r} is a duration, which conditions do not compare", "divide it by one of the column's unit"
+            f"{value!r} is a duration, which conditions cannot compare", "divide it by one of the column's unit"
         )
     if hasattr(value, "item") and getattr(value, "shape", None) == ():
         value = value.item()
@@ -309,5 +309,5 @@ def _instant(value: Any) -> str:
     written = value.astype("M8[ns]" if unit in ("ns", "ps", "fs", "as") else "M8[us]")
     # A value that does not survive the round trip was truncated or wrapped around.
     if written.astype(value.dtype) != value and value == value:
-        raise InvalidInputError(f"{value!r} is no instant of whole nanoseconds within the years that a table can hold")
+        raise InvalidInputError(f"{value!r} is not a whole number of nanoseconds within the years that a table can hold")
     return str(written)

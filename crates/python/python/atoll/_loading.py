@@ -29,7 +29,7 @@ def load(begin: Callable[[int], _atoll.Loader], check: Callable[[int], None], st
             if loader is not None:
                 loader.finish()
         except Exception as besides:
-            error.add_note(f"besides, not all that came before is loaded: {besides}")
+            error.add_note(f"in addition, not all earlier steps are loaded: {besides}")
         raise
     return None if loader is None else loader.finish()
 
@@ -41,5 +41,5 @@ def _whole_step(each: Any) -> tuple[int, float | None, Any]:
         case (step, time, data):
             pass
         case _:
-            raise InvalidInputError.hinted("this is no step to load", "give (step, rows) or (step, time, rows)")
+            raise InvalidInputError.hinted("this is not a step to load", "give (step, rows) or (step, time, rows)")
     return whole(step, "step"), None if time is None else number(time, "time"), data

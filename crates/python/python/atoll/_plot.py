@@ -167,13 +167,15 @@ def of_one_number(name: str, values: Any, element: int | None) -> Any:
     if (length is None) == (element is None):
         return values if element is None else _element(name, values, element)
     if element is None:
-        raise InvalidInputError.hinted(f"{name} has vectors of {length}", f'write "{name}[0]" for one of their elements')
-    raise InvalidInputError(f"{name} is no element: the column has no vectors")
+        raise InvalidInputError.hinted(
+            f"{name} is a column of vectors of length {length}", f'write "{name}[0]" for one of their elements'
+        )
+    raise InvalidInputError(f"{name} is not an element: the column has no vectors")
 
 
 def _element(name: str, values: Any, element: int) -> Any:
     if element >= values.shape[1]:
-        raise InvalidInputError(f"{name} is no element: the column has vectors of {values.shape[1]}")
+        raise InvalidInputError(f"{name} is not an element: the column has vectors of {values.shape[1]}")
     return values[:, element]
 
 

@@ -80,7 +80,7 @@ def _deck_text(deck: str | os.PathLike[str]) -> str:
     if isinstance(deck, str) and not os.path.isfile(place):  # noqa: PTH113
         if not _PATH_ALONE.fullmatch(deck):
             return deck
-        raise FileNotFoundError(errno.ENOENT, "no deck is there, and a deck itself is more than one word", deck)
+        raise FileNotFoundError(errno.ENOENT, "no such deck file (the text of a deck has more than one word)", deck)
     return Path(place).read_text(encoding="utf-8", errors="replace")
 
 

@@ -85,7 +85,7 @@ class Pump:
         with self._news:
             if self._is_ending:
                 raise UnavailableError.hinted(
-                    "this writer is closed", "give steps before close(), or within the with; a new writer goes on with the run"
+                    "this writer is closed", "give steps before close(), or within the with; a new writer continues the run"
                 )
             self._news.wait_for(lambda: self._error or self._bytes == 0 or self._bytes + room <= self._bytes_max)
             self.check()

@@ -59,7 +59,7 @@ class Asking(Choosing, Estimating):
         query = self.query()
         readers = whole(readers, "a number of readers")
         if readers < 1:
-            raise InvalidInputError("there is 1 reader or more")
+            raise InvalidInputError("readers must be 1 or more")
         found = query.table._native.splits(query, readers)
         own = {field.name: getattr(query, field.name) for field in dataclasses.fields(Query)}
         return [

@@ -54,12 +54,12 @@ class Choosing:
         """
         if not isinstance(wrap, Cell | bool):
             raise InvalidInputError.hinted(
-                f"wrap is a cell, or whether to take the table's, not {wrap!r}",
-                'name a column that is called so in a mapping: box({"wrap": (low, high)})',
+                f"wrap must be a cell, or whether to use the table's, not {wrap!r}",
+                'name a column that is called this in a mapping: box({"wrap": (low, high)})',
             )
         if sides is not None and not isinstance(sides, str | Mapping):
             raise InvalidInputError.hinted(
-                f"a side of a box has the name of its column, and {sides!r} has none", "write box(x=(low, high))"
+                f"a side of a box needs the name of its column, but {sides!r} has none", "write box(x=(low, high))"
             )
         table = self.query().table
         text = sides if isinstance(sides, str) else ", ".join(_side(table, *side) for side in (sides or {}).items())
@@ -92,7 +92,7 @@ class Choosing:
         """
         if isinstance(point, str) or not hasattr(point, "__iter__"):
             raise InvalidInputError.hinted(
-                f"a point has a number for each axis, and {point!r} is not several", "write near((1, 2, 3), 0.5)"
+                f"a point needs a number for each axis, but {point!r} has none", "write near((1, 2, 3), 0.5)"
             )
         point, radius = [number(each, "each of a point") for each in point], number(radius, "a radius")
         found = self._known_cell() if cell is True else (cell or None)
@@ -133,13 +133,13 @@ class Choosing:
         Raises ``InvalidInputError`` for an element of a vector, and for anything that names no column.
         """
         if not columns or not all(isinstance(column, str | Expression) for column in columns):
-            raise InvalidInputError.hinted(f"no names of columns: {columns!r}", 'write select("x", "vz")')
+            raise InvalidInputError.hinted(f"not names of columns: {columns!r}", 'write select("x", "vz")')
         query, names = self.query(), tuple(column_name(column) for column in columns)
         for name, column in zip(names, columns, strict=True):
             whole_column, element = column_parts(column, query.table)
             if element is not None:
                 raise InvalidInputError.hinted(
-                    f"{name} is an element of a vector, and select takes columns as a whole",
+                    f"{name} is an element of a vector, but select takes whole columns",
                     f'select("{whole_column}"), and of the answer .numpy()["{whole_column}"][:, {element}]',
                 )
         return dataclasses.replace(query, columns=names)
@@ -180,16 +180,16 @@ class Choosing:
         """
         query = self.query()
         if not all(isinstance(name, str) for name in names):
-            raise InvalidInputError.hinted(f"no names of runs: {names!r}", 'write of_runs("a", "b"), or of_runs(*several)')
+            raise InvalidInputError.hinted(f"not names of runs: {names!r}", 'write of_runs("a", "b"), or of_runs(*several)')
         if where is not None and query.version is not None:
             raise UnsupportedError.hinted(
-                "attributes are those of now, and the runs of an earlier version may have been others",
-                "name them, as t.as_of(version).of_runs(\"a\"); t.runs(where=...) tells which meet it now",
+                "attributes are current, but an earlier version may have had other runs",
+                "name them, as t.as_of(version).of_runs(\"a\"); t.runs(where=...) lists those that satisfy it now",
             )
         for name in names:
             check_text(name, "the name of a run")
         if where is None and not names:
-            raise InvalidInputError.hinted("of_runs needs to be told which runs", "give their names, or where=")
+            raise InvalidInputError.hinted("of_runs needs names or a condition", "give their names, or where=")
         found = [] if where is None else query.table._native.runs_of_each(condition_text(where))
         return dataclasses.replace(query, runs=runs_in_both(query.runs, runs_wanted(names, found)))
 
@@ -220,7 +220,7 @@ def _side(table: Table, name: str, ends: Any) -> str:
         low, high = ends
     except (TypeError, ValueError):
         raise InvalidInputError.hinted(
-            f"{name}={ends!r} is no range", f"write {name}=(low, high), with None for an end that is open"
+            f"{name}={ends!r} is not a range", f"write {name}=(low, high), with None for an open end"
         ) from None
     low, high = ("" if end is None else literal(end) for end in (low, high))
     return f"{column_text(name, table)}={low}:{high}"

@@ -220,23 +220,23 @@ class Stores:
                 tables.append(store.table(name))
             except NotFoundError:
                 raise NotFoundError.hinted(
-                    f'{store.url} has no table "{name}"', "open the stores that have it, by a list of them"
+                    f'{store.url} has no table "{name}"', "open only the stores that have it, as a list"
                 ) from None
         for store, table in zip(self._stores, tables, strict=True):
             try:
                 _atoll.union([tables[0]._native, table._native])
             except InvalidInputError as error:
                 raise InvalidInputError.hinted(
-                    f'table "{name}" of {store.url} does not go with that of {self._stores[0].url}: {error}',
-                    "tables that are asked as one have the same roles and salt, and columns of one name are the same",
+                    f'table "{name}" of {store.url} cannot be combined with that of {self._stores[0].url}: {error}',
+                    "the tables of a union must have the same roles and salt, and equal columns of the same name",
                 ) from None
         return Table(_atoll.union([table._native for table in tables]), self)
 
     def create_table(self, name: str, *_: Any, **__: Any) -> NoReturn:
         """Raise ``UnsupportedError``: a table is created in one store."""
         raise UnsupportedError.hinted(
-            f'several stores as one can only be asked: table "{name}" would be in none of them',
-            "open the one that is to have it",
+            f'several stores opened as one are read-only: table "{name}" would be in none of them',
+            "open the store that should have it",
         )
 
     def close(self) -> None:
@@ -350,7 +350,7 @@ def _several(places: Any) -> list[str]:
             # A link such as runs/latest is no store of its own: its rows would count twice.
             found.setdefault(os.path.realpath(one) if os.path.exists(one) else one, one)
     if not found:
-        raise InvalidInputError("a list of no stores cannot be opened")
+        raise InvalidInputError("an empty list of stores cannot be opened")
     return list(found.values())
 
 
@@ -359,7 +359,7 @@ def _at_home(path: str) -> str:
     expanded = os.path.expanduser(path)
     if expanded.startswith("~"):
         raise InvalidInputError.hinted(
-            f"{path} is in the home of a user whom this machine does not know", f'a folder that is called so is "./{path}"'
+            f"{path} is in the home of a user whom this machine does not know", f'for a folder of that name, write "./{path}"'
         )
     return expanded
 
@@ -377,7 +377,7 @@ def _absolute(url: str) -> str:
 
 def _check_pack(pack: str) -> None:
     if pack not in ("background", "later"):
-        raise InvalidInputError.hinted(f"a table cannot be packed {pack!r}", 'it is pack="background" or pack="later"')
+        raise InvalidInputError(f'pack is "background" or "later", not {pack!r}')
 
 
 def _close_behind(close: Callable[[], None], error: BaseException | None) -> None:
@@ -388,4 +388,4 @@ def _close_behind(close: Callable[[], None], error: BaseException | None) -> Non
         if error is None:
             raise
         # The error of the block says more: keep it, and add this one as a note.
-        error.add_note(f"besides, closing the store failed: {failed}")
+        error.add_note(f"in addition, closing the store failed: {failed}")

@@ -152,7 +152,7 @@ class Table(Asking, Noted, Appending):
         step in different runs and one query cannot tell them apart.
         """
         if (step is None) == (time is None):
-            raise InvalidInputError.hinted("at needs a step or a time, and not both", "write at(step=7) or at(time=0.5)")
+            raise InvalidInputError.hinted("at needs a step or a time, but not both", "write at(step=7) or at(time=0.5)")
         if step is not None:
             return self._of_steps([whole(step, "step")])
         wanted = number(time, "a time")
@@ -177,9 +177,9 @@ class Table(Asking, Noted, Appending):
             if other.run in runs and other.step in steps:
                 first = meant[0]
                 raise UnsupportedError.hinted(
-                    f"{called} is that of different steps in different runs, and step {other.step} of run "
-                    f"{other.run!r} has another: one query cannot tell them apart",
-                    f"ask each run by itself: of_runs({first.run!r}).where(\"step = {first.step}\")",
+                    f"{called} is a different step in different runs, and step {other.step} of run "
+                    f"{other.run!r} also has another time: one query cannot tell them apart",
+                    f"query each run by itself: of_runs({first.run!r}).where(\"step = {first.step}\")",
                 )
         return self._of_steps(sorted(steps)).of_runs(*sorted(runs))
 
@@ -190,13 +190,13 @@ class Table(Asking, Noted, Appending):
         """
         complete = [run.last_complete for run in self.runs() if run.last_complete is not None]
         if not complete:
-            raise NotFoundError.hinted("no step is complete yet", "follow() waits for the steps that come")
+            raise NotFoundError.hinted("no step is complete yet", "follow() waits for new steps")
         return self._of_steps([max(complete)])
 
     def _of_steps(self, steps: list[int]) -> Query:
         if "step" not in self.columns:
             raise UnsupportedError.hinted(
-                "the table has no column \"step\"", "give it one, or ask by a column that you have: where(...)"
+                "the table has no column \"step\"", "give it one, or query by a column that it has: where(...)"
             )
         return self.where(col("step") == steps[0] if len(steps) == 1 else col("step").is_in(steps))
 
@@ -281,7 +281,7 @@ class Table(Asking, Noted, Appending):
         """
         if all == any(said is not None for said in (where, run, steps)):
             raise InvalidInputError.hinted(
-                "delete needs to be told which rows", "give a condition, run= or steps=; or all=True for everything"
+                "delete needs a condition, run=, steps= or all=True", "all=True deletes everything"
             )
         between = None if steps is None else steps_between(steps)
         run = None if run is None else label(run, "run")
@@ -333,7 +333,7 @@ class Table(Asking, Noted, Appending):
         """
         if not hasattr(store, "drop_table"):
             hint = "open the store first: copy_to(atoll.open(...)); a name within it is name="
-            raise InvalidInputError.hinted(f"a table is copied to a store, and {store!r} is none", hint)
+            raise InvalidInputError.hinted(f"a table is copied to a store, not to {store!r}", hint)
         number = self._native.snapshot_version(version) if isinstance(version, str) else version
         number = None if number is None else whole(number, "version")
         return Copied(*self._native.copy_to(store._native, name or self.name, number))
@@ -349,8 +349,6 @@ class Table(Asking, Noted, Appending):
 
         Raises ``InvalidInputError`` for a share or budget that makes no sense.
         """
-        if bytes_per_second is not None:
-            bytes_per_second = whole(bytes_per_second, "bytes_per_second")
         # Start the new packer before stopping the old one, so that a refused call stops nothing.
         budget = None if bytes_per_second is None else whole(bytes_per_second, "bytes_per_second")
         began = self._native.keep_packed(number(share, "share"), budget, number(idle, "idle"))

@@ -130,11 +130,11 @@ class Writer:
         """Take the arguments of this rank, or raise for one that is wrong."""
         if not hasattr(table, "begin"):
             hint = "open the table: atoll.Writer(store.table(NAME), run=...)"
-            raise InvalidInputError.hinted(f"a writer gives its steps to a table, and {table!r} is none", hint)
+            raise InvalidInputError.hinted(f"a Writer needs a table, not {table!r}", hint)
         self.table, self.run = table, label(run, "run")
         self.rank, self.size = _rank_and_size(*place, self._comm)
         if whole(buffer_bytes, "buffer_bytes") < 1:
-            raise InvalidInputError(f"buffer_bytes is the room for steps that wait, at least 1, not {buffer_bytes}")
+            raise InvalidInputError(f"buffer_bytes must be 1 or more, not {buffer_bytes}")
         self._columns = TableColumns(table.schema)
         self._block_bytes_max: int = table._native.block_bytes_max
 
@@ -169,7 +169,7 @@ class Writer:
         if self._last is not None and step <= self._last:
             raise InvalidInputError.hinted(
                 f"step {step} comes after step {self._last}; steps rise",
-                "give all rows of a step in one call; to compute earlier steps anew, begin another attempt with a new writer",
+                "give all rows of a step in one call; to compute earlier steps again, begin another attempt with a new writer",
             )
         given = columns_of(arrays)
         self._check_names(given, step)
@@ -213,7 +213,7 @@ class Writer:
             raise LimitError.hinted(
                 f"the rows of rank {self.rank} in step {step} take {least} bytes or more, and those of one rank and step may "
                 f"take {self._block_bytes_max}: an object of this store",
-                "write the step from more ranks, with fewer columns or narrower ones, or not all rows; nothing of it was taken",
+                "write the step from more ranks, with fewer columns or narrower ones, or not all rows; none of it was stored",
             )
 
     def flush(self, timeout: float | None = None) -> None:
@@ -245,7 +245,7 @@ class Writer:
             if left <= 0:
                 raise TimedOutError.hinted(
                     f"step {self._last} is not complete: not all of {self.size} ranks have given it",
-                    "every rank gives every step, with arrays of length 0 if it has no rows; look at the logs of the others",
+                    "every rank gives every step, with arrays of length 0 if it has no rows; check the logs of the others",
                 )
             seen = self.table._native.follow(seen, min(left, LOOK_SECONDS))
 
@@ -349,7 +349,7 @@ class Writer:
         besides = self._pump.error
         if besides is not None and besides is not error:
             # The error of the body says more about the simulation: keep it, and add this one as a note.
-            error.add_note(f"besides, atoll.Writer failed: {besides}")
+            error.add_note(f"in addition, atoll.Writer failed: {besides}")
 
     def __repr__(self) -> str:
         return f"<atoll.Writer of run {self.run!r}, attempt {self.attempt}, rank {self.rank} of {self.size}>"
@@ -402,7 +402,7 @@ class Writer:
         if state is None:
             raise ConflictError.hinted(
                 f"run {self.run!r} is gone from table {self.table.name!r}",
-                "somebody deleted it; a new writer begins it anew",
+                "another process deleted it; a new writer starts it again",
             )
         return _State(*state)
 
@@ -412,7 +412,7 @@ class Writer:
         if state.attempt != self.attempt:
             raise ConflictError.hinted(
                 f"attempt {state.attempt} of run {self.run!r} has begun; this is {self.attempt}",
-                "another start of this simulation writes the run now: end one of the two; a start that is begun anew takes "
+                "another start of this simulation writes the run now: stop one of the two; a new start takes "
                 "the next attempt",
             )
         return state
@@ -450,7 +450,7 @@ def _end_unclosed(pump: Pump, run: str) -> None:
         _before_child_ends(_end_unclosed, pump, run)
         return
     pump.finish()
-    pump.check_untold(f"atoll.Writer of run {run!r} was not closed; not all that it was given is written")
+    pump.check_untold(f"atoll.Writer of run {run!r} was not closed; not all of its steps are written")
 
 
 def _before_child_ends(do: Callable[..., object], *args: object, of: object = None) -> None:
