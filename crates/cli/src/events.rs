@@ -36,9 +36,9 @@ fn filter(wanted: Option<&OsStr>, json: bool) -> Result<EnvFilter, Failure> {
     };
     let parsed = wanted.to_str().and_then(|wanted| EnvFilter::try_new(wanted).ok());
     parsed.ok_or_else(|| Failure::Usage {
-        problem: format!("ATOLL_LOG asks for {wanted:?}, which is no filter of events"),
+        problem: format!("ATOLL_LOG asks for {wanted:?}, which is not a filter of events"),
         hint:
-            "say error, warn, info, debug, trace or off, or one for each place, such as warn,atoll_ring=debug"
+            "use error, warn, info, debug, trace or off, or one for each place, such as warn,atoll_ring=debug"
                 .to_owned(),
     })
 }
@@ -49,8 +49,8 @@ fn wants_objects(format: Option<&OsStr>) -> Result<bool, Failure> {
         Some(format) if format == "json" => Ok(true),
         Some(format) if format == "text" => Ok(false),
         Some(format) => Err(Failure::Usage {
-            problem: format!("ATOLL_LOG_FORMAT is {format:?}, a format that events do not have"),
-            hint: "say json, or text".to_owned(),
+            problem: format!("ATOLL_LOG_FORMAT is {format:?}, which is not a format of events"),
+            hint: "use json or text".to_owned(),
         }),
     }
 }

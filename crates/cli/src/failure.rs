@@ -23,7 +23,7 @@ pub(crate) const USAGE_EXIT: u8 = 2;
 const RING_CHANGE_HINT: &str = "check with `atoll ring status` whether it happened, and how far it has come";
 
 /// The hint when the result of a change was lost.
-const UNREPORTED_HINT: &str = "do not repeat it: look at what the store holds now";
+const UNREPORTED_HINT: &str = "do not repeat it: check what the store holds now";
 
 /// Why a verb failed.
 #[derive(Debug, thiserror::Error)]
@@ -92,7 +92,7 @@ pub enum Failure {
         conflict: Box<Conflict>,
     },
     /// A wait timed out.
-    #[error("cell {cell} did not become what was waited for within {time_out}")]
+    #[error("cell {cell} did not reach the expected state within {time_out}")]
     WaitEnded {
         /// Its keys.
         cell: String,
@@ -453,10 +453,12 @@ pub(crate) fn kind_of_io(error: &io::Error) -> ErrorKind {
 /// The hint for store errors that bring none of their own.
 fn hint_of_kind(kind: ErrorKind) -> Option<&'static str> {
     match kind {
-        ErrorKind::NotFound => Some("check the spelling; verbs that write make a store where there is none"),
-        ErrorKind::Conflict => Some("look at the present state, then try again"),
-        ErrorKind::Unavailable => Some("try again; `atoll doctor PATH` tells how fit the place is"),
-        ErrorKind::TimedOut => Some("look whether it happened, or try again with a longer --deadline"),
+        ErrorKind::NotFound => {
+            Some("check the spelling; verbs that write create a store where there is none")
+        }
+        ErrorKind::Conflict => Some("check the current state, then try again"),
+        ErrorKind::Unavailable => Some("try again; `atoll doctor PATH` checks the place"),
+        ErrorKind::TimedOut => Some("check whether it happened, or try again with a longer --deadline"),
         ErrorKind::Internal => Some("this is a bug in Atoll: please report it with the command that you ran"),
         _ => None,
     }
@@ -482,7 +484,7 @@ pub(crate) fn hint_of_io(error: &io::Error) -> Option<&'static str> {
         io::ErrorKind::PermissionDenied => Some("check who may read and write there with `ls -l`"),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some("free some space, then try again"),
         io::ErrorKind::FileTooLarge => {
-            Some("raise the limit of a file's size (`ulimit -f` tells it), or choose another file system")
+            Some("raise the limit of a file's size (`ulimit -f` shows it), or choose another file system")
         }
         io::ErrorKind::IsADirectory => Some("a file belongs there, not a folder"),
         io::ErrorKind::NotADirectory => Some("a part of the path is a file, where a folder belongs"),

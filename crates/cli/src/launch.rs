@@ -93,12 +93,12 @@ fn print(error: &clap::Error, is_help: bool, hint: &str) {
 
 /// Replaces the standard library's messages about numbers by plain ones. All our counts start at 0.
 fn with_plain_number_errors(text: String) -> String {
-    let whole = "it is no whole number from 0 on";
+    let whole = "it is not a whole number from 0 on";
     [
         ("invalid digit found in string", whole),
         ("cannot parse integer from empty string", whole),
         ("number too large to fit in target type", "it is too large"),
-        ("invalid float literal", "it is no number"),
+        ("invalid float literal", "it is not a number"),
     ]
     .into_iter()
     .fold(text, |text, (said, plain)| text.replace(said, plain))

@@ -100,7 +100,7 @@ fn replaceable(path: &Path) -> Result<(), Failure> {
         Ok(there) if there.is_dir() => Err(failure("write", path, io::ErrorKind::IsADirectory.into())),
         Ok(there) if !there.is_file() => {
             let hint =
-                "it is no file that could be replaced: choose another name, or `-` for standard output";
+                "it is not a file that can be replaced: choose another name, or `-` for standard output";
             Err(Failure::Exists { place: path.display().to_string(), hint })
         }
         _ => Ok(()),

@@ -226,7 +226,7 @@ impl Session {
             let closed = match opened.store.close().await {
                 // The change is in the log: reporting a failure would make the user repeat it.
                 Err(error) if error.kind() == ErrorKind::OutOfSpace && has_logged => {
-                    note(&format!("{error} to tidy it up; what was written is in its log"));
+                    note(&format!("{error} for its cleanup on closing; everything written is in its log"));
                     Ok(())
                 }
                 closed => closed.map_err(Failure::from),

@@ -22,7 +22,7 @@ pub(crate) fn of_table(error: &TableError) -> Option<String> {
             "`atoll store check` shows the extent of the damage"
         }
         TableError::Block { source: BlockError::Null { .. }, .. } => {
-            "fill the value in, or make a table in which the column may be null"
+            "fill in the value, or create a table in which the column may be null"
         }
         TableError::Edit(EditError::StaleAttempt { .. }) | TableError::Fenced { .. } => {
             "another process writes the run now; let it, or choose another --run"
@@ -49,9 +49,9 @@ fn of_kind(kind: ErrorKind) -> Option<String> {
     let hint = match kind {
         ErrorKind::Corrupt => "`atoll store check` finds what is damaged",
         ErrorKind::NewerFormat | ErrorKind::Unsupported => "use the release that wrote it, or a later one",
-        ErrorKind::Conflict => "look at the present state with `atoll table info`, then try again",
-        ErrorKind::Unavailable => "try again; `atoll doctor PATH` tells how fit the place is",
-        ErrorKind::TimedOut => "look whether it happened with `atoll table steps`",
+        ErrorKind::Conflict => "check the current state with `atoll table info`, then try again",
+        ErrorKind::Unavailable => "try again; `atoll doctor PATH` checks the place",
+        ErrorKind::TimedOut => "check whether it happened with `atoll table steps`",
         ErrorKind::Internal => "this is a bug in Atoll: please report it with the command that you ran",
         ErrorKind::NotFound => {
             "check the spelling; `atoll table list` shows the tables of a store, `atoll table info TABLE` the columns of one"
@@ -75,9 +75,7 @@ pub(crate) fn of_schema(error: &SchemaError) -> Option<String> {
         SchemaError::Twice { .. } | SchemaError::Name { .. } => {
             "give it another name; files are read with --rename FROM=TO"
         }
-        SchemaError::Taken { .. } => {
-            "give it another name; `atoll table info TABLE` tells the columns there are"
-        }
+        SchemaError::Taken { .. } => "give it another name; `atoll table info TABLE` lists the columns",
         SchemaError::Type { .. } => "leave the column out, or name another type with --types NAME:TYPE",
         SchemaError::ColumnCount { .. } => "leave columns out with --without NAMES",
         SchemaError::Damaged { .. } => "write a schema with `atoll table info TABLE --schema`",
@@ -112,7 +110,7 @@ pub(crate) fn of_rows(error: &RowFileError) -> Option<String> {
         }
         // Skipping would not help: the line may be half a record.
         RowFileError::Record { problem, .. } if problem.ends_with("the line has no end") => {
-            "bring the file once it is whole, or end its last line, and run the same command again"
+            "wait until the file is complete, or end its last line, and run the same command again"
         }
         RowFileError::Record { skipped, .. } => {
             return Some(format!(
@@ -133,11 +131,11 @@ pub(crate) fn of_rows(error: &RowFileError) -> Option<String> {
             ));
         }
         RowFileError::Missing { column, nearest: Some(nearest), .. } => {
-            return Some(format!("is it \"{nearest}\"? say so with --rename {nearest}={column}"));
+            return Some(format!("is it \"{nearest}\"? then add --rename {nearest}={column}"));
         }
         RowFileError::Missing { present, .. } => {
             return Some(format!(
-                "the columns of the file are: {}; --rename FROM=TO calls one otherwise",
+                "the columns of the file are: {}; --rename FROM=TO renames one",
                 listed(present)
             ));
         }
@@ -149,23 +147,23 @@ pub(crate) fn of_rows(error: &RowFileError) -> Option<String> {
         }
         RowFileError::Extra { column, nearest: Some(nearest), .. } => {
             return Some(format!(
-                "is it \"{nearest}\"? say so with --rename {column}={nearest}; or add --ignore-extra"
+                "is it \"{nearest}\"? then add --rename {column}={nearest}; or add --ignore-extra"
             ));
         }
-        RowFileError::Extra { .. } => "pass over it with --ignore-extra",
+        RowFileError::Extra { .. } => "skip it with --ignore-extra",
         RowFileError::Twice { column, .. } if column.parse::<f64>().is_ok() => NAMES_FIRST,
         RowFileError::Twice { .. } => "give each column a name of its own",
         RowFileError::Type { .. } => {
-            "make a table with the type that the file has, with `atoll table create --like`"
+            "create a table with the types of the file with `atoll table create --like`"
         }
-        RowFileError::Value { .. } => "mend the value, or make a table whose column takes it",
+        RowFileError::Value { .. } => "correct the value, or create a table whose column accepts it",
         RowFileError::Malformed { .. } => "is the format right? name it with --format",
         // For a verb that has no better hint, because it opens files by name.
         RowFileError::Compressed { input, compression, format } => {
             return Some(ReadingVerb::Create.line(input, *compression, Some(*format)));
         }
         RowFileError::Torn { .. } => {
-            "everything before that place is in; bring the whole file, and run it again"
+            "everything before that place is in the table; get the whole file, and run the same command again"
         }
         RowFileError::Misfit { hint, .. } | RowFileError::Unsupported { hint, .. } => hint,
         _ => "`atoll table import --help` has examples",

@@ -170,7 +170,7 @@ fn from_hex(text: &str) -> Result<Vec<u8>, TextError> {
         return Err(TextError::Hex { problem: "the number of digits is odd" });
     }
     let bytes = text.as_bytes().chunks_exact(2).map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?));
-    bytes.collect::<Option<_>>().ok_or(TextError::Hex { problem: "there is something else than 0-9 and a-f" })
+    bytes.collect::<Option<_>>().ok_or(TextError::Hex { problem: "it has characters other than 0-9 and a-f" })
 }
 
 /// The beginning of a value for a message, with its length when it is not whole.

@@ -234,7 +234,7 @@ fn a_backup_into_which_somebody_wrote_is_refused_and_made_anew_when_asked() {
     backup(&place, "safe");
     place.run(&["--store", "safe", "kv", "put", "p0", "000000", "by hand"]).text();
     let refused = atoll(&place, &["store", "backup", "safe"]);
-    assert!(refused.fails(12).contains("something was written into it"), "{}", refused.stderr);
+    assert!(refused.fails(12).contains("something was written to it"), "{}", refused.stderr);
     assert_eq!(place.run(&["--store", "safe", "kv", "get", "p0", "000000"]).text(), "by hand");
     let full = atoll(&place, &["store", "backup", "safe", "--full", "--json"]).json();
     assert_eq!((full["cells_written"].as_u64(), full["since"].is_null()), (Some(300), true), "{full}");
@@ -254,7 +254,7 @@ fn a_folder_that_is_no_backup_of_this_store_is_refused_and_left_as_it_was() {
     refuse(&["data"], "it is the store itself");
     place.run(&["--store", "other", "kv", "put", "p", "s", "v"]).text();
     for flags in [&["other"][..], &["other", "--full"]] {
-        refuse(flags, "a store, but no backup");
+        refuse(flags, "a store, not a backup");
     }
     assert_eq!(place.run(&["--store", "other", "kv", "get", "p", "s"]).text(), "v");
     place.run(&["--store", "other", "store", "backup", "theirs"]).text();
@@ -265,7 +265,7 @@ fn a_folder_that_is_no_backup_of_this_store_is_refused_and_left_as_it_was() {
     // A copy of a backup is an ordinary store.
     backup(&place, "safe");
     place.run(&["--store", "safe", "store", "copy", "restored"]).text();
-    refuse(&["restored"], "a store, but no backup");
+    refuse(&["restored"], "a store, not a backup");
     assert_eq!(content(&place, "restored"), content(&place, "data"));
     let reader = served(&place, "safe");
     refuse(&["safe"], "has it open");

@@ -503,7 +503,7 @@ fn an_interrupted_restart_does_not_say_that_the_same_command_goes_on() {
     let mut file = "pid,step,x,name\n".to_owned();
     (0..200_000).for_each(|row| writeln!(file, "{row},{},0.5,a", row / 10).unwrap());
     place.write("a.csv", &file);
-    for (flag, goes_on) in [("", "the same command goes on"), ("--restart", "without --restart")] {
+    for (flag, goes_on) in [("", "the same command continues"), ("--restart", "without --restart")] {
         let line = format!("--store data table import t a.csv {flag} --progress json");
         let mut child = place.spawn(&line.split_whitespace().collect::<Vec<_>>());
         let mut stderr = std::io::BufReader::new(child.stderr.take().unwrap());

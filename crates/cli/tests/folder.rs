@@ -213,10 +213,7 @@ fn an_upgrade_tells_the_format_and_a_newer_one_is_refused() {
     atoll(&place, &["kv", "put", "p", "s", "v"]).text();
     let file = place.folder.path().join("data/store.atoll");
     let before = std::fs::read(&file).unwrap();
-    assert_eq!(
-        atoll(&place, &["store", "upgrade"]).text(),
-        "format 1, features: none; nothing is to be done\n"
-    );
+    assert_eq!(atoll(&place, &["store", "upgrade"]).text(), "format 1, features: none; nothing to do\n");
     let report = atoll(&place, &["store", "upgrade", "--json"]).json();
     assert_eq!((report["format"].as_u64(), report["changed"].as_bool()), (Some(1), Some(false)), "{report}");
     assert!(std::fs::read(&file).unwrap() == before);
@@ -329,7 +326,7 @@ fn a_user_without_access_to_the_lock_still_reads_the_store() {
         let refused = unprivileged(&place, &["--store", "data", "kv", "put", "p", "s", "w"]);
         assert!(refused.fails(20).contains("may not be written to"), "{lock:o}: {}", refused.stderr);
         assert!(refused.stderr.contains("Permission denied"), "{lock:o}: {}", refused.stderr);
-        assert!(refused.stderr.contains("`ls -l` tells who may"), "{lock:o}: {}", refused.stderr);
+        assert!(refused.stderr.contains("`ls -l` shows who may"), "{lock:o}: {}", refused.stderr);
     }
 }
 

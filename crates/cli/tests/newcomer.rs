@@ -61,9 +61,9 @@ fn a_swap_that_comes_too_late_names_the_cell() {
 fn a_count_that_is_no_whole_number_is_refused_in_words_of_people() {
     let place = Workspace::new();
     for (typed, told) in [
-        ("table query t --limit -3", "'-3' for '--limit <N>': it is no whole number from 0 on"),
-        ("table query t --first 1.5", "'1.5' for '--first <N>': it is no whole number from 0 on"),
-        ("kv scan p --limit many", "'many' for '--limit <LIMIT>': it is no whole number from 0 on"),
+        ("table query t --limit -3", "'-3' for '--limit <N>': it is not a whole number from 0 on"),
+        ("table query t --first 1.5", "'1.5' for '--first <N>': it is not a whole number from 0 on"),
+        ("kv scan p --limit many", "'many' for '--limit <LIMIT>': it is not a whole number from 0 on"),
         (
             "kv get p s --offset 99999999999999999999",
             "'99999999999999999999' for '--offset <OFFSET>': it is too large",

@@ -230,7 +230,7 @@ fn a_node_leaves_while_clients_go_on_and_the_ring_tells_how_it_is() {
         }
     });
     let folder = place.run(&["ring", "status", "--store", "ring"]);
-    assert!(folder.stderr.contains("is no ring"), "{}", folder.stderr);
+    assert!(folder.stderr.contains("is not a ring"), "{}", folder.stderr);
     ring.end();
 }
 

@@ -249,7 +249,7 @@ fn each_kind_of_failure_has_its_own_exit_code() {
         ("--store mem: store backup there", 14, "a backup of mem:"),
         ("--store mem: store upgrade", 14, "an upgrade of mem:"),
         ("--store mem: kv wait p s --exists --timeout 20ms", 17, "within 20ms"),
-        ("--store mem: kv delete p", 2, "nothing says what to remove"),
+        ("--store mem: kv delete p", 2, "nothing to remove is named"),
         ("ls", 2, "no store is named"),
         ("--store mem: kv import cells", 2, "does not tell the format"),
     ];

@@ -48,7 +48,7 @@ impl BinaryReader {
             return Err(TransferError::NotBinary { file });
         }
         if read < HEADER_BYTES {
-            return Err(TransferError::Torn { file, offset: 0, problem: "the header is cut" });
+            return Err(TransferError::Torn { file, offset: 0, problem: "the header is cut off" });
         }
         let found = u32_at(&header, 8);
         if u32_at(&header, 12) != header_checksum(&header[..12]) {
@@ -130,7 +130,7 @@ impl BinaryReader {
 
     fn read_end(&mut self, prefix: &[u8; PREFIX_BYTES]) -> Result<(), TransferError> {
         let mut count = [0; 8];
-        self.fill_whole(&mut count, "the end mark is cut")?;
+        self.fill_whole(&mut count, "the end mark is cut off")?;
         if prefix[..12] != [0; 12] || end_checksum(&count) != u64_at(prefix, 12) {
             return Err(self.damaged("the end mark does not match its checksum"));
         }

@@ -24,9 +24,10 @@ impl Serve {
     pub async fn run(self, session: &Session) -> Result<(), Failure> {
         let url = session.store_url()?;
         let unserved = match StoreUrl::parse(&url).map_err(StoreError::from)?.location {
-            Location::Memory => {
-                Some(("a memory store", "nobody could attach to it; name a folder, such as --store ./data"))
-            }
+            Location::Memory => Some((
+                "a memory store",
+                "no process could attach to it; name a folder, such as --store ./data",
+            )),
             Location::Cassandra(_) => Some((
                 "a `cassandra:` store",
                 "its nodes serve it already: every process opens the same URL itself",
@@ -46,7 +47,7 @@ impl Serve {
         // A store in a folder has an owner.
         if let Some(upkeep) = opened.maintenance.filter(|upkeep| !upkeep.is_owner()) {
             session.output.either(
-                || format!("standing by: another process serves {place}, and this one does when that ends, until Ctrl-C"),
+                || format!("standing by: another process serves {place}, and this one takes over when that ends, until Ctrl-C"),
                 || json!({ "standing_by": place, "pid": pid }),
             )?;
             session.output.flush()?;

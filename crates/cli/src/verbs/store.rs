@@ -202,12 +202,12 @@ async fn stats(session: &Session) -> Result<(), Failure> {
 
 /// There is only one format so far, so a store that could be opened has it.
 async fn upgrade(session: &Session) -> Result<(), Failure> {
-    let hint = "only stores in folders have a format of ours";
+    let hint = "only stores in folders have a format of Atoll";
     let (maintenance, _) = session.maintenance(Access::Read, "an upgrade", hint).await?;
     let format = maintenance.format().await?;
     let features = if format.features.is_empty() { "none".to_owned() } else { format.features.join(", ") };
     session.output.either(
-        || format!("format {}, features: {features}; nothing is to be done", format.number),
+        || format!("format {}, features: {features}; nothing to do", format.number),
         || {
             json!({
                 "format": format.number,
@@ -264,7 +264,7 @@ fn show_snapshot(session: &Session, snapshot: &SnapshotDescription) -> Result<()
 
 impl Copy {
     async fn run(self, session: &Session) -> Result<(), Failure> {
-        session.hint_on_interrupt("the same `atoll store copy` once more begins it anew");
+        session.hint_on_interrupt("run the same `atoll store copy` again to start it over");
         session.will_change();
         let report = match session.maintenance(Access::Read, "a copy", EXPORT_INSTEAD).await {
             Err(Failure::Store(StoreError::Unfinished { what: "backup", place }))
@@ -300,7 +300,7 @@ impl Backup {
     #[allow(clippy::disallowed_methods)]
     async fn run(self, session: &Session) -> Result<(), Failure> {
         let (maintenance, _) = session.maintenance(Access::Change, "a backup", EXPORT_INSTEAD).await?;
-        session.hint_on_interrupt("the same `atoll store backup` once more completes it");
+        session.hint_on_interrupt("run the same `atoll store backup` again to complete it");
         let start = Instant::now();
         let report = maintenance.backup_to(&self.folder, self.full, progress_of_copy(session)).await?;
         let seconds = start.elapsed().as_secs_f64();

@@ -237,8 +237,8 @@ async fn version_called(table: &Table, said: Option<&str>) -> Result<Option<Vers
         Ok(number) => Ok(Some(Version(number))),
         Err(_) => match table.snapshot_version(said).await {
             Err(TableError::NoSnapshot { .. }) if is_number(said) => Err(Failure::Usage {
-                problem: format!("\"{said}\" is no version"),
-                hint: "versions are whole numbers from 0, and `atoll table info TABLE` tells the current one; or name a snapshot"
+                problem: format!("\"{said}\" is not a version"),
+                hint: "versions are whole numbers from 0, and `atoll table info TABLE` shows the current one; or name a snapshot"
                     .to_owned(),
             }),
             found => Ok(Some(found?)),

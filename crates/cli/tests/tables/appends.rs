@@ -11,7 +11,7 @@ fn appends_without_a_step_are_all_in_and_a_step_that_was_there_is_told() {
     place.write("one.csv", csv(0..1, 5));
     place.write("other.csv", csv(1..2, 7));
     let unsaid = atoll(&place, "table append t one.csv --run r --ranks 2");
-    assert!(unsaid.fails(2).contains("which step it writes"), "{}", unsaid.stderr);
+    assert!(unsaid.fails(2).contains("name the step that it writes"), "{}", unsaid.stderr);
     assert!(unsaid.stderr.contains("--step N"), "{}", unsaid.stderr);
     atoll(&place, "table append t one.csv --run r --ranks 2 --step 3").text();
     // What another process appends as the same block is not taken, and the answer says so.
@@ -98,7 +98,7 @@ fn a_step_that_is_appended_takes_no_place_of_later_ones_unless_a_new_attempt_is_
     // A second attempt has begun, and has no rows yet.
     atoll(&place, "table append t one.csv --run r --attempt 2 --step 11").fails(11);
     let refused = atoll(&place, "table append t two.csv --run r --step 5");
-    assert!(refused.fails(11).contains("has its steps up to 10"), "{}", refused.stderr);
+    assert!(refused.fails(11).contains("has steps up to 10"), "{}", refused.stderr);
     assert_eq!(steps_of(&place, ""), ["r 10 5"]);
     let again = atoll(&place, "table append t two.csv --run r --step 10");
     assert!(again.text().contains("was there already"), "{}", again.text());
@@ -112,7 +112,7 @@ fn a_step_that_is_appended_takes_no_place_of_later_ones_unless_a_new_attempt_is_
         atoll(&place, &format!("table append t {file} {of_two}")).text();
     }
     let refused = atoll(&place, "table append t two.csv --run s --step 5");
-    assert!(refused.fails(11).contains("has its steps up to 10"), "{}", refused.stderr);
+    assert!(refused.fails(11).contains("has steps up to 10"), "{}", refused.stderr);
     place.write("four.csv", csv(3..4, 5));
     atoll(&place, "table append t four.csv --run s --step 11 --ranks 2 --attempt 1").text();
     // A caller that names an attempt means it.
@@ -127,8 +127,8 @@ fn a_step_that_contradicts_the_step_column_is_reported() {
     place.write("seven.csv", "id,step,x\n1,7,0.5\n2,7,1.5\n");
     atoll(&place, "table create t --like seven.csv --id id,step --index x,step").text();
     let other = atoll(&place, "table append t seven.csv --run r --step 400");
-    let told = "the rows are step 400, and one of them says 7 in its column \"step\"";
+    let told = "the rows are appended as step 400, but one of them has 7 in its column \"step\"";
     assert!(other.exit == Some(0) && other.stderr.contains(told), "{}", other.stderr);
     let same = atoll(&place, "table append t seven.csv --run s --step 7");
-    assert!(same.exit == Some(0) && !same.stderr.contains("one of them says"), "{}", same.stderr);
+    assert!(same.exit == Some(0) && !same.stderr.contains("one of them has"), "{}", same.stderr);
 }

@@ -68,7 +68,7 @@ fn a_file_that_grew_is_not_passed_over_because_of_a_step_that_somebody_appended_
         atoll(&place, "table append t late.csv --run grows --step 300").text();
         place.write("grows.csv", csv(0..8, 50));
         let refused = atoll(&place, &import);
-        assert!(refused.fails(11).contains("has step 300 that no import brought"), "{}", refused.stderr);
+        assert!(refused.fails(11).contains("has step 300 that no import wrote"), "{}", refused.stderr);
         // The last step may be deleted again, and other writers may append to the run.
         atoll(&place, "table delete t --run grows --steps 300:").text();
         assert!(atoll(&place, &import).text().contains("imported 250 rows"));

@@ -124,7 +124,7 @@ fn verbs_of_tables_where_no_store_is_say_what_makes_one() {
     for verb in ["import t a.csv", "append t a.csv --run r --step 0", "pack t", "query t", "drop t"] {
         let answer = atoll(&place, &format!("table {verb}"));
         assert!(answer.fails(10).contains("`atoll table create`"), "{verb}: {}", answer.stderr);
-        assert!(!answer.stderr.contains("verbs that write make"), "{verb}: {}", answer.stderr);
+        assert!(!answer.stderr.contains("verbs that write create"), "{verb}: {}", answer.stderr);
     }
 }
 

@@ -25,8 +25,8 @@ impl Folder {
         let there = absolute.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
         if !there.is_dir() {
             return Err(Failure::Usage {
-                problem: format!("{} is a file, and a store is a folder", there.display()),
-                hint: "name a folder, there or not yet there".to_owned(),
+                problem: format!("{} is a file, but a store is a folder", there.display()),
+                hint: "name a folder, which need not exist yet".to_owned(),
             });
         }
         let path = there.to_path_buf();

@@ -136,7 +136,7 @@ impl Delete {
     fn range(&self) -> Result<SortRange, Failure> {
         if self.prefix.is_none() && self.from.is_none() && self.to.is_none() {
             return Err(Failure::Usage {
-                problem: "nothing says what to remove".to_owned(),
+                problem: "nothing to remove is named".to_owned(),
                 hint: "give a sort key, --prefix, --from and --to, or --all for the whole partition"
                     .to_owned(),
             });

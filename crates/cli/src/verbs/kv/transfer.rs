@@ -69,7 +69,8 @@ impl ImportArguments {
         import_of.input.check()?;
         let store = session.store(Access::Create).await?;
         if import_of.input.repeatable().is_some() {
-            session.hint_on_interrupt("what was read so far is in; the same command goes on from there");
+            session
+                .hint_on_interrupt("what was read so far is imported; the same command continues from there");
         }
         let imported = import(&*store, import_of).await?;
         session.output.either(

@@ -78,7 +78,7 @@ fn numbers(text: &str, most: usize) -> Result<Vec<String>, String> {
             is_number.then(|| digits.parse::<u32>().ok()).flatten()
         };
         let (Some(from), Some(to)) = (number(first), number(last)) else {
-            return Err(format!("[{text}] is not such as [01-04,07]"));
+            return Err(format!("[{text}] is not a range such as [01-04,07]"));
         };
         if from > to || (to - from) as usize >= most.saturating_sub(numbers.len()) {
             return Err(format!("[{text}] ends before it begins, or is more than {HOSTS_MAX} names"));

@@ -82,7 +82,7 @@ impl Create {
         operator.create_keyspace(&new).await?;
         if self.no_wait {
             return session.output.either(
-                || format!("keyspace {} was asked for", self.name),
+                || format!("keyspace {} was requested", self.name),
                 || json!({ "name": self.name, "made": false }),
             );
         }
@@ -107,7 +107,7 @@ impl Create {
             return Ok(());
         }
         Err(Failure::Usage {
-            problem: format!("--copies {copies}, and {nodes} nodes are up"),
+            problem: format!("--copies {copies}, but {nodes} nodes are up"),
             hint: "start more nodes first; with --no-wait it is created anyway, and waits for them"
                 .to_owned(),
         })

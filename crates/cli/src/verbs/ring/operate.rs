@@ -48,7 +48,7 @@ pub(super) fn operator(session: &Session) -> Result<RingOperator, Failure> {
     match StoreUrl::parse(&url).map_err(StoreError::from)?.location {
         Location::Ring(ring) => Ok(operate_ring(&ring)?),
         _ => Err(Failure::Usage {
-            problem: format!("{url} is no ring"),
+            problem: format!("{url} is not a ring"),
             hint: "name one of its nodes, such as --store ring://127.0.0.1:7379/".to_owned(),
         }),
     }

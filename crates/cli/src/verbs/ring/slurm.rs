@@ -68,7 +68,7 @@ impl Slurm {
         {
             return Err(wrong(
                 format!("--sbatch {odd:?}"),
-                "write an option as sbatch has it: --sbatch=--time=04:00:00",
+                "write an option as sbatch takes it: --sbatch=--time=04:00:00",
             ));
         }
         self.copies.map_or(Ok(()), |copies| check_copies(copies, self.nodes.into()))?;

@@ -233,7 +233,7 @@ fn wrong_clock(node: &NodeStatus) -> Option<String> {
     let off_ms = node.clock_off_ms.filter(|off_ms| off_ms.unsigned_abs() > CLOCK_OFF_MS_MAX)?;
     let side = if off_ms > 0 { "ahead of" } else { "behind" };
     let seconds = off_ms.unsigned_abs() / 1000;
-    let goes_by = if node.is_clock_doubted { "it goes by theirs" } else { "nobody knows which is right" };
+    let goes_by = if node.is_clock_doubted { "it uses theirs" } else { "nobody knows which is right" };
     Some(format!("the clock of node {} is {seconds} s {side} the others': {goes_by}", node.node))
 }
 

@@ -75,7 +75,7 @@ impl NodeProcess {
             Err(_) => "ended".to_owned(),
         };
         let back = self.back.as_ref();
-        let back = back.map(|words| format!("; this brings it back, in another terminal: {words}"));
+        let back = back.map(|words| format!("; to restart it, run in another terminal: {words}"));
         format!("node {number} {how}{}", back.unwrap_or_default())
     }
 }

@@ -62,7 +62,7 @@ impl Append {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         if self.ranks > 1 && self.step.is_none() {
             return Err(Failure::Usage {
-                problem: "with several ranks, each has to say which step it writes".to_owned(),
+                problem: "with several ranks, each must name the step that it writes".to_owned(),
                 hint: "add --step N, the same for every rank, and --attempt N --rank N for the ranks after 0"
                     .to_owned(),
             });
@@ -80,8 +80,8 @@ impl Append {
     fn tell_other_step(&self, rows: &RecordBatch) {
         if let Some((step, said)) = self.step.and_then(|step| Some((step, other_step(rows, step)?))) {
             crate::output::note(&format!(
-                "the rows are step {step}, and one of them says {said} in its column \"{STEP_COLUMN}\": whoever asks by that column \
-                 finds it there"
+                "the rows are appended as step {step}, but one of them has {said} in its column \"{STEP_COLUMN}\": queries on \
+                 that column find it there"
             ));
         }
     }
@@ -107,8 +107,8 @@ impl Append {
         }
         Err(Failure::Run {
             run: self.run.clone(),
-            problem: "is begun anew by other writers again and again".to_owned(),
-            hint: "nothing was appended: look who writes to it, then try again".to_owned(),
+            problem: "is restarted by other writers again and again".to_owned(),
+            hint: "nothing was appended: check who writes to it, then try again".to_owned(),
         })
     }
 
@@ -163,7 +163,7 @@ impl Append {
         }
         Err(Failure::Run {
             run: self.run.clone(),
-            problem: format!("has its steps up to {last}, and step {step} would take the place of later ones"),
+            problem: format!("has steps up to {last}, and step {step} would replace later ones"),
             hint: "steps of a run rise: choose a later one, or name a new --attempt to begin again from this one"
                 .to_owned(),
         })

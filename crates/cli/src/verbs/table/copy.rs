@@ -36,7 +36,7 @@ impl Copy {
             None => here,
         };
         let name = self.name.as_ref().unwrap_or(&self.table.table);
-        session.hint_on_interrupt("what was copied so far is there; the same command goes on from there");
+        session.hint_on_interrupt("what was copied so far is kept; the same command continues from there");
         let progress = Progress::bytes(None, !session.output.is_json());
         let mut told = |copied: CopyProgress| {
             progress.set_total(copied.total.max(copied.bytes));

@@ -194,7 +194,7 @@ impl Create {
         let names: Vec<String> = described.fields().iter().map(|field| field.name().clone()).collect();
         if let Some(name) = self.file.without.iter().find(|name| !names.contains(name)) {
             return Err(Failure::Usage {
-                problem: format!("--without names \"{name}\", which is no column of {}", path.display()),
+                problem: format!("--without names \"{name}\", which is not a column of {}", path.display()),
                 hint: crate::row_format::did_you_mean(name, &names),
             });
         }
@@ -287,7 +287,7 @@ pub(super) fn parse_column(flag: &str, text: &str) -> Result<Field, Failure> {
     };
     let unknown = |question: Option<String>| {
         let question = question.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
-        wrong(format!("{type_name:?} is no type{question}"))
+        wrong(format!("{type_name:?} is not a type{question}"))
     };
     let parsed = type_name.trim().parse::<TypeName>();
     let type_name = parsed.map_err(|error| unknown(error.meant))?;

@@ -83,7 +83,7 @@ fn parse_level(text: &str) -> Result<f64, String> {
     let (digits, scale) = text.strip_suffix('%').map_or((text, 1.0), |digits| (digits, 100.0));
     let level = digits.trim().parse::<f64>().map_err(|_| format!("{text:?} is not a number"))? / scale;
     let is_level = level > 0.0 && level < 1.0;
-    is_level.then_some(level).ok_or_else(|| "it lies between 0 and 1, such as 0.95".to_owned())
+    is_level.then_some(level).ok_or_else(|| "it must lie between 0 and 1, such as 0.95".to_owned())
 }
 
 fn parse_quantile(text: &str) -> Result<(String, f64), String> {

@@ -270,7 +270,7 @@ impl TargetRun {
     fn failure_of(&self, error: TableError) -> Failure {
         match error {
             TableError::VersionGone { .. } => {
-                self.spoiled(format!("is of version {} of the store, which a vacuum took away", self.version))
+                self.spoiled(format!("is of version {} of the store, which a vacuum removed", self.version))
             }
             error => error.into(),
         }
@@ -283,7 +283,7 @@ impl TargetRun {
         let attempt = attempt.ok_or_else(|| Failure::Run {
             run: self.run.clone(),
             problem: "is being gathered by another process".to_owned(),
-            hint: "once that has ended, the same command goes on from there if anything is left".to_owned(),
+            hint: "once that has ended, the same command continues from there if anything is left".to_owned(),
         })?;
         let ours = self.wrote.iter().chain([&attempt]);
         let ours =
@@ -341,7 +341,7 @@ async fn gather(
         return Ok(Gathered { rows: 0, before, version, now: source.version().await? });
     }
     let before = seen.before()?;
-    session.hint_on_interrupt("what was gathered so far is in; the same command goes on from there");
+    session.hint_on_interrupt("what was gathered so far is kept; the same command continues from there");
     let attempt = seen.begin(table).await?;
     let progress = Progress::count(!session.output.is_json());
     let mut refinement = source.refine(&Query { as_of: Some(version), ..Query::default() });

@@ -165,9 +165,9 @@ impl Import {
         let done = claim.done;
         if self.input().bytes().is_some() {
             session.hint_on_interrupt(match self.restart {
-                false => "the steps that were read are in; the same command goes on from there",
+                false => "the steps that were read are imported; the same command continues from there",
                 true => {
-                    "the steps that were read are in; the same command without --restart goes on from there"
+                    "the steps that were read are imported; the same command without --restart continues from there"
                 }
             });
         }
@@ -188,7 +188,7 @@ impl Import {
         if let Err(other) = note_end(&table, &run, mark, &claim, read.as_ref().err(), imported.last).await {
             // The reason why the import ended is the one to report as the failure.
             crate::output::note(&format!(
-                "the progress could not be recorded: {other}; import the file under another --run, or anew with --restart, if \
+                "the progress could not be recorded: {other}; import the file under another --run, or again with --restart, if \
                  another writer appends to the run"
             ));
         }
@@ -231,7 +231,7 @@ impl Import {
                     "\"{name}\" holds no whole numbers, but {}",
                     TypeName::told(field.data_type())
                 ),
-                hint: "take parts of the file for steps with --parts".to_owned(),
+                hint: "use parts of the file as steps with --parts".to_owned(),
             }),
             None if self.step_column.is_some() => {
                 let names: Vec<String> = columns.fields().iter().map(|field| field.name().clone()).collect();

@@ -49,8 +49,9 @@ impl Pack {
         if self.follow {
             return self.follow(session, &table, options).await;
         }
-        session
-            .hint_on_interrupt("nothing is lost: what was packed so far is packed, and the rest as it was");
+        session.hint_on_interrupt(
+            "nothing is lost: what was packed so far stays packed, and the rest is unchanged",
+        );
         let nothing = if self.whole {
             "there is nothing to pack"
         } else {

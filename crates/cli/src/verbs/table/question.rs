@@ -78,7 +78,7 @@ fn parse_window(text: &str) -> Result<(f64, f64), String> {
 pub(super) fn parse_share(text: &str) -> Result<f64, String> {
     let (digits, scale) = text.trim().strip_suffix('%').map_or((text, 1.0), |digits| (digits, 100.0));
     let share = digits.trim().parse::<f64>();
-    share.map(|share| share / scale).map_err(|_| format!("{text:?} is no share, such as 0.01 or 1%"))
+    share.map(|share| share / scale).map_err(|_| format!("{text:?} is not a share, such as 0.01 or 1%"))
 }
 
 /// A point and a radius.
@@ -91,7 +91,7 @@ struct Near {
 fn parse_near(text: &str) -> Result<Near, String> {
     let needs = "a point and a distance are numbers with commas between, X,Y,Z,R, such as 0.5,0.5,0.5,0.1";
     let number =
-        |text: &str| text.trim().parse::<f64>().map_err(|_| format!("{text:?} is no number: {needs}"));
+        |text: &str| text.trim().parse::<f64>().map_err(|_| format!("{text:?} is not a number: {needs}"));
     let mut point = text.split(',').map(number).collect::<Result<Vec<f64>, String>>()?;
     match (point.pop(), point.is_empty()) {
         (Some(radius), false) => Ok(Near { point, radius }),
@@ -190,7 +190,8 @@ impl QuestionArguments {
         if self.cell.is_some() && !asks_cell {
             return Err(Failure::Usage {
                 problem: "--cell needs --wrap or --near".to_owned(),
-                hint: "add --wrap for boxes that go on behind the boundary, or ask --near X,Y,Z,R".to_owned(),
+                hint: "add --wrap for boxes that continue across the boundary, or use --near X,Y,Z,R"
+                    .to_owned(),
             });
         }
         let boundary = if asks_cell { self.boundary(table).await? } else { None };
@@ -225,7 +226,7 @@ impl QuestionArguments {
             return Ok(None);
         }
         let number = |text: &str| {
-            text.trim().parse::<f64>().map_err(|_| cell_failure(format!("{text:?} is no number")))
+            text.trim().parse::<f64>().map_err(|_| cell_failure(format!("{text:?} is not a number")))
         };
         let numbers = text.split(',').map(number).collect::<Result<Vec<f64>, _>>()?;
         // Three lengths and three tilts, two and one, or one.
@@ -264,7 +265,7 @@ fn axes(table: &Table, count: usize) -> Result<Vec<String>, Failure> {
     let index = table.schema().index_columns();
     if index.len() < count || count == 0 {
         return Err(cell_failure(format!(
-            "{count} coordinates were given, and the table has {} index columns",
+            "{count} coordinates were given, but the table has {} index columns",
             index.len()
         )));
     }
@@ -280,14 +281,15 @@ fn endless(table: &Table, axes_count: usize) -> Result<Boundary, Failure> {
 fn cell_failure(problem: impl ToString) -> Failure {
     Failure::Usage {
         problem: problem.to_string(),
-        hint: "a point is --near X,Y,Z,R, and a cell --cell LX,LY,LZ or with its tilts XY,XZ,YZ behind"
-            .to_owned(),
+        hint:
+            "a point is --near X,Y,Z,R, and a cell --cell LX,LY,LZ, optionally followed by its tilts XY,XZ,YZ"
+                .to_owned(),
     }
 }
 
 fn no_cell() -> Failure {
     Failure::Usage {
-        problem: "--wrap needs a cell, and the table has none".to_owned(),
-        hint: "say --cell LX,LY,LZ, or keep one: `atoll table attributes TABLE 'cell={...}'`".to_owned(),
+        problem: "--wrap needs a cell, but the table has none".to_owned(),
+        hint: "add --cell LX,LY,LZ, or keep one: `atoll table attributes TABLE 'cell={...}'`".to_owned(),
     }
 }

@@ -56,15 +56,15 @@ impl OutputArguments {
         };
         if self.format.is_none() && self.output.as_deref().is_some_and(is_tabbed) {
             return Err(Failure::Usage {
-                problem: "a .tsv file has tabs between its fields, and rows are written with commas"
+                problem: "a .tsv file has tabs between its fields, but rows are written with commas"
                     .to_owned(),
-                hint: "name it .csv, or say --format csv".to_owned(),
+                hint: "name it .csv, or add --format csv".to_owned(),
             });
         }
         let Some(format) = format else { return Ok(RowsOut::People) };
         if !format.is_written() {
             return Err(Failure::Usage {
-                problem: format!("rows are not written as {format}"),
+                problem: format!("rows cannot be written as {format}"),
                 hint: "write csv, jsonl, parquet or arrow".to_owned(),
             });
         }

@@ -98,7 +98,7 @@ impl Cutter {
             if there < done {
                 return Err(Failure::Usage {
                     problem: format!("{} has {there} records, but {done} of it are in the table", self.file),
-                    hint: "is it the same file? import it under another --run, or anew with --restart"
+                    hint: "is it the same file? import it under another --run, or again with --restart"
                         .to_owned(),
                 });
             }
@@ -174,8 +174,8 @@ impl Cutter {
             Some(ImportedRun { run, step: last, rows: Some(there) }) if *last == step && passed > *there => {
                 Err(Failure::Run {
                     run: run.clone(),
-                    problem: format!("has {there} rows of step {step}, and {} has more", self.file),
-                    hint: "once the file is written to the end of a step, import it anew with --restart"
+                    problem: format!("has {there} rows of step {step}, but {} has more", self.file),
+                    hint: "once the file is written to the end of a step, import it again with --restart"
                         .to_owned(),
                 })
             }
@@ -186,7 +186,7 @@ impl Cutter {
     fn falls(&self, step: u64, before: u64) -> Failure {
         Failure::Usage {
             problem: format!("{}: step {step} comes after step {before}", self.file),
-            hint: "sort the file by step, or take parts of it for steps with --parts".to_owned(),
+            hint: "sort the file by step, or use parts of it as steps with --parts".to_owned(),
         }
     }
 
@@ -195,8 +195,8 @@ impl Cutter {
         let Some((step, batches, _)) = self.open.take() else { return Ok(Ok(())) };
         let Some(first) = batches.first() else { return Ok(Ok(())) };
         let rows = concat_batches(&first.schema(), &batches).map_err(|error| Failure::Usage {
-            problem: format!("the rows of step {step} do not go together: {error}"),
-            hint: "take parts of the file for steps with --parts".to_owned(),
+            problem: format!("the rows of step {step} do not fit together: {error}"),
+            hint: "use parts of the file as steps with --parts".to_owned(),
         })?;
         self.done = Some(step);
         Ok(self.send(step, rows, sender))
@@ -212,15 +212,15 @@ impl Cutter {
         let column = rows.column(place);
         let wrong = |problem: String| Failure::Usage {
             problem: format!("{}: {problem}", self.file),
-            hint: "take parts of the file for steps with --parts".to_owned(),
+            hint: "use parts of the file as steps with --parts".to_owned(),
         };
         if column.null_count() > 0 {
             return Err(wrong("a row has no step".to_owned()));
         }
         let steps =
-            numbers(column.as_ref()).ok_or_else(|| wrong("its steps are no whole numbers".to_owned()))?;
+            numbers(column.as_ref()).ok_or_else(|| wrong("its steps are not whole numbers".to_owned()))?;
         let checked = steps.into_iter().map(|step| {
-            u64::try_from(step).map_err(|_| wrong(format!("a step is a number from 0 on, and one is {step}")))
+            u64::try_from(step).map_err(|_| wrong(format!("steps are numbers from 0 on, but one is {step}")))
         });
         checked.collect()
     }
@@ -229,7 +229,7 @@ impl Cutter {
 fn too_large(step: u64) -> Failure {
     Failure::Usage {
         problem: format!("the rows of step {step} take more than {} MiB", STEP_BYTES_MAX >> 20),
-        hint: "take parts of the file for steps with --parts".to_owned(),
+        hint: "use parts of the file as steps with --parts".to_owned(),
     }
 }
 

@@ -127,20 +127,20 @@ impl Mark {
         else {
             return Err(conflict(
                 "came through a pipe, which cannot be continued".to_owned(),
-                "import under another --run, or anew with --restart",
+                "import under another --run, or again with --restart",
             ));
         };
         if *plan != self.plan {
             return Err(conflict(
                 "was imported with other options".to_owned(),
-                "use the same options as then, or start anew with --restart",
+                "use the same options as then, or start again with --restart",
             ));
         }
         // A file that grew still starts with the same bytes.
         if Beginning::of(&read_beginning(path, before.bytes)?) != before {
             return Err(conflict(
                 "was imported from another file".to_owned(),
-                "choose another name with --run, or start anew with --restart",
+                "choose another name with --run, or start again with --restart",
             ));
         }
         // The last step tells how far the import came, if the import wrote it.
@@ -148,11 +148,8 @@ impl Mark {
         let last = table.steps(Some(run)).await?.pop();
         match written.zip(last) {
             Some((written, last)) if !written.has(&last) => Err(conflict(
-                format!(
-                    "has step {} that no import brought: what comes before it would be left out",
-                    last.step
-                ),
-                "import the file under another --run, or anew with --restart, which deletes that step",
+                format!("has step {} that no import wrote: rows before it would be skipped", last.step),
+                "import the file under another --run, or again with --restart, which deletes that step",
             )),
             _ => Ok(()),
         }

@@ -81,7 +81,7 @@ fn of_somebody_else(run: &RunId, step: u64) -> Failure {
     Failure::Run {
         run: run.0.to_string(),
         problem: format!("has rows of step {step} that another writer has just appended"),
-        hint: "import the file under another --run, or anew with --restart, which deletes that step"
+        hint: "import the file under another --run, or again with --restart, which deletes that step"
             .to_owned(),
     }
 }
