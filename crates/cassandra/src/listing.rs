@@ -254,7 +254,7 @@ fn encode(ranges: &[TokenRange]) -> Token {
 fn decode(token: &Token) -> Result<Vec<TokenRange>, StoreError> {
     let foreign = || StoreError::InvalidInput {
         what: "split",
-        problem: "this store did not give it out".into(),
+        problem: "this store did not return it".into(),
         hint: "pass a split of the same store unchanged",
     };
     let (&VERSION, rest) = token.0.split_first().ok_or_else(foreign)? else { return Err(foreign()) };

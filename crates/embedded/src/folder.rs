@@ -318,7 +318,7 @@ impl FolderWay {
             if lost.wait_for(|is_lost| *is_lost).await.is_err() {
                 return;
             }
-            tracing::error!("the store is abandoned: its folder is no longer ours");
+            tracing::error!("the store is abandoned: its folder belongs to another process now");
             opener.abandon().await;
             // Who is attached looks for the owner that there is now.
             let Some(owned) = owned.upgrade() else { return };
@@ -341,7 +341,7 @@ impl FolderWay {
                 // Closing lets go of it as well.
                 _ = closing.wait_for(|is_closing| *is_closing) => return,
             }
-            tracing::error!(store = %place, "something ended half-way in the store, and it is given up: another process may take it, and this one by opening it again");
+            tracing::error!(store = %place, "an operation on the store ended half-way, so this process gave it up: another process may take it, or this one by opening it again");
             let Some(owned) = owned.upgrade() else { return };
             let Some(Owned { server, ownership }) = owned.lock().await.take() else { return };
             // It is let go of only when nothing can be written to it any more. Who is attached asks the next
@@ -437,11 +437,11 @@ async fn look_after(
     let pid = owner.identity.pid;
     while until_silent(&owner, SUSPENDED_WATCH).await == Silence::Suspended {
         if let Some(suspended) = suspended {
-            tracing::warn!(store = %place, pid, "the process that owns the store is suspended, and the last state on disk is read until it goes on");
+            tracing::warn!(store = %place, pid, "the process that owns the store is suspended, and the last state on disk is read until it continues");
             *suspended.lock() = Some(owner);
             return attachment.give_up();
         }
-        tracing::warn!(store = %place, pid, "the process that owns the store is suspended, and what is asked of it waits until it goes on");
+        tracing::warn!(store = %place, pid, "the process that owns the store is suspended, and requests to it wait until it continues");
         while us.is_suspended(&owner) {
             tokio::time::sleep(SUSPENDED_WATCH).await;
         }

@@ -243,12 +243,12 @@ fn open_engine_here(folder: &Path, options: StoreOptions) -> Result<EmbeddedStor
     let engine = Engine::open(Arc::new(disk) as Arc<dyn Disk>, options.engine.clone()).map_err(failed)?;
     let report = engine.recovery();
     if report.leaves_lost > 0 {
-        tracing::warn!(store = %place, leaves = report.leaves_lost, "leaves that the log changed cannot be read, and nothing of them is shown but values below 64 KiB of the log");
+        tracing::warn!(store = %place, leaves = report.leaves_lost, "leaves that the log changed cannot be read; only their values below 64 KiB in the log are shown");
     }
     if let Some(cut) = report.cut
         && cut.was_synced
     {
-        tracing::warn!(store = %place, offset = cut.offset, bytes = cut.bytes, "the log is damaged there, and what was written behind is left out");
+        tracing::warn!(store = %place, offset = cut.offset, bytes = cut.bytes, "the log is damaged there, and later writes are left out");
     } else if let Some(cut) = report.cut {
         tracing::warn!(store = %place, offset = cut.offset, bytes = cut.bytes, "left out a torn end of the log; it was never synced");
     }

@@ -44,7 +44,7 @@ impl SplitPart {
             }
             _ => Err(StoreError::InvalidInput {
                 what: "split",
-                problem: "this store did not give it out".into(),
+                problem: "this store did not return it".into(),
                 hint: "pass a split of the same store unchanged",
             }),
         }

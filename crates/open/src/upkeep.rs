@@ -292,7 +292,7 @@ pub(crate) fn at_fault<'p>(error: &EngineError, from: &'p str, to: &'p str) -> &
 /// copy is truncated.
 fn begin_copy(folder: &Path, part: &Path, place: &str) -> Result<File, StoreError> {
     let failed = |error| StoreError::Failed {
-        what: "making the folder of the copy",
+        what: "creating the folder of the copy",
         place: place.to_owned(),
         source: Arc::new(error),
     };
@@ -316,7 +316,7 @@ fn begin_copy(folder: &Path, part: &Path, place: &str) -> Result<File, StoreErro
 /// Refuses a folder that holds anything but the remains of an interrupted copy.
 fn check_empty(folder: &Path, place: &str) -> Result<(), StoreError> {
     let entries = std::fs::read_dir(folder).map_err(|error| StoreError::Failed {
-        what: "looking into the folder of the copy",
+        what: "reading the folder of the copy",
         place: place.to_owned(),
         source: Arc::new(error),
     })?;

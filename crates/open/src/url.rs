@@ -130,10 +130,10 @@ pub enum UrlError {
         text: String,
     },
     /// A password, which would be printed and stored wherever the URL is.
-    #[error("a password must not stand in a URL")]
+    #[error("a password must not be in a URL")]
     Password,
     /// A user name or a token before the nodes.
-    #[error("no name and no token may stand in the URL of a ring")]
+    #[error("no name and no token may be in the URL of a ring")]
     TokenInUrl,
     /// A part of the query without an equals sign.
     #[error("\"{part}\" in the query is not key=value")]

@@ -162,7 +162,7 @@ fn cassandra_urls_name_hosts_keyspace_and_what_else_matters() {
     assert_eq!(most.query, query);
 }
 
-const PASSWORD: &str = "a password must not stand in a URL";
+const PASSWORD: &str = "a password must not be in a URL";
 
 #[test]
 fn a_wrong_cassandra_url_says_what_is_wrong_and_never_shows_a_password() {

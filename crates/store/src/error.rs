@@ -299,13 +299,13 @@ impl StoreError {
             }
             Self::Exists { what, .. } => format!("choose another name, or delete that {what} first"),
             Self::NotFound { what: "keyspace", .. } => {
-                "`atoll ring keyspace list` tells which there are, and `create` makes one".to_owned()
+                "`atoll ring keyspace list` lists them, and `create` makes one".to_owned()
             }
             Self::NotFound { what: "token-file" | "password-file", .. } => {
                 "name a file that holds it on its first line and that only you can read".to_owned()
             }
             Self::NotFound { what: "snapshot", .. } => {
-                "`atoll store snapshot list` tells the names".to_owned()
+                "`atoll store snapshot list` lists the names".to_owned()
             }
             Self::Unauthenticated { place } if place.starts_with("ring://") => {
                 "name a file with the token of the ring, ring://HOST/?token-file=PATH, or with the password of \
@@ -322,10 +322,10 @@ impl StoreError {
                 format!("`kill -CONT {pid}` wakes it, or `fg` in the shell that it was stopped in")
             }
             Self::Unfinished { what: "copy", .. } => {
-                "the same `atoll store copy` once more begins it anew".to_owned()
+                "run the same `atoll store copy` again to start it over".to_owned()
             }
             Self::Unfinished { .. } => {
-                "the same `atoll store backup` once more completes it; `atoll store copy` of it \
+                "run the same `atoll store backup` again to complete it; `atoll store copy` of it \
                  writes the state before elsewhere, if there was one"
                     .to_owned()
             }
@@ -334,7 +334,7 @@ impl StoreError {
             Self::NewerFormat { .. } => "use the release that wrote it, or a later one".to_owned(),
             Self::ReadOnly { .. } => "open it for writing, on writable media".to_owned(),
             Self::Denied { .. } => {
-                "`ls -l` tells who may; whoever may read it names it as file:PATH?mode=read".to_owned()
+                "`ls -l` shows who may; a user who may only read it names it as file:PATH?mode=read".to_owned()
             }
             Self::Unknown { .. } => {
                 "read the cell to see whether it happened, or retry with a request id".to_owned()

@@ -104,7 +104,7 @@ pub async fn release(store: &dyn Store, cell: Cell<'_>, lease: &Lease) -> Result
 fn next_epoch(ended: &Lease) -> Result<u64, StoreError> {
     ended.epoch.checked_add(1).ok_or_else(|| StoreError::InvalidInput {
         what: "lease cell",
-        problem: "its epoch is the last there is".into(),
+        problem: "its epoch is the last possible one".into(),
         hint: "keep leases in cells of their own",
     })
 }

@@ -114,7 +114,7 @@ fn open(token: &Token, fingerprint: impl Fn(&[u8]) -> u64) -> Result<Vec<u8>, St
 fn foreign() -> StoreError {
     StoreError::InvalidInput {
         what: "resume token",
-        problem: "no page of this request gave it out".into(),
+        problem: "no page of this request returned it".into(),
         hint: "pass the token of the former page unchanged, with the same request",
     }
 }

@@ -24,7 +24,7 @@ pub enum OwnerError {
     },
     /// The owner ended, and somebody else has its lock still.
     #[error(
-        "process {pid}, which owned {}, was killed, and a process that it had forked has the lock still",
+        "process {pid}, which owned {}, was killed, but a process that it had forked still holds the lock",
         folder.display()
     )]
     Inherited {
@@ -85,8 +85,8 @@ impl From<OwnerError> for StoreError {
             OwnerError::Inherited { folder, pid } => Self::Unavailable {
                 place: folder.display().to_string(),
                 reason: format!(
-                    "process {pid}, which owned it, was killed, and a process that it had forked has the file \
-                     `lock` open still; end that one"
+                    "process {pid}, which owned it, was killed, but a process that it had forked still has the file \
+                     `lock` open; end that one"
                 ),
                 source: None,
             },
@@ -94,7 +94,7 @@ impl From<OwnerError> for StoreError {
                 place: folder.display().to_string(),
                 reason:
                     "another folder has its name by now, for the one that was opened was moved or removed; \
-                         open the store anew"
+                         open the store again"
                         .into(),
                 source: None,
             },

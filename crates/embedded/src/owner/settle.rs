@@ -261,7 +261,7 @@ impl Attempt {
                         socket.remove();
                         // Else it names a living process, this one, which is no owner.
                         if let Err(error) = lock.release() {
-                            tracing::warn!(%error, "the name of a process that is no owner stays on the folder");
+                            tracing::warn!(%error, "the name of a process that is not an owner stays on the folder");
                         }
                     })
                     // That no thread is left looks as if somebody else had been quicker.

@@ -43,7 +43,7 @@ impl Ending {
 impl Inner {
     /// What is told of a store that was abandoned.
     pub(super) fn abandoned(&self) -> StoreError {
-        let reason = "this process gave it up, since something ended half-way in it or its folder is another process's: close it here and open it again";
+        let reason = "this process gave it up, since an operation on it ended half-way or its folder belongs to another process: close it here and open it again";
         StoreError::Unavailable { place: self.place.clone(), reason: reason.into(), source: None }
     }
 }

@@ -37,7 +37,7 @@ impl Requests {
             if !is_damage(&error) {
                 return Err(error);
             }
-            tracing::warn!(%error, "some request ids cannot be read, and are not cleared away");
+            tracing::warn!(%error, "some request ids cannot be read, and are not deleted");
             // From the other end up to where it is damaged: what lies between two damaged places is left.
             match read_ids(&tree, Direction::Backward, &mut by_age) {
                 Err(error) if !is_damage(&error) => return Err(error),

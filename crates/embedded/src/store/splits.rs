@@ -49,7 +49,7 @@ impl Part {
     pub(crate) fn of(split: &Split) -> Result<Self, StoreError> {
         let foreign = || StoreError::InvalidInput {
             what: "split",
-            problem: "this store did not give it out".into(),
+            problem: "this store did not return it".into(),
             hint: "pass a split of the same store unchanged",
         };
         let bytes = &split.token.0;

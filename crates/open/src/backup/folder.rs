@@ -32,7 +32,7 @@ pub(crate) enum FolderContent {
 impl BackupFolder {
     /// Takes ownership of the folder, creating it if it is missing.
     pub(crate) async fn take(folder: &Path) -> Result<Self, StoreError> {
-        let failed = failed("making the folder of the backup", folder);
+        let failed = failed("creating the folder of the backup", folder);
         make_folder(folder).map_err(failed)?;
         match settle(folder, Mode::Write, &OwnerOptions::default()).await? {
             Settled::Owner(mut ownership) => {
@@ -72,7 +72,7 @@ impl BackupFolder {
         if self.unfinished().exists() {
             return Ok(FolderContent::Unfinished);
         }
-        let read = failed("looking into the folder of the backup", &self.folder);
+        let read = failed("reading the folder of the backup", &self.folder);
         let known = ["lock", "owner"];
         let mut entries = std::fs::read_dir(&self.folder).map_err(read)?.filter_map(Result::ok);
         if entries.any(|entry| !known.iter().any(|name| entry.file_name() == *name)) {
@@ -109,7 +109,7 @@ impl BackupFolder {
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), StoreError> {
         let renamed = std::fs::rename(from, to).and_then(|()| sync_folder(&self.folder));
-        renamed.map_err(failed("naming the file of the backup in", &self.folder))
+        renamed.map_err(failed("renaming the file of the backup in", &self.folder))
     }
 }
 

@@ -11,13 +11,13 @@ pub(crate) enum BackupRefusal {
     InUse { host: String, pid: u32 },
     #[error("it holds other files")]
     OtherFiles,
-    #[error("what it holds is a store, but no backup")]
+    #[error("it is a store, not a backup")]
     NoBackup,
-    #[error("a newer release wrote what it says about itself")]
+    #[error("a newer release wrote its mark")]
     UnknownMark,
     #[error("it is a backup of another store")]
     OtherStore,
-    #[error("something was written into it since the last backup")]
+    #[error("something was written to it since the last backup")]
     Touched,
     #[error("the snapshot of its last state was deleted there")]
     StateGone,
@@ -49,7 +49,7 @@ impl BackupRefusal {
                 "copy it with `atoll store copy` if it is needed; with --full it is replaced"
             }
             Self::StateUnknown { .. } => {
-                "the store was restored from something older, or the snapshot was deleted; with --full all is copied anew"
+                "the store was restored from something older, or the snapshot was deleted; with --full everything is copied again"
             }
         }
     }
