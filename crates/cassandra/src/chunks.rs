@@ -192,7 +192,7 @@ impl Link {
             if !self.options.read_only
                 && let Err(error) = self.write_chunk(&chunks.id, chunks.owner, number as i32, bytes).await
             {
-                tracing::warn!(%error, "the chunk could not be written anew");
+                tracing::warn!(%error, "the chunk could not be written again");
             }
             return Ok(Buffer::copy_from(bytes));
         }

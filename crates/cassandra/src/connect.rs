@@ -38,7 +38,7 @@ pub(crate) async fn connect(mut options: Options) -> Result<(Link, ClusterSettin
         told(
             ErrorKind::Unavailable,
             format!("{place} does not know its own tables: {error}"),
-            "a node may not know them yet: `nodetool describecluster` tells whether all agree; then try again",
+            "a node may not know them yet: `nodetool describecluster` shows whether all agree; then try again",
         )
     })?;
     Ok((Link::new(session, statements, profiles, options, settings, round_trip), settings))
@@ -127,7 +127,7 @@ fn datacenter(session: &Session, options: &Options) -> Result<Option<String>, St
         )),
         (None, crate::options::Consistency::LocalQuorum) if there.len() > 1 => Err(told(
             ErrorKind::InvalidInput,
-            format!("{} has the data centres {}, and none was named", options.place(), there.join(", ")),
+            format!("{} has the data centres {}, but none was named", options.place(), there.join(", ")),
             "consistency=local-quorum needs datacenter=NAME, the same one for every client of the keyspace",
         )),
         (None, _) => Ok(there.first().filter(|_| there.len() == 1).map(|only| (*only).to_owned())),

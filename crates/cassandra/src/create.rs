@@ -174,7 +174,7 @@ impl<'a> Creation<'a> {
         // The row was written, and only this tells whether it stays.
         let rows = rows.map_err(|error| StoreError::Unknown {
             what: "create",
-            reason: "it was written, and whether it stays could not be asked".to_owned(),
+            reason: "it was written, but whether it stays could not be checked".to_owned(),
             source: Some(Arc::new(error)),
         })?;
         Ok(rows.iter().any(|row| row.head.is_some()))

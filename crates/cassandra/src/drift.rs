@@ -80,7 +80,7 @@ pub(crate) fn check(place: &str, keyspace: &str, found: &Found) -> Result<(), St
             return Err(altered(
                 place,
                 format!("its table {table} is missing"),
-                "somebody dropped it, and its rows with it: restore the keyspace from a snapshot \
+                "it was dropped together with its rows: restore the keyspace from a snapshot \
                  (\"Backup and restore\" in the guide to Cassandra)"
                     .to_owned(),
             ));
@@ -90,14 +90,14 @@ pub(crate) fn check(place: &str, keyspace: &str, found: &Found) -> Result<(), St
             let problem = match here {
                 None => format!("column {name} of its table {table} is missing"),
                 Some((other, _)) if other != kind => {
-                    format!("column {name} of its table {table} is of type {other}, and should be {kind}")
+                    format!("column {name} of its table {table} is of type {other}, but should be {kind}")
                 }
                 Some((_, other)) if other != part => {
-                    format!("column {name} of its table {table} is {other}, and should be {part}")
+                    format!("column {name} of its table {table} is {other}, but should be {part}")
                 }
                 Some(_) => continue,
             };
-            let hint = "somebody altered the table, and a column that is made again has none of its values: restore \
+            let hint = "the table was altered, and a recreated column has none of its values: restore \
                         the keyspace from a snapshot (\"Backup and restore\" in the guide to Cassandra)";
             return Err(altered(place, problem, hint.to_owned()));
         }

@@ -137,7 +137,7 @@ pub(crate) fn refused(place: &str, what: &'static str, error: ExecutionError) ->
             told(
                 ErrorKind::Unavailable,
                 format!("{place} is unavailable: {what} failed: {}", first_line(&error)),
-                "`nodetool status` and the nodes' logs (system.log) tell more",
+                "`nodetool status` and the nodes' logs (system.log) show more",
             )
         }
     }
@@ -148,8 +148,8 @@ pub(crate) fn damage(place: &str, problem: &str) -> StoreError {
     told(
         ErrorKind::Corrupt,
         format!("{place} is damaged: {problem}"),
-        "`nodetool scrub` and `nodetool repair --full` mend what a copy has; what no copy has is in a snapshot \
-         (\"Backup and restore\" in the guide to Cassandra); whoever writes the cell anew can go on",
+        "`nodetool scrub` and `nodetool repair --full` repair what a copy has; what no copy has is in a snapshot \
+         (\"Backup and restore\" in the guide to Cassandra); writing the cell again restores access to it",
     )
 }
 
@@ -161,7 +161,7 @@ pub(crate) fn damage_of_chunks(place: &str, problem: &str) -> StoreError {
         format!("{place} is damaged: {problem}"),
         "start the nodes that are down (`nodetool status`) and read it again, before any repair, which may spread the wrong \
          bytes: the right ones then replace them; what no copy has is in a snapshot (\"Backup and restore\" in the guide to \
-         Cassandra); whoever writes the cell anew can go on",
+         Cassandra); writing the cell again restores access to it",
     )
 }
 
@@ -191,7 +191,7 @@ fn slow(place: &str, what: &'static str, error: &ExecutionError) -> StoreError {
     told(
         ErrorKind::Unavailable,
         format!("{place} is unavailable: {what} failed: {}", first_line(error)),
-        "nodes are down or slow (`nodetool status`, `nodetool tpstats`); time-out=DURATION gives them longer",
+        "nodes are down or slow (`nodetool status`, `nodetool tpstats`); time-out=DURATION gives them more time",
     )
 }
 

@@ -107,7 +107,7 @@ impl Link {
         if found.is_some_and(|found| !found.is_synced) && self.is_synced.swap(false, Ordering::Relaxed) {
             tracing::warn!(
                 place = self.place,
-                "a node acknowledges writes that it has not synced; none is told as synced"
+                "a node acknowledges writes that it has not synced, so none is reported as synced"
             );
         }
     }

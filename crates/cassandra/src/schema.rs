@@ -52,8 +52,8 @@ pub(crate) async fn ensure(
             return Err(told(
                 ErrorKind::NotFound,
                 format!("there is no store at {}", schema.place),
-                "the first command that may write makes one: leave out mode=read and create=no; and look whether the \
-                 keyspace is spelt right, capitals included",
+                "the first command that may write makes one: leave out mode=read and create=no; and check the spelling \
+                 of the keyspace, capitals included",
             ));
         }
         // What was altered says more than the statement that could not be understood.
@@ -206,7 +206,7 @@ impl Schema<'_> {
         Err(told(
             ErrorKind::Corrupt,
             format!("{} holds cells, and its table meta does not say by which format", self.place),
-            "somebody dropped or emptied the table meta: restore it from a snapshot (\"Backup and restore\" in the \
+            "the table meta was dropped or emptied: restore it from a snapshot (\"Backup and restore\" in the \
              guide to Cassandra), or name another keyspace",
         ))
     }

@@ -100,7 +100,7 @@ pub(crate) async fn look_now_and_then(shared: Weak<Shared>) {
         let link = &shared.link;
         // What cannot be relied on any more is not relied on, whatever is wrong.
         let found = cluster_settings_again(&link.session, &link.place).await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "a node was set up otherwise");
+            tracing::warn!(%error, "a node is configured differently");
             Some(ClusterSettings::default())
         });
         link.heed(found);

@@ -118,7 +118,7 @@ async fn sweep_ground(store: &Sweeping<'_>, age: Duration) -> Result<Swept, Stor
     if unjudged > 0 {
         tracing::warn!(
             unjudged,
-            "of some values it could not be told whether they are referred to: the next sweep asks again"
+            "it is unknown whether some values are referred to: the next sweep checks again"
         );
     }
     Ok(swept)
@@ -150,7 +150,7 @@ async fn go_over(ground: &impl Ground, oldest_us: i64, place: &str) -> Result<(S
                     // Nor what one does of which replicas do not tell: it must not keep those behind it from
                     // being looked at.
                     Err(error) if error.kind() == ErrorKind::Unavailable && unjudged < UNJUDGED_MAX => {
-                        tracing::debug!(%error, "whether a value is referred to cannot be told");
+                        tracing::debug!(%error, "it is unknown whether a value is referred to");
                         unjudged += 1;
                         true
                     }

@@ -274,7 +274,7 @@ impl<'a> Writing<'a> {
                 Tried::Fails(honest(Some(attempt), refused(&link.place, "write", error)))
             }
             Decided::Doubtful(error) if patience.goes_on().await => {
-                tracing::debug!(%error, "a write whose outcome is not known is sent again");
+                tracing::debug!(%error, "a write whose outcome is unknown is sent again");
                 Tried::Again(Some(Attempt { is_doubtful: true, ..attempt }))
             }
             Decided::Doubtful(error) => Tried::Fails(error),

@@ -141,7 +141,7 @@ impl OptionsError {
                 Some("the file must be TOML: one `key = value` a line, texts in quotes".into())
             }
             Self::Value { .. } => {
-                Some("`atoll config show --json` tells its default and what it is for".to_owned())
+                Some("`atoll config show --json` shows its default and its purpose".to_owned())
             }
             Self::Undeclared { .. } => None,
         }
