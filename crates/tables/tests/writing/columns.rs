@@ -253,7 +253,7 @@ async fn a_union_has_the_columns_of_all_and_nulls_where_a_table_has_none() {
     }
     old.add_column(charge("C")).await.unwrap();
     let refused = Union::new(vec![new, old]).unwrap_err().to_string();
-    assert!(refused.contains("column \"charge\" of table number 2"), "{refused}");
+    assert!(refused.contains("column \"charge\" of table 2"), "{refused}");
     assert!(refused.contains("unit C") && refused.contains("unit e"), "{refused}");
 }
 
