@@ -162,9 +162,7 @@ impl Nodes {
                 }
                 Ok(value) => return Ok(value),
                 Err(NoAnswer::Stranger(error)) => return Err(error),
-                Err(NoAnswer::Elsewhere(error)) => {
-                    (format!("{target} does not know the keyspace yet: {error}"), None)
-                }
+                Err(NoAnswer::Elsewhere(why)) => (format!("{target} has no such keyspace yet: {why}"), None),
                 Err(silent @ (NoAnswer::Sent(_) | NoAnswer::Unsent(_))) => {
                     if let NoAnswer::Sent(error) = &silent {
                         silence.was_for_nothing(error);

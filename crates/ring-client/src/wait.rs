@@ -108,7 +108,7 @@ async fn watch_for(
                 }
                 Refused::Later(reason) | Refused::Unknown(reason) => reason,
             },
-            WatchEnd::Elsewhere(why) => format!("{target} does not know the keyspace yet: {why}"),
+            WatchEnd::Elsewhere(why) => format!("{target} has no such keyspace yet: {why}"),
             WatchEnd::Lost(reason) => {
                 nodes.forget(&target, asked_at);
                 reason
