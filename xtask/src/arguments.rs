@@ -1,4 +1,4 @@
-//! Words and flags of a verb, checked: what is not known is an error that says what is.
+//! Parsing of a verb's words and flags. Anything unknown is an error that lists what the verb knows.
 
 use crate::failure::Failure;
 use std::str::FromStr;
@@ -10,12 +10,12 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// The words of a verb with this usage line.
+    /// Arguments of the verb with this usage line.
     pub fn new(usage: impl Into<String>, words: &[String]) -> Self {
         Self { usage: usage.into(), words: words.to_vec() }
     }
 
-    /// Takes the flag `name`; whether it was there.
+    /// Takes the flag `name`; returns whether it was given.
     pub fn flag(&mut self, name: &str) -> bool {
         let before = self.words.len();
         self.words.retain(|word| word != name);
@@ -39,18 +39,18 @@ impl Arguments {
         Ok(Some(parsed))
     }
 
-    /// Takes the next word that is no flag.
+    /// Takes the next word that is not a flag.
     pub fn word(&mut self) -> Option<String> {
         let at = self.words.iter().position(|word| !word.starts_with('-'))?;
         Some(self.words.remove(at))
     }
 
-    /// Takes the next word that is no flag; it must be there.
+    /// Takes the next word that is not a flag; a missing word is an error that names `what`.
     pub fn required(&mut self, what: &str) -> Result<String, Failure> {
         self.word().ok_or_else(|| self.wrong(format!("{what} is missing")))
     }
 
-    /// Ends the reading: anything left over is an error.
+    /// Ends the parsing: any argument left over is an error.
     pub fn finish(self) -> Result<(), Failure> {
         match self.words.first() {
             None => Ok(()),
@@ -58,12 +58,12 @@ impl Arguments {
         }
     }
 
-    /// Everything that was not taken, for a program that reads it itself.
+    /// Returns every argument that was not taken, for a program that parses them itself.
     pub fn rest(self) -> Vec<String> {
         self.words
     }
 
-    /// A misuse of this verb.
+    /// A misuse of this verb, with its usage line.
     pub fn wrong(&self, problem: impl Into<String>) -> Failure {
         Failure::Usage { problem: problem.into(), usage: format!("usage: {}", self.usage) }
     }

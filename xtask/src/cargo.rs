@@ -1,4 +1,4 @@
-//! Cargo, started the same way everywhere.
+//! Cargo commands, all started in the same way.
 
 use crate::failure::Failure;
 use crate::{requirements, run, workspace};
@@ -11,7 +11,7 @@ pub fn command() -> Result<Command, Failure> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(workspace::root()?);
     for (name, _) in std::env::vars_os() {
-        // Cargo set these for xtask itself; inherited, they make build scripts run again.
+        // Cargo set these for xtask itself. If a child inherits them, build scripts run again.
         let is_of_this_build = name.to_str().is_some_and(|name| {
             name.starts_with("CARGO_PKG_")
                 || name.starts_with("CARGO_MANIFEST_")
@@ -24,7 +24,7 @@ pub fn command() -> Result<Command, Failure> {
     Ok(command)
 }
 
-/// A Cargo command that compiles: names a missing linker before Cargo does so at length.
+/// A Cargo command that compiles. Reports a missing linker up front, before Cargo does so at length.
 pub fn building() -> Result<Command, Failure> {
     requirements::linker()?;
     let mut command = command()?;
@@ -36,12 +36,12 @@ pub fn building() -> Result<Command, Failure> {
     Ok(command)
 }
 
-/// `--locked` where the committed versions must do: in CI.
+/// `--locked` in CI, where the committed versions must suffice.
 pub fn locked() -> &'static [&'static str] {
     if crate::skip::in_ci() { &["--locked"] } else { &[] }
 }
 
-/// Builds a program of this name, with these words for `cargo build`; where it is.
+/// Builds the program of this name with these arguments for `cargo build`, and returns its path.
 pub fn program(name: &str, selection: &[&str]) -> Result<PathBuf, Failure> {
     let mut command = building()?;
     command.args(["build", "--message-format", "json-render-diagnostics"]);
@@ -53,7 +53,7 @@ pub fn program(name: &str, selection: &[&str]) -> Result<PathBuf, Failure> {
     })
 }
 
-/// The program of this name that Cargo says it built.
+/// The program of this name in Cargo's build messages.
 fn built(lines: &[String], name: &str) -> Option<PathBuf> {
     let messages = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let is_meant = |message: &Value| message.pointer("/target/name").and_then(Value::as_str) == Some(name);

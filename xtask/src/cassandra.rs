@@ -1,8 +1,8 @@
 //! `cargo xtask cassandra`: a real Apache Cassandra for developers, tests and the bench, of one to nine nodes
 //! on the loopback addresses 127.0.0.1 and following.
 //!
-//! The nodes outlive this program. What a cluster was asked to be lies in its folder, so that whoever comes
-//! later, or after this program was killed, finds it.
+//! The nodes outlive this program. The cluster's shape is stored in its folder, so that later runs find it,
+//! also after this program was killed.
 
 mod certificates;
 mod cluster;
@@ -24,16 +24,16 @@ use crate::failure::{Failure, shown};
 use cluster::Cluster;
 use shape::Shape;
 
-/// Lines of a log that are printed.
+/// How many lines of a log are printed.
 const LOG_LINES: usize = 200;
 
-/// Makes sure that nodes can be started: a Java that they run on, and their jars.
+/// Makes sure that nodes can be started: finds a suitable Java and fetches the jars.
 pub fn prepare() -> Result<(), Failure> {
     java::java()?;
     jars::SERVER.folder().map(drop)
 }
 
-/// Does what the first word says.
+/// Runs the subcommand that the first word names.
 pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
     let action = arguments.required("up, down, status, kill, start or logs")?;
     let cluster = Cluster::here()?;
@@ -106,7 +106,7 @@ fn status(cluster: &Cluster) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a user of the cluster needs.
+/// Prints what a user of the cluster needs.
 fn tell(cluster: &Cluster, shape: &Shape) {
     println!("URL: {}", shape.url());
     if shape.auth {

@@ -8,7 +8,7 @@ use crate::{cargo, rooms, run, workspace};
 
 /// Crates outside the workspace, which `--workspace` does not reach.
 const OUTSIDE: &[&str] = &["benches/Cargo.toml", "benches/ring/Cargo.toml", "fuzz/Cargo.toml"];
-/// Those of them that lints are asked about, and the features that hide no code; the fuzzers are built by the
+/// The crates of those that are linted, with features that leave no code out. The fuzzers are built by the
 /// verb that runs them.
 const LINTED: &[(&str, &[&str])] =
     &[("benches/Cargo.toml", &["--features", "tables"]), ("benches/ring/Cargo.toml", &[])];
@@ -21,7 +21,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let mut failed = 0;
     for failure in results.into_iter().filter_map(Result::err) {
         failed += 1;
-        // Commands and rules have printed what is wrong; anything else has not.
+        // Failed commands and broken rules have been printed already; any other failure has not.
         if !matches!(failure, Failure::Command { .. } | Failure::Broken { .. }) {
             crate::report(&failure);
         }

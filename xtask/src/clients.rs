@@ -1,8 +1,7 @@
-//! `cargo xtask clients`: stock clients of Redis at a ring of real nodes, while one node is killed and
-//! another joins.
+//! `cargo xtask clients`: runs stock Redis clients against a ring of real nodes while one node is killed
+//! and another joins.
 //!
-//! A program in Python starts the nodes, has each client run, and judges what it tells:
-//! `tests/clients/run.py`.
+//! A Python program starts the nodes, runs each client and judges what it reports: `tests/clients/run.py`.
 
 use crate::arguments::Arguments;
 use crate::failure::Failure;
@@ -11,7 +10,7 @@ use std::process::Command;
 
 const DRIVER: &str = "tests/clients/run.py";
 
-/// Builds the program and runs the driver, whose other arguments are the ones given here.
+/// Builds the program and runs the driver with the remaining arguments.
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let python = venv::python()?;
     let atoll = cargo::program("atoll", &["--package", "atoll"])?;

@@ -1,12 +1,12 @@
-//! What a person sees: one line a step, with the time it took, alive while it runs.
+//! Progress on the terminal: one line per step, with the time it took, updated while it runs.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
-/// Below this a step needs no sign of life.
+/// A step shorter than this shows no sign of life.
 const QUIET: Duration = Duration::from_secs(2);
-/// How often a step says that it is alive where lines cannot be rewritten.
+/// How often a long step reports that it is alive where lines cannot be rewritten.
 const REMINDER: Duration = Duration::from_secs(30);
 
 /// How a step ended.
@@ -18,7 +18,7 @@ pub enum Verdict {
     Failed,
 }
 
-/// One step under way.
+/// One running step.
 pub struct Step {
     name: String,
     started: Instant,
@@ -29,14 +29,14 @@ pub struct Step {
 }
 
 impl Step {
-    /// Says nothing unless it takes long.
+    /// A step that prints nothing unless it takes long.
     pub fn quiet(name: impl Into<String>) -> Self {
         let now = Instant::now();
         let rewrites = std::io::stderr().is_terminal();
         Self { name: name.into(), started: now, reminded: now, rewrites, frame: 0, open: true }
     }
 
-    /// Says what is about to happen.
+    /// A step that is announced first.
     pub fn start(name: impl Into<String>) -> Self {
         let step = Self::quiet(name);
         if !step.rewrites {
@@ -45,7 +45,7 @@ impl Step {
         step
     }
 
-    /// Shows that the step is alive; call it often, with the newest line of output.
+    /// Shows that the step is alive. Call it often, with the newest line of output.
     pub fn tick(&mut self, detail: &str) {
         let elapsed = self.started.elapsed();
         if elapsed < QUIET {
@@ -63,7 +63,7 @@ impl Step {
         }
     }
 
-    /// Says how it ended and how long it took.
+    /// Prints how the step ended and how long it took.
     pub fn end(mut self, verdict: Verdict, detail: &str) -> Duration {
         self.clear();
         let elapsed = self.started.elapsed();
@@ -91,12 +91,12 @@ impl Drop for Step {
     }
 }
 
-/// A heading.
+/// Prints a heading.
 pub fn heading(text: &str) {
     println!("\n{text}");
 }
 
-/// A duration as a person says it.
+/// A duration in words for people.
 pub fn seconds(duration: Duration) -> String {
     let total = duration.as_secs();
     match total {

@@ -1,6 +1,6 @@
-//! `cargo xtask demo`: the main job, crash included. A simulation writes into a table while others look, with
-//! `--ring` on a ring of nodes of which one is killed, and with `--flights` a plain map is filled, killed and
-//! compared row by row.
+//! `cargo xtask demo`: the main use case, with crashes. A simulation writes into a table while another
+//! process reads; with `--ring` the store is a ring of nodes of which one is killed; with `--flights` a
+//! plain map is filled, killed and compared row by row.
 
 mod airway;
 mod flights;
@@ -9,7 +9,7 @@ use crate::arguments::Arguments;
 use crate::failure::Failure;
 use std::path::PathBuf;
 
-/// Rows that the simulation writes unless told otherwise: about a minute on two cores.
+/// Rows that the simulation writes by default: about a minute on two cores.
 const ROWS: u64 = 2_200_000;
 
 /// Runs one of the demos from an empty folder.
@@ -34,5 +34,5 @@ pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
         return Err(arguments.wrong(format!("--ring is from {least} to {most} nodes, not {nodes}")));
     }
     arguments.finish()?;
-    airway::run(&airway::Asked { rows, nodes, json })
+    airway::run(&airway::DemoOptions { rows, nodes, json })
 }

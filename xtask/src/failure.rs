@@ -7,21 +7,21 @@ use std::path::PathBuf;
 /// Why a verb stopped.
 #[derive(Debug)]
 pub enum Failure {
-    /// The words on the command line make no sense.
+    /// The command line does not parse.
     Usage { problem: String, usage: String },
-    /// A program that this machine lacks.
+    /// This machine lacks a program.
     Missing { what: &'static str, needed_for: &'static str, install: String },
-    /// A child process that ended badly; its output was printed.
+    /// A child process failed; its output was printed.
     Command { what: String, ended: String },
-    /// Checks that do not hold; each was printed.
+    /// Checks do not hold; each was printed.
     Broken { what: &'static str, count: usize },
-    /// Checks that this machine should have been able to run.
+    /// Checks were skipped that this machine should have been able to run.
     Skipped { count: usize },
-    /// A file or process that could not be used.
+    /// A file or process could not be used.
     Io { doing: String, source: io::Error },
-    /// What this machine or what lies on it does not allow, and the way out.
+    /// This machine's state does not allow it; `hint` tells the way out.
     Refused { problem: String, hint: String },
-    /// Text that is not what it should be.
+    /// A text does not have the format that it should have.
     Malformed { what: String, problem: String },
 }
 
@@ -32,12 +32,12 @@ impl Failure {
         move |source| Self::Io { doing, source }
     }
 
-    /// 2 for a misuse, as most command lines have it; 1 for everything else.
+    /// 2 for a misuse, as is usual for command lines; 1 for everything else.
     pub fn exit_code(&self) -> u8 {
         if matches!(self, Self::Usage { .. }) { 2 } else { 1 }
     }
 
-    /// What to do about it.
+    /// What the user can do about it.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Usage { usage, .. } => Some(usage.clone()),
@@ -75,7 +75,7 @@ impl std::error::Error for Failure {
     }
 }
 
-/// A path as messages show it: below the workspace without its root.
+/// A path as messages show it: relative to the workspace if it is inside.
 pub fn shown(path: &std::path::Path) -> String {
     let root: Option<PathBuf> = crate::workspace::root().ok();
     let short = root.as_ref().and_then(|root| path.strip_prefix(root).ok()).unwrap_or(path);

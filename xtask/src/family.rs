@@ -1,10 +1,11 @@
-//! A child process and all that it started: Cargo starts test programs, those start nodes, and whoever ends a
-//! hang must end all of them.
+//! A child process with all its descendants. Cargo starts test programs and those start nodes, so ending a
+//! hang means ending all of them.
 //!
-//! They are found rather than put into a process group: a group of their own would not hear of Ctrl-C, and go
-//! on when a developer has ended everything else. Three things tell them: who started whom; a word in their
-//! environment, which also those have whose parent ended before; and who can still write to the child's
-//! output, whatever has become of its environment (Redis writes its title over it).
+//! Descendants are found, not put into a process group: a group of their own would not receive Ctrl-C, and
+//! would survive when a developer ends everything else. Three things identify them: the parent of each
+//! process; a word in their environment, which processes keep whose parent has ended; and an open write end
+//! of the child's outputs, which remains even if a process has overwritten its environment (Redis writes
+//! its title over it).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,18 +16,18 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Rounds of looking for what was started meanwhile.
+/// The most rounds of searching for processes that were started during the search.
 const ROUNDS_MAX: usize = 10;
 
-/// The variable with the words of all families that a process is of, the outermost first. One that begins
-/// with `ATOLL_` would be an option to the product, which refuses those that it does not know.
+/// The variable with the words of all families that a process belongs to, outermost first. Its name must
+/// not begin with `ATOLL_`: the product reads those as options and refuses unknown ones.
 pub const VARIABLE: &str = "XTASK_FAMILIES";
 
-/// A child and whatever it starts.
+/// A child and all its descendants.
 pub struct Family {
     child: Child,
     word: String,
-    /// What the child's outputs are called in `/proc`.
+    /// The names of the child's outputs in `/proc`.
     outputs: Vec<PathBuf>,
 }
 
@@ -43,14 +44,14 @@ impl Family {
         Ok(Self { child, word, outputs })
     }
 
-    /// The one that was started first.
+    /// The child itself.
     pub fn child(&mut self) -> &mut Child {
         &mut self.child
     }
 
-    /// Whether the child has ended, whatever became of the others.
+    /// Whether the child has ended, whatever its descendants do.
     pub fn has_ended(&mut self) -> bool {
-        // Whoever cannot be asked any more has ended.
+        // A child that cannot be waited for has ended.
         self.child.try_wait().is_ok_and(|status| status.is_some())
     }
 
@@ -59,13 +60,13 @@ impl Family {
         self.child.wait()
     }
 
-    /// Kills everyone who still runs, and tells the names of those that the child left. That some may have
-    /// ended by themselves meanwhile is as good.
+    /// Kills every member that still runs and returns the names of the descendants. Some may have ended by
+    /// themselves meanwhile, which does not matter.
     pub fn kill(&mut self) -> Vec<String> {
-        // The number of one that was waited for may be another's by now.
+        // A process id that was waited for may have been reused.
         let mut known: BTreeSet<u32> =
             if self.has_ended() { BTreeSet::new() } else { BTreeSet::from([self.child.id()]) };
-        // Whoever is stopped starts nothing more, so that after some rounds all are known.
+        // A stopped process starts no others, so a few rounds find them all.
         for _ in 0..ROUNDS_MAX {
             send("-STOP", &known);
             let before = known.len();
@@ -83,7 +84,7 @@ impl Family {
         names
     }
 
-    /// Adds whoever has the word or can write to the outputs.
+    /// Adds processes that have the word or can write to the outputs.
     fn add_others(&self, known: &mut BTreeSet<u32>) {
         let is_other = |process: &u32| *process != std::process::id();
         known.extend(processes().into_iter().filter(is_other).filter(|process| {
@@ -93,7 +94,7 @@ impl Family {
     }
 }
 
-/// Said by no other family, of this program or of one that has its number after it.
+/// A word that no other family has, of this program or of a later one with the same process id.
 fn new_word() -> String {
     static FAMILIES: AtomicU64 = AtomicU64::new(0);
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -110,7 +111,7 @@ fn send(signal: &str, processes: &BTreeSet<u32>) {
     drop(command.stdin(Stdio::null()).stderr(Stdio::null()).status());
 }
 
-/// Adds whoever was started by one that is known, as far as the system tells.
+/// Adds the descendants of known processes, as far as the system reports parents.
 fn add_descendants(known: &mut BTreeSet<u32>) {
     let parents = parents();
     loop {
@@ -126,13 +127,13 @@ fn add_descendants(known: &mut BTreeSet<u32>) {
     }
 }
 
-/// Every process; nothing where there is no `/proc`.
+/// All process ids; empty where there is no `/proc`.
 fn processes() -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Every process with its parent.
+/// All process ids, each with its parent's.
 fn parents() -> Vec<(u32, u32)> {
     let with_parent = |process: u32| {
         let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
@@ -141,7 +142,7 @@ fn parents() -> Vec<(u32, u32)> {
     processes().into_iter().filter_map(with_parent).collect()
 }
 
-/// The parent in `PID (NAME) STATE PARENT ...`; a name may hold blanks and brackets.
+/// The parent in `PID (NAME) STATE PARENT ...`, where the name may contain spaces and brackets.
 fn parent(stat: &str) -> Option<u32> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
@@ -153,12 +154,12 @@ fn name(process: u32) -> Option<String> {
 }
 
 fn has_word(process: &Path, word: &str) -> bool {
-    // One that has ended, or of another user, says nothing.
+    // The environment of a process that has ended or belongs to another user reads as empty.
     let environment = fs::read(process.join("environ")).unwrap_or_default();
     environment.split(|byte| *byte == 0).any(|variable| is_said(variable, word))
 }
 
-/// Whether this is the variable, and the word is among its words.
+/// Whether this is the families variable and contains the word.
 fn is_said(variable: &[u8], word: &str) -> bool {
     let Some((name, words)) = std::str::from_utf8(variable).ok().and_then(|text| text.split_once('=')) else {
         return false;
@@ -166,7 +167,7 @@ fn is_said(variable: &[u8], word: &str) -> bool {
     name == VARIABLE && words.split(' ').any(|each| each == word)
 }
 
-/// Whether it holds the end of one of these pipes that is written to; the other end is ours.
+/// Whether the process holds the write end of one of these pipes; the read end is ours.
 fn writes_to(process: &Path, pipes: &[PathBuf]) -> bool {
     let entries = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
     entries.filter(|entry| fs::read_link(entry.path()).is_ok_and(|to| pipes.contains(&to))).any(|entry| {
@@ -175,7 +176,7 @@ fn writes_to(process: &Path, pipes: &[PathBuf]) -> bool {
     })
 }
 
-/// Reads `flags:\t0100001`, which is octal; its last digit is 1 or 2 where one may write.
+/// Parses `flags:\t0100001`, which is octal: its last digit is 1 or 2 if the file is open for writing.
 fn is_for_writing(about: &str) -> bool {
     let flags = about.lines().find_map(|line| line.strip_prefix("flags:"));
     flags.is_some_and(|flags| !flags.trim().ends_with(['0', '4']))
@@ -187,8 +188,8 @@ mod tests {
     use std::io::Read;
     use std::time::{Duration, Instant};
 
-    /// Runs a script of the shell, which says `started`; kills, and waits until nobody is left who could
-    /// write.
+    /// Runs a shell script that prints `started`, kills the family, and waits until no process is left that
+    /// could write.
     fn start_and_kill(script: &str, outputs_are_looked_at: bool) {
         let started = Instant::now();
         let mut command = Command::new("sh");

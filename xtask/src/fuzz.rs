@@ -1,8 +1,8 @@
-//! `cargo xtask fuzz TARGET`: libFuzzer with AddressSanitizer, on the stable toolchain that is there.
+//! `cargo xtask fuzz TARGET`: libFuzzer with AddressSanitizer, on the installed stable toolchain.
 //!
-//! Without a target it lists them. The targets are functions in `fuzz/src/targets.rs`. New inputs that reach
-//! new code are kept below the target folder; a finding is written to `fuzz/findings/TARGET/`, to be
-//! committed: the tests replay it for ever.
+//! Without a target it lists them; they are functions in `fuzz/src/targets.rs`. Inputs that reach new code
+//! are kept below the target folder. A finding is written to `fuzz/findings/TARGET/`, to be committed: the
+//! tests replay it from then on.
 
 use crate::arguments::Arguments;
 use crate::console::{heading, seconds};
@@ -13,12 +13,13 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const MINUTES: u64 = 10;
-/// An input that takes longer is a finding.
+/// An input that takes longer than this is a finding.
 const INPUT_SECONDS_MAX: u64 = 10;
 const MEMORY_MIB_MAX: u64 = 2048;
 const INPUT_BYTES_MAX: u64 = 64 * 1024;
 
-/// What libFuzzer needs the compiler to put into every crate: edges, comparisons, and a counter each.
+/// The instrumentation that libFuzzer needs in every crate: edges, comparisons, and a counter for each
+/// edge.
 const INSTRUMENTATION: &[&str] = &[
     "--cfg=fuzzing",
     "-Cpasses=sancov-module",
@@ -54,7 +55,7 @@ pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
     fuzz(&program, &target, minutes)
 }
 
-/// The names in the table of targets.
+/// The names in the table of fuzz targets.
 fn targets() -> Result<Vec<String>, Failure> {
     let path = "fuzz/src/targets.rs";
     let source = std::fs::read_to_string(workspace::root()?.join(path))
@@ -62,7 +63,7 @@ fn targets() -> Result<Vec<String>, Failure> {
     Ok(names_in(&source))
 }
 
-/// The first words of the rows `("name", function),` of the table.
+/// The names in the rows `("name", function),` of the table.
 fn names_in(source: &str) -> Vec<String> {
     let table =
         source.split("pub const TARGETS").nth(1).and_then(|rest| rest.split("];").next()).unwrap_or_default();
@@ -76,7 +77,7 @@ fn build() -> Result<PathBuf, Failure> {
     // Naming the host as the target keeps build scripts and macros free of instrumentation.
     command.args(["--target", &host, "--features", "libfuzzer"]);
     command.env("CARGO_TARGET_DIR", &target_dir).env_remove("CARGO_ENCODED_RUSTFLAGS");
-    // Sanitizers are not stable flags yet; the stable compiler has them all the same.
+    // Sanitizers are unstable flags; the stable compiler supports them with RUSTC_BOOTSTRAP.
     command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", INSTRUMENTATION.join(" "));
     run::step("build the targets with coverage and AddressSanitizer", &mut command)?;
     Ok(target_dir.join(host).join("release/fuzz"))

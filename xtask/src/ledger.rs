@@ -1,15 +1,14 @@
-//! The soak ledger: seeds that ran, added up over runs, machines and months.
+//! The soak ledger: which seeds ran, added up over runs, machines and months.
 //!
-//! One JSON line for each finished chunk of seeds, in `benches/results/soak/NAME.jsonl`. A soak may be ended
-//! at any time: what it finished stays counted, and the next run goes on with fresh seeds. One run at a time
-//! has a ledger.
+//! The file `benches/results/soak/NAME.jsonl` has one JSON line for each finished chunk of seeds. A soak
+//! may be ended at any time: finished chunks stay counted, and the next run continues with fresh seeds.
+//! Only one run at a time can open a ledger.
 //!
-//! Chunks that say more of each seed than one line bears are tallies, `cells` of numbers that add up: those
-//! of one commit whose seeds follow each other are one line, which grows.
+//! A chunk may be a tally: its line has `cells`, numbers that add up. Adjacent tallies of one commit are
+//! merged into one line, which grows.
 //!
-//! Invariant: only lines of the same format version are added up; a program raises its version when what
-//! it promises changes, and the count starts again.
-//! Invariant: no seed is counted twice.
+//! Invariant: only lines of the same format version are added up. A program raises its version when its
+//! promises change, and the count starts again. Invariant: no seed is counted twice.
 
 use crate::failure::{Failure, shown};
 use crate::lock::Lock;
@@ -19,7 +18,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Some seeds, one after the other, and how many of them failed.
+/// A range of consecutive seeds, and how many of them failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
     /// The program that ran them.
@@ -28,13 +27,13 @@ pub struct Chunk {
     pub format: u64,
     /// The first seed.
     pub seed_from: u64,
-    /// How many.
+    /// How many seeds.
     pub seeds: u64,
     /// How many of them failed.
     pub failures: u64,
-    /// How long they took; 0 where nobody looked at a clock.
+    /// How many seconds they took; 0 if the time was not measured.
     pub seconds: u64,
-    /// The line itself, with whatever else the program has to say about the chunk.
+    /// The line itself, with anything else that the program reports about the chunk.
     line: String,
 }
 
@@ -47,7 +46,7 @@ impl Chunk {
         Self { soak: soak.to_owned(), format, seed_from, seeds, failures, seconds: 0, line: line.to_string() }
     }
 
-    /// The chunk, and how long it took.
+    /// The chunk with its duration.
     pub fn taking(mut self, time: Duration) -> Self {
         self.seconds = time.as_secs();
         if let Some(mut fields) = self.fields() {
@@ -57,7 +56,7 @@ impl Chunk {
         self
     }
 
-    /// The chunk, of which no fewer failed than this.
+    /// The chunk with at least this many failures.
     pub fn failing(mut self, failures: u64) -> Self {
         if let Some(mut fields) = self.fields().filter(|_| failures > self.failures) {
             self.failures = failures;
@@ -72,7 +71,7 @@ impl Chunk {
         self.seed_from.saturating_add(self.seeds)
     }
 
-    /// The chunk with which commit ran it, unless it says so itself, and when.
+    /// The chunk with the date, and with the commit unless the line names one itself.
     fn stamped(mut self, commit: &str, date: &str) -> Self {
         if let Some(mut fields) = self.fields() {
             fields.entry("commit").or_insert_with(|| commit.into());
@@ -82,7 +81,7 @@ impl Chunk {
         self
     }
 
-    /// This chunk and the one after it as one, if both are tallies of one commit.
+    /// Merges this chunk with the one after it, if both are tallies of one commit.
     fn with(&self, next: &Self) -> Option<Self> {
         let is_next = self.soak == next.soak && self.format == next.format && self.end() == next.seed_from;
         let (mut line, other) = (self.fields()?, next.fields()?);
@@ -113,7 +112,7 @@ impl Chunk {
         }
     }
 
-    /// Reads a line; none if it is not about a chunk.
+    /// Parses a line; `None` if it is not about a chunk.
     pub fn parse(line: &str) -> Option<Self> {
         let value: Value = serde_json::from_str(line).ok()?;
         let number = |field: &str| value.get(field).and_then(Value::as_u64);
@@ -129,7 +128,7 @@ impl Chunk {
     }
 }
 
-/// What the chunks of one format add up to.
+/// The sums over all chunks of one format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// The format.
@@ -138,7 +137,7 @@ pub struct Totals {
     pub seeds: u64,
     /// How many of them failed.
     pub failures: u64,
-    /// How long those took whose chunks say so.
+    /// How many seconds those chunks took that report it.
     pub seconds: u64,
 }
 
@@ -152,7 +151,7 @@ impl std::fmt::Display for Totals {
     }
 }
 
-/// What was run so far.
+/// The seeds run so far, and the file that lists them.
 pub struct Ledger {
     path: PathBuf,
     chunks: Vec<Chunk>,
@@ -161,8 +160,8 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Opens the ledger of one soak, for as long as this lives; a line that is none is an error that names
-    /// it.
+    /// Opens the ledger of one soak and locks it for as long as this lives. A malformed line is an error
+    /// that names it.
     pub fn open(name: &str) -> Result<Self, Failure> {
         Self::at(workspace::root()?.join("benches/results/soak").join(format!("{name}.jsonl")), commit()?)
     }
@@ -182,9 +181,9 @@ impl Ledger {
         self.add_all(vec![chunk])
     }
 
-    /// Adds finished chunks: all of them or, where one counts a seed again, none.
+    /// Adds finished chunks: all of them or, if one repeats a seed, none.
     pub fn add_all(&mut self, added: Vec<Chunk>) -> Result<(), Failure> {
-        // The file may have got lines by other ways than this program, such as a commit of another machine's.
+        // Something other than this program may have added lines, such as a commit made on another machine.
         self.chunks = read_file(&self.path)?;
         let (before, mut chunks, mut lines) = (self.chunks.len(), self.chunks.clone(), String::new());
         let mut is_at_the_end = true;
@@ -230,7 +229,8 @@ impl Ledger {
         file.write_all(line.as_bytes()).map_err(Failure::io(doing))
     }
 
-    /// Writes the ledger beside itself and then in its place: whoever ends this leaves one or the other.
+    /// Writes a new file and renames it over the ledger, so that a crash leaves either the old or the new
+    /// one.
     fn replace(&self, chunks: &[Chunk]) -> Result<(), Failure> {
         let doing = format!("rewrite {}", shown(&self.path));
         let lines = chunks.iter().map(|chunk| format!("{}\n", chunk.line));
@@ -239,12 +239,12 @@ impl Ledger {
         std::fs::rename(&beside, &self.path).map_err(Failure::io(doing))
     }
 
-    /// The first seed that no chunk has run, whatever its format.
+    /// The first seed that no chunk has run, in any format.
     pub fn next_seed(&self) -> u64 {
         next_seed(&self.chunks)
     }
 
-    /// What was run at the newest format.
+    /// The totals of the newest format.
     pub fn totals(&self) -> Totals {
         let format = self.chunks.iter().map(|chunk| chunk.format).max().unwrap_or(0);
         let at_format = self.chunks.iter().filter(|chunk| chunk.format == format);
@@ -257,7 +257,7 @@ impl Ledger {
     }
 }
 
-/// The commit that is checked out; a tree that differs from it says so.
+/// The commit that is checked out, marked if the tree differs from it.
 fn commit() -> Result<String, Failure> {
     let mut command = std::process::Command::new("git");
     command.args(["describe", "--always", "--dirty", "--exclude", "*"]).current_dir(workspace::root()?);
@@ -270,7 +270,7 @@ fn date() -> String {
     date_of(since.map_or(0, |since| since.as_secs() / 86_400))
 }
 
-/// The date so many days after 1970-01-01.
+/// The date `days` days after 1970-01-01.
 fn date_of(mut days: u64) -> String {
     let is_leap = |year: u64| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
     let mut year = 1970;
@@ -294,7 +294,7 @@ fn next_seed(chunks: &[Chunk]) -> u64 {
     chunks.iter().map(Chunk::end).max().unwrap_or(0)
 }
 
-/// The chunks of a file; none where there is no file yet.
+/// The chunks of a file; empty if there is no file yet.
 fn read_file(path: &Path) -> Result<Vec<Chunk>, Failure> {
     match std::fs::read_to_string(path) {
         Ok(text) => read(&text, &shown(path)),
@@ -303,7 +303,7 @@ fn read_file(path: &Path) -> Result<Vec<Chunk>, Failure> {
     }
 }
 
-/// Reads chunks, of which none begins before another's end.
+/// Parses chunks; none may begin before the previous one ends.
 pub fn read(text: &str, path: &str) -> Result<Vec<Chunk>, Failure> {
     let malformed = |number: usize, problem: String| Failure::Malformed {
         what: format!("{path}:{}", number + 1),
@@ -334,13 +334,13 @@ mod tests {
         )
     }
 
-    /// A ledger in a folder of its own, which goes with it.
-    struct Kept {
+    /// A ledger in a temporary folder, which is removed with it.
+    struct TemporaryLedger {
         ledger: Ledger,
         folder: PathBuf,
     }
 
-    impl Kept {
+    impl TemporaryLedger {
         fn with(text: &str) -> Self {
             static COUNT: AtomicU64 = AtomicU64::new(0);
             let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -356,16 +356,16 @@ mod tests {
         }
     }
 
-    impl Drop for Kept {
+    impl Drop for TemporaryLedger {
         fn drop(&mut self) {
             drop(std::fs::remove_dir_all(&self.folder));
         }
     }
 
-    fn kept(chunks: &[(u64, u64, u64, u64)]) -> Kept {
+    fn kept(chunks: &[(u64, u64, u64, u64)]) -> TemporaryLedger {
         let text =
             chunks.iter().map(|&(format, from, seeds, failures)| line(format, from, seeds, failures) + "\n");
-        Kept::with(&text.collect::<String>())
+        TemporaryLedger::with(&text.collect::<String>())
     }
 
     #[test]
@@ -398,7 +398,7 @@ mod tests {
 
     #[test]
     fn lines_that_came_by_another_way_stay() {
-        let mut kept = Kept::with("");
+        let mut kept = TemporaryLedger::with("");
         kept.ledger.add(tallied("a", 0, 19)).unwrap();
         let other = tallied("a", 20, 18).line + "\n";
         std::fs::write(&kept.ledger.path, kept.text() + &other).unwrap();
@@ -447,7 +447,7 @@ mod tests {
         let line = stamped.line.clone();
         assert!(line.contains("\"commit\":\"abc1234\"") && line.contains("2026-01-31"), "{line}");
         assert_eq!(Chunk::parse(&line).map(|chunk| chunk.seed_from), Some(100));
-        // What was run elsewhere says by which commit.
+        // A chunk that was run elsewhere names its own commit.
         assert_eq!(stamped.stamped("def5678", "2026-02-01").line, line);
     }
 
@@ -460,12 +460,12 @@ mod tests {
 
     #[test]
     fn tallies_of_one_commit_grow_in_one_line() {
-        let mut kept = Kept::with("");
+        let mut kept = TemporaryLedger::with("");
         for (commit, seed_from, right) in [("a", 0, 19), ("a", 20, 18), ("b", 40, 20), ("b", 80, 20)] {
             kept.ledger.add(tallied(commit, seed_from, right)).unwrap();
         }
         let text = kept.text();
-        // Another commit, and seeds that leave some out, begin another line.
+        // Another commit begins a new line, and so does a gap in the seeds.
         assert_eq!(text.lines().count(), 3);
         let first = text.lines().next().unwrap();
         assert!(first.contains(r#""a":[40,37,6]"#) && first.contains(r#""seeds":40"#), "{first}");
@@ -485,7 +485,7 @@ mod tests {
         let timed = |from, seconds| Chunk::of("crash", 1, from, 50, 0).taking(Duration::from_secs(seconds));
         let text =
             [timed(0, 3000), timed(50, 4260), Chunk::of("crash", 1, 100, 50, 0)].map(|chunk| chunk.line);
-        let kept = Kept::with(&text.join("\n"));
+        let kept = TemporaryLedger::with(&text.join("\n"));
         assert_eq!(kept.ledger.totals().to_string(), "150 seeds, 0 failures, 2 h 01 min of them timed");
     }
 

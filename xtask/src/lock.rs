@@ -1,7 +1,7 @@
-//! What only one run of this program uses at a time: a ledger, a folder that is emptied first, a machine that
-//! is measured.
+//! Locks for what only one run of this program may use at a time: a ledger, a folder that is emptied first,
+//! or the machine while it is measured.
 //!
-//! A lock is the system's, on a file beside what it is about: whoever is killed holds nothing.
+//! Each is an operating system lock on a file beside what it protects, so a killed process holds nothing.
 
 use crate::failure::{Failure, shown};
 use std::fs::{File, TryLockError};
@@ -14,7 +14,7 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Takes the lock that lies in this file, for `doing`; refuses where another run has it.
+    /// Takes the lock on this file, for `doing`; refuses if another run has it.
     pub fn take(path: &Path, doing: &str) -> Result<Self, Failure> {
         let failed = || format!("lock {}", shown(path));
         if let Some(folder) = path.parent() {

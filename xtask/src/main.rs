@@ -1,12 +1,12 @@
 //! The developer's command: `cargo xtask VERB`.
 //!
-//! Each verb says what it does, shows progress on every step over two seconds, and names what is missing
-//! together with the command that installs it.
+//! Each verb says what it does, shows progress on every step that takes over two seconds, and names what is
+//! missing together with the command that installs it.
 //!
 //! Invariant: a check that could not run is printed as SKIPPED with its reason, and never counts as passed.
 //! Invariant: the exit code is zero only if everything that was asked for ran and held.
 
-// This is a door and a program that measures itself: it prints, and it reads the clock and the environment.
+// This program is a door and measures itself: it prints, and it reads the clock and the environment.
 #![allow(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods)]
 
 mod arguments;

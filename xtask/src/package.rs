@@ -1,28 +1,29 @@
-//! The Python package as developers use it: the native half is built by Cargo and laid beside its Python.
+//! The Python package as developers use it: Cargo builds the native module, which is copied next to the
+//! Python sources.
 //!
-//! Invariant: a native half that a running program has mapped is replaced, never written over.
+//! Invariant: a native module that a running program may have mapped is replaced, never overwritten.
 
 use crate::failure::{Failure, shown};
 use crate::{cargo, run, workspace};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// The Python of the package, and where the native half goes.
+/// The Python sources of the package, which is also where the native module goes.
 pub const SOURCE: &str = "crates/python/python";
 const NATIVE: &str = "atoll/_atoll.abi3.so";
-/// Tells the environment where the package is.
+/// The file that adds the package to an environment's path.
 const PATH_FILE: &str = "atoll-in-development.pth";
 
-/// How the native half is built.
+/// How the native module is built.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Build {
-    /// As the tests of everything else are, so that nothing is compiled twice.
+    /// With the profile and features of the other tests, so that nothing is compiled twice.
     Tests,
-    /// As its users get it.
+    /// As users get it.
     Release,
 }
 
-/// Builds the native half, and puts the package on the path of an environment.
+/// Builds the native module and puts the package on the path of an environment.
 pub fn install(python: &Path, build: Build) -> Result<(), Failure> {
     let library = library(build)?;
     let root = workspace::root()?;
@@ -40,8 +41,8 @@ fn library(build: Build) -> Result<PathBuf, Failure> {
     let mut command = cargo::building()?;
     command.args(["build", "--message-format", "json-render-diagnostics"]).args(cargo::locked());
     match build {
-        // With everything else, so that what both need has the same features and is there already: examples
-        // have those that tests have.
+        // Built together with the workspace, so that shared dependencies get the same features and are
+        // already compiled: examples have the features that tests have.
         Build::Tests => command.args(["--workspace", "--lib", "--examples"]),
         Build::Release => command.args(["--release", "--package", "atoll-python"]),
     };
@@ -52,7 +53,7 @@ fn library(build: Build) -> Result<PathBuf, Failure> {
     })
 }
 
-/// The library that Cargo says it built.
+/// The library in Cargo's build messages.
 fn built(lines: &[String]) -> Option<PathBuf> {
     let messages = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let ours =

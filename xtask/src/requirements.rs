@@ -1,11 +1,11 @@
-//! What the machine must have, and the exact command that installs what it lacks.
+//! Programs and libraries that the machine must have, and the exact command that installs a missing one.
 
 use crate::failure::Failure;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// How each package manager calls what Atoll needs.
+/// What each package manager calls a package that Atoll needs.
 struct Packages {
     manager: &'static str,
     install: &'static str,
@@ -124,7 +124,7 @@ pub fn linker() -> Result<(), Failure> {
     })
 }
 
-/// What is C++: libFuzzer, and RocksDB.
+/// A C++ compiler, for libFuzzer and RocksDB.
 pub fn cpp_compiler(needed_for: &'static str) -> Result<(), Failure> {
     if ["c++", "g++", "clang++"].iter().any(|program| runs(program, "--version")) {
         return Ok(());
@@ -136,7 +136,7 @@ pub fn cpp_compiler(needed_for: &'static str) -> Result<(), Failure> {
     })
 }
 
-/// What bindgen reads C++ headers with; without it a build fails late and at length.
+/// libclang, with which bindgen reads C++ headers. Without it a build fails late and at length.
 pub fn libclang(needed_for: &'static str) -> Result<(), Failure> {
     let mut folders: Vec<PathBuf> =
         std::env::var_os("LIBCLANG_PATH").map(PathBuf::from).into_iter().collect();
@@ -144,7 +144,7 @@ pub fn libclang(needed_for: &'static str) -> Result<(), Failure> {
     folders.extend(found.ok().map(|output| String::from_utf8_lossy(&output.stdout).trim().into()));
     for folder in ["/usr/lib", "/usr/lib64", "/usr/local/lib", "/opt/homebrew/opt/llvm/lib"] {
         folders.push(folder.into());
-        // `/usr/lib/x86_64-linux-gnu` and `/usr/lib/llvm-19/lib`, as distributions have it.
+        // `/usr/lib/x86_64-linux-gnu` and `/usr/lib/llvm-19/lib`, depending on the distribution.
         let below = entries(Path::new(folder));
         folders.extend(
             below.iter().filter(|path| path.is_dir()).flat_map(|path| [path.clone(), path.join("lib")]),
@@ -160,7 +160,7 @@ pub fn libclang(needed_for: &'static str) -> Result<(), Failure> {
     })
 }
 
-/// Kyoto Cabinet and Berkeley DB, which are libraries of the system.
+/// Kyoto Cabinet and Berkeley DB, which are system libraries.
 pub fn key_value_libraries(needed_for: &'static str) -> Result<(), Failure> {
     if includes("#include <kclangc.h>\n#include <db.h>\n") {
         return Ok(());
@@ -184,7 +184,7 @@ pub fn key_value_servers(needed_for: &'static str) -> Result<(), Failure> {
     })
 }
 
-/// What makes network namespaces and links between them.
+/// The tool that makes network namespaces and links between them.
 pub fn networks(needed_for: &'static str) -> Result<(), Failure> {
     let programs = [("ip", "-Version"), ("unshare", "--version"), ("nsenter", "--version")];
     if programs.iter().all(|(program, argument)| runs(program, argument)) {
@@ -235,7 +235,7 @@ pub fn python() -> Result<String, Failure> {
     })
 }
 
-/// What fetches Cassandra.
+/// Maven, which fetches Cassandra.
 pub fn maven() -> Result<(), Failure> {
     if runs("mvn", "--version") {
         return Ok(());

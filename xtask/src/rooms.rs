@@ -1,11 +1,11 @@
-//! The rooms that `test` visits, and how many minutes each may take on two cores.
+//! The rooms whose tests `test` runs, and how many minutes each may take on two cores.
 
 use crate::house::{Finding, Tree};
 use crate::workspace::{Package, Target};
 
-/// Some crates whose tests run and are timed together.
+/// A group of crates whose tests run and are timed together.
 pub struct Room {
-    /// What `--room` calls it.
+    /// Its name for `--room`.
     pub name: &'static str,
     /// The crates in it.
     pub packages: &'static [&'static str],
@@ -13,19 +13,19 @@ pub struct Room {
     pub budget_minutes: u64,
 }
 
-/// How long the build of everything may take, from nothing.
+/// How long building everything from scratch may take.
 pub const BUILD_BUDGET_MINUTES: u64 = 14;
 
-/// How long the examples in the documentation may take.
+/// How long the documentation's examples may take.
 pub const DOCS_BUDGET_MINUTES: u64 = 2;
 
 /// How long the Python tests may take, their environment included.
 pub const PYTHON_BUDGET_MINUTES: u64 = 4;
 
-/// How long the Rust tests of the benches may take, whose crate is built for them.
+/// How long the Rust tests of the benches may take, including the build of their crate.
 pub const BENCHES_BUDGET_MINUTES: u64 = 2;
 
-/// How long crates with unsafe code may take under a sanitizer, built once more for it.
+/// How long the tests of crates with unsafe code may take under a sanitizer, including the extra build.
 pub const SANITIZER_BUDGET_MINUTES: u64 = 2;
 
 /// The rooms, from the ground up.
@@ -55,7 +55,7 @@ pub const ROOMS: &[Room] = &[
         ],
         budget_minutes: 2,
     },
-    // Against a real node, which is started first.
+    // Runs against a real node, which is started first.
     Room { name: "cassandra", packages: &["atoll-cassandra"], budget_minutes: 3 },
     Room { name: "tables", packages: &["atoll-tables"], budget_minutes: 4 },
     Room {
@@ -81,7 +81,7 @@ pub const ROOMS: &[Room] = &[
     Room { name: "house", packages: &["xtask"], budget_minutes: 1 },
 ];
 
-/// A test program that needs a feature which nothing else may be built with.
+/// A test program that needs a feature with which nothing else may be built.
 pub struct Featured {
     /// Its room.
     pub room: &'static str,
@@ -94,14 +94,14 @@ pub struct Featured {
 }
 
 impl Featured {
-    /// What to call it.
+    /// What messages call it.
     pub fn name(&self) -> String {
         format!("{}/{} with feature {}", self.package, self.test, self.feature)
     }
 }
 
-/// All of a feature are built together, and nothing else is: planted bugs and scheduled threads must not get
-/// into any other build.
+/// Programs with the same feature are built together and apart from everything else, because planted bugs
+/// and scheduled threads must not get into any other build.
 pub const FEATURED: &[Featured] = &[
     Featured { room: "engine", package: "atoll-engine", feature: "schedules", test: "schedules" },
     Featured { room: "tables", package: "atoll-tables", feature: "planted", test: "moments" },
@@ -117,12 +117,12 @@ pub const PYTHON_FOLDERS: &[&str] = &["tests/python", "tests/clients"];
 /// Rooms without a crate of their own.
 pub const OTHERS: &[&str] = &["docs", "python", "benches", "sanitizer"];
 
-/// The names that `--room` knows.
+/// The names that `--room` accepts.
 pub fn names() -> Vec<&'static str> {
     ROOMS.iter().map(|room| room.name).chain(OTHERS.iter().copied()).collect()
 }
 
-/// Crates, programs and files of tests that no room runs, and so nobody would.
+/// Crates, test programs and test files that belong to no room, so that nothing would run them.
 pub fn findings(tree: &Tree, packages: &[Package]) -> Vec<Finding> {
     let is_in_a_room = |name: &str| ROOMS.iter().any(|room| room.packages.contains(&name));
     let homeless = packages.iter().filter(|package| !is_in_a_room(&package.name));
@@ -141,7 +141,7 @@ pub fn findings(tree: &Tree, packages: &[Package]) -> Vec<Finding> {
     homeless.chain(programs).chain(files).collect()
 }
 
-/// Why `test` leaves a test program out.
+/// The finding about a test program that `test` leaves out.
 fn program_finding(package: &Package, test: &Target) -> Option<Finding> {
     let place = format!("{}/{}", package.name, test.name);
     if !test.is_tested {
@@ -159,7 +159,7 @@ fn program_finding(package: &Package, test: &Target) -> Option<Finding> {
     Some(Finding::at(place, problem, "give it a line in FEATURED in xtask/src/rooms.rs"))
 }
 
-/// Whether pytest would take it for a file of tests, and is never led to it.
+/// Whether pytest would collect this file but never gets there.
 fn is_left_out(path: &str) -> bool {
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     let is_of_tests = name.starts_with("test_") || name.ends_with("_test.py");

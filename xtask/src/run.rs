@@ -1,4 +1,4 @@
-//! Child processes: run to the end, with a sign of life, and their whole output when they fail.
+//! Runs child processes to their end, with a sign of life, and prints their whole output when they fail.
 
 use crate::console::{Step, Verdict};
 use crate::failure::Failure;
@@ -9,31 +9,32 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How often a step that waits for a child looks alive.
+/// How often a step that waits for a child is redrawn.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How often a child is looked at that says nothing any more.
-const MOMENT: Duration = Duration::from_millis(5);
+/// How often a child that has closed its outputs is polled.
+const CLOSED_OUTPUT_POLL: Duration = Duration::from_millis(5);
 
-/// How long somebody may hold the output of a child that has ended: what it kills goes on for a moment.
-const LEFT_MAX: Duration = Duration::from_secs(5);
+/// How long a process may hold the output of a child that has ended: processes that the child kills take a
+/// moment to end.
+const LEFT_BEHIND_MAX: Duration = Duration::from_secs(5);
 
-/// What a child said, and how it ended.
+/// The output of a child, and how it ended.
 ///
-/// Invariant: one that was killed, or left processes behind that kept its output, did not succeed, whatever
-/// its own exit code.
+/// Invariant: a child that was killed, or left processes behind that held its output, did not succeed,
+/// whatever its exit code.
 pub struct Ran {
     /// Standard output, line by line.
     pub stdout: Vec<String>,
-    /// Both outputs, in the order in which they came.
+    /// Both outputs, in the order in which lines arrived.
     pub everything: Vec<String>,
     status: ExitStatus,
-    /// Why it was not left to itself.
+    /// Why it was killed, or why processes that it left behind were.
     killed: Option<String>,
 }
 
 impl Ran {
-    /// Whether it ended by itself, with exit code 0, and left nobody behind.
+    /// Whether it ended by itself with exit code 0 and left no processes behind.
     pub fn succeeded(&self) -> bool {
         self.killed.is_none() && self.status.success()
     }
@@ -44,18 +45,18 @@ impl Ran {
     }
 }
 
-/// When a child is not waited for any longer.
+/// How long to wait for a child and its descendants.
 #[derive(Clone, Copy)]
 struct Patience {
-    /// Until it is killed.
+    /// When to kill the child.
     limit: Option<Duration>,
-    /// Until those are killed that hold its output when it has ended.
+    /// When to kill processes that still hold the output of a child that has ended.
     left: Duration,
 }
 
 impl Patience {
     const fn until(limit: Option<Duration>) -> Self {
-        Self { limit, left: LEFT_MAX }
+        Self { limit, left: LEFT_BEHIND_MAX }
     }
 }
 
@@ -79,18 +80,18 @@ pub fn step(name: &str, command: &mut Command) -> Result<Ran, Failure> {
     Err(Failure::Command { what: name.to_owned(), ended: ran.ended() })
 }
 
-/// Runs `command` to its end, ticking `step`; the caller judges how it ended.
+/// Runs `command` to its end and ticks `step`; the caller judges how it ended.
 pub fn watched(name: &str, command: &mut Command, step: &mut Step) -> Result<Ran, Failure> {
     streamed(name, command, step, None, |_| Ok(()))
 }
 
-/// Like [`watched`]; a child that runs longer than `limit` is killed, with all that it started.
+/// Like [`watched`]; a child that runs longer than `limit` is killed with all its descendants.
 pub fn limited(name: &str, command: &mut Command, step: &mut Step, limit: Duration) -> Result<Ran, Failure> {
     streamed(name, command, step, Some(limit), |_| Ok(()))
 }
 
-/// Like [`watched`]; `on_line` sees each line of standard output as it comes, and a child that runs longer
-/// than `limit` is killed, with all that it started.
+/// Like [`watched`]; `on_line` gets each line of standard output as it arrives, and a child that runs
+/// longer than `limit` is killed with all its descendants.
 pub fn streamed(
     name: &str,
     command: &mut Command,
@@ -101,7 +102,7 @@ pub fn streamed(
     follow(name, spawned(name, command.stdin(Stdio::null()))?, step, Patience::until(limit), on_line)
 }
 
-/// Like [`watched`]; the child reads what another one writes.
+/// Like [`watched`]; the child reads the output of another child.
 pub fn fed(
     name: &str,
     command: &mut Command,
@@ -126,7 +127,7 @@ fn follow(
         match events.recv_timeout(TICK) {
             Ok(Event::Stdout(line)) => {
                 if let Err(failure) = on_line(&line) {
-                    // Nobody listens any more; it must not go on beside whatever comes next.
+                    // The caller stops listening; the child must not run on beside whatever comes next.
                     family.kill();
                     drop(family.wait());
                     return Err(failure);
@@ -137,8 +138,8 @@ fn follow(
             Ok(Event::Stderr(line)) => everything.push(line),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) if family.has_ended() => break None,
-            // It closed its outputs and may go on.
-            Err(RecvTimeoutError::Disconnected) => thread::sleep(MOMENT),
+            // The child closed its outputs but may still run.
+            Err(RecvTimeoutError::Disconnected) => thread::sleep(CLOSED_OUTPUT_POLL),
         }
         let all_is_heard = listeners.iter().all(JoinHandle::is_finished);
         if let Some(why) = watch.end(&mut family, all_is_heard) {
@@ -151,22 +152,22 @@ fn follow(
     Ok(Ran { stdout, everything, status, killed })
 }
 
-/// Looks whether a child is to be killed, or what it left.
+/// Decides when a child, or what it left behind, must be killed.
 struct Watch {
     started: Instant,
-    /// When it was first seen that the child has ended.
+    /// When the child was first found to have ended.
     ended: Option<Instant>,
     patience: Patience,
 }
 
 impl Watch {
-    /// Kills, if it is time to; why it did.
+    /// Kills what has run for too long and returns why; `None` if nothing has.
     fn end(&mut self, family: &mut Family, all_is_heard: bool) -> Option<String> {
         let took = self.started.elapsed();
         if self.ended.is_none() && family.has_ended() {
             self.ended = Some(Instant::now());
         }
-        // What waits to be read here was heard.
+        // All output has been read; the lines that still wait in the channel are not lost.
         if self.ended.is_some() && all_is_heard {
             return None;
         }
@@ -192,7 +193,7 @@ pub fn attached(name: &str, command: &mut Command) -> Result<(), Failure> {
     Err(Failure::Command { what: name.to_owned(), ended: ended(status) })
 }
 
-/// Runs a short `command` in silence and returns what it wrote to standard output.
+/// Runs a short `command` silently and returns its standard output.
 pub fn captured(name: &str, command: &mut Command) -> Result<String, Failure> {
     let output = command.stdin(Stdio::null()).output().map_err(Failure::io(format!("start {name}")))?;
     if output.status.success() {
@@ -217,7 +218,7 @@ fn spawned(name: &str, command: &mut Command) -> Result<Family, Failure> {
     Family::start(command).map_err(Failure::io(format!("start {name}")))
 }
 
-/// One thread an output; the channel closes when both have ended.
+/// Starts one thread per output; the channel closes when both have ended.
 fn listen(child: &mut Child) -> (Receiver<Event>, Vec<JoinHandle<()>>) {
     let (sender, events) = channel();
     let stdout = child.stdout.take().map(|stdout| forward(stdout, sender.clone(), Event::Stdout));
@@ -265,7 +266,7 @@ mod tests {
         assert_eq!(ended(ran.status), "was ended by signal 9");
     }
 
-    /// How a child ends that itself ends well, and leaves a process with its output.
+    /// How a child ends that succeeds itself but leaves a process holding its output.
     fn leaves(patience: Patience) -> Ran {
         let started = Instant::now();
         let mut command = Command::new("sh");

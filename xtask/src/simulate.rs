@@ -1,4 +1,4 @@
-//! `cargo xtask sim --seed N`: replays simulated faults, in every simulation that there is.
+//! `cargo xtask sim --seed N`: replays simulated faults in all simulations.
 
 use crate::arguments::Arguments;
 use crate::console::{Step, Verdict, heading};
@@ -30,7 +30,7 @@ pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// One seed is run to be looked at: everything that it says is for this terminal.
+/// Runs a single seed for inspection, with all its output on this terminal.
 fn tell(name: &str, program: &Program, seed: u64) -> Result<u64, Failure> {
     let mut command = program.command()?;
     command.args(["--seed", &seed.to_string()]);
@@ -41,7 +41,7 @@ fn tell(name: &str, program: &Program, seed: u64) -> Result<u64, Failure> {
     }
 }
 
-/// How many seeds failed; a program that did not run them all counts as one more.
+/// Counts the seeds that failed; a program that did not run them all counts as one more failure.
 fn count_failures(name: &str, program: &Program, seed: u64, count: u64) -> Result<u64, Failure> {
     let mut command = program.command()?;
     command.args(["--seed-from", &seed.to_string(), "--seeds", &count.to_string()]);

@@ -1,9 +1,9 @@
-//! Checks that could not run: printed where they happen, listed at the end, and an error in CI.
+//! Skipped checks: printed where they happen, listed at the end, and an error in CI.
 //!
 //! A test that cannot run on a machine prints `SKIPPED [need] reason` and returns. The need is a word of
-//! [`NEEDS`], or any other word for something that every machine of ours has.
+//! [`NEEDS`], or any other word for something that every CI machine has.
 //!
-//! Invariant: a skip with an unknown need counts as one that CI could have run.
+//! Invariant: a skip with an unknown need counts as one that CI should have run.
 
 /// What a machine may lack even in CI, and why.
 const NEEDS: &[(&str, &str)] = &[
@@ -19,7 +19,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("other-system", "holds on another operating system only"),
 ];
 
-/// The need of a skip that tells none.
+/// The need of a skip that names none.
 const UNKNOWN: &str = "unknown";
 
 /// One check that did not run.
@@ -27,22 +27,22 @@ const UNKNOWN: &str = "unknown";
 pub struct Skip {
     /// The check.
     pub what: String,
-    /// What it lacked, in a word.
+    /// What it lacked, as one word.
     pub need: String,
-    /// The sentence about it.
+    /// The reason, as a sentence.
     pub reason: String,
 }
 
 impl Skip {
-    /// Reads `SKIPPED [need] reason`, wherever it stands in `line`.
+    /// Parses `SKIPPED [need] reason` anywhere in `line`.
     pub fn parse(what: &str, line: &str) -> Option<Self> {
         let (_, rest) = line.split_once("SKIPPED [")?;
         let (need, reason) = rest.split_once(']')?;
         Some(Self { what: what.to_owned(), need: need.trim().to_owned(), reason: reason.trim().to_owned() })
     }
 
-    /// Reads what a test told in `line`: as [`Skip::parse`], and if the line begins as a skip and names no
-    /// need, that is an unknown one.
+    /// Parses a skip that a test printed in `line`, like [`Skip::parse`]. A line that begins as a skip but
+    /// names no need gets the unknown need.
     pub fn told(what: &str, line: &str) -> Option<Self> {
         let unknown = || {
             let reason = line.strip_prefix("SKIPPED")?.trim_start_matches([':', ' ']).trim_end();
@@ -51,7 +51,7 @@ impl Skip {
         Self::parse(what, line).or_else(unknown)
     }
 
-    /// Whether a machine in CI should have been able to run it.
+    /// Whether CI too may lack what the check needs.
     pub fn is_excused(&self) -> bool {
         NEEDS.iter().any(|(need, _)| *need == self.need)
     }
@@ -63,12 +63,12 @@ impl std::fmt::Display for Skip {
     }
 }
 
-/// Whether this run must not skip what it could do.
+/// Whether this run is in CI, where skips are errors unless they are excused.
 pub fn in_ci() -> bool {
     std::env::var("CI").is_ok_and(|value| !matches!(value.as_str(), "" | "0" | "false"))
 }
 
-/// Lists the skips; returns how many of them are errors here.
+/// Lists the skips and returns how many of them are errors here.
 pub fn conclude(skips: &[Skip]) -> usize {
     if !skips.is_empty() {
         crate::console::heading("Not run on this machine:");

@@ -1,7 +1,8 @@
-//! `cargo xtask soak NAME --minutes N`: runs fresh seeds for a while and adds them to the ledger; with
-//! `--add FILE`, chunks that were run elsewhere. Where seeds are judged together, they are at the end.
+//! `cargo xtask soak NAME --minutes N`: runs fresh seeds for a while and adds them to the ledger. With
+//! `--add FILE` it adds chunks that were run elsewhere. Soaks whose seeds are judged together are judged at
+//! the end.
 //!
-//! The programs are those of [`crate::seeded`].
+//! The programs are listed in [`crate::seeded`].
 
 use crate::arguments::Arguments;
 use crate::console::{Step, Verdict, heading};
@@ -13,17 +14,17 @@ use crate::tests_output::Tally;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How much longer than asked a soak may take for its last chunk.
+/// How much longer than asked a soak may run to finish its last chunk.
 const GRACE: Duration = Duration::from_secs(600);
 
-/// What one soak did.
+/// The result of one soak.
 #[derive(Default)]
-struct Soaked {
+struct SoakResult {
     seeds: u64,
     failures: u64,
-    /// The end of a child that ended badly.
+    /// How a child ended that failed.
     ended: Option<String>,
-    /// What it said.
+    /// The output of that child.
     output: Vec<String>,
 }
 
@@ -61,7 +62,7 @@ pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
     verdict(&name, seeded)
 }
 
-/// Adds the chunks of a text, all of them or none; ends as a soak does that ran them.
+/// Adds the chunks in a text, all of them or none, and ends as the soak that ran them would.
 fn add(name: &str, text: &str, file: &str, ledger: &mut Ledger) -> Result<(), Failure> {
     let step = Step::start(format!("add {file}"));
     let chunks = ledger::read(text, file)?;
@@ -69,7 +70,7 @@ fn add(name: &str, text: &str, file: &str, ledger: &mut Ledger) -> Result<(), Fa
         let problem = format!("a line is no chunk of {name} but of {}", other.soak);
         return Err(Failure::Malformed { what: file.to_owned(), problem });
     }
-    let mut soaked = Soaked::default();
+    let mut soaked = SoakResult::default();
     for chunk in &chunks {
         soaked.seeds += chunk.seeds;
         soaked.failures += chunk.failures;
@@ -78,7 +79,7 @@ fn add(name: &str, text: &str, file: &str, ledger: &mut Ledger) -> Result<(), Fa
     conclude(name, soaked, step, ledger)
 }
 
-/// What all seeds say together, where they are judged so.
+/// Judges all seeds together, for soaks that do so.
 fn verdict(name: &str, seeded: &Seeded) -> Result<(), Failure> {
     let Kind::Tests(tests) = &seeded.kind else { return Ok(()) };
     let Some(mut command) = tests.verdict()? else { return Ok(()) };
@@ -87,7 +88,7 @@ fn verdict(name: &str, seeded: &Seeded) -> Result<(), Failure> {
     judged(name, &ran.stdout)
 }
 
-/// That a test judged: a filter that matches none ends well, too.
+/// Checks that a test has judged: a run whose filter matches no test succeeds too.
 fn judged(name: &str, lines: &[String]) -> Result<(), Failure> {
     let what = format!("the verdict on {name}");
     match Tally::read(&what, lines, true) {
@@ -99,7 +100,7 @@ fn judged(name: &str, lines: &[String]) -> Result<(), Failure> {
     }
 }
 
-fn conclude(name: &str, soaked: Soaked, step: Step, ledger: &Ledger) -> Result<(), Failure> {
+fn conclude(name: &str, soaked: SoakResult, step: Step, ledger: &Ledger) -> Result<(), Failure> {
     let holds = soaked.ended.is_none() && soaked.failures == 0 && soaked.seeds > 0;
     let verdict = if holds { Verdict::Passed } else { Verdict::Failed };
     step.end(verdict, &format!("{} seeds, {} failures", soaked.seeds, soaked.failures));
@@ -127,11 +128,11 @@ fn soak_program(
     time: Duration,
     ledger: &mut Ledger,
     step: &mut Step,
-) -> Result<Soaked, Failure> {
+) -> Result<SoakResult, Failure> {
     let mut command = program.command()?;
     let minutes = (time.as_secs() / 60).to_string();
     command.args(["--seed-from", &ledger.next_seed().to_string(), "--minutes", &minutes]);
-    let (mut soaked, mut since) = (Soaked::default(), Instant::now());
+    let (mut soaked, mut since) = (SoakResult::default(), Instant::now());
     let ran = run::streamed(name, &mut command, step, Some(time + GRACE), |line| {
         let Some(chunk) = Chunk::parse(line) else { return Ok(()) };
         soaked.seeds += chunk.seeds;
@@ -142,16 +143,16 @@ fn soak_program(
     Ok(with_end(soaked, ran))
 }
 
-/// Each run of the tests is a chunk, and a run that fails is one failure.
+/// Runs the tests repeatedly; each run is a chunk, and a failed run counts as one failure.
 fn soak_tests(
     name: &str,
     tests: &Tests,
     time: Duration,
     ledger: &mut Ledger,
     step: &mut Step,
-) -> Result<Soaked, Failure> {
+) -> Result<SoakResult, Failure> {
     let started = Instant::now();
-    let mut soaked = Soaked::default();
+    let mut soaked = SoakResult::default();
     while soaked.seeds == 0 || started.elapsed() < time {
         let (seed_from, begun) = (ledger.next_seed(), Instant::now());
         let (mut failures, mut told) = (0, None);
@@ -167,7 +168,7 @@ fn soak_tests(
         }
         let own = Chunk::of(name, tests.format, seed_from, tests.seeds_per_run, failures);
         let Some(chunk) = chunk_of_run(own, told, tests.verdict.is_some()) else {
-            return Ok(Soaked { failures: soaked.failures + failures.max(1), ..soaked });
+            return Ok(SoakResult { failures: soaked.failures + failures.max(1), ..soaked });
         };
         soaked.seeds += chunk.seeds;
         soaked.failures += chunk.failures;
@@ -176,9 +177,9 @@ fn soak_tests(
     Ok(soaked)
 }
 
-/// What a run of tests adds to the ledger: its own line where it tells one, in which no fewer failed than the
-/// exit codes say. None where a line is missing: half of a tally says nothing, and the seeds are to be run
-/// again when what broke is mended.
+/// The chunk that a run of tests adds to the ledger. If the tests print a line of their own, it is that
+/// line, with at least as many failures as the exit codes show. `None` if such a line is missing: half of a
+/// tally says nothing, and the seeds must run again once the problem is solved.
 fn chunk_of_run(own: Chunk, told: Option<Chunk>, tells_a_line: bool) -> Option<Chunk> {
     match (told, tells_a_line) {
         (Some(told), true) => Some(told.failing(own.failures)),
@@ -187,7 +188,7 @@ fn chunk_of_run(own: Chunk, told: Option<Chunk>, tells_a_line: bool) -> Option<C
     }
 }
 
-fn with_end(mut soaked: Soaked, ran: Ran) -> Soaked {
+fn with_end(mut soaked: SoakResult, ran: Ran) -> SoakResult {
     if !ran.succeeded() {
         soaked.ended = Some(ran.ended());
         soaked.output.extend(ran.everything);

@@ -1,35 +1,35 @@
-//! What a test program printed, read: how many tests passed, failed, or could not run.
+//! Parses what a test program printed: how many tests passed, failed, or could not run.
 
 use crate::skip::Skip;
 
-/// Counts over some test programs.
+/// Results of one or more test programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Tests that hold.
+    /// How many tests passed.
     pub passed: usize,
-    /// Tests that do not, by name.
+    /// The names of the tests that failed.
     pub failed: Vec<String>,
-    /// Tests that could not run.
+    /// The tests that could not run.
     pub skipped: Vec<Skip>,
 }
 
 impl Tally {
-    /// Adds what another program did.
+    /// Adds the results of another program.
     pub fn add(&mut self, other: Self) {
         self.passed += other.passed;
         self.failed.extend(other.failed);
         self.skipped.extend(other.skipped);
     }
 
-    /// How many tests there were.
+    /// How many tests there were in total.
     pub fn total(&self) -> usize {
         self.passed + self.failed.len() + self.skipped.len()
     }
 
-    /// Reads the output of a Rust test program that ran with `--show-output`.
+    /// Parses the output of a Rust test program that ran with `--show-output`.
     ///
-    /// A program that ends badly without saying which test failed counts as one failure of its own name,
-    /// and one that is no test harness counts as one test.
+    /// A program that fails without naming a failed test counts as one failure under its own name. A
+    /// program that is not a test harness counts as one test.
     pub fn read(program: &str, lines: &[String], succeeded: bool) -> Self {
         let mut tally = Self::default();
         let (mut ran_harness, mut section) = (false, None);
@@ -46,7 +46,7 @@ impl Tally {
                 tally.skipped.push(skip);
             }
         }
-        // A test that reported a skip also reported success.
+        // A skipped test also reports success.
         tally.passed =
             tally.passed.saturating_sub(tally.skipped.iter().filter(|skip| skip.need != IGNORED).count());
         match (succeeded, ran_harness, tally.failed.is_empty()) {
@@ -73,14 +73,14 @@ impl Tally {
     }
 }
 
-/// The need of a test that is switched off in its source: never excused in CI.
+/// The need of a test that is marked `#[ignore]`: never excused in CI.
 const IGNORED: &str = "ignored";
 
 /// The name and the verdict in `test NAME ... VERDICT`.
 fn verdict(line: &str) -> Option<(&str, &str)> {
     let (name, verdict) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
     let is_verdict = matches!(verdict, "ok" | "FAILED") || verdict.starts_with("ignored");
-    // A test that must panic says so behind its name.
+    // For a test that must panic, the harness adds this after its name.
     is_verdict.then(|| (name.strip_suffix(" - should panic").unwrap_or(name), verdict))
 }
 

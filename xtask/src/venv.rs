@@ -1,7 +1,7 @@
-//! Python environments with exactly the packages that a list pins: `.venv` for tests and demo, with the
-//! package of this checkout on its path, and others for tools.
+//! Python environments with exactly the packages that a list pins: `.venv` for tests and the demo, which
+//! has the package of this checkout on its path, and others for tools.
 //!
-//! Invariant: an environment made from other requirements is made anew, never patched.
+//! Invariant: when its requirements change, an environment is made from scratch, never patched.
 
 use crate::arguments::Arguments;
 use crate::failure::Failure;
@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const REQUIREMENTS: &str = "xtask/requirements.txt";
-/// Holds the requirements that an environment was made from; written last.
+/// Records the requirements that an environment was made from; written last.
 const STAMP: &str = "made-from.txt";
 
-/// Makes the environment, and says where it is.
+/// Makes the environment and prints where it is.
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     arguments.finish()?;
     let python = python()?;
@@ -23,12 +23,12 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The Python of `.venv`; makes the environment if needed.
+/// The Python of `.venv`; makes the environment if necessary.
 pub fn python() -> Result<PathBuf, Failure> {
     made_in(".venv", REQUIREMENTS)
 }
 
-/// The Python of an environment for tools; makes it if needed.
+/// The Python of a tool environment; makes it if necessary.
 pub fn made(name: &str, requirements: &str) -> Result<PathBuf, Failure> {
     made_in(&format!(".venv-{name}"), requirements)
 }
@@ -56,7 +56,7 @@ fn made_in(folder: &str, list: &str) -> Result<PathBuf, Failure> {
     Ok(python)
 }
 
-/// An environment whose Python was upgraded away is still there, and broken.
+/// Whether the environment works. One whose Python was removed by an upgrade still exists, but is broken.
 fn works(python: &Path) -> bool {
     python.exists() && requirements::runs(&python.to_string_lossy(), "--version")
 }
@@ -70,7 +70,7 @@ fn make(system_python: &str, folder: &Path) -> Result<(), Failure> {
 fn install(python: &Path, root: &Path, list: &str) -> Result<(), Failure> {
     let mut command = Command::new(python);
     command.current_dir(root);
-    // The list is complete, so nothing that is not on it is ever fetched.
+    // The list is complete, so nothing outside of it is ever fetched.
     command.args(["-m", "pip", "install", "--disable-pip-version-check", "--no-deps", "--require-hashes"]);
     command.args(["--requirement", list]);
     run::step("install the pinned Python packages", &mut command).map(drop)

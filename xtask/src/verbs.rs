@@ -1,16 +1,16 @@
-//! The table of verbs: what `cargo xtask` can do. The documentation is checked against it.
+//! The table of verbs of `cargo xtask`. The documentation is checked against it.
 
 use crate::arguments::Arguments;
 use crate::failure::Failure;
 use crate::{bench, cassandra, check, clients, demo, fuzz, simulate, soak, test, venv, wheel};
 
-/// One thing that `cargo xtask` can do.
+/// One verb of `cargo xtask`.
 pub struct Verb {
     /// Its name.
     pub name: &'static str,
-    /// How it is called; every flag it knows stands here.
+    /// Its usage line, with every flag that it knows.
     pub usage: &'static str,
-    /// What it does, in a line.
+    /// What it does, in one line.
     pub about: &'static str,
     run: fn(Arguments) -> Result<(), Failure>,
 }
@@ -19,7 +19,7 @@ const VERBS: &[Verb] = &[
     Verb {
         name: "demo",
         usage: "cargo xtask demo [--rows COUNT] [--ring NODES] [--json FILE] [--flights]",
-        about: "show the main job: a simulation writes, others look, a rank is killed",
+        about: "show the main use case: a simulation writes while others read, and a rank is killed",
         run: demo::run,
     },
     Verb {
@@ -37,7 +37,7 @@ const VERBS: &[Verb] = &[
     Verb {
         name: "bench",
         usage: "cargo xtask bench engine|tables|cassandra|ring [--peers] [--quick] [--json FILE] [--detail FILE] [--engines A,B] [--rounds COUNT] [--records COUNT] [--rows COUNT] [--boxes COUNT] [--source NAME] [--phases A,B] [--schedules COUNT] [--schedule-seed N] [--ledger FILE] [--blocks] [--build] [--minutes COUNT] [--earlier FILE] [--fresh]",
-        about: "measure, beside rivals if asked",
+        about: "run a bench, beside rivals with --peers",
         run: bench::run,
     },
     Verb {
@@ -49,7 +49,7 @@ const VERBS: &[Verb] = &[
     Verb {
         name: "fuzz",
         usage: "cargo xtask fuzz [TARGET] [--minutes N]",
-        about: "feed a parser what nobody would write; without a target, list them",
+        about: "fuzz a parser; without a target, list the targets",
         run: fuzz::run,
     },
     Verb {
@@ -67,7 +67,7 @@ const VERBS: &[Verb] = &[
     Verb {
         name: "clients",
         usage: "cargo xtask clients [CLIENT ...] [--kill-first] [--all] [--json FILE]",
-        about: "try stock clients of Redis at a ring, one node killed while another joins",
+        about: "run stock Redis clients against a ring while a node is killed and another joins",
         run: clients::run,
     },
     Verb {
@@ -117,7 +117,7 @@ fn help(arguments: Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// All verbs, a line for each: what one takes may be long, and is told by itself.
+/// All verbs, one per line. Their arguments may be long, so each verb's usage is printed on its own.
 fn listed() -> String {
     let width = VERBS.iter().map(|verb| verb.name.len()).max().unwrap_or(0);
     let lines = VERBS.iter().map(|verb| format!("  cargo xtask {:width$}  {}\n", verb.name, verb.about));

@@ -1,4 +1,4 @@
-//! Where the repository lies, and which crates it has.
+//! Where the repository is, and which crates it has.
 
 use crate::cargo;
 use crate::failure::Failure;
@@ -13,7 +13,8 @@ pub fn root() -> Result<PathBuf, Failure> {
         return Ok(root.clone());
     }
     let here = std::env::current_dir().map_err(Failure::io("read the current directory"))?;
-    // Under `cargo xtask` Cargo says where this crate is; a bare binary looks upwards.
+    // `cargo xtask` sets this to the folder of this crate; the bare binary searches upwards from the
+    // working folder.
     let start = std::env::var_os("CARGO_MANIFEST_DIR").map_or(here, PathBuf::from);
     let found = start.ancestors().find(|folder| {
         std::fs::read_to_string(folder.join("Cargo.toml")).is_ok_and(|text| text.contains("[workspace]"))
@@ -27,7 +28,7 @@ pub fn root() -> Result<PathBuf, Failure> {
     }
 }
 
-/// Where builds go.
+/// The folder for builds.
 pub fn target_dir() -> Result<PathBuf, Failure> {
     let chosen = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let root = root()?;
@@ -37,20 +38,20 @@ pub fn target_dir() -> Result<PathBuf, Failure> {
 /// A dependency of a crate on another crate of the workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dependency {
-    /// The crate it needs.
+    /// The crate that it depends on.
     pub on: String,
-    /// Only its tests, examples and benches need it.
+    /// Whether only tests, examples and benches need it.
     pub only_tests: bool,
 }
 
-/// One program, test or example of a crate.
+/// One target of a crate: a library, program, test or example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// Its name.
     pub name: String,
-    /// What it is: `lib`, `bin`, `test`, `example`, ...
+    /// Its kind: `lib`, `bin`, `test`, `example`, ...
     pub kind: String,
-    /// Features without which Cargo leaves it out and says nothing.
+    /// Features without which Cargo silently leaves it out.
     pub required_features: Vec<String>,
     /// Whether `cargo test` runs it.
     pub is_tested: bool,
@@ -63,16 +64,16 @@ pub struct Package {
     pub name: String,
     /// Its folder below the root, with forward slashes.
     pub folder: String,
-    /// What it needs of the workspace.
+    /// Its dependencies in the workspace.
     pub dependencies: Vec<Dependency>,
-    /// Every crate that it needs whatever its features are, and not for its tests alone, of the workspace or
-    /// not.
+    /// Every crate that it needs in all configurations, and not only for its tests, whether in the
+    /// workspace or not.
     pub required: Vec<String>,
-    /// What it builds.
+    /// Its targets.
     pub targets: Vec<Target>,
 }
 
-/// The crates of the workspace, as Cargo sees them.
+/// The crates of the workspace, as Cargo reports them.
 pub fn packages() -> Result<Vec<Package>, Failure> {
     let root = root()?;
     let mut command = cargo::command()?;
@@ -93,7 +94,7 @@ fn read_package(package: &Value, root: &std::path::Path) -> Package {
     let folder = manifest.parent().and_then(|folder| folder.strip_prefix(root).ok());
     let dependencies = list(package, "dependencies")
         .iter()
-        // Only dependencies by path are of this workspace.
+        // Only path dependencies are in this workspace.
         .filter(|dependency| dependency.get("path").is_some_and(Value::is_string))
         .map(|dependency| Dependency {
             on: text(dependency, "name"),

@@ -1,5 +1,6 @@
-//! `cargo xtask bench cassandra`: what the bench of tables needs, a program that starts and ends nodes, which
-//! is this one, and with rivals the older Spark and its connector.
+//! `cargo xtask bench cassandra`: prepares what the bench of tables needs and runs it. It needs a program
+//! that starts and stops nodes, which is this one, and with rivals an older Spark with its Cassandra
+//! connector.
 
 use super::tables;
 use crate::arguments::Arguments;
@@ -7,10 +8,10 @@ use crate::cassandra::{CONTROL, SPARK_CONNECTOR};
 use crate::failure::Failure;
 use crate::{run, venv};
 
-/// What the connector's Spark needs of Python.
+/// Python packages of the Spark that the connector needs.
 const REQUIREMENTS: &str = "benches/tables/on_cassandra/requirements-spark.txt";
 
-/// Makes everything ready, and runs the bench with this terminal as its own.
+/// Prepares everything and runs the bench on this terminal.
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let words = arguments.rest();
     let mut command = tables::command("tables.on_cassandra")?;

@@ -1,6 +1,7 @@
-//! The benches and what each takes: a mistyped word is told before anything is built, which takes minutes.
+//! The benches and their arguments: a mistyped word is reported before anything is built, which takes
+//! minutes.
 //!
-//! Invariant: each bench takes these words and, but for those that this command itself adds, no others.
+//! Invariant: each bench accepts exactly these words, plus those that this command itself adds.
 
 use crate::failure::Failure;
 
@@ -8,11 +9,11 @@ use crate::failure::Failure;
 pub struct Bench {
     /// Its name.
     pub name: &'static str,
-    /// What stands alone.
+    /// Flags without a value.
     flags: &'static [&'static str],
-    /// What has a value, and what that is called.
+    /// Options, each with the name of its value.
     options: &'static [(&'static str, &'static str)],
-    /// What `--phases` may name.
+    /// The phases that `--phases` may name.
     phases: &'static [&'static str],
 }
 
@@ -27,7 +28,7 @@ const BOXES: (&str, &str) = ("--boxes", "COUNT");
 const SOURCE: (&str, &str) = ("--source", "NAME");
 const EARLIER: (&str, &str) = ("--earlier", "FILE");
 
-/// All of them.
+/// All benches.
 pub const BENCHES: &[Bench] = &[
     Bench {
         name: "engine",
@@ -94,13 +95,13 @@ pub fn find(name: &str) -> Option<&'static Bench> {
     BENCHES.iter().find(|bench| bench.name == name)
 }
 
-/// All names, for a message.
+/// All names, for messages.
 pub fn names() -> String {
     BENCHES.iter().map(|bench| bench.name).collect::<Vec<_>>().join(", ")
 }
 
 impl Bench {
-    /// How it is called.
+    /// Its usage line.
     pub fn usage(&self) -> String {
         let flags = self.flags.iter().map(|flag| format!(" [{flag}]"));
         let options = self.options.iter().map(|(name, value)| format!(" [{name} {value}]"));
@@ -108,7 +109,7 @@ impl Bench {
         format!("cargo xtask bench {}{all}; its phases: {}", self.name, self.phases.join(", "))
     }
 
-    /// That it knows these words; those behind `--` are its own to judge.
+    /// Checks that it knows these words; those after `--` are checked by the bench itself.
     pub fn check(&self, words: &[String]) -> Result<(), Failure> {
         let wrong = |problem| Failure::Usage { problem, usage: format!("usage: {}", self.usage()) };
         let mut words = words.iter().map(String::as_str).take_while(|word| *word != "--");
@@ -168,7 +169,7 @@ mod tests {
         std::fs::read_to_string(workspace::root().unwrap().join(path)).unwrap()
     }
 
-    /// The flags of a structure in Rust, by its fields.
+    /// The flags of a Rust struct, by its fields.
     fn of_rust(path: &str, name: &str) -> BTreeSet<String> {
         let text = source(path);
         let (_, body) = text.split_once(&format!("struct {name} {{")).unwrap();
@@ -179,11 +180,11 @@ mod tests {
         fields.map(|field| format!("--{field}")).collect()
     }
 
-    /// The flags of a program in Python.
+    /// The flags of a Python program.
     fn of_python(path: &str) -> BTreeSet<String> {
         let text = source(path);
         let lines = text.lines().filter(|line| !line.contains("SUPPRESS"));
-        // The last one may stand on a line of its own.
+        // The last argument may be on a line of its own.
         let flags = lines.filter_map(|line| {
             let (before, rest) = line.split_once("\"--")?;
             let is_argument = before.trim().is_empty() || before.trim() == "parser.add_argument(";

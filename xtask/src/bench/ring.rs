@@ -1,5 +1,5 @@
-//! `cargo xtask bench ring`: a release build of `atoll`, the bench's own program (`benches/ring`), and then
-//! the bench.
+//! `cargo xtask bench ring`: builds `atoll` in release mode and the bench's own program (`benches/ring`),
+//! then runs the bench.
 
 use crate::arguments::Arguments;
 use crate::failure::Failure;
@@ -10,7 +10,7 @@ const MANIFEST: &str = "benches/ring/Cargo.toml";
 /// The program of the bench.
 const PROGRAM: &str = "atoll-bench-ring";
 
-/// Makes everything ready, and runs the bench with this terminal as its own.
+/// Prepares everything and runs the bench on this terminal.
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let words = arguments.rest();
     if words.iter().any(|word| word == "--peers") {
@@ -24,7 +24,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
             cassandra::prepare()?;
         }
     }
-    // Without them there would be nothing to tell.
+    // Without network namespaces this phase has nothing to report.
     if is_named(&words, "schedules") {
         requirements::networks("hosts that can be cut off")?;
     }
@@ -32,23 +32,23 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let bench = cargo::program(PROGRAM, &["--release", "--manifest-path", MANIFEST])?;
     let mut command = Command::new(bench);
     command.arg("run").arg("--atoll").arg(atoll);
-    // Nodes of Cassandra are started and ended by this very program.
+    // The bench starts and stops its Cassandra nodes through this program.
     command.arg("--cassandra").arg(std::env::current_exe().map_err(Failure::io("find this program"))?);
     command.args(words.iter().filter(|word| *word != "--"));
     run::attached("bench ring", &mut command)
 }
 
-/// Whether the words ask for a phase: without `--phases` they ask for all.
+/// Whether the words ask for this phase. Without `--phases` they ask for all.
 fn wants(words: &[String], phase: &str) -> bool {
     named(words).is_none_or(|named| named.split(',').any(|name| name == phase))
 }
 
-/// Whether they ask for it by its name.
+/// Whether the words ask for this phase by name.
 fn is_named(words: &[String], phase: &str) -> bool {
     named(words).is_some() && wants(words, phase)
 }
 
-/// The phases that words ask for.
+/// The value of `--phases`.
 fn named(words: &[String]) -> Option<String> {
     let at = words.iter().position(|word| word == "--phases" || word.starts_with("--phases="))?;
     match words[at].strip_prefix("--phases=") {

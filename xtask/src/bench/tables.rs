@@ -1,5 +1,5 @@
-//! `cargo xtask bench tables`: an environment with the rivals, the package of this checkout, the program that
-//! counts work, and then the bench itself, which is Python (`benches/tables`).
+//! `cargo xtask bench tables`: prepares a Python environment with the rivals, the package of this checkout
+//! and the program that counts work, then runs the bench, which is Python (`benches/tables`).
 
 use super::{CONFIG, MANIFEST};
 use crate::arguments::Arguments;
@@ -10,25 +10,26 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the bench and its rivals need of Python.
+/// Python packages that the bench and its rivals need.
 const REQUIREMENTS: &str = "benches/tables/requirements.txt";
 /// The program of the benches.
 const PROGRAM: &str = "atoll-benches";
 
-/// Makes everything ready, and runs the bench with this terminal as its own.
+/// Prepares everything and runs the bench on this terminal.
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let mut command = command("tables")?;
     command.args(arguments.rest().iter().filter(|word| *word != "--"));
     run::attached("bench tables", &mut command)
 }
 
-/// A bench of the Python half, by the name of its package, with everything that it needs made ready.
+/// The command that runs a Python bench, given the name of its package, with everything it needs prepared.
 pub fn command(package: &str) -> Result<Command, Failure> {
     let python = venv::made("bench", REQUIREMENTS)?;
     package::install(&python, Build::Release)?;
     let program = program()?;
     let mut command = Command::new(python);
-    // By path, so that the files it is told to write lie where the caller is.
+    // The package is found by path, not by working folder, so that output files land in the caller's
+    // folder.
     command.env("PYTHONPATH", workspace::root()?.join("benches")).env("PYTHONDONTWRITEBYTECODE", "1");
     command.args(["-m", package, "--folder"]).arg(folder(&program)).arg("--counter").arg(&program);
     Ok(command)
@@ -46,7 +47,7 @@ fn program() -> Result<PathBuf, Failure> {
     })
 }
 
-/// The program that Cargo says it built.
+/// The program in Cargo's build messages.
 fn built(lines: &[String]) -> Option<PathBuf> {
     let messages = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let is_ours = |message: &Value| message.pointer("/target/name").and_then(Value::as_str) == Some(PROGRAM);
@@ -56,7 +57,7 @@ fn built(lines: &[String]) -> Option<PathBuf> {
     programs.next_back()
 }
 
-/// Where rows and stores lie: on a real disk, never a memory file system by accident.
+/// The folder for rows and stores: on a real disk, never on a memory file system by accident.
 fn folder(program: &Path) -> PathBuf {
     std::env::var_os("ATOLL_BENCH_DIR").map_or_else(
         // Beside the profile folder that holds the program.

@@ -1,8 +1,8 @@
-//! Keys for a cluster whose clients come by TLS: an authority of its own, and a certificate for all its
-//! nodes.
+//! Keys for a cluster whose clients connect by TLS: a certificate authority of its own, and one certificate
+//! for all nodes.
 //!
-//! Made by the JDK's own tool. They protect nothing: they are there so that encrypted connections can be
-//! tried.
+//! The JDK's own tool makes them. They protect nothing: they exist so that encrypted connections can be
+//! tested.
 
 use super::settings::STORE_PASSWORD;
 use super::shape::{Shape, address};
@@ -13,10 +13,10 @@ use std::process::Command;
 
 /// The nodes' key and certificate, in the cluster's folder.
 pub const NODE_KEYS: &str = "node.p12";
-/// What clients are told to trust.
+/// The certificate authority that clients trust.
 pub const AUTHORITY: &str = "authority.pem";
 
-/// Makes them in `folder`, unless they are there.
+/// Makes the keys in `folder`, unless they exist.
 pub fn make(keytool: &Path, folder: &Path, shape: &Shape) -> Result<(), Failure> {
     if folder.join(AUTHORITY).is_file() {
         return Ok(());
@@ -38,7 +38,7 @@ pub fn make(keytool: &Path, folder: &Path, shape: &Shape) -> Result<(), Failure>
     tool.run(&authority, &["-exportcert", "-rfc", "-file"], &trusted)?;
     tool.run_as(&nodes, "authority", &["-importcert", "-noprompt", "-file"], &trusted)?;
     tool.run(&nodes, &["-importcert", "-file"], &signed)?;
-    // Last, because it says that all the others are there.
+    // Renamed last: this file's presence means that all the others are complete.
     std::fs::rename(&trusted, folder.join(AUTHORITY)).map_err(Failure::io("keep the certificates"))
 }
 
@@ -48,7 +48,7 @@ struct Tool<'a> {
 
 impl Tool<'_> {
     fn make_key(&self, store: &Path, name: &str, more: &[&str]) -> Result<(), Failure> {
-        // What an earlier attempt left would be in the way.
+        // A leftover of an earlier attempt would make the tool fail.
         drop(std::fs::remove_file(store));
         let words =
             ["-genkeypair", "-keyalg", "EC", "-groupname", "secp256r1", "-validity", "3650", "-dname", name];

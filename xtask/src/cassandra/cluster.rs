@@ -1,7 +1,7 @@
-//! A cluster: its folder, what it was asked to be, and its nodes together.
+//! A cluster: its folder, its shape, and operations on all its nodes.
 //!
-//! Invariant: nodes join one after the other, each when the one before answers.
-//! Invariant: two programs never change the same cluster at once: a lock in its folder says whose turn it is.
+//! Invariant: nodes join one at a time, each after the previous one answers. Invariant: two programs never
+//! change the same cluster at once; a lock in its folder prevents it.
 
 use super::node::Node;
 use super::shape::Shape;
@@ -12,29 +12,29 @@ use crate::workspace;
 use std::fs::File;
 use std::path::PathBuf;
 
-/// Names another folder for the cluster.
+/// The environment variable that names another folder for the cluster.
 pub const FOLDER: &str = "ATOLL_CASSANDRA_FOLDER";
 const SHAPE: &str = "cluster.json";
 
-/// A cluster, whether or not it runs.
+/// A cluster, running or not.
 pub struct Cluster {
     folder: PathBuf,
 }
 
 impl Cluster {
-    /// The one of this checkout, or the one that the environment names.
+    /// The cluster of this checkout, or the one that the environment names.
     pub fn here() -> Result<Self, Failure> {
         let named = std::env::var_os(FOLDER).map(PathBuf::from);
         let folder = named.map_or_else(|| Ok(workspace::target_dir()?.join("cassandra")), Ok)?;
         Ok(Self { folder })
     }
 
-    /// The one in this folder.
+    /// The cluster in this folder.
     pub fn at(folder: PathBuf) -> Self {
         Self { folder }
     }
 
-    /// What it was asked to be.
+    /// The shape that it was created with.
     pub fn shape(&self) -> Result<Shape, Failure> {
         self.known()?.ok_or_else(|| Failure::Refused {
             problem: format!("there is no cluster in {}", shown(&self.folder)),
@@ -47,12 +47,13 @@ impl Cluster {
         Node::of(shape, &self.folder, number)
     }
 
-    /// What clients that come by TLS are told to trust.
+    /// The certificate authority that TLS clients trust.
     pub fn authority(&self) -> PathBuf {
         self.folder.join(certificates::AUTHORITY)
     }
 
-    /// Starts what does not run of a cluster like this; one of another shape in its place is an error.
+    /// Starts the nodes of this shape that are not running. A cluster of another shape in the same folder
+    /// is an error.
     pub fn up(&self, shape: &Shape) -> Result<(), Failure> {
         if let Some(known) = self.known()?.filter(|known| known != shape) {
             let runs = known.numbers().any(|number| self.node(&known, number).process().is_some());
@@ -66,8 +67,8 @@ impl Cluster {
         self.start(shape, &numbers, 0)
     }
 
-    /// Starts those of the nodes that do not run, with clocks so many seconds ahead, and waits until they
-    /// answer and every running node sees all others.
+    /// Starts those of the given nodes that are not running, with their clocks `ahead` seconds ahead. Waits
+    /// until they answer and every running node sees all others.
     pub fn start(&self, shape: &Shape, numbers: &[usize], ahead: i64) -> Result<(), Failure> {
         let absent = || numbers.iter().filter(|number| self.node(shape, **number).process().is_none());
         if absent().next().is_some() {
@@ -92,7 +93,7 @@ impl Cluster {
             .map(|number| self.node(shape, number))
             .filter(|node| node.process().is_some())
             .collect();
-        // With some of its nodes down on purpose, a cluster cannot be whole.
+        // While some nodes are down on purpose, the cluster cannot be complete.
         if running.len() < shape.nodes {
             return Ok(());
         }
@@ -101,11 +102,11 @@ impl Cluster {
         if shape.auth && !shape.tls { running[0].spread_roles() } else { Ok(()) }
     }
 
-    /// Ends all nodes; how many ran. Unless it is kept, nothing is left of the cluster.
+    /// Stops all nodes and returns how many were running. Removes the cluster unless `keeps` is set.
     pub fn down(&self, keeps: bool) -> Result<usize, Failure> {
         let Some(shape) = self.known()? else { return Ok(0) };
         let turn = self.turn()?;
-        // What is thrown away need not be put in order first.
+        // A cluster that is thrown away needs no clean shutdown.
         let signal = if keeps { "TERM" } else { "KILL" };
         let mut ended = 0;
         for number in shape.numbers() {
@@ -135,7 +136,7 @@ impl Cluster {
             .map_err(Failure::io(format!("write {}", shown(&file))))
     }
 
-    /// Waits for whoever changes this cluster at the moment.
+    /// Waits until no other program changes this cluster, and locks it.
     fn turn(&self) -> Result<File, Failure> {
         let doing = || format!("lock {}", shown(&self.folder));
         std::fs::create_dir_all(&self.folder).map_err(Failure::io(doing()))?;
@@ -179,7 +180,7 @@ mod tests {
         cluster.remember(&shape).unwrap();
         let folder = cluster.folder.join("node-1");
         std::fs::create_dir_all(&folder).unwrap();
-        // This very test's process: it runs, and is no node.
+        // The process of this test: it is alive, but it is not a node.
         std::fs::write(folder.join("pid"), std::process::id().to_string()).unwrap();
         assert_eq!(cluster.node(&shape, 1).process(), None);
         assert_eq!(cluster.down(false).unwrap(), 0, "and nobody is ended");

@@ -1,21 +1,20 @@
-//! Programs of the Java world, fetched by Maven from a list of our own, and kept outside the checkout.
+//! Java programs that Maven fetches from lists in this repository, kept outside of the checkout.
 //!
-//! Invariant: a folder of jars is there only as a whole: it is filled beside its place, and moved there at
-//! the end.
-//! Invariant: a changed list is another folder; nothing is ever patched.
+//! Invariant: a folder of jars is complete if it exists: it is filled beside its final place and renamed at
+//! the end. Invariant: a changed list gets another folder; no folder is ever patched.
 
 use crate::failure::Failure;
 use crate::{requirements, run, workspace};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the lists of this checkout fetch.
+/// A set of jars that one list in this checkout fetches.
 pub struct Jars {
     /// The list: a Maven project without sources.
     pub list: &'static str,
-    /// How its folder's name begins.
+    /// The prefix of its folder's name.
     pub name: &'static str,
-    /// What a person is told about it.
+    /// What it is called in messages.
     pub what: &'static str,
 }
 
@@ -26,7 +25,7 @@ pub const SERVER: Jars = Jars {
     what: "Apache Cassandra (66 MB the first time)",
 };
 
-/// What a rival of the bench reads Cassandra with.
+/// The Spark connector that a rival of the bench reads Cassandra with.
 pub const SPARK_CONNECTOR: Jars = Jars {
     list: "benches/tables/on_cassandra/spark-connector.xml",
     name: "spark-connector",
@@ -34,12 +33,12 @@ pub const SPARK_CONNECTOR: Jars = Jars {
 };
 
 impl Jars {
-    /// Whether nothing need be fetched.
+    /// Whether the jars have been fetched already.
     pub fn is_there(&self) -> bool {
         self.place().is_ok_and(|place| place.is_dir())
     }
 
-    /// The folder with the jars; fetches them unless that was done before.
+    /// The folder with the jars; fetches them if it is missing.
     pub fn folder(&self) -> Result<PathBuf, Failure> {
         let place = self.place()?;
         if place.is_dir() {
@@ -51,7 +50,7 @@ impl Jars {
         self.fetch(&list, &unfinished)?;
         match std::fs::rename(&unfinished, &place) {
             Ok(()) => Ok(place),
-            // Another process was quicker, with the same jars.
+            // Another process finished first, with the same jars.
             Err(_) if place.is_dir() => {
                 std::fs::remove_dir_all(&unfinished)
                     .map_err(Failure::io(format!("remove {}", unfinished.display())))?;
@@ -76,7 +75,7 @@ impl Jars {
     }
 }
 
-/// Where downloads and builds outlive a clone, as `.ci/run` has it.
+/// The folder where downloads and builds outlive a clone, the same that `.ci/run` uses.
 fn cache() -> Result<PathBuf, Failure> {
     let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")));
@@ -86,7 +85,7 @@ fn cache() -> Result<PathBuf, Failure> {
     })
 }
 
-/// FNV-1a: tells one list from another, and need not withstand anybody.
+/// FNV-1a: distinguishes lists. It need not resist an attacker.
 fn fingerprint(text: &[u8]) -> u64 {
     text.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -1,11 +1,11 @@
-//! The Java that Cassandra runs on, and the doors of the JDK that it wants opened.
+//! The Java that Cassandra runs on, and the JDK packages that must be opened to it.
 
 use crate::failure::Failure;
 use crate::requirements;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What Cassandra 5.0 supports besides 11; [`DOORS`] are those of this one.
+/// The other version that Cassandra 5.0 supports is 11. The flags in [`DOORS`] are those of this one.
 const MAJOR: u32 = 17;
 
 /// Packages of the JDK that Cassandra and its libraries reach into, by module. Each is a flag of its own.
@@ -44,7 +44,7 @@ const DOORS: &[(Door, &str, &[&str])] = &[
     (Door::Opens, "jdk.management", &["com.sun.management.internal"]),
 ];
 
-/// How far a package is opened.
+/// How far a package is opened to Cassandra.
 #[derive(Clone, Copy)]
 enum Door {
     /// Its public types may be used.
@@ -53,7 +53,7 @@ enum Door {
     Opens,
 }
 
-/// The flags that open them.
+/// The JVM flags that open these packages.
 pub fn doors() -> Vec<String> {
     let flag = |door| match door {
         Door::Exports => "--add-exports",
@@ -65,7 +65,8 @@ pub fn doors() -> Vec<String> {
     each.collect()
 }
 
-/// The first Java of the right version: of `JAVA_HOME`, of the path, or where distributions put it.
+/// The first Java of the right version, looked for in `JAVA_HOME`, on the path, and where distributions
+/// install it.
 pub fn java() -> Result<PathBuf, Failure> {
     let mut found = Vec::new();
     for candidate in candidates() {
@@ -85,7 +86,7 @@ pub fn java() -> Result<PathBuf, Failure> {
     })
 }
 
-/// A program of the same JDK.
+/// The program `name` of the same JDK.
 pub fn beside(java: &Path, name: &str) -> PathBuf {
     java.with_file_name(name)
 }

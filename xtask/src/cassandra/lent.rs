@@ -1,4 +1,5 @@
-//! One node lent to tests: started for them, named in their environment, and gone when they are done.
+//! One Cassandra node lent to tests: started for them, announced in their environment, and stopped after
+//! them.
 
 use super::cluster::{Cluster, FOLDER};
 use super::shape::{Heap, Shape};
@@ -8,29 +9,29 @@ use crate::lock::Lock;
 use crate::{requirements, workspace};
 use std::path::PathBuf;
 
-/// The room whose tests it is lent to.
+/// The room whose tests get the node.
 pub const ROOM: &str = "cassandra";
-/// How files of tests begin that run in that room, whatever their crate.
+/// The file name prefix of tests that run in that room, whatever their crate.
 pub const FILE_OF_TESTS: &str = "cassandra";
 
-/// Where they find the program that kills and starts nodes.
+/// The variable that names the program with which tests kill and start nodes.
 pub const CONTROL: &str = "ATOLL_CASSANDRA_CONTROL";
 
 const FOLDER_NAME: &str = "cassandra-for-tests";
-/// Away from the port of developers' clusters.
+/// The first port to try, away from that of developers' clusters.
 const PORT_FROM: u16 = 19_542;
 
-/// A node that runs for as long as this lives.
+/// A node that runs until this is dropped.
 pub struct Lent {
     cluster: Cluster,
     shape: Shape,
     folder: PathBuf,
-    /// Checkouts may share the folder of their builds: a node there may be another run's.
+    /// Checkouts may share a target folder, so a node there may belong to another run.
     _lock: Lock,
 }
 
 impl Lent {
-    /// Why this machine cannot start one; none if it can.
+    /// Why this machine cannot start a node; `None` if it can.
     pub fn hindrance() -> Option<String> {
         let told = |failure: &Failure| {
             let hint = failure.hint().map_or(String::new(), |hint| format!("; {hint}"));
@@ -41,7 +42,7 @@ impl Lent {
         java.and(maven).err().as_ref().map(told)
     }
 
-    /// Starts it, in place of one that a killed run left.
+    /// Starts the node, replacing one that a killed run left behind.
     pub fn start() -> Result<Self, Failure> {
         let folder = workspace::target_dir()?.join(FOLDER_NAME);
         let lock = Lock::take(&folder.with_extension("lock"), "start a node there")?;
@@ -57,7 +58,7 @@ impl Lent {
         Ok(lent)
     }
 
-    /// What its tests find in their environment.
+    /// The environment variables for its tests.
     pub fn environment(&self) -> Result<Vec<(&'static str, String)>, Failure> {
         let control = std::env::current_exe().map_err(Failure::io("find this program"))?;
         Ok(vec![

@@ -1,19 +1,19 @@
-//! Whether this machine has room for a cluster: memory, and addresses that nobody uses.
+//! Whether this machine has room for a cluster: enough memory, and free addresses.
 
 use super::shape::Shape;
 use crate::failure::Failure;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
-/// What a node takes beside its heap: code, threads, buffers and memtables outside it. Measured: 1.5 GB in
-/// all with a heap of 1 GiB.
+/// Memory of a node outside its heap: code, threads, off-heap buffers and memtables. Measured: 1.5 GB in
+/// total with a heap of 1 GiB.
 const BESIDE_HEAP_MIB: u64 = 512;
 /// Ports are tried in steps of this many.
 const PORT_STEP: u16 = 20;
 
-/// Refuses if so many more nodes do not fit beside what runs.
+/// Refuses if `more_nodes` do not fit into memory beside what runs already.
 pub fn has_memory(shape: &Shape, more_nodes: usize) -> Result<(), Failure> {
-    // Where the system does not say, Java will.
+    // Where the system does not report its memory, Java will complain.
     let Some(available) = available_mib(&std::fs::read_to_string("/proc/meminfo").unwrap_or_default()) else {
         return Ok(());
     };
@@ -36,7 +36,7 @@ fn available_mib(meminfo: &str) -> Option<u64> {
     Some(kib / 1_024)
 }
 
-/// Refuses if somebody listens where a node would, or if there is no such address.
+/// Refuses if an address of the node is in use or does not exist.
 pub fn has_addresses(shape: &Shape, node: usize) -> Result<(), Failure> {
     shape.listens(node).into_iter().try_for_each(is_free)
 }
@@ -57,7 +57,7 @@ fn is_free(address: SocketAddr) -> Result<(), Failure> {
     Err(Failure::Refused { problem: format!("a node cannot listen at {address}: {error}"), hint })
 }
 
-/// A port from which on a cluster of one node finds everything free.
+/// The first port at or after `from` at which every port of a one-node cluster is free.
 pub fn free_port(from: u16) -> Option<u16> {
     let candidates = (0..200).map_while(|turn: u16| from.checked_add(turn.checked_mul(PORT_STEP)?));
     let mut free = candidates.filter(|port| {

@@ -1,6 +1,6 @@
-//! The few words of Cassandra's native protocol (version 4) that tell whether a node answers.
+//! The part of Cassandra's native protocol (version 4) that is needed to find out whether a node answers.
 //!
-//! Invariant: every read has a limit in time and in size, whoever listens on the port.
+//! Invariant: every read is bounded in time and in size, whatever program listens on the port.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,25 +12,25 @@ const QUERY: u8 = 0x07;
 const AUTH_RESPONSE: u8 = 0x0F;
 const CONSISTENCY_ALL: u16 = 0x0005;
 
-/// How long a node may take to take a connection.
+/// How long a node may take to accept a connection.
 pub const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 const ANSWER_LIMIT: Duration = Duration::from_secs(15);
 const BODY_BYTES_MAX: u32 = 16 << 20;
 
-/// What a node said.
+/// A node's reply.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// Yes; for a query, its result.
+pub enum Reply {
+    /// Accepted; for a query, it has a result.
     Ready,
-    /// First the password.
+    /// A password is required first.
     Authenticate,
-    /// No, in its own words.
+    /// An error, with the node's message.
     Error(String),
-    /// Something that fits no question of ours.
+    /// A reply of this opcode, which answers none of our requests.
     Other(u8),
 }
 
-/// Who asks where passwords are wanted.
+/// The role and password for clusters that require them.
 pub struct Credentials<'a> {
     /// The role.
     pub user: &'a str,
@@ -42,24 +42,24 @@ pub struct Credentials<'a> {
 pub struct Session(TcpStream);
 
 impl Session {
-    /// Connects, and says who asks if the node wants to know.
+    /// Connects, and authenticates if the node asks for it.
     pub fn open(address: SocketAddr, credentials: &Credentials<'_>) -> io::Result<Self> {
         let (mut session, mut answer) = Self::greet(address)?;
-        if answer == Answer::Authenticate {
+        if answer == Reply::Authenticate {
             answer = session.ask(AUTH_RESPONSE, &plain(credentials))?;
         }
         match answer {
-            Answer::Ready => Ok(session),
+            Reply::Ready => Ok(session),
             other => Err(io::Error::other(format!("the node answered {other:?}"))),
         }
     }
 
-    /// Whether a node takes clients; it may want a password first.
+    /// Whether a node accepts clients, possibly only with a password.
     pub fn is_greeted(address: SocketAddr) -> bool {
-        matches!(Self::greet(address), Ok((_, Answer::Ready | Answer::Authenticate)))
+        matches!(Self::greet(address), Ok((_, Reply::Ready | Reply::Authenticate)))
     }
 
-    fn greet(address: SocketAddr) -> io::Result<(Self, Answer)> {
+    fn greet(address: SocketAddr) -> io::Result<(Self, Reply)> {
         let stream = TcpStream::connect_timeout(&address, CONNECT_LIMIT)?;
         stream.set_read_timeout(Some(ANSWER_LIMIT))?;
         stream.set_write_timeout(Some(ANSWER_LIMIT))?;
@@ -68,15 +68,15 @@ impl Session {
         Ok((session, answer))
     }
 
-    /// Asks a query of every node that holds something of it: fails unless all of them answer.
-    pub fn ask_all(&mut self, query: &str) -> io::Result<Answer> {
+    /// Sends a query that every replica of the data must answer; fails unless all of them do.
+    pub fn ask_all(&mut self, query: &str) -> io::Result<Reply> {
         let mut body = long_string(query);
         body.extend(CONSISTENCY_ALL.to_be_bytes());
         body.push(0);
         self.ask(QUERY, &body)
     }
 
-    fn ask(&mut self, opcode: u8, body: &[u8]) -> io::Result<Answer> {
+    fn ask(&mut self, opcode: u8, body: &[u8]) -> io::Result<Reply> {
         self.0.write_all(&frame(opcode, body))?;
         answer(&mut self.0)
     }
@@ -91,7 +91,7 @@ fn frame(opcode: u8, body: &[u8]) -> Vec<u8> {
     frame
 }
 
-fn answer(from: &mut impl Read) -> io::Result<Answer> {
+fn answer(from: &mut impl Read) -> io::Result<Reply> {
     let mut header = [0_u8; 9];
     from.read_exact(&mut header)?;
     let [version, _, _, _, opcode, length @ ..] = header;
@@ -103,14 +103,14 @@ fn answer(from: &mut impl Read) -> io::Result<Answer> {
     from.read_exact(&mut body)?;
     Ok(match opcode {
         // READY, RESULT, AUTH_SUCCESS.
-        0x02 | 0x08 | 0x10 => Answer::Ready,
-        0x03 => Answer::Authenticate,
-        0x00 => Answer::Error(message(&body)),
-        other => Answer::Other(other),
+        0x02 | 0x08 | 0x10 => Reply::Ready,
+        0x03 => Reply::Authenticate,
+        0x00 => Reply::Error(message(&body)),
+        other => Reply::Other(other),
     })
 }
 
-/// An error is a code of four bytes and a string with a length of two.
+/// The message of an error: a code of four bytes, then a string with a length of two.
 fn message(body: &[u8]) -> String {
     let length = body.get(4..6).map_or(0, |length| usize::from(u16::from_be_bytes([length[0], length[1]])));
     String::from_utf8_lossy(body.get(6..6 + length).unwrap_or_default()).into_owned()
@@ -139,7 +139,7 @@ fn long_string(text: &str) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn said(opcode: u8, body: &[u8]) -> io::Result<Answer> {
+    fn said(opcode: u8, body: &[u8]) -> io::Result<Reply> {
         let mut bytes = frame(opcode, body);
         bytes[0] |= 0x80;
         answer(&mut bytes.as_slice())
@@ -154,12 +154,12 @@ mod tests {
 
     #[test]
     fn answers_are_told_apart() {
-        assert_eq!(said(0x02, b"").unwrap(), Answer::Ready);
-        assert_eq!(said(0x03, b"\0\0").unwrap(), Answer::Authenticate);
+        assert_eq!(said(0x02, b"").unwrap(), Reply::Ready);
+        assert_eq!(said(0x03, b"\0\0").unwrap(), Reply::Authenticate);
         let error = [&[0, 0, 1, 0][..], &[0, 3], b"bad"].concat();
-        assert_eq!(said(0x00, &error).unwrap(), Answer::Error("bad".to_owned()));
-        assert_eq!(said(0x00, b"").unwrap(), Answer::Error(String::new()));
-        assert_eq!(said(0x06, b"").unwrap(), Answer::Other(6));
+        assert_eq!(said(0x00, &error).unwrap(), Reply::Error("bad".to_owned()));
+        assert_eq!(said(0x00, b"").unwrap(), Reply::Error(String::new()));
+        assert_eq!(said(0x06, b"").unwrap(), Reply::Other(6));
     }
 
     #[test]

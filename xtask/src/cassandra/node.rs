@@ -1,9 +1,9 @@
-//! One node: a process of its own that outlives this one, and its folder.
+//! One node: its folder, and a process that outlives this one.
 //!
-//! Invariant: a process is only ever signalled if its command line names this very node, so that a number
-//! which the system gave to somebody else meanwhile hurts nobody.
+//! Invariant: a process is signalled only if its command line names this very node. So a process id that
+//! the system has reused meanwhile does no harm.
 
-use super::native::{Answer, CONNECT_LIMIT, Credentials, Session};
+use super::native::{CONNECT_LIMIT, Credentials, Reply, Session};
 use super::shape::Shape;
 use super::{java, machine, settings};
 use crate::console::Step;
@@ -16,18 +16,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a node may take until it answers. Alone on a quiet machine it takes 15 to 20 seconds.
+/// How long a node may take until it answers. Alone on an idle machine it takes 15 to 20 seconds.
 const START_LIMIT: Duration = Duration::from_secs(180);
-/// How long a node may take to end by itself.
+/// How long a node may take to shut down by itself before it is killed.
 const STOP_LIMIT: Duration = Duration::from_secs(30);
-/// When waiting for a killed node makes no sense any more.
-const GIVE_UP: Duration = Duration::from_secs(40);
-/// How often a process that is no child of this one is looked at, and a port that does not listen yet.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Lines of the log that are shown when a node ends at its start.
+/// How long to wait for a node to end, killing included.
+const END_LIMIT: Duration = Duration::from_secs(40);
+/// How often a process that is not a child of this one, or a port that is not open yet, is polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// How many lines of the log are shown when a node ends during its start.
 const LAST_LINES: usize = 15;
 
-/// The role that a new cluster with passwords has.
+/// The role that a new cluster with passwords starts out with.
 pub const FIRST_ROLE: Credentials<'static> = Credentials { user: "cassandra", password: "cassandra" };
 
 /// A node of a cluster.
@@ -39,38 +39,37 @@ pub struct Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// The node of this number of the cluster in `folder`.
+    /// The node of this number in the cluster whose folder is `folder`.
     pub fn of(shape: &'a Shape, folder: &Path, number: usize) -> Self {
         Self { shape, number, folder: folder.join(format!("node-{number}")) }
     }
 
-    /// Everything that it says.
+    /// The log file, with all output of the node.
     pub fn log(&self) -> PathBuf {
         self.folder.join("system.log")
     }
 
-    /// Where clients reach it.
+    /// The address for clients.
     pub fn address(&self) -> SocketAddr {
         self.shape.clients(self.number)
     }
 
-    /// Its process, if it runs.
+    /// The id of its process, if it runs.
     pub fn process(&self) -> Option<u32> {
         let process = std::fs::read_to_string(self.folder.join("pid")).ok()?.trim().parse().ok()?;
         command_line(process)?.contains(&self.mark()).then_some(process)
     }
 
-    /// Whether it takes clients. A password can be checked only when enough nodes run that know it.
+    /// Whether it accepts clients. It can check a password only when enough of the nodes run that store it.
     pub fn answers(&self) -> bool {
         if self.shape.tls {
-            // The port opens when everything else is done; what is said there only a client can read.
+            // The port opens last in a node's start, and only a TLS client could read more than that.
             return TcpStream::connect_timeout(&self.address(), CONNECT_LIMIT).is_ok();
         }
         Session::is_greeted(self.address())
     }
 
-    /// Starts its process, whose clock may be so many seconds ahead; it need not answer yet when this
-    /// returns.
+    /// Starts its process with the clock `ahead` seconds ahead. Does not wait until the node answers.
     pub fn start(&self, java: &Path, jars: &Path, ahead: i64) -> Result<Child, Failure> {
         let doing = || format!("start node {}", self.number);
         std::fs::create_dir_all(&self.folder).map_err(Failure::io(doing()))?;
@@ -79,9 +78,8 @@ impl<'a> Node<'a> {
         std::fs::write(self.folder.join("logback.xml"), settings::LOGGING).map_err(Failure::io(doing()))?;
         let log = File::options().create(true).append(true).open(self.log()).map_err(Failure::io(doing()))?;
         let errors = log.try_clone().map_err(Failure::io(doing()))?;
-        // The shell writes its own number before Java takes its place: there is no moment in which a node
-        // runs and nobody could find it. A group of its own keeps it from the interrupt that ends this
-        // program.
+        // The shell writes its own process id before Java replaces it, so a running node can always be
+        // found. Its own process group protects it from the interrupt that ends this program.
         let mut command = Command::new("sh");
         command.args(["-c", "echo $$ >\"$0\" && exec \"$@\""]).arg(self.folder.join("pid")).arg(java);
         if ahead != 0 {
@@ -93,12 +91,12 @@ impl<'a> Node<'a> {
         }
         command.args(self.flags(jars)?).current_dir(&self.folder).process_group(0);
         command.stdin(Stdio::null()).stdout(log).stderr(errors);
-        // It outlives whoever starts it, a test that is killed too.
+        // The node outlives the program that started it, even a test that is killed.
         command.env_remove(family::VARIABLE);
         command.spawn().map_err(Failure::io(doing()))
     }
 
-    /// Waits until it takes clients, or `child` ends.
+    /// Waits until the node accepts clients; fails if `child` ends first.
     pub fn wait_until_ready(&self, mut child: Child, step: &mut Step) -> Result<(), Failure> {
         let started = Instant::now();
         while !self.answers() {
@@ -110,12 +108,12 @@ impl<'a> Node<'a> {
                 return Err(self.failed(&format!("node {} does not answer after {limit}", self.number)));
             }
             step.tick(self.last_lines(1).first().map_or("", String::as_str));
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }
 
-    /// Waits until a client is let in and this node reaches every other one.
+    /// Waits until the node lets a client in and reaches every other node.
     pub fn wait_until_joined(&self, step: &mut Step) -> Result<(), Failure> {
         let started = Instant::now();
         while let Err(said) = self.joined() {
@@ -124,18 +122,19 @@ impl<'a> Node<'a> {
                 return Err(self.failed(&problem));
             }
             step.tick(&said);
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }
 
-    /// What is said if not.
+    /// An error says why this node does not reach every other one.
     fn joined(&self) -> Result<(), String> {
-        // What is said through TLS this program does not read.
+        // This program does not speak TLS, so there is nothing to ask.
         if self.shape.tls {
             return Ok(());
         }
-        // Empty tables that are on one node, on two and on three: reading all of one needs each of those.
+        // Empty tables that are stored on one node, on two and on three: reading one at consistency ALL
+        // needs each of its nodes.
         let table = match self.shape.nodes {
             1 => "system.batches",
             2 => "system_traces.events",
@@ -148,20 +147,20 @@ impl<'a> Node<'a> {
         let asked =
             Session::open(self.address(), &FIRST_ROLE).and_then(|mut session| session.ask_all(statement));
         match asked {
-            Ok(Answer::Ready) => Ok(()),
+            Ok(Reply::Ready) => Ok(()),
             Ok(other) => Err(format!("{other:?}")),
             Err(error) => Err(error.to_string()),
         }
     }
 
-    /// Keeps roles on all nodes, so that any of them lets clients in while others are down: a new cluster has
-    /// them on one.
+    /// Replicates the roles to all nodes, so that any node lets clients in while others are down. A new
+    /// cluster stores them on one node.
     pub fn spread_roles(&self) -> Result<(), Failure> {
         let keyspace = format!(
             "ALTER KEYSPACE system_auth WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': {}}}",
             self.shape.nodes
         );
-        // Read from all of them, it reaches those that did not have it.
+        // Reading them from all nodes copies them to those that lack them.
         let again = "SELECT * FROM system_auth.roles".to_owned();
         for statement in [keyspace, again] {
             self.told(&statement)
@@ -170,20 +169,20 @@ impl<'a> Node<'a> {
         Ok(())
     }
 
-    /// Sends `signal` to its process, and waits until it is gone; whether it ran.
+    /// Sends `signal` to its process and waits until it has ended; returns whether it ran.
     pub fn end(&self, signal: &str) -> Result<bool, Failure> {
         let Some(process) = self.process() else { return Ok(false) };
         send(signal, process)?;
         let started = Instant::now();
-        // The system forgets how a process was started before it closes what the process listened at.
+        // The command line in /proc disappears before the kernel closes the process's listening sockets.
         while self.process().is_some() || machine::has_addresses(self.shape, self.number).is_err() {
-            if started.elapsed() > GIVE_UP {
+            if started.elapsed() > END_LIMIT {
                 return Err(self.failed(&format!("node {} does not end", self.number)));
             }
             if started.elapsed() > STOP_LIMIT && self.process().is_some() {
                 send("KILL", process)?;
             }
-            std::thread::sleep(LOOK_EVERY / 5);
+            std::thread::sleep(POLL_INTERVAL / 5);
         }
         Ok(true)
     }
@@ -195,7 +194,7 @@ impl<'a> Node<'a> {
         lines[lines.len().saturating_sub(count)..].to_vec()
     }
 
-    /// What its command line says and no other does.
+    /// An argument that is on the command line of this node and of no other process.
     fn mark(&self) -> String {
         format!("-Datoll.node={}", self.folder.display())
     }
@@ -220,7 +219,7 @@ impl<'a> Node<'a> {
             format!("-Dcassandra.config=file://{folder}/cassandra.yaml"),
             format!("-Dlogback.configurationFile={folder}/logback.xml"),
             format!("-Dcassandra.jmx.local.port={}", self.shape.administration_port(self.number)),
-            // Nothing else is on this network that a node would have to wait for.
+            // No other nodes exist on this network whose gossip would have to settle.
             "-Dcassandra.skip_wait_for_gossip_to_settle=0".to_owned(),
             "-Dcassandra.ring_delay_ms=1000".to_owned(),
             "-Dcassandra.superuser_setup_delay_ms=0".to_owned(),
@@ -232,7 +231,8 @@ impl<'a> Node<'a> {
         Ok(flags)
     }
 
-    /// Compiles a clock that is wrong to where the node looks for classes first.
+    /// Compiles a clock class that is wrong by some seconds into the folder that is first on the node's
+    /// class path.
     fn make_clock(&self, compiler: &Path, jars: &Path) -> Result<(), Failure> {
         let mut command = Command::new(compiler);
         command.arg("-cp").arg(jars.join("*")).arg("-d").arg(&self.folder);
@@ -248,7 +248,7 @@ impl<'a> Node<'a> {
     }
 }
 
-/// The agent that measures objects in memory: Cassandra does not start without it.
+/// The Java agent that measures objects in memory; Cassandra does not start without it.
 fn agent(jars: &Path) -> Result<PathBuf, Failure> {
     let entries = std::fs::read_dir(jars).map_err(Failure::io(format!("read {}", jars.display())))?;
     let mut agents = entries
@@ -261,7 +261,7 @@ fn agent(jars: &Path) -> Result<PathBuf, Failure> {
     })
 }
 
-/// How a process was started; none if there is none, or if it has ended and nobody has asked for its result.
+/// The command line of a process; `None` if it does not exist or is a zombie.
 fn command_line(process: u32) -> Option<String> {
     if Path::new("/proc/self/cmdline").exists() {
         let words = std::fs::read(format!("/proc/{process}/cmdline")).ok()?;
@@ -275,6 +275,6 @@ fn command_line(process: u32) -> Option<String> {
 fn send(signal: &str, process: u32) -> Result<(), Failure> {
     let mut command = Command::new("kill");
     command.args([&format!("-{signal}"), &process.to_string()]);
-    // It may have ended by itself meanwhile, which is as good.
+    // The process may have ended by itself meanwhile, which is just as good.
     command.stderr(Stdio::null()).status().map(drop).map_err(Failure::io("end a node"))
 }

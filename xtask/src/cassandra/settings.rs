@@ -1,18 +1,18 @@
-//! What a node reads when it starts: its settings, and where its log goes.
+//! The configuration that a node reads at its start: its settings, and where its log goes.
 //!
-//! Sized for several nodes on one small machine, and safe as Atoll asks of any cluster: Paxos of the second
-//! kind, whose reads finish or supersede what is pending.
+//! Sized for several nodes on one small machine, and as safe as Atoll asks of any cluster: Paxos v2, whose
+//! reads finish or supersede pending proposals.
 
 use super::shape::{Shape, address};
 use std::path::Path;
 
-/// Pieces of the ring that each node owns.
+/// Tokens, which are pieces of Cassandra's ring, that each node owns.
 const TOKENS: usize = 16;
 
-/// The password of the store that holds keys and certificates; everything in the folder is a developer's toy.
+/// The password of the store with keys and certificates. Everything in the folder is for development only.
 pub const STORE_PASSWORD: &str = "development";
 
-/// The text of `cassandra.yaml` for one node, whose files lie in `folder`.
+/// The `cassandra.yaml` of one node, whose files are in `folder`.
 pub fn node(shape: &Shape, node: usize, folder: &Path) -> String {
     let (address, seed) = (address(node), address(1));
     let (port, storage, secure) = (shape.port, shape.storage_port(), shape.secure_storage_port());
@@ -20,7 +20,7 @@ pub fn node(shape: &Shape, node: usize, folder: &Path) -> String {
     let (data, log, changes) = (place("data"), place("commitlog"), place("cdc_raw"));
     let (hints, caches) = (place("hints"), place("saved_caches"));
     let tokens = tokens(node, shape.nodes);
-    // What waits in memory grows with the heap, and the log holds what waits.
+    // Memtables grow with the heap, and the commit log must hold what they have not flushed.
     let (memtable_mib, log_mib) = (shape.heap.mib / 4, shape.heap.mib.max(256));
     let (access, encryption) = (access(shape), encryption(shape, folder));
     format!(
@@ -80,7 +80,7 @@ fn encryption(shape: &Shape, folder: &Path) -> String {
     if !shape.tls {
         return String::new();
     }
-    // One certificate for all nodes: it lies beside their folders.
+    // All nodes share one certificate, which is beside their folders.
     let keys = quoted(&folder.with_file_name(super::certificates::NODE_KEYS).to_string_lossy());
     format!(
         "client_encryption_options:\n  enabled: true\n  optional: false\n  keystore: {keys}\n  \
@@ -88,8 +88,8 @@ fn encryption(shape: &Shape, folder: &Path) -> String {
     )
 }
 
-/// Every node's share of the ring, as even as it gets, and the same each time: a test that depends on who
-/// holds what can be replayed.
+/// A node's tokens: spread as evenly as possible and always the same, so that a test that depends on which
+/// node holds what can be replayed.
 fn tokens(node: usize, nodes: usize) -> String {
     let pieces = (TOKENS * nodes) as i128;
     let each = (0..TOKENS).map(|turn| {
@@ -99,12 +99,12 @@ fn tokens(node: usize, nodes: usize) -> String {
     each.map(|token| token.to_string()).collect::<Vec<_>>().join(",")
 }
 
-/// A text as YAML takes it, whatever is in it.
+/// The text as a quoted YAML string, whatever characters it has.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// Where the log goes: to standard output, which the node's own file catches.
+/// The log's configuration: standard output, which is redirected to the node's own file.
 pub const LOGGING: &str = "\
 <configuration>
   <appender name=\"out\" class=\"ch.qos.logback.core.ConsoleAppender\">

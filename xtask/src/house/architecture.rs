@@ -1,4 +1,4 @@
-//! ARCHITECTURE.md names every crate and no crate that is gone, and stays short.
+//! ARCHITECTURE.md names every crate, names no crate that does not exist, and stays short.
 
 use super::{Finding, Tree};
 use crate::workspace::Package;
@@ -6,7 +6,7 @@ use crate::workspace::Package;
 const PAGE: &str = "ARCHITECTURE.md";
 const LINES_MAX: usize = 300;
 
-/// Crates that the code map misses or invents.
+/// Crates that the code map lacks or invents, and a map that grew too long.
 pub fn findings(tree: &Tree, packages: &[Package]) -> Vec<Finding> {
     let Some(page) = tree.text(PAGE) else {
         return vec![Finding::at(PAGE, "the page is missing", "write the code map")];

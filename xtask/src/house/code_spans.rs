@@ -1,17 +1,17 @@
-//! Markdown, split into prose and code: what rules about links and commands look at.
+//! Splits Markdown into prose and code, for the rules about links and commands.
 
 /// One line of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line<'a> {
     /// Counted from one.
     pub number: usize,
-    /// The line, without its end.
+    /// The line, without its line end.
     pub text: &'a str,
-    /// The language of the fenced block it lies in; none in prose.
+    /// The language of the fenced block around it; `None` in prose.
     pub fence: Option<&'a str>,
 }
 
-/// The lines of a page, each with the fence it lies in; the fences themselves are left out.
+/// The lines of a page, each with the fence around it; the fence markers themselves are left out.
 pub fn lines(page: &str) -> Vec<Line<'_>> {
     let mut fence: Option<(&str, &str)> = None;
     let mut lines = Vec::new();
@@ -27,12 +27,12 @@ pub fn lines(page: &str) -> Vec<Line<'_>> {
     lines
 }
 
-/// The `code` of a line of prose.
+/// The `code` spans in a line of prose.
 pub fn inline(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }
 
-/// A line of prose with the content of its `code` left out.
+/// A line of prose without the content of its `code` spans.
 pub fn without_inline(text: &str) -> String {
     text.split('`').step_by(2).collect()
 }

@@ -1,5 +1,5 @@
-//! Commands that pages mention: `cargo xtask ...` must be in the table of verbs; `atoll ...` is collected,
-//! and `test` asks the built program for each.
+//! Commands that pages mention. `cargo xtask ...` must be in the table of verbs; `atoll ...` is only
+//! collected here, and `test` asks the built program about each.
 
 use super::code_spans;
 use super::{Finding, Tree};
@@ -10,12 +10,12 @@ use crate::verbs;
 pub struct Mention {
     /// File and line.
     pub place: String,
-    /// The words after the program's name: subcommands first, then whatever follows.
+    /// The words after the program's name: subcommands first, then arguments.
     pub words: Vec<String>,
 }
 
 impl Mention {
-    /// The words before the first that cannot be a subcommand.
+    /// The words before the first one that cannot be a subcommand.
     pub fn subcommands(&self) -> Vec<&str> {
         self.words.iter().map(String::as_str).take_while(|word| is_subcommand(word)).collect()
     }
@@ -27,12 +27,12 @@ impl Mention {
     }
 }
 
-/// Mentions of developer's verbs and flags that do not exist.
+/// Mentions of xtask verbs and flags that do not exist.
 pub fn findings(tree: &Tree) -> Vec<Finding> {
     let mut found = Vec::new();
     for mention in mentions(tree, &["cargo", "xtask"]) {
         let Some(name) = mention.words.first() else { continue };
-        // A placeholder such as VERB stands for any of them.
+        // A placeholder such as VERB stands for any verb.
         if !is_subcommand(name) && !name.starts_with('-') {
             continue;
         }
@@ -49,7 +49,7 @@ pub fn findings(tree: &Tree) -> Vec<Finding> {
     found
 }
 
-/// Whether a usage or a help knows the flag, as a whole word.
+/// Whether a usage line or a help text has the flag, as a whole word.
 pub fn has_flag(help: &str, flag: &str) -> bool {
     flag == "--help"
         || help.match_indices(flag).any(|(at, _)| {
@@ -58,7 +58,7 @@ pub fn has_flag(help: &str, flag: &str) -> bool {
         })
 }
 
-/// Every place in a page's code where the program of these words is called.
+/// Every call of the program in the code of all pages. `program` is its name, in words.
 pub fn mentions(tree: &Tree, program: &[&str]) -> Vec<Mention> {
     let mut mentions = Vec::new();
     for (path, text) in tree.ending(".md") {
@@ -73,7 +73,7 @@ pub fn mentions(tree: &Tree, program: &[&str]) -> Vec<Mention> {
     mentions
 }
 
-/// What fenced shell blocks and `code` spans say, by line; continued lines are joined.
+/// The content of fenced shell blocks and `code` spans, with line numbers; continued lines are joined.
 fn codes(page: &str) -> Vec<(usize, String)> {
     let mut codes: Vec<(usize, String)> = Vec::new();
     for line in code_spans::lines(page) {
@@ -96,7 +96,7 @@ fn codes(page: &str) -> Vec<(usize, String)> {
     codes
 }
 
-/// The words after each call of `program` in a line of shell.
+/// The words after each call of `program` in a line of shell code.
 fn calls(code: &str, program: &[&str]) -> Vec<Vec<String>> {
     let uncommented = code.split(" #").next().unwrap_or_default();
     let pieces = uncommented
@@ -115,7 +115,8 @@ fn calls(code: &str, program: &[&str]) -> Vec<Vec<String>> {
     calls
 }
 
-/// A prompt, a variable set for one command, or a program that starts another.
+/// Whether a word may precede the program: a prompt, a variable set for one command, or a program that
+/// starts another.
 fn is_before_program(word: &str) -> bool {
     let sets_variable = word
         .split_once('=')

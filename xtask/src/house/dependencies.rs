@@ -1,5 +1,5 @@
-//! The first decision page gives every third-party crate of the workspace a line, and keeps none too many.
-//! What lies outside of the workspace, and so is never in an ordinary build, it names.
+//! Decision page 0001 has a line for each third-party crate of the workspace, and no line without a crate.
+//! It also names the crates outside of the workspace, which no ordinary build compiles.
 
 use super::{Finding, Tree};
 use std::collections::BTreeSet;
@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 const PAGE: &str = "docs/decisions/0001-dependencies.md";
 const MANIFEST: &str = "Cargo.toml";
 
-/// Third-party crates without a line, lines without a crate, and crates outside that are not named.
+/// Third-party crates without a line, lines without a crate, and crates outside of the workspace that the
+/// page does not name.
 pub fn findings(tree: &Tree) -> Vec<Finding> {
     let page = tree.text(PAGE).unwrap_or_default();
     let manifests = tree.all().filter(|(path, _)| path.rsplit('/').next() == Some(MANIFEST));
@@ -34,7 +35,8 @@ pub fn findings(tree: &Tree) -> Vec<Finding> {
     missing.chain(gone).chain(unnamed).collect()
 }
 
-/// The crates of a manifest that are not ours, and not those of the workspace, which its own manifest tells.
+/// The third-party crates of a manifest, without those inherited from the workspace's manifest, which is
+/// checked by itself.
 fn third_party(manifest: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut section = Section::Other;
@@ -66,13 +68,13 @@ fn third_party(manifest: &str) -> Vec<String> {
     names
 }
 
-/// What the lines below a header are about.
+/// What the lines below a manifest's header are about.
 enum Section {
-    /// No dependencies.
+    /// Not dependencies.
     Other,
-    /// A dependency each.
+    /// One dependency on each line.
     List,
-    /// One dependency.
+    /// A single dependency.
     One { name: String, is_ours: bool },
 }
 
@@ -118,7 +120,7 @@ mod tests {
         );
     }
 
-    /// Whether a crate may have this in its manifest.
+    /// How many problems a manifest at this path has with this page.
     fn problems_of(path: &str, manifest: &str, page: &str) -> usize {
         let page = format!("| `serde` | options |\n{page}");
         findings(&Tree::of(&[(MANIFEST, CARGO), (path, manifest), (PAGE, &page)])).len()

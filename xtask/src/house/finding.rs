@@ -1,4 +1,4 @@
-//! One place where the house is not as it should be.
+//! One violation of the house rules.
 
 use std::fmt;
 
@@ -7,9 +7,9 @@ use std::fmt;
 pub struct Finding {
     /// File and line, or a crate.
     pub place: String,
-    /// What is wrong.
+    /// What is wrong there.
     pub problem: String,
-    /// What would be right.
+    /// How to correct it.
     pub remedy: String,
 }
 

@@ -1,6 +1,6 @@
-//! Layering: a crate uses only the floors below its own, and never the room beside it.
+//! Layering: a crate uses only the floors below its own, and no other crate on the same floor.
 //!
-//! The table is the house, from the ground up; a new crate is added here or `check` fails.
+//! The table is the house, from the ground up. A crate that is missing from it fails `check`.
 
 use super::Finding;
 use crate::workspace::Package;
@@ -25,23 +25,23 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("the whole", &["atoll-system-tests", "atoll-crash", "atoll-ring-simulation", "atoll-ring-suite"]),
 ];
 
-/// Crates that stand beside the house: they use no room of it, and no room uses them.
+/// Crates outside of the house: they use no crate in it, and no crate in it uses them.
 const BESIDE: &[&str] = &["xtask"];
 
-/// Downward edges that are closed all the same, and why.
+/// Downward dependencies that are forbidden all the same, and why.
 const CLOSED: &[(&str, &str, &str)] = &[
     ("atoll-store", "atoll-engine", "the contract knows no implementation"),
     ("atoll-memory", "atoll-engine", "the model must stay independent of what it is compared with"),
 ];
 
-/// Tests of any implementation may bring the suite in, the model's as well; nothing else may, but crates that
-/// are themselves tests.
+/// The conformance suite: only tests may depend on it, those of the model included, and crates that are
+/// themselves tests.
 const ONLY_IN_TESTS: &str = "atoll-conformance";
 
-/// The floor of crates that nobody ships.
+/// The floor of crates that never ship.
 const NEVER_SHIPPED: &str = "the whole";
 
-/// Crates without a floor, and dependencies that do not lead down.
+/// Crates without a floor, and dependencies that do not lead downward.
 pub fn findings(packages: &[Package]) -> Vec<Finding> {
     let names: Vec<&str> = packages.iter().map(|package| package.name.as_str()).collect();
     packages.iter().flat_map(|package| findings_in(package, &names)).collect()
@@ -76,7 +76,7 @@ fn wrong_edge(from: &str, to: &str, only_tests: bool) -> Option<Finding> {
             "remove the dependency",
         );
     };
-    // A crate names itself for the features that its own tests need.
+    // A crate may depend on itself, for the features that its own tests need.
     if to_floor < from_floor || from == to {
         return None;
     }

@@ -1,11 +1,11 @@
-//! Every source file opens with what it is for.
+//! Every source file begins with a comment that says what the file is for.
 
 use super::{Finding, Tree};
 
-/// Words a header needs before it says anything.
+/// The fewest words with which a header says anything.
 const WORDS_MIN: usize = 3;
 
-/// Source files that open without a sentence about themselves.
+/// Source files without such a header.
 pub fn findings(tree: &Tree) -> Vec<Finding> {
     let mut found = Vec::new();
     for (path, text) in tree.all() {
@@ -19,7 +19,7 @@ pub fn findings(tree: &Tree) -> Vec<Finding> {
     found
 }
 
-/// How a header starts in a language; none for files that need none.
+/// How a header begins in the file's language; `None` for files that need no header.
 fn openings(path: &str) -> Option<&'static [&'static str]> {
     let name = path.rsplit('/').next().unwrap_or(path);
     match name.rsplit_once('.').map(|(_, extension)| extension) {
@@ -31,7 +31,7 @@ fn openings(path: &str) -> Option<&'static [&'static str]> {
     }
 }
 
-/// The text of the first comment, without its marks.
+/// The text of the first comment, without comment markers.
 fn header<'a>(text: &'a str, opens_with: &[&str]) -> &'a str {
     let mut lines =
         text.lines().filter(|line| !line.starts_with("#!/")).skip_while(|line| line.trim().is_empty());

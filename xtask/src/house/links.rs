@@ -1,9 +1,10 @@
-//! Every relative link in a page leads to a file, every anchor to a heading, and every page is linked.
+//! Every relative link in a page leads to a file, every anchor to a heading, and every page is linked from
+//! somewhere.
 
 use super::code_spans;
 use super::{Finding, Tree};
 
-/// Links that lead nowhere, and pages that no link leads to.
+/// Broken links, and pages that no link leads to.
 pub fn findings(tree: &Tree) -> Vec<Finding> {
     let mut found = unlinked(tree);
     for (path, text) in tree.ending(".md") {
@@ -19,7 +20,7 @@ pub fn findings(tree: &Tree) -> Vec<Finding> {
     found
 }
 
-/// Pages below `docs` that the page of their own folder does not mention.
+/// Pages below `docs` that the README of their folder does not link to.
 fn unlinked(tree: &Tree) -> Vec<Finding> {
     let mut found = Vec::new();
     for (path, _) in tree.ending(".md").filter(|(path, _)| path.starts_with("docs/")) {
@@ -33,7 +34,7 @@ fn unlinked(tree: &Tree) -> Vec<Finding> {
     found
 }
 
-/// What links and images point at: `](target)`, `[name]: target`, `src="target"`, `href="target"`.
+/// The targets of links and images: `](target)`, `[name]: target`, `src="target"`, `href="target"`.
 fn targets(line: &str) -> Vec<String> {
     let mut targets = Vec::new();
     for (opening, closing) in [("](", ')'), ("src=\"", '"'), ("href=\"", '"')] {
@@ -70,7 +71,7 @@ fn problem(tree: &Tree, page: &str, target: &str) -> Option<String> {
     (!is_there).then(|| format!("the link {target} names a heading that {resolved} does not have"))
 }
 
-/// The path of `link` as seen from `page`; none above the root.
+/// The path that `link` on `page` leads to; `None` if it is above the root.
 fn resolve(page: &str, link: &str) -> Option<String> {
     if link.is_empty() {
         return Some(page.to_owned());
@@ -79,7 +80,7 @@ fn resolve(page: &str, link: &str) -> Option<String> {
         Some(_) => Vec::new(),
         None => page.split('/').collect(),
     };
-    // The page itself is no folder.
+    // Links are relative to the page's folder, not to the page.
     parts.pop();
     for part in link.trim_matches('/').split('/') {
         match part {
@@ -91,7 +92,7 @@ fn resolve(page: &str, link: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// The anchors of a page's headings, as forges make them.
+/// The anchors of a page's headings, as GitHub and other forges generate them.
 fn anchors(text: &str) -> Vec<String> {
     let prose = code_spans::lines(text).into_iter().filter(|line| line.fence.is_none());
     let headings = prose.filter_map(|line| {

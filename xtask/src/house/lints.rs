@@ -1,10 +1,10 @@
-//! Every crate of the workspace has the lints of the workspace: without them nothing denies `unsafe` code,
-//! prints, clocks and unwraps, and rules that look for what allows them see nothing.
+//! Every crate of the workspace inherits the workspace's lints. Without them nothing denies `unsafe` code,
+//! prints, clocks and unwraps, and the rules that search for exceptions to those lints find nothing.
 
 use super::{Finding, Tree};
 use crate::workspace::Package;
 
-/// Crates whose manifest does not take them over.
+/// Crates whose manifest does not inherit them.
 pub fn findings(tree: &Tree, packages: &[Package]) -> Vec<Finding> {
     let manifests = packages.iter().map(|package| format!("{}/Cargo.toml", package.folder));
     let without = manifests.filter(|path| !tree.text(path).is_some_and(takes_them_over));

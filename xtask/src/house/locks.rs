@@ -1,5 +1,6 @@
-//! Crates outside of the workspace have locks of their own, which nobody's ordinary build looks at: each has
-//! what our crates ask for by now, or their next build changes it, and is refused where the lock must do.
+//! Crates outside of the workspace have their own lock files, which no ordinary build reads. Each must
+//! contain what our crates depend on; otherwise the next build changes it, or fails where `--locked` is
+//! given.
 
 use super::{Finding, Tree};
 use crate::workspace::Package;
@@ -7,8 +8,8 @@ use std::collections::BTreeSet;
 
 const LOCK: &str = "Cargo.lock";
 
-/// Locks outside of the workspace that have fallen behind what our crates ask for. What these need for their
-/// tests alone no lock elsewhere has, and what a feature brings in only some have.
+/// Lock files outside of the workspace that lack a dependency of our crates. Dev-dependencies never appear
+/// in another workspace's lock, and optional dependencies only in some, so neither is checked.
 pub fn findings(tree: &Tree, packages: &[Package]) -> Vec<Finding> {
     let outside = tree.ending(LOCK).filter(|(path, _)| *path != LOCK);
     outside.flat_map(|(path, lock)| behind(path, lock, packages)).collect()
@@ -18,7 +19,7 @@ fn behind(path: &str, lock: &str, packages: &[Package]) -> Vec<Finding> {
     let mut found = Vec::new();
     for locked in lock.split("[[package]]").skip(1) {
         let name = value_of(locked, "name").unwrap_or_default();
-        // What comes from elsewhere has a source, and a manifest of its own.
+        // A package from a registry has a source, and its own manifest.
         let is_ours = value_of(locked, "source").is_none();
         let Some(package) = packages.iter().find(|package| is_ours && package.name == name) else { continue };
         let known = dependencies(locked);
@@ -33,14 +34,14 @@ fn behind(path: &str, lock: &str, packages: &[Package]) -> Vec<Finding> {
     found
 }
 
-/// The value of the first `key = "..."`.
+/// The value in the first `key = "..."`.
 fn value_of<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines().find_map(|line| {
         line.strip_prefix(key)?.trim_start().strip_prefix('=')?.trim().strip_prefix('"')?.strip_suffix('"')
     })
 }
 
-/// The names of what a package in a lock depends on; a version may stand behind a name.
+/// The names of a locked package's dependencies, each without the version that may follow it.
 fn dependencies(package: &str) -> BTreeSet<&str> {
     let list = package.split_once("dependencies = [").map_or("", |(_, rest)| rest);
     let list = list.split(']').next().unwrap_or_default();

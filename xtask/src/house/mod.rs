@@ -1,7 +1,8 @@
-//! The house rules, as checks that run on the whole tree.
+//! The house rules, as checks over the whole tree.
 //!
-//! Each rule is a plain function from a [`Tree`] to [`Finding`]s, so that its tests plant a violation and
-//! see it found. What a rule cannot decide it leaves alone: a false alarm costs more trust than a miss.
+//! Each rule is a plain function from a [`Tree`] to [`Finding`]s, so that its tests can plant a violation
+//! and see it found. A rule stays silent where it cannot decide: a false alarm costs more trust than a
+//! miss.
 
 mod architecture;
 mod code_spans;
@@ -27,7 +28,7 @@ pub use unsafe_code::files as unsafe_files;
 use crate::failure::Failure;
 use crate::workspace::Package;
 
-/// Every rule, on the whole repository.
+/// Runs every rule over the whole repository.
 pub fn findings(tree: &Tree, packages: &[Package]) -> Result<Vec<Finding>, Failure> {
     let mut found = floors::findings(packages);
     found.extend(architecture::findings(tree, packages));

@@ -1,4 +1,4 @@
-//! Rust source with everything that is not code blanked out: enough to count braces, no more.
+//! Blanks out everything in Rust source that is not code. Precise enough to count braces, and no more.
 //!
 //! Invariant: the blanked text has the same lines as the source.
 
@@ -23,7 +23,7 @@ pub fn blanked(source: &str) -> String {
     blank
 }
 
-/// Where the comment or literal that starts at `at` ends; none if none starts there.
+/// Where the comment or literal that starts at `at` ends; `None` if none starts there.
 fn literal_end(text: &[char], at: usize) -> Option<usize> {
     let next = text.get(at + 1).copied();
     match text[at] {
@@ -36,7 +36,7 @@ fn literal_end(text: &[char], at: usize) -> Option<usize> {
     }
 }
 
-/// Whether the character before `at` continues a word; `br"` still starts a raw string.
+/// Whether the character before `at` belongs to a word. `br"` still starts a raw string.
 fn follows_word(text: &[char], at: usize) -> bool {
     let is_word = |character: char| character.is_alphanumeric() || character == '_';
     let Some(before) = at.checked_sub(1).map(|before| text[before]) else { return false };
@@ -85,7 +85,7 @@ fn raw_string_end(text: &[char], at: usize) -> Option<usize> {
     Some(length.map_or(text.len(), |length| opening + 1 + length + closing.len()))
 }
 
-/// The end of a character literal; a lifetime is none.
+/// The end of a character literal; `None` for a lifetime.
 fn character_end(text: &[char], at: usize) -> Option<usize> {
     match (text.get(at + 1), text.get(at + 2)) {
         (Some('\\'), _) => {

@@ -1,10 +1,10 @@
-//! No file over 800 lines, no function over 70, no line of a comment over 110 columns: rustfmt leaves those
-//! as they are.
+//! Limits of size: 800 lines per file, 70 lines per function, and 110 columns per comment line, which
+//! rustfmt leaves alone.
 //!
-//! `xtask/ratchet.txt` lists what may still be larger, one `path lines` or `path::function lines` a line.
+//! `xtask/ratchet.txt` lists the exceptions, one `path lines` or `path::function lines` a line.
 //!
-//! Invariant: the ratchet only tightens: an entry above the true size, or no longer needed, is a finding,
-//! and so is a list longer than [`RATCHET_ENTRIES_MAX`].
+//! Invariant: the ratchet only tightens. An entry that is above the true size or is not needed is a
+//! finding, and so is a list longer than [`RATCHET_ENTRIES_MAX`].
 
 use super::rust_text::blanked;
 use super::{Finding, Tree};
@@ -14,11 +14,11 @@ const FILE_LINES_MAX: usize = 800;
 const FUNCTION_LINES_MAX: usize = 70;
 const COMMENT_COLUMNS_MAX: usize = 110;
 const RATCHET: &str = "xtask/ratchet.txt";
-/// Lower it whenever an entry goes; it never rises.
+/// Lower this whenever an entry is removed; it never rises.
 const RATCHET_ENTRIES_MAX: usize = 0;
 const SOURCES: &[&str] = &[".rs", ".py", ".ts", ".tsx", ".js", ".sh"];
 
-/// Files and functions that grew too large, and ratchet entries that are too generous.
+/// Files and functions that are too large, and ratchet entries that are too generous.
 pub fn findings(tree: &Tree) -> Vec<Finding> {
     let mut allowed = ratchet(tree);
     let mut found = Vec::new();
@@ -43,7 +43,7 @@ pub fn findings(tree: &Tree) -> Vec<Finding> {
     found
 }
 
-/// Lines of comments that are too long. Tables and layouts of bytes are set in columns and stay as they are.
+/// Comment lines that are too long. Tables and byte layouts are set in columns and are exempt.
 fn wide_comments<'a>(path: &'a str, text: &'a str) -> impl Iterator<Item = Finding> + 'a {
     let is_prose = |line: &str| {
         let comment = line.trim_start();
@@ -58,7 +58,7 @@ fn wide_comments<'a>(path: &'a str, text: &'a str) -> impl Iterator<Item = Findi
     )
 }
 
-/// What is wrong with something of `lines` lines; takes its entry off the list if it has one.
+/// Judges something of `lines` lines, and takes its entry off the list if it has one.
 fn judged(
     allowed: &mut BTreeMap<String, usize>,
     key: String,
@@ -119,7 +119,7 @@ fn rust_functions(text: &str) -> Vec<Function> {
     functions
 }
 
-/// Where the body of the function that `code` starts with ends; none for one without a body.
+/// Where the body of the function at the start of `code` ends; `None` if it has no body.
 fn body_end(code: &str) -> Option<usize> {
     let (mut braces, mut brackets) = (0_usize, 0_usize);
     for (at, character) in code.char_indices() {
@@ -127,7 +127,7 @@ fn body_end(code: &str) -> Option<usize> {
             '(' | '[' => brackets += 1,
             ')' | ']' => brackets = brackets.saturating_sub(1),
             ';' if braces == 0 && brackets == 0 => return None,
-            // Braces inside brackets are closures and constants of the signature or the body: they pair up.
+            // Braces inside brackets belong to closures and constants, and always pair up.
             '{' => braces += 1,
             '}' if braces == 1 && brackets == 0 => return Some(at),
             '}' => braces = braces.saturating_sub(1),

@@ -1,12 +1,12 @@
-//! The text files of the repository, read once.
+//! The text files of the repository, each read once.
 
 use crate::failure::Failure;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Folders that hold what is built, fetched or measured, never what is written.
+/// Folders with builds, downloads and measurements, never with sources.
 const NOT_OURS: &[&str] = &[".git", ".work", "target", "node_modules", "__pycache__"];
-/// How the folders of Python environments begin: `.venv`, and those for tools.
+/// The name prefix of Python environments: `.venv`, and those for tools.
 const ENVIRONMENT: &str = ".venv";
 
 /// Every text file, by its path below the root with forward slashes.
@@ -63,7 +63,7 @@ impl Tree {
             let name = entry.file_name().to_string_lossy().into_owned();
             let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}/{name}") };
             let kind = entry.file_type().map_err(Failure::io(doing()))?;
-            // In a work tree that Git made beside another, `.git` is a file.
+            // In a linked Git work tree, `.git` is a file.
             if NOT_OURS.contains(&name.as_str()) || name.starts_with(ENVIRONMENT) {
                 continue;
             }

@@ -1,13 +1,13 @@
-//! Every file that has `unsafe` code, or allows it, in a crate that ships has a decision page that names it.
+//! Every file of a shipped crate that contains or allows `unsafe` code is named by a decision page.
 
 use super::rust_text::blanked;
 use super::{Finding, Tree};
 
-/// Written in pieces, so that this file is not one of those that it looks for.
+/// In two pieces, so that this rule does not find its own file.
 const LINT: &str = concat!("uns", "afe_code");
 const KEYWORD: &str = concat!("uns", "afe");
 
-/// The files of shipped crates that have it or allow it, as `(folder of the crate, path)`.
+/// Files of shipped crates that contain or allow it, as `(folder of the crate, path)`.
 pub fn files(tree: &Tree) -> Vec<(String, String)> {
     let shipped =
         tree.ending(".rs").filter(|(path, _)| path.starts_with("crates/") && path.contains("/src/"));
@@ -20,19 +20,19 @@ pub fn files(tree: &Tree) -> Vec<(String, String)> {
     named.collect()
 }
 
-/// Whether the word stands in the code, whoever allowed it.
+/// Whether the code has the keyword, allowed or not.
 fn has_keyword(code: &str) -> bool {
     code.split(|character: char| !character.is_alphanumeric() && character != '_').any(|word| word == KEYWORD)
 }
 
-/// Whether the lint is among those of an `allow(...)` or an `expect(...)`, on however many lines.
+/// Whether an `allow(...)` or `expect(...)` names the lint, on however many lines.
 fn allows(code: &str) -> bool {
     let after = ["allow", "expect"].into_iter().flat_map(|verb| code.split(verb).skip(1));
     let lists = after.filter_map(|rest| rest.trim_start().strip_prefix('(')?.split(')').next());
     lists.flat_map(|list| list.split(',')).any(|lint| lint.trim() == LINT)
 }
 
-/// Files that have it without a page.
+/// Files with `unsafe` code that no page names.
 pub fn findings(tree: &Tree) -> Vec<Finding> {
     let pages: Vec<&str> = tree
         .ending(".md")

@@ -1,8 +1,8 @@
-//! Words that must not reach the repository: unfinished business, and paths of one machine.
+//! Words that must not get into the repository: reminders of unfinished work, and paths of one machine.
 
 use super::{Finding, Tree};
 
-/// What is searched, and what it means. Written in pieces, so that this file passes its own rule.
+/// Each forbidden word, and why. In pieces, so that this file passes its own rule.
 const FORBIDDEN: &[(&str, &str)] = &[
     (concat!("to", "do!"), "finish it, or return a typed error"),
     (concat!("TO", "DO"), "finish it, or open an issue"),
@@ -35,9 +35,9 @@ pub fn findings(tree: &Tree) -> Vec<Finding> {
     found
 }
 
-/// Whether `word` is in `line`, and not a part of a longer word or the tail of a path.
+/// Whether `word` is in `line` on its own, not as part of a longer word or as the tail of a path.
 fn stands_alone(line: &str, word: &str) -> bool {
-    // What ends in a mark may be followed by anything.
+    // A word that ends in punctuation may be followed by anything.
     let ends_as_word = word.ends_with(char::is_alphanumeric);
     let goes_on = |character: char| character.is_alphanumeric() || character == '_';
     line.match_indices(word).any(|(at, _)| {

@@ -1,6 +1,6 @@
 //! The simulation as a job of two MPI ranks, one of which may be killed.
 
-use super::{CHECKPOINT_EVERY, EVERY, Place, STEPS, STORE};
+use super::{CHECKPOINT_EVERY, DemoFolder, EVERY, STEPS, STORE};
 use crate::console::Step;
 use crate::failure::Failure;
 use crate::run;
@@ -9,43 +9,43 @@ use std::process::Command;
 /// Which of the two ranks is killed.
 const VICTIM: u64 = 1;
 
-/// How the job is started, any number of times.
+/// The job, which can be started any number of times.
 pub struct Job<'a> {
-    pub place: &'a Place,
+    pub place: &'a DemoFolder,
     pub particles: u64,
 }
 
 /// What a line of the job says.
 #[derive(Debug, PartialEq, Eq)]
-enum Said {
+enum JobLine {
     Rank {
         rank: u64,
         process: u64,
     },
     Attempt(String),
     Step(u64),
-    /// Said at the end.
-    Longest(Longest),
+    /// Reported at the end.
+    LongestWaits(LongestWaits),
 }
 
-/// How long the store kept somebody waiting at most, in milliseconds.
+/// The longest waits for the store, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Longest {
-    /// Until a step of a rank was written; the simulation computes on meanwhile.
+pub struct LongestWaits {
+    /// The longest time until a rank's step was written; the simulation continues meanwhile.
     pub append_ms: u64,
-    /// The simulation itself, checkpoints included.
+    /// The longest wait of the simulation itself, checkpoints included.
     pub simulation_ms: u64,
 }
 
 impl Job<'_> {
-    /// Runs until a step is written, and kills a rank with a signal that it cannot see.
+    /// Runs until step `at` is written, then kills a rank with SIGKILL, which it cannot handle.
     pub fn run_and_kill(&self, at: u64) -> Result<(), Failure> {
         let mut victim = None;
         let mut is_killed = false;
         let ran = self.run("the simulation", |said| {
             match said {
-                Said::Rank { rank: VICTIM, process } => victim = Some(process),
-                Said::Step(step) if step >= at && !is_killed => {
+                JobLine::Rank { rank: VICTIM, process } => victim = Some(process),
+                JobLine::Step(step) if step >= at && !is_killed => {
                     let process =
                         victim.ok_or_else(|| malformed("no line names the process of rank 1".to_owned()))?;
                     println!("       step {step}: kill -9 {process}, which is rank {VICTIM}");
@@ -64,18 +64,18 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Runs to the last step; `on_step` hears of each.
+    /// Runs to the last step; `on_step` is called for each.
     pub fn run_to_the_end(
         &self,
         mut on_step: impl FnMut(u64) -> Result<(), Failure>,
-    ) -> Result<Longest, Failure> {
-        let mut longest = Longest::default();
+    ) -> Result<LongestWaits, Failure> {
+        let mut longest = LongestWaits::default();
         let ran = self.run("the simulation again", |said| {
             match said {
-                Said::Attempt(told) => println!("       started again: {told}"),
-                Said::Step(step) => on_step(step)?,
-                Said::Longest(told) => longest = told,
-                Said::Rank { .. } => {}
+                JobLine::Attempt(told) => println!("       started again: {told}"),
+                JobLine::Step(step) => on_step(step)?,
+                JobLine::Longest(told) => longest = told,
+                JobLine::Rank { .. } => {}
             }
             Ok(())
         })?;
@@ -86,7 +86,11 @@ impl Job<'_> {
         Err(Failure::Command { what: "the simulation".to_owned(), ended: ran.ended() })
     }
 
-    fn run(&self, name: &str, mut on: impl FnMut(Said) -> Result<(), Failure>) -> Result<run::Ran, Failure> {
+    fn run(
+        &self,
+        name: &str,
+        mut on: impl FnMut(JobLine) -> Result<(), Failure>,
+    ) -> Result<run::Ran, Failure> {
         let mut step = Step::quiet(name);
         let ran = run::streamed(name, &mut self.command(), &mut step, None, |line| match read(line) {
             Some(said) => on(said),
@@ -98,7 +102,7 @@ impl Job<'_> {
 
     fn command(&self) -> Command {
         let place = self.place;
-        // Beside the Python of the environment lies the mpiexec that belongs to its MPI library.
+        // The environment's own mpiexec, beside its Python, matches its MPI library.
         let mut command = Command::new(place.python.with_file_name("mpiexec"));
         command
             .args(["-n", "2"])
@@ -121,8 +125,8 @@ impl Job<'_> {
     }
 }
 
-/// Whether the job ended because its rank was killed: one that ended before that was ended by something that
-/// this demo must not hide.
+/// Checks that the job ended because its rank was killed. A job that ended before that has failed for
+/// another reason, which this demo must not hide.
 fn ended_by_the_kill(is_killed: bool, succeeded: bool, ended: &str) -> Result<(), Failure> {
     match (is_killed, succeeded) {
         (true, false) => Ok(()),
@@ -138,15 +142,15 @@ fn kill(process: u64) -> Result<(), Failure> {
     run::captured("kill", Command::new("kill").args(["-9", &process.to_string()])).map(drop)
 }
 
-fn read(line: &str) -> Option<Said> {
+fn read(line: &str) -> Option<JobLine> {
     let words: Vec<&str> = line.split_whitespace().collect();
     match words[..] {
         ["rank", rank, "of", _, "is", "process", process] => {
-            Some(Said::Rank { rank: rank.parse().ok()?, process: process.parse().ok()? })
+            Some(JobLine::Rank { rank: rank.parse().ok()?, process: process.parse().ok()? })
         }
-        ["attempt", ..] => Some(Said::Attempt(line.to_owned())),
-        ["step", step, ..] => Some(Said::Step(step.parse().ok()?)),
-        ["longest", "append", append, "ms,", .., simulation, "ms"] => Some(Said::Longest(Longest {
+        ["attempt", ..] => Some(JobLine::Attempt(line.to_owned())),
+        ["step", step, ..] => Some(JobLine::Step(step.parse().ok()?)),
+        ["longest", "append", append, "ms,", .., simulation, "ms"] => Some(JobLine::Longest(LongestWaits {
             append_ms: append.parse().ok()?,
             simulation_ms: simulation.parse().ok()?,
         })),
@@ -173,15 +177,15 @@ mod tests {
 
     #[test]
     fn the_lines_of_the_job_are_understood() {
-        assert_eq!(read("rank 1 of 2 is process 4711"), Some(Said::Rank { rank: 1, process: 4711 }));
-        assert_eq!(read("step 2200 of 4000: 24998 particles"), Some(Said::Step(2200)));
+        assert_eq!(read("rank 1 of 2 is process 4711"), Some(JobLine::Rank { rank: 1, process: 4711 }));
+        assert_eq!(read("step 2200 of 4000: 24998 particles"), Some(JobLine::Step(2200)));
         assert_eq!(
             read("attempt 2 from airway.2000"),
-            Some(Said::Attempt("attempt 2 from airway.2000".to_owned()))
+            Some(JobLine::Attempt("attempt 2 from airway.2000".to_owned()))
         );
         let longest = "longest append 2312 ms, longest wait of the simulation 14 ms";
-        let told = Longest { append_ms: 2312, simulation_ms: 14 };
-        assert_eq!(read(longest), Some(Said::Longest(told)));
+        let told = LongestWaits { append_ms: 2312, simulation_ms: 14 };
+        assert_eq!(read(longest), Some(JobLine::Longest(told)));
         assert_eq!(read("LAMMPS says something"), None);
     }
 }

@@ -1,7 +1,8 @@
-//! The store of the demo as a ring: nodes on this machine, each a process with a folder, one of which is
-//! killed and comes back.
+//! The demo's store as a ring: nodes on this machine, each a process with a folder, one of which is killed
+//! and comes back.
 //!
-//! Invariant: no node outlives the demo, however it ends: each reads an input of ours, and ends with it.
+//! Invariant: no node outlives the demo, however it ends: each node exits when its standard input, which we
+//! hold, closes.
 
 use crate::console::seconds;
 use crate::failure::{Failure, shown};
@@ -15,28 +16,29 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Fewer nodes than these do not go on without one of them; more are no demo for one machine.
+/// A ring of fewer nodes cannot continue without one of them.
 pub const NODES_MIN: u16 = 3;
 pub const NODES_MAX: u16 = 9;
 
-/// A node dies at this step, long after a rank did, and comes back at another one.
+/// A node dies at the first step, long after a rank did, and comes back at the second.
 const NODE_KILLED_AT: u64 = 2_200;
 const NODE_BACK_AT: u64 = 3_000;
 
-/// A node takes its port and those so far above it; all lie below what the system hands out by itself.
+/// Where ports are taken from. A node takes its port and others a fixed distance above; all are below the
+/// range from which the system assigns ports.
 const PORTS: std::ops::Range<u16> = 10_000..12_700;
 const ABOVE: [u16; 3] = [0, 10_000, 20_000];
 
-/// What nodes know is asked for so often, and for so long.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How often the nodes' status is polled, and for how long.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How long calls are tried again: on a machine that does much else, others take their time to take over.
+/// How long calls are retried: on a busy machine, failover takes its time.
 const TIME_OUT: &str = "60s";
-/// Whoever asks how the ring is asks again.
+/// Short, because the caller polls.
 const STATUS_TIME_OUT: &str = "2s";
 
-/// Nodes that run, or are dead at the moment.
+/// The nodes of the ring, alive or dead.
 pub struct Ring {
     program: PathBuf,
     folder: PathBuf,
@@ -50,25 +52,24 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Builds what nodes are.
+    /// Builds the program that the nodes run.
     pub fn program() -> Result<PathBuf, Failure> {
         cargo::program("atoll", &["--release", "--package", "atoll"])
     }
 
-    /// Starts so many nodes of this program, and waits until they serve.
+    /// Starts `nodes` nodes of this program and waits until they serve.
     pub fn start(program: PathBuf, folder: &Path, nodes: u16) -> Result<Self, Failure> {
         let addresses = free_addresses(nodes)?;
         std::fs::create_dir_all(folder).map_err(Failure::io("make the folder of the ring"))?;
-        let (running, killed, back_since, served_again, caught_up) = Default::default();
         let mut ring = Self {
             program,
             folder: folder.to_path_buf(),
             addresses,
-            running,
-            killed,
-            back_since,
-            served_again,
-            caught_up,
+            running: Vec::new(),
+            killed: None,
+            back_since: None,
+            served_again: None,
+            caught_up: None,
         };
         for number in 1..=usize::from(nodes) {
             let node = ring.begin(number)?;
@@ -79,7 +80,7 @@ impl Ring {
         Ok(ring)
     }
 
-    /// What programs open.
+    /// The URL that programs open.
     pub fn url(&self) -> String {
         self.url_of(&self.addresses, TIME_OUT)
     }
@@ -91,13 +92,13 @@ impl Ring {
         format!("ring://{}/?time-out={time_out}&token-file={token}", nodes.join(","))
     }
 
-    /// Where its nodes keep what they have.
+    /// The folder with the nodes' data.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Called with each step that was written: kills a node at one of them, has it come back at another, and
-    /// looks from then on whether it has caught up.
+    /// Called with each step that was written. Kills a node at one of them, restarts it at another, and
+    /// from then on checks whether it has caught up.
     pub fn at_step(&mut self, step: u64) -> Result<(), Failure> {
         match (self.killed, self.back_since) {
             (None, _) if step >= NODE_KILLED_AT => self.kill_node(step),
@@ -111,8 +112,7 @@ impl Ring {
         }
     }
 
-    /// Kills the node that leads those who decide about the ring: whichever slots it led, this one is missed
-    /// most.
+    /// Kills the leader of the council, because its death disturbs the ring most, whichever slots it led.
     fn kill_node(&mut self, step: u64) -> Result<(), Failure> {
         let leader = self.status()?["group_leader"].as_u64().and_then(|node| usize::try_from(node).ok());
         let number = leader.filter(|number| (1..=self.running.len()).contains(number)).unwrap_or(1);
@@ -141,7 +141,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Whether the node that was killed is there, and everything has all its copies.
+    /// Whether the killed node is up and every slot has all its copies.
     fn is_whole(&self, status: &Value) -> bool {
         self.killed.is_none_or(|number| is_up(status, number)) && served(status) && copies_of_all(status)
     }
@@ -153,7 +153,7 @@ impl Ring {
         self.show("atoll ring status, with it")
     }
 
-    /// Fails unless a node was killed, came back, and has everything.
+    /// Fails unless a node was killed, came back and has caught up.
     pub fn seen(&mut self) -> Result<Value, Failure> {
         let (Some(served_again), Some(_)) = (self.served_again, self.back_since) else {
             return Err(malformed("no node was killed and came back before the run ended".to_owned()));
@@ -186,7 +186,7 @@ impl Ring {
         if let Some(said) = node.stdout.take() {
             let mut said = BufReader::new(said);
             said.read_line(&mut line).map_err(Failure::io("hear from a node"))?;
-            // It says nothing more, and must not find nobody listening if it does.
+            // The node prints nothing more. The pipe stays open so that a write would not fail.
             node.stdout = Some(said.into_inner());
         }
         if line.is_empty() {
@@ -200,7 +200,7 @@ impl Ring {
         Ok(node)
     }
 
-    /// Waits until the ring is so, as a node says.
+    /// Polls a node's status until `is_so` holds.
     fn wait(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Result<(), Failure> {
         let started = Instant::now();
         let mut last = Value::Null;
@@ -211,14 +211,14 @@ impl Ring {
                 }
                 last = status;
             }
-            // What other processes know has to be asked for.
-            thread::sleep(LOOK_EVERY);
+            // The state of other processes can only be polled.
+            thread::sleep(POLL_INTERVAL);
         }
         let waited = seconds(PATIENCE);
         Err(malformed(format!("it does not {what} within {waited}; it says {last}")))
     }
 
-    /// What the nodes that run say of the ring. It says so too where slots are not served.
+    /// The ring's status, from the nodes that run. It is available even where slots are not served.
     fn status(&self) -> Result<Value, Failure> {
         let output = self.asked(&["--json", "ring", "status"])?;
         serde_json::from_str(&output).map_err(|error| malformed(error.to_string()))
@@ -242,7 +242,7 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // All at once: each writes what it still has.
+        // All at once, so that they flush what they have in parallel.
         self.running.iter_mut().flatten().for_each(|node| drop(node.stdin.take()));
         for node in self.running.iter_mut().flatten() {
             drop(node.wait());
@@ -254,7 +254,7 @@ fn served(status: &Value) -> bool {
     status["served"].as_u64().is_some_and(|served| Some(served) == status["slots"].as_u64())
 }
 
-/// Whether every slot has as many copies as a ring keeps unless told otherwise.
+/// Whether every slot has as many copies as a ring keeps by default.
 fn copies_of_all(status: &Value) -> bool {
     status["copies_in_sync_min"].as_u64().is_some_and(|copies| copies >= 3)
 }
@@ -265,11 +265,11 @@ fn is_up(status: &Value, number: usize) -> bool {
     found.next().is_some_and(|node| node["up"].as_bool() == Some(true))
 }
 
-/// Ports of the loopback that nobody uses at this moment, for so many nodes.
+/// Loopback addresses for `nodes` nodes whose ports are free at the moment.
 fn free_addresses(nodes: u16) -> Result<Vec<SocketAddr>, Failure> {
     let is_free =
         |port: &u16| ABOVE.iter().all(|above| TcpListener::bind((Ipv4Addr::LOCALHOST, port + above)).is_ok());
-    // Not where the ring of another demo or test begins, which starts at this moment.
+    // Not at the start of the range, where another demo or test that starts at the same moment would look.
     let from =
         PORTS.start + u16::try_from(std::process::id() % u32::from(PORTS.end - PORTS.start)).unwrap_or(0);
     let free: Vec<u16> =

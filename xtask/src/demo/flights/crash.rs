@@ -1,4 +1,4 @@
-//! An import that is killed in its middle, and what it had been promised by then.
+//! An import that is killed halfway, and the rows that it had acknowledged by then.
 
 use super::product::Product;
 use super::tables::Table;
@@ -9,11 +9,11 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-/// Small, so that there are many acknowledgements to be killed between.
+/// Small, so that there are many acknowledgements between which the kill can fall.
 const WINDOW: &str = "import.window=128KiB";
 
-/// Imports until `kill_at` rows are acknowledged, kills the program with a signal that it cannot see, and
-/// returns how many rows it had acknowledged by then.
+/// Imports until `kill_at` rows are acknowledged, kills the program with SIGKILL, which it cannot handle,
+/// and returns how many rows it had acknowledged by then.
 pub fn import_and_kill(product: &Product, table: &Table, kill_at: u64) -> Result<u64, Failure> {
     let path = table.path.to_string_lossy();
     let mut words = Product::import_words(table, &path);
@@ -23,7 +23,7 @@ pub fn import_and_kill(product: &Product, table: &Table, kill_at: u64) -> Result
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(Failure::io("start atoll kv import"))?;
     let (mut acknowledged, mut killed, mut said) = (0, false, Vec::new());
-    // What is still in the pipe after the kill was acknowledged before it: it counts.
+    // Lines still in the pipe after the kill were acknowledged before it, so they count.
     for line in child.stderr.take().into_iter().flat_map(|stderr| BufReader::new(stderr).lines()) {
         let line = line.map_err(Failure::io("read from atoll kv import"))?;
         match acknowledged_in(&line) {

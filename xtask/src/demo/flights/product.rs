@@ -1,4 +1,4 @@
-//! The `atoll` program as the demo uses it: each command is shown as a person would type it.
+//! The `atoll` program as the demo uses it. Each command is printed as a person would type it.
 
 use super::tables::Table;
 use crate::console::{Step, Verdict};
@@ -9,17 +9,17 @@ use std::process::{Command, Stdio};
 
 /// Compares the rows of a CSV file with an export on standard input.
 const VERIFY: &str = include_str!("verify.py");
-/// The most lines of output that are worth reading.
+/// The most lines of a command's output that are shown.
 const SHOWN_LINES_MAX: usize = 12;
 
-/// The program, and the store that it works on.
+/// The program and its store.
 pub struct Product {
     program: PathBuf,
     store: PathBuf,
 }
 
 impl Product {
-    /// Builds the program as its users would.
+    /// Builds the program in the way that its users would.
     pub fn build(store: PathBuf) -> Result<Self, Failure> {
         let mut command = cargo::building()?;
         command.args(["build", "--release", "--package", "atoll"]).args(cargo::locked());
@@ -66,7 +66,7 @@ impl Product {
         self.ended_well("atoll kv import", &ran)
     }
 
-    /// Runs a command and shows it with what it says.
+    /// Runs a command and prints it with its output.
     pub fn show(&self, words: &[&str]) -> Result<(), Failure> {
         let typed = words.iter().map(|word| if word.is_empty() { "''" } else { word });
         println!("     $ atoll {}", typed.collect::<Vec<_>>().join(" "));
@@ -79,7 +79,7 @@ impl Product {
         self.ended_well(&format!("atoll {}", words[..2].join(" ")), &ran)
     }
 
-    /// Proves that the first `rows` rows of a table are in the store as they are in its file.
+    /// Checks that the first `rows` rows of a table are in the store exactly as in its file.
     pub fn verify(&self, claim: &str, table: &Table, rows: u64) -> Result<(), Failure> {
         let mut step = Step::start(format!("prove that {claim}"));
         let mut export = self.command(&["kv", "export", "-", "--format", "jsonl"]);

@@ -5,24 +5,25 @@ use crate::{run, venv, workspace};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Unpacks the package's tables and says how many rows each has, one `name rows path` a line.
+/// Unpacks the package's tables and prints the size of each, one `name rows path` a line.
 const UNPACK: &str = include_str!("tables.py");
 
 /// One table.
 pub struct Table {
     /// Its name.
     pub name: String,
-    /// Its rows, the heading left out.
+    /// How many rows it has, without the heading.
     pub rows: u64,
     /// Its CSV file.
     pub path: PathBuf,
     /// The column that becomes the partition key.
     pub partition_column: &'static str,
-    /// The columns that become the sort key, with commas between; none for the empty key.
+    /// The columns that become the sort key, separated by commas; empty for the empty key.
     pub sort_columns: &'static str,
 }
 
-/// How rows become cells: a carrier's flights lie beside its name, an airport's weather beside its place.
+/// How rows become cells: a carrier's flights are next to its name, an airport's weather next to its
+/// location.
 const KEYS: &[(&str, &str, &str)] = &[
     ("airlines", "carrier", ""),
     ("airports", "faa", ""),
