@@ -1,4 +1,4 @@
-//! What the guide promises in tables is what the code does.
+//! The tables in the guide agree with the code.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -20,6 +20,6 @@ fn the_guide_lists_every_error_kind_with_its_exit_code() {
         let row = (kind.names().exit, kind.code().to_owned());
         assert!(listed.contains(&row), "the guide does not say {row:?}");
     }
-    // Usage is no error of a store: it is the one row more.
+    // The table has one more row than there are kinds: a usage error is not an error of a store.
     assert_eq!(listed.len(), ErrorKind::ALL.len() + 1, "{listed:?}");
 }

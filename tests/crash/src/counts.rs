@@ -1,9 +1,9 @@
-//! How often each transition and each fault occurred; a run in which one never did proves little.
+//! Counts of transitions and faults. A run in which one of them never occurred proves little.
 
 use atoll_disk::Counters;
 use std::collections::BTreeMap;
 
-/// Everything that a full run must have met at least once.
+/// Every transition that a full run must have met at least once.
 const EXPECTED: [&str; 51] = [
     "operations",
     "commits",
@@ -58,7 +58,7 @@ const EXPECTED: [&str; 51] = [
     "ranges_that_could_not_move",
 ];
 
-/// Faults of the disk that must have occurred.
+/// Every disk fault that must have occurred.
 const EXPECTED_FAULTS: [&str; 15] = [
     "power_cuts",
     "crashes",
@@ -85,12 +85,12 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// One more.
+    /// Adds one to a count.
     pub fn bump(&mut self, name: &'static str) {
         self.add_to(name, 1);
     }
 
-    /// Some more.
+    /// Adds `count` to a count.
     pub fn add_to(&mut self, name: &'static str, count: u64) {
         *self.by_name.entry(name).or_default() += count;
     }
@@ -101,18 +101,18 @@ impl Counts {
         self.by_name.get(name).copied().unwrap_or_default()
     }
 
-    /// Adds what a disk counted.
+    /// Adds the counters of a disk.
     pub const fn add_disk(&mut self, counters: &Counters) {
         self.disk.add(counters);
     }
 
-    /// Adds another run.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &Self) {
         other.by_name.iter().for_each(|(name, count)| self.add_to(name, *count));
         self.disk.add(&other.disk);
     }
 
-    /// All names with their counts: first the transitions, then the disk's.
+    /// All names with their counts: first the transitions, then the disk faults.
     #[must_use]
     pub fn all(&self) -> Vec<(String, u64)> {
         let mut names: Vec<&str> = EXPECTED.to_vec();
@@ -121,7 +121,7 @@ impl Counts {
         transitions.chain(self.disk.iter().map(|(name, count)| (format!("disk_{name}"), count))).collect()
     }
 
-    /// What should have occurred and never did, apart from `excused`.
+    /// Expected names that never occurred, apart from `excused`.
     #[must_use]
     pub fn never(&self, excused: &[&str]) -> Vec<&'static str> {
         let transitions = EXPECTED.into_iter().filter(|name| self.of(name) == 0);

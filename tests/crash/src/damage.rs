@@ -1,5 +1,5 @@
-//! What a store may do on a disk that lies: say so, or be right; never a wrong read, never a silent step
-//! back.
+//! Judges a store on a damaged disk. It must either report the damage or be right: it must never return a
+//! wrong read or silently step back to an older state.
 
 use crate::oracle::{Oracle, difference, show};
 use crate::read::{EVERYTHING, read_state};
@@ -10,11 +10,11 @@ use atoll_errors::ErrorKind;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What the store may hold.
+/// The states that the store may be in.
 pub struct Allowed<'a> {
     /// The history.
     pub oracle: &'a Oracle,
-    /// The shortest prefix that may be offered without a report.
+    /// The length of the shortest prefix of the history that the store may return without a report.
     pub lowest: usize,
     /// What happened to the disk.
     pub damage: Damage,
@@ -22,32 +22,33 @@ pub struct Allowed<'a> {
     pub keys: &'a [Key],
 }
 
-/// What happened to the disk.
+/// How the disk was damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
-    /// One bit: no more than one group of the log, so a cut may not reach below what later groups know of.
+    /// One flipped bit. It damages at most one group of the log, so a cut may not reach below a position
+    /// that later groups record as synced.
     Bit,
-    /// A write: it may have hit any number of groups.
+    /// A misdirected write, which may have hit any number of groups.
     Write,
 }
 
 /// How the store dealt with the damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// It refused to open, and said why.
+    /// It refused to open, with an error.
     RefusedToOpen,
-    /// It reported a cut, and holds an earlier state.
+    /// It reported a cut, and is in an earlier state.
     ReportedCut,
-    /// It reported that it repaired a superblock, and holds the right state.
+    /// It reported that it repaired a superblock, and is in the right state.
     Mended,
-    /// Some reads fail, all others are right.
+    /// Some reads fail; all others are right.
     PartlyReadable,
-    /// Everything is right.
+    /// All reads are right.
     Unharmed,
 }
 
 impl Finding {
-    /// Name of the count after a bit was flipped.
+    /// The name of this verdict's count after a flipped bit.
     #[must_use]
     pub const fn name_after_flip(self) -> &'static str {
         match self {
@@ -59,7 +60,7 @@ impl Finding {
         }
     }
 
-    /// Name of the count after a write landed elsewhere.
+    /// The name of this verdict's count after a misdirected write.
     #[must_use]
     pub const fn name_after_misdirection(self) -> &'static str {
         match self {
@@ -74,7 +75,7 @@ impl Finding {
 /// Opens the store on a damaged disk and reads all of it.
 ///
 /// # Errors
-/// Says in words which read was wrong.
+/// Describes the read that was wrong.
 pub fn examine<S: Subject>(
     disk: &SimDisk,
     settings: &Settings,
@@ -99,7 +100,7 @@ pub fn examine<S: Subject>(
     }
 }
 
-/// Damage is no bug of the store, and must not look like one.
+/// Damage must be reported as damage, never as a bug of the store.
 fn typed(failure: &Failure) -> Result<(), String> {
     match failure.kind {
         ErrorKind::Corrupt | ErrorKind::NewerFormat => Ok(()),
@@ -131,7 +132,7 @@ fn judge_whole(found: &State, report: &Recovery, allowed: &Allowed<'_>) -> Resul
     }
 }
 
-/// Where whole scans fail, single reads must be right or fail, and all agree with one state.
+/// If whole scans fail, single reads must either fail or be right, and all must agree with one state.
 fn judge_readable_part<S: Subject>(
     store: &S,
     report: &Recovery,
@@ -139,14 +140,14 @@ fn judge_readable_part<S: Subject>(
 ) -> Result<(), String> {
     let readable = readable_values(store, allowed.keys)?;
     let entries = readable_scans(store)?;
-    // One misdirected write may hold all pages of a checkpoint; one bit lies in one page.
+    // One misdirected write may damage all pages of a checkpoint; one bit damages one page.
     if allowed.damage == Damage::Bit && readable.is_empty() && entries.is_empty() {
         return Err("one damage made everything unreadable, and yet the store opened".to_owned());
     }
     judge_parts(&readable, &entries, report.cut.is_some(), allowed)
 }
 
-/// Whether values and scans that could be read are of one state that the store may hold.
+/// Whether all values and scans that could be read belong to one state that the store may be in.
 fn judge_parts(
     readable: &[Entry],
     entries: &[Entries],
@@ -170,8 +171,8 @@ fn judge_parts(
     }
 }
 
-/// After a reported cut the state may be any earlier one, of which only the newest are kept: what is read
-/// must have been written at some time, and a value must be the same in a scan and by itself.
+/// After a reported cut the store may be in any earlier state, and the oracle keeps only the newest ones.
+/// So every value must have been written at some time, and must be the same in a scan and in a single read.
 fn judge_parts_of_some_state(readable: &[Entry], entries: &[Entries], oracle: &Oracle) -> Result<(), String> {
     let values = readable.iter().filter_map(|(tree, key, value)| Some((*tree, key, value.as_ref()?)));
     let scanned =
@@ -235,8 +236,8 @@ mod tests {
         Event::Write(vec![Mutation::Put { tree: 0, key: bytes(key), value: bytes(value) }])
     }
 
-    /// What is found where "old", "new" was the history of "a", "one" that of "b", and "b" went to tree 4
-    /// then.
+    /// Judges what was read, where the history of "a" is "old", "new", that of "b" is "one", and "b" then
+    /// moved to tree 4.
     fn judged(was_cut: bool, readable: &[(usize, &str, Option<&str>)], scans: &[Entries]) -> bool {
         let mut oracle = Oracle::default();
         let to = RangeMove::SplitOff { tree: 0, at: bytes("b"), to: 4 };

@@ -1,6 +1,7 @@
-//! The engine as the harness sees it.
+//! The engine as a subject of the harness.
 //!
-//! Invariant: nothing happens behind the harness's back: checkpoints are made in its thread, when it asks.
+//! Invariant: nothing happens in the background: checkpoints run in the harness's thread, when it asks for
+//! them.
 
 use crate::state::{Key, Mutation, Range, RangeMove, TREES, Value};
 use crate::subject::{Direction, Durability, Failure, Outcome, Recovery, Settings, Subject};
@@ -15,18 +16,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[cfg(feature = "planted")]
 pub use atoll_engine::Bug as EngineBug;
 
-/// Bugs that can be planted in the engine: none, in an ordinary build.
+/// The bugs that can be planted in the engine: none in an ordinary build.
 #[cfg(not(feature = "planted"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EngineBug {}
 
 #[cfg(not(feature = "planted"))]
 impl EngineBug {
-    /// All of them.
+    /// All bugs.
     pub const ALL: [Self; 0] = [];
 }
 
-/// Plants a bug in all engines of this thread; a run stays in one thread.
+/// Plants a bug in all engines of this thread. A run stays in one thread.
 #[cfg(feature = "planted")]
 fn plant(bug: Option<EngineBug>) {
     atoll_engine::plant(bug);
@@ -40,7 +41,7 @@ pub struct EngineSubject {
     engine: Engine,
     trees: Vec<Tree>,
     checkpoint_bytes: u64,
-    /// Bytes written since the last checkpoint, as far as the harness knows.
+    /// The harness's estimate of the bytes written since the last checkpoint.
     written: AtomicU64,
 }
 
@@ -52,7 +53,7 @@ impl Subject for EngineSubject {
         plant(bug);
         let options = Options {
             memory_bytes: settings.memory_bytes,
-            // With little memory puts go beside absent leaves anyway.
+            // With little memory, puts go into deltas beside absent leaves anyway.
             blind_puts: settings.memory_bytes >= 1 << 20,
             checkpoint_bytes: settings.checkpoint_bytes,
             log_segment_bytes: settings.log_segment_bytes,
@@ -121,7 +122,7 @@ impl Subject for EngineSubject {
     }
 
     fn get(&self, tree: usize, key: &[u8]) -> Outcome<Option<Value>> {
-        // Both ways of reading one key must agree with the model.
+        // Both ways of reading a single key must agree with the model.
         if key.len().is_multiple_of(2) {
             return self.trees[tree].get_with(key, |value| value.map(Value::from)).map_err(failure);
         }
@@ -185,7 +186,7 @@ impl Subject for EngineSubject {
 
     fn check(&self) -> Outcome<u64> {
         let damage = self.engine.check().map_err(failure)?.damage;
-        // A disk that fails to read is no damage of what it holds.
+        // A failed read says nothing about damage to what the disk holds.
         let (damage, failed): (Vec<_>, Vec<_>) =
             damage.into_iter().partition(|error| error.kind() == ErrorKind::Corrupt);
         failed.into_iter().next().map_or(Ok(damage.len() as u64), |error| Err(failure(error)))
@@ -205,7 +206,8 @@ impl Subject for EngineSubject {
 }
 
 impl EngineSubject {
-    /// Writes after a look, in one step; what is looked at has no say.
+    /// Writes through `update`, which reads first and then writes in one step; the values read do not
+    /// affect the write.
     fn update(
         &self,
         batch: &[Mutation],
@@ -223,7 +225,7 @@ impl EngineSubject {
         let mut batch = WriteBatch::new();
         for mutation in mutations {
             match mutation {
-                // Given away, a long value becomes several pieces.
+                // Passed by ownership, a long value is split into several pieces.
                 Mutation::Put { tree, key, value } if value.len() > 200 => {
                     batch.put_buffer(&self.trees[*tree], key, Buffer::copy_from(value));
                 }
@@ -267,7 +269,7 @@ const fn towards(direction: Direction) -> atoll_engine::Direction {
     }
 }
 
-/// A value in one piece; the pieces and the length that it gives must agree with it.
+/// Joins the pieces of a value, after checking that they agree with its stated length.
 fn whole(value: &atoll_engine::Value) -> Outcome<Value> {
     let mut bytes = Vec::with_capacity(value.len() as usize);
     for chunk in value.chunks() {

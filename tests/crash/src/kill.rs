@@ -1,9 +1,10 @@
-//! Real kills: a child process writes to a real file and says what was acknowledged; the parent kills it
-//! with signal 9 at a random moment, opens the file and looks whether anything acknowledged is gone.
+//! Real kills: a child process writes to a real file and prints what was acknowledged. The parent kills it
+//! with signal 9 at a random moment, opens the file, and checks that nothing acknowledged is gone.
 //!
-//! Invariant: event `n` follows from the seed and `n` alone, so that parent and child agree without a word.
-//! Invariant: the child prints a number only after the call that wrote the event returned.
-//! Invariant: a child that ends by itself counts as no kill: what it says is a failure of the round.
+//! Invariant: event `n` depends only on the seed and `n`, so that parent and child agree without
+//! communicating. Invariant: the child prints a number only after the call that wrote the event returned.
+//! Invariant: a child that exits by itself does not count as a kill: its error output is a failure of the
+//! round.
 
 use crate::oracle::{Ending, Oracle};
 use crate::read::read_state;
@@ -20,14 +21,14 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Stdio};
 use std::sync::Arc;
 
-/// Events after which a child ends by itself, should nobody kill it.
+/// Events after which a child exits by itself if it was not killed.
 const EVENTS_MAX: u64 = 100_000;
-/// The signal that nobody can refuse.
+/// SIGKILL, which no process can handle.
 const KILL: i32 = 9;
-/// Acknowledgements after which a child is killed at the latest.
+/// A child is killed after at most this many acknowledgements.
 const ACKNOWLEDGED_MAX: u64 = 600;
 
-/// What the rounds went through.
+/// Counts over all rounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rounds {
     /// Kills.
@@ -36,14 +37,14 @@ pub struct Rounds {
     pub kills_while_opening: u64,
     /// Events acknowledged over all rounds.
     pub acknowledged: u64,
-    /// Events that were under way when the kill came and survived it.
+    /// Events under way at the time of the kill that survived it.
     pub survived_unacknowledged: u64,
-    /// Openings that had to apply a log.
+    /// Openings that replayed a log.
     pub replays: u64,
 }
 
 impl Rounds {
-    /// Adds the rounds on another file.
+    /// Adds the rounds of another file.
     pub const fn add(&mut self, other: &Self) {
         self.kills += other.kills;
         self.kills_while_opening += other.kills_while_opening;
@@ -93,7 +94,7 @@ impl Load {
         let event = match number % 50 {
             25 => Event::CreateSnapshot(format!("snapshot {number}")),
             49 if number > 50 => Event::DeleteSnapshot(format!("snapshot {}", number - 24)),
-            // Most come together again at once, some after others have written where they were.
+            // Most ranges are joined again at once, some only after writes to the place where they were.
             30 => Event::Move(self.workload.split_off(&mut rng)),
             31 | 40 => Event::Move(self.workload.absorb(&mut rng)),
             _ => Event::Write(self.workload.changes(&mut rng)),
@@ -118,7 +119,7 @@ fn open<S: Subject>(path: &Path, mode: Mode, seed: u64) -> Result<(S, crate::sub
     S::open(Arc::new(disk), &settings(seed), None)
 }
 
-/// The child: applies events from `from` on and prints the number of each one that was acknowledged.
+/// The child's side: applies events starting at `from` and prints the number of each acknowledged one.
 ///
 /// # Errors
 /// The first failed call.
@@ -140,7 +141,7 @@ pub fn write_until_killed<S: Subject>(path: &Path, seed: u64, from: u64) -> Resu
         if store.wants_checkpoint() {
             store.checkpoint()?;
         }
-        // A closed pipe means that the parent is gone, and the load has no more use.
+        // A closed pipe means that the parent has exited and the child is not needed any more.
         if writeln!(out, "{number}").and_then(|()| out.flush()).is_err() {
             break;
         }
@@ -148,10 +149,10 @@ pub fn write_until_killed<S: Subject>(path: &Path, seed: u64, from: u64) -> Resu
     Ok(())
 }
 
-/// The parent: `rounds` kills on one file in `folder`.
+/// The parent's side: `rounds` kills on one file in `folder`.
 ///
 /// # Errors
-/// Says in words what was lost, torn or wrong.
+/// Describes what was lost, torn or wrong.
 pub fn run_rounds<S: Subject>(
     program: &Program,
     folder: &Path,
@@ -191,14 +192,15 @@ fn judge<S: Subject>(path: &Path, seed: u64, oracle: &mut Oracle, rng: &mut Rng)
     let (store, report) = open::<S>(path, Mode::Create, seed).map_err(|failure| failure.to_string())?;
     let found = read_state(&store).map_err(|failure| failure.to_string())?;
     let lost = oracle.recover(&found, Ending::ProcessDeath)?;
-    // Half of the time the next child finds what this one left, the other half a clean store.
+    // Half of the time the next child opens what this one left, otherwise a cleanly closed store.
     if rng.bool() {
         store.close().map_err(|failure| failure.to_string())?;
     }
     Ok(Judged { lost, has_replayed: report.groups_replayed > 0 })
 }
 
-/// Starts a child, kills it after a random number of acknowledgements, and counts all that it printed.
+/// Starts a child, kills it after a random number of acknowledgements, and counts all the numbers that it
+/// printed.
 fn kill_one_child(
     program: &Program,
     path: &Path,
@@ -206,8 +208,8 @@ fn kill_one_child(
     from: u64,
     rng: &mut Rng,
 ) -> Result<u64, String> {
-    // A file takes all that the child says of itself, however much: a pipe that nobody reads would hold it
-    // up.
+    // Standard error goes to a file, which accepts any amount of output. An unread pipe would block the
+    // child when it is full.
     let words = path.with_extension("words");
     let said = File::create(&words).map_err(|error| format!("cannot write {}: {error}", words.display()))?;
     let mut child = Command::new(&program.path)
@@ -223,7 +225,7 @@ fn kill_one_child(
     let mut lines = BufReader::new(output);
     let before = read_numbers(&mut lines, from, patience);
     child.kill().map_err(|error| format!("cannot kill the child: {error}"))?;
-    // What it printed before the kill is still in the pipe.
+    // Numbers printed before the kill are still in the pipe.
     let numbers = before.and_then(|before| Ok(before + read_numbers(&mut lines, from + before, u64::MAX)?));
     let status = child.wait().map_err(|error| format!("cannot wait for the child: {error}"))?;
     let acknowledged = numbers?;
@@ -235,7 +237,7 @@ fn kill_one_child(
     Err(format!("the child ended by itself ({status}) behind {acknowledged} events: {}", said.trim()))
 }
 
-/// Reads up to `limit` numbers, which must count up from `from`; a line that breaks off does not count.
+/// Reads up to `limit` numbers, which must count up from `from`. An incomplete last line does not count.
 fn read_numbers(lines: &mut BufReader<ChildStdout>, from: u64, limit: u64) -> Result<u64, String> {
     let mut count = 0;
     let mut line = String::new();

@@ -4,7 +4,8 @@
 //! judges what is left against the [`Oracle`]. [`kill`] does the same to a real process on a real file.
 //! [`Toy`] is a small store that keeps its promises, so that the harness itself can be tested.
 //!
-//! Invariant: one seed is one run, whatever the number of threads; a failure names the seed that replays it.
+//! Invariant: a seed determines the whole run, whatever the number of threads; a failure names the seed
+//! that replays it.
 
 #![allow(missing_docs, reason = "a test crate: names say it, and nobody links against it")]
 

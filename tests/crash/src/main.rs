@@ -1,4 +1,4 @@
-//! Command line of the crash tests: ranges of seeds, one seed in words, and rounds of real kills.
+//! Command line of the crash tests: ranges of seeds, a trace of one seed, and rounds of real kills.
 
 #![allow(
     clippy::print_stdout,
@@ -28,11 +28,11 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Run simulated crashes; one line of JSON for each chunk of seeds.
+    /// Run simulated crashes; print one line of JSON for each chunk of seeds.
     Sim(Sim),
-    /// Kill a writing process again and again, and look for what it lost.
+    /// Kill a writing process repeatedly, and look for what it lost.
     Kill(Kill),
-    /// The process to be killed: writes events of a seed and prints the number of each.
+    /// The process to be killed: writes the events of a seed and prints the number of each.
     #[command(hide = true)]
     Write { path: PathBuf, seed: u64, from: u64 },
     /// The same with the toy store.
@@ -45,10 +45,10 @@ struct Kill {
     /// Number of kills.
     #[arg(long, default_value_t = 100, conflicts_with = "minutes")]
     rounds: u64,
-    /// Kill for so long instead.
+    /// Kill for this many minutes instead.
     #[arg(long)]
     minutes: Option<u64>,
-    /// Seed of the load and of the moments; each file takes as many seeds as it goes through kills.
+    /// Seed of the load and of the moments; each file uses up as many seeds as it has kills.
     #[arg(long, visible_alias = "seed", default_value_t = 1)]
     seed_from: u64,
     /// Folder for the file; a temporary one if not given.
@@ -70,7 +70,7 @@ struct Sim {
     /// Number of seeds.
     #[arg(long, default_value_t = 2000, conflicts_with = "minutes")]
     seeds: u64,
-    /// Run for so long instead.
+    /// Run for this many minutes instead.
     #[arg(long)]
     minutes: Option<u64>,
     /// Test the toy store of the harness instead of the engine.
@@ -99,7 +99,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Kills on one file after another, and a line of output for every few files.
+/// Kills on one file after another, with a line of output for every few files.
 #[allow(clippy::disallowed_methods, reason = "a soak ends by the real clock")]
 fn rounds<S: Subject>(kill: &Kill, writer: &str) -> ExitCode {
     let end = kill.minutes.map(|minutes| Instant::now() + Duration::from_secs(minutes * 60));
@@ -118,7 +118,7 @@ fn rounds<S: Subject>(kill: &Kill, writer: &str) -> ExitCode {
     if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The kills of one line of output, and on how many files something was broken.
+/// Runs the kills of one line of output; also returns on how many files a promise was broken.
 fn chunk_of_kills<S: Subject>(kill: &Kill, writer: &str, seed_from: u64, kills: u64) -> (Rounds, u64) {
     let (mut total, mut failures, mut done) = (Rounds::default(), 0, 0);
     while done < kills {

@@ -31,11 +31,12 @@ pub struct Oracle {
     synced: usize,
     flushed: usize,
     is_pinned: bool,
-    /// The last event failed: it may have happened, and no later success says so.
+    /// The last event failed: it may have happened, and no later success will tell.
     is_last_doubtful: bool,
-    /// Events, of all, at the last sync that the store was asked for.
+    /// Number of events at the last sync that the store was asked for.
     last_sync: usize,
-    /// The last such place after which more was written: later groups of the log know that it was synced.
+    /// The last such number after which more was written: later groups of the log record that it was
+    /// synced.
     witnessed: usize,
 }
 
@@ -59,13 +60,13 @@ impl Default for Oracle {
 }
 
 impl Oracle {
-    /// The state that a reader must see now.
+    /// The state that a reader must see.
     #[must_use]
     pub const fn current(&self) -> &State {
         &self.current
     }
 
-    /// Events so far that `base` does not hold.
+    /// How many events are not in `base`.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.tail.len()
@@ -83,13 +84,13 @@ impl Oracle {
         self.synced
     }
 
-    /// Events that were handed to the disk, counted likewise.
+    /// Events that were handed to the disk, counted in the same way.
     #[must_use]
     pub const fn flushed_len(&self) -> usize {
         self.flushed
     }
 
-    /// Records an event whose call failed, the last of this life: it may have happened.
+    /// Records the last event of this life, whose call failed: it may have happened.
     pub fn push_doubtful(&mut self, event: Event) {
         self.push(event);
         self.is_last_doubtful = true;
@@ -103,7 +104,7 @@ impl Oracle {
         self.tail.push(event);
     }
 
-    /// Remembers the values that keys have behind an event.
+    /// Records the values that an event gave to keys.
     fn note_values(&mut self, event: &Event) {
         let content = &self.current.content;
         let print =
@@ -148,32 +149,33 @@ impl Oracle {
         }
     }
 
-    /// Events whose calls succeeded.
+    /// How many events had successful calls.
     fn certain(&self) -> usize {
         self.tail.len() - usize::from(self.is_last_doubtful)
     }
 
     fn witness(&mut self) {
-        // An event that changed nothing leaves no trace by which its survival could be told.
+        // An event that changed nothing leaves no trace of whether it survived.
         let events = self.base_len + self.certain();
         if events > self.last_sync && self.prints[events] != self.prints[self.last_sync] {
             self.witnessed = self.last_sync;
         }
     }
 
-    /// From now on keeps every prefix, synced or not.
+    /// Keeps every prefix from here on, synced or not.
     pub const fn pin(&mut self) {
         self.is_pinned = true;
     }
 
-    /// Whether the store may fall back to this fingerprint and report a cut, with no more damage than one
-    /// group of the log: everything below a synced place that later groups know of must be kept.
+    /// Whether the store may fall back to the state with this fingerprint and report a cut, if damage hit
+    /// at most one group of the log: everything below a synced position that later groups record must be
+    /// kept.
     #[must_use]
     pub fn may_be_cut_to(&self, print: u64) -> bool {
         self.prints[self.witnessed..].contains(&print)
     }
 
-    /// Whether this was the fingerprint of the store at some time.
+    /// Whether the store had this fingerprint at some time.
     #[must_use]
     pub fn was_once(&self, print: u64) -> bool {
         self.prints.contains(&print)
@@ -185,7 +187,7 @@ impl Oracle {
         (lowest..=self.tail.len()).rev().find(|len| self.prints[self.base_len + len] == print)
     }
 
-    /// Calls `visit` with every prefix of at least `lowest` events, shortest first, until it answers true.
+    /// Calls `visit` with every prefix of at least `lowest` events, shortest first, until it returns true.
     pub fn any_prefix(&self, lowest: usize, mut visit: impl FnMut(&State) -> bool) -> bool {
         let mut state = self.base.clone();
         for len in 0..=self.tail.len() {
@@ -199,10 +201,10 @@ impl Oracle {
         false
     }
 
-    /// Takes what was found after `ending`; answers how many events were lost.
+    /// Accepts the state found after `ending`; returns how many events were lost.
     ///
     /// # Errors
-    /// Says in words what promise the state breaks.
+    /// Describes the promise that the state breaks.
     pub fn recover(&mut self, found: &State, ending: Ending) -> Result<usize, String> {
         let lowest = match ending {
             Ending::PowerLoss => self.synced,
@@ -215,14 +217,13 @@ impl Oracle {
         let kept_surely = (lowest..=kept).find(|len| self.prints[self.base_len + len] == found.fingerprint());
         self.keep(kept);
         if self.base_len + kept_surely.unwrap_or(0) <= self.witnessed {
-            // The later groups that knew of it may be gone.
+            // The later groups that recorded it may be gone.
             self.witnessed = 0;
         }
-        // Opening does not sync, so what the groups of the next life know of is what those that are left
-        // told.
+        // Opening does not sync, so the next life's groups record only what the remaining groups recorded.
         self.last_sync = self.last_sync.min(self.witnessed);
         if ending == Ending::PowerLoss {
-            // It was read from the medium itself, so it is there for good.
+            // It was read from the medium itself, so it is durable.
             self.mark_durable();
         }
         Ok(lost)
@@ -267,7 +268,7 @@ impl Oracle {
     }
 }
 
-/// The first differences between two states, in words.
+/// The first differences between two states, as text.
 #[must_use]
 pub fn difference(expected: &State, found: &State) -> String {
     let mut lines = Vec::new();
@@ -295,7 +296,7 @@ pub fn difference(expected: &State, found: &State) -> String {
     format!("{count} differences: {}", lines.join("; "))
 }
 
-/// A key or value, short enough for a message.
+/// A key or value, shortened for a message.
 #[must_use]
 pub fn show(bytes: &[u8]) -> String {
     let head = String::from_utf8_lossy(&bytes[..bytes.len().min(24)]).escape_debug().to_string();

@@ -1,4 +1,4 @@
-//! Reads of a whole store, and reads of parts compared with the model.
+//! Reads whole stores, and compares partial reads with the model.
 
 use crate::oracle::show;
 use crate::state::{Content, Key, Range, State, TREES, Value};
@@ -8,7 +8,7 @@ use std::ops::Bound;
 /// The range of all keys.
 pub(crate) const EVERYTHING: Range = (Bound::Unbounded, Bound::Unbounded);
 
-/// Everything that a store holds: its trees, and each named snapshot.
+/// Reads everything that a store holds: its trees, and each named snapshot.
 ///
 /// # Errors
 /// The first failed read.
@@ -35,7 +35,7 @@ fn read_content(scan: impl Fn(usize) -> Outcome<Vec<(Key, Value)>>) -> Outcome<C
     Ok(content)
 }
 
-/// What is wrong with the answer of a get.
+/// What is wrong with the result of a get.
 pub(crate) fn wrong_value(
     tree: usize,
     key: &[u8],
@@ -48,7 +48,7 @@ pub(crate) fn wrong_value(
     })
 }
 
-/// What is wrong with the answer of a scan.
+/// What is wrong with the result of a scan.
 pub(crate) fn wrong_scan(
     content: &Content,
     tree: usize,

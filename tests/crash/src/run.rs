@@ -1,7 +1,8 @@
-//! One run from one seed: lives of a store on one simulated disk, each ended by a close, a kill or a crash.
+//! One run from one seed: several lives of a store on one simulated disk, each ended by a close, a kill or
+//! a crash.
 //!
-//! Invariant: every fault of the disk comes from a plan that this file set; an error of the store without
-//! such a fault in the same step is a violation, and so is any answer that the oracle does not expect.
+//! Invariant: every fault of the disk comes from a plan that this file set. An error of the store without
+//! such a fault in the same step is a violation, and so is any result that the oracle does not expect.
 
 mod faults;
 mod moves;
@@ -36,7 +37,7 @@ pub struct Violation {
     pub what: String,
 }
 
-/// What a life step decides.
+/// Whether a life goes on after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flow {
     Continue,
@@ -50,10 +51,10 @@ enum Recovering {
     InPeace,
 }
 
-/// Outcome of a part of a run; the text says what promise was broken.
+/// Outcome of a part of a run; an error describes the promise that was broken.
 type Checked<T> = Result<T, String>;
 
-/// A run under way.
+/// A run in progress.
 pub struct Run<S: Subject> {
     seed: u64,
     rng: Rng,
@@ -72,13 +73,13 @@ pub struct Run<S: Subject> {
     operations: u64,
     was_refused: bool,
     strike: Option<Strike>,
-    /// What happened how often.
+    /// How often each thing happened.
     pub counts: Counts,
-    /// Every step in words, when somebody wants to read it.
+    /// Every step as text, if a trace was asked for.
     pub trace: Option<Vec<String>>,
 }
 
-/// A write went elsewhere: where the history stood, and how often it was made durable since.
+/// A misdirected write: the history's length at that time, and how many syncs have succeeded since.
 #[derive(Clone, Copy, Debug)]
 struct Strike {
     events_before: usize,
@@ -121,7 +122,7 @@ impl<S: Subject> Run<S> {
         }
     }
 
-    /// Runs to the end.
+    /// Runs the seed to its end.
     ///
     /// # Errors
     /// The first broken promise.
@@ -129,7 +130,7 @@ impl<S: Subject> Run<S> {
         self.run_in_place().map(|()| self.counts)
     }
 
-    /// Like [`Run::run`], and leaves the trace to be read.
+    /// Like [`Run::run`], and keeps the trace for the caller.
     ///
     /// # Errors
     /// The first broken promise.
@@ -145,7 +146,7 @@ impl<S: Subject> Run<S> {
         })
     }
 
-    /// What the disk holds now.
+    /// The bytes that the disk holds now.
     #[must_use]
     pub fn disk_bytes(&self) -> Vec<u8> {
         self.disk.to_bytes()
@@ -192,7 +193,7 @@ impl<S: Subject> Run<S> {
         Ok(())
     }
 
-    /// Remembers where the history stood when a write went astray.
+    /// Records the history's length when a write goes astray.
     fn notice_strike(&mut self, events_before: usize) {
         let has_strayed = self.disk.counters().misdirected_writes > self.before_life.misdirected_writes;
         if self.strike.is_none() && has_strayed {
@@ -201,7 +202,7 @@ impl<S: Subject> Run<S> {
         }
     }
 
-    /// Opens the store, through crashes inside recovery, and compares all that it holds.
+    /// Opens the store, through crashes during recovery, and compares everything in it with the oracle.
     fn come_up(&mut self, recovering: Recovering) -> Checked<S> {
         for attempt in 0..RECOVERY_ATTEMPTS_MAX {
             let has_faults = recovering == Recovering::MayFail && attempt < RECOVERY_ATTEMPTS_MAX - 2;
@@ -222,7 +223,7 @@ impl<S: Subject> Run<S> {
         Err("the store did not come up without a fault planted".to_owned())
     }
 
-    /// No two openings are alike, not even of copies of one disk.
+    /// Settings for the next opening. No two openings are alike, not even of copies of one disk.
     fn next_opening(&mut self) -> Settings {
         self.settings.life = self.settings.life.map(|life| life + 1);
         self.settings
@@ -274,10 +275,10 @@ impl<S: Subject> Run<S> {
         Ok(())
     }
 
-    /// Ends the store by a close, a kill or a crash; snapshots that are held die with it.
+    /// Ends the store by a close, a kill or a crash; open snapshots die with it.
     fn end_life(&mut self, store: S) -> Checked<()> {
-        // What a failed sync dropped is still in the page cache: after a mere kill recovery reads it, and
-        // must not rely on its being on the medium.
+        // Data that a failed sync dropped are still in the page cache. After a mere kill recovery reads
+        // them, and must not assume that they are on the medium.
         let choice = if self.is_off() { 0 } else { self.rng.u8(..10) };
         match choice {
             0..=4 => self.crash(store),
@@ -334,12 +335,12 @@ impl<S: Subject> Run<S> {
         self.oracle.mark_synced();
     }
 
-    /// After a misdirected write anything may be damaged, but nothing may be wrong.
+    /// After a misdirected write anything may be damaged, but no read may be wrong.
     fn examine_misdirected(&mut self) -> Checked<()> {
         self.disk.set_plan(FaultPlan::default());
         let lowest = match (self.strike, self.ending) {
-            // A later group says that the one before it had been synced, so its loss can be seen.
-            // With fewer syncs the lost write was the last one, and nothing is there to miss it.
+            // A later group records that the one before it had been synced, so its loss can be detected.
+            // With fewer syncs the lost write was the last one, and nothing records it.
             (Some(strike), _) if strike.syncs_since < 2 => strike.events_before.min(self.oracle.synced_len()),
             _ => self.oracle.synced_len(),
         };
@@ -355,11 +356,11 @@ impl<S: Subject> Run<S> {
         Ok(())
     }
 
-    /// Flips single bits in copies of the last disk and looks at what a reader gets.
+    /// Flips single bits in copies of the last disk and judges what a reader gets.
     fn flips(&mut self) -> Checked<S> {
         self.disk.set_plan(FaultPlan::default());
         let copies: Vec<SimDisk> = (0..FLIPS_PER_SEED).map(|_| self.disk.fork()).collect();
-        // A crash in this recovery would lose what the copies still have.
+        // A crash in this recovery would destroy what the copies still have.
         let store = self.come_up(Recovering::InPeace)?;
         for (number, copy) in copies.into_iter().enumerate() {
             // One flip anywhere, one at the front where the superblocks are, one near the end.
@@ -386,13 +387,13 @@ impl<S: Subject> Run<S> {
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a text".to_owned())
 }
 
-/// A failure that nothing excuses, in words.
+/// The violation for a failure that no fault excuses.
 fn unexcused<T>(what: &str, failure: &Failure) -> Checked<T> {
     Err(format!("{what} failed without a fault planted: {failure}"))
 }

@@ -1,4 +1,4 @@
-//! Many seeds on all cores: who failed, and what occurred how often.
+//! Runs many seeds on all cores: which failed, and how often each thing occurred.
 
 use crate::counts::Counts;
 use crate::run::{Violation, panic_text, run_seed};
@@ -7,16 +7,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-/// What a range of seeds gave.
+/// The results of a range of seeds.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// First seed.
     pub seed_from: u64,
-    /// Seeds run.
+    /// How many seeds ran.
     pub seeds: u64,
     /// Broken promises, by seed.
     pub violations: Vec<Violation>,
-    /// What occurred how often.
+    /// How often each thing occurred.
     pub counts: Counts,
 }
 
@@ -39,7 +39,8 @@ impl Tally {
     }
 }
 
-/// Runs `seeds` seeds from `seed_from` on all cores; with `stop_early`, no more after the first failure.
+/// Runs `seeds` seeds from `seed_from` on all cores; with `stop_early`, begins no more after the first
+/// failure.
 ///
 /// # Panics
 /// If not all of them were run.
@@ -81,11 +82,12 @@ pub fn run_seeds<S: Subject>(seed_from: u64, seeds: u64, bug: Option<S::Bug>, st
     total
 }
 
-/// That a violation shows the bug that was planted: its seed breaks nothing `without` it, and it is no panic,
-/// unless the bug is one that `asserts`. What the harness itself does wrong would be taken for every bug.
+/// Checks that a violation shows the planted bug: its seed breaks nothing `without` the bug, and it is not a
+/// panic, unless the bug is one that `asserts`. Otherwise an error of the harness itself would pass for any
+/// bug.
 ///
 /// # Errors
-/// What the violation is instead.
+/// Says what the violation is instead.
 pub fn shows<T>(
     violation: &Violation,
     asserts: bool,
@@ -100,8 +102,8 @@ pub fn shows<T>(
         .map_err(|without| format!("the same seed fails without the bug: {without}"))
 }
 
-/// Runs a seed. A panic where the run itself catches none, as when the store is let go of, is a violation
-/// like any other: the tally of the whole thread would go with it.
+/// Runs a seed. A panic that the run itself does not catch, for instance when the store is dropped, is a
+/// violation like any other: otherwise the results of the whole thread would be lost with it.
 fn run_whole<T>(seed: u64, run: impl FnOnce(u64) -> Result<T, Violation>) -> Result<T, Violation> {
     catch_unwind(AssertUnwindSafe(|| run(seed))).unwrap_or_else(|panic| {
         let what = format!("panicked around the run: {}", panic_text(&*panic));

@@ -1,7 +1,7 @@
-//! The model: what a store must hold after a list of events, as plainly as it can be said.
+//! The model: what a store must hold after a list of events, written as plainly as possible.
 //!
-//! Invariant: equal states have equal fingerprints, and a fingerprint is kept up to date by every change, so
-//! that comparing a store with hundreds of prefixes of a history costs one number each.
+//! Invariant: equal states have equal fingerprints. Every change updates the fingerprint, so that comparing
+//! a store with hundreds of prefixes of a history costs one number each.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -10,12 +10,12 @@ use twox_hash::XxHash3_64;
 
 /// Trees of every store under test.
 pub const TREES: usize = 6;
-/// The first of them have whatever is written; to the others ranges are split off.
+/// How many of them ordinary writes go to; the others receive ranges that are split off.
 pub const WRITTEN_TREES: usize = 4;
 
 /// A key, shared between the history and the states.
 pub type Key = Arc<[u8]>;
-/// A value, shared likewise.
+/// A value, shared in the same way.
 pub type Value = Arc<[u8]>;
 /// A range of keys.
 pub type Range = (Bound<Key>, Bound<Key>);
@@ -25,7 +25,7 @@ pub type Range = (Bound<Key>, Bound<Key>);
 pub enum Mutation {
     /// Sets a value.
     Put { tree: usize, key: Key, value: Value },
-    /// Adds to the end of a value; an absent one counts as empty.
+    /// Appends to a value; an absent one counts as empty.
     Append { tree: usize, key: Key, bytes: Value },
     /// Removes a key.
     Delete { tree: usize, key: Key },
@@ -42,16 +42,16 @@ pub enum Event {
     CreateSnapshot(String),
     /// A named snapshot was deleted.
     DeleteSnapshot(String),
-    /// A range moved between two trees, unless it could not.
+    /// A range moved between two trees, if it could.
     Move(RangeMove),
 }
 
-/// A range that goes to another tree.
+/// A move of a range to another tree.
 #[derive(Clone, Debug)]
 pub enum RangeMove {
-    /// All keys of a tree at or above one go to an empty tree.
+    /// All keys of a tree at or above `at` move to an empty tree.
     SplitOff { tree: usize, at: Key, to: usize },
-    /// All keys of a tree go to another one, with whose keys they do not mix.
+    /// All keys of a tree move to another one, whose keys do not interleave with them.
     Absorb { tree: usize, from: usize },
 }
 
@@ -62,10 +62,10 @@ pub struct Content {
     fingerprint: u64,
 }
 
-/// All that a store holds: its trees and its named snapshots.
+/// Everything that a store holds: its trees and its named snapshots.
 #[derive(Clone, Debug, Default)]
 pub struct State {
-    /// The trees now.
+    /// The current trees.
     pub content: Content,
     /// The trees as they were when each snapshot was made.
     pub snapshots: BTreeMap<String, Content>,
@@ -77,7 +77,7 @@ impl Default for Content {
     }
 }
 
-/// A number for one entry; a content's fingerprint is their sum.
+/// A number for one entry; the fingerprint of a content is the sum over its entries.
 #[must_use]
 pub fn fingerprint_of_entry(tree: usize, key: &[u8], value: &[u8]) -> u64 {
     let of_key = XxHash3_64::oneshot_with_seed(tree as u64, key);
@@ -97,7 +97,7 @@ impl Content {
         self.trees[tree].get(key)
     }
 
-    /// Sum over all entries.
+    /// The sum over all entries.
     #[must_use]
     pub const fn fingerprint(&self) -> u64 {
         self.fingerprint
@@ -213,7 +213,7 @@ impl State {
         }
     }
 
-    /// One number for everything.
+    /// One fingerprint for everything.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         self.snapshots.iter().fold(self.content.fingerprint(), |sum, (name, content)| {
@@ -223,7 +223,7 @@ impl State {
     }
 }
 
-/// Whether no key can lie in the range; `BTreeMap::range` would panic on some of these.
+/// Whether the range contains no key; `BTreeMap::range` would panic on some of these.
 #[must_use]
 pub fn is_empty(range: &Range) -> bool {
     match (&range.0, &range.1) {

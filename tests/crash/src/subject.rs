@@ -1,13 +1,14 @@
-//! What the harness needs of a store; the engine and the toy each give it.
+//! What the harness needs of a store. The engine and the toy both implement it.
 //!
-//! Invariant: an error of a change that does not say that it may have happened says that nothing did.
+//! Invariant: an error of a change either says that the change may have happened, or promises that it did
+//! not.
 
 use crate::state::{Key, Mutation, Range, RangeMove, Value};
 use atoll_disk::Disk;
 use atoll_errors::ErrorKind;
 use std::sync::Arc;
 
-/// How well a change is to be kept when the call returns.
+/// How durable a change must be when the call returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// In memory.
@@ -27,52 +28,52 @@ pub enum Direction {
     Backward,
 }
 
-/// Small limits, so that a short run passes through many transitions.
+/// Small limits, so that a short run goes through many transitions.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Log bytes that cause a checkpoint.
+    /// Bytes of log after which a checkpoint is due.
     pub checkpoint_bytes: u64,
     /// Length of a log segment.
     pub log_segment_bytes: u64,
     /// Memory budget.
     pub memory_bytes: u64,
-    /// Identity of the store.
+    /// The seed of the store's identity.
     pub store_seed: u64,
-    /// Number of the opening; drawn by the store for none.
+    /// The number of the opening; if none, the store draws it.
     pub life: Option<u64>,
 }
 
-/// What opening a store reported.
+/// What the store reported when it was opened.
 #[derive(Clone, Debug, Default)]
 pub struct Recovery {
     /// The store was closed cleanly before.
     pub is_clean: bool,
-    /// Number of the checkpoint that recovery started from.
+    /// The checkpoint that recovery started from.
     pub checkpoint: u64,
-    /// Log groups applied again.
+    /// How many log groups were replayed.
     pub groups_replayed: u64,
-    /// A tail of the log was cut, and this is the report of it.
+    /// The report of the cut, if a tail of the log was cut.
     pub cut: Option<String>,
-    /// One of the superblocks was damaged and was repaired from the other.
+    /// Whether a damaged superblock was repaired from the other one.
     pub is_superblock_mended: bool,
 }
 
-/// An error, as the harness looks at it.
+/// An error, in the terms of the harness.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{kind}: {message}")]
 pub struct Failure {
-    /// What a caller can act on.
+    /// The kind, on which a caller can act.
     pub kind: ErrorKind,
-    /// The whole chain of causes.
+    /// The message, with the whole chain of causes.
     pub message: String,
-    /// The change may have happened all the same.
+    /// Whether the change may have happened all the same.
     pub is_unknown: bool,
-    /// The store takes no change more until it is opened again.
+    /// Whether the store accepts no more changes until it is opened again.
     pub is_final: bool,
 }
 
 impl Failure {
-    /// Flattens an error and its causes; a refusal, if it is that of a change.
+    /// Flattens an error and its causes. If it is that of a change, it is taken for a refusal.
     pub fn new(kind: ErrorKind, error: &dyn std::error::Error) -> Self {
         let mut message = error.to_string();
         let mut cause = error.source();
@@ -83,7 +84,7 @@ impl Failure {
         Self { kind, message, is_unknown: false, is_final: false }
     }
 
-    /// Whether it promises that nothing happened.
+    /// Whether the error promises that nothing happened.
     #[must_use]
     pub const fn is_refusal(&self) -> bool {
         !self.is_unknown
@@ -97,10 +98,10 @@ pub type Outcome<T> = Result<T, Failure>;
 pub trait Subject: Sized {
     /// Bugs that can be planted.
     type Bug: Copy + std::fmt::Debug + Send + Sync;
-    /// One consistent state, kept while it lives.
+    /// A consistent state that stays readable while this lives.
     type Snapshot;
 
-    /// Opens what the disk holds, or makes a new store on an empty one.
+    /// Opens the store on the disk, or creates one on an empty disk.
     ///
     /// # Errors
     /// Any.
@@ -113,29 +114,29 @@ pub trait Subject: Sized {
     /// Moves a range between two trees.
     ///
     /// # Errors
-    /// Of kind conflict where it cannot move; any.
+    /// Of kind conflict if the range cannot move; any other.
     fn move_range(&self, range: &RangeMove, durability: Durability) -> Outcome<()>;
-    /// Makes all commits so far survive power loss.
+    /// Makes all commits so far durable against power loss.
     ///
     /// # Errors
     /// Any.
     fn sync(&self) -> Outcome<()>;
-    /// Writes the state out, so that the log before it is no longer needed.
+    /// Writes the state out, so that the log before it is not needed any more.
     ///
     /// # Errors
     /// Any.
     fn checkpoint(&self) -> Outcome<()>;
-    /// One value.
+    /// Reads one value.
     ///
     /// # Errors
     /// Any.
     fn get(&self, tree: usize, key: &[u8]) -> Outcome<Option<Value>>;
-    /// Several values at once, in the order of `keys`.
+    /// Reads several values at once, in the order of `keys`.
     ///
     /// # Errors
     /// Any.
     fn get_many(&self, tree: usize, keys: &[Key]) -> Outcome<Vec<Option<Value>>>;
-    /// Up to `limit` entries of a range.
+    /// Reads up to `limit` entries of a range.
     ///
     /// # Errors
     /// Any.
@@ -146,14 +147,14 @@ pub trait Subject: Sized {
         direction: Direction,
         limit: usize,
     ) -> Outcome<Vec<(Key, Value)>>;
-    /// The state now.
+    /// Takes a snapshot of the current state.
     fn snapshot(&self) -> Self::Snapshot;
-    /// One value in a snapshot.
+    /// Reads one value in a snapshot.
     ///
     /// # Errors
     /// Any.
     fn snapshot_get(&self, snapshot: &Self::Snapshot, tree: usize, key: &[u8]) -> Outcome<Option<Value>>;
-    /// Up to `limit` entries of a range in a snapshot.
+    /// Reads up to `limit` entries of a range in a snapshot.
     ///
     /// # Errors
     /// Any.
@@ -165,41 +166,41 @@ pub trait Subject: Sized {
         direction: Direction,
         limit: usize,
     ) -> Outcome<Vec<(Key, Value)>>;
-    /// Names the state now; the name must be free.
+    /// Names the current state; the name must be free.
     ///
     /// # Errors
     /// Any.
     fn create_snapshot(&self, name: &str) -> Outcome<()>;
-    /// A named state.
+    /// Opens a named snapshot.
     ///
     /// # Errors
     /// Any.
     fn open_snapshot(&self, name: &str) -> Outcome<Self::Snapshot>;
-    /// Forgets a named state.
+    /// Deletes a named snapshot.
     ///
     /// # Errors
     /// Any.
     fn delete_snapshot(&self, name: &str) -> Outcome<()>;
-    /// All names.
+    /// The names of all named snapshots.
     fn snapshot_names(&self) -> Vec<String>;
-    /// Whether the log is so long that the harness should ask for a checkpoint.
+    /// Whether the log is long enough that the harness should ask for a checkpoint.
     fn wants_checkpoint(&self) -> bool {
         false
     }
-    /// Reads and verifies everything; the number of damages found.
+    /// Reads and verifies everything; returns the number of damages found.
     ///
     /// # Errors
     /// Any.
     fn check(&self) -> Outcome<u64>;
-    /// Checkpoints that the store made without being asked.
+    /// How many checkpoints the store made without being asked.
     fn checkpoints(&self) -> u64 {
         0
     }
-    /// Values that cleaning moved since the store was opened.
+    /// How many values cleaning has moved since the store was opened.
     fn values_moved(&self) -> u64 {
         0
     }
-    /// Log segments that were cleaned since the store was opened.
+    /// How many log segments were cleaned since the store was opened.
     fn cleanings(&self) -> u64 {
         0
     }

@@ -1,8 +1,8 @@
-//! A toy store that keeps its promises, and the bugs that can be planted in it: the harness must pass the
-//! one and catch the others.
+//! A toy store that keeps its promises, and bugs that can be planted in it. The harness must pass the first
+//! and catch the others.
 //!
-//! All in memory, over a log of groups and whole-state dumps; space is never used again. Slow on large
-//! states and simple enough to be right.
+//! Everything is in memory, over a log of groups and dumps of the whole state; space is never reused. Slow
+//! on large states, and simple enough to be right.
 
 mod bug;
 mod format;
@@ -32,7 +32,7 @@ struct Inner {
     disk: Arc<dyn Disk>,
     state: State,
     superblock: Superblock,
-    /// Encoded events that no group holds yet.
+    /// Encoded events that are not in a group yet.
     buffer: Vec<u8>,
     log_end: u64,
     synced_to: u64,
@@ -41,19 +41,19 @@ struct Inner {
     sequence: u64,
     checkpoints: u64,
     is_broken: bool,
-    // What mistakes remember until the store is opened again.
+    // State that planted bugs carry until the store is opened again.
     is_unreadable: bool,
     was_refused: bool,
     is_garbled: bool,
 }
 
-/// A state that somebody holds.
-pub struct Held {
+/// A snapshot of a state.
+pub struct ToySnapshot {
     content: Content,
     panics: bool,
 }
 
-impl Drop for Held {
+impl Drop for ToySnapshot {
     fn drop(&mut self) {
         assert!(!self.panics || std::thread::panicking(), "planted");
     }
@@ -100,7 +100,7 @@ impl Toy {
         }
         let is_long = inner.log_end - inner.superblock.log_at > self.checkpoint_bytes;
         if is_long && let Err(failure) = inner.checkpoint(self.bug) {
-            // The commit itself is in the log; a checkpoint for want of space can wait.
+            // The commit itself is in the log; a checkpoint that lacks space can wait.
             inner.is_broken |= !failure.is_refusal();
         }
         Ok(inner.sequence)
@@ -117,7 +117,8 @@ impl Toy {
         }
     }
 
-    /// Sound toys read from memory alone; some mistakes look at the disk as well, or will not look again.
+    /// A sound toy reads only from memory. Some planted bugs read the disk as well, or fail every later
+    /// read.
     fn check_readable(&self, inner: &mut Inner) -> Outcome<()> {
         if self.has(ToyBug::RefusalSpoilsReads) && inner.was_refused {
             return Err(failure(ErrorKind::Corrupt, "an earlier write was refused"));
@@ -160,7 +161,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Runs one step on the disk; any failure but a refusal leaves the store broken.
+    /// Runs one step on the disk; any failure but a refusal makes the store unusable.
     fn attempt<T>(&mut self, step: impl FnOnce(&dyn Disk) -> Result<T, DiskError>) -> Outcome<T> {
         step(&*self.disk).map_err(|error| {
             let failure = from_disk(&error);
@@ -260,7 +261,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Applies the groups of the log; ends at the first bad one, or fails where that one was synced.
+    /// Replays the groups of the log. Ends at the first bad one, or fails if that one was synced.
     fn replay(&mut self, bug: Option<ToyBug>, recovery: &mut Recovery) -> Outcome<()> {
         let len = self.disk.len().map_err(|error| from_disk(&error))?;
         let log_at = self.superblock.log_at.min(len);
@@ -292,7 +293,7 @@ impl Inner {
         if rest.iter().any(|byte| *byte != 0) {
             recovery.cut = Some(format!("the log was cut at {}", self.log_end));
         }
-        // After a sync that failed the medium may lack what was read.
+        // After a failed sync the medium may lack what was read.
         let replayed = &log[..at.min(log.len())];
         let again = self.disk.write_at(log_at, replayed).and_then(|()| self.disk.sync());
         again.map_err(|error| from_disk(&error))
@@ -307,7 +308,7 @@ impl Inner {
         (is_next && is_whole && header.len > 0).then_some((header, payload))
     }
 
-    /// Whether a group further on was written when the place of the bad one had been synced.
+    /// Whether a later group records that the position of the bad one had been synced.
     fn is_synced_beyond(&self, rest: &[u8]) -> bool {
         (GROUP_ALIGNMENT as usize..rest.len()).step_by(GROUP_ALIGNMENT as usize).any(|at| {
             split_group(rest, at).is_some_and(|(header, payload)| {
@@ -331,7 +332,7 @@ impl Inner {
 
 impl Subject for Toy {
     type Bug = ToyBug;
-    type Snapshot = Held;
+    type Snapshot = ToySnapshot;
 
     fn open(disk: Arc<dyn Disk>, settings: &Settings, bug: Option<ToyBug>) -> Outcome<(Self, Recovery)> {
         let mut recovery = Recovery::default();
@@ -408,11 +409,11 @@ impl Subject for Toy {
         Ok(self.scan_content(&inner.state.content, tree, range, direction, limit))
     }
 
-    fn snapshot(&self) -> Held {
-        Held { content: self.inner().state.content.clone(), panics: self.has(ToyBug::SnapshotPanics) }
+    fn snapshot(&self) -> ToySnapshot {
+        ToySnapshot { content: self.inner().state.content.clone(), panics: self.has(ToyBug::SnapshotPanics) }
     }
 
-    fn snapshot_get(&self, snapshot: &Held, tree: usize, key: &[u8]) -> Outcome<Option<Value>> {
+    fn snapshot_get(&self, snapshot: &ToySnapshot, tree: usize, key: &[u8]) -> Outcome<Option<Value>> {
         if self.has(ToyBug::SnapshotSeesLater) {
             return self.get(tree, key);
         }
@@ -421,7 +422,7 @@ impl Subject for Toy {
 
     fn snapshot_scan(
         &self,
-        snapshot: &Held,
+        snapshot: &ToySnapshot,
         tree: usize,
         range: &Range,
         direction: Direction,
@@ -434,10 +435,10 @@ impl Subject for Toy {
         self.commit(&Event::CreateSnapshot(name.to_owned()), Durability::Flushed).map(drop)
     }
 
-    fn open_snapshot(&self, name: &str) -> Outcome<Held> {
+    fn open_snapshot(&self, name: &str) -> Outcome<ToySnapshot> {
         let missing = || failure(ErrorKind::NotFound, "no such snapshot");
         let content = self.inner().state.snapshots.get(name).cloned().ok_or_else(missing)?;
-        Ok(Held { content, panics: false })
+        Ok(ToySnapshot { content, panics: false })
     }
 
     fn delete_snapshot(&self, name: &str) -> Outcome<()> {
@@ -464,7 +465,7 @@ impl Subject for Toy {
     }
 }
 
-/// The newest whole superblock, or a new store, and whether the other copy was mended.
+/// The newest intact superblock, or that of a new store, and whether the other copy was repaired.
 fn open_superblock(disk: &dyn Disk) -> Outcome<(Superblock, bool)> {
     let (first, second) = (read_superblock(disk, 0)?, read_superblock(disk, SLOT_BYTES)?);
     let len = disk.len().map_err(|error| from_disk(&error))?;
@@ -473,8 +474,9 @@ fn open_superblock(disk: &dyn Disk) -> Outcome<(Superblock, bool)> {
             let is_mended = first.is_none() || second.is_none();
             let order = if first == Some(superblock) { [SLOT_BYTES, 0] } else { [0, SLOT_BYTES] };
             let superblock = Superblock { openings: superblock.openings + 1, ..superblock };
-            // After a kill everything may lie in the page cache only, and the good copy must not be
-            // overwritten before the other one is durable; later groups will say that the log is synced.
+            // After a kill everything may be in the page cache only, and the good copy must not be
+            // overwritten before the other one is durable. Also, later groups will record that the log is
+            // synced.
             let renewed = disk.sync().and_then(|()| write_superblock(disk, &superblock, order));
             renewed.map_err(|error| from_disk(&error))?;
             Ok((superblock, is_mended))
@@ -497,7 +499,7 @@ fn read_superblock(disk: &dyn Disk, at: u64) -> Outcome<Option<Superblock>> {
     }
 }
 
-/// Writes both copies, one after the other, so that one of them is whole at any time.
+/// Writes both copies, one after the other, so that one of them is intact at any time.
 fn write_superblock(disk: &dyn Disk, superblock: &Superblock, slots: [u64; 2]) -> Result<(), DiskError> {
     for at in slots {
         disk.write_at(at, &superblock.encode())?;
@@ -512,7 +514,8 @@ fn read_range(disk: &dyn Disk, at: u64, len: u64) -> Outcome<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The state at the last checkpoint, and whether it is none of that: a mistake lets it pass for now.
+/// The state of the last checkpoint, and whether it is not really that state because a planted bug let a
+/// bad dump pass.
 fn read_dump(disk: &dyn Disk, superblock: &Superblock, bug: Option<ToyBug>) -> Outcome<(State, bool)> {
     if superblock.dump_len == 0 {
         return Ok((State::default(), false));
@@ -548,7 +551,8 @@ fn failure(kind: ErrorKind, message: &str) -> Failure {
     told_by_kind(Failure { kind, message: message.to_owned(), is_unknown: false, is_final: false })
 }
 
-/// The toy knows that nothing happened by few kinds of errors alone.
+/// Makes a failure look like that of a store which knows only by a few kinds of errors that nothing
+/// happened.
 fn told_by_kind(failure: Failure) -> Failure {
     let is_known = matches!(failure.kind, ErrorKind::OutOfSpace | ErrorKind::ReadOnly | ErrorKind::Limit);
     Failure { is_unknown: !is_known, ..failure }

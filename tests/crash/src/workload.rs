@@ -1,18 +1,18 @@
-//! What a run does, step by step, from its seed: which keys, which values, which calls in which mix.
+//! The steps of a run, drawn from its seed: which keys, which values, and which mix of calls.
 //!
-//! Every seed draws its own mix, so that some seeds append all day and others never sync.
+//! Every seed draws its own mix, so that some seeds only append and others never sync.
 
 use crate::state::{Key, Mutation, Range, RangeMove, TREES, Value, WRITTEN_TREES};
 use crate::subject::{Direction, Durability, Settings};
 use fastrand::Rng;
 use std::ops::Bound;
 
-/// From this size on a value has an extent of its own.
+/// Values of at least this size have an extent of their own.
 pub const LARGE_BYTES: usize = 64 * 1024;
 const KEYS: usize = 160;
 const NAMES: [&str; 4] = ["dawn", "noon", "dusk", "night"];
 
-/// One call.
+/// One call of the store.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// An atomic batch.
@@ -27,30 +27,30 @@ pub enum Step {
     Sync,
     /// Write a checkpoint.
     Checkpoint,
-    /// Hold a snapshot.
+    /// Open a snapshot.
     Hold,
-    /// Let one go.
+    /// Drop an open snapshot.
     Release,
-    /// Read from one that is held.
+    /// Read from an open snapshot.
     ReadHeld { tree: usize, range: Range, direction: Direction },
-    /// Make, or replace, a named snapshot.
+    /// Make or replace a named snapshot.
     CreateNamed(&'static str),
-    /// Delete one if it is there.
+    /// Delete a named snapshot, if it exists.
     DeleteNamed(&'static str),
-    /// Read one if it is there.
+    /// Read a named snapshot, if it exists.
     ReadNamed { name: &'static str, tree: usize, key: Key },
     /// Split a range off.
     SplitOff { tree: usize, at: Key, durability: Durability },
-    /// Put a range that was split off with a tree again.
+    /// Join a range that was split off with a tree again.
     Absorb { tree: usize, durability: Durability },
 }
 
 const STEPS: usize = 19;
 
-/// How often each kind of step is taken, before a seed bends it.
+/// How often each kind of step is taken, before a seed changes the mix.
 const WEIGHTS: [u32; STEPS] = [40, 8, 14, 8, 3, 10, 12, 3, 8, 2, 1, 2, 2, 3, 1, 1, 2, 3, 3];
 
-/// Source of steps.
+/// The source of steps.
 #[derive(Clone, Debug)]
 pub struct Workload {
     keys: Vec<Key>,
@@ -73,12 +73,12 @@ impl Workload {
                 _ => *weight,
             };
         }
-        // Every seed must pass through a checkpoint.
+        // Every seed must make a checkpoint.
         weights[10] = weights[10].max(1);
         let mut durabilities = [3, 12, 2].map(|weight| if rng.u8(..5) == 0 { 0 } else { weight });
         durabilities[1] = durabilities[1].max(1);
-        // Groups of one length, often the very same group again: what a crash cut off then lies exactly where
-        // a new group ends.
+        // Groups of one length, often identical: groups that a crash cut off then begin exactly where a new
+        // group ends.
         let is_uniform = rng.u8(..8) == 0;
         if is_uniform {
             [1, 2, 3, 4, 17, 18].into_iter().for_each(|step| weights[step] = 0);
@@ -103,7 +103,7 @@ impl Workload {
         &self.keys
     }
 
-    /// What to do next.
+    /// Draws the next step.
     pub fn next(&self, rng: &mut Rng) -> Step {
         let tree = rng.usize(..TREES);
         match choose(rng, &self.weights) {
@@ -142,18 +142,18 @@ impl Workload {
         }
     }
 
-    /// A batch of changes, for those who want nothing else.
+    /// A batch of changes, for callers that need only those.
     pub fn changes(&self, rng: &mut Rng) -> Vec<Mutation> {
         let count = rng.usize(1..9);
         (0..count).map(|_| self.any_change(rng)).collect()
     }
 
-    /// A range that goes to a tree of its own, for those who want nothing else.
+    /// A range to split off into a tree of its own, for callers that need only those.
     pub fn split_off(&self, rng: &mut Rng) -> RangeMove {
         RangeMove::SplitOff { tree: rng.usize(..2), at: self.key(rng), to: WRITTEN_TREES }
     }
 
-    /// The way back, perhaps to another tree.
+    /// The reverse move, perhaps into another tree.
     pub fn absorb(&self, rng: &mut Rng) -> RangeMove {
         RangeMove::Absorb { tree: rng.usize(..2), from: WRITTEN_TREES }
     }
@@ -201,7 +201,7 @@ impl Workload {
             return rng.usize(LARGE_BYTES - 1..LARGE_BYTES * 2);
         }
         if rng.u32(..100) < self.medium_percent {
-            // Mostly near the lower edge, now and then anywhere up to the upper one.
+            // Usually near the lower bound, occasionally anywhere up to the upper one.
             let limit = if rng.u8(..10) == 0 { LARGE_BYTES } else { 2000 };
             return rng.usize(250..limit);
         }
@@ -222,7 +222,7 @@ impl Workload {
         (bound(rng, from), bound(rng, to))
     }
 
-    /// A range of few keys mostly; deleting everything all the time would leave little to lose.
+    /// A range, usually of few keys: deleting everything all the time would leave little to lose.
     fn narrow_range(&self, rng: &mut Rng) -> Range {
         if rng.u8(..8) == 0 {
             return self.range(rng);
@@ -237,7 +237,7 @@ impl Workload {
     }
 }
 
-/// Limits small enough that a run of two thousand steps passes many of them.
+/// Limits small enough that a run of two thousand steps exceeds many of them.
 pub fn small_settings(rng: &mut Rng) -> Settings {
     Settings {
         checkpoint_bytes: rng.choice([64, 256, 1024]).unwrap_or(64) * 1024,
@@ -259,7 +259,7 @@ fn choose(rng: &mut Rng, weights: &[u32]) -> usize {
     0
 }
 
-/// Keys share a prefix, differ in length, and some hold bytes that no text has.
+/// A key. Keys share a prefix, differ in length, and some contain bytes that are not valid text.
 fn make_key(rng: &mut Rng, number: usize) -> Key {
     match rng.u8(..20) {
         0 => vec![rng.u8(..)].into(),

@@ -5,7 +5,7 @@
 use atoll_crash::soak::run_seeds;
 use atoll_crash::{Toy, ToyBug};
 
-/// What only a store with pages of its own can show.
+/// Counts that only a store with its own pages can reach.
 const BEYOND_A_TOY: [&str; 5] =
     ["flips_detected_at_read", "refusals_after_errors", "segments_cleaned", "values_moved", "releases"];
 

@@ -27,7 +27,7 @@ fn the_harness_of_kills_passes_a_sound_store() {
     survives_kills::<Toy>("write-toy");
 }
 
-/// What rounds say of a child that ends by itself.
+/// The result of rounds with a child that exits by itself.
 fn rounds_of(program: &str, arguments: &[&str]) -> Result<Rounds, String> {
     let arguments = arguments.iter().map(|&word| word.to_owned()).collect();
     let program = Program { path: program.into(), arguments };

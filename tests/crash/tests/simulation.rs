@@ -6,7 +6,7 @@ use atoll_crash::soak::run_seeds;
 use atoll_crash::{EngineSubject, Run};
 
 const SEEDS: u64 = 2000;
-/// Seeds that are run twice.
+/// How many seeds are run twice.
 const TWICE: u64 = 20;
 
 #[test]
@@ -27,7 +27,7 @@ fn no_synced_write_is_lost_no_read_is_wrong_and_every_fault_occurs() {
     assert!(never.is_empty(), "never occurred in {SEEDS} seeds: {never:?}");
 }
 
-/// Everything that a seed did: each step in words, and what it left on the disk.
+/// Everything that a seed did: a trace of each step, and the final bytes of the disk.
 fn story(seed: u64) -> (Vec<String>, Vec<u8>) {
     let mut run = Run::<EngineSubject>::new(seed, None);
     run.trace = Some(Vec::new());
@@ -39,7 +39,7 @@ fn story(seed: u64) -> (Vec<String>, Vec<u8>) {
 #[test]
 fn a_seed_repeats_itself_step_by_step_and_byte_by_byte() {
     for seed in 0..TWICE {
-        // In another thread hashers are seeded differently: nothing may hang on their order.
+        // In another thread hashers have other seeds: nothing may depend on their order.
         let other = std::thread::spawn(move || story(seed));
         let (steps, bytes) = story(seed);
         let (other_steps, other_bytes) = other.join().unwrap();

@@ -1,5 +1,5 @@
-//! The suite of the contract on real nodes of the ring: on one, on three, and on three of which one dies
-//! while another joins.
+//! The conformance suite on real nodes of the ring: on one, on three, and on three of which one dies while
+//! another joins.
 //!
-//! A crate of its own, so that the simulation is built without nodes and sockets, once more with mistakes
-//! planted.
+//! This is a crate of its own because the simulation is also built with planted bugs, and that build must
+//! not need nodes and sockets.

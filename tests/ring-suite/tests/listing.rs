@@ -1,4 +1,4 @@
-//! Listings of a ring whose partitions are deleted while they are listed, as by whoever drops a table.
+//! Listings of a ring whose partitions are deleted while they are listed, as when a table is dropped.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use atoll_ring::{Node, NodeOptions};
@@ -6,14 +6,14 @@ use atoll_ring_client::{RingOptions, RingStore};
 use atoll_store::{Cell, PartitionQuery, Store, WriteOptions};
 use std::collections::BTreeSet;
 
-/// Several partitions for each of many slots: what stands in braces decides on the slot.
+/// The names of several partitions for each of many slots: the text in braces decides the slot.
 fn names() -> BTreeSet<Vec<u8>> {
     let of_slot = |slot: u32| (0..5).map(move |at| format!("{}-{{{slot}}}", at * 7 % 5).into_bytes());
     (0..40).flat_map(of_slot).collect()
 }
 
-/// All that is listed, in pages of which all but every `kept`-th partition is deleted before the next one is
-/// asked for.
+/// Lists everything in pages. Before the next page is requested, all but every `kept`-th partition of the
+/// page is deleted.
 async fn listed_and_deleted(store: &RingStore, limit: usize, kept: usize) -> Vec<Vec<u8>> {
     let mut query = PartitionQuery { limit, ..PartitionQuery::prefix(Vec::new()) };
     let mut listed = Vec::new();

@@ -1,7 +1,7 @@
-//! The suite on three nodes in memory, of which one dies and another joins while checks run; in every other
-//! check requests have time, and share connections.
+//! The conformance suite on three nodes in memory, of which one dies and another joins while checks run. In
+//! every other check requests have a latency class and share connections.
 //!
-//! `CONFORMANCE_SEED=n` takes another seed, `CONFORMANCE_CHECK=name` one check alone.
+//! `CONFORMANCE_SEED=n` selects another seed, `CONFORMANCE_CHECK=name` a single check.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -22,29 +22,34 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// A ring whose nodes come and go.
+/// A ring whose nodes die and are replaced.
 struct Changing {
     group: LocalGroup,
     nodes: Mutex<Vec<(NodeId, Node)>>,
-    /// Nodes that died.
+    /// How many nodes died.
     died: AtomicU32,
-    /// Checks that began, and whether they are over.
+    /// How many checks began, and whether they are over.
     checks: Mutex<(u32, bool)>,
     checked: Condvar,
 }
 
-/// Checks for each node that dies. With 4 it takes thrice as long.
+/// How many checks run for each node that dies. With 4 the suite takes three times as long.
 const CHECKS_EACH: u32 = 12;
 
-/// How long it may take until every slot has its copies.
+/// How long it may take until every slot has all its copies.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 impl Changing {
     fn start() -> Self {
         let options = GroupOptions { slots: 16_384, copies: 3 };
         let group = LocalGroup::start(options, Duration::from_millis(500)).unwrap();
-        let (nodes, died, checks, checked) = Default::default();
-        let ring = Self { group, nodes, died, checks, checked };
+        let ring = Self {
+            group,
+            nodes: Mutex::new(Vec::new()),
+            died: AtomicU32::new(0),
+            checks: Mutex::new((0, false)),
+            checked: Condvar::new(),
+        };
         (1..=3).for_each(|node| ring.begin(NodeId(node)));
         ring.wait_until(is_whole);
         ring
@@ -52,8 +57,8 @@ impl Changing {
 
     fn begin(&self, me: NodeId) {
         let listen = "127.0.0.1:0".parse().unwrap();
-        // A machine that is busy with the tests of others makes no copy a lost one: who died is known by the
-        // group.
+        // The timeout is long, so that a busy machine makes no copy look lost; the group still notices a
+        // death.
         let options = Options { suspect_us: 20_000_000, ..Options::default() };
         let others = Others { me, listen, group: Arc::new(self.group.clone()), options };
         let node =
@@ -65,8 +70,8 @@ impl Changing {
         assert!(self.group.wait(PATIENCE, is_wanted), "it takes too long: {:?}", self.group.table().members);
     }
 
-    /// One dies, the next one joins, and when everything is copied again the same once more, until all checks
-    /// are over.
+    /// One node dies, the next one joins, and once everything is copied again this repeats, until all
+    /// checks are over.
     fn change(&self) {
         for next in 4.. {
             let due = (next - 3) * CHECKS_EACH;

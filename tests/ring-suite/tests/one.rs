@@ -1,7 +1,7 @@
-//! The suite on a node in memory that is the whole ring.
+//! The conformance suite on a node in memory that is the whole ring.
 //!
-//! `CONFORMANCE_SEED=n` takes another seed, `CONFORMANCE_SIZE=full` the full size, `CONFORMANCE_CHECK=name`
-//! one check alone.
+//! `CONFORMANCE_SEED=n` selects another seed, `CONFORMANCE_SIZE=full` the full size,
+//! `CONFORMANCE_CHECK=name` a single check.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,

@@ -1,7 +1,7 @@
-//! The suite on three nodes in memory, each of which has a copy of all slots; in every other check requests
-//! have time, and share connections.
+//! The conformance suite on three nodes in memory, each of which has a copy of all slots. In every other
+//! check requests have a latency class and share connections.
 //!
-//! `CONFORMANCE_SEED=n` takes another seed, `CONFORMANCE_CHECK=name` one check alone.
+//! `CONFORMANCE_SEED=n` selects another seed, `CONFORMANCE_CHECK=name` a single check.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -35,7 +35,7 @@ impl ThreeNodes {
         let listen = "127.0.0.1:0".parse().unwrap();
         let start = |node| {
             let group = Arc::new(group.clone());
-            // A machine that is busy with the tests of others makes no copy a lost one.
+            // The timeout is long, so that a busy machine makes no copy look lost.
             let options = Options { suspect_us: 20_000_000, ..Options::default() };
             let others = Others { me: NodeId(node), listen, group, options };
             Node::start(NodeOptions { listen, others: Some(others), ..NodeOptions::default() }).unwrap()

@@ -1,26 +1,27 @@
-//! The book of everything that was ever applied: what is applied anywhere at a place must be what stands
-//! there.
+//! The book: every entry that was ever applied, per slot. Whatever a node applies at a place must be the
+//! entry that the book has there.
 
 use crate::cells::State;
-use crate::operation::{Ended, Operation, operation_of};
+use crate::operation::{Operation, OperationEnd, operation_of};
 use atoll_replica::{Entry, Sequence};
 
 /// The book of one slot.
 #[derive(Debug, Default)]
 pub(crate) struct Book {
     entries: Vec<Entry>,
-    /// The sum of the cells behind each entry.
+    /// The digest of the cells after each entry.
     digests: Vec<u64>,
     state: State,
 }
 
 impl Book {
-    /// The last place.
+    /// The last place in the book.
     pub(crate) fn last(&self) -> Sequence {
         Sequence(self.entries.len() as u64)
     }
 
-    /// Somebody applies an entry; the first one writes it down. Returns the sum of the cells behind it.
+    /// Records that a node applies an entry; the first node to do so defines it. Returns the digest of the
+    /// cells after it.
     pub(crate) fn apply(
         &mut self,
         entry: &Entry,
@@ -61,7 +62,7 @@ impl Book {
         if let Some(place) = operation.place {
             return Err(format!("operation {number} is at {} and at {}", place.0, entry.position));
         }
-        if matches!(operation.ended, Some((_, Ended::Refused))) {
+        if matches!(operation.ended, Some((_, OperationEnd::Refused))) {
             return Err(format!("operation {number} was refused, and is applied at {}", entry.position));
         }
         operation.place = Some(entry.position.sequence);
@@ -72,8 +73,8 @@ impl Book {
         Ok(self.state.digest())
     }
 
-    /// The loss of everything behind a place is accepted: what stood there counts for nothing, and may even
-    /// come again.
+    /// Accepts the loss of everything after a place: entries there no longer count, and the same writes may
+    /// even be applied again.
     pub(crate) fn accept_loss(
         &mut self,
         kept: Sequence,
@@ -93,7 +94,7 @@ impl Book {
         is_known
     }
 
-    /// The sum of the cells behind a place.
+    /// The digest of the cells after a place.
     pub(crate) fn digest(&self, place: Sequence) -> Option<u64> {
         match place.0.checked_sub(1) {
             None => Some(State::default().digest()),

@@ -1,46 +1,47 @@
-//! What is asked of a run beside its seed: a mistake planted in the protocol or around it, or how reads make
-//! sure.
+//! The parameters of a run beside its seed: a bug planted in the protocol or around it, or the mode of
+//! reads.
 
 use atoll_replica::Reads;
 
-/// A mistake of what runs around the protocol: each breaks something that the protocol relies on.
+/// A bug in what runs around the protocol: each breaks something that the protocol relies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Flaw {
-    /// Clocks go at rates beyond the stated error while reads trust promises.
+    /// Clocks run at rates beyond the stated error while reads trust promises.
     WildClocks,
-    /// A clock stands still while its node is paused.
+    /// A clock stops while its node is paused.
     ClockStandsStill,
-    /// The clock is read before a pause, and what it said is used behind it.
+    /// The clock is read before a pause, and the reading is used after it.
     NowBeforePause,
-    /// With `always`, an entry counts as logged when it is written, before it is synced.
+    /// With `always`, an entry counts as logged once it is written, before it is synced.
     SaidBeforeSynced,
-    /// A node that lost what it had registers as if it had kept everything.
+    /// A node that lost its data registers as if it had kept everything.
     LossDenied,
-    /// Cells that came are put in place without asking whether they are newer.
+    /// Received cells are put in place without checking whether they are newer.
     OldCellsInstalled,
-    /// Cells that came are not on the disk when the protocol is told that they are.
+    /// The protocol is told that received cells are durable before they are on the disk.
     CellsSaidBeforeSynced,
-    /// Entries are applied before it is on the disk that others are gone which they came in place of.
+    /// Entries are applied before the removal of the entries that they replace is on the disk.
     AppliedBeforeCut,
-    /// Cells of which some came when a process ended are taken for all of them by the next one.
+    /// A process takes cells for complete although only some had arrived when the previous process ended.
     HalfBelieved,
-    /// A client sends a write again whose outcome it does not know.
+    /// A client repeats a write whose outcome it does not know.
     WrittenAgain,
-    /// A primary tells who waits for a value when the value is asked for, before it is committed.
+    /// A primary notifies clients that wait for a value when the write of it is requested, before it is
+    /// committed.
     ToldBeforeCommitted,
-    /// A write that waits for others is acknowledged when it comes.
+    /// A write that is held to be gathered with others is acknowledged on arrival.
     HeldAcknowledged,
-    /// Requests that wait for others are forgotten when their slot changes hands.
+    /// Held requests are forgotten when their slot changes hands.
     HeldForgotten,
-    /// Requests wait for others beyond their time.
+    /// Requests are held beyond their deadline.
     DeadlineIgnored,
-    /// While things break, whoever leads a slot behind a loss that was accepted answers reads from before the
-    /// last write.
+    /// While faults are active, the primary of a slot with an accepted loss answers reads from the state
+    /// before the last write.
     StaleBehindLoss,
 }
 
 impl Flaw {
-    /// All of them.
+    /// All flaws.
     pub const ALL: [Self; 15] = [
         Self::WildClocks,
         Self::ClockStandsStill,
@@ -63,19 +64,20 @@ impl Flaw {
 /// How a seed is run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Case {
-    /// A mistake around the protocol.
+    /// A bug around the protocol.
     pub flaw: Option<Flaw>,
-    /// How reads make sure, if the seed is not to choose.
+    /// The mode of reads, if the seed is not to choose.
     pub reads: Option<Reads>,
     /// Nothing fails; nodes join and leave, and slots move.
     pub is_planned: bool,
-    /// A mistake of the protocol.
+    /// A bug in the protocol.
     #[cfg(feature = "planted")]
     pub bug: Option<atoll_replica::Bug>,
 }
 
 impl Case {
-    /// A mistake around the protocol. One that only makes clients wait is seen where nothing else does.
+    /// A run with a bug around the protocol. A bug that only makes clients wait is detected only where
+    /// nothing else fails.
     #[must_use]
     pub fn flawed(flaw: Flaw) -> Self {
         let is_planned = matches!(flaw, Flaw::HeldForgotten | Flaw::DeadlineIgnored);
@@ -88,7 +90,7 @@ impl Case {
         Self { is_planned: true, ..Self::default() }
     }
 
-    /// Whether nothing is planted.
+    /// Whether no bug is planted.
     pub(crate) fn is_sound(&self) -> bool {
         #[cfg(feature = "planted")]
         if self.bug.is_some() {
@@ -97,7 +99,7 @@ impl Case {
         self.flaw.is_none()
     }
 
-    /// Plants the mistake of the protocol in this thread, or takes it out again.
+    /// Plants the protocol's bug in this thread, or removes it.
     pub(crate) fn plant(&self, is_planted: bool) {
         #[cfg(feature = "planted")]
         atoll_replica::plant(self.bug.filter(|_| is_planted));

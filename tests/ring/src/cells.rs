@@ -1,4 +1,4 @@
-//! What a slot holds, and what operations do to it: the same on every node.
+//! The cells of a slot, and the effect of operations on them: the same on every node.
 
 use crate::operation::Work;
 use atoll_linearizability::{Action, Answer, Cells};
@@ -7,17 +7,17 @@ use std::collections::BTreeMap;
 /// How many cells a slot has.
 pub(crate) const CELLS: u8 = 4;
 
-/// The cell that holds one of a few words, so that somebody can wait for one.
+/// The cell that holds one of a few words, so that clients can wait for one.
 pub(crate) const WORD_CELL: u8 = 3;
 
-/// Since which operation a cell is to go, and how long after.
+/// The operation that gave a cell a lifetime, and the length of that lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lifetime {
     pub(crate) put: usize,
     pub(crate) us: u64,
 }
 
-/// The cells of a slot, and which of them go by themselves.
+/// The cells of a slot, and the lifetimes of those that expire.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) cells: Cells,
@@ -25,7 +25,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Does what an operation asks for, and tells the answer.
+    /// Applies an operation and returns its answer.
     pub(crate) fn apply(&mut self, operation: usize, work: &Work) -> Answer {
         match work {
             Work::Read(_) | Work::Wait { .. } => Answer::Unknown,
@@ -80,7 +80,7 @@ impl State {
         self.lifetimes.remove(&cell);
     }
 
-    /// What reads are told.
+    /// The answer to a read.
     pub(crate) fn read(&self, action: &Action) -> Answer {
         match action {
             Action::Get(cell) => Answer::Value(self.cells.get(cell).cloned()),
@@ -88,7 +88,7 @@ impl State {
         }
     }
 
-    /// A sum that is the same only for the same cells.
+    /// A digest that is equal only for equal cells.
     pub(crate) fn digest(&self) -> u64 {
         let mut sum = Digest::default();
         for (&cell, value) in &self.cells {
@@ -102,7 +102,7 @@ impl State {
     }
 }
 
-/// A running sum over numbers, in their order.
+/// A running digest over numbers, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Digest(pub(crate) u64);
 

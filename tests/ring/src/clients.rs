@@ -1,12 +1,12 @@
-//! Clients: each has one operation under way, looks for the node that has the slot, and gives up after a
+//! Clients. Each has one operation under way, looks for the node that leads the slot, and gives up after a
 //! while.
 //!
-//! Invariant: a write is sent again only where the answer was that nothing happened.
+//! Invariant: a write is repeated only if the answer was that nothing happened.
 
 use crate::case::Flaw;
 use crate::cells::{CELLS, WORD_CELL};
 use crate::network::chance;
-use crate::operation::{Ended, Operation, Work};
+use crate::operation::{Operation, OperationEnd, Work};
 use crate::queue::{Event, ToNode};
 use crate::settings::{Settings, one_of};
 use crate::world::{Phase, World, say};
@@ -18,48 +18,48 @@ use std::collections::BTreeMap;
 /// A client.
 #[derive(Debug)]
 pub(crate) struct Client {
-    /// The node beside which it sits; it reaches what that node reaches. Without one it reaches all.
+    /// The node that it is next to; it reaches what that node reaches. Without one it reaches every node.
     home: Option<NodeId>,
-    /// Whether it reads nearly always, and does not think much.
+    /// Whether it nearly always reads, with short pauses.
     reads: bool,
-    /// Which node it takes for the primary of each slot.
+    /// The node that it takes for the primary of each slot.
     primaries: Vec<NodeId>,
     current: Option<Current>,
-    /// What it saw last in each cell.
+    /// The value that it saw last in each cell.
     seen: BTreeMap<(Slot, u8), Option<String>>,
 }
 
-/// What a client waits for.
+/// The operation that a client waits for.
 #[derive(Clone, Copy, Debug)]
 struct Current {
     operation: usize,
     attempt: u32,
-    /// Whether a node may be at it.
+    /// Whether a node may be working on it.
     is_asked: bool,
 }
 
-/// What a client is told.
+/// A node's reply to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
-    /// An answer, and the last place of the slot that it rests on.
+pub(crate) enum ClientReply {
+    /// An answer, and the last place of the slot that it is based on.
     Answer(Answer, Sequence),
     Refused(Refusal),
-    /// Nobody listens at that address.
+    /// No process listens at that address.
     NobodyListens,
-    /// The connection is gone.
+    /// The connection broke.
     Lost,
 }
 
-/// After so long a read may be asked elsewhere.
+/// After this long a read may be sent to another node.
 const HURRY_US: u64 = 80_000;
 
-/// So many tries follow each other at once.
+/// How many attempts follow each other without a pause.
 const TRIES_AT_ONCE: u32 = 6;
 
-/// How long a client that reads thinks at most.
+/// The longest pause of a client that reads.
 const READER_US: u64 = 20_000;
 
-/// What a word cell may hold.
+/// The words that the word cell may hold.
 const WORDS: [&str; 3] = ["on", "off", "so"];
 
 impl Client {
@@ -76,7 +76,7 @@ impl Client {
 }
 
 impl World {
-    /// When something between a client and a node arrives, if it does.
+    /// When a message between a client and a node arrives, if it does.
     pub(crate) fn client_link(&mut self, client: usize, node: NodeId, is_request: bool) -> Option<u64> {
         let home = self.clients[client].home.unwrap_or(node);
         let (from, to) = if is_request { (home, node) } else { (node, home) };
@@ -97,7 +97,7 @@ impl World {
         self.begin_operation(client, slot, work, patience);
     }
 
-    /// A client asks for something, and waits so long for the answer.
+    /// Begins an operation of a client, which waits `patience_us` for the answer.
     pub(crate) fn begin_operation(
         &mut self,
         client: usize,
@@ -153,7 +153,7 @@ impl World {
         }
     }
 
-    /// Sends what is under way to the node that seems right.
+    /// Sends the client's operation to the node that it takes for the primary.
     fn client_asks(&mut self, client: usize) {
         let Some(current) = &mut self.clients[client].current else { return };
         current.attempt += 1;
@@ -170,7 +170,7 @@ impl World {
         }
     }
 
-    /// A read that is not answered soon may be asked elsewhere: it does no harm where it was.
+    /// Sends a read that is not answered soon to another node; it does no harm at the first one.
     pub(crate) fn client_hurries(&mut self, client: usize, operation: usize, attempt: u32) {
         let is_current = |current: &Current| {
             current.operation == operation && current.attempt == attempt && current.is_asked
@@ -187,36 +187,38 @@ impl World {
         }
     }
 
-    /// A client is told something.
-    pub(crate) fn client_hears(&mut self, client: usize, operation: usize, attempt: u32, told: Told) {
+    /// A client receives a reply.
+    pub(crate) fn client_hears(&mut self, client: usize, operation: usize, attempt: u32, told: ClientReply) {
         let is_current = |current: &Current| current.operation == operation && current.attempt == attempt;
         if !self.clients[client].current.as_ref().is_some_and(is_current) {
             return;
         }
         match told {
-            Told::Answer(answer, seen) => {
+            ClientReply::Answer(answer, seen) => {
                 let this = &mut self.operations[operation];
                 if !this.work.is_write() {
                     this.place = Some(seen);
                 }
-                self.client_ends(client, Ended::Told(answer));
+                self.client_ends(client, OperationEnd::Told(answer));
             }
-            Told::Lost if !self.operations[operation].work.is_write() => self.try_another(client, None),
-            Told::Lost if self.flaw == Some(Flaw::WrittenAgain) => self.try_another(client, None),
-            Told::Lost => self.client_ends(client, Ended::Unknown),
-            Told::Refused(Refusal::Moved { to }) => self.try_another(client, Some(to)),
-            Told::Refused(_) | Told::NobodyListens => self.try_another(client, None),
+            ClientReply::Lost if !self.operations[operation].work.is_write() => {
+                self.try_another(client, None)
+            }
+            ClientReply::Lost if self.flaw == Some(Flaw::WrittenAgain) => self.try_another(client, None),
+            ClientReply::Lost => self.client_ends(client, OperationEnd::Unknown),
+            ClientReply::Refused(Refusal::Moved { to }) => self.try_another(client, Some(to)),
+            ClientReply::Refused(_) | ClientReply::NobodyListens => self.try_another(client, None),
         }
     }
 
-    /// Nothing happened: the client asks the node that was named, or any.
+    /// Nothing happened: the client asks the node that was named, or any other.
     fn try_another(&mut self, client: usize, named: Option<NodeId>) {
         let Some(current) = &mut self.clients[client].current else { return };
         current.is_asked = false;
         let (operation, attempt) = (current.operation, current.attempt);
         let slot = self.operations[operation].slot;
         let any = self.any_node();
-        // Where nothing fails a client that was sent nowhere asks who has what, and is told.
+        // Where nothing fails, a client that was not redirected asks for the table and gets it.
         let told = self.is_planned.then(|| self.council.authority.table().slot(slot).primary).flatten();
         let named = named.or(told);
         let near = self.clients[client].home.filter(|_| self.random.bool()).unwrap_or(any);
@@ -238,24 +240,26 @@ impl World {
         };
         let slot = self.operations[operation].slot;
         self.clients[client].primaries[slot.0 as usize] = self.any_node();
-        let ended = if current.is_asked { Ended::Unknown } else { Ended::Refused };
+        let ended = if current.is_asked { OperationEnd::Unknown } else { OperationEnd::Refused };
         self.client_ends(client, ended);
     }
 
-    fn client_ends(&mut self, client: usize, ended: Ended) {
+    fn client_ends(&mut self, client: usize, ended: OperationEnd) {
         let Some(current) = self.clients[client].current.take() else { return };
         let moment = self.next_moment();
         self.counts.bump(match &ended {
-            Ended::Told(Answer::Conflict(_)) => "ended_in_conflict",
-            Ended::Told(_) => "ended_well",
-            Ended::Refused => "ended_refused",
-            Ended::Unknown => "ended_unknown",
+            OperationEnd::Told(Answer::Conflict(_)) => "ended_in_conflict",
+            OperationEnd::Told(_) => "ended_well",
+            OperationEnd::Refused => "ended_refused",
+            OperationEnd::Unknown => "ended_unknown",
         });
         say!(self, "client {client}: operation {} ends: {ended:?}", current.operation);
         self.digest.add(current.operation as u64 ^ moment << 32);
         let operation = &mut self.operations[current.operation];
-        if let (Work::Read(Action::Get(cell)) | Work::Wait { cell, .. }, Ended::Told(Answer::Value(value))) =
-            (&operation.work, &ended)
+        if let (
+            Work::Read(Action::Get(cell)) | Work::Wait { cell, .. },
+            OperationEnd::Told(Answer::Value(value)),
+        ) = (&operation.work, &ended)
         {
             self.clients[client].seen.insert((operation.slot, *cell), value.clone());
         }

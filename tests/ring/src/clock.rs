@@ -1,19 +1,20 @@
-//! The clocks of a node: one that goes on while the machine sleeps, and the date, which anybody may set.
+//! The clocks of a node: a monotonic one that runs while the machine sleeps, and the date, which can be
+//! set.
 
 use atoll_replica::Moment;
 
 /// Both clocks of a node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
-    /// The true time at which it began to count.
+    /// The true time at which the monotonic clock started.
     booted_at: u64,
-    /// What it showed then.
+    /// Its reading at that time.
     start: u64,
-    /// How much faster than true time it goes, in millionths.
+    /// How much faster than true time it runs, in millionths.
     rate_ppm: i64,
-    /// For how long it stood still.
+    /// How long it stood still in total.
     stood_us: u64,
-    /// How far the date is off.
+    /// How far the date is off, in milliseconds.
     pub(crate) date_error_ms: i64,
 }
 
@@ -25,12 +26,12 @@ impl Clock {
         Self { booted_at: 0, start, rate_ppm, stood_us: 0, date_error_ms: 0 }
     }
 
-    /// The machine starts anew: so does what it counts.
+    /// The machine reboots, and the clock starts anew.
     pub(crate) fn reboot(&mut self, now: u64, start: u64) {
         (self.booted_at, self.start, self.stood_us) = (now, start, 0);
     }
 
-    /// Time that was slept through and not counted.
+    /// The clock stands still for some time.
     pub(crate) fn stand(&mut self, for_us: u64) {
         self.stood_us += for_us;
     }
@@ -40,7 +41,7 @@ impl Clock {
         Moment(self.start + self.scaled(passed, 1_000_000, 1_000_000 + self.rate_ppm))
     }
 
-    /// How much true time passes while this clock goes so far.
+    /// How much true time passes while this clock advances by `own_us`.
     pub(crate) fn true_us(&self, own_us: u64) -> u64 {
         self.scaled(own_us, 1_000_000 + self.rate_ppm, 1_000_000)
     }

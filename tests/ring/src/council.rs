@@ -1,7 +1,7 @@
-//! The configuration group, as one that answers: it hears nodes, decides, and looks after copies.
+//! The configuration group as one that always answers: it hears nodes, decides, and plans where copies go.
 //!
-//! What decides stands behind [`Authority`]: here it is the state machine alone, which is the same on every
-//! member of a real group; how the members agree is for other tests.
+//! The decisions are behind [`Authority`]. Here that is the state machine alone, which is the same on every
+//! member of a real group; how the members agree is tested elsewhere.
 
 use atoll_replica::{
     Change, Decision, Group, Incarnation, Moment, NodeId, Proposal, Survived, Table, Version,
@@ -9,7 +9,7 @@ use atoll_replica::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Who decides, one change after the other.
+/// Makes the decisions, one change at a time.
 pub(crate) trait Authority {
     fn decide(&mut self, change: Change) -> Decision;
     fn table(&self) -> Arc<Table>;
@@ -30,27 +30,27 @@ impl Authority for Group {
     }
 }
 
-/// What nodes ask of it.
+/// A request of a node to the group.
 #[derive(Clone, Debug)]
-pub(crate) enum Asking {
-    /// A node begins.
+pub(crate) enum GroupRequest {
+    /// A node starts.
     Register { life: u64, survived: Survived },
-    /// A node lives.
+    /// A node's heartbeat.
     Beat { life: u64, incarnation: Incarnation, asked_at: Moment, known: Version },
-    /// A primary wishes something.
+    /// A primary proposes a change.
     Propose(Proposal),
-    /// A node wants the newest table.
+    /// A node asks for the newest table.
     Fetch,
 }
 
-/// The group.
+/// The configuration group.
 pub(crate) struct Council {
     pub(crate) authority: Box<dyn Authority>,
-    /// When each node was heard last.
+    /// When each node was last heard.
     pub(crate) heard_at: BTreeMap<NodeId, u64>,
-    /// Until when nobody answers.
+    /// The time until which the group does not answer.
     pub(crate) away_until: u64,
-    /// When it looked at what is to be where.
+    /// When it last planned where copies go.
     pub(crate) planned_at: u64,
 }
 
@@ -59,7 +59,7 @@ impl Council {
         Self { authority, heard_at: BTreeMap::new(), away_until: 0, planned_at: 0 }
     }
 
-    /// Nodes that the table takes for up and nobody heard for so long.
+    /// Nodes that are up in the table but were not heard for `silence_us`.
     pub(crate) fn silent(&self, now: u64, silence_us: u64) -> Vec<(NodeId, Incarnation)> {
         let table = self.authority.table();
         let is_silent =
@@ -68,7 +68,7 @@ impl Council {
         up.filter(|(node, _)| is_silent(node)).map(|(&node, member)| (node, member.incarnation)).collect()
     }
 
-    /// Nodes that nobody heard for so long.
+    /// Nodes that were not heard for `gone_us`.
     pub(crate) fn gone(&self, now: u64, gone_us: u64) -> Vec<NodeId> {
         let silent = self.heard_at.iter().filter(|(_, heard_at)| now > **heard_at + gone_us);
         silent.map(|(&node, _)| node).collect()

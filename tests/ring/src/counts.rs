@@ -1,11 +1,10 @@
-//! How often each fault, each step of the protocol and each operation occurred; runs in which one never did
-//! prove little.
+//! Counts of faults, protocol steps and operations. Runs in which one of them never occurred prove little.
 
 use std::collections::BTreeMap;
 
 /// Everything that a few hundred runs must have met.
 pub(crate) const EXPECTED: &[&str] = &[
-    // What clients asked for, and what they were told.
+    // Requests of clients, and their outcomes.
     "operations",
     "gets",
     "scans",
@@ -31,7 +30,7 @@ pub(crate) const EXPECTED: &[&str] = &[
     "refused_too_few_copies",
     "refused_busy",
     "refused_no_lease",
-    // What the protocol did.
+    // Steps of the protocol.
     "messages",
     "promises",
     "rejections",
@@ -60,7 +59,7 @@ pub(crate) const EXPECTED: &[&str] = &[
     "writes_unknown_to_a_former_primary",
     "lives_superseded",
     "copies_forgotten",
-    // What the configuration group did.
+    // Actions of the configuration group.
     "slots_founded",
     "copies_begun",
     "copies_dropped",
@@ -73,7 +72,7 @@ pub(crate) const EXPECTED: &[&str] = &[
     "slots_recovered",
     "losses_accepted_in_between",
     "losses_registered",
-    // What went wrong.
+    // Faults.
     "nodes_begun",
     "nodes_that_joined_late",
     "restarts",
@@ -119,7 +118,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// One more.
+    /// Adds one to a count.
     pub fn bump(&mut self, name: &'static str) {
         *self.by_name.entry(name).or_default() += 1;
     }
@@ -130,7 +129,7 @@ impl Counts {
         self.by_name.get(name).copied().unwrap_or_default()
     }
 
-    /// Adds another run.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &Self) {
         for (name, count) in &other.by_name {
             *self.by_name.entry(name).or_default() += count;
@@ -144,7 +143,7 @@ impl Counts {
         EXPECTED.iter().copied().chain(more).map(|name| (name, self.of(name))).collect()
     }
 
-    /// What should have occurred and never did.
+    /// Expected names that never occurred.
     #[must_use]
     pub fn never(&self) -> Vec<&'static str> {
         EXPECTED.iter().copied().filter(|name| self.of(name) == 0).collect()

@@ -1,11 +1,11 @@
-//! The disk of a node: what is written, what is synced, and what is left of it when the node dies.
+//! The disk of a node: what is written, what is synced, and what remains when the node dies.
 //!
-//! Everything for all slots goes to one file, in order, as records; slots are what the records up to a place
-//! make of them. Entries go there together, behind all else that came of the same input: what of them is
-//! committed already is applied before.
+//! Everything for all slots goes to one file as a sequence of records; the state of a slot is what the
+//! records up to a place make of it. The entries of one input become records together, after everything
+//! else that came of the same input: those of them that are committed already are applied before.
 //!
-//! Invariant: what is left is the synced records and some beginning of those behind them, the last of which
-//! may be torn.
+//! Invariant: what remains is the synced records and some prefix of those after them, the last of which may
+//! be torn.
 
 use crate::cells::State;
 use crate::queue::Cells;
@@ -13,16 +13,16 @@ use atoll_replica::{Entry, Found, LogRun, Position, Sequence, Slot};
 use fastrand::Rng;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// What is written.
+/// A record on the disk.
 #[derive(Clone, Debug)]
 pub(crate) enum Record {
-    /// Entries behind a place; what was there is gone.
+    /// Entries after a place; whatever was there is gone.
     Log { slot: Slot, after: Position, entries: Vec<Entry>, run: LogRun },
-    /// The cells as they are behind an entry.
+    /// The cells as of an entry.
     Checkpoint(Box<Cells>),
-    /// Cells that came from elsewhere, in place of everything.
+    /// Cells from another node, which replace everything.
     Installed(Box<Cells>, LogRun),
-    /// Everything of the slot is gone: cells come from elsewhere one after the other.
+    /// Everything of the slot is gone: cells from another node arrive one after the other.
     Emptied(Slot),
     /// Some of those cells.
     Part(Box<Cells>),
@@ -32,10 +32,10 @@ pub(crate) enum Record {
     Forgotten(Slot),
 }
 
-/// What the records make of a slot.
+/// The state of a slot after some records.
 #[derive(Clone, Debug, Default)]
-struct Stored {
-    /// Whether cells are on their way, so that those that are there count for nothing.
+struct StoredSlot {
+    /// Whether cells are still arriving, so that those already there do not count.
     is_arriving: bool,
     base: Position,
     time_ms: u64,
@@ -43,33 +43,33 @@ struct Stored {
     log: Vec<Entry>,
 }
 
-/// A disk.
+/// The simulated disk of one node.
 #[derive(Debug, Default)]
 pub(crate) struct Disk {
-    /// What the records before `first` make.
-    slots: BTreeMap<Slot, Stored>,
+    /// The state after the records before `first`.
+    slots: BTreeMap<Slot, StoredSlot>,
     records: VecDeque<Record>,
     first: u64,
-    /// Entries that become records together, and the slots out of which they take others.
+    /// Entries that will become records together, and the slots in whose logs they replace others.
     together: Vec<Record>,
     cut: BTreeSet<Slot>,
-    /// How many records, ever, are written.
+    /// How many records have ever been written.
     pub(crate) written: u64,
-    /// How many are synced.
+    /// How many records have ever been synced.
     pub(crate) synced: u64,
     /// Whether records are on their way.
     pub(crate) is_busy: bool,
-    /// Until when it does not answer.
+    /// The time until which the disk does not answer.
     pub(crate) stalls_until: u64,
 }
 
 impl Disk {
-    /// How many records there are, ever.
+    /// How many records there have ever been.
     pub(crate) fn last(&self) -> u64 {
         self.first + self.records.len() as u64
     }
 
-    /// The same once those are there that become records together.
+    /// The same, including the entries that will become records together.
     pub(crate) fn coming(&self) -> u64 {
         self.last() + self.together.len() as u64
     }
@@ -79,7 +79,7 @@ impl Disk {
         self.records.push_back(record);
     }
 
-    /// Entries behind a place, and whether there are others to be taken out for them.
+    /// Adds entries after a place; `is_cut` says whether they replace others.
     pub(crate) fn log(
         &mut self,
         slot: Slot,
@@ -93,24 +93,24 @@ impl Disk {
         }
     }
 
-    /// Whether entries are to be taken out of a slot, and still are there.
+    /// Whether entries of a slot will be removed but are still there.
     pub(crate) fn is_cut(&self, slot: Slot) -> bool {
         self.cut.contains(&slot)
     }
 
-    /// The cells as they are behind what was applied, whatever of the log is still to become records.
+    /// Writes the cells as of the last applied entry, before the entries that still have to become records.
     pub(crate) fn write_cells(&mut self, cells: Cells) {
         self.records.push_back(Record::Checkpoint(Box::new(cells)));
     }
 
-    /// Nothing more comes of this input.
+    /// An input is complete: its entries become records.
     pub(crate) fn settle(&mut self) {
         self.records.extend(self.together.drain(..));
         self.cut.clear();
     }
 
-    /// The last entry of each slot in records `from` to `through`, also that of cells: that is what is logged
-    /// with them.
+    /// The last entry of each slot in records `from` to `through`, cells included: up to there the slot is
+    /// logged.
     pub(crate) fn logged(&self, from: u64, through: u64) -> BTreeMap<Slot, (Position, LogRun)> {
         let skipped = from.saturating_sub(self.first) as usize;
         let count = through.saturating_sub(from.max(self.first)) as usize;
@@ -127,14 +127,14 @@ impl Disk {
         logged
     }
 
-    /// Records are synced up to there.
+    /// Records up to `through` are synced.
     pub(crate) fn sync(&mut self, through: u64) {
         self.synced = self.synced.max(through);
         self.written = self.written.max(through);
         self.fold(self.synced);
     }
 
-    /// The entry up to which the synced cells of a slot are, if they have not become those of another copy
+    /// The entry that the synced cells of a slot reach, unless they have been replaced by another copy's
     /// since.
     pub(crate) fn synced_base(&self, slot: Slot) -> Sequence {
         let is_forgotten = |record: &Record| match record {
@@ -169,10 +169,10 @@ impl Disk {
             }
             Record::Installed(cells, _) => {
                 let Cells { slot, position: base, time_ms, state } = *cells;
-                self.slots.insert(slot, Stored { base, time_ms, state, ..Stored::default() });
+                self.slots.insert(slot, StoredSlot { base, time_ms, state, ..StoredSlot::default() });
             }
             Record::Emptied(slot) => {
-                self.slots.insert(slot, Stored { is_arriving: true, ..Stored::default() });
+                self.slots.insert(slot, StoredSlot { is_arriving: true, ..StoredSlot::default() });
             }
             Record::Part(cells) => {
                 let stored = self.slots.entry(cells.slot).or_default();
@@ -187,20 +187,21 @@ impl Disk {
         }
     }
 
-    /// The process dies: what was written stays, and perhaps some of what was on its way. Whether anything
-    /// went.
+    /// The process dies: what was written stays, and perhaps some of what was on its way. Returns whether
+    /// anything was lost.
     pub(crate) fn die(&mut self, random: &mut Rng) -> bool {
         self.lose(self.written, random)
     }
 
-    /// The power goes: what was synced stays, and perhaps some of the rest. Whether anything went.
+    /// The power fails: what was synced stays, and perhaps some of the rest. Returns whether anything was
+    /// lost.
     pub(crate) fn lose_power(&mut self, random: &mut Rng) -> bool {
         self.lose(self.synced, random)
     }
 
     fn lose(&mut self, kept: u64, random: &mut Rng) -> bool {
         let last = self.last();
-        // Often all or nothing of what may go: that is where most can go wrong.
+        // Often all or none of the unsynced records: that is where most can go wrong.
         let kept = match random.u8(..4) {
             0 => last,
             1 | 2 => kept,
@@ -222,19 +223,19 @@ impl Disk {
         kept < last
     }
 
-    /// Nothing is left.
+    /// Loses everything.
     pub(crate) fn lose_everything(&mut self) {
         let last = self.last();
         *self = Self { first: last, written: last, synced: last, ..Self::default() };
     }
 
-    /// Cells that did not all come go when a node starts, unless somebody `believes` in them.
+    /// Removes incompletely arrived cells when a node starts, unless a planted bug `believes` in them.
     pub(crate) fn remove_unfinished(&mut self, believes: bool) {
         self.slots.retain(|_, stored| believes || !stored.is_arriving);
         self.slots.values_mut().for_each(|stored| stored.is_arriving = false);
     }
 
-    /// What is there when a node starts: the cells, and the log of each slot behind them.
+    /// What a node finds when it starts: the cells, and the log of each slot after them.
     pub(crate) fn found(&self) -> Result<Vec<(Cells, Found)>, String> {
         let found = self.slots.iter().map(|(&slot, stored)| {
             let behind = stored.log.iter().filter(|entry| entry.position.sequence > stored.base.sequence);

@@ -1,25 +1,25 @@
-//! The end of a run: everything heals, and then every slot must come back, serve, and be the same on all its
-//! copies.
+//! The end of a run: everything heals, and then every slot must come back, serve, and be the same on all
+//! its copies.
 
-use crate::operation::{Ended, Work};
+use crate::operation::{OperationEnd, Work};
 use crate::queue::Event;
 use crate::world::{Phase, World, say};
 use atoll_linearizability::{Action, Answer};
 use atoll_replica::{Change, NodeId, Slot};
 
-/// How long faults go on at most.
+/// The longest time for which faults continue.
 const CHAOS_US_MAX: u64 = 60_000_000;
 /// How long it may take until every slot is back.
 const HEALING_US_MAX: u64 = 25_000_000;
-/// How often that is looked at.
+/// How often that is checked.
 const LOOK_US: u64 = 100_000;
 /// How long a fresh request may take.
 const PROBE_US: u64 = 2_000_000;
-/// How long copies may take to hear what is committed.
+/// How long copies may take to learn the commit point.
 const LAST_WORDS_US: u64 = 600_000;
 
 impl World {
-    /// Faults, until clients have begun what the seed asks for.
+    /// Runs with faults until clients have begun as many operations as the seed asks for.
     pub(crate) fn run_chaos(&mut self) -> Result<(), String> {
         let end = self.now + CHAOS_US_MAX;
         while self.now < end && self.begun < self.settings.operations {
@@ -28,7 +28,7 @@ impl World {
         Ok(())
     }
 
-    /// Everything is well from now on; clients go on until all slots are back.
+    /// Heals everything; clients continue until all slots are back.
     pub(crate) fn run_healing(&mut self) -> Result<(), String> {
         self.heal();
         let end = self.now + HEALING_US_MAX;
@@ -59,10 +59,10 @@ impl World {
         }
     }
 
-    /// A slot that is not as it should be, and how; of those that are lost for good nothing is asked.
+    /// Describes a slot that is not as it should be. Slots that are lost for good are not checked.
     fn wrong_slot(&self) -> Option<String> {
         let table = self.council.authority.table();
-        // Who was asked to leave, and did, is missed by nobody.
+        // Nodes that were asked to leave, and did, do not count as missing.
         let may_leave = self.is_planned || self.counts.of("faults_leave") > 0;
         let nodes = if may_leave { table.members.len() } else { self.settings.nodes as usize };
         let wanted = self.settings.copies.min(nodes);
@@ -79,13 +79,13 @@ impl World {
         })
     }
 
-    /// Whether all that had everything of the slot have lost it.
+    /// Whether every copy that had everything of the slot has lost it.
     pub(crate) fn is_lost(&self, slot: Slot) -> bool {
         let configuration = self.council.authority.table().slot(slot);
         configuration.epoch.0 > 0 && configuration.in_sync.is_empty()
     }
 
-    /// Fresh requests are answered, and all copies are the same behind them.
+    /// Sends fresh requests, which must be answered, and compares all copies afterwards.
     pub(crate) fn run_probes(&mut self, slots: &[Slot]) -> Result<(), String> {
         for &slot in slots {
             let value = format!("last{}", slot.0);
@@ -101,7 +101,7 @@ impl World {
         let operation = self.begin_operation(0, slot, work, PROBE_US);
         self.run_until(self.now + PROBE_US + LOOK_US)?;
         match &self.operations[operation].ended {
-            Some((_, Ended::Told(answer))) if answer == expected => Ok(()),
+            Some((_, OperationEnd::Told(answer))) if answer == expected => Ok(()),
             ended => {
                 Err(format!("when all was well, slot {} answered a fresh request so: {ended:?}", slot.0))
             }
@@ -124,8 +124,7 @@ impl World {
         Ok(())
     }
 
-    /// Slots whose in-sync copies are all gone go on with what there is, if somebody says that the loss is
-    /// accepted.
+    /// Slots that lost all in-sync copies continue with what there is, once an operator accepts the loss.
     pub(crate) fn run_recovery(&mut self) -> Result<(), String> {
         self.recover().map_err(|what| format!("behind an accepted loss {what}"))
     }
@@ -150,7 +149,7 @@ impl World {
         self.run_probes(&lost)
     }
 
-    /// What the one who leads from now on has not applied is lost.
+    /// Everything that the new primary has not applied is lost.
     fn accept_loss(&mut self, slot: Slot) -> Result<(), String> {
         let primary = self.council.authority.table().slot(slot).primary;
         let Some(primary) = primary else { return Err(format!("nobody could recover slot {}", slot.0)) };

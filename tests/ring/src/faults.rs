@@ -1,4 +1,4 @@
-//! What goes wrong: one thing after the other, often before the one before is over.
+//! Injects faults one after the other, often before the previous one is over.
 
 use crate::lives::Ending;
 use crate::network::GROUP;
@@ -8,7 +8,7 @@ use crate::world::{Phase, World, say};
 use atoll_replica::{Change, NodeId, Slot};
 
 impl World {
-    /// Something breaks; the next thing breaks soon.
+    /// Injects a fault, and schedules the next one soon.
     pub(crate) fn something_breaks(&mut self) {
         if self.phase != Phase::Chaos {
             return;
@@ -35,7 +35,7 @@ impl World {
             80..=83 => self.move_copy(),
             84..=85 => self.drop_copy(),
             86 => self.leave_or_stay(node),
-            // Two things at once that belong together.
+            // Two related faults at once.
             87..=92 => self.cut_off_and_move(),
             93..=96 => self.pause_and_move(),
             _ => self.move_and_kill(),
@@ -60,7 +60,7 @@ impl World {
         self.goes_down(node, ending);
     }
 
-    /// Whether a node ends so that it loses what it has.
+    /// Whether a node that ends in this way loses its data.
     fn loses(&self, ending: Ending) -> bool {
         match self.settings.durability {
             Durability::Always => false,
@@ -69,8 +69,8 @@ impl World {
         }
     }
 
-    /// Mostly the last node that has everything of a slot is spared what would lose it: of a slot that is
-    /// gone little can be learned.
+    /// Usually spares the last node with all data of a slot from an ending that would lose it: a slot that
+    /// is gone teaches little.
     fn spares(&mut self, node: NodeId, ending: Ending) -> bool {
         if !self.loses(ending) {
             return false;
@@ -84,8 +84,8 @@ impl World {
         is_last && self.random.u8(..16) > 0
     }
 
-    /// Now and then a process ends right behind the first entry that it applied in place of others, before it
-    /// wrote anything more.
+    /// Occasionally a process ends right after the first entry that it applied in place of others, before
+    /// it wrote anything more.
     pub(crate) fn something_ends_behind_a_cut(&mut self, node: NodeId) {
         let may_end = self.phase == Phase::Chaos && !self.is_planned && self.dying.is_none();
         if may_end && self.random.bool() && !self.spares(node, Ending::PowerLost) {
@@ -93,7 +93,7 @@ impl World {
         }
     }
 
-    /// It ends now.
+    /// Ends the process now.
     pub(crate) fn end_behind_a_cut(&mut self, node: NodeId) {
         self.dying = None;
         self.counts.bump("faults_kill_behind_a_cut");
@@ -108,8 +108,8 @@ impl World {
         }
     }
 
-    /// All nodes at once. Where that loses everything, it is rare, for little can be learned from a ring that
-    /// is gone.
+    /// All nodes fail at once. Where that loses everything it is rare, because a ring that is gone teaches
+    /// little.
     fn total_outage(&mut self) {
         let ending = if self.random.bool() { Ending::Killed } else { Ending::PowerLost };
         if self.loses(ending) && (self.random.u8(..8) > 0 || self.begun * 10 < self.settings.operations * 9) {
@@ -138,7 +138,7 @@ impl World {
         self.network.cut(other, one);
     }
 
-    /// Nodes and the group fall into two parts.
+    /// The network splits the nodes and the group into two parts.
     fn split(&mut self) {
         self.counts.bump("faults_split");
         let sides: Vec<bool> = (0..=self.settings.nodes).map(|_| self.random.bool()).collect();
@@ -153,7 +153,7 @@ impl World {
         self.mend_later();
     }
 
-    /// Often the primary of some slot is cut off: then somebody else has to take over.
+    /// Often the primary of some slot is cut off: then another node has to take over.
     fn cut_off(&mut self, node: NodeId) {
         self.counts.bump("faults_node_cut_off");
         let node = self.some_primary().filter(|_| self.random.bool()).unwrap_or(node);
@@ -211,7 +211,7 @@ impl World {
         match self.random.u8(..3) {
             0 => self.random.u64(1_000..lease_us / 2),
             1 => self.random.u64(lease_us / 2..3 * lease_us),
-            // About as long as promises hold.
+            // About as long as promises last.
             _ => self.random.u64(lease_us * 9 / 10..lease_us * 5 / 4),
         }
     }
@@ -240,7 +240,7 @@ impl World {
         self.council.away_until = self.now + us;
         say!(self, "the group does not answer for {us} us");
         if self.random.bool() {
-            // Whoever leads it then has heard everybody just now.
+            // The next leader of the group has heard every node just now.
             let until = self.council.away_until;
             self.council.heard_at.values_mut().for_each(|heard_at| *heard_at = until.max(*heard_at));
         }
@@ -260,7 +260,7 @@ impl World {
         self.node_mut(node).clock.date_error_ms = error_ms;
     }
 
-    // What an operator asks the group for.
+    // Requests of an operator to the group.
 
     fn some_slot(&mut self) -> Slot {
         Slot(self.random.u32(..self.settings.slots))
@@ -271,7 +271,7 @@ impl World {
         self.council.authority.table().slot(slot).primary
     }
 
-    /// Whether the group moved the slot to another node; and who led it before.
+    /// Asks the group to move a slot to another node. Returns its primary, or `None` if no move is possible.
     fn move_slot(&mut self, slot: Slot) -> Option<NodeId> {
         let configuration = self.council.authority.table().slot(slot);
         let primary = configuration.primary?;
@@ -307,7 +307,7 @@ impl World {
         }
     }
 
-    /// The primary of a slot does not hear that it is not any more.
+    /// The primary of a slot does not learn that it has been replaced.
     fn cut_off_and_move(&mut self) {
         let slot = self.some_slot();
         let Some(primary) = self.council.authority.table().slot(slot).primary else { return };
@@ -333,7 +333,7 @@ impl World {
         }
     }
 
-    /// Who promised something to the former primary dies and comes back soon.
+    /// Copies that promised something to the former primary die and come back soon.
     fn move_and_kill(&mut self) {
         let slot = self.some_slot();
         let configuration = self.council.authority.table().slot(slot);
@@ -357,7 +357,7 @@ impl World {
         self.move_slot(slot);
     }
 
-    /// A node is to leave, or the one that is to leave stays.
+    /// Asks a node to leave, or the leaving one to stay.
     fn leave_or_stay(&mut self, node: NodeId) {
         if self.now < self.council.away_until {
             return;
@@ -386,7 +386,7 @@ impl World {
         let slot = self.some_slot();
         let node = self.any_node();
         let configuration = self.council.authority.table().slot(slot);
-        // Of a slot that is lost an operator keeps what there is.
+        // For a lost slot, an operator keeps the copies that exist.
         let may = configuration.primary.is_some() && configuration.in_sync.as_slice() != [node];
         if configuration.has(node) && may && self.now >= self.council.away_until {
             self.counts.bump("faults_copy_dropped");

@@ -1,11 +1,10 @@
-//! What a node does for clients that have time: their requests wait for each other before anything happens
-//! for them.
+//! Gathering of requests with a latency class: a node holds them until they can be executed together.
 //!
-//! Invariant: what waits is nowhere but here; when the process ends nothing of it has happened.
+//! Invariant: held requests exist only here; when the process ends, none of them has happened.
 
 use crate::case::Flaw;
-use crate::clients::Told;
-use crate::node::Waiting;
+use crate::clients::ClientReply;
+use crate::node::PendingRequest;
 use crate::operation::Work;
 use crate::queue::{Event, ToNode};
 use crate::settings::one_of;
@@ -14,33 +13,33 @@ use atoll_linearizability::{Action, Answer};
 use atoll_replica::{Moment, NodeId, Sequence};
 use fastrand::Rng;
 
-/// A request that waits.
+/// A held request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Holding {
-    waiting: Waiting,
+pub(crate) struct HeldRequest {
+    waiting: PendingRequest,
     arrived: Moment,
     slack_us: u64,
 }
 
-/// The time that requests of each client have. In two seeds of three nobody has any: those are what they were
-/// before.
+/// The latency that each client tolerates. In two seeds of three no client has any, and the run is as it
+/// would be without gathering.
 pub(crate) fn draw_slacks(seed: u64, clients: usize, is_planned: bool) -> Vec<Option<u64>> {
     if seed % 3 != 2 {
         return vec![None; clients];
     }
-    // A generator of its own: what else a seed decides does not hang on this.
+    // A separate generator, so that the seed's other decisions do not depend on this one.
     let mut random = Rng::with_seed(!seed);
     let long_us = if is_planned { 50_000 } else { 500_000 };
     (0..clients).map(|_| one_of(&mut random, &[None, Some(50_000), Some(long_us)])).collect()
 }
 
 impl World {
-    /// Lets a request wait.
-    pub(crate) fn hold(&mut self, node: NodeId, client: usize, waiting: Waiting, slack_us: u64) {
+    /// Holds a request.
+    pub(crate) fn hold(&mut self, node: NodeId, client: usize, waiting: PendingRequest, slack_us: u64) {
         let now = self.node(node).moment(self.now);
         let Some(process) = self.node_mut(node).begun() else { return };
         process.gathering.hold(now, client as u64, slack_us);
-        process.holding.push(Holding { waiting, arrived: now, slack_us });
+        process.holding.push(HeldRequest { waiting, arrived: now, slack_us });
         self.counts.bump("requests_held");
         if self.flaw == Some(Flaw::HeldAcknowledged) {
             self.acknowledge_early(node, waiting);
@@ -49,7 +48,7 @@ impl World {
         self.look_again(node);
     }
 
-    /// Those whose time it is are given to the protocol, all at once.
+    /// Passes the due requests to the protocol, all at once.
     pub(crate) fn release(&mut self, node: NodeId) {
         let now = self.node(node).moment(self.now);
         let Some(process) = self.node_mut(node).begun() else { return };
@@ -61,7 +60,7 @@ impl World {
         if released.len() > 1 {
             self.counts.bump("requests_gathered");
         }
-        for Holding { waiting, arrived, slack_us } in released {
+        for HeldRequest { waiting, arrived, slack_us } in released {
             // A machine that stood still is late with everything.
             if self.is_planned && now > arrived.after(slack_us) {
                 self.break_promise(format!("{node} lets operation {} wait for too long", waiting.operation));
@@ -73,7 +72,7 @@ impl World {
         }
     }
 
-    /// Looks again by when it has to, if nobody else comes.
+    /// Schedules the next check, in case no other request arrives before.
     fn look_again(&mut self, node: NodeId) {
         if self.flaw == Some(Flaw::DeadlineIgnored) {
             return;
@@ -86,32 +85,33 @@ impl World {
         self.after(wait_us, Event::ToNode { node, what: ToNode::Gathered { life } });
     }
 
-    /// Its timer says that somebody has waited long enough. A clock that stood still is looked at again.
+    /// The timer says that a request has waited long enough. If the clock stood still meanwhile, it is
+    /// checked again.
     pub(crate) fn gathered(&mut self, node: NodeId) {
         self.release(node);
         self.look_again(node);
     }
 
-    /// The process ends, and nothing of this has happened.
-    pub(crate) fn let_go(&mut self, node: NodeId, holding: Vec<Holding>) {
-        for Holding { waiting, .. } in holding {
+    /// The process ends, and none of these requests has happened.
+    pub(crate) fn let_go(&mut self, node: NodeId, holding: Vec<HeldRequest>) {
+        for HeldRequest { waiting, .. } in holding {
             if let Some((client, attempt)) = waiting.client.filter(|_| self.is_planned) {
-                self.reply(node, client, waiting.operation, attempt, Told::NobodyListens);
+                self.reply(node, client, waiting.operation, attempt, ClientReply::NobodyListens);
             }
         }
     }
 
-    fn is_leader(&self, node: NodeId, waiting: Waiting) -> bool {
+    fn is_leader(&self, node: NodeId, waiting: PendingRequest) -> bool {
         let process = self.node(node).process.as_ref();
         process.is_some_and(|process| process.replica.leads(waiting.slot))
     }
 
-    /// A mistake: a write that waits counts as done.
-    fn acknowledge_early(&mut self, node: NodeId, waiting: Waiting) {
+    /// A planted bug: a held write counts as done.
+    fn acknowledge_early(&mut self, node: NodeId, waiting: PendingRequest) {
         let work = &self.operations[waiting.operation].work;
         if let (Work::Write { action: Action::Put(..), .. }, Some((client, attempt))) = (work, waiting.client)
         {
-            let told = Told::Answer(Answer::Done, Sequence(0));
+            let told = ClientReply::Answer(Answer::Done, Sequence(0));
             self.reply(node, client, waiting.operation, attempt, told);
         }
     }

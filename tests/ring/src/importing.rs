@@ -1,8 +1,8 @@
-//! Cells of slots that are too many to be put in place at once: the old ones go first, and those that come
-//! follow one after the other.
+//! Imports of slots with too many cells to be replaced at once: the old cells are removed first, and the
+//! new ones are written one part after the other.
 //!
-//! Invariant: between the first of them and the last, the slot is empty to everybody, also to who begins
-//! again.
+//! Invariant: between the first part and the last, the slot is empty to every observer, including a process
+//! that starts again.
 
 use crate::cells::State;
 use crate::disk::Record;
@@ -11,26 +11,26 @@ use crate::world::{Phase, World, say};
 use atoll_replica::{Input, NodeId, Slot, Version};
 use fastrand::Rng;
 
-/// Cells of which some are in place.
+/// An import, some of whose cells are in place.
 pub(crate) struct Import {
     number: u64,
     from: NodeId,
-    /// The branch of the slot when they came.
+    /// The branch of the slot when the cells arrived.
     branch: Version,
     cells: Box<Cells>,
 }
 
-/// Whether slots of this seed are long. A generator of its own: what else a seed decides does not hang on
-/// this.
+/// Whether the slots of this seed are long. A separate generator, so that the seed's other decisions do not
+/// depend on this one.
 pub(crate) fn draw_lengths(seed: u64) -> bool {
     Rng::with_seed(seed ^ LENGTHS).bool()
 }
 
-/// Any number that no other generator begins with.
+/// Any number with which no other generator is seeded.
 const LENGTHS: u64 = 0x6c6f_6e67;
 
 impl World {
-    /// The old cells go, if those that come are newer and nobody counts on the old ones.
+    /// Removes the old cells, if the new ones are newer and no table counts on the old ones.
     pub(crate) fn begin_import(&mut self, node: NodeId, from: NodeId, branch: Version, cells: Box<Cells>) {
         let (slot, position) = (cells.slot, cells.position);
         let (number, life) = (self.imports, self.node(node).life);
@@ -60,7 +60,7 @@ impl World {
         self.after(delay, Event::ToNode { node, what });
     }
 
-    /// Some more of the cells come, or nothing more does.
+    /// Another part of the cells arrives, or the import is interrupted.
     pub(crate) fn part_comes(&mut self, node: NodeId, slot: Slot, number: u64, is_last: bool) {
         let life = self.node(node).life;
         let is_cut = self.phase == Phase::Chaos && !self.is_planned && self.random.u8(..4) == 0;
@@ -80,13 +80,13 @@ impl World {
         self.node_mut(node).disk.append(Record::Part(part));
         self.flush(node);
         if is_cut {
-            // Nobody goes on with it, until its sender, for which all of it is sent, begins anew.
+            // The import stays as it is until its sender, which has sent everything, begins anew.
             return self.counts.bump("imports_interrupted");
         }
         self.next_part(node, ToNode::Part { life, slot, number, is_last: true });
     }
 
-    /// Cells that are not wanted any more are let go of with those that are in place, before anything else is
+    /// Drops imports that are not wanted any more, with the cells already in place, before anything else is
     /// done with their slots.
     pub(crate) fn drop_overtaken_imports(&mut self, node: NodeId) {
         let Some(process) = self.node_mut(node).begun() else { return };
@@ -103,7 +103,7 @@ impl World {
         over.into_iter().for_each(|slot| self.drop_import(node, slot));
     }
 
-    /// What is in place of an import goes, and the slot is empty.
+    /// Removes the cells of an import that are in place; the slot is empty.
     pub(crate) fn drop_import(&mut self, node: NodeId, slot: Slot) {
         let Some(process) = self.node_mut(node).begun() else { return };
         let import = process.slots.get_mut(&slot).and_then(|live| live.import.take());
@@ -116,7 +116,7 @@ impl World {
     }
 }
 
-/// The cells of every second name.
+/// The cells with even numbers.
 fn half_of(whole: &Cells) -> Cells {
     let Cells { slot, position, time_ms, ref state } = *whole;
     let is_in = |cell: &u8| cell.is_multiple_of(2);

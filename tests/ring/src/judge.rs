@@ -1,11 +1,11 @@
-//! Whether what clients were told can be: whether some order of each slot's operations explains it, and the
-//! order in which they were committed does.
+//! Judges the replies to clients: some order of each slot's operations must explain them, and the order in
+//! which writes were committed must do so too.
 //!
-//! What became of writes whose client does not know is looked up in the book: they took effect by the moment
-//! at which they were applied first, or never did.
+//! The outcome of writes that is unknown to their client is looked up in the book: either they took effect
+//! by the moment of their first application, or never.
 
-use crate::losses::Kept;
-use crate::operation::{Ended, Operation, Work};
+use crate::losses::KeptState;
+use crate::operation::{Operation, OperationEnd, Work};
 use atoll_linearizability::{self as linearizability, Action, Answer, Explained};
 use atoll_replica::{Sequence, Slot};
 
@@ -22,19 +22,19 @@ pub(crate) fn judge(operations: &[Operation], slot: Slot) -> Result<(), String> 
     explained(slot, &numbers, &history)
 }
 
-/// Judges what was asked for of a slot behind a loss that was accepted, when somebody led what was kept of
-/// it.
+/// Judges the operations of a slot that began after an accepted loss, from the moment at which a node led
+/// the kept state.
 ///
-/// Writes of before may come again: what only was in a log is committed then, and is seen from there on,
-/// whatever was told of it.
-pub(crate) fn judge_behind(operations: &[Operation], slot: Slot, kept: &Kept) -> Result<(), String> {
+/// Earlier writes may reappear: entries that were only in a log are committed then, and are visible from
+/// there on, whatever their clients were told.
+pub(crate) fn judge_behind(operations: &[Operation], slot: Slot, kept: &KeptState) -> Result<(), String> {
     let is_behind = |operation: &Operation| operation.called > kept.moment;
     let of_slot = || (0..).zip(operations).filter(|(_, operation)| operation.slot == slot);
     for (number, operation) in of_slot().filter(|(_, operation)| is_behind(operation)) {
         check_answer(number, operation)?;
     }
     check_places(of_slot().filter(|(_, operation)| is_behind(operation)))?;
-    // A cell that was kept is as one that was put before everything else.
+    // A kept cell is treated as one that was put before everything else.
     let cells = (0..).zip(&kept.state.cells).map(|(at, (&cell, value))| {
         let action = Action::Put(vec![cell], value.clone());
         (
@@ -58,7 +58,8 @@ pub(crate) fn judge_behind(operations: &[Operation], slot: Slot, kept: &Kept) ->
     explained(slot, &numbers, &history)
 }
 
-/// Whether some order explains a history. Its operations have numbers, but for cells that were there before.
+/// Whether some order explains a history. Its operations are numbered, apart from cells that were there
+/// before.
 fn explained(
     slot: Slot,
     numbers: &[Option<usize>],
@@ -70,31 +71,34 @@ fn explained(
     }
 }
 
-/// A write that was answered was applied, and answers the same everywhere; one that was refused was not.
+/// A write that was answered was applied, and answers the same everywhere; one that was refused was not
+/// applied.
 fn check_answer(number: usize, operation: &Operation) -> Result<(), String> {
     let told = operation.ended.as_ref().map(|(_, ended)| ended);
     if !operation.work.is_write() {
         return Ok(());
     }
     match (told, &operation.applied) {
-        (Some(Ended::Told(answer)), None) => {
+        (Some(OperationEnd::Told(answer)), None) => {
             Err(format!("operation {number} was told {answer:?}, and is not there"))
         }
-        (Some(Ended::Told(answer)), Some((_, applied))) if answer != applied => {
+        (Some(OperationEnd::Told(answer)), Some((_, applied))) if answer != applied => {
             Err(format!("operation {number} was told {answer:?}, and is {applied:?}"))
         }
-        (Some(Ended::Refused), Some(_)) => Err(format!("operation {number} was refused, and is there")),
+        (Some(OperationEnd::Refused), Some(_)) => {
+            Err(format!("operation {number} was refused, and is there"))
+        }
         _ => Ok(()),
     }
 }
 
-/// Of two operations one of which ended before the other was asked for, the second stands behind the first: a
-/// write behind all that was seen, a read at least there.
+/// If an operation ended before another one began, the second must not be at an earlier place: a write must
+/// come after everything that was seen, a read at least there.
 fn check_places<'a>(operations: impl Iterator<Item = (usize, &'a Operation)>) -> Result<(), String> {
-    // Moments, each with what it says: that a place was reached, or that one must be behind it.
+    // Moments, each with its meaning: a place was reached, or an operation must not be before a place.
     let mut moments: Vec<(u64, bool, Sequence, bool, usize)> = Vec::new();
     for (number, operation) in operations {
-        let (Some(place), Some((ended, Ended::Told(_)))) = (operation.place, &operation.ended) else {
+        let (Some(place), Some((ended, OperationEnd::Told(_)))) = (operation.place, &operation.ended) else {
             continue;
         };
         let is_write = operation.work.is_write();
@@ -116,17 +120,17 @@ fn check_places<'a>(operations: impl Iterator<Item = (usize, &'a Operation)>) ->
     Ok(())
 }
 
-/// What the search for an order is given of an operation, if anything.
+/// The operation as the search for an order sees it, if it matters there.
 fn seen_from_outside(operation: &Operation) -> Option<linearizability::Operation> {
     let told = match &operation.ended {
-        Some((returned, Ended::Told(answer))) => Some((*returned, answer.clone())),
+        Some((returned, OperationEnd::Told(answer))) => Some((*returned, answer.clone())),
         _ => None,
     };
     let (action, (returned, answer)) = match &operation.work {
         Work::Read(action) => (action.clone(), told?),
         Work::Wait { cell, .. } => (Action::Get(*cell), told?),
         Work::Write { action, .. } => (action.clone(), told.or_else(|| operation.applied.clone())?),
-        // A cell that was no longer the one that was to go stays.
+        // A cell that was no longer the one to expire stays.
         Work::Expire { cell, .. } => {
             let applied = operation.applied.clone().filter(|(_, answer)| *answer == Answer::Done)?;
             (Action::Delete(*cell), applied)
@@ -168,7 +172,7 @@ mod tests {
             work,
             called,
             took: (0, None),
-            ended: Some((returned, Ended::Told(answer))),
+            ended: Some((returned, OperationEnd::Told(answer))),
             place: Some(Sequence(place)),
             applied,
         }
@@ -203,7 +207,7 @@ mod tests {
     fn writes_nobody_knows_of_took_effect_by_the_moment_they_were_applied() {
         let unknown = |applied: Option<u64>| {
             let mut unknown = put(1, 9, "a", 1);
-            unknown.ended = Some((9, Ended::Unknown));
+            unknown.ended = Some((9, OperationEnd::Unknown));
             unknown.applied = applied.map(|at| (at, Answer::Done));
             unknown
         };
@@ -216,15 +220,15 @@ mod tests {
     #[test]
     fn refused_writes_are_not_there() {
         let mut refused = put(1, 2, "a", 1);
-        refused.ended = Some((2, Ended::Refused));
+        refused.ended = Some((2, OperationEnd::Refused));
         assert!(judge(&[refused.clone()], Slot(0)).is_err());
         refused.applied = None;
         assert!(judge(&[refused], Slot(0)).is_ok());
     }
-    /// "old" was kept at place 3, and nothing was told since the moment 20.
+    /// "old" was kept at place 3, and nothing was answered since moment 20.
     fn behind(operations: &[Operation]) -> Result<(), String> {
         let state = State { cells: [(0, "old".to_owned())].into(), ..State::default() };
-        judge_behind(operations, Slot(0), &Kept { place: Sequence(3), state, moment: 20 })
+        judge_behind(operations, Slot(0), &KeptState { place: Sequence(3), state, moment: 20 })
     }
 
     #[test]

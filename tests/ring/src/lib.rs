@@ -1,16 +1,16 @@
 //! The ring in a simulation: nodes, network, disks and clocks that fail from a seed.
 //!
 //! [`run_seed`] has a few nodes serve a few clients through faults of all kinds, then heals everything, and
-//! judges what clients were told: by the search for an order that explains it (`atoll_linearizability`), slot
-//! by slot, and by the order in which writes were committed. Nothing but the protocol core, `atoll_replica`,
-//! is the real one; what runs around it here is what a node does around it there.
+//! judges the replies to clients slot by slot: by a search for an order that explains them
+//! (`atoll_linearizability`), and by the order in which writes were committed. Only the protocol core,
+//! `atoll_replica`, is the real one; everything around it is simulated here.
 //!
-//! Invariant: one seed is one run, whatever the number of threads; a failure names the seed that replays it.
-//! Invariant: no thread, no real clock, and no order that hangs on a hash.
+//! Invariant: a seed determines the whole run, whatever the number of threads; a failure names the seed
+//! that replays it. Invariant: no threads, no real clock, and no order that depends on a hash.
 
 #![allow(missing_docs, reason = "a test crate: names say it, and nobody links against it")]
 
-// What a seed decides, and what goes wrong on purpose.
+// What a seed decides, and which bug is planted.
 mod case;
 mod settings;
 
@@ -25,7 +25,7 @@ mod node;
 mod operation;
 mod queue;
 
-// What happens in it.
+// What happens in the world.
 mod clients;
 mod ending;
 mod faults;
@@ -38,7 +38,7 @@ mod runtime;
 mod serving;
 mod world;
 
-// What is made of it.
+// The results.
 mod counts;
 mod judge;
 mod run;

@@ -1,10 +1,10 @@
-//! How processes begin and end, what they find when they begin, and what the group hears of it.
+//! How processes start and end, what they find at their start, and what the group learns of it.
 
 use crate::case::Flaw;
-use crate::clients::Told;
-use crate::council::Asking;
+use crate::clients::ClientReply;
+use crate::council::GroupRequest;
 use crate::network::GROUP;
-use crate::node::{Live, Pause, Process};
+use crate::node::{LiveSlot, Pause, Process};
 use crate::queue::{Cells, Event, ToNode};
 use crate::settings::Durability;
 use crate::world::{Phase, World, say};
@@ -15,16 +15,16 @@ use std::sync::Arc;
 /// How a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// It is killed; the machine goes on.
+    /// It is killed; the machine keeps running.
     Killed,
     /// The machine loses power.
     PowerLost,
-    /// It stops in peace, with everything synced.
+    /// It shuts down cleanly, with everything synced.
     Stopped,
 }
 
 impl World {
-    /// A process begins on a machine that has none.
+    /// Starts a process on a machine that has none.
     pub(crate) fn start(&mut self, node: NodeId) {
         if self.node(node).process.is_some() {
             return;
@@ -65,7 +65,7 @@ impl World {
         }
     }
 
-    /// Asks the group to be registered, until that is answered.
+    /// Asks the group for registration until it is answered.
     pub(crate) fn register(&mut self, node: NodeId, life: u64) {
         let Some(process) = &self.node(node).process else { return };
         if process.incarnation.is_some() {
@@ -73,17 +73,17 @@ impl World {
         }
         let survived = process.survived.clone();
         if self.phase == Phase::Chaos && self.random.u8(..8) == 0 && survived != Survived::Nothing {
-            // One more of these comes late, perhaps when the life that asked is over.
-            let what = Asking::Register { life, survived: survived.clone() };
+            // A duplicate may arrive late, perhaps after the life that sent it is over.
+            let what = GroupRequest::Register { life, survived: survived.clone() };
             let late = self.random.u64(..3 * self.settings.options.lease_us);
             self.after(late, Event::ToGroup { from: node, what });
         }
-        self.ask_group(node, Asking::Register { life, survived });
+        self.ask_group(node, GroupRequest::Register { life, survived });
         let again = self.settings.options.resend_us;
         self.after(again, Event::ToNode { node, what: ToNode::Register { life } });
     }
 
-    /// The group has given this life its number.
+    /// The group has assigned this life its number.
     pub(crate) fn begin(&mut self, node: NodeId, incarnation: Incarnation) {
         let now = self.node(node).clock.moment(self.now);
         let rate_error_ppm = self.settings.options.rate_error_ppm;
@@ -101,22 +101,22 @@ impl World {
         for (cells, found) in found {
             let Cells { slot, position, time_ms, state } = cells;
             let logged = found.entries.last().map_or(position, |last| last.position);
-            let mut live = Live { state, applied: position, time_ms, logged, ..Live::default() };
+            let mut live = LiveSlot { state, applied: position, time_ms, logged, ..LiveSlot::default() };
             live.set_deadlines(now, rate_error_ppm);
             process.slots.insert(slot, live);
             logs.push(found);
         }
         process.replica.begin(now, incarnation, logs);
         say!(self, "{node} begins as number {}", incarnation.0);
-        self.ask_group(node, Asking::Fetch);
+        self.ask_group(node, GroupRequest::Fetch);
     }
 
-    /// A process ends by itself or by a signal; what it wrote stays.
+    /// Ends a process by itself or by a signal; what it wrote stays.
     pub(crate) fn end_process(&mut self, node: NodeId) {
         self.end(node, Ending::Killed);
     }
 
-    /// A process ends.
+    /// Ends a process.
     pub(crate) fn end(&mut self, node: NodeId, ending: Ending) {
         let Some(mut process) = self.node_mut(node).process.take() else { return };
         say!(self, "{node} ends: {ending:?}");
@@ -138,7 +138,7 @@ impl World {
                 Ending::PowerLost => there.disk.lose_power(random),
                 Ending::Stopped => {
                     let slots = process.slots.iter();
-                    let is_whole = |(_, live): &(_, &Live)| live.import.is_none();
+                    let is_whole = |(_, live): &(_, &LiveSlot)| live.import.is_none();
                     let cells = slots.filter(|_| process.incarnation.is_some()).filter(is_whole);
                     for (&slot, live) in cells {
                         let (position, time_ms, state) = (live.applied, live.time_ms, live.state.clone());
@@ -153,8 +153,8 @@ impl World {
             if has_lost {
                 counts.bump("tails_of_disks_lost");
             }
-            // What was said to be logged may be gone only with the power, and only where nobody waited for
-            // it.
+            // Entries reported as logged may be lost only with the power, and only where syncs are not
+            // waited for.
             there.has_lost |= durability == Durability::EverySecond && ending == Ending::PowerLost;
         }
         if ending == Ending::PowerLost {
@@ -165,17 +165,17 @@ impl World {
         let holding = std::mem::take(&mut process.holding);
         let watchers = process.slots.into_values().flat_map(|live| live.watchers);
         for waiting in waiting.into_values().chain(watchers).collect::<Vec<_>>() {
-            // Whoever is connected notices, or does not.
+            // Connected clients may or may not notice.
             if let Some((client, attempt)) = waiting.client
                 && self.random.bool()
             {
-                self.reply(node, client, waiting.operation, attempt, Told::Lost);
+                self.reply(node, client, waiting.operation, attempt, ClientReply::Lost);
             }
         }
         self.let_go(node, holding);
     }
 
-    /// A machine stands still for a while.
+    /// Pauses a machine for a while.
     pub(crate) fn pause(&mut self, node: NodeId, us: u64) {
         let now = self.now;
         let there = self.node_mut(node);
@@ -189,7 +189,7 @@ impl World {
         self.after(us, Event::Resume { node, pause });
     }
 
-    /// It goes on: what came meanwhile comes now.
+    /// Resumes a machine: messages that arrived meanwhile are delivered now.
     pub(crate) fn resume(&mut self, node: NodeId) {
         let (now, flaw) = (self.now, self.flaw);
         let there = self.node_mut(node);
@@ -210,7 +210,7 @@ impl World {
         }
     }
 
-    /// A node that the group took out stops, and is back after a while.
+    /// Stops a node that the group removed, and starts it again after a while.
     pub(crate) fn stop_who_left(&mut self, node: NodeId) {
         if self.council.authority.table().incarnation(node).is_none() && self.node(node).process.is_some() {
             self.end(node, Ending::Stopped);
@@ -219,17 +219,18 @@ impl World {
         }
     }
 
-    // The group.
+    // The configuration group.
 
-    /// Something comes to the group.
-    pub(crate) fn ask_council(&mut self, from: NodeId, asking: Asking) {
+    /// A request reaches the group.
+    pub(crate) fn ask_council(&mut self, from: NodeId, asking: GroupRequest) {
         if self.now < self.council.away_until {
             return;
         }
         match asking {
-            Asking::Register { life, survived: Survived::Nothing } if !self.node(from).is_life(life) => {}
-            Asking::Register { life, survived } => self.council_registers(from, life, survived),
-            Asking::Beat { life, incarnation, asked_at, known } => {
+            GroupRequest::Register { life, survived: Survived::Nothing }
+                if !self.node(from).is_life(life) => {}
+            GroupRequest::Register { life, survived } => self.council_registers(from, life, survived),
+            GroupRequest::Beat { life, incarnation, asked_at, known } => {
                 let table = self.council.authority.table();
                 if table.incarnation(from) == Some(incarnation) {
                     self.council.heard_at.insert(from, self.now);
@@ -241,7 +242,7 @@ impl World {
                     self.tell_node(from, ToNode::Table(table));
                 }
             }
-            Asking::Propose(proposal) => {
+            GroupRequest::Propose(proposal) => {
                 let name = match proposal {
                     Proposal::Admit { .. } => "admissions",
                     Proposal::Dismiss { .. } => "dismissals",
@@ -252,7 +253,7 @@ impl World {
                     self.counts.bump(name);
                 }
             }
-            Asking::Fetch => self.tell_node(from, ToNode::Table(self.council.authority.table())),
+            GroupRequest::Fetch => self.tell_node(from, ToNode::Table(self.council.authority.table())),
         }
     }
 
@@ -266,14 +267,14 @@ impl World {
                 self.council.heard_at.insert(node, self.now);
                 self.tell_node(node, ToNode::Registered { life, incarnation });
             }
-            // A life before it was late and counts now: this one has to begin anew.
+            // An earlier life registered late and counts now: this one has to start anew.
             _ => self.tell_node(node, ToNode::Replaced { life }),
         }
     }
 
     fn tell_node(&mut self, node: NodeId, what: ToNode) {
         let arrivals = self.network.arrivals((GROUP, node), self.now, &mut self.random, &mut self.counts);
-        // Tables and answers may come twice; what is told is the same.
+        // Tables and answers may arrive twice, with the same content.
         if let Some(at) = arrivals[1] {
             let again = match &what {
                 ToNode::Table(table) => Some(ToNode::Table(Arc::clone(table))),
@@ -294,7 +295,7 @@ impl World {
         }
     }
 
-    /// The group decides about a change, and may tell everybody.
+    /// Has the group decide about a change, and perhaps broadcast the new table.
     pub(crate) fn decide(&mut self, change: Change) -> Decision {
         let before = self.council.authority.table();
         let text = self.trace.is_some().then(|| format!("{change:?}"));
@@ -371,8 +372,8 @@ impl World {
     }
 }
 
-/// How long a node that left goes on, and says who has what.
+/// How long a node that left keeps running and redirects clients.
 const LEFT_US: u64 = 100_000;
 
-/// How often the group looks at what is to be where.
+/// How often the group plans where copies go.
 const PLAN_EVERY_US: u64 = 300_000;

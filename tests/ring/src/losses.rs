@@ -1,9 +1,8 @@
-//! Losses that an operator accepts while things break: somebody else leads a slot whose only copies the group
-//! does not hear, though they may be there and have clients.
+//! Losses that an operator accepts while faults are active: another node leads a slot whose only copies the
+//! group does not hear, though they may be alive and have clients.
 //!
-//! Invariant: from that moment on nobody who goes by an older table acknowledges anything of the slot.
-//! Invariant: what clients were told before a loss, and of what they asked behind it, is judged each by
-//! itself.
+//! Invariant: from that moment on no node that follows an older table acknowledges anything of the slot.
+//! Invariant: replies before a loss, and operations that began after it, are judged separately.
 
 use crate::cells::State;
 use crate::judge::{judge, judge_behind};
@@ -11,37 +10,37 @@ use crate::world::{Phase, World, say};
 use atoll_replica::{Change, NodeId, Reads, Sequence, Slot, Version};
 use fastrand::Rng;
 
-/// A slot of which a loss was accepted.
+/// A slot whose loss was accepted.
 #[derive(Clone, Debug)]
 pub(crate) struct GivenUp {
-    /// The table in which it was.
+    /// The table in which it was accepted.
     branch: Version,
-    /// What is left; not known before somebody leads by that table.
-    kept: Option<Kept>,
+    /// What is left; unknown until a node leads by that table.
+    kept: Option<KeptState>,
 }
 
-/// What is left of a slot behind a loss.
+/// What is left of a slot after a loss.
 #[derive(Clone, Debug)]
-pub(crate) struct Kept {
+pub(crate) struct KeptState {
     /// The last place of its book.
     pub(crate) place: Sequence,
-    /// What it held there.
+    /// The state at that place.
     pub(crate) state: State,
-    /// When somebody began to lead it so.
+    /// When a node began to lead with it.
     pub(crate) moment: u64,
 }
 
-/// Whether the operator of this seed waits for nobody. A generator of its own: what else a seed decides does
-/// not hang on this.
+/// Whether the operator of this seed accepts losses without waiting. A separate generator, so that the
+/// seed's other decisions do not depend on this one.
 pub(crate) fn draw_impatience(seed: u64) -> bool {
     Rng::with_seed(seed ^ IMPATIENCE).bool()
 }
 
-/// Any number that no other generator begins with.
+/// Any number with which no other generator is seeded.
 const IMPATIENCE: u64 = 0x6c6f_7373;
 
 impl World {
-    /// An operator accepts losses of slots that nobody serves, as far as the group can tell.
+    /// An operator accepts the loss of slots that no node serves, as far as the group can tell.
     pub(crate) fn accept_losses(&mut self) {
         let trusts_clocks = self.settings.options.reads == Reads::Leases;
         if !self.is_impatient || self.phase != Phase::Chaos || !trusts_clocks {
@@ -62,8 +61,8 @@ impl World {
             let heard_at = self.council.heard_at.get(&node).copied().unwrap_or_default();
             is_down && self.now > heard_at + self.promise_us()
         };
-        // Several copies that hear each other and not the group go on: of them no promise is known to have
-        // run out.
+        // Copies that hear each other but not the group carry on: their promises are not known to have
+        // expired.
         let goes_on = |node: NodeId| {
             let process = self.node(node).process.as_ref();
             process.is_some_and(|process| {
@@ -78,8 +77,7 @@ impl World {
             && !self.node_ids().any(goes_on)
     }
 
-    /// After so long the group has promised nothing any more to a node that it did not hear, by whatever
-    /// clock.
+    /// After this long every promise of the group to a node that it did not hear has expired, by any clock.
     fn promise_us(&self) -> u64 {
         let rate = u64::from(self.settings.clock_error_ppm);
         self.settings.options.lease_us * (1_000_000 + rate) / (1_000_000 - rate) + 1
@@ -98,15 +96,15 @@ impl World {
         }
     }
 
-    /// Whether a loss of the slot was accepted that this node has not heard of.
+    /// Whether a loss of the slot was accepted that this node does not know of.
     fn is_given_up(&self, node: NodeId, slot: Slot) -> bool {
         let Some(given_up) = self.given_up.get(&slot) else { return false };
         let process = self.node(node).process.as_ref();
         process.is_none_or(|process| process.replica.table().slot(slot).branch < given_up.branch)
     }
 
-    /// Whether a node has of a slot what was given up, so that it need not be what the others have; it is
-    /// forgotten once it hears of that. Nobody may answer from there.
+    /// Whether a node still has the abandoned state of a slot, which need not match the others'; it is
+    /// dropped once the node learns of the loss. Such a node must not lead.
     pub(crate) fn has_given_up(&mut self, node: NodeId, slot: Slot) -> bool {
         if !self.is_given_up(node, slot) {
             return false;
@@ -117,8 +115,8 @@ impl World {
         self.is_behind_loss(slot)
     }
 
-    /// Somebody begins to lead: what it has not applied is lost, if it is the first since a loss was
-    /// accepted. What it had and forgot since, with nothing behind it, is lost as well.
+    /// A node begins to lead. If it is the first since a loss was accepted, everything that it has not
+    /// applied is lost. So is what it had and forgot since, if nothing came after it.
     pub(crate) fn begins_to_lead(&mut self, node: NodeId, slot: Slot) {
         let Some(given_up) = self.given_up.get(&slot) else { return };
         let (branch, kept) = (given_up.branch, given_up.kept.as_ref().map(|kept| kept.place));
@@ -134,19 +132,19 @@ impl World {
             Ok((place, state)) => {
                 say!(self, "of slot {} is kept what {node} has, up to {}", slot.0, place.0);
                 let moment = self.next_moment();
-                self.given_up.insert(slot, GivenUp { branch, kept: Some(Kept { place, state, moment }) });
+                self.given_up
+                    .insert(slot, GivenUp { branch, kept: Some(KeptState { place, state, moment }) });
             }
             Err(what) => self.break_promise(what),
         }
     }
 
-    /// Whether a loss of the slot was accepted, and somebody leads what was kept.
+    /// Whether a loss of the slot was accepted, and a node leads what was kept.
     pub(crate) fn is_behind_loss(&self, slot: Slot) -> bool {
         self.given_up.get(&slot).is_some_and(|given_up| given_up.kept.is_some())
     }
 
-    /// Judges what clients asked for of a slot since a loss of it was accepted, if one was and somebody leads
-    /// since.
+    /// Judges the operations of a slot since its loss was accepted, if it was and a node leads since.
     pub(crate) fn judge_behind_loss(&self, slot: Slot) -> Result<(), String> {
         match self.given_up.get(&slot).and_then(|given_up| given_up.kept.as_ref()) {
             Some(kept) => judge_behind(&self.operations, slot, kept)
@@ -155,7 +153,7 @@ impl World {
         }
     }
 
-    /// What this node has not applied of a slot is lost.
+    /// Everything of a slot that this node has not applied is lost.
     pub(crate) fn lose_all_but_of(&mut self, node: NodeId, slot: Slot) -> Result<(Sequence, State), String> {
         let nobody = State::default();
         let process = self.nodes[node.0 as usize - 1].process.as_ref();

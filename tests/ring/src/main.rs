@@ -1,4 +1,4 @@
-//! Command line of the ring's simulation: ranges of seeds, or one seed in words.
+//! Command line of the ring's simulation: ranges of seeds, or a trace of one seed.
 
 #![allow(
     clippy::print_stdout,
@@ -30,22 +30,22 @@ struct Cli {
     /// Number of seeds.
     #[arg(long, default_value_t = 2000, conflicts_with = "minutes")]
     seeds: u64,
-    /// Run for so long instead.
+    /// Run for this many minutes instead.
     #[arg(long)]
     minutes: Option<u64>,
     /// Print everything that happens in each seed.
     #[arg(long)]
     trace: bool,
-    /// How reads make sure; if not given, each seed chooses.
+    /// The mode of reads; if not given, each seed chooses.
     #[arg(long)]
     reads: Option<ReadsWord>,
     /// Nothing fails; nodes join and leave, and slots move.
     #[arg(long)]
     planned: bool,
-    /// Plant this mistake around the protocol.
+    /// Plant this bug around the protocol.
     #[arg(long)]
     flaw: Option<String>,
-    /// Plant this mistake in the protocol; only in a build with the feature `planted`.
+    /// Plant this bug in the protocol; only in a build with the feature `planted`.
     #[arg(long)]
     bug: Option<String>,
 }
@@ -60,8 +60,7 @@ enum ReadsWord {
 const CHUNK: u64 = 500;
 
 fn main() -> ExitCode {
-    // What fails is told with its seed; where in the protocol an assertion failed is in the words of the
-    // panic.
+    // A failure is reported with its seed; the panic's text says which assertion of the protocol failed.
     let cli = Cli::parse();
     let case = match case_of(&cli) {
         Ok(case) => case,

@@ -1,23 +1,24 @@
-//! The links between nodes and to the configuration group: each way on its own is late, lossy, slow or cut.
+//! The links between nodes and to the configuration group: each direction is late, lossy, slow or cut on
+//! its own.
 
 use crate::counts::Counts;
 use crate::settings::Settings;
 use atoll_replica::NodeId;
 use fastrand::Rng;
 
-/// The configuration group, as an end of links.
+/// The configuration group, as an endpoint of links.
 pub(crate) const GROUP: NodeId = NodeId(0);
 
-/// One way of one link.
+/// One direction of a link.
 #[derive(Clone, Copy, Debug, Default)]
-struct Way {
+struct Direction {
     is_cut: bool,
-    /// What every message takes at least.
+    /// The shortest delay of a message.
     base_us: u64,
-    /// What a message may take beside.
+    /// The longest additional delay of a message.
     slow_us: u64,
     loss_ppm: u32,
-    /// When the last message arrives, where they arrive in order.
+    /// When the last message arrives, on links that keep the order.
     last: u64,
 }
 
@@ -25,7 +26,7 @@ struct Way {
 #[derive(Debug)]
 pub(crate) struct Network {
     ends: usize,
-    ways: Vec<Way>,
+    ways: Vec<Direction>,
     loss_ppm: u32,
     doubled_ppm: u32,
     late_ppm: u32,
@@ -34,14 +35,14 @@ pub(crate) struct Network {
     is_calm: bool,
 }
 
-/// What a message takes beside, where nothing is slow.
+/// The longest additional delay of a message on a link that is not slow.
 const JITTER_US: u64 = 300;
 
 impl Network {
     pub(crate) fn new(settings: &Settings, random: &mut Rng) -> Self {
         let ends = settings.nodes as usize + 1;
         let far = [200, 1_000, 4_000][random.usize(..3)].min(settings.far_us_max);
-        let way = |random: &mut Rng| Way { base_us: random.u64(50..=far), ..Way::default() };
+        let way = |random: &mut Rng| Direction { base_us: random.u64(50..=far), ..Direction::default() };
         Self {
             ends,
             ways: (0..ends * ends).map(|_| way(random)).collect(),
@@ -54,11 +55,11 @@ impl Network {
         }
     }
 
-    fn way(&mut self, from: NodeId, to: NodeId) -> &mut Way {
+    fn way(&mut self, from: NodeId, to: NodeId) -> &mut Direction {
         &mut self.ways[from.0 as usize * self.ends + to.0 as usize]
     }
 
-    /// When something said now arrives: never, once, or twice.
+    /// When a message sent now arrives: never, once, or twice.
     pub(crate) fn arrivals(
         &mut self,
         (from, to): (NodeId, NodeId),
@@ -83,7 +84,7 @@ impl Network {
         [Some(first), None]
     }
 
-    /// When something arrives that is not lost, if the link is whole.
+    /// When a message arrives that is never lost, if the link is whole.
     pub(crate) fn arrival(
         &mut self,
         (from, to): (NodeId, NodeId),
@@ -116,27 +117,27 @@ impl Network {
         self.way(from, to).is_cut = true;
     }
 
-    /// Makes one way slow and lossy.
+    /// Makes one direction slow and lossy.
     pub(crate) fn spoil(&mut self, from: NodeId, to: NodeId, slow_us: u64, loss_ppm: u32) {
         let way = self.way(from, to);
         (way.slow_us, way.loss_ppm) = (slow_us, loss_ppm);
     }
 
-    /// All links are whole.
+    /// Mends all links.
     pub(crate) fn mend(&mut self) {
         for way in &mut self.ways {
             (way.is_cut, way.slow_us, way.loss_ppm) = (false, 0, 0);
         }
     }
 
-    /// Nothing is lost, doubled or late any more.
+    /// Ends loss, duplication and additional delays.
     pub(crate) fn calm(&mut self) {
         self.mend();
         self.is_calm = true;
     }
 }
 
-/// Something that happens so many times in a million.
+/// True with a probability of `ppm` in a million.
 pub(crate) fn chance(random: &mut Rng, ppm: u32) -> bool {
     ppm > 0 && random.u32(..1_000_000) < ppm
 }

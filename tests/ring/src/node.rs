@@ -3,7 +3,7 @@
 use crate::cells::State;
 use crate::clock::Clock;
 use crate::disk::Disk;
-use crate::holding::Holding;
+use crate::holding::HeldRequest;
 use crate::importing::Import;
 use crate::queue::ToNode;
 use atoll_replica::{Gathering, Incarnation, Moment, Position, Replica, Slot, Survived, Ticket, Version};
@@ -16,17 +16,17 @@ pub(crate) struct Node {
     /// Counts its processes.
     pub(crate) life: u64,
     pub(crate) process: Option<Process>,
-    /// Whether a former process lost something, and the group has not heard of that yet.
+    /// Whether an earlier process lost something of which the group has not learned yet.
     pub(crate) has_lost: bool,
     pub(crate) pause: Option<Pause>,
     /// Counts its pauses.
     pub(crate) pauses: u64,
 }
 
-/// A machine stands still; what comes meanwhile waits.
+/// A pause of the machine; messages that arrive meanwhile are held.
 pub(crate) struct Pause {
     pub(crate) since: u64,
-    /// What its clock said then.
+    /// The reading of its clock then.
     pub(crate) moment: Moment,
     pub(crate) held: Vec<ToNode>,
 }
@@ -34,39 +34,39 @@ pub(crate) struct Pause {
 /// A process.
 pub(crate) struct Process {
     pub(crate) replica: Replica,
-    /// Its number, once the group has told it.
+    /// Its number, once the group has assigned it.
     pub(crate) incarnation: Option<Incarnation>,
     pub(crate) survived: Survived,
     pub(crate) began_at: Moment,
-    /// The newest table that came; and what the group heard, where it had a newer one then.
+    /// The newest table that arrived; and an answer to a heartbeat that waits for a newer table.
     pub(crate) told: Version,
     pub(crate) heard_behind: Option<(Version, Moment)>,
-    pub(crate) slots: BTreeMap<Slot, Live>,
+    pub(crate) slots: BTreeMap<Slot, LiveSlot>,
     /// Requests that the protocol has not answered yet.
-    pub(crate) waiting: BTreeMap<Ticket, Waiting>,
-    /// Clients that have time wait for each other, and this is what they asked for.
+    pub(crate) waiting: BTreeMap<Ticket, PendingRequest>,
+    /// Gathers requests of clients with a latency class, which are kept in `holding`.
     pub(crate) gathering: Gathering,
-    pub(crate) holding: Vec<Holding>,
-    /// The moment that is used in place of the clock's, by a mistake.
+    pub(crate) holding: Vec<HeldRequest>,
+    /// The clock reading that a planted bug uses in place of the current one.
     pub(crate) stale_moment: Option<Moment>,
 }
 
 /// A slot in memory.
 #[derive(Default)]
-pub(crate) struct Live {
+pub(crate) struct LiveSlot {
     pub(crate) state: State,
-    /// What it was before the last write, kept by a mistake.
+    /// The state before the last write, kept for a planted bug.
     pub(crate) former: Option<State>,
     pub(crate) applied: Position,
     pub(crate) time_ms: u64,
     /// The last entry that was given to the log.
     pub(crate) logged: Position,
     pub(crate) leads: bool,
-    /// When cells are to go, by this node's clock, and when that was asked for.
+    /// When each cell is to expire, by this node's clock, and when that was last requested.
     pub(crate) deadlines: BTreeMap<u8, Deadline>,
-    /// Who waits for a value.
-    pub(crate) watchers: Vec<Waiting>,
-    /// Cells that are put in place one after the other.
+    /// Requests that wait for a value.
+    pub(crate) watchers: Vec<PendingRequest>,
+    /// The import under way, if any.
     pub(crate) import: Option<Import>,
 }
 
@@ -79,10 +79,10 @@ pub(crate) struct Deadline {
 
 /// A request under way.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct PendingRequest {
     pub(crate) slot: Slot,
     pub(crate) operation: usize,
-    /// Who asked, and for which time; nobody, if the node itself did.
+    /// The client and its attempt; none if the node itself asked.
     pub(crate) client: Option<(usize, u32)>,
 }
 
@@ -91,7 +91,7 @@ impl Node {
         Self { clock, disk: Disk::default(), life: 0, process: None, has_lost: false, pause: None, pauses: 0 }
     }
 
-    /// The process, if it has begun.
+    /// The process, if the group has registered it.
     pub(crate) fn begun(&mut self) -> Option<&mut Process> {
         self.process.as_mut().filter(|process| process.incarnation.is_some())
     }
@@ -100,15 +100,15 @@ impl Node {
         self.process.is_some() && self.life == life
     }
 
-    /// What its clock shows to its process.
+    /// The reading of its clock for its process.
     pub(crate) fn moment(&self, now: u64) -> Moment {
         let stale = self.process.as_ref().and_then(|process| process.stale_moment);
         stale.unwrap_or_else(|| self.clock.moment(now))
     }
 }
 
-impl Live {
-    /// Sets deadlines anew: whoever has the cells counts from now, so that nothing goes early.
+impl LiveSlot {
+    /// Restarts all deadlines: a node that gets the cells counts from now, so that no cell expires early.
     pub(crate) fn set_deadlines(&mut self, now: Moment, rate_error_ppm: u64) {
         let former = std::mem::take(&mut self.deadlines);
         for (&cell, lifetime) in &self.state.lifetimes {

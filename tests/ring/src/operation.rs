@@ -1,46 +1,46 @@
-//! What clients asked for, when, and what became of it.
+//! Operations of clients: what was requested, when, and its outcome.
 
 use atoll_linearizability::{Action, Answer};
 use atoll_replica::{Sequence, Slot};
 
-/// What is asked for.
+/// What is requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// A read of a cell or of all of them.
+    /// Reads one cell or all of them.
     Read(Action),
-    /// The answer comes when the cell has this value.
+    /// Waits until the cell has this value.
     Wait { cell: u8, value: String },
-    /// A write, after which cells may go by themselves.
+    /// A write, after which cells may expire.
     Write { action: Action, lifetime_us: Option<u64> },
-    /// A cell goes, if it still is as that operation put it. Only a primary asks for this.
+    /// A cell expires, if it still is as that operation put it. Only a primary requests this.
     Expire { cell: u8, put: usize },
 }
 
-/// How an operation ended for whoever asked.
+/// How an operation ended for its client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum OperationEnd {
     /// With this answer.
     Told(Answer),
     /// Nothing happened, and nothing will.
     Refused,
-    /// Nobody knows.
+    /// The outcome is unknown.
     Unknown,
 }
 
 /// One operation.
 ///
-/// Moments are a count that goes up with everything that anybody outside can see; no two are equal.
+/// Moments count everything that can be observed from outside; no two are equal.
 #[derive(Clone, Debug)]
 pub(crate) struct Operation {
     pub(crate) slot: Slot,
     pub(crate) work: Work,
     pub(crate) called: u64,
-    /// When, by true time in microseconds, it was asked for, and when it ended.
+    /// When, by true time in microseconds, it was requested, and when it ended.
     pub(crate) took: (u64, Option<u64>),
-    pub(crate) ended: Option<(u64, Ended)>,
-    /// A write: its place in the order of the slot. A read: the last place that it saw.
+    pub(crate) ended: Option<(u64, OperationEnd)>,
+    /// For a write, its place in the order of the slot; for a read, the last place that it saw.
     pub(crate) place: Option<Sequence>,
-    /// A write: when it was applied first, anywhere, and what it answers there.
+    /// For a write, when it was first applied on any node, and its answer there.
     pub(crate) applied: Option<(u64, Answer)>,
 }
 
@@ -65,7 +65,7 @@ impl Work {
         cells.into_iter().map(u64::from).collect()
     }
 
-    /// What it is counted as.
+    /// The name under which it is counted.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Read(Action::Scan) => "scans",
@@ -84,7 +84,7 @@ impl Work {
     }
 }
 
-/// What a write looks like in a log: its number, and a length of its own, so that messages are cut in many
+/// The body of a write's log entry: its number, and a varying length, so that messages are split in many
 /// places.
 pub(crate) fn body_of(operation: usize) -> std::sync::Arc<[u8]> {
     let mut body = (operation as u64).to_be_bytes().to_vec();
@@ -92,7 +92,7 @@ pub(crate) fn body_of(operation: usize) -> std::sync::Arc<[u8]> {
     body.into()
 }
 
-/// The number of the operation in a log's entry.
+/// The number of the operation in a log entry.
 pub(crate) fn operation_of(body: &[u8]) -> Option<usize> {
     let number = body.get(..8)?.try_into().ok()?;
     usize::try_from(u64::from_be_bytes(number)).ok()

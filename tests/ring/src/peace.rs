@@ -1,15 +1,15 @@
-//! Runs in which nothing fails: nodes join and leave, and slots move because somebody wants it. Then every
-//! request is to be answered, and none may take long.
+//! Runs in which nothing fails: nodes join and leave, and slots move on an operator's request. Every
+//! request must be answered, and none may take long.
 
-use crate::operation::{Ended, Operation, Work};
+use crate::operation::{Operation, OperationEnd, Work};
 use crate::queue::Event;
 use crate::world::{Phase, World, say};
 use atoll_replica::{Change, NodeId, Slot};
 
-/// How long the ring has for its slots to be given to nodes, before anybody asks for anything.
+/// How long the ring has to assign its slots to nodes before the first request.
 const FOUNDING_US: u64 = 2_000_000;
 
-/// Requests that were under way so long before or after a slot moved count as being around that.
+/// Requests under way within this time before or after a move of their slot count as being around the move.
 const AROUND_US: u64 = 20_000;
 
 impl World {
@@ -18,8 +18,8 @@ impl World {
         self.network.calm();
         self.phase = Phase::Calm;
         for node in self.node_ids() {
-            // One more than copies are wanted is there soon, so that one may leave; the others join under
-            // load.
+            // One node more than the number of copies starts soon, so that one may leave; the others join
+            // under load.
             let is_first = node.0 as usize <= self.settings.copies + 1;
             let after =
                 if is_first { self.random.u64(..20_000) } else { self.random.u64(2_000_000..5_000_000) };
@@ -32,7 +32,7 @@ impl World {
         }
     }
 
-    /// Has somebody leave, or a slot moved.
+    /// Makes a node leave, or moves a slot.
     pub(crate) fn operator_acts(&mut self) {
         if self.phase == Phase::Quiet {
             return;
@@ -62,7 +62,7 @@ impl World {
         }
     }
 
-    /// Clients ask until the seed has enough; then each slot is whole, and all that was asked for was
+    /// Clients send requests until the seed has enough; then each slot must be whole, and every request
     /// answered.
     pub(crate) fn run_in_peace(&mut self) -> Result<(), String> {
         self.run_chaos()?;
@@ -102,12 +102,13 @@ impl World {
 }
 
 impl Operation {
-    /// Whether it is answered at once, where nothing is wrong.
+    /// Whether it is answered at once if nothing is wrong.
     fn is_short(&self) -> bool {
         !matches!(self.work, Work::Wait { .. } | Work::Expire { .. })
     }
 
     fn has_failed(&self) -> bool {
-        self.is_short() && self.ended.as_ref().is_some_and(|(_, ended)| !matches!(ended, Ended::Told(_)))
+        self.is_short()
+            && self.ended.as_ref().is_some_and(|(_, ended)| !matches!(ended, OperationEnd::Told(_)))
     }
 }

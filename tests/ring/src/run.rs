@@ -3,7 +3,7 @@
 use crate::case::Case;
 use crate::counts::Counts;
 use crate::judge::judge;
-use crate::operation::Ended;
+use crate::operation::OperationEnd;
 use crate::world::{Phase, World};
 use atoll_replica::Slot;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,28 +16,29 @@ pub struct Violation {
     pub what: String,
 }
 
-/// What a run that broke nothing was.
+/// The summary of a run that broke no promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub counts: Counts,
-    /// How many operations clients began, and how many ended so that they knew what happened.
+    /// How many operations clients began, and how many ended with a known outcome.
     pub operations: usize,
     pub definite: usize,
-    /// Of a run in which nothing fails: how long the slowest request around each move of a slot took, in
+    /// In a run without faults: how long the slowest request around each move of a slot took, in
     /// microseconds.
     pub pauses_us: Vec<u64>,
-    /// A sum over everything that happened, in its order.
+    /// A digest over all events, in their order.
     pub digest: u64,
 }
 
-/// A run in words.
+/// The trace of a run.
 #[derive(Clone, Debug)]
 pub struct Story {
     pub lines: Vec<String>,
     pub outcome: Result<Outcome, Violation>,
 }
 
-/// A run counts only with at least this many operations, of which so many of a hundred ended definitely.
+/// A run counts only with at least this many operations, of which a minimum percentage ended with a known
+/// outcome.
 const OPERATIONS_MIN: usize = 300;
 const DEFINITE_PERCENT_MIN: usize = 60;
 
@@ -57,7 +58,7 @@ pub fn run_seed(seed: u64, case: &Case) -> Result<Outcome, Violation> {
     run(seed, case, false).outcome
 }
 
-/// Runs a seed and tells everything that happens.
+/// Runs a seed and records a trace of everything that happens.
 #[must_use]
 pub fn tell_seed(seed: u64, case: &Case) -> Story {
     run(seed, case, true)
@@ -66,7 +67,7 @@ pub fn tell_seed(seed: u64, case: &Case) -> Story {
 fn run(seed: u64, case: &Case, is_traced: bool) -> Story {
     case.plant(true);
     let mut world = World::new(seed, case, is_traced);
-    // Assertions of the protocol that fail are findings, not ends of the program.
+    // Failed assertions of the protocol are findings and must not end the program.
     let judged = catch_unwind(AssertUnwindSafe(|| world.run(case)));
     case.plant(false);
     let judged = judged.unwrap_or_else(|panic| Err(words_of(panic.as_ref())));
@@ -77,7 +78,7 @@ fn run(seed: u64, case: &Case, is_traced: bool) -> Story {
     Story { lines: world.trace.unwrap_or_default(), outcome }
 }
 
-/// How the words of a panic begin.
+/// The prefix of a panic's description.
 pub(crate) const A_PANIC: &str = "a panic: ";
 
 pub(crate) fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
@@ -96,21 +97,22 @@ impl World {
         let slots: Vec<Slot> = self.slot_ids().filter(|&slot| !self.is_lost(slot)).collect();
         self.run_probes(&slots)?;
         for slot in self.slot_ids() {
-            // What was seen of a slot and then given up has no order with what came behind; it was judged
-            // when that happened.
+            // Reads of an abandoned state have no order relative to later operations; they were judged at
+            // the time of the loss.
             match self.given_up.contains_key(&slot) {
                 true => self.judge_behind_loss(slot)?,
                 false => judge(&self.operations, slot)?,
             }
         }
-        // What is planted is to be seen before anything is given up.
+        // A planted bug must be detected before any loss is accepted.
         if case.is_sound() { self.run_recovery() } else { Ok(()) }
     }
 
     fn outcome(&mut self) -> Outcome {
         debug_assert!(self.phase == Phase::Quiet, "it ran to its end");
         let asked = self.operations.iter().filter(|operation| operation.ended.is_some());
-        let definite = asked.clone().filter(|operation| matches!(operation.ended, Some((_, Ended::Told(_)))));
+        let definite =
+            asked.clone().filter(|operation| matches!(operation.ended, Some((_, OperationEnd::Told(_)))));
         let (operations, definite) = (asked.count(), definite.count());
         let mut digest = self.digest;
         self.books.iter().for_each(|book| digest.add(book.digest(book.last()).unwrap_or_default()));

@@ -1,13 +1,13 @@
-//! What a node does around the protocol: it reads its clock, gives what comes to the protocol, and does what
-//! that says.
+//! The runtime of a node around the protocol: it reads the clock, passes inputs to the protocol, and
+//! performs the effects that it returns.
 //!
-//! Invariant: effects are done in their order, and none of them asks the protocol again at once.
+//! Invariant: effects are performed in their order, and none of them calls the protocol again at once.
 
 use crate::case::Flaw;
-use crate::council::Asking;
+use crate::council::GroupRequest;
 use crate::disk::Record;
 use crate::network::GROUP;
-use crate::node::Live;
+use crate::node::LiveSlot;
 use crate::queue::{Cells, Event, ToNode};
 use crate::settings::Durability;
 use crate::world::{World, say};
@@ -18,7 +18,7 @@ use atoll_replica::{
 };
 
 impl World {
-    /// Something comes to the process of a node.
+    /// A message or a timer reaches the process of a node.
     pub(crate) fn node_hears(&mut self, node: NodeId, what: ToNode) {
         let is_life = |life: u64| self.node(node).is_life(life);
         match what {
@@ -60,7 +60,7 @@ impl World {
         }
     }
 
-    /// Gives an input to the protocol, with what the clock says now, and does what comes of it.
+    /// Passes an input to the protocol with the current clock reading, and performs the effects.
     pub(crate) fn give(&mut self, node: NodeId, input: Input) {
         let now = self.node(node).moment(self.now);
         let mut effects = std::mem::take(&mut self.effects);
@@ -113,9 +113,9 @@ impl World {
                     Proposal::Keep { .. } => "hand_overs_given_up",
                 };
                 self.counts.bump(name);
-                self.ask_group(node, Asking::Propose(proposal));
+                self.ask_group(node, GroupRequest::Propose(proposal));
             }
-            Effect::FetchTable => self.ask_group(node, Asking::Fetch),
+            Effect::FetchTable => self.ask_group(node, GroupRequest::Fetch),
             Effect::Forget { slot } => {
                 self.counts.bump("copies_forgotten");
                 say!(self, "{node} forgets slot {}", slot.0);
@@ -157,7 +157,7 @@ impl World {
         }
     }
 
-    pub(crate) fn ask_group(&mut self, node: NodeId, asking: Asking) {
+    pub(crate) fn ask_group(&mut self, node: NodeId, asking: GroupRequest) {
         let arrivals = self.network.arrivals((node, GROUP), self.now, &mut self.random, &mut self.counts);
         for at in arrivals.into_iter().flatten() {
             self.queue.push(at, Event::ToGroup { from: node, what: asking.clone() });
@@ -181,7 +181,7 @@ impl World {
         self.flush(node);
     }
 
-    /// Records are on their way to the disk, those that come meanwhile go with the next.
+    /// Sends records on their way to the disk; those that are added meanwhile go with the next batch.
     pub(crate) fn flush(&mut self, node: NodeId) {
         let now = self.now;
         let delay = self.random.u64(50..=self.settings.disk_us_max);
@@ -293,7 +293,7 @@ impl World {
         self.checkpoint(node, slot);
     }
 
-    /// Now and then cells are written as they are, and entries that are in synced cells are let go.
+    /// Occasionally writes the cells as they are, and trims entries that are in synced cells.
     fn checkpoint(&mut self, node: NodeId, slot: Slot) {
         let writes = if self.dying == Some(node) { 1 } else { self.random.u8(..8) };
         if writes > 1 || self.settings.durability == Durability::Memory {
@@ -311,7 +311,7 @@ impl World {
         self.flush(node);
     }
 
-    /// Sends the cells of a slot, in pieces each of which may be lost.
+    /// Sends the cells of a slot in pieces, each of which may be lost.
     fn transfer(&mut self, node: NodeId, slot: Slot, to: NodeId) {
         self.counts.bump("transfers");
         say!(self, "{node} sends the cells of slot {} to {to}", slot.0);
@@ -331,7 +331,7 @@ impl World {
         self.after(delay, Event::ToNode { node, what });
     }
 
-    /// All cells are on their way now, unless they are lost or not needed any more. The node knows nothing of
+    /// Sends the rest of the cells, unless they are lost or not needed any more. The node does not know
     /// when they arrive.
     fn send_rest(&mut self, node: NodeId, to: NodeId, cells: Box<Cells>, arrives_at: Option<u64>) {
         let slot = cells.slot;
@@ -347,7 +347,7 @@ impl World {
         self.give(node, Input::TransferEnded { slot, to });
     }
 
-    /// Cells came: they are written beside the old ones.
+    /// Received cells are written beside the old ones.
     fn stage(&mut self, node: NodeId, from: NodeId, cells: Box<Cells>) {
         let life = self.node(node).life;
         let delay = self.random.u64(100..=4 * self.settings.disk_us_max);
@@ -360,7 +360,7 @@ impl World {
         self.after(delay, Event::ToNode { node, what: ToNode::Staged { life, from, branch, cells } });
     }
 
-    /// Puts cells in place of those that are here, if they are newer.
+    /// Replaces the cells here with received ones, if those are newer.
     fn install(&mut self, node: NodeId, from: NodeId, branch: Version, cells: Box<Cells>) {
         if self.has_long_slots && self.flaw != Some(Flaw::OldCellsInstalled) {
             return self.begin_import(node, from, branch, cells);
@@ -368,7 +368,7 @@ impl World {
         self.put_in_place(node, branch, cells);
     }
 
-    /// The same with all of them at once.
+    /// Replaces all cells at once.
     pub(crate) fn put_in_place(&mut self, node: NodeId, branch: Version, cells: Box<Cells>) {
         let Cells { slot, position, time_ms, .. } = *cells;
         let now = self.node(node).moment(self.now);
@@ -393,7 +393,7 @@ impl World {
         say!(self, "{node} puts cells up to {position} of slot {} in place", slot.0);
         self.flush(node);
         self.give(node, Input::Installed { slot, position, time_ms });
-        // Whoever has a log says that they are here once they are as durable as entries are.
+        // Where there is a log, the cells are reported once they are as durable as entries are.
         if is_said_early {
             self.give(node, Input::Logged { slot, position, run });
         }
@@ -413,10 +413,10 @@ impl World {
         let Some(process) = self.node_mut(node).begun() else { return };
         let Some(incarnation) = process.incarnation else { return };
         let known = process.replica.table().version;
-        self.ask_group(node, Asking::Beat { life, incarnation, asked_at, known });
+        self.ask_group(node, GroupRequest::Beat { life, incarnation, asked_at, known });
     }
 
-    /// The group heard this node: it may trust that only behind the table that the group had.
+    /// The group heard this node: the node may rely on that only once it has the table that the group had.
     fn group_heard(&mut self, node: NodeId, asked_at: Moment, version: Version) {
         let Some(process) = self.node_mut(node).begun() else { return };
         if process.told >= version {
@@ -433,7 +433,7 @@ impl World {
         }
     }
 
-    /// Looks at who leads, and whether a table waits.
+    /// Notes which slots the node leads, and whether a table waits.
     fn watch_leaders(&mut self, node: NodeId) {
         for slot in self.slot_ids() {
             let Some(process) = &mut self.node_mut(node).process else { return };
@@ -460,7 +460,7 @@ impl World {
         }
     }
 
-    /// Counts a table that could not be gone by at once.
+    /// Counts a table that could not take effect at once.
     pub(crate) fn watch_table(&mut self, node: NodeId, version: Version) {
         let now = self.node(node).moment(self.now);
         let promise_us = 2 * self.settings.options.lease_us;
@@ -474,14 +474,14 @@ impl World {
     }
 }
 
-/// How often what is written is synced, where nobody waits for it.
+/// How often written records are synced where no entry waits for it.
 const SYNC_EVERY_US: u64 = 400_000;
 
 fn live_positions(entries: &[Entry]) -> String {
     entries.iter().map(|entry| entry.position.to_string()).collect::<Vec<_>>().join(" ")
 }
 
-impl Live {
+impl LiveSlot {
     fn cells_of(&self, slot: Slot) -> Cells {
         Cells { slot, position: self.applied, time_ms: self.time_ms, state: self.state.clone() }
     }

@@ -1,8 +1,8 @@
-//! What a node does for clients: it hands requests to the protocol, and answers from the cells.
+//! A node's service to clients: it passes requests to the protocol, and answers from the cells.
 
 use crate::case::Flaw;
-use crate::clients::Told;
-use crate::node::{Live, Waiting};
+use crate::clients::ClientReply;
+use crate::node::{LiveSlot, PendingRequest};
 use crate::operation::{Operation, Work, body_of};
 use crate::queue::Event;
 use crate::world::{Phase, World, say};
@@ -10,18 +10,18 @@ use atoll_linearizability::{Action, Answer};
 use atoll_replica::{Input, NodeId, Refusal, Sequence, Slot, Ticket};
 
 impl World {
-    /// A client asks.
+    /// A client sends a request.
     pub(crate) fn serve(&mut self, node: NodeId, client: usize, operation: usize, attempt: u32) {
         let slot = self.operations[operation].slot;
         if self.node_mut(node).begun().is_none() {
-            // Nobody listens: the client is told so, or not.
+            // The node does not listen: the client may or may not be told so.
             if self.is_planned || self.random.bool() {
-                self.reply(node, client, operation, attempt, Told::NobodyListens);
+                self.reply(node, client, operation, attempt, ClientReply::NobodyListens);
             }
             return;
         }
         self.expire(node, slot);
-        let waiting = Waiting { slot, operation, client: Some((client, attempt)) };
+        let waiting = PendingRequest { slot, operation, client: Some((client, attempt)) };
         if self.flaw == Some(Flaw::ToldBeforeCommitted) {
             self.tell_early(node, slot, operation);
         }
@@ -31,8 +31,8 @@ impl World {
         }
     }
 
-    /// Hands a request to the protocol.
-    pub(crate) fn request(&mut self, node: NodeId, waiting: Waiting) {
+    /// Passes a request to the protocol.
+    pub(crate) fn request(&mut self, node: NodeId, waiting: PendingRequest) {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
         let date_ms = self.node(node).clock.date_ms(self.now);
@@ -51,7 +51,7 @@ impl World {
         self.give(node, input);
     }
 
-    fn take_waiting(&mut self, node: NodeId, ticket: Ticket) -> Option<Waiting> {
+    fn take_waiting(&mut self, node: NodeId, ticket: Ticket) -> Option<PendingRequest> {
         self.node_mut(node).process.as_mut()?.waiting.remove(&ticket)
     }
 
@@ -97,17 +97,17 @@ impl World {
         }
     }
 
-    fn answer(&mut self, node: NodeId, waiting: Waiting, seen: Sequence, answer: Answer) {
+    fn answer(&mut self, node: NodeId, waiting: PendingRequest, seen: Sequence, answer: Answer) {
         let Some((client, attempt)) = waiting.client else { return };
-        self.reply(node, client, waiting.operation, attempt, Told::Answer(answer, seen));
+        self.reply(node, client, waiting.operation, attempt, ClientReply::Answer(answer, seen));
     }
 
     pub(crate) fn answer_unknown(&mut self, node: NodeId, ticket: Ticket) {
-        if let Some(Waiting { operation, client: Some((client, attempt)), .. }) =
+        if let Some(PendingRequest { operation, client: Some((client, attempt)), .. }) =
             self.take_waiting(node, ticket)
         {
             self.counts.bump("writes_unknown_to_a_former_primary");
-            self.reply(node, client, operation, attempt, Told::Lost);
+            self.reply(node, client, operation, attempt, ClientReply::Lost);
         }
     }
 
@@ -124,14 +124,21 @@ impl World {
         });
         match waiting.client {
             Some((client, attempt)) => {
-                self.reply(node, client, waiting.operation, attempt, Told::Refused(refusal));
+                self.reply(node, client, waiting.operation, attempt, ClientReply::Refused(refusal));
             }
             None => self.ask_to_expire_again(node, waiting),
         }
     }
 
     /// Sends a client its answer.
-    pub(crate) fn reply(&mut self, node: NodeId, client: usize, operation: usize, attempt: u32, told: Told) {
+    pub(crate) fn reply(
+        &mut self,
+        node: NodeId,
+        client: usize,
+        operation: usize,
+        attempt: u32,
+        told: ClientReply,
+    ) {
         if let Some(at) = self.client_link(client, node, false) {
             self.queue.push(at, Event::ToClient { client, operation, attempt, told });
         }
@@ -139,7 +146,7 @@ impl World {
 
     // Waiting for a value.
 
-    /// Who waits for what is there now is told.
+    /// Answers clients that wait for a value that is there now.
     pub(crate) fn tell_watchers(&mut self, node: NodeId, slot: Slot) {
         let Self { nodes, operations, .. } = self;
         let process = nodes[node.0 as usize - 1].process.as_mut();
@@ -149,7 +156,7 @@ impl World {
         }
         live.watchers.retain(|waiting| operations[waiting.operation].ended.is_none());
         let (cells, seen) = (&live.state.cells, live.applied.sequence);
-        let is_met = |waiting: &Waiting| match &operations[waiting.operation].work {
+        let is_met = |waiting: &PendingRequest| match &operations[waiting.operation].work {
             Work::Wait { cell, value } => cells.get(cell) == Some(value),
             _ => false,
         };
@@ -161,14 +168,14 @@ impl World {
         }
     }
 
-    fn answer_wait(&mut self, node: NodeId, waiting: Waiting, seen: Sequence) {
+    fn answer_wait(&mut self, node: NodeId, waiting: PendingRequest, seen: Sequence) {
         if let Work::Wait { value, .. } = &self.operations[waiting.operation].work {
             let answer = Answer::Value(Some(value.clone()));
             self.answer(node, waiting, seen, answer);
         }
     }
 
-    /// A mistake: a value that is asked for counts as there.
+    /// A planted bug: a requested value counts as present.
     fn tell_early(&mut self, node: NodeId, slot: Slot, operation: usize) {
         let Work::Write { action: Action::Put(cells, value), .. } = &self.operations[operation].work else {
             return;
@@ -177,7 +184,7 @@ impl World {
         let Self { nodes, operations, .. } = self;
         let process = nodes[node.0 as usize - 1].process.as_mut();
         let Some(live) = process.and_then(|process| process.slots.get_mut(&slot)) else { return };
-        let is_met = |waiting: &Waiting| match &operations[waiting.operation].work {
+        let is_met = |waiting: &PendingRequest| match &operations[waiting.operation].work {
             Work::Wait { cell, value: wanted } => cells.contains(cell) && *wanted == value,
             _ => false,
         };
@@ -187,25 +194,25 @@ impl World {
         met.into_iter().for_each(|waiting| self.answer_wait(node, waiting, seen));
     }
 
-    /// Who waits here is sent elsewhere.
-    pub(crate) fn dismiss_watchers(&mut self, node: NodeId, watchers: Vec<Waiting>) {
-        for Waiting { operation, client, .. } in watchers {
+    /// Redirects clients that wait here.
+    pub(crate) fn dismiss_watchers(&mut self, node: NodeId, watchers: Vec<PendingRequest>) {
+        for PendingRequest { operation, client, .. } in watchers {
             if let Some((client, attempt)) = client {
-                self.reply(node, client, operation, attempt, Told::Refused(Refusal::NoPrimary));
+                self.reply(node, client, operation, attempt, ClientReply::Refused(Refusal::NoPrimary));
             }
         }
     }
 
-    // Cells that go by themselves.
+    // Cells that expire.
 
-    /// Time has passed: cells whose time is over go, in all slots.
+    /// Expires cells in all slots as time passes.
     pub(crate) fn expire_all(&mut self, node: NodeId) {
         for slot in self.slot_ids() {
             self.expire(node, slot);
         }
     }
 
-    /// Cells whose time is over by this node's clock are asked to go, if it leads the slot.
+    /// Requests the expiry of cells whose time is over by this node's clock, if it leads the slot.
     pub(crate) fn expire(&mut self, node: NodeId, slot: Slot) {
         let now = self.node(node).moment(self.now);
         let Some(process) = self.node_mut(node).begun() else { return };
@@ -226,11 +233,11 @@ impl World {
                 place: None,
                 applied: None,
             });
-            self.request(node, Waiting { slot, operation, client: None });
+            self.request(node, PendingRequest { slot, operation, client: None });
         }
     }
 
-    fn ask_to_expire_again(&mut self, node: NodeId, waiting: Waiting) {
+    fn ask_to_expire_again(&mut self, node: NodeId, waiting: PendingRequest) {
         let Self { nodes, operations, .. } = self;
         let process = nodes[node.0 as usize - 1].process.as_mut();
         let Some(live) = process.and_then(|process| process.slots.get_mut(&waiting.slot)) else { return };
@@ -243,11 +250,11 @@ impl World {
     }
 }
 
-/// After so long a cell that did not go is asked to go again.
+/// After this long the expiry of a cell that is still there is requested again.
 const EXPIRE_AGAIN_US: u64 = 500_000;
 
-impl Live {
-    /// Cells whose time is over and that nobody asked to go lately.
+impl LiveSlot {
+    /// Cells whose time is over and whose expiry was not requested lately.
     fn due(&mut self, now: atoll_replica::Moment) -> Vec<(u8, usize)> {
         let mut due = Vec::new();
         for (&cell, deadline) in &mut self.deadlines {

@@ -1,4 +1,4 @@
-//! What a seed decides before anything happens: how many there are of everything, and how bad the world is.
+//! What a seed decides at the start: the size of the world, and how bad it is.
 
 use crate::case::{Case, Flaw};
 use atoll_replica::{Options, Reads};
@@ -7,10 +7,10 @@ use fastrand::Rng;
 /// When an entry counts as logged, and what survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Durability {
-    /// When it is synced: everything survives.
+    /// Once it is synced: everything survives.
     Always,
-    /// When it is written; synced once in a while: everything survives the death of a process, nothing a loss
-    /// of power.
+    /// Once it is written; syncs follow periodically: everything survives the death of a process, nothing a
+    /// loss of power.
     EverySecond,
     /// At once: nothing survives.
     Memory,
@@ -27,32 +27,32 @@ pub(crate) struct Settings {
     pub(crate) operations: usize,
     pub(crate) durability: Durability,
     pub(crate) options: Options,
-    /// How far off the rate of a clock is at most, in millionths.
+    /// The largest error of a clock's rate, in millionths.
     pub(crate) clock_error_ppm: u32,
-    /// After which silence the group takes a node for failed.
+    /// The silence after which the group takes a node for failed.
     pub(crate) silence_us: u64,
-    /// Whether the group sends a new table to all, or they have to ask.
+    /// Whether the group sends a new table to all nodes, or they have to ask.
     pub(crate) pushes_tables: bool,
     pub(crate) loss_ppm: u32,
     pub(crate) doubled_ppm: u32,
     pub(crate) late_ppm: u32,
-    /// Whether what one node says to another arrives in order.
+    /// Whether messages from one node to another arrive in order.
     pub(crate) is_ordered: bool,
-    /// How long the way from one machine to another takes at most.
+    /// The longest base delay from one machine to another.
     pub(crate) far_us_max: u64,
     /// The longest time between two faults.
     pub(crate) fault_us_max: u64,
-    /// How long a node that died stays away at most.
+    /// The longest time for which a dead node stays away.
     pub(crate) away_us_max: u64,
-    /// The longest time from an effect to the disk's answer, but for stalls.
+    /// The longest time until the disk answers, apart from stalls.
     pub(crate) disk_us_max: u64,
-    /// How long a client waits for an answer at most.
+    /// The longest time for which a client waits for an answer.
     pub(crate) patience_us: u64,
-    /// How long a client thinks between two operations at most.
+    /// The longest pause of a client between two operations.
     pub(crate) thinking_us: u64,
 }
 
-/// Rates beyond anything that could be stated.
+/// A rate error beyond anything that could be stated.
 const WILD_PPM: u32 = 400_000;
 
 impl Settings {
@@ -61,7 +61,7 @@ impl Settings {
         if case.is_planned { settings.in_peace(random) } else { settings }
     }
 
-    /// The same, where nothing fails and machines are near each other; with times as they are by default.
+    /// The same settings for a run without faults, with machines near each other and default timeouts.
     fn in_peace(self, random: &mut Rng) -> Self {
         let copies = self.copies.max(2);
         let (in_sync_min, lease_us) = (random.usize(1..=2), 1_000_000);
@@ -174,7 +174,7 @@ fn draw_options(random: &mut Rng, case: &Case, copies: usize, durability: Durabi
     (options, if is_wild { WILD_PPM } else { rate_error_ppm as u32 })
 }
 
-/// One of a few, as often as it is named.
+/// Draws one of a few values; a value that is listed twice is twice as likely.
 pub(crate) fn one_of<T: Copy>(random: &mut Rng, from: &[T]) -> T {
     from[random.usize(..from.len())]
 }

@@ -1,4 +1,4 @@
-//! Many seeds on a few threads: who failed, and what occurred how often.
+//! Runs many seeds on a few threads: which failed, and how often each thing occurred.
 
 use crate::case::Case;
 use crate::counts::Counts;
@@ -7,23 +7,23 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-/// What a range of seeds gave.
+/// The results of a range of seeds.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// First seed.
     pub seed_from: u64,
-    /// Seeds run.
+    /// How many seeds ran.
     pub seeds: u64,
-    /// Runs in which too little happened for them to prove anything.
+    /// Runs in which too little happened to prove anything.
     pub too_little: u64,
-    /// Operations of clients, and those that ended so that they knew what happened.
+    /// How many operations clients began, and how many ended with a known outcome.
     pub operations: u64,
     pub definite: u64,
     /// Broken promises, by seed.
     pub violations: Vec<Violation>,
-    /// What occurred how often.
+    /// How often each thing occurred.
     pub counts: Counts,
-    /// For how long slots that moved were not served at most, in microseconds, each time, in order.
+    /// The longest request around each move of a slot, in microseconds, sorted.
     pub pauses_us: Vec<u64>,
 }
 
@@ -48,7 +48,7 @@ impl Tally {
         .to_string()
     }
 
-    /// Adds another range.
+    /// Adds the results of another range.
     pub fn add(&mut self, other: Self) {
         self.seeds += other.seeds;
         self.too_little += other.too_little;
@@ -61,14 +61,14 @@ impl Tally {
         self.pauses_us.sort_unstable();
     }
 
-    /// That of so many thousandths of all moves which slots were not served for longest.
+    /// The quantile of these pauses; `thousandths` is its share.
     #[must_use]
     pub fn pause_us(&self, thousandths: usize) -> u64 {
         let at = (self.pauses_us.len() * thousandths / 1000).min(self.pauses_us.len().saturating_sub(1));
         self.pauses_us.get(at).copied().unwrap_or_default()
     }
 
-    /// How long slots that moved were not served.
+    /// The pauses of moved slots, in words.
     #[must_use]
     pub fn pauses_in_words(&self) -> String {
         let ms = |thousandths| self.pause_us(thousandths) as f64 / 1000.0;
@@ -79,8 +79,8 @@ impl Tally {
         )
     }
 
-    /// Takes in what a seed gave; whether that is well. A panic where the run itself catches none is a
-    /// violation like any other: the tally of the whole thread would go with it.
+    /// Adds the result of a seed; returns whether it is sound. A panic that the run itself does not catch
+    /// is a violation like any other: otherwise the results of the whole thread would be lost with it.
     fn take(&mut self, seed: u64, run: impl FnOnce() -> Result<Outcome, Violation>) -> bool {
         self.seeds += 1;
         let outcome = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
@@ -104,7 +104,8 @@ impl Tally {
     }
 }
 
-/// Runs `seeds` seeds from `seed_from` on all cores; with `stop_early`, no more after the first failure.
+/// Runs `seeds` seeds from `seed_from` on all cores; with `stop_early`, begins no more after the first
+/// failure.
 ///
 /// # Panics
 /// If not all of them were run.
@@ -138,11 +139,12 @@ pub fn run_seeds(seed_from: u64, seeds: u64, case: &Case, stop_early: bool) -> T
     total
 }
 
-/// That a violation shows the bug that was planted: its seed breaks nothing `without` it, and it is no panic,
-/// unless the bug is one that `asserts`. What the harness itself does wrong would be taken for every bug.
+/// Checks that a violation shows the planted bug: its seed breaks nothing `without` the bug, and it is not
+/// a panic, unless the bug is one that `asserts`. Otherwise an error of the harness itself would pass for
+/// any bug.
 ///
 /// # Errors
-/// What the violation is instead.
+/// Says what the violation is instead.
 pub fn shows<T>(
     violation: &Violation,
     asserts: bool,

@@ -1,6 +1,6 @@
-//! The world of one seed: everything that there is, and the loop in which it happens.
+//! The world of one seed: its whole state, and the event loop.
 //!
-//! Invariant: events happen in the order of true time; whatever is drawn is drawn from one generator.
+//! Invariant: events happen in the order of true time; all random numbers come from one generator.
 
 use crate::book::Book;
 use crate::case::{Case, Flaw};
@@ -21,7 +21,7 @@ use atoll_replica::{Effect, Group, GroupOptions, NodeId, Slot};
 use fastrand::Rng;
 use std::collections::BTreeMap;
 
-/// Tells something about a run, if anybody listens.
+/// Adds a line to the trace, if there is one.
 macro_rules! say {
     ($world:expr, $($words:tt)*) => {
         if $world.trace.is_some() {
@@ -32,20 +32,20 @@ macro_rules! say {
 }
 pub(crate) use say;
 
-/// The first part of a run, in which things break; then that in which they do not.
+/// The phases of a run: faults occur in the first, and not in the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Chaos,
     Calm,
-    /// Clients ask for nothing new.
+    /// Clients begin nothing new.
     Quiet,
 }
 
-/// Everything.
+/// The whole state.
 pub(crate) struct World {
     pub(crate) settings: Settings,
     pub(crate) flaw: Option<Flaw>,
-    /// Whether nothing fails, and slots move because somebody wants it.
+    /// Whether nothing fails, and slots move on an operator's request.
     pub(crate) is_planned: bool,
     pub(crate) random: Rng,
     pub(crate) now: u64,
@@ -55,43 +55,43 @@ pub(crate) struct World {
     pub(crate) nodes: Vec<Node>,
     pub(crate) council: Council,
     pub(crate) clients: Vec<Client>,
-    /// The time that requests of each client have, if any.
+    /// The latency that each client tolerates, if any.
     pub(crate) slacks: Vec<Option<u64>>,
     pub(crate) operations: Vec<Operation>,
     pub(crate) books: Vec<Book>,
     /// How many operations clients began.
     pub(crate) begun: usize,
-    /// How much has happened.
+    /// How many events have happened.
     happened: u64,
-    /// Counts everything that is seen from outside.
+    /// Counts everything that is observed from outside.
     pub(crate) moment: u64,
     pub(crate) tickets: u64,
     /// Counts faults of links.
     pub(crate) link_faults: u64,
-    /// Room for the effects of a step.
+    /// Buffer for the effects of a step.
     pub(crate) effects: Vec<Effect>,
-    /// Who ends before all is done that came of an input.
+    /// The node that ends before all effects of an input are performed.
     pub(crate) dying: Option<NodeId>,
     pub(crate) counts: Counts,
     pub(crate) digest: Digest,
     pub(crate) trace: Option<Vec<String>>,
     /// Slots that got another primary, and when.
     pub(crate) moves: Vec<(Slot, u64)>,
-    /// Whether cells that come from other nodes are too many to be put in place at once.
+    /// Whether slots have too many cells to be replaced at once.
     pub(crate) has_long_slots: bool,
-    /// Counts the imports of such cells.
+    /// Counts imports of such slots.
     pub(crate) imports: u64,
-    /// Whether losses are accepted while things break, and of which slots that was done.
+    /// Whether losses are accepted while faults are active, and for which slots that was done.
     pub(crate) is_impatient: bool,
     pub(crate) given_up: BTreeMap<Slot, GivenUp>,
     /// The first promise that was broken.
     pub(crate) broken: Option<String>,
 }
 
-/// Everything begins then, so that no clock has to show a time before it began.
+/// The time at which everything begins, so that no clock has to show a time before it started.
 const BEGINNING_US: u64 = 1_000_000;
 
-/// What may happen in one run; usual are some ten thousand.
+/// The most events in one run; some ten thousand are usual.
 const HAPPENED_MAX: u64 = 3_000_000;
 
 impl World {
@@ -157,7 +157,7 @@ impl World {
         }
     }
 
-    /// Lets things happen until then, or until a promise is broken.
+    /// Lets events happen until `end`, or until a promise is broken.
     pub(crate) fn run_until(&mut self, end: u64) -> Result<(), String> {
         while let Some((at, event)) = self.queue.pop_before(end) {
             self.now = self.now.max(at);
@@ -208,7 +208,7 @@ impl World {
         }
     }
 
-    /// Something comes to a machine.
+    /// A message reaches a machine.
     fn reach(&mut self, node: NodeId, what: ToNode) {
         match &mut self.node_mut(node).pause {
             Some(pause) => pause.held.push(what),
@@ -240,13 +240,13 @@ impl World {
         NodeId(self.random.u32(1..=self.settings.nodes))
     }
 
-    /// The next moment that can be seen from outside.
+    /// The next moment that can be observed from outside.
     pub(crate) fn next_moment(&mut self) -> u64 {
         self.moment += 1;
         self.moment
     }
 
-    /// A promise is broken; the first one counts.
+    /// Records a broken promise; the first one counts.
     pub(crate) fn break_promise(&mut self, what: String) {
         say!(self, "BROKEN: {what}");
         self.broken.get_or_insert(what);
@@ -261,7 +261,7 @@ impl World {
 
 fn new_node(settings: &Settings, random: &mut Rng) -> Node {
     let most = i64::from(settings.clock_error_ppm);
-    // Clocks that are off as far as they may be find most.
+    // Clocks with the largest allowed error find the most bugs.
     let rate_ppm = match random.u8(..3) {
         0 => most,
         1 => -most,

@@ -8,9 +8,9 @@ use atoll_errors::ErrorKind;
 /// The fault of one life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// None but the end of the life itself.
+    /// No fault but the end of the life itself.
     None,
-    /// The power goes at some change.
+    /// The power fails at some change.
     PowerCut,
     /// The disk is full for a while.
     Full,
@@ -18,7 +18,7 @@ pub(super) enum Fault {
     ReadOnly,
     /// One sync, write or read fails.
     Error,
-    /// One write lands elsewhere.
+    /// One write lands in the wrong place.
     Misdirect,
 }
 
@@ -45,7 +45,7 @@ impl<S: Subject> Run<S> {
         self.start(plan);
     }
 
-    /// Plans the last life of a seed, in which a write goes astray.
+    /// Plans the last life of a seed, in which a write is misdirected.
     pub(super) fn begin_misdirection(&mut self) {
         self.fault = Fault::Misdirect;
         self.oracle.pin();
@@ -61,7 +61,7 @@ impl<S: Subject> Run<S> {
         self.begin_step();
     }
 
-    /// Lets a lasting fault come and go.
+    /// Starts or ends a lasting fault.
     pub(super) fn change_faults(&mut self) {
         let plan = match self.fault {
             Fault::Full => FaultPlan { space_left: Some(self.rng.u64(..200_000)), ..FaultPlan::default() },
@@ -75,7 +75,7 @@ impl<S: Subject> Run<S> {
         }
     }
 
-    /// Recovery may meet a power cut or a failed read, once there is something to recover.
+    /// Plans a power cut or a failed read during recovery, once there is something to recover.
     pub(super) fn plan_recovery_faults(&mut self, has_faults: bool) {
         let mut plan = FaultPlan::default();
         if has_faults && self.life > 0 {
@@ -90,28 +90,28 @@ impl<S: Subject> Run<S> {
         self.begin_step();
     }
 
-    /// Whether the power went in this life.
+    /// Whether the power failed in this life.
     pub(super) fn is_off(&self) -> bool {
         self.disk.counters().power_cuts > self.before_life.power_cuts
     }
 
-    /// From now on another step: what struck before it explains no failed read, and no refusal.
+    /// Begins another step: earlier faults excuse no failed read of it, and no refusal.
     pub(super) fn begin_step(&mut self) {
         self.before_step = self.disk.counters();
     }
 
-    /// Whether a fault explains the failure of a change, of a check or of a whole recovery: one of this very
-    /// step; or an earlier one of this life, of which the store says that it is over since.
+    /// Whether a fault excuses the failure of a change, of a check or of a whole recovery: a fault in this
+    /// very step, or an earlier one in this life after which the store has declared itself unusable.
     pub(super) fn is_excused(&self, failure: &Failure) -> bool {
         let is_over = failure.is_final && has_struck(&self.disk.counters(), &self.before_life);
-        // What reads a page that went astray can leave a change half-way.
+        // Reading a page that was overwritten by a misdirected write can leave a change half done.
         let is_half = failure.is_unknown && self.has_strayed();
         self.is_read_excused(failure) || (is_honest(failure) && (is_over || is_half))
     }
 
-    /// Whether a fault explains the failure of a read: it struck in this very step, the power is gone, or a
-    /// write of this life went astray. Another read, of the same place too, works again; and nothing but a
-    /// write gone astray makes bytes wrong.
+    /// Whether a fault excuses the failure of a read: it struck in this very step, the power is off, or a
+    /// write of this life was misdirected. Any later read succeeds again, also of the same place; and only
+    /// a misdirected write makes bytes wrong.
     pub(super) fn is_read_excused(&self, failure: &Failure) -> bool {
         if matches!(failure.kind, ErrorKind::Corrupt | ErrorKind::NewerFormat) {
             return self.has_strayed();
@@ -123,7 +123,7 @@ impl<S: Subject> Run<S> {
         self.disk.counters().misdirected_writes > self.before_life.misdirected_writes
     }
 
-    /// Soon mostly, late sometimes.
+    /// A number below `limit`: usually small, sometimes large.
     fn some_time(&mut self, limit: u64) -> u64 {
         let limit = self.rng.u64(1..=limit);
         self.rng.u64(..limit)
@@ -141,7 +141,7 @@ const fn has_struck(now: &Counters, before: &Counters) -> bool {
         || now.misdirected_writes > before.misdirected_writes
 }
 
-/// Whether a disk that fails can make a store fail so, if it does not lie.
+/// Whether a disk that fails, but does not lie, can cause such a failure of the store.
 const fn is_honest(failure: &Failure) -> bool {
     matches!(
         failure.kind,

@@ -1,4 +1,5 @@
-//! The steps that move ranges between trees, and where writes go while a range is in a tree of its own.
+//! The steps that move ranges between trees, and the routing of writes while a range is in a tree of its
+//! own.
 
 use super::{Checked, Flow, Run, unexcused};
 use crate::state::{Content, Event, Key, Mutation, RangeMove, TREES, WRITTEN_TREES};
@@ -6,7 +7,7 @@ use crate::subject::{Durability, Subject};
 use atoll_errors::ErrorKind;
 
 impl<S: Subject> Run<S> {
-    /// Splits a range off, mostly to a tree that is free.
+    /// Splits a range off, usually into an empty tree.
     pub(super) fn split_off(
         &mut self,
         store: &S,
@@ -22,7 +23,7 @@ impl<S: Subject> Run<S> {
         self.move_range(store, RangeMove::SplitOff { tree, at, to }, durability)
     }
 
-    /// Absorbs a range that was split off before, where that can be.
+    /// Absorbs a range that was split off before, if that is possible.
     pub(super) fn absorb(&mut self, store: &S, tree: usize, durability: Durability) -> Checked<Flow> {
         let content = &self.oracle.current().content;
         let ranges = (WRITTEN_TREES..TREES).filter(|&from| from != tree && !content.tree(from).is_empty());
@@ -65,7 +66,7 @@ impl<S: Subject> Run<S> {
         }
     }
 
-    /// Sends changes to the tree whose range has their key, mostly, so that ranges can be absorbed again.
+    /// Routes changes, usually to the tree whose range has their key, so that ranges can be absorbed again.
     pub(super) fn route(&mut self, batch: &mut [Mutation]) {
         let content = &self.oracle.current().content;
         for mutation in batch {
@@ -85,8 +86,8 @@ impl<S: Subject> Run<S> {
     }
 }
 
-/// Whether a key of `tree` belongs to `upper` now: which lies above that tree, and has the key's place or
-/// what is beyond.
+/// Whether a key of `tree` belongs to `upper` now: `upper` lies above all keys of `tree`, and the key is not
+/// below its first one.
 fn lies_above(content: &Content, tree: usize, upper: usize, key: &Key) -> bool {
     let Some((first, _)) = content.tree(upper).first_key_value() else { return false };
     let last = content.tree(tree).last_key_value();

@@ -1,4 +1,4 @@
-//! The steps of a life: call the store, compare, tell the oracle.
+//! The steps of a life: each calls the store, compares the result, and tells the oracle.
 
 use super::{Checked, Flow, Run, unexcused};
 use crate::oracle::difference;
@@ -11,13 +11,13 @@ use atoll_errors::ErrorKind;
 const HELD_MAX: usize = 4;
 
 impl<S: Subject> Run<S> {
-    /// One step.
+    /// Takes one step.
     pub(super) fn step(&mut self, store: &S) -> Checked<Flow> {
         let step = self.workload.next(&mut self.rng);
         self.note(|| describe(&step));
         self.counts.bump("operations");
         self.begin_step();
-        // What was only buffered is written now, so a write that goes astray may take it along.
+        // A step may write what was only buffered so far, so a misdirected write may take that along.
         let events_before = self.oracle.flushed_len();
         let mut flow = self.take(store, step)?;
         if flow == Flow::Continue && store.wants_checkpoint() {
@@ -111,8 +111,8 @@ impl<S: Subject> Run<S> {
         }
     }
 
-    /// What a failed change means: refused, and then it never happened, and the life goes on; or over, and
-    /// then it may have.
+    /// Handles a failed change. If the store refused it, it never happened and the life goes on. Otherwise
+    /// it may have happened, and the life is over.
     pub(super) fn settle(
         &mut self,
         store: &S,
@@ -124,7 +124,7 @@ impl<S: Subject> Run<S> {
         if !self.is_excused(&failure) {
             return unexcused(what, &failure);
         }
-        // Without power nobody hears of a refusal, and the disk may have all of what it was about.
+        // Without power a refusal means nothing: the disk may have all of the change.
         if failure.is_refusal() && !self.is_off() {
             let is_known =
                 matches!(failure.kind, ErrorKind::OutOfSpace | ErrorKind::ReadOnly | ErrorKind::Limit);
@@ -139,7 +139,8 @@ impl<S: Subject> Run<S> {
         Ok(Flow::EndOfLife)
     }
 
-    /// Nobody sees a half of what may have happened: all of it, nothing, or no answer.
+    /// Checks what a reader sees of a change that may have happened: all of it, none of it, or an error,
+    /// but never a half.
     fn look_after(&mut self, store: &S, lowest: usize) -> Checked<()> {
         let found = match read_state(store) {
             Ok(found) => found,
@@ -156,7 +157,7 @@ impl<S: Subject> Run<S> {
         }
     }
 
-    /// A failed read changes nothing; the life goes on unless the disk is gone for good.
+    /// Handles a failed read. It changes nothing; the life goes on unless the disk is permanently gone.
     fn settle_read(&mut self, what: &str, failure: &Failure) -> Checked<Flow> {
         self.note(|| format!("{what} failed: {failure}"));
         if !self.is_read_excused(failure) {
@@ -254,7 +255,7 @@ impl<S: Subject> Run<S> {
             return Ok(Flow::EndOfLife);
         }
         if self.oracle.current().snapshots.contains_key(name) {
-            // The delete was refused, so the name is still taken.
+            // The delete was refused, so the name is still in use.
             return Ok(Flow::Continue);
         }
         let event = Event::CreateSnapshot(name.to_owned());

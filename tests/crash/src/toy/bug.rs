@@ -1,6 +1,6 @@
-//! Mistakes that can be planted in the toy; the harness must see each.
+//! Bugs that can be planted in the toy; the harness must detect each.
 
-/// What can be wrong with a toy.
+/// A bug of the toy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToyBug {
     SyncDoesNothing,
@@ -21,20 +21,20 @@ pub enum ToyBug {
     BackwardScanSkipsLast,
     SnapshotSeesLater,
     SyncErrorForgotten,
-    /// What could not be read once cannot be read again.
+    /// A place whose read failed once stays unreadable.
     ReadErrorKept,
-    /// Once a write was refused everything reads as damaged.
+    /// After a refused write everything reads as damaged.
     RefusalSpoilsReads,
-    /// Once a write was refused every other one is.
+    /// After a refused write every other write is refused.
     RefusedForEver,
-    /// Where the log was cut, and a page is damaged, all that can still be read is garbage.
+    /// If the log was cut and a page is damaged, everything that can still be read is garbage.
     GarbageBehindCut,
-    /// To let go of a snapshot panics.
+    /// Dropping a snapshot panics.
     SnapshotPanics,
 }
 
 impl ToyBug {
-    /// All of them.
+    /// All bugs.
     pub const ALL: [Self; 23] = [
         Self::SyncDoesNothing,
         Self::SuperblockBeforeDump,

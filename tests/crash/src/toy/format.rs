@@ -1,6 +1,6 @@
-//! Bytes of the toy store: events, whole states, log groups, superblocks.
+//! The byte formats of the toy store: events, whole states, log groups, superblocks.
 //!
-//! Invariant: decoding never panics; what cannot be read is `None`.
+//! Invariant: decoding never panics; malformed bytes decode to `None`.
 
 use crate::state::{Content, Event, Key, Mutation, RangeMove, State, TREES};
 use std::ops::Bound;
@@ -9,7 +9,7 @@ use twox_hash::XxHash3_64;
 pub(super) const GROUP_HEADER_BYTES: usize = 48;
 pub(super) const SUPERBLOCK_BYTES: usize = 64;
 
-/// Takes bytes from the front.
+/// Reads bytes from the front.
 pub(super) struct Source<'a>(pub(super) &'a [u8]);
 
 impl<'a> Source<'a> {
@@ -61,7 +61,7 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// With `partial`, a batch that breaks off yields the changes that can be read.
+    /// Decodes an event. With `partial`, an incomplete batch yields the changes that can be decoded.
     pub(super) fn event(&mut self, partial: bool) -> Option<Event> {
         Some(match self.byte()? {
             0 => {
@@ -186,11 +186,11 @@ pub(super) fn put_state(out: &mut Vec<u8>, state: &State) {
     }
 }
 
-/// Where everything is.
+/// Where everything is on the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Superblock {
     pub(super) number: u64,
-    /// How often the store was opened. Without it, a group that happens to be written again as it was before
+    /// How often the store was opened. Without it, a group that happens to be rewritten byte for byte after
     /// a crash would lead on to groups that the crash had cut off.
     pub(super) openings: u64,
     pub(super) dump_at: u64,
@@ -233,15 +233,15 @@ impl Superblock {
     }
 }
 
-/// Head of a log group.
+/// The header of a log group.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GroupHeader {
     pub(super) epoch: u64,
     pub(super) opening: u64,
     pub(super) len: u64,
-    /// Log position that was synced when the group was written.
+    /// The log position up to which the log was synced when the group was written.
     pub(super) synced_to: u64,
-    /// Hash of the group before.
+    /// The hash of the previous group.
     pub(super) previous: u64,
     pub(super) hash: u64,
 }

@@ -1,4 +1,4 @@
-//! Runs the suite.
+//! Runs the conformance suite on a ring.
 #![allow(dead_code, clippy::disallowed_methods, clippy::print_stdout)]
 
 use atoll_conformance::{
@@ -13,8 +13,8 @@ pub fn run(subject: &dyn Subject) {
     run_but(subject, &[]);
 }
 
-/// The same, but of these checks one that is broken is judged again, twice at most: what they count is what
-/// somebody else is disturbed by, and a node that dies disturbs everybody who waits there.
+/// Like [`run`], but a broken check that is named in `disturbed` is run again, at most twice. Such checks
+/// count disturbances by others, and a node that dies disturbs every caller that waits there.
 pub fn run_but(subject: &dyn Subject, disturbed: &[&str]) {
     let size = match std::env::var("CONFORMANCE_SIZE").as_deref() {
         Ok("full") => Size::Full,
@@ -43,7 +43,7 @@ pub fn run_but(subject: &dyn Subject, disturbed: &[&str]) {
     assert!(!is_whole || not_tried == OF_WHAT_SURVIVES, "not tried: {not_tried:?}");
 }
 
-/// What nodes in memory cannot be tried for, and nothing else.
+/// The checks that nodes in memory cannot run; all others must run.
 const OF_WHAT_SURVIVES: [&str; 5] = [
     "what_was_acknowledged_is_there_after_close",
     "what_was_flushed_survives_the_process",
@@ -52,16 +52,17 @@ const OF_WHAT_SURVIVES: [&str; 5] = [
     "request_ids_survive_with_their_writes",
 ];
 
-/// So long no wait is asked for anew: what polls it is a write, on a machine however busy.
+/// A wait polls only after this long, so that what wakes it is always a write, however busy the machine is.
 const TURN: Duration = Duration::from_secs(3600);
 
-/// The options of the store that is opened as the so many'th: every other one has time.
+/// The options of the store number `opened`: every other store has a latency class.
 pub fn options(seeds: Vec<String>, opened: u32) -> RingOptions {
     let latency = if opened.is_multiple_of(2) { LatencyClass::None } else { LatencyClass::Fifty };
     RingOptions { latency, turn: TURN, ..RingOptions::of(seeds) }
 }
 
-/// Makes a ring as good as a new one: to begin another one for each check would take longer than the checks.
+/// Empties a ring so that it can be used like a new one: starting another ring for each check would take
+/// longer than the checks.
 pub async fn reuse(store: RingStore) -> Result<SharedStore, StoreError> {
     empty(&store).await?;
     Ok(Arc::new(Relayed(Renamed { store, stranger: fastrand::u128(..) })))
