@@ -1,4 +1,4 @@
-//! Links the rivals that are libraries of the system, where the features ask for them.
+//! Links the rivals that are system libraries, if the features select them.
 
 fn main() {
     println!("cargo:rerun-if-changed=peers/berkeley.c");

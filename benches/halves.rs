@@ -1,42 +1,42 @@
-//! What serves the benches whose other half is Python: the commands, and what they ask for.
+//! Commands for the benches whose other half is in Python.
 //!
-//! `tables-load`, `tables-pack` and `tables-count` serve the bench of tables (`tables/`); what begins with
-//! `cassandra` serves that of Cassandra (`tables/on_cassandra/`).
+//! `tables-load`, `tables-pack` and `tables-count` serve the bench of tables (`tables/`); those that begin
+//! with `cassandra` serve that of Cassandra (`tables/on_cassandra/`).
 
 use crate::peers::EngineError;
 use crate::{cassandra, counts};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
-/// One command for the other half.
+/// A command for the Python half.
 #[derive(Subcommand)]
 pub enum Half {
-    /// Rows of an Arrow file into a table, for the bench of tables.
+    /// Loads the rows of an Arrow file into a table, for the bench of tables.
     #[command(hide = true)]
     TablesLoad(LoadArguments),
     /// Packs a table, for the bench of tables.
     #[command(hide = true)]
     TablesPack(PackArguments),
-    /// Questions to a table, their work counted, for the bench of tables.
+    /// Asks a table questions and counts the work, for the bench of tables.
     #[command(hide = true)]
     TablesCount(CountArguments),
-    /// Rows of an Arrow file into a plain table of Cassandra.
+    /// Writes the rows of an Arrow file into a plain table of Cassandra.
     #[command(hide = true)]
     CassandraRows(RivalArguments),
-    /// Rows of an Arrow file as blocks into a plain table of Cassandra.
+    /// Writes the rows of an Arrow file as blocks into a plain table of Cassandra.
     #[command(hide = true)]
     CassandraBlobs(RivalArguments),
-    /// One statement in CQL.
+    /// Runs one statement in CQL.
     #[command(hide = true)]
     CassandraRun(StatementArguments),
-    /// What calls of the contract cost on Cassandra.
+    /// Measures what calls of the contract cost on Cassandra.
     #[command(hide = true)]
     CassandraCosts(CostsArguments),
 }
 
 #[derive(Args)]
 pub struct RivalArguments {
-    /// Nodes, with commas.
+    /// Nodes, separated by commas.
     #[arg(long)]
     contacts: String,
     /// Keyspace of the rival.
@@ -45,14 +45,14 @@ pub struct RivalArguments {
     /// Arrow file of rows.
     #[arg(long)]
     from: PathBuf,
-    /// Where goes what it took, as JSON.
+    /// Where the cost goes, as JSON.
     #[arg(long)]
     out: PathBuf,
 }
 
 #[derive(Args)]
 pub struct StatementArguments {
-    /// Nodes, with commas.
+    /// Nodes, separated by commas.
     #[arg(long)]
     contacts: String,
     /// The statement.
@@ -65,7 +65,7 @@ pub struct CostsArguments {
     /// URL or folder of the store.
     #[arg(long)]
     store: String,
-    /// Nodes, with commas; none for a folder.
+    /// Nodes, separated by commas; none for a folder.
     #[arg(long)]
     contacts: Option<String>,
     /// Where the costs go, as JSON.
@@ -93,7 +93,7 @@ pub struct LoadArguments {
     /// Load many steps at once, packed as they come, instead of appending each.
     #[arg(long, conflicts_with = "writers")]
     loaded: bool,
-    /// Where goes what it took, as JSON.
+    /// Where the cost goes, as JSON.
     #[arg(long)]
     out: Option<PathBuf>,
 }
@@ -106,7 +106,7 @@ pub struct PackArguments {
     /// Name of the table.
     #[arg(long)]
     table: String,
-    /// Where goes what it took, as JSON.
+    /// Where the cost goes, as JSON.
     #[arg(long)]
     out: PathBuf,
 }

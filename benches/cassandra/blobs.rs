@@ -1,5 +1,4 @@
-//! Plain blobs: the blocks that a table's rows become, made from the same rows, and written as they are
-//! without any index.
+//! Plain blobs: the blocks that a table would make of the same rows, written as values without any index.
 
 use super::{IN_FLIGHT, Written, fresh_table, session};
 use crate::peers::EngineError;
@@ -9,15 +8,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Smaller values are no blocks but what leads to them.
+/// Smaller values are not blocks but metadata.
 const BLOCK_BYTES_MIN: u64 = 4 << 10;
-/// A larger blob is several rows: Cassandra's own advice is to stay at or below a megabyte.
+/// Larger blobs are split over several rows: Cassandra advises values of at most a megabyte.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Makers of blocks that share the steps.
+/// How many makers of blocks share the steps.
 const MAKERS: usize = 4;
 
-/// Makes blocks of the rows in an Arrow file, and writes them into a new table `blobs`, 64 in flight.
+/// Makes blocks of the rows in an Arrow file and writes them into a new table `blobs`, 64 in flight.
 pub async fn load(contacts: &str, keyspace: &str, rows: &Path, out: &Path) -> Result<(), EngineError> {
     let session = session(contacts).await?;
     let columns = "id int, piece int, data blob, PRIMARY KEY ((id, piece))";
@@ -25,7 +24,7 @@ pub async fn load(contacts: &str, keyspace: &str, rows: &Path, out: &Path) -> Re
     let mut insert =
         session.prepare(format!("INSERT INTO {keyspace}.blobs (id, piece, data) VALUES (?, ?, ?)")).await?;
     insert.set_is_idempotent(true);
-    // In memory, where what surrounds a block costs next to nothing.
+    // In memory, where everything around the blocks costs next to nothing.
     let store = crate::counts::open(Path::new("mem:")).await?;
     let started = Instant::now();
     let file = crate::counts::Rows::open(rows)?;

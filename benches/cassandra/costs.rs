@@ -1,8 +1,8 @@
-//! What calls of the contract cost on Cassandra: requests to the cluster, as its nodes count them, and time;
-//! and how many lightweight transactions a second there are, in one partition and over many.
+//! What calls of the contract cost on Cassandra: requests to the cluster, as counted by its nodes, and
+//! time. Also how many lightweight transactions a second are possible, in one partition and over many.
 //!
-//! Requests are those of all connections but this program's own counting one; what a driver sends to keep its
-//! connections alive is measured first and taken off. The same calls go to a folder, for those who choose
+//! Requests are those of all connections except the one that reads the counts; the driver's keep-alive
+//! requests are measured first and subtracted. The same calls go to a folder, to help users who choose
 //! between the two.
 
 use super::{NAME, session};
@@ -21,13 +21,13 @@ use std::time::{Duration, Instant};
 
 /// Calls of each kind; requests and times are per call.
 const CALLS: usize = 200;
-/// Partitions that the calls go to in turn.
+/// How many partitions the calls go to in turn.
 const PARTITIONS: usize = 20;
 /// How long transactions are counted.
 const COUNTED: Duration = Duration::from_secs(8);
-/// Writers at once, for the figure over all partitions, and for that of one which all of them want.
+/// How many writers run at once, for the figure over all partitions and for that of one contended cell.
 const WRITERS: usize = 64;
-/// How long nothing is called.
+/// How long the idle request rate is measured.
 const IDLE: Duration = Duration::from_secs(3);
 const SMALL: [u8; 100] = [7; 100];
 const LARGE_BYTES: usize = 1 << 20;
@@ -86,20 +86,20 @@ struct Cost {
     milliseconds: f64,
 }
 
-/// Everything, as the Python half reads it.
+/// All results, as the Python half reads them.
 #[derive(Serialize)]
 struct Costs {
     operations: Vec<Cost>,
-    /// Transactions a second: one writer in one partition.
+    /// Transactions a second of one writer in one partition.
     one_writer: f64,
-    /// All writers want the same cell of one partition.
+    /// The same when all writers compete for one cell of one partition.
     one_cell: f64,
-    /// All writers, each in a partition of its own.
+    /// The same when each writer has its own partition.
     all: f64,
 }
 
-/// Measures all of it on the store of this URL, or in this folder, and writes it to `out`; requests are those
-/// to the nodes at `contacts`, if there are any.
+/// Measures all costs on the store at this URL or in this folder and writes them to `out`. Requests are
+/// counted at the nodes at `contacts`, if there are any.
 pub async fn costs(url: &str, contacts: Option<&str>, out: &Path) -> Result<(), EngineError> {
     let store = crate::counts::open(Path::new(url)).await?;
     let meter = Meter::of(contacts).await?;
@@ -118,7 +118,7 @@ pub async fn costs(url: &str, contacts: Option<&str>, out: &Path) -> Result<(), 
     Ok(())
 }
 
-/// Reads how many requests clients have sent to the node; without a node there are none.
+/// Reads how many client requests the node has counted; without a node there are none.
 struct Meter {
     session: Option<Session>,
 }
@@ -145,7 +145,7 @@ impl Meter {
         Ok(sum)
     }
 
-    /// Requests a second when nobody calls anything.
+    /// Requests a second while no calls are made.
     async fn idle(&self) -> Result<f64, EngineError> {
         if self.session.is_none() {
             return Ok(0.0);
@@ -183,7 +183,7 @@ fn large() -> Buffer {
     Buffer::from([7; LARGE_BYTES].as_slice())
 }
 
-/// What the calls find.
+/// Writes the data that the calls read.
 async fn prepare(store: &dyn Store) -> Result<(), StoreError> {
     let options = WriteOptions::default;
     for partition in (0..PARTITIONS).map(|number| format!("costs-{number}")) {
@@ -258,7 +258,7 @@ async fn call(store: &dyn Store, operation: Operation, turn: usize) -> Result<()
     }
 }
 
-/// Compare-and-swaps a second by so many writers; lost ones are tried again and counted once.
+/// Compare-and-swaps a second by so many writers; lost ones are retried and counted once.
 async fn transactions(
     store: &Arc<dyn Store>,
     writers: usize,
@@ -285,7 +285,7 @@ async fn count_up(store: Arc<dyn Store>, partition: String, started: Instant) ->
                 known = Some(Buffer::from(next.as_slice()));
             }
             Err(StoreError::Conflict(conflict)) => known = conflict.actual,
-            // Where all want the same, some are told that it took too long: whoever reads again knows.
+            // Under contention some calls time out; reading again tells their outcome.
             Err(_) => known = store.get(cell, ReadOptions::default()).await?,
         }
     }

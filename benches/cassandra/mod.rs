@@ -1,8 +1,8 @@
-//! What the bench of Cassandra does beside Atoll, in the same cluster and with the same driver: plain rows,
-//! plain blobs; and what calls of the contract cost there.
+//! The rivals of Atoll in the same Cassandra cluster and with the same driver, plain rows and plain blobs;
+//! and what calls of the contract cost there.
 //!
-//! Invariant: a rival gets its client in Rust, prepared statements and as much in flight as the bars say:
-//! what is slow about it is not its client.
+//! Invariant: a rival gets a client in Rust, prepared statements and as many requests in flight as the bars
+//! say, so that its client is never what makes it slow.
 
 mod blobs;
 mod costs;
@@ -22,12 +22,12 @@ use serde::Serialize;
 use std::path::Path;
 use std::time::Duration;
 
-/// Requests of one writer that are under way at once.
+/// How many requests of one writer are under way at once.
 const IN_FLIGHT: usize = 64;
-/// What this program's own connections are called.
+/// The name of this program's own connections.
 const NAME: &str = "atoll-benches";
 
-/// Runs one statement: the Python half has no driver of its own.
+/// Runs one statement, because the Python half has no driver.
 pub async fn run(contacts: &str, statement: &str) -> Result<(), EngineError> {
     let session = session(contacts).await?;
     session.query_unpaged(statement, &[]).await?;
@@ -35,16 +35,16 @@ pub async fn run(contacts: &str, statement: &str) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// What a rival's writing took.
+/// The cost of a rival's writes.
 #[derive(Serialize)]
 struct Written {
     /// Rows or blobs.
     count: u64,
     /// Their bytes, for blobs.
     bytes: u64,
-    /// Until the last was acknowledged.
+    /// Until the last write was acknowledged.
     seconds: f64,
-    /// Of these, how long blobs were made.
+    /// The part of that time spent making blobs.
     made_seconds: f64,
 }
 
@@ -54,7 +54,7 @@ impl Written {
     }
 }
 
-/// A session that waits for a majority.
+/// A session that waits for a majority of the replicas.
 async fn session(contacts: &str) -> Result<Session, EngineError> {
     let profile = ExecutionProfile::builder()
         .consistency(Consistency::Quorum)
@@ -67,7 +67,7 @@ async fn session(contacts: &str) -> Result<Session, EngineError> {
     Ok(builder.build().await?)
 }
 
-/// An empty table of the rival's keyspace.
+/// Makes an empty table in the rival's keyspace.
 async fn fresh_table(
     session: &Session,
     keyspace: &str,

@@ -14,19 +14,19 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Instant;
 
-/// Rows of a batch, as the bars have it.
+/// Rows per batch, as the bars say.
 const BATCH_ROWS: usize = 50;
 
-/// How often a batch is sent that was not answered in time.
+/// How often a batch that timed out is sent.
 const TRIES_MAX: usize = 10;
 
 const COLUMNS: &str = "step bigint, pid int, type tinyint, x float, y float, z float, vx float, vy float, vz float, \
                        prio int, PRIMARY KEY ((step), pid)";
 
-/// In the order of [`COLUMNS`].
+/// The columns in the order of [`COLUMNS`].
 type Row = (i64, i32, i8, f32, f32, f32, f32, f32, f32, i32);
 
-/// Inserts every row of an Arrow file, a record batch for each step, into a new table `rows`.
+/// Inserts every row of an Arrow file, with one record batch per step, into a new table `rows`.
 pub async fn load(contacts: &str, keyspace: &str, rows: &Path, out: &Path) -> Result<(), EngineError> {
     let session = session(contacts).await?;
     fresh_table(&session, keyspace, "rows", COLUMNS).await?;
@@ -62,7 +62,7 @@ async fn send(
         &rest
     };
     let mut tries = 1;
-    // A node that collects garbage for longer than its time-out is asked again, as any client would.
+    // A node that collects garbage for longer than its time-out is asked again, as any client would do.
     while let Err(error) = session.batch(batch, rows).await {
         if tries == TRIES_MAX {
             return Err(error.into());

@@ -1,6 +1,7 @@
-//! A store that counts what is asked of it, and otherwise is the one below.
+//! A store that counts the requests it gets and otherwise passes them on.
 //!
-//! Invariant: every read that reaches the store below is counted, whether or not the table counts it itself.
+//! Invariant: every read that reaches the store below is counted, whether or not the table counts it
+//! itself.
 
 use atoll_conformance::{Relay, Relayed};
 use atoll_store::{
@@ -10,7 +11,7 @@ use futures::{FutureExt, StreamExt};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What was read so far.
+/// How much was read so far.
 #[derive(Debug, Default)]
 pub struct Counters {
     requests: AtomicU64,
@@ -38,14 +39,14 @@ impl Counters {
     }
 }
 
-/// Counts what the store behind it is asked.
+/// A store that counts requests and passes them on.
 pub struct Counting {
     below: Arc<dyn Store>,
     counters: Arc<Counters>,
 }
 
 impl Counting {
-    /// Counts what `below` is asked from now on.
+    /// Counts the requests to `below` from here on.
     pub fn over(below: Arc<dyn Store>) -> (Relayed<Self>, Arc<Counters>) {
         let counters = Arc::new(Counters::default());
         (Relayed(Self { below, counters: Arc::clone(&counters) }), counters)

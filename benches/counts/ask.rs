@@ -1,4 +1,4 @@
-//! Asking: every question once, its work counted on both sides of the contract.
+//! Asks every question once and counts its work on both sides of the contract.
 
 use super::adapter::Counting;
 use super::open;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Asks every question of the file `questions`, and writes what it took to `out`.
+/// Asks every question in the file `questions` and writes its costs to `out`.
 pub async fn count(folder: &Path, table: &str, questions: &Path, out: &Path) -> Result<(), EngineError> {
     let (store, counters) = Counting::over(open(folder).await?);
     let store = Arc::new(store);

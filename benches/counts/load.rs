@@ -18,16 +18,16 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// How the runs are called that everything is written as, one for each writer.
+/// The prefix of the runs' names; each writer has a run of its own.
 const RUN: &str = "run";
 
-/// Bytes of rows that are loaded as one tree.
+/// How many bytes of rows are loaded as one tree.
 const TREE_BYTES: u64 = 32 << 20;
 
 /// The steps of a file, in order.
 type Steps = FileReader<BufReader<File>>;
 
-/// The rows of an Arrow file, a record batch for each step.
+/// The rows of an Arrow file, with one record batch per step.
 pub struct Rows(Steps);
 
 impl Rows {
@@ -36,24 +36,23 @@ impl Rows {
     }
 }
 
-/// What loading took.
+/// The cost of loading.
 #[derive(Serialize)]
 struct Loaded {
-    /// From the open store to the last acknowledgement.
+    /// From opening the store to the last acknowledgement.
     seconds: f64,
 }
 
 /// How rows are written.
 #[derive(Clone, Copy)]
 pub enum Way {
-    /// Each step as it comes, by so many writers.
+    /// One step at a time, by `writers` writers.
     Appended { writers: usize },
-    /// As many steps at once as a tree is made from, packed as they come.
+    /// As many steps together as one tree is made of, packed at once.
     Loaded,
 }
 
-/// Writes every record batch of an Arrow file as a step; then closes the store, and writes what it took to
-/// `out`.
+/// Writes every record batch of an Arrow file as a step, closes the store, and writes the cost to `out`.
 ///
 /// The table is sampled by row, or by the column `sample_key`.
 pub async fn load(
@@ -95,7 +94,7 @@ async fn create(
     Ok(Table::create(Arc::clone(store), table, schema).await?)
 }
 
-/// Appends all rows to a new table of the store; so many writers share the steps.
+/// Appends all rows to a new table of the store; several writers share the steps.
 pub async fn write_into(
     store: &Arc<dyn Store>,
     table: &str,
@@ -108,7 +107,7 @@ pub async fn write_into(
     let file = Arc::new(Mutex::new(file));
     let writers = (0..writers.max(1)).map(|writer| {
         let (table, file) = (Arc::clone(&table), Arc::clone(&file));
-        // On any processor: what a writer works out must not wait for what another one sends.
+        // Spawned, so that one writer's computation does not wait for another's.
         async move { tokio::spawn(write(table, file, format!("{RUN}-{writer}"))).await? }
     });
     try_join_all(writers).await?;
@@ -136,13 +135,13 @@ async fn load_into(
     Ok(())
 }
 
-/// The step of some rows, if there are any.
+/// The step of these rows, if there are any.
 fn step_of(rows: &RecordBatch) -> Result<Option<u64>, EngineError> {
     let steps = column(rows, "step")?.as_primitive_opt::<Int64Type>().ok_or("step is no int64")?;
     Ok(steps.values().first().map(|&step| step.try_into()).transpose()?)
 }
 
-/// Takes steps from the file, as long as there are any, and appends them as those of one run.
+/// Appends steps from the file to one run until none are left.
 async fn write(table: Arc<Table>, file: Arc<Mutex<Steps>>, run: String) -> Result<(), EngineError> {
     table.begin(&run, 1, 2).await?;
     loop {

@@ -1,4 +1,4 @@
-//! Packing: everything into as few trees as possible, and what that took.
+//! Packs everything into as few trees as possible and measures the cost.
 
 use super::open;
 use crate::measure::cpu_seconds;
@@ -9,20 +9,20 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What packing took.
+/// The cost of packing.
 #[derive(Serialize)]
 struct Packed {
-    /// From the open store until the new version was true.
+    /// From opening the store until the new version was in effect.
     seconds: f64,
-    /// CPU seconds of all threads, for that.
+    /// CPU seconds of all threads in that time.
     cpu_seconds: f64,
-    /// Bytes of the objects that the table consists of now.
+    /// Bytes of the objects that now make up the table.
     bytes: u64,
-    /// What the pack says of itself.
+    /// The report of the pack itself.
     report: PackReport,
 }
 
-/// Packs a table, and writes what it took to `out`.
+/// Packs a table and writes the cost to `out`.
 pub async fn pack(folder: &Path, table: &str, out: &Path) -> Result<(), EngineError> {
     let store = open(folder).await?;
     let table = Table::open(Arc::clone(&store), table).await?;

@@ -1,4 +1,4 @@
-//! Questions as the Python half writes them, and what is known of an answer.
+//! Questions as the Python half writes them, and the measurements of an answer.
 
 use crate::peers::EngineError;
 use arrow_array::cast::AsArray;
@@ -11,18 +11,18 @@ use serde::{Deserialize, Serialize};
 /// One question.
 #[derive(Deserialize)]
 pub struct Question {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// The conditions, in the grammar of tables; every row for none.
+    /// The conditions, in the grammar of tables; if none, every row.
     pub expression: Option<String>,
-    /// The share of all units.
+    /// The share of all sampling units.
     pub share: f64,
-    /// The first so many rows.
+    /// The most rows to return.
     pub limit: Option<usize>,
 }
 
 impl Question {
-    /// As the tables take it, for all columns.
+    /// The question as a query of tables, for all columns.
     pub fn query(&self) -> Result<Query, EngineError> {
         let filter = self.expression.as_deref().map(Expression::parse).transpose()?;
         let window = Window::below(Cut::of_share(self.share)?);
@@ -30,7 +30,7 @@ impl Question {
     }
 }
 
-/// What answering took, counted twice: by the table itself, and below it.
+/// The cost of an answer, counted twice: by the table itself, and below it.
 #[derive(Serialize)]
 pub struct Counted {
     /// The question's name.
@@ -43,19 +43,19 @@ pub struct Counted {
     pub requests: u64,
     /// Bytes that they brought, as the table counts them.
     pub bytes: u64,
-    /// Everything that the store below was asked, the table's version included.
+    /// All requests to the store below, those for the table's version included.
     pub requests_below: u64,
     /// Bytes that the store below returned.
     pub bytes_below: u64,
     /// Bytes of the answer as plain columns.
     pub bytes_returned: u64,
-    /// Milliseconds of a wall clock, the store's cache being as the questions before left it.
+    /// Milliseconds of wall clock time, with the store's cache in the state that earlier questions left.
     pub milliseconds: f64,
-    /// What identifies the answer.
+    /// Sums that identify the answer.
     pub sums: Sums,
 }
 
-/// Sums over the rows of an answer, which tell it from others.
+/// Sums over the rows of an answer, which distinguish it from others.
 #[derive(Serialize)]
 pub struct Sums {
     pub rows: u64,
@@ -65,7 +65,7 @@ pub struct Sums {
 }
 
 impl Counted {
-    /// Puts together what was counted on both sides.
+    /// Combines the counts of both sides.
     pub fn new(name: &str, work: &Work, below: (u64, u64), rows: &RecordBatch) -> Result<Self, EngineError> {
         Ok(Self {
             name: name.to_owned(),

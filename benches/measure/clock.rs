@@ -1,4 +1,5 @@
-//! The cheapest clock there is: around ten nanoseconds a look, so that every single call can be timed.
+//! The cheapest clock there is: reading it takes around ten nanoseconds, so that every single call can be
+//! timed.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -23,12 +24,12 @@ pub fn ticks_now() -> Ticks {
     ORIGIN.get_or_init(Instant::now).elapsed().as_nanos() as Ticks
 }
 
-/// Takes the measure of the clock, which takes a moment, ahead of its first use.
+/// Calibrates the clock ahead of its first use, because that takes a moment.
 pub fn calibrate() {
     ticks_per_ns();
 }
 
-/// How many ticks a nanosecond has, measured once against the clock of the system.
+/// How many ticks a nanosecond has, measured once against the system's clock.
 pub fn ticks_per_ns() -> f64 {
     static RATE: OnceLock<f64> = OnceLock::new();
     *RATE.get_or_init(|| {

@@ -1,10 +1,10 @@
-//! Latencies of single calls, and the worst stall with preemption taken out.
+//! Latencies of single calls, and the worst stall without preemption.
 //!
 //! A thread that waits for a processor is not stalled by the engine. The kernel counts that wait for each
-//! thread (`schedstat`); it is read at every slow call and once in a while besides, so that only waits of the
-//! last calls can be taken off a slow one. When slow calls were is kept, so that what a control thread felt
-//! in the very same time can be taken off instead: one or the other, whichever is more, for both see a
-//! processor that is not to be had.
+//! thread (`schedstat`). The meter reads it at every slow call and periodically besides, so that only waits
+//! of recent calls can be subtracted from a slow one. The times of slow calls are recorded, so that a
+//! control thread's delay in the same time can be subtracted instead: whichever of the two is larger, since
+//! both observe the same missing processor.
 
 use super::clock::{Ticks, ticks_now, ticks_per_ns};
 use super::stalls::{Control, Span};
@@ -14,18 +14,18 @@ use std::os::unix::fs::FileExt;
 const SUB_BUCKET_BITS: u32 = 6;
 const SUB_BUCKETS: usize = 1 << SUB_BUCKET_BITS;
 const SLOW_NS: f64 = 100_000.0;
-/// Calls between two looks at the kernel's count.
+/// Calls between two readings of the kernel's count.
 const CALLS_BETWEEN_LOOKS: u64 = 1024;
-/// Slow calls of which it is kept when they were, at least; from the others nothing is taken off but their
-/// wait.
+/// How many slow calls are recorded with their times, at least; from the others only the wait is
+/// subtracted.
 const SLOW_KEPT: usize = 4096;
 
-/// What calls took, in microseconds.
+/// Latencies of calls, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Latency {
     /// How many calls.
     pub calls: u64,
-    /// Half of them took less.
+    /// Half of the calls took less.
     pub p50_us: f64,
     /// 99 of 100 took less.
     pub p99_us: f64,
@@ -34,16 +34,17 @@ pub struct Latency {
     pub p999_us: f64,
     /// 9,999 of 10,000 took less.
     pub p9999_us: f64,
-    /// The slowest, as the caller saw it.
+    /// The slowest call, as the caller saw it.
     pub worst_us: f64,
-    /// The slowest after the wait for a processor was taken off each.
+    /// The slowest call after subtracting each one's wait for a processor.
     pub worst_running_us: f64,
-    /// The slowest after either that wait, or what a control thread felt during the call, was taken off each.
+    /// The slowest call after subtracting from each either that wait or the control thread's delay during
+    /// the call.
     #[serde(default)]
     pub worst_own_us: f64,
 }
 
-/// A call that took long, in nanoseconds where nothing else is said.
+/// A slow call; durations are in nanoseconds where nothing else is said.
 #[derive(Clone, Copy, Debug)]
 struct SlowCall {
     span: Span,
@@ -66,7 +67,7 @@ pub struct LatencyMeter {
 }
 
 impl LatencyMeter {
-    /// Starts; the first call begins now.
+    /// Starts the meter; the first call begins now.
     pub fn start() -> Self {
         let mut meter = Self {
             buckets: vec![0; SUB_BUCKETS * (64 - SUB_BUCKET_BITS as usize + 1)],
@@ -85,13 +86,13 @@ impl LatencyMeter {
         meter
     }
 
-    /// What happened since the last call does not count; the next one begins now.
+    /// Excludes the time since the last call; the next call begins now.
     pub fn resume(&mut self) {
         self.waited_ns = self.waited_for_processor_ns();
         self.last = ticks_now();
     }
 
-    /// A call ended now, and the next one begins.
+    /// A call has ended now, and the next one begins.
     #[inline]
     pub fn lap(&mut self) {
         let now = ticks_now();
@@ -130,8 +131,8 @@ impl LatencyMeter {
         }
     }
 
-    /// The worst slow call in which neither its wait nor what the control thread felt counts; of those that
-    /// were forgotten, what they had at most.
+    /// The worst slow call without its wait or the control thread's delay. Calls that were not recorded
+    /// count with their longest time.
     fn worst_own_ns(&self, control: &Control) -> f64 {
         let own = |call: &SlowCall| {
             let felt_ns = control.felt_in(call.span) as f64 / ticks_per_ns();
@@ -140,7 +141,8 @@ impl LatencyMeter {
         self.slow_calls.iter().map(own).fold(self.worst_forgotten_ns, f64::max)
     }
 
-    /// Nanoseconds that this thread was ready but had no processor; 0 where the kernel does not say.
+    /// Nanoseconds for which this thread was ready but had no processor; 0 where the kernel does not report
+    /// it.
     fn waited_for_processor_ns(&self) -> u64 {
         let mut text = [0; 96];
         let Some(read) = self.schedstat.as_ref().and_then(|file| file.read_at(&mut text, 0).ok()) else {
@@ -150,7 +152,7 @@ impl LatencyMeter {
         text.split_whitespace().nth(1).and_then(|field| field.parse().ok()).unwrap_or(0)
     }
 
-    /// Takes over what the meter of another thread saw.
+    /// Merges the meter of another thread.
     pub fn join(&mut self, other: Self) {
         self.buckets.iter_mut().zip(&other.buckets).for_each(|(own, other)| *own += other);
         self.calls += other.calls;
@@ -160,12 +162,12 @@ impl LatencyMeter {
         other.slow_calls.into_iter().for_each(|call| self.keep(call));
     }
 
-    /// The summary, with nobody beside.
+    /// The summary without a control thread.
     pub fn finish(&self) -> Latency {
         self.finish_beside(&Control::default())
     }
 
-    /// The summary, with what a control thread felt taken off where it felt it.
+    /// The summary, with the control thread's delays subtracted from calls at the same time.
     pub fn finish_beside(&self, control: &Control) -> Latency {
         let to_us = 1.0 / ticks_per_ns() / 1000.0;
         let worst_us = self.worst as f64 * to_us;
@@ -177,7 +179,7 @@ impl LatencyMeter {
             p999_us: at(0.999),
             p9999_us: at(0.9999),
             worst_us,
-            // Without a slow call every call was faster than the bound for slow ones.
+            // Without a slow call, every call was below the bound for slow ones.
             worst_running_us: (self.worst_running_ns / 1000.0).max(worst_us.min(SLOW_NS / 1000.0)),
             worst_own_us: (self.worst_own_ns(control) / 1000.0).max(worst_us.min(SLOW_NS / 1000.0)),
         }
@@ -196,7 +198,7 @@ impl LatencyMeter {
     }
 }
 
-/// Buckets grow with the value: 64 for every power of two, so a reading is off by at most 1.6 %.
+/// The bucket of a value. There are 64 for every power of two, so a reading is off by at most 1.6 %.
 #[inline]
 fn bucket_of(ticks: Ticks) -> usize {
     if ticks < SUB_BUCKETS as u64 {
@@ -245,8 +247,8 @@ mod tests {
         (count * 1e6 * ticks_per_ns()) as Ticks
     }
 
-    /// A meter that saw one call of 30 ms, one second after it was started, and what is left of it beside
-    /// this control thread.
+    /// The own time of a call of 30 ms, one second after the start, given its wait and a control thread's
+    /// delay.
     fn own_of_a_stall(waited_ms: f64, felt: Span) -> f64 {
         let mut meter = LatencyMeter::start();
         let from = milliseconds(1000.0);
@@ -264,7 +266,7 @@ mod tests {
         assert!(is(own_of_a_stall(0.0, at(5000.0, 30.0)), 30.0));
         assert!(is(own_of_a_stall(0.0, at(1010.0, 10.0)), 20.0));
         assert!(is(own_of_a_stall(0.0, at(1025.0, 30.0)), 25.0));
-        // The wait and what was felt are the same processor that was not there.
+        // The wait and the delay are due to the same missing processor.
         assert!(is(own_of_a_stall(10.0, at(1010.0, 10.0)), 20.0));
         assert!(is(own_of_a_stall(10.0, at(5000.0, 30.0)), 20.0));
         assert!(is(own_of_a_stall(4.0, at(1010.0, 10.0)), 20.0));

@@ -1,38 +1,38 @@
-//! The machine: its facts for the record, and whether it is calm enough to be measured on.
+//! The machine: its facts for the record, and whether it is idle enough for measurements.
 
 use super::usage::{MachineTime, processors};
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Busier than this with the work of others, a machine is not calm, and what was measured on it is not
-/// judged.
+/// The machine counts as calm if other processes use no more than this share; figures of a busier one are
+/// not judged.
 pub const CALM_SHARE_MAX: f64 = 0.2;
 const CALM_WAIT_MAX: Duration = Duration::from_secs(120);
 
-/// What figures were measured on.
+/// The machine on which figures were measured.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct MachineFacts {
     /// Model of the processor.
     pub processor: String,
-    /// How many.
+    /// How many processors.
     pub processors: usize,
     /// Memory in GiB.
     pub memory_gib: f64,
     /// Kernel release.
     pub kernel: String,
-    /// File system of the folder measured in.
+    /// File system of the working folder.
     pub file_system: String,
     /// Load averages at the start.
     pub load: String,
-    /// Whether this process may outrank builds started elsewhere.
+    /// Whether this process may take precedence over builds started elsewhere.
     pub priority_raised: bool,
     /// Seconds since 1970 at the start.
     pub started: u64,
 }
 
 impl MachineFacts {
-    /// Looks around.
+    /// Collects the facts.
     pub fn gather(folder: &Path, priority_raised: bool) -> Self {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let after = |text: &str, name: &str| {
@@ -56,7 +56,7 @@ impl MachineFacts {
     }
 }
 
-/// Kind of the file system that holds `folder`: that of the longest mount point above it.
+/// The type of the file system that holds `folder`: that of the longest mount point above it.
 fn file_system_of(folder: &Path) -> String {
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     fs::read_to_string("/proc/mounts")
@@ -71,8 +71,8 @@ fn file_system_of(folder: &Path) -> String {
         .map_or_else(|| "unknown".to_owned(), |(_, kind)| kind)
 }
 
-/// Puts this terminal before builds and other work of other terminals, where the kernel groups by terminal
-/// and allows it. Plain niceness does not reach across such groups.
+/// Gives this terminal precedence over work of other terminals, where the kernel groups by terminal and
+/// allows it. Plain niceness does not reach across such groups.
 pub fn raise_priority() -> bool {
     fs::write("/proc/self/autogroup", "-8").is_ok()
 }
@@ -80,13 +80,14 @@ pub fn raise_priority() -> bool {
 /// How the wait for a calm machine ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Calm {
-    /// Others use next to nothing.
+    /// Other processes use next to nothing.
     Calm,
-    /// Others still use this share of all processors.
+    /// Other processes still use this share of all processors.
     Busy(f64),
 }
 
-/// Waits until others leave the machine alone, for two minutes at most; `told` hears of the wait.
+/// Waits until other processes leave the machine idle, for two minutes at most; `told` is called while it
+/// waits.
 pub fn wait_for_calm(patient: bool, mut told: impl FnMut(f64)) -> Calm {
     let start = Instant::now();
     loop {

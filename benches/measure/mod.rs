@@ -1,4 +1,5 @@
-//! What a phase costs: CPU time, bytes, memory, latencies and stalls; and what the machine was doing.
+//! The costs of a phase: CPU time, bytes, memory, latencies and stalls; and the load on the machine
+//! meanwhile.
 
 pub use clock::calibrate;
 pub use confine::{confine, may_confine, remove_group_of};

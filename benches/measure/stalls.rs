@@ -1,8 +1,8 @@
-//! The control thread: does nothing but sleep, and so feels only what the machine does to everybody.
+//! The control thread: it only sleeps, so its delays show what the machine does to every thread.
 //!
-//! It runs beside measured phases and keeps when each of its sleeps went on for too long. A call that stalled
-//! in that very time is not the engine's to answer for; one at any other time is. Its own CPU time is known
-//! and taken off the phase's.
+//! It runs beside measured phases and records when each of its sleeps took too long. A stall of a call in
+//! the same time is not the engine's fault; one at any other time is. Its own CPU time is known and
+//! subtracted from the phase's.
 
 use super::clock::{Ticks, ticks_now, ticks_per_ns};
 use rustix::thread::{ClockId, NanosleepRelativeResult, Timespec, clock_nanosleep_relative};
@@ -13,22 +13,22 @@ use std::time::Duration;
 
 const NAP: Duration = Duration::from_millis(2);
 
-/// Shorter overshoots are those of any timer.
+/// Any timer overshoots by less than this.
 const FELT_MIN_NS: f64 = 100_000.0;
-/// How many are kept; what comes after that is taken off nothing.
+/// How many delays are recorded; later ones are ignored.
 const FELT_MAX: usize = 1 << 16;
 
-/// A stretch of time.
+/// A period of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
     /// Its first moment.
     pub from: Ticks,
-    /// Its last.
+    /// Its last moment.
     pub until: Ticks,
 }
 
 impl Span {
-    /// How long it is.
+    /// Its length.
     pub fn ticks(self) -> Ticks {
         self.until.saturating_sub(self.from)
     }
@@ -38,19 +38,19 @@ impl Span {
     }
 }
 
-/// What the control thread felt.
+/// The delays of the control thread.
 #[derive(Clone, Debug, Default)]
 pub struct Control {
-    /// The most that a sleep overshot, in microseconds.
+    /// The longest overshoot of a sleep, in microseconds.
     pub worst_overshoot_us: f64,
-    /// When sleeps overshot, in order, one after the other.
+    /// When sleeps overshot, in order.
     pub felt: Vec<Span>,
     /// CPU time of the control thread.
     pub cpu_seconds: f64,
 }
 
 impl Control {
-    /// How much of this time the control thread was kept from running.
+    /// How much of this period the control thread was kept from running.
     pub fn felt_in(&self, span: Span) -> Ticks {
         let first = self.felt.partition_point(|felt| felt.until <= span.from);
         let within = self.felt[first..].iter().take_while(|felt| felt.from < span.until);
@@ -58,21 +58,21 @@ impl Control {
     }
 }
 
-/// The running thread.
+/// The running control thread.
 pub struct ControlThread {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Control>,
 }
 
 impl ControlThread {
-    /// Starts to sleep.
+    /// Starts the thread.
     pub fn start() -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         Self { stop, thread: std::thread::spawn(move || nap_until(&stopped)) }
     }
 
-    /// Ends the thread and returns what it felt.
+    /// Ends the thread and returns its delays.
     pub fn finish(self) -> Control {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap_or_default()
@@ -126,7 +126,7 @@ mod tests {
     fn a_thread_that_sleeps_keeps_when_it_overslept() {
         let from = ticks_now();
         let control = ControlThread::start();
-        // A moment in which it naps a few times, whatever it feels.
+        // Long enough for a few sleeps, delayed or not.
         let until = from + (20e6 * ticks_per_ns()) as Ticks;
         while ticks_now() < until {
             std::thread::yield_now();

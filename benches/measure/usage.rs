@@ -1,4 +1,4 @@
-//! What this process has used so far, and what the whole machine was doing meanwhile.
+//! The resource usage of this process, and the load on the whole machine.
 
 use std::fs;
 use std::path::Path;
@@ -17,38 +17,38 @@ pub fn cpu_seconds() -> f64 {
     seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
-/// Bytes that this process wrote.
+/// Bytes written by this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct IoBytes {
     /// Bytes handed to write calls.
     pub handed_over: u64,
-    /// Bytes of pages made dirty or written directly: what reaches the disk. Sees mapped files; a page
+    /// Bytes of pages made dirty or written directly: what reaches the disk. Includes mapped files; a page
     /// written twice before the kernel stores it counts once.
     pub to_disk: u64,
 }
 
-/// Bytes written since the process started; zero where the kernel does not say.
+/// Bytes written since the process started; zero where the kernel does not report it.
 pub fn io_bytes() -> IoBytes {
     let text = fs::read_to_string("/proc/self/io").unwrap_or_default();
     IoBytes { handed_over: field(&text, "wchar:"), to_disk: field(&text, "write_bytes:") }
 }
 
-/// The most memory this process held at once.
+/// The peak memory of this process.
 pub fn peak_resident_bytes() -> u64 {
     field(&fs::read_to_string("/proc/self/status").unwrap_or_default(), "VmHWM:") * 1024
 }
 
-/// Anonymous memory that this process holds now.
+/// The current anonymous memory of this process.
 pub fn anonymous_bytes() -> u64 {
     field(&fs::read_to_string("/proc/self/status").unwrap_or_default(), "RssAnon:") * 1024
 }
 
-/// Calls that wrote, since the process started.
+/// The number of write calls since the process started.
 pub fn write_calls() -> u64 {
     field(&fs::read_to_string("/proc/self/io").unwrap_or_default(), "syscw:")
 }
 
-/// Bytes of disk that the files right inside a folder take; holes take none.
+/// Disk space of the files directly in a folder; holes take none.
 pub fn allocated_bytes(folder: &Path) -> std::io::Result<u64> {
     use std::os::unix::fs::MetadataExt;
     let mut bytes = 0;
@@ -66,29 +66,29 @@ fn field(text: &str, name: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// What the kernel counts the time of processors in.
+/// The unit in which the kernel counts processor time.
 pub const TICK_SECONDS: f64 = 0.01;
 
-/// A moment in the life of the machine, to tell later what it did since.
+/// A moment in the life of the machine, from which later usage is measured.
 pub struct MachineTime {
     at: Instant,
     busy_seconds: f64,
     stolen_seconds: f64,
 }
 
-/// What the machine did between two moments, as shares of all its processors.
+/// The machine's usage between two moments, as shares of all its processors.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct MachineShare {
     /// Busy with anything.
     pub busy: f64,
     /// Taken by the host of a virtual machine.
     pub stolen: f64,
-    /// Seconds between the moments.
+    /// Seconds between the two moments.
     pub seconds: f64,
 }
 
 impl MachineTime {
-    /// Now.
+    /// The present moment.
     pub fn now() -> Self {
         let text = fs::read_to_string("/proc/stat").unwrap_or_default();
         let columns: Vec<f64> = text
@@ -105,7 +105,7 @@ impl MachineTime {
         Self { at: Instant::now(), busy_seconds, stolen_seconds: column(7) }
     }
 
-    /// What happened since.
+    /// The usage since this moment.
     pub fn until_now(&self) -> MachineShare {
         let now = Self::now();
         let seconds = (now.at - self.at).max(Duration::from_millis(1)).as_secs_f64();
@@ -118,7 +118,7 @@ impl MachineTime {
     }
 }
 
-/// How many processors there are.
+/// How many processors the machine has.
 pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }

@@ -1,4 +1,5 @@
-//! Atoll's engine, bare: default options but for the cache that every engine here has, log on at `flushed`.
+//! Atoll's bare engine: default options except for the cache size that all engines share, log on at
+//! `flushed`.
 
 use super::{Beside, Engine, EngineError, OpenOptions};
 use atoll_disk::{FileDisk, Mode};
@@ -7,7 +8,7 @@ use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes of records that a backup commits at once, and makes a checkpoint of.
+/// Bytes of records that a backup commits at once and then checkpoints.
 const BACK_UP_BATCH: usize = 16 << 20;
 
 /// An open store with one tree.
@@ -19,7 +20,7 @@ pub struct Atoll {
 }
 
 impl Atoll {
-    /// Opens or makes it.
+    /// Opens or creates it.
     pub fn open(folder: &Path, options: OpenOptions) -> Result<Self, EngineError> {
         let disk = FileDisk::open(&folder.join("store"), Mode::Create)?;
         let mut chosen = Options { memory_bytes: options.cache_bytes(), ..Options::default() };
@@ -147,7 +148,7 @@ impl Engine for Atoll {
     }
 
     fn settle(&mut self) -> Result<(), EngineError> {
-        // Closing makes the checkpoint.
+        // Closing writes the checkpoint.
         Ok(self.engine.sync()?)
     }
 

@@ -1,5 +1,5 @@
 //! Bf-Tree: pages in a file, a snapshot at the end. It runs without a log, so its writes between snapshots
-//! are not durable at all: in its favour.
+//! are not durable at all, which is in its favour.
 
 use super::{CACHE_BYTES, Engine, EngineError};
 use crate::workloads::KEY_BYTES;
@@ -17,11 +17,11 @@ pub struct BfTree {
 }
 
 impl BfTree {
-    /// Opens the snapshot of the folder, or makes a new tree.
+    /// Opens the snapshot in the folder, or makes a new tree.
     pub fn open(folder: &Path) -> Result<Self, EngineError> {
         let snapshot = folder.join("snapshot");
-        // A tree opened from a snapshot works on that very file, reads included, and leaves it unusable:
-        // it must write a new one when it closes, changed or not.
+        // A tree opened from a snapshot works in that very file, even for reads, and leaves it unusable: it
+        // must write a new snapshot when it closes, changed or not.
         let is_changed = snapshot.exists();
         let tree = if is_changed {
             let cache = Some(CACHE_BYTES as usize);
@@ -37,7 +37,7 @@ impl BfTree {
     }
 }
 
-// It has no batches: a load is a loop on any side of the call.
+// It has no batches: a load is a loop on either side of the call.
 impl Engine for BfTree {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), EngineError> {
         self.is_changed = true;

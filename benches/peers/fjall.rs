@@ -12,7 +12,7 @@ pub struct Fjall {
 }
 
 impl Fjall {
-    /// Opens or makes it.
+    /// Opens or creates it.
     pub fn open(folder: &Path) -> Result<Self, EngineError> {
         let db = Database::builder(folder)
             .cache_size(CACHE_BYTES)
@@ -62,7 +62,7 @@ impl Engine for Fjall {
 
     fn settle(&mut self) -> Result<(), EngineError> {
         self.records.rotate_memtable_and_wait()?;
-        // There is no call that waits for compactions; its counters say when there are none left.
+        // No call waits for compactions; counters say when none are left.
         while self.db.outstanding_flushes() > 0 || self.db.active_compactions() > 0 {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }

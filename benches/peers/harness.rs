@@ -1,9 +1,9 @@
-//! No engine: answers every get with the value that was never stored. What is measured is the bench.
+//! No engine: answers every get with a value that was never stored, to measure the bench itself.
 
 use super::{Engine, EngineError};
 use crate::workloads::{KEY_BYTES, Key, fill_value};
 
-/// Makes values instead of finding them.
+/// Generates values instead of looking them up.
 pub struct Harness {
     value: Vec<u8>,
 }

@@ -1,5 +1,5 @@
-//! Kyoto Cabinet's hash table in a file that is mapped, with twice as many buckets as records, as its makers
-//! advise. Nothing is synced before it is closed.
+//! Kyoto Cabinet's hash table in a mapped file, with twice as many buckets as records, as its authors
+//! advise. It is not synced before it is closed.
 
 use super::{Engine, EngineError, OpenOptions};
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -46,18 +46,19 @@ pub struct Kyoto {
 }
 
 impl Kyoto {
-    /// Opens or makes it.
+    /// Opens or creates it.
     #[allow(unsafe_code, reason = "a library in C++ with a door for C")]
     pub fn open(folder: &Path, options: OpenOptions) -> Result<Self, EngineError> {
         let file = folder.join("records.kch");
         let file = file.to_str().ok_or("Kyoto Cabinet wants a path of text")?;
-        // Lists instead of trees in a bucket: shorter records, and with so many buckets nothing is long.
+        // Linear lists instead of trees in a bucket: records are shorter, and with so many buckets no list
+        // is long.
         let buckets = 2 * options.records.max(1);
         let path = format!("{file}#bnum={buckets}#msiz={}#opts=l", options.cache_bytes());
         let path = CString::new(path)?;
-        // SAFETY: makes a handle, which `close` gives back.
+        // SAFETY: creates a handle, which `close` frees.
         let store = Self { db: unsafe { kcdbnew() }, found: vec![0; options.value_bytes] };
-        // SAFETY: the handle is there, and the path ends with a zero and lives through the call.
+        // SAFETY: the handle is valid, and the path is zero-terminated and lives through the call.
         let done = unsafe { kcdbopen(store.db, path.as_ptr(), OPEN_WRITER | OPEN_CREATE) };
         store.checked("open", done)?;
         Ok(store)
@@ -68,7 +69,7 @@ impl Kyoto {
         if done != 0 {
             return Ok(());
         }
-        // SAFETY: the handle is there, and its message is a text in C that lives as long as it.
+        // SAFETY: the handle is valid, and its message is a C string that lives as long as it.
         let message = unsafe { CStr::from_ptr(kcdbemsg(self.db)) };
         Err(format!("Kyoto Cabinet cannot {what}: {}", message.to_string_lossy()).into())
     }
@@ -84,8 +85,8 @@ impl Engine for Kyoto {
     }
 
     fn get(&mut self, key: &[u8], found: &mut dyn FnMut(Option<&[u8]>)) -> Result<(), EngineError> {
-        // SAFETY: the file is open, the key lives through the call, and it writes no more than the room it is
-        // told.
+        // SAFETY: the file is open, the key lives through the call, and the call writes no more than the
+        // given length.
         let len = unsafe {
             kcdbgetbuf(
                 self.db,
@@ -106,7 +107,7 @@ impl Engine for Kyoto {
     }
 
     fn settle(&mut self) -> Result<(), EngineError> {
-        // SAFETY: the file is open; no processor is given.
+        // SAFETY: the file is open; no file processor is given.
         let done = unsafe { kcdbsync(self.db, 1, None, std::ptr::null_mut()) };
         self.checked("sync", done)
     }
@@ -114,7 +115,7 @@ impl Engine for Kyoto {
     fn close(self: Box<Self>) -> Result<(), EngineError> {
         // SAFETY: the file is open.
         let closed = self.checked("close", unsafe { kcdbclose(self.db) });
-        // SAFETY: nobody has the handle any more.
+        // SAFETY: the handle is not used any more.
         unsafe { kcdbdel(self.db) };
         closed
     }

@@ -1,4 +1,4 @@
-//! LMDB through heed, as fast as it goes: written through the map, no sync at each commit, one at the end.
+//! LMDB through heed, in its fastest mode: written through the map, no sync at each commit, one at the end.
 
 use super::{Beside, Engine, EngineError};
 use heed::types::Bytes;
@@ -16,13 +16,13 @@ pub struct Lmdb {
 }
 
 impl Lmdb {
-    /// Opens or makes it.
+    /// Opens or creates it.
     #[allow(unsafe_code, reason = "opening a mapped file is unsafe in heed")]
     pub fn open(folder: &Path) -> Result<Self, EngineError> {
         let mut options = EnvOpenOptions::new();
         options.map_size(MAP_BYTES);
         // SAFETY: only this process opens the folder, once, and nothing else writes to it. Without syncs a
-        // loss of power may damage the file, which no measured run survives anyway.
+        // loss of power may damage the file, but no measured run survives that anyway.
         let env = unsafe {
             options.flags(EnvFlags::NO_SYNC | EnvFlags::WRITE_MAP);
             options.open(folder)?

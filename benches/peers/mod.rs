@@ -1,8 +1,8 @@
-//! One adapter for each engine behind one small trait, set up alike.
+//! An adapter for each engine behind one small trait, all set up alike.
 //!
-//! Alike means: one folder on a real file system, every acknowledged write survives the end of the process
-//! where the engine can promise that, no compression, no encryption, 8 GiB of cache. Where an engine cannot
-//! give what the others give, the difference is in its favour and stands in the README.
+//! Alike means: one folder on a real file system; every acknowledged write survives the end of the process
+//! if the engine can promise that; no compression, no encryption, 8 GiB of cache. If an engine cannot give
+//! what the others give, the difference is in its favour and is documented in the README.
 
 use std::path::Path;
 
@@ -24,20 +24,20 @@ mod redb;
 #[cfg(feature = "rocksdb")]
 mod rocksdb;
 
-/// Cache of every engine that has one.
+/// Cache size of every engine that has one.
 pub const CACHE_BYTES: u64 = 8 << 30;
 
-/// Any error of any engine: the bench can only report it.
+/// Any error of any engine; the bench can only report it.
 pub type EngineError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Makes a handle on a store that is open, in the thread that will use it.
+/// Makes a handle on an open store, in the thread that will use it.
 pub type Beside = Box<dyn FnOnce() -> Box<dyn Engine> + Send>;
 
 /// An ordered map under measurement.
 ///
-/// Callbacks see values in place where the engine can show them so; an engine that can only copy, copies.
+/// Callbacks see values in place if the engine can show them so; otherwise it passes a copy.
 pub trait Engine {
-    /// Inserts all records in one batch, as atomic as the engine has it; by default one after the other.
+    /// Inserts all records in one batch, as atomically as the engine can; by default one by one.
     fn load_batch(
         &mut self,
         records: &mut dyn ExactSizeIterator<Item = (&[u8], &[u8])>,
@@ -51,10 +51,10 @@ pub trait Engine {
     /// Sets one key.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), EngineError>;
 
-    /// Shows the value of one key, or none.
+    /// Passes the value of one key, or none, to `found`.
     fn get(&mut self, key: &[u8], found: &mut dyn FnMut(Option<&[u8]>)) -> Result<(), EngineError>;
 
-    /// Shows the values of many keys, each with its place, in any order; by default one after the other.
+    /// Passes the values of many keys, each with its index, in any order; by default one by one.
     fn get_many(
         &mut self,
         keys: &[&[u8]],
@@ -66,12 +66,12 @@ pub trait Engine {
         Ok(())
     }
 
-    /// Removes one key that is there.
+    /// Removes one existing key.
     fn remove(&mut self, _key: &[u8]) -> Result<(), EngineError> {
         Err("this adapter removes nothing".into())
     }
 
-    /// Shows up to `count` entries from `first` on, ascending.
+    /// Passes up to `count` entries from `first` on, ascending.
     fn scan(
         &mut self,
         _first: &[u8],
@@ -81,40 +81,41 @@ pub trait Engine {
         Err("this adapter does not scan".into())
     }
 
-    /// From now on nothing is written: an engine may hold one read transaction over all reads.
+    /// Only reads follow: an engine may hold one read transaction over all of them.
     fn expect_only_reads(&mut self) -> Result<(), EngineError> {
         Ok(())
     }
 
-    /// How many records opening took from a log, where the engine says it.
+    /// How many records opening replayed from a log, if the engine reports it.
     fn records_replayed(&self) -> Option<u64> {
         None
     }
 
-    /// The same store for another thread.
+    /// A handle on the same store for another thread.
     fn beside(&self) -> Result<Beside, EngineError> {
         Err("this adapter serves one thread".into())
     }
 
-    /// Holds the state as it is now, where the engine can, until it is let go.
+    /// Takes a snapshot of the current state, if the engine can, and holds it.
     fn hold_snapshot(&mut self) -> Result<(), EngineError> {
         Ok(())
     }
 
-    /// Lets go of the state that is held.
+    /// Drops the snapshot.
     fn let_go_of_snapshot(&mut self) {}
 
-    /// Writes out what only the log has.
+    /// Writes out everything that only the log has.
     fn checkpoint(&mut self) -> Result<(), EngineError> {
         self.settle()
     }
 
-    /// Copies the state as it is now to a new store in this folder, as a backup does.
+    /// Copies the current state to a new store in this folder, as a backup does.
     fn back_up(&mut self, _folder: &Path) -> Result<(), EngineError> {
         Err("this adapter makes no backups".into())
     }
 
-    /// Log segments that were cleaned since the store was opened; none where the engine has no such thing.
+    /// How many log segments were cleaned since the store was opened; `None` if the engine has no such
+    /// thing.
     fn segments_cleaned(&self) -> Option<u64> {
         None
     }
@@ -122,7 +123,7 @@ pub trait Engine {
     /// Waits for background work and makes everything durable, once.
     fn settle(&mut self) -> Result<(), EngineError>;
 
-    /// Closes; what is open afterwards is a fault of the adapter.
+    /// Closes the store; anything that stays open is a fault of the adapter.
     fn close(self: Box<Self>) -> Result<(), EngineError>;
 }
 
@@ -142,7 +143,7 @@ pub enum EngineName {
     Fjall,
     /// Bf-Tree.
     BfTree,
-    /// Kyoto Cabinet's hash table: short pairs only, as the two after it.
+    /// Kyoto Cabinet's hash table: measured with short pairs only, as are the next two.
     Kyoto,
     /// Berkeley DB as a hash table.
     BerkeleyHash,
@@ -150,12 +151,12 @@ pub enum EngineName {
     BerkeleyTree,
     /// The ordered map of the standard library: no disk, no crash safety.
     Floor,
-    /// No engine at all: what the bench itself costs.
+    /// No engine at all: the cost of the bench itself.
     Harness,
 }
 
 impl EngineName {
-    /// In the order of the tables.
+    /// All engines, in the order of the tables.
     pub const ALL: [Self; 11] = [
         Self::Atoll,
         Self::Rocksdb,
@@ -170,7 +171,7 @@ impl EngineName {
         Self::Harness,
     ];
 
-    /// Stable name.
+    /// A stable name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Atoll => "atoll",
@@ -192,7 +193,7 @@ impl EngineName {
         Self::ALL.into_iter().find(|engine| engine.name() == name)
     }
 
-    /// Whether this build has it.
+    /// Whether this build includes it.
     pub const fn is_built(self) -> bool {
         match self {
             Self::Rocksdb => cfg!(feature = "rocksdb"),
@@ -206,12 +207,12 @@ impl EngineName {
         }
     }
 
-    /// Whether it is a rival, and not Atoll or a floor.
+    /// Whether it is a rival, as opposed to Atoll or a floor.
     pub const fn is_peer(self) -> bool {
         !matches!(self, Self::Atoll | Self::Floor | Self::Harness)
     }
 
-    /// Whether only short pairs are measured with it.
+    /// Whether it is measured with short pairs only.
     pub const fn has_only_pairs(self) -> bool {
         matches!(self, Self::Kyoto | Self::BerkeleyHash | Self::BerkeleyTree)
     }
@@ -221,12 +222,12 @@ impl EngineName {
         !matches!(self, Self::Floor | Self::Harness)
     }
 
-    /// Whether its adapter serves two threads.
+    /// Whether its adapter supports two threads.
     pub const fn serves_two(self) -> bool {
         matches!(self, Self::Atoll | Self::Rocksdb | Self::Lmdb)
     }
 
-    /// Whether acknowledged writes outlive a killed process in the configuration measured.
+    /// Whether acknowledged writes survive a killed process in the measured configuration.
     pub const fn survives_kill(self) -> bool {
         matches!(self, Self::Atoll | Self::Rocksdb | Self::Lmdb | Self::Fjall)
     }
@@ -237,11 +238,12 @@ impl EngineName {
 pub struct OpenOptions {
     /// Length of the values.
     pub value_bytes: usize,
-    /// How many records will come, for an engine that wants to know.
+    /// How many records will be stored, for engines that want to know.
     pub records: u64,
-    /// Never writes checkpoints, so that the whole load is a log tail when the process is killed.
+    /// Whether to write no checkpoints, so that the whole load is a log tail when the process is killed.
     pub keep_tail: bool,
-    /// Memory for caches and buffers instead of what everybody has, and no page cache where the engine can.
+    /// Memory for caches and buffers instead of the common size, and no page cache where the engine can
+    /// avoid it.
     pub budget_bytes: Option<u64>,
 }
 
@@ -252,7 +254,7 @@ impl OpenOptions {
     }
 }
 
-/// Opens the store in `folder`, making it when the folder is empty.
+/// Opens the store in `folder`, or creates it if the folder is empty.
 pub fn open(name: EngineName, folder: &Path, options: OpenOptions) -> Result<Box<dyn Engine>, EngineError> {
     std::fs::create_dir_all(folder)?;
     match name {

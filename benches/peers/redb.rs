@@ -1,4 +1,4 @@
-//! redb: commits that are not synced, and one that is at the end.
+//! redb: commits that are not synced, except for one at the end.
 
 use super::{CACHE_BYTES, Engine, EngineError};
 use redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, TableDefinition};
@@ -13,7 +13,7 @@ pub struct Redb {
 }
 
 impl Redb {
-    /// Opens or makes it.
+    /// Opens or creates it.
     pub fn open(folder: &Path) -> Result<Self, EngineError> {
         let db = Database::builder().set_cache_size(CACHE_BYTES as usize).create(folder.join("redb"))?;
         let store = Self { db, reading: None };
@@ -37,7 +37,7 @@ impl Redb {
         Ok(writing.commit()?)
     }
 
-    /// The table as held, or as it is now.
+    /// Calls `read` with the table of the held snapshot, or else the current one.
     fn with_table<R>(
         &self,
         read: impl FnOnce(&ReadOnlyTable<&'static [u8], &'static [u8]>) -> Result<R, EngineError>,

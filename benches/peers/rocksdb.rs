@@ -15,10 +15,10 @@ pub struct Rocks {
 }
 
 impl Rocks {
-    /// Opens or makes it. Every write goes to the log and reaches the kernel before it is acknowledged.
+    /// Opens or creates it. Every write goes to the log and reaches the kernel before it is acknowledged.
     ///
-    /// With a budget, its write buffers take up to a quarter, blocks the rest, and nothing goes through the
-    /// page cache.
+    /// With a budget, write buffers take up to a quarter of it and blocks the rest, and nothing goes
+    /// through the page cache.
     pub fn open(folder: &Path, chosen: OpenOptions) -> Result<Self, EngineError> {
         let mut blocks = BlockBasedOptions::default();
         let buffers = chosen.budget_bytes.map_or(0, |budget| budget as usize / 4);
@@ -37,7 +37,7 @@ impl Rocks {
             blocks.set_cache_index_and_filter_blocks(true);
         }
         options.set_block_based_table_factory(&blocks);
-        // Named, because only a family opened by name has a handle, and only a handle can read in batches.
+        // Opened by name, because only that gives a handle, and only a handle can read in batches.
         let family = [(DEFAULT_COLUMN_FAMILY_NAME, options.clone())];
         Ok(Self { db: Arc::new(DB::open_cf_with_opts(&options, folder, family)?), write: write_options() })
     }

@@ -1,4 +1,4 @@
-//! Every adapter of this build keeps the promises that the figures rest on.
+//! Every adapter of this build keeps the promises on which the figures are based.
 
 use super::*;
 use crate::workloads::{Batch, Key, Verifier, fill_value, scan_requests};
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 const RECORDS: u64 = 3000;
 const VALUE_BYTES: usize = 100;
 
-/// A folder that is gone when the test ends.
+/// A folder that is removed when the test ends.
 struct Folder(PathBuf);
 
 impl Folder {

@@ -1,5 +1,5 @@
-//! Appends of 100 B through the contract, on a folder: to a value of 60 MiB they should cost what they cost
-//! to an empty one.
+//! Appends of 100 B through the contract, on a folder: appending to a value of 60 MiB should cost as much
+//! as appending to an empty one.
 
 use super::contract::block_on;
 use super::window::Window;
@@ -20,8 +20,8 @@ const LARGE_BYTES: usize = 60 << 20;
 const LARGE: &[u8] = b"large";
 const SORT: &[u8] = b"";
 
-/// Appends to many empty values, and as often to one that is large; the CPU time of all threads until
-/// everything is synced counts.
+/// Appends to many empty values, and as often to a large one; measures the CPU time of all threads until
+/// everything is synced.
 pub fn run(spec: &Spec) -> Result<PhaseResult, EngineError> {
     std::fs::create_dir_all(&spec.folder)?;
     let disk = FileDisk::open(&spec.folder.join("store"), Mode::Create)?;
@@ -66,7 +66,7 @@ async fn cost_of_appends(store: &dyn Store, key_of: impl Fn(u64) -> Vec<u8>) -> 
     Ok((cpu_seconds() - before) * 1e6 / APPENDS as f64)
 }
 
-/// Every byte of the large value, and every tenth small one.
+/// Checks every byte of the large value, and every tenth small one.
 async fn check(store: &dyn Store, mut large: Vec<u8>, verifier: &mut Verifier) -> Result<(), EngineError> {
     (0..APPENDS).for_each(|number| large.extend(appended(number)));
     let small = (0..APPENDS).step_by(10).map(|number| (empty_key(number), appended(number).to_vec()));

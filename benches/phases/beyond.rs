@@ -1,5 +1,5 @@
-//! Data four times the memory budget, inside a control group of the budget and 64 MiB, so that no page cache
-//! helps: a load, then updates, then gets.
+//! Data four times the memory budget, inside a control group of the budget and 64 MiB, so that the page
+//! cache cannot help: a load, then updates, then gets.
 
 use super::window::Window;
 use super::write::{check_again, load_batches, open_timed};
@@ -9,24 +9,24 @@ use crate::peers::{Engine, EngineError};
 use crate::workloads::{Key, Verifier, Zipfian, fill_value};
 use std::time::Instant;
 
-/// Updates a second.
+/// Updates per second.
 pub const UPDATES: &str = "updates a second, data 4x budget";
-/// Gets a second.
+/// Gets per second.
 pub const GETS: &str = "gets a second, data 4x budget";
-/// Bytes that the updates wrote beside the log, over the bytes of data.
+/// Bytes that the updates wrote outside of the log, relative to the bytes of data.
 pub const METADATA: &str = "written beside the log over data, data 4x budget";
 /// Mean length of a write call, in KB.
 pub const MEAN_WRITE: &str = "mean write KB, data 4x budget";
-/// The most anonymous memory over the budget; the bench's own before opening is taken off.
+/// Peak anonymous memory relative to the budget, without the bench's own before opening.
 pub const MEMORY: &str = "anonymous memory over budget, data 4x budget";
-/// Memory beside the budget that the control group leaves.
+/// Memory that the control group allows beyond the budget.
 const SLACK_BYTES: u64 = 64 << 20;
-/// Calls between two looks at the memory.
+/// Calls between two readings of the memory.
 const LOOK_EVERY: u64 = 4096;
-/// Of records that no update chose, one in so many is looked up in the end.
+/// Of the records without updates, one in this many is looked up in the end.
 const UNTOUCHED_EACH: u64 = 20;
 
-/// The most memory seen.
+/// The peak of the memory.
 struct Watch {
     before: u64,
     most: u64,
@@ -44,9 +44,9 @@ impl Watch {
 struct Calls {
     /// Records to update, in order; update `n` writes version `n + 1`.
     updates: Vec<u32>,
-    /// Records to get behind that, and the versions that they have then.
+    /// Records to get afterwards, and the versions that they have then.
     gets: Vec<(u32, u32)>,
-    /// The version of each record behind the updates.
+    /// The version of each record after the updates.
     last: Vec<u32>,
 }
 
@@ -65,7 +65,7 @@ impl Calls {
         Self { updates, gets, last }
     }
 
-    /// Looks up each record that was updated, and some of the others.
+    /// Looks up each updated record, and some of the others.
     fn check_last(&self, engine: &mut dyn Engine, verifier: &mut Verifier) -> Result<(), EngineError> {
         let all = (0..).zip(&self.last);
         let looked_up = all.filter(|(counter, version)| **version > 0 || counter % UNTOUCHED_EACH == 0);
@@ -77,7 +77,7 @@ impl Calls {
     }
 }
 
-/// Loads, updates and gets, with little memory; then looks up what was updated.
+/// Loads, updates and gets with little memory, then looks up what was updated.
 pub fn run(spec: &Spec) -> Result<PhaseResult, EngineError> {
     let calls = Calls::of(spec);
     let _confined = confine(budget(spec)? + SLACK_BYTES)?;
@@ -110,7 +110,7 @@ fn measure(spec: &Spec, calls: &Calls) -> Result<PhaseResult, EngineError> {
         meter.lap();
         watch.look(number);
     }
-    // What the updates left to be done counts with them.
+    // The updates include the work that they left to be done.
     engine.checkpoint()?;
     engine.settle()?;
     let update_seconds = started.elapsed().as_secs_f64();
@@ -139,7 +139,7 @@ fn measure(spec: &Spec, calls: &Calls) -> Result<PhaseResult, EngineError> {
     Ok(result)
 }
 
-/// The phase in as much memory as there is: what it checks is the same.
+/// Runs the phase without a memory limit; it checks the same.
 #[cfg(test)]
 pub fn run_unconfined(spec: &Spec) -> Result<PhaseResult, EngineError> {
     measure(spec, &Calls::of(spec))

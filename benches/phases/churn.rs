@@ -1,5 +1,5 @@
-//! What updates leave behind: the space of the store after its records were overwritten many times, and what
-//! scans cost then.
+//! The aftermath of updates: the space of the store after its records were overwritten many times, and the
+//! cost of scans then.
 
 use super::read::{check_whole_order, scans};
 use super::window::Window;
@@ -9,11 +9,11 @@ use crate::measure::allocated_bytes;
 use crate::peers::{Engine, EngineError};
 use crate::workloads::{Key, Verifier, Zipfian, fill_value, hash_of_counter, scan_requests};
 
-/// How often the store is overwritten, as updates for each record.
+/// Updates per record.
 pub const OVERWRITES: u64 = 10;
-/// Space over live data once everything is settled and closed.
+/// Space relative to live data after settling and closing.
 pub const SPACE_SETTLED: &str = "space over live data, settled";
-/// The same, the most while serving.
+/// The peak of the same while serving.
 pub const SPACE_SERVING: &str = "space over live data, most while serving";
 
 /// Records of zipfian updates, in order; update `n` writes version `n + 1`.
@@ -22,7 +22,7 @@ fn updated(records: u64) -> impl Iterator<Item = (u64, u64)> {
     (1..=records * OVERWRITES).map(move |version| (choices.next_record(), version))
 }
 
-/// Zipfian updates, ten for each record; a snapshot is held for half of them where the engine has any.
+/// Zipfian updates, ten per record; a snapshot is held during half of them if the engine has snapshots.
 pub fn overwrite(spec: &Spec) -> Result<PhaseResult, EngineError> {
     let (mut engine, open_ms) = open_timed(spec)?;
     let (updates, live) = (spec.records * OVERWRITES, (spec.records * spec.record_bytes()) as f64);
@@ -50,9 +50,9 @@ pub fn overwrite(spec: &Spec) -> Result<PhaseResult, EngineError> {
     Ok(result)
 }
 
-/// Scans of 100 of a store that was overwritten, with the work of scans of a fresh one; before, every record
-/// must hold its last version, one that no update chose what phases before wrote, and a scan of everything
-/// must find the same.
+/// Scans of 100 entries in an overwritten store, with the same work as scans of a fresh one. Before that,
+/// every record must hold its last version, or if it had no updates the one that earlier phases wrote, and
+/// a scan of everything must find the same.
 pub fn scan(spec: &Spec) -> Result<PhaseResult, EngineError> {
     let mut verifier = Verifier::new(spec.value_bytes);
     let requests = scan_requests(spec.records, spec.requests, SCAN_ENTRIES, SEED + 2);
@@ -75,7 +75,7 @@ fn versions_of(spec: &Spec) -> u64 {
     spec.records * OVERWRITES + 1
 }
 
-/// Gets every record; the versions that they have.
+/// Gets every record and returns their versions.
 fn check_versions(
     engine: &mut dyn Engine,
     spec: &Spec,

@@ -1,9 +1,10 @@
-//! The embedded contract, asynchronous and through a trait object, over the bare engine, in memory.
+//! The embedded contract, asynchronous and through a trait object, compared with the bare engine, in
+//! memory.
 //!
-//! Both hold the same records; the contract's partition keys are the engine's keys, with one cell each. They
-//! take turns, because whoever comes first in a process pays for the first touch of its memory, and who comes
-//! second has what the first let go of: one turn of each that does not count, then as many that begin with
-//! the one as with the other.
+//! Both hold the same records; the contract's partition keys are the engine's keys, with one cell each. The
+//! two sides take turns, because the first in a process pays for the first touch of its memory, and the
+//! second reuses what the first freed. The first turn of each does not count; in the counted turns each
+//! side goes first equally often.
 
 use super::window::Window;
 use super::{PhaseResult, SEED, Spec};
@@ -19,7 +20,7 @@ use std::sync::Arc;
 /// Sort key of the one cell of every partition.
 const SORT: &[u8] = b"";
 
-/// Measures both.
+/// Measures both sides.
 pub fn run(spec: &Spec) -> Result<PhaseResult, EngineError> {
     let options = StoreOptions { engine: engine_options(), ..StoreOptions::default() };
     let make = || Ok::<Arc<dyn Store>, EngineError>(Arc::new(EmbeddedStore::in_memory(options.clone())?));
@@ -30,7 +31,7 @@ fn engine_options() -> Options {
     Options { memory_bytes: CACHE_BYTES, ..Options::default() }
 }
 
-/// Runs a future where users run theirs: on a runtime.
+/// Runs a future as users do: on a runtime.
 pub fn block_on<F: Future>(future: F) -> Result<F::Output, EngineError> {
     Ok(tokio::runtime::Builder::new_current_thread().build()?.block_on(future))
 }
@@ -42,18 +43,18 @@ struct Costs {
     get_us: f64,
 }
 
-/// Whose turn it is.
+/// The side whose turn it is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Side {
     Engine,
     Contract,
 }
 
-/// How many turns of each side count: an even number, so that each is the first as often as the other.
+/// How many turns of each side count: an even number, so that each goes first equally often.
 const TURNS: usize = 2;
 
-/// Both sides in turn, the first turn of each not counted; their costs, the engine's first, as means over
-/// what counts.
+/// Runs both sides in turn without counting the first turn of each. Returns the mean costs, the engine's
+/// first.
 fn in_turn(mut cost: impl FnMut(Side) -> Result<Costs, EngineError>) -> Result<[Costs; 2], EngineError> {
     let mut sums = [Costs::default(); 2];
     for turn in 0..=TURNS {
@@ -71,7 +72,7 @@ fn in_turn(mut cost: impl FnMut(Side) -> Result<Costs, EngineError>) -> Result<[
     Ok(sums)
 }
 
-/// `make` makes an empty store, for each turn.
+/// Measures both sides; `make` makes an empty store for each turn.
 fn measure(
     spec: &Spec,
     make: impl Fn() -> Result<Arc<dyn Store>, EngineError>,
@@ -83,7 +84,7 @@ fn measure(
         Side::Engine => cost_of_engine(spec, &requests, &mut verifier),
         Side::Contract => block_on(cost_of_store(spec, make()?.as_ref(), &requests, &mut verifier))?,
     })?;
-    // Of each side, its puts and two passes of gets.
+    // For each side: its puts and two passes of gets.
     window.end_calls(2 * (TURNS as u64 + 1) * (spec.records + 2 * spec.requests), None);
     let mut result = window.finish(spec, 0.0, verifier);
     let figures = [
@@ -98,7 +99,7 @@ fn measure(
     Ok(result)
 }
 
-/// What one of `count` operations cost since `before`.
+/// The cost of one of `count` operations since `before`.
 fn cost_since(before: f64, count: usize) -> f64 {
     (cpu_seconds() - before) * 1e6 / count.max(1) as f64
 }

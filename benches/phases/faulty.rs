@@ -1,18 +1,18 @@
-//! An engine with a fault that a test plants, in whatever store the phases of its thread open.
+//! An engine with a planted fault, in every store that the phases of a test's thread open.
 
 use crate::peers::{Beside, Engine, EngineError};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// What is wrong with it.
+/// The fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fault {
     /// Every second put is acknowledged and lost.
     LosesPuts,
-    /// Puts are there for whoever put them, and gone once it is closed.
+    /// Puts are visible while the store is open, and gone once it is closed.
     ForgetsAtClose,
-    /// A scan shows its first entry again and again, as often as there are entries.
+    /// A scan returns its first entry repeatedly, as often as there are entries.
     RepeatsEntries,
 }
 
@@ -20,12 +20,12 @@ thread_local! {
     static PLANTED: Cell<Option<Fault>> = const { Cell::new(None) };
 }
 
-/// From now on, stores that this thread opens have the fault.
+/// Plants the fault in all stores that this thread opens from now on.
 pub fn plant(fault: Option<Fault>) {
     PLANTED.set(fault);
 }
 
-/// The engine with the fault that was planted, if one was.
+/// The engine with the planted fault, if there is one.
 pub fn planted(engine: Box<dyn Engine>) -> Box<dyn Engine> {
     match PLANTED.get() {
         Some(fault) => Box::new(Faulty { engine, fault, puts: 0, held: HashMap::new() }),
@@ -37,7 +37,7 @@ struct Faulty {
     engine: Box<dyn Engine>,
     fault: Fault,
     puts: u64,
-    /// What the engine never gets.
+    /// Puts that never reach the engine.
     held: HashMap<Vec<u8>, Vec<u8>>,
 }
 

@@ -1,5 +1,6 @@
-//! Short pairs one at a time, inserted, got and removed: what NoVoHT was made for, and measured beside Kyoto
-//! Cabinet and Berkeley DB (ZHT, section 2.3.3 of the text, figure 2.5: average latency of each).
+//! Short pairs, inserted, looked up and removed one at a time: the load that NoVoHT was designed for and
+//! was measured with beside Kyoto Cabinet and Berkeley DB (ZHT, section 2.3.3 of the text, figure 2.5:
+//! average latency of each).
 
 use super::window::Window;
 use super::write::open_timed;
@@ -8,17 +9,17 @@ use crate::peers::{Engine, EngineError};
 use crate::workloads::{Key, Verifier, fill_value};
 use std::time::Instant;
 
-/// Figures of this phase: microseconds an operation, by the clock on the wall.
+/// Figures of this phase: wall clock microseconds per operation.
 pub const INSERT_US: &str = "us an insert";
 pub const GET_US: &str = "us a get";
 pub const REMOVE_US: &str = "us a remove";
-/// All three, in their order.
+/// All three operations, in their order.
 pub const OPERATIONS: [&str; 3] = [INSERT_US, GET_US, REMOVE_US];
 
 /// A prime above every count of records, so that its multiples visit each record once.
 const STRIDE: u64 = 2_654_435_761;
 
-/// Inserts all, gets all in another order, removes all in a third.
+/// Inserts all records, gets all in another order, and removes all in a third.
 pub fn run(spec: &Spec) -> Result<PhaseResult, EngineError> {
     let (mut engine, open_ms) = open_timed(spec)?;
     let mut verifier = Verifier::new(spec.value_bytes);
@@ -40,8 +41,8 @@ pub fn run(spec: &Spec) -> Result<PhaseResult, EngineError> {
     Ok(result)
 }
 
-/// Does something for every record, in the order of multiples of `stride`, or as they were counted for 0;
-/// microseconds for one.
+/// Does something for every record, in the order of multiples of `stride`, or in counting order if it is 0.
+/// Returns the microseconds for one.
 fn each(
     spec: &Spec,
     stride: u64,
@@ -55,7 +56,7 @@ fn each(
     Ok(started.elapsed().as_secs_f64() * 1e6 / spec.records.max(1) as f64)
 }
 
-/// What was removed is gone, as far as a thousand records tell.
+/// Checks with a thousand records that the removed ones are gone.
 fn check_empty(engine: &mut dyn Engine, spec: &Spec, verifier: &mut Verifier) -> Result<(), EngineError> {
     for counter in (0..spec.records).step_by((spec.records / 1000).max(1) as usize) {
         let key = Key::of_counter(counter);

@@ -1,4 +1,4 @@
-//! Half of a tree goes to a tree of its own and comes back: what that writes, and how long it takes.
+//! Splits half of a tree off into a tree of its own and absorbs it again: the bytes written, and the time.
 
 use super::window::Window;
 use super::{PhaseResult, Spec};
@@ -11,20 +11,20 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Bytes written to split off and absorb, and by the checkpoints behind each, in percent of the bytes of the
+/// Bytes written to split off and absorb, and by the checkpoints after each, in percent of the bytes of the
 /// records.
 pub const WRITTEN: &str = "split off and absorb: percent of the data written";
-/// Records between two that are read again.
+/// One record in this many is read again.
 const READ_EVERY: usize = 997;
 
-/// Loads, opens anew, splits off and absorbs.
+/// Loads, reopens, splits off and absorbs.
 pub fn run(spec: &Spec) -> Result<PhaseResult, EngineError> {
     std::fs::create_dir_all(&spec.folder)?;
     let path = spec.folder.join("store");
     let (engine, tree) = open(&path)?;
     tree.bulk_load((0..spec.records).map(|number| record(spec, number)))?;
     engine.close()?;
-    // Nothing of the tree is in memory then.
+    // The tree is not in memory then.
     let (engine, tree) = open(&path)?;
     let mut window = Window::start();
     let before = io_bytes();
@@ -52,7 +52,7 @@ pub fn run(spec: &Spec) -> Result<PhaseResult, EngineError> {
     Ok(result)
 }
 
-/// A store whose writes are all calls, so that all of them are counted.
+/// A store that writes only by calls, so that all writes are counted.
 fn open(path: &Path) -> Result<(Engine, Tree), EngineError> {
     let disk = FileDisk::open(path, Mode::Create)?;
     let engine = Engine::open(Arc::new(disk), Options { log_windows: false, ..Options::default() })?;
@@ -65,14 +65,14 @@ fn since(before: IoBytes) -> u64 {
     (now.handed_over - before.handed_over).max(now.to_disk - before.to_disk)
 }
 
-/// A record; numbers are in the order of keys.
+/// A record; numbers are in key order.
 fn record(spec: &Spec, number: u64) -> (Key, Vec<u8>) {
     let (key, mut value) = (Key::of_hash(number), vec![0; spec.value_bytes]);
     fill_value(&key, 0, &mut value);
     (key, value)
 }
 
-/// Everything is there again, and only once.
+/// Checks that everything is there again, exactly once.
 fn check(spec: &Spec, tree: &Tree, upper: &Tree, verifier: &mut Verifier) -> Result<(), EngineError> {
     let (all, left) = (tree.len()?, upper.len()?);
     if (all, left) != (spec.records, 0) {

@@ -1,6 +1,6 @@
-//! Phases that read: YCSB C one by one and in batches, scans, and the check after A.
+//! Phases that read: YCSB C one by one and in batches, scans, and the check after YCSB A.
 //!
-//! CPU time is taken over a pass without a clock in it; a second, shorter pass times every call.
+//! CPU time is measured over a pass without a clock in it; a second, shorter pass times every call.
 
 use super::window::Window;
 use super::write::{load_batches, open_timed};
@@ -12,7 +12,7 @@ use crate::workloads::{
     versions_after,
 };
 
-/// The timed pass makes one call for this many of the pass before it.
+/// The timed pass makes one call for this many of the first pass.
 const TIMED_SHARE: usize = 5;
 
 /// Reads every record once, so that all of it is cached; fills an engine that keeps nothing on disk.
@@ -41,7 +41,7 @@ fn open_warm(spec: &Spec, verifier: &mut Verifier) -> Result<(Box<dyn Engine>, f
     Ok((engine, open_ms))
 }
 
-/// Makes all calls once unwatched for their CPU time, and a part of them again for their latencies.
+/// Makes all calls once untimed for their CPU time, and a part of them again for their latencies.
 fn two_passes<Call>(
     calls: &[Call],
     keys_per_call: usize,
@@ -118,8 +118,8 @@ pub fn scan(spec: &Spec) -> Result<PhaseResult, EngineError> {
     Ok(result)
 }
 
-/// Makes these scans of records of versions below `versions`. What checks them costs the same however many
-/// there are, so that scans of a fresh store and of one that was overwritten can be compared.
+/// Makes these scans of records with versions below `versions`. The checks cost the same whatever the
+/// number of versions, so that scans of a fresh store and of an overwritten one can be compared.
 pub fn scans(
     engine: &mut dyn Engine,
     requests: &[ScanRequest],
@@ -154,7 +154,8 @@ fn scan_once(
     Ok(())
 }
 
-/// A key as three numbers that sort as the keys do, without a call to compare them; zeros for what is no key.
+/// A key as three numbers that sort like the keys, without a call for comparisons; zeros if it is not a
+/// key.
 #[inline]
 fn order_of(key: &[u8]) -> [u64; 3] {
     let word = |at: usize| {
@@ -164,8 +165,8 @@ fn order_of(key: &[u8]) -> [u64; 3] {
     [word(0), word(8), word(16)]
 }
 
-/// The whole store in order, of hashes of keys with their versions: no key missing, none twice, none too
-/// many, none stale.
+/// Checks the whole store in order, given the hashes of keys with their versions: no key is missing,
+/// repeated, unknown or stale.
 pub fn check_whole_order(
     engine: &mut dyn Engine,
     mut expected: impl ExactSizeIterator<Item = (u64, u64)>,
@@ -185,7 +186,7 @@ pub fn check_whole_order(
     Ok(())
 }
 
-/// After A, in a new process: every record holds the version of its last update.
+/// After YCSB A, in a new process: checks that every record holds the version of its last update.
 pub fn verify(spec: &Spec) -> Result<PhaseResult, EngineError> {
     let (mut engine, open_ms) = open_timed(spec)?;
     let versions = versions_after(spec.records, &update_requests(spec.records, spec.requests, SEED + 3));

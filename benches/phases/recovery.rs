@@ -1,4 +1,5 @@
-//! Recovery: a process is killed with all that it loaded in the log, and another one opens what is left.
+//! Recovery: a process is killed while everything that it loaded is in the log, and another one opens the
+//! store.
 
 use super::window::Window;
 use super::write::{load_batches, open_timed};
@@ -6,7 +7,7 @@ use super::{PhaseResult, Spec};
 use crate::peers::EngineError;
 use crate::workloads::{Key, Verifier};
 
-/// Loads, leaves its result and kills this process: nothing is closed, flushed or said goodbye to.
+/// Loads, writes its result and kills this process, without closing or flushing anything.
 pub fn fill(spec: &Spec) -> Result<PhaseResult, EngineError> {
     let (mut engine, open_ms) = open_timed(spec)?;
     let mut window = Window::start();

@@ -1,4 +1,4 @@
-//! The phases measure what they say, and see what is wrong.
+//! The phases measure what they say, and detect wrong results.
 
 use super::faulty::{Fault, plant};
 use super::*;
@@ -53,7 +53,7 @@ fn the_check_after_updates_finds_a_lost_one() {
     for engine in EngineName::ALL.into_iter().filter(|name| name.is_built() && name.is_persistent()) {
         let folder = folder(&format!("lost-{}", engine.name()));
         run(&spec(Phase::Load, engine, &folder)).expect("loads");
-        // Without the updates of A, every updated record is a lost update.
+        // Without the updates of YCSB A, every updated record counts as a lost update.
         let result = run(&spec(Phase::Verify, engine, &folder)).expect("verifies");
         assert!(result.wrong > 100, "{}: {}", engine.name(), result.wrong);
         let _ = std::fs::remove_dir_all(&folder);
@@ -79,7 +79,7 @@ fn figures_follow_from_what_was_counted() {
         io: IoBytes { handed_over: 300, to_disk: 200 },
         user_bytes: 100,
         latency: Some(Latency { worst_running_us: 50.0, worst_own_us: 30.0, ..Latency::default() }),
-        // Of another moment, maybe.
+        // Perhaps of another moment.
         control_worst_us: 50.0,
         ..PhaseResult::default()
     };
@@ -92,7 +92,7 @@ fn figures_follow_from_what_was_counted() {
     assert_eq!(result.worst_excess_us(), Some(30.0));
 }
 
-/// Runs phases one after the other on a store of Atoll's, the last with a fault planted.
+/// Runs phases one after the other on an Atoll store, the last one with a planted fault.
 fn with_fault(name: &str, phases: &[Phase], fault: Option<Fault>) -> PhaseResult {
     let folder = folder(name);
     let (last, before) = phases.split_last().expect("a phase");
@@ -101,7 +101,7 @@ fn with_fault(name: &str, phases: &[Phase], fault: Option<Fault>) -> PhaseResult
     }
     plant(fault);
     let last = spec(*last, EngineName::Atoll, &folder);
-    // Not everybody may make the control group, and what is checked is the same without.
+    // Making the control group may not be permitted; the checks are the same without it.
     let ran = if last.phase == Phase::Beyond { beyond::run_unconfined(&last) } else { run(&last) };
     plant(None);
     let result = ran.expect("runs");
@@ -125,7 +125,7 @@ fn scans_of_a_fresh_store_and_of_an_aged_one_do_the_same_work() {
     let fresh = with_fault("fresh", &[Phase::Load, Phase::Scan], None);
     let aged = with_fault("aged", &phases, None);
     assert_eq!((fresh.wrong, aged.wrong), (0, 0), "{:?} {:?}", fresh.first_wrong, aged.first_wrong);
-    // Gets of all, one scan of all, and the two passes.
+    // Gets of all records, one scan of everything, and the two passes.
     assert_eq!(aged.checked + 1, fresh.checked, "opening checks one more");
     let calls = |result: &PhaseResult| result.latency.map(|latency| latency.calls);
     assert_eq!(calls(&aged), calls(&fresh));
@@ -136,7 +136,7 @@ fn scans_out_of_order_are_wrong_in_a_fresh_store_and_in_an_aged_one() {
     let repeats = Some(Fault::RepeatsEntries);
     let fresh = with_fault("fresh-order", &[Phase::Load, Phase::Scan], repeats);
     let aged = with_fault("aged-order", &[Phase::Load, Phase::Overwrite, Phase::ScanAged], repeats);
-    // The whole store once, and each scan of more than one entry, twice where it is timed as well.
+    // The whole store once, and each scan of more than one entry, twice if it is timed as well.
     assert!(fresh.wrong > 2500 + 1600 && aged.wrong > 2500 + 1600, "{} {}", fresh.wrong, aged.wrong);
 }
 
@@ -152,7 +152,7 @@ fn updates_that_one_writer_or_one_of_two_loses_are_wrong() {
 #[test]
 fn puts_that_are_lost_are_wrong_in_every_phase_that_puts() {
     let (loses, forgets) = (Some(Fault::LosesPuts), Some(Fault::ForgetsAtClose));
-    // Of a pair, how many depends on who comes first: what one loses, the other may have overwritten.
+    // With two threads the number depends on the order: the other thread may have overwritten a lost put.
     let phases = [
         ("single", &[Phase::LoadSingle][..], 1250),
         ("pair", &[Phase::Load, Phase::Update, Phase::UpdatePair], 1),
@@ -163,7 +163,7 @@ fn puts_that_are_lost_are_wrong_in_every_phase_that_puts() {
         assert_eq!(right.wrong, 0, "{name}: {:?}", right.first_wrong);
         assert!(right.checked >= 800, "{name}: {}", right.checked);
         assert!(with_fault(name, phases, loses).wrong >= least, "{name}");
-        // That only a look from behind finds.
+        // Only a later check finds that.
         assert!(with_fault(name, phases, forgets).wrong > 100, "{name}");
     }
 }

@@ -19,9 +19,9 @@ pub struct Window {
 }
 
 impl Window {
-    /// Opens the window now.
+    /// Opens the window.
     pub fn start() -> Self {
-        // The clock takes its own measure once, and nobody should pay for that.
+        // The clock calibrates itself once, and no phase should pay for that.
         calibrate();
         Self {
             control: None,
@@ -33,7 +33,7 @@ impl Window {
         }
     }
 
-    /// Opens the window now, with a control thread beside it.
+    /// Opens the window with a control thread beside it.
     pub fn start_with_control() -> Self {
         calibrate();
         let control = ControlThread::start();
@@ -57,7 +57,7 @@ impl Window {
         }
     }
 
-    /// Makes the store durable, closes it, and adds what that took.
+    /// Makes the store durable, closes it, and adds the cost.
     pub fn close(&mut self, mut engine: Box<dyn Engine>) -> Result<(), EngineError> {
         engine.settle()?;
         engine.close()?;
@@ -69,7 +69,7 @@ impl Window {
         cpu_seconds() - self.cpu_seconds - self.control_cpu_seconds
     }
 
-    /// The result; counts the bytes and the memory of the whole process.
+    /// The result, with the bytes and the memory of the whole process.
     pub fn finish(mut self, spec: &Spec, open_ms: f64, verifier: Verifier) -> PhaseResult {
         self.result.open_ms = open_ms;
         self.result.io = io_bytes();
@@ -81,7 +81,7 @@ impl Window {
         self.result
     }
 
-    /// How calls felt, one by one: those of the window, or of another pass of them.
+    /// Sets the latencies of single calls, in the window or in another pass.
     pub fn set_latency(&mut self, meter: &LatencyMeter, control: &Control) {
         self.result.latency = Some(meter.finish_beside(control));
         self.result.control_worst_us = control.worst_overshoot_us;

@@ -7,7 +7,7 @@ use crate::peers::{self, Engine, EngineError};
 use crate::workloads::{Batch, Key, Others, UpdateRequest, Verifier, fill_value, update_requests};
 use std::time::Instant;
 
-/// Opens the store of the spec; milliseconds until it is open.
+/// Opens the store of the spec; returns the milliseconds that took.
 pub fn open_timed(spec: &Spec) -> Result<(Box<dyn Engine>, f64), EngineError> {
     let started = Instant::now();
     let engine = peers::open(spec.engine, &spec.folder, spec.open_options())?;
@@ -16,8 +16,7 @@ pub fn open_timed(spec: &Spec) -> Result<(Box<dyn Engine>, f64), EngineError> {
     Ok((engine, started.elapsed().as_secs_f64() * 1000.0))
 }
 
-/// Opens the store once more, behind all that was measured, and has it checked; one that keeps nothing has
-/// nothing to check.
+/// Reopens the store after all measurements and checks it, unless the engine keeps nothing.
 pub fn check_again(
     spec: &Spec,
     result: &mut PhaseResult,
@@ -63,7 +62,7 @@ pub fn load(spec: &Spec) -> Result<PhaseResult, EngineError> {
     Ok(window.finish(spec, open_ms, Verifier::new(spec.value_bytes)))
 }
 
-/// YCSB load, one put at a time; then every record is looked up.
+/// YCSB load, one put at a time; then looks up every record.
 pub fn load_single(spec: &Spec) -> Result<PhaseResult, EngineError> {
     let (mut engine, open_ms) = open_timed(spec)?;
     let mut value = vec![0; spec.value_bytes];
@@ -82,8 +81,8 @@ pub fn load_single(spec: &Spec) -> Result<PhaseResult, EngineError> {
     Ok(result)
 }
 
-/// Makes these calls of YCSB A, each timed and each get checked: the same work by whoever makes them, alone
-/// or beside another.
+/// Makes these calls of YCSB A, timing each and checking each get: the same work for every caller, alone or
+/// beside another.
 pub fn make_updates(
     engine: &mut dyn Engine,
     spec: &Spec,

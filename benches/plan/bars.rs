@@ -1,4 +1,4 @@
-//! The bars of the engine: what must hold now, where Atoll is going, and the figure measured.
+//! The bars of the engine: the target that must hold, the goal, and the measured figure.
 
 use super::results::{Measured, Subject};
 use super::runner::VALUE_BYTES;
@@ -9,40 +9,40 @@ use std::collections::BTreeMap;
 
 /// One line of the table, as other programs read it.
 ///
-/// `peers` holds what each engine did, in the unit that the figure is made of: CPU microseconds an
-/// operation for ratios, else the figure's own unit.
+/// `peers` has each engine's value in the unit behind the figure: CPU microseconds per operation for
+/// ratios, otherwise the figure's own unit.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Row {
     /// What is measured.
     pub bar: &'static str,
-    /// Atoll's figure; none when it was not measured.
+    /// Atoll's figure; `None` if it was not measured.
     pub figure: Option<f64>,
-    /// Unit of figure, target and goal.
+    /// The unit of figure, target and goal.
     pub unit: &'static str,
-    /// What must hold now.
+    /// The value that must hold.
     pub target: f64,
-    /// Where Atoll is going.
+    /// The value that Atoll aims at.
     pub goal: Option<f64>,
-    /// Whether the target holds; none when it was not measured, or the machine was too busy to tell.
+    /// Whether the target holds; `None` if it was not measured, or the machine was too busy to tell.
     pub holds: Option<bool>,
-    /// What each engine did.
+    /// The value of each engine.
     pub peers: BTreeMap<&'static str, f64>,
     /// Whether more is better.
     #[serde(skip)]
     pub more_is_better: bool,
-    /// Rivals that the bar is about as well and that were not measured: without them there is no best one.
+    /// Rivals of the bar that were not measured: without them the best one is unknown.
     #[serde(skip)]
     pub lacking: Vec<&'static str>,
-    /// The results that the figure is made of.
+    /// The results from which the figure is computed.
     #[serde(skip)]
     pub made_of: Vec<Subject>,
-    /// Why the figure is not judged: what others did to the machine beside one of those results.
+    /// Why the figure is not judged: the load of other processes during one of those results.
     #[serde(skip)]
     pub disturbed: Option<String>,
 }
 
 impl Row {
-    /// The same row, whose figure is made of these results.
+    /// The same row with the results from which its figure is computed.
     pub fn made_of(self, made_of: impl IntoIterator<Item = Subject>) -> Self {
         Self { made_of: made_of.into_iter().collect(), ..self }
     }
@@ -59,14 +59,14 @@ impl Row {
 
 pub const SMALL: usize = VALUE_BYTES[0];
 pub const LARGE: usize = VALUE_BYTES[1];
-/// Keys of the figures that only one phase has.
+/// Names of the figures that only one phase has.
 pub const APPEND_RATIO: &str = "append to 60 MiB over append to empty";
 pub const CONTRACT_GET: &str = "contract over engine, get";
 pub const CONTRACT_PUT: &str = "contract over engine, put";
 
 /// All rows, in the order of the table.
 ///
-/// `scale_to_full` is by how much a shorter log tail was measured than the bar is about.
+/// `scale_to_full` is the ratio of the log tail that the bar is about to the shorter one that was measured.
 pub fn rows(measured: &Measured, scale_to_full: f64) -> Vec<Row> {
     let rows = [
         contract_rows(measured),
@@ -78,8 +78,8 @@ pub fn rows(measured: &Measured, scale_to_full: f64) -> Vec<Row> {
     rows.into_iter().flatten().map(|row| judge(row, measured)).collect()
 }
 
-/// A figure holds when it meets its target, and Atoll returned nothing wrong and failed at nothing on the
-/// way. One that was measured beside the work of others says nothing either way.
+/// A figure holds if it meets its target and Atoll returned nothing wrong and had no failure on the way.
+/// A figure that was measured on a busy machine says nothing either way.
 fn judge(mut row: Row, measured: &Measured) -> Row {
     let is_spoiled = measured.is_spoiled(Atoll);
     row.disturbed = row.figure.and_then(|_| measured.disturbance(&row.made_of)).filter(|_| !is_spoiled);
@@ -105,7 +105,7 @@ pub fn at_most(bar: &'static str, unit: &'static str, target: f64, goal: impl In
     }
 }
 
-/// How often Atoll's cost goes into that of the best of these rivals; not measured where one of them was not,
+/// The cost of the best of these rivals divided by Atoll's; not measured if one of the rivals was not,
 /// since that one may be the best.
 pub fn over_the_best(
     row: Row,
@@ -137,7 +137,7 @@ fn contract_rows(measured: &Measured) -> Vec<Row> {
     ]
 }
 
-/// One comparison: how often Atoll's cost goes into the rival's.
+/// A comparison: the rival's cost divided by Atoll's.
 struct Ratio {
     bar: &'static str,
     rival: (Phase, EngineName),
@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(row(&rows(&measured, 1.0), bar).holds, Some(false));
     }
 
-    /// What every phase of every engine may come to, so that each row has its figure.
+    /// Measurements of every phase of every engine, so that each row has its figure.
     fn all_measured(others_busy_share: f64, of: Option<Subject>, without: Option<Subject>) -> Measured {
         let names = [
             APPEND_RATIO,

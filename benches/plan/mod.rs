@@ -1,4 +1,4 @@
-//! What is run, in which order, and what is made of it: steps, bars, tables.
+//! The plan of the bench: the order of steps, the bars, and the tables.
 
 pub use bars::{APPEND_RATIO, CONTRACT_GET, CONTRACT_PUT, Row, rows};
 pub use results::Measured;

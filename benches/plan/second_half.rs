@@ -1,4 +1,4 @@
-//! The bars of the engine's second half: many writers, memory smaller than data, space that comes back.
+//! The bars of the engine's second half: many writers, memory smaller than data, and reclaimed space.
 
 use super::bars::{LARGE, Row, SMALL, at_most, over_the_best};
 use super::results::{Measured, Subject};
@@ -18,7 +18,7 @@ pub fn rows(measured: &Measured) -> Vec<Row> {
     rows.into_iter().flatten().collect()
 }
 
-/// A figure of which more is better.
+/// A figure where more is better.
 fn at_least(bar: &'static str, target: f64, goal: f64, figure: Option<f64>) -> Row {
     Row { figure, more_is_better: true, ..at_most(bar, "x", target, goal) }
 }
@@ -51,12 +51,12 @@ const fn own(phase: Phase, value_bytes: usize) -> [Subject; 1] {
     [(phase, value_bytes, Atoll)]
 }
 
-/// `divided / divisor`, where both are there.
+/// `divided / divisor`, if both exist.
 fn over(divided: Option<f64>, divisor: Option<f64>) -> Option<f64> {
     divided.zip(divisor).map(|(divided, divisor)| divided / divisor)
 }
 
-/// How often Atoll's cost goes into that of a rival.
+/// A rival's cost divided by Atoll's.
 fn better_by(
     measured: &Measured,
     bar: &'static str,
@@ -191,7 +191,7 @@ fn stalls(measured: &Measured) -> Vec<Row> {
     let worst = measured.worst(single, PhaseResult::worst_excess_us).map(|us| us / 1000.0);
     let p999 = measured.median(single, |result| result.latency.map_or(f64::NAN, |latency| latency.p999_us));
     let beside = |value_bytes, name| extra(measured, Phase::ReadBeside, value_bytes, name);
-    // Without a segment cleaned there was no cleaning to be beside.
+    // If no segment was cleaned, no cleaning was measured.
     let cleaned = beside(LARGE, beside::SEGMENTS_CLEANED).is_some_and(|segments| segments > 0.0);
     let cleaning = beside(LARGE, beside::READER_RATIO).filter(|_| cleaned);
     vec![
@@ -241,7 +241,7 @@ mod tests {
         for (engine, us) in rivals {
             measured.add((Phase::Update, SMALL, engine), cost(us));
         }
-        // Not asked for, and asked for but failed, is the same to the bar.
+        // To the bar, not requested and requested but failed are the same.
         for _ in 0..2 {
             let row = best(&measured);
             assert_eq!((row.figure, row.holds, row.reaches_goal()), (None, None, None));

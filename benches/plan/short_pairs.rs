@@ -1,4 +1,4 @@
-//! The bars of short pairs: ahead of Kyoto Cabinet and Berkeley DB in every row.
+//! The bars of short pairs: Atoll must be ahead of Kyoto Cabinet and Berkeley DB in every row.
 
 use super::bars::{Row, at_most, over_the_best};
 use super::results::Measured;
@@ -13,10 +13,10 @@ const BARS: [(Phase, [&str; 3]); 3] = [
     (Phase::PairsMany, ["100 M short pairs: insert", "100 M short pairs: get", "100 M short pairs: remove"]),
 ];
 
-/// Whom every row is about.
+/// The rivals of every row.
 const RIVALS: [EngineName; 3] = [EngineName::Kyoto, EngineName::BerkeleyHash, EngineName::BerkeleyTree];
 
-/// How often Atoll's time of each operation goes into that of the best rival.
+/// The best rival's time for each operation divided by Atoll's.
 pub fn rows(measured: &Measured) -> Vec<Row> {
     let of_phase = |(phase, bars): (Phase, [&'static str; 3])| {
         bars.into_iter().zip(pairs::OPERATIONS).map(move |(bar, operation)| {

@@ -1,4 +1,4 @@
-//! What a person reads: the bars, every engine's figures phase by phase, and where Atoll loses.
+//! Output for people: the bars, every engine's figures phase by phase, and where Atoll loses.
 
 use super::bars::Row;
 use super::results::Measured;
@@ -7,7 +7,7 @@ use crate::peers::EngineName;
 use crate::phases::{Phase, PhaseResult};
 use std::collections::BTreeMap;
 
-/// The machine and how calm it was.
+/// Prints the machine and how calm it was.
 pub fn print_machine(facts: &MachineFacts) {
     println!(
         "{} x {}, {:.0} GiB, Linux {}, {}, load {}{}\n",
@@ -21,7 +21,7 @@ pub fn print_machine(facts: &MachineFacts) {
     );
 }
 
-/// One line for each bar.
+/// Prints one line for each bar.
 pub fn print_rows(rows: &[Row]) {
     println!("{:<56} {:>12} {:>11} {:>9}  holds", "bar", "figure", "to resolve", "goal");
     for row in rows {
@@ -49,7 +49,7 @@ pub fn print_rows(rows: &[Row]) {
     println!();
 }
 
-/// Which rivals a bar about the best one lacks; nothing is said where none was measured.
+/// The rivals that a bar about the best one lacks; `None` if no rival was measured.
 fn without(row: &Row) -> Option<String> {
     let has_rivals =
         row.peers.keys().any(|name| EngineName::from_name(name).is_some_and(EngineName::is_peer));
@@ -57,7 +57,7 @@ fn without(row: &Row) -> Option<String> {
     is_told.then(|| format!("the best rival is not known without {}", row.lacking.join(", ")))
 }
 
-/// What no table of a phase shows: each engine's figure, the best first.
+/// Figures that appear in no phase's table: each engine's, the best first.
 fn by_engine(row: &Row) -> String {
     let mut figures: Vec<(&str, f64)> = row.peers.iter().map(|(name, figure)| (*name, *figure)).collect();
     figures.sort_by(|left, right| left.1.total_cmp(&right.1));
@@ -74,7 +74,7 @@ fn with_unit(figure: f64, unit: &str) -> String {
     }
 }
 
-/// Every engine's figures in every phase, the cheapest first.
+/// Prints every engine's figures in every phase, the cheapest first.
 pub fn print_phases(measured: &Measured) {
     for (phase, value_bytes) in measured.phases() {
         let Some(title) = title(phase) else { continue };
@@ -100,7 +100,7 @@ pub fn print_phases(measured: &Measured) {
     }
 }
 
-/// What a phase is called in the tables; none for phases that are not measured, or have their own row.
+/// The title of a phase in the tables; `None` for phases that are not measured or have their own row.
 const fn title(phase: Phase) -> Option<&'static str> {
     match phase {
         Phase::Load => Some("YCSB load in batches of 1,000 (latencies are of batches)"),
@@ -168,7 +168,7 @@ const fn writes(phase: Phase) -> bool {
     matches!(phase, Phase::Load | Phase::LoadSingle | Phase::Update | Phase::UpdatePair)
 }
 
-/// Where a rival is better than Atoll, in one line each; and what was wrong, failed or disturbed.
+/// Prints where a rival is better than Atoll, one line each; and what was wrong, failed or disturbed.
 pub fn print_losses(measured: &Measured) {
     let losses = losses(measured);
     if !losses.is_empty() {
@@ -193,7 +193,7 @@ pub fn print_losses(measured: &Measured) {
 
 type Figure = fn(&PhaseResult) -> f64;
 
-/// Figures in which less is better.
+/// Figures where less is better.
 const COMPARED: [(&str, Figure); 5] = [
     ("CPU us/op, settled", PhaseResult::settled_cpu_us),
     ("p99 us", |result| result.latency.map_or(f64::NAN, |latency| latency.p99_us)),
@@ -221,7 +221,7 @@ fn losses(measured: &Measured) -> Vec<String> {
     losses
 }
 
-/// Atoll's figure and the rivals below it; none when there are none.
+/// Atoll's figure and the rivals below it; `None` if there are none.
 fn better_rivals(of_all: &BTreeMap<&'static str, f64>) -> Option<(f64, String)> {
     let own = *of_all.get(EngineName::Atoll.name())?;
     let is_rival = |name: &str| EngineName::from_name(name).is_some_and(EngineName::is_peer);

@@ -1,8 +1,8 @@
-//! The bench of the ring: Atoll's nodes beside Redis and memcached, asked by one client that judges every
+//! The bench of the ring: Atoll's nodes beside Redis and memcached, driven by one client that judges every
 //! reply.
 //!
-//! `run` prints one row for each bar, and beside it everybody's own figures, losses as plainly as wins. What
-//! it starts is kept by children of this program that end with it.
+//! `run` prints one row for each bar with every system's figures beside it, losses as plainly as wins.
+//! Servers are held by children of this program that end with it.
 
 mod cassandra;
 mod client;
@@ -23,13 +23,13 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use machine::{Calm, MachineFacts, raise_priority, wait_for_calm};
 use phases::Scale;
 use report::Row;
-use servers::{Kind, Place};
+use servers::{BenchPaths, Kind};
 use std::error::Error;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Names the folder for what servers write.
+/// The variable that names the folder for servers' files.
 const FOLDER_VARIABLE: &str = "ATOLL_BENCH_DIR";
 
 /// The bench of the ring.
@@ -43,7 +43,7 @@ struct Cli {
 enum Verb {
     /// Measure.
     Run(RunArguments),
-    /// Keeps a program for as long as standard input is open.
+    /// Keeps a program running for as long as standard input is open.
     #[command(hide = true)]
     Keep {
         log: PathBuf,
@@ -59,13 +59,13 @@ enum Verb {
         #[arg(last = true, required = true)]
         command: Vec<OsString>,
     },
-    /// Cut and heal, where namespaces may be made.
+    /// Cut and heal, run where namespaces may be made.
     #[command(hide = true)]
     Cut { folder: PathBuf, clusters: String, times: String, out: PathBuf },
-    /// Random schedules, where namespaces may be made.
+    /// Random schedules, run where namespaces may be made.
     #[command(hide = true)]
     Schedules { folder: PathBuf, spec: String, out: PathBuf },
-    /// A node with a large table, and what it holds.
+    /// A node with a large table, whose memory is measured.
     #[command(hide = true)]
     TableNode { out: PathBuf },
     /// A task on one host.
@@ -78,7 +78,7 @@ struct RunArguments {
     /// Also measure Redis, memcached and Cassandra; without them ratios are not measured.
     #[arg(long)]
     peers: bool,
-    /// Two rounds of half the time: a first look, not a figure to quote.
+    /// Two rounds of half the time: a first look, not figures to quote.
     #[arg(long)]
     quick: bool,
     /// Write the bars to this file, as a list of objects.
@@ -90,52 +90,52 @@ struct RunArguments {
     /// Only these phases.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     phases: Vec<Phase>,
-    /// So many rounds; figures are medians over them.
+    /// This many rounds; figures are medians over them.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=99))]
     rounds: Option<u8>,
-    /// So many keys instead, one round of a moment: to try the bench itself.
+    /// Use this many keys, in one very short round: to try the bench itself.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
     records: Option<u32>,
-    /// So many random schedules instead of 20; 1 with `--schedule-seed`.
+    /// This many random schedules instead of 20; 1 with `--schedule-seed`.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     schedules: Option<u64>,
-    /// The seed of the first random schedule, to see one again.
+    /// The seed of the first random schedule, to replay one.
     #[arg(long, value_name = "SEED")]
     schedule_seed: Option<u64>,
-    /// Add a line for each random schedule to this file, and go on behind its last one.
+    /// Append a line for each random schedule to this file, and continue after its last one.
     #[arg(long, value_name = "FILE")]
     ledger: Option<PathBuf>,
-    /// A client of the random schedules tells some reads as they were before: they must fail.
+    /// A client of the random schedules reports some stale reads: the schedules must fail.
     #[arg(long, hide = true)]
     plant_stale_reads: bool,
     /// The program of Atoll.
     #[arg(long, value_name = "FILE")]
     atoll: Option<PathBuf>,
-    /// The program that starts and ends nodes of Cassandra.
+    /// The program that starts and stops nodes of Cassandra.
     #[arg(long, value_name = "FILE")]
     cassandra: Option<PathBuf>,
 }
 
-/// What is measured together.
+/// The phases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Phase {
     /// One copy in memory.
     Throughput,
-    /// On the disk before it is acknowledged.
+    /// Writes that are on the disk before they are acknowledged.
     Always,
     /// A host is cut off and healed.
     Cut,
     /// Cuts, kills and pauses at random.
     Schedules,
-    /// Who waits for a field is told of a write.
+    /// Clients that wait for a field are told of a write.
     Waits,
-    /// Two copies against one.
+    /// Two copies compared with one.
     Copies,
-    /// Who can wait beside who cannot.
+    /// Clients that can wait beside those that cannot.
     Classes,
-    /// Three copies against Cassandra.
+    /// Three copies compared with Cassandra.
     Cassandra,
-    /// A primary is killed, again and again.
+    /// A primary is killed, repeatedly.
     Failover,
     /// All nodes are killed under load.
     Outage,
@@ -197,7 +197,7 @@ fn main() -> ExitCode {
 }
 
 fn run_cut(folder: &Path, clusters: &str, times: &str, out: &Path) -> Result<bool, Box<dyn Error>> {
-    let clusters: Vec<cut::Whose> = serde_json::from_str(clusters)?;
+    let clusters: Vec<cut::ClusterKind> = serde_json::from_str(clusters)?;
     cut::inside(folder, &clusters, serde_json::from_str(times)?, out)?;
     Ok(true)
 }
@@ -212,19 +212,19 @@ fn run_task(task: &str, out: &Path) -> Result<bool, Box<dyn Error>> {
     Ok(true)
 }
 
-/// What was measured in one phase.
+/// The results of one phase.
 struct Measured {
     phase: Phase,
     rows: Vec<Row>,
     /// Every single result.
     detail: serde_json::Value,
-    /// Whether nothing wrong came from Atoll, and it came to the end of what was asked for.
+    /// Whether Atoll returned nothing wrong, and finished everything that was asked for.
     is_right: bool,
 }
 
 impl Measured {
-    /// A line about a phase that was not measured because it was not offered; it ends well, and must not look
-    /// as if it held.
+    /// A line about a phase that could not run here: that is a success, but must not look as if the phase
+    /// held.
     fn skipped(&self) -> Option<String> {
         let notes = self.rows.iter().filter_map(|row| row.note.as_deref());
         let mut whys = notes.map(|note| note.strip_prefix("atoll: ").unwrap_or(note));
@@ -233,15 +233,16 @@ impl Measured {
     }
 }
 
-/// Runs and prints; true when nothing wrong came from Atoll, and nothing failed that was there.
+/// Runs and prints the phases; returns true if Atoll returned nothing wrong, and nothing failed that could
+/// run.
 fn run(arguments: &RunArguments) -> Result<bool, Box<dyn Error>> {
     let scale = scale(arguments);
     let work = WorkFolder::new()?;
-    let place = Place { folder: work.0.clone(), atoll: arguments.atoll.clone() };
+    let place = BenchPaths { folder: work.0.clone(), atoll: arguments.atoll.clone() };
     let is_trial = arguments.records.is_some();
     let facts = MachineFacts::gather(&place.folder, !is_trial && raise_priority());
     report::print_machine(&facts);
-    // Schedules are judged by what is right, and the more is going on beside them the better.
+    // Schedules are judged by correctness, and a busy machine makes them better.
     let is_measuring = arguments.phases.iter().any(|phase| *phase != Phase::Schedules);
     let is_measuring = is_measuring || arguments.phases.is_empty();
     let calm = if is_measuring { calm(scale) } else { Calm::Calm };
@@ -261,7 +262,7 @@ fn run(arguments: &RunArguments) -> Result<bool, Box<dyn Error>> {
                 Phase::Scale => run_scale_phase(scale, &place)?,
                 phase => run_phase(phase, arguments.peers, scale, &place)?,
             });
-            // All of them take hours: one that is broken off keeps the phases that it made.
+            // All phases together take hours: an interrupted run keeps the phases that it finished.
             write_files(arguments, &facts, scale, &measured)?;
         }
     }
@@ -299,8 +300,13 @@ fn calm(scale: Scale) -> Calm {
     calm
 }
 
-/// A phase on loopback.
-fn run_phase(phase: Phase, peers: bool, scale: Scale, place: &Place) -> Result<Measured, Box<dyn Error>> {
+/// Runs a phase on loopback.
+fn run_phase(
+    phase: Phase,
+    peers: bool,
+    scale: Scale,
+    place: &BenchPaths,
+) -> Result<Measured, Box<dyn Error>> {
     let kinds: &[Kind] = if peers { &[Kind::Atoll, Kind::Redis, Kind::Memcached] } else { &[Kind::Atoll] };
     let told = &mut |line: &str| eprintln!("{line}");
     let (findings, rows, title) = if phase == Phase::Always {
@@ -316,16 +322,16 @@ fn run_phase(phase: Phase, peers: bool, scale: Scale, place: &Place) -> Result<M
     Ok(Measured { phase, rows, detail: serde_json::to_value(&findings)?, is_right: findings.is_right() })
 }
 
-/// Two copies against one.
-fn run_copies_phase(scale: Scale, place: &Place) -> Result<Measured, Box<dyn Error>> {
+/// Two copies compared with one.
+fn run_copies_phase(scale: Scale, place: &BenchPaths) -> Result<Measured, Box<dyn Error>> {
     let findings = phases::copies(scale, place, &mut |line| eprintln!("{line}"));
     report::print_findings("Two copies in memory on the loopback against one, 50 clients", &findings);
     let (rows, is_right) = (phases::copies_rows(&findings), findings.is_right());
     Ok(Measured { phase: Phase::Copies, rows, detail: serde_json::to_value(&findings)?, is_right })
 }
 
-/// Who can wait beside who cannot.
-fn run_classes_phase(scale: Scale, place: &Place) -> Result<Measured, Box<dyn Error>> {
+/// Clients that can wait beside those that cannot.
+fn run_classes_phase(scale: Scale, place: &BenchPaths) -> Result<Measured, Box<dyn Error>> {
     let found = phases::classes(scale, place, &mut |line| eprintln!("{line}"));
     let title = "Three copies in memory, 300 calls that can wait for 500 ms beside 9 clients that cannot";
     report::print_findings(title, &found.patient);
@@ -333,11 +339,11 @@ fn run_classes_phase(scale: Scale, place: &Place) -> Result<Measured, Box<dyn Er
     Ok(Measured { phase: Phase::Classes, rows, detail: serde_json::to_value(&found)?, is_right })
 }
 
-/// Three copies against Cassandra.
+/// Three copies compared with Cassandra.
 fn run_cassandra_phase(
     arguments: &RunArguments,
     scale: Scale,
-    place: &Place,
+    place: &BenchPaths,
 ) -> Result<Measured, Box<dyn Error>> {
     let control = arguments.cassandra.as_deref();
     let findings = cassandra::run(scale, place, arguments.peers, control, &mut |line| eprintln!("{line}"));
@@ -346,8 +352,8 @@ fn run_cassandra_phase(
     Ok(Measured { phase: Phase::Cassandra, rows, detail: serde_json::to_value(&findings)?, is_right })
 }
 
-/// Waits at one node.
-fn run_waits_phase(scale: Scale, place: &Place) -> Result<Measured, Box<dyn Error>> {
+/// Clients that wait at one node.
+fn run_waits_phase(scale: Scale, place: &BenchPaths) -> Result<Measured, Box<dyn Error>> {
     let findings = waits::run(scale, place, &mut |line| eprintln!("{line}"));
     waits::print(&findings);
     let (rows, detail) = (waits::rows(&findings), serde_json::to_value(&findings)?);
@@ -355,21 +361,21 @@ fn run_waits_phase(scale: Scale, place: &Place) -> Result<Measured, Box<dyn Erro
 }
 
 /// Up to a million nodes.
-fn run_scale_phase(scale: Scale, place: &Place) -> Result<Measured, Box<dyn Error>> {
+fn run_scale_phase(scale: Scale, place: &BenchPaths) -> Result<Measured, Box<dyn Error>> {
     let findings = scale::run(scale, place, &mut |line| eprintln!("{line}"));
     scale::print(&findings);
     let (rows, detail) = (scale::rows(&findings), serde_json::to_value(&findings)?);
     Ok(Measured { phase: Phase::Scale, rows, detail, is_right: scale::is_right(&findings) })
 }
 
-/// How many times something is done: as was asked, or so often at full length or for a first look.
+/// A number of repetitions: the requested one, or the default at full length or for a first look.
 fn count(arguments: &RunArguments, full: usize, quick: usize) -> usize {
     let is_quick = arguments.quick || arguments.records.is_some();
     arguments.rounds.map_or(if is_quick { quick } else { full }, usize::from)
 }
 
 /// Primaries that are killed.
-fn run_failover_phase(arguments: &RunArguments, place: &Place) -> Result<Measured, Box<dyn Error>> {
+fn run_failover_phase(arguments: &RunArguments, place: &BenchPaths) -> Result<Measured, Box<dyn Error>> {
     let rounds = count(arguments, failover::ROUNDS, failover::ROUNDS_QUICK);
     eprintln!("fail-over: about six seconds for each of {rounds} rounds");
     let findings = failover::run(rounds, place, &mut |line| eprintln!("{line}"));
@@ -379,7 +385,7 @@ fn run_failover_phase(arguments: &RunArguments, place: &Place) -> Result<Measure
 }
 
 /// Rings that are killed as a whole.
-fn run_outage_phase(arguments: &RunArguments, place: &Place) -> Result<Measured, Box<dyn Error>> {
+fn run_outage_phase(arguments: &RunArguments, place: &BenchPaths) -> Result<Measured, Box<dyn Error>> {
     let rounds = count(arguments, outage::ROUNDS, outage::ROUNDS_QUICK);
     eprintln!("total outage: about five seconds for each of {rounds} rounds, twice");
     let findings = outage::run(rounds, place, &mut |line| eprintln!("{line}"));
@@ -389,7 +395,7 @@ fn run_outage_phase(arguments: &RunArguments, place: &Place) -> Result<Measured,
 }
 
 /// Nodes that join and leave.
-fn run_moves_phase(arguments: &RunArguments, place: &Place) -> Result<Measured, Box<dyn Error>> {
+fn run_moves_phase(arguments: &RunArguments, place: &BenchPaths) -> Result<Measured, Box<dyn Error>> {
     let cycles = count(arguments, moves::CYCLES, moves::CYCLES_QUICK);
     eprintln!("moves: about twenty seconds for each of {cycles} cycles");
     let findings = moves::run(cycles, place, &mut |line| eprintln!("{line}"));
@@ -399,7 +405,7 @@ fn run_moves_phase(arguments: &RunArguments, place: &Place) -> Result<Measured, 
 }
 
 /// The phase on hosts that can be cut off; where they cannot be made it says so.
-fn run_cut_phase(peers: bool, scale: Scale, place: &Place) -> Result<Measured, Box<dyn Error>> {
+fn run_cut_phase(peers: bool, scale: Scale, place: &BenchPaths) -> Result<Measured, Box<dyn Error>> {
     eprintln!("cut and heal: about a minute for each cluster");
     let findings = cut::run(peers, scale.cut_times(), place).unwrap_or_else(|error| {
         let why = phases::with_sources(&error);
@@ -414,7 +420,7 @@ fn run_cut_phase(peers: bool, scale: Scale, place: &Place) -> Result<Measured, B
 }
 
 /// Random schedules on such hosts.
-fn run_schedules_phase(arguments: &RunArguments, place: &Place) -> Result<Measured, Box<dyn Error>> {
+fn run_schedules_phase(arguments: &RunArguments, place: &BenchPaths) -> Result<Measured, Box<dyn Error>> {
     let count = match (arguments.schedules, arguments.schedule_seed) {
         (Some(count), _) => count,
         (None, Some(_)) => 1,
@@ -425,7 +431,7 @@ fn run_schedules_phase(arguments: &RunArguments, place: &Place) -> Result<Measur
     let seed = arguments.schedule_seed.or(resumed).unwrap_or(schedules::SEED);
     eprintln!("random schedules: about a quarter of a minute for each of {count}");
     let found = schedules::run(
-        &schedules::Asked {
+        &schedules::ScheduleOptions {
             seed,
             count,
             ledger: arguments.ledger.clone(),
@@ -446,7 +452,7 @@ fn rows_of(measured: &[Measured]) -> Vec<Row> {
     measured.iter().flat_map(|phase| phase.rows.clone()).collect()
 }
 
-/// What was measured so far.
+/// Writes the measurements so far.
 fn write_files(
     arguments: &RunArguments,
     facts: &MachineFacts,
@@ -467,7 +473,7 @@ fn write_files(
     Ok(())
 }
 
-/// A folder for what servers write: on a real disk, never a memory file system by accident; gone afterwards.
+/// A folder for servers' files: on a real disk, never a memory file system by accident; removed afterwards.
 struct WorkFolder(PathBuf);
 
 impl WorkFolder {
@@ -476,7 +482,7 @@ impl WorkFolder {
     fn new() -> Result<Self, Box<dyn Error>> {
         let parent = match std::env::var_os(FOLDER_VARIABLE).map(PathBuf::from) {
             Some(folder) => folder,
-            // Beside the profile folder that holds this program.
+            // Next to the profile folder that contains this program.
             None => std::env::current_exe()?
                 .ancestors()
                 .nth(2)
@@ -490,7 +496,7 @@ impl WorkFolder {
         Ok(Self(folder))
     }
 
-    /// A bench that was killed could not tidy up.
+    /// Removes folders that killed benches left behind.
     fn remove_left_over(parent: &Path) -> std::io::Result<()> {
         for entry in std::fs::read_dir(parent)?.flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();

@@ -1,4 +1,4 @@
-//! The bench as a whole: a tiny run prints every bar and writes what other programs read.
+//! The bench as a whole: a tiny run prints every bar and writes the files for other programs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -43,7 +43,7 @@ fn without_rivals_ratios_are_not_measured_and_say_so() {
     for row in rows(&file) {
         let bar = row["bar"].as_str().unwrap_or_default();
         let needs_a_rival = ["better than", "RocksDB", "short pairs"].iter().any(|words| bar.contains(words));
-        // Control groups are not everybody's to make, and of so few records nothing need be cleaned.
+        // Making control groups may not be permitted, and so few records need no cleaning.
         let may_be_absent = bar.contains("4x budget") || bar.contains("cleaning the log");
         assert!(row["figure"].is_number() != needs_a_rival || may_be_absent, "{row}");
     }

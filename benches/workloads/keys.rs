@@ -1,4 +1,4 @@
-//! Keys as YCSB makes them: "user" and 20 digits of a hashed counter.
+//! Keys in YCSB's format: "user" and 20 digits of a hashed counter.
 //!
 //! Invariant: the hash is a bijection of 64 bits, so no two counters share a key.
 
@@ -33,7 +33,7 @@ impl Key {
     pub fn of_hash(hash: u64) -> Self {
         let mut bytes = *b"user00000000000000000000";
         let mut rest = hash;
-        // From the last pair to the first: a 64-bit number has 20 digits.
+        // From the last pair of digits to the first: a 64-bit number has at most 20.
         for at in (4..KEY_BYTES).step_by(2).rev() {
             bytes[at..at + 2].copy_from_slice(&DIGIT_PAIRS[(rest % 100) as usize]);
             rest /= 100;

@@ -1,7 +1,7 @@
 //! The YCSB workloads, exactly reproducible: which keys, which values, in which order.
 //!
 //! Nothing here depends on a clock, on a random source or on the machine: two runs of one version issue the
-//! same calls with the same bytes on every engine.
+//! same calls with the same bytes to every engine.
 
 pub use keys::{KEY_BYTES, Key, hash_of_counter};
 pub use requests::{

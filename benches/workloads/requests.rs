@@ -13,7 +13,7 @@ const UPDATE_BIT: u32 = 1 << 31;
 
 /// One call of YCSB A: a get or an update of a record, and the version that it must find or writes.
 ///
-/// That a get knows its version costs whoever makes the call eight bytes that come one after the other, on
+/// Storing the version costs the caller eight sequential bytes per call, for every engine.
 /// every side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpdateRequest {
@@ -34,14 +34,14 @@ impl UpdateRequest {
         self.record & UPDATE_BIT != 0
     }
 
-    /// What an update writes; what a get finds, if nobody else writes.
+    /// The version that an update writes, or that a get finds if there is no other writer.
     #[inline]
     pub fn version(self) -> u64 {
         u64::from(self.version)
     }
 }
 
-/// `count` calls, half of them updates, by one writer into records of version 0: call `n` writes version `n +
+/// `count` calls, half of them updates, by one writer to records of version 0: call `n` writes version `n +
 /// 1`.
 pub fn update_requests(records: u64, count: u64, seed: u64) -> Vec<UpdateRequest> {
     let mut choices = Zipfian::new(records, seed);
@@ -55,8 +55,9 @@ pub fn update_requests(records: u64, count: u64, seed: u64) -> Vec<UpdateRequest
     requests
 }
 
-/// Gives an update the version that belongs to its place among these calls, and a get the one that it finds
-/// if these calls are made in order. `versions` are those of all records before, and then after.
+/// Gives each update the version that belongs to its position among these calls, and each get the one that
+/// it finds if the calls are made in order. `versions` are those of all records before, and is updated to
+/// those after.
 pub fn give_versions(requests: &mut [UpdateRequest], versions: &mut [u32], version_of: impl Fn(u32) -> u32) {
     for (number, request) in (0..).zip(requests) {
         let version = &mut versions[request.record() as usize];

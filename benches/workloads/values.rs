@@ -1,7 +1,7 @@
-//! Values that prove themselves: every byte follows from the key and the version that was written.
+//! Values that verify themselves: every byte follows from the key and the version that was written.
 //!
-//! Invariant: a value of another key, of another version, cut short, shifted or with one flipped bit is
-//! told from the right one, except for a version that was also written to the same key.
+//! Invariant: a value of another key or version, or one that is truncated, shifted or has a flipped bit, is
+//! distinguished from the right one, except for a version that was also written to the same key.
 
 use super::keys::{KEY_BYTES, Key};
 
@@ -9,7 +9,7 @@ const WORD_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 const VERSION_STEP: u64 = 0xd1b5_4a32_d192_ed03;
 const WORD_BYTES: usize = 8;
 
-/// Seed of the values of a key: cheap, because a scan pays for it at every entry on every side.
+/// The seed of a key's values: cheap, because a scan pays for it at every entry, for every engine.
 #[inline]
 fn seed_of_key(key: &[u8]) -> u64 {
     let word = |at: usize| {
@@ -27,7 +27,7 @@ fn first_word(key: &[u8], version: u64) -> u64 {
     seed_of_key(key).wrapping_add(version.wrapping_mul(VERSION_STEP))
 }
 
-/// Writes the value of `key` at `version` over all of `target`, which has eight bytes or more.
+/// Fills `target`, which has eight bytes or more, with the value of `key` at `version`.
 #[inline]
 pub fn fill_value(key: &Key, version: u64, target: &mut [u8]) {
     let mut word = first_word(&key.0, version);
@@ -41,7 +41,7 @@ pub fn fill_value(key: &Key, version: u64, target: &mut [u8]) {
     }
 }
 
-/// Whether every byte follows from the first word. Wants at least one word.
+/// Whether every byte follows from the first word. Needs at least one word.
 #[inline]
 fn continues_from(first: u64, value: &[u8]) -> bool {
     let mut difference = 0;
@@ -56,9 +56,9 @@ fn continues_from(first: u64, value: &[u8]) -> bool {
     difference == 0 && u64::from_le_bytes(last) == last_bytes(expected, value.len())
 }
 
-/// The last eight bytes of a value: the end of the last whole word and the start of the one after it.
+/// The last eight bytes of a value: the end of the last whole word and the beginning of the one after it.
 ///
-/// Comparing them at once spares a call for the few bytes that are no whole word.
+/// Comparing them at once saves a call for the few bytes that are not a whole word.
 #[inline]
 fn last_bytes(word_after: u64, value_bytes: usize) -> u64 {
     let last_word = word_after.wrapping_sub(WORD_STEP);
@@ -66,7 +66,7 @@ fn last_bytes(word_after: u64, value_bytes: usize) -> u64 {
     if bits == 0 { last_word } else { last_word >> bits | word_after << (64 - bits) }
 }
 
-/// Inverse of an odd number modulo 2^64, by Newton's iteration.
+/// The inverse of an odd number modulo 2^64, by Newton's iteration.
 const fn inverse(odd: u64) -> u64 {
     let mut found = odd;
     let mut round = 0;
@@ -79,19 +79,19 @@ const fn inverse(odd: u64) -> u64 {
 
 const VERSION_STEP_INVERSE: u64 = inverse(VERSION_STEP);
 
-/// Versions that another writer of the same records writes: every second one of a range.
+/// The versions that another writer of the same records writes: every second one of a range.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Others {
     /// The first.
     pub from: u64,
-    /// The first beyond.
+    /// The first beyond the range.
     pub until: u64,
-    /// 0 where they are even, 1 where they are odd.
+    /// 0 if they are even, 1 if they are odd.
     pub parity: u64,
 }
 
 impl Others {
-    /// There is one writer.
+    /// There is no other writer.
     pub const NONE: Self = Self { from: 0, until: 0, parity: 0 };
 
     #[inline]
@@ -100,7 +100,7 @@ impl Others {
     }
 }
 
-/// Counts what was read and what of it was wrong.
+/// Counts the values that were read and those that were wrong.
 #[derive(Clone, Debug, Default)]
 pub struct Verifier {
     /// Length that every value must have.
@@ -109,7 +109,7 @@ pub struct Verifier {
     pub checked: u64,
     /// Values absent, of a wrong length, of another key or version, or damaged; keys out of order.
     pub wrong: u64,
-    /// The first thing that was wrong, for the message.
+    /// A message about the first wrong value.
     pub first_wrong: Option<String>,
 }
 
@@ -142,8 +142,8 @@ impl Verifier {
         self.report(key, &format!("a version below {versions} expected"), value);
     }
 
-    /// Checks that `value` is the one of `key` at `version`, or at one that another writer may have written
-    /// since.
+    /// Checks that `value` is the one of `key` at `version`, or at a version that the other writer may have
+    /// written since.
     #[inline]
     pub fn check_beside(&mut self, key: &[u8], version: u64, others: Others, value: Option<&[u8]>) {
         self.checked += 1;
@@ -153,20 +153,20 @@ impl Verifier {
         self.report(key, &format!("version {version} expected, or of {others:?}"), value);
     }
 
-    /// The same as [`Self::check_any`], and which version it is; 0 where it is wrong.
+    /// Like [`Self::check_any`], but returns the version; 0 if the value is wrong.
     pub fn find(&mut self, key: &[u8], versions: u64, value: Option<&[u8]>) -> u64 {
         self.check_any(key, versions, value);
         self.version_of(key, value).filter(|version| *version < versions).unwrap_or(0)
     }
 
-    /// Takes over what another one counted.
+    /// Adds another verifier's counts.
     pub fn join(&mut self, other: Self) {
         self.checked += other.checked;
         self.wrong += other.wrong;
         self.first_wrong = self.first_wrong.take().or(other.first_wrong);
     }
 
-    /// The version of a value, if it is one of this key and whole.
+    /// The version of a value, if it belongs to this key and is intact.
     #[inline]
     fn version_of(&self, key: &[u8], value: Option<&[u8]>) -> Option<u64> {
         let value = value.filter(|value| value.len() == self.value_bytes && key.len() == KEY_BYTES)?;
@@ -175,7 +175,7 @@ impl Verifier {
         continues_from(first, value).then_some(version)
     }
 
-    /// Notes something wrong that is not about one value.
+    /// Records an error that is not about a single value.
     #[cold]
     pub fn note(&mut self, what: String) {
         self.wrong += 1;
@@ -194,7 +194,7 @@ impl Verifier {
     }
 }
 
-/// Records on their way into a store; the allocation is used again for the next batch.
+/// Records on their way into a store; the allocation is reused for the next batch.
 pub struct Batch {
     keys: Vec<Key>,
     values: Vec<u8>,

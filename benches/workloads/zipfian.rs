@@ -1,4 +1,4 @@
-//! Zipfian choice of records, scrambled so that the popular ones lie anywhere in key order.
+//! Zipfian choice of records, scrambled so that the popular ones are spread over the key order.
 
 use super::keys::hash_of_counter;
 
@@ -15,7 +15,7 @@ pub struct Zipfian {
 }
 
 impl Zipfian {
-    /// Choices among `records`, from `seed`.
+    /// A generator of choices among `records` records, seeded with `seed`.
     pub fn new(records: u64, seed: u64) -> Self {
         let zeta_of = |count: u64| (1..=count).map(|rank| (rank as f64).powf(-THETA)).sum::<f64>();
         let zeta = zeta_of(records);
@@ -29,7 +29,7 @@ impl Zipfian {
         hash_of_counter(hash_of_counter(self.state))
     }
 
-    /// One of two, by a fair coin.
+    /// A fair coin toss.
     pub fn next_coin(&mut self) -> bool {
         self.next_bits() >> 63 == 1
     }

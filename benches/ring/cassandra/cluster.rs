@@ -1,7 +1,7 @@
-//! A cluster of Cassandra, which `cargo xtask cassandra` starts and ends.
+//! A Cassandra cluster that `cargo xtask cassandra` starts and stops.
 //!
-//! Invariant: it ends with the bench, however that ends: a child that waits for the end of a pipe has it
-//! ended then.
+//! Invariant: the cluster ends with the bench, however that ends: a guard process waits for the end of a
+//! pipe and then stops the nodes.
 
 use crate::servers::{StartError, own_child};
 use std::io;
@@ -10,28 +10,28 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// How many nodes, each with a copy of everything.
+/// How many nodes; each has a copy of everything.
 pub const NODES: u8 = 3;
-/// Of each node: enough that nothing the bench writes ever leaves memory for want of room.
+/// Heap of each node: enough that nothing the bench writes leaves memory for want of room.
 const HEAP: &str = "1G";
-/// Names the cluster's folder to the program that starts it.
+/// The variable that names the cluster's folder to the program that starts it.
 const FOLDER: &str = "ATOLL_CASSANDRA_FOLDER";
 /// Away from the ports of developers' clusters and of tests.
 const PORTS: std::ops::Range<u16> = 20_042..21_042;
-/// So many ports a cluster takes, one after the other.
+/// How many consecutive ports a cluster takes.
 const PORTS_EACH: u16 = 6;
 const LAST_WORDS_BYTES: usize = 600;
 
-/// Why there is none.
+/// Why there is no cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
-    /// Nobody said how.
+    /// No program that starts nodes was named.
     #[error("no program was named that starts nodes of cassandra; `cargo xtask bench ring --peers` names it")]
     NotNamed,
-    /// No guard for it.
+    /// Its guard could not be started.
     #[error(transparent)]
     Guard(#[from] StartError),
-    /// The system said no.
+    /// The system refused.
     #[error("cannot {doing}")]
     System {
         /// What was tried.
@@ -40,10 +40,10 @@ pub enum ClusterError {
         /// Why not.
         source: io::Error,
     },
-    /// It did not start.
+    /// A node did not start.
     #[error("cassandra did not start: {last_words}")]
     Failed {
-        /// The end of what was said.
+        /// The end of its output.
         last_words: String,
     },
 }
@@ -56,7 +56,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts one in a folder of the bench by this program, node after node.
+    /// Starts a cluster in a folder of the bench with this program, node after node.
     pub fn start(control: Option<&Path>, place: &Path) -> Result<Self, ClusterError> {
         let control = control.ok_or(ClusterError::NotNamed)?;
         let system = |doing| move |source| ClusterError::System { doing, source };
@@ -83,12 +83,12 @@ impl Cluster {
         }
     }
 
-    /// Where clients reach its nodes.
+    /// The addresses of its nodes for clients.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         (1..=NODES).map(|node| (Ipv4Addr::new(127, 0, 0, node), self.port).into()).collect()
     }
 
-    /// Their processes.
+    /// The process ids of its nodes.
     pub fn processes(&self) -> Result<Vec<u32>, ClusterError> {
         let read = |node| {
             let text = std::fs::read_to_string(self.folder.join(format!("node-{node}")).join("pid"))?;
@@ -102,7 +102,7 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         drop(self.guard.stdin.take());
-        // The guard ends the nodes and then itself; nobody is helped by an error here.
+        // The guard stops the nodes and then itself; reporting an error here would not help.
         let _ = self.guard.wait();
     }
 }
@@ -113,7 +113,7 @@ fn last_words(log: &Path) -> String {
     String::from_utf8_lossy(&text[from..]).trim().to_owned()
 }
 
-/// The first of as many ports that nobody uses, at the addresses of all nodes.
+/// The first of enough consecutive free ports at the addresses of all nodes.
 fn free_port() -> Option<u16> {
     let is_free =
         |port| (1..=NODES).all(|node| TcpListener::bind((Ipv4Addr::new(127, 0, 0, node), port)).is_ok());

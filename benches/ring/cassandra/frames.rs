@@ -1,18 +1,19 @@
-//! Cassandra's native protocol, version 4, as far as the bench speaks it: prepared statements on streams of a
-//! connection.
+//! Cassandra's native protocol, version 4, as far as the bench needs it: prepared statements on the streams
+//! of a connection.
 //!
-//! Invariant: a frame is told only when all its bytes are there, and what it may announce is bounded.
+//! Invariant: a frame is returned only when all its bytes have arrived, and the length that it may announce
+//! is bounded.
 
 const VERSION: u8 = 0x04;
 const ANSWER: u8 = 0x80;
 const HEADER_BYTES: usize = 9;
-/// The longest body of an answer; those of the bench have some hundred bytes.
+/// The longest body of an answer; those of the bench have a few hundred bytes.
 const BODY_BYTES_MAX: usize = 1 << 20;
 const QUORUM: [u8; 2] = [0, 4];
-/// Values come with the statement, and columns need not be described again.
+/// Flags: values come with the statement, and column descriptions are not needed.
 const VALUES_AND_NO_DESCRIPTION: u8 = 0x01 | 0x02;
 
-/// What a client sends.
+/// Opcodes of requests.
 #[derive(Clone, Copy, Debug)]
 pub enum Opcode {
     Startup = 0x01,
@@ -21,31 +22,31 @@ pub enum Opcode {
     Execute = 0x0A,
 }
 
-/// What a node said.
+/// A node's answer.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Said<'a> {
-    /// It takes requests.
+pub enum NodeAnswer<'a> {
+    /// The node accepts requests.
     Ready,
-    /// Done, with nothing to tell.
+    /// Done, without a result.
     Done,
-    /// A statement, by the name that the node gave it.
+    /// A statement was prepared; this is its id at the node.
     Prepared(&'a [u8]),
     /// A row of one column.
     Value(&'a [u8]),
     /// No row.
     Nothing,
-    /// An error, in the node's words.
+    /// An error, with the node's message.
     Refused(&'a [u8]),
-    /// Anything else.
+    /// Any other answer.
     Other(u8),
 }
 
-/// Bytes that are no answer of the protocol.
+/// Bytes that are not an answer of the protocol.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("an answer that is none")]
 pub struct Malformed;
 
-/// Adds a request to what is sent.
+/// Appends a request to `into`.
 pub fn write(opcode: Opcode, stream: u16, body: &[u8], into: &mut Vec<u8>) {
     into.extend_from_slice(&[VERSION, 0]);
     into.extend_from_slice(&stream.to_be_bytes());
@@ -54,7 +55,7 @@ pub fn write(opcode: Opcode, stream: u16, body: &[u8], into: &mut Vec<u8>) {
     into.extend_from_slice(body);
 }
 
-/// The body of the first request of a connection.
+/// The body of a connection's first request.
 pub fn startup() -> Vec<u8> {
     let mut body = vec![0, 1];
     for text in ["CQL_VERSION", "3.0.0"] {
@@ -64,17 +65,17 @@ pub fn startup() -> Vec<u8> {
     body
 }
 
-/// The body of a statement that is prepared.
+/// The body of a request to prepare a statement.
 pub fn statement(text: &str) -> Vec<u8> {
     [&(text.len() as u32).to_be_bytes(), text.as_bytes()].concat()
 }
 
-/// The body of a statement that is asked once, at a quorum.
+/// The body of a single query at a quorum.
 pub fn query(text: &str) -> Vec<u8> {
     [&statement(text)[..], &QUORUM, &[0]].concat()
 }
 
-/// The body of a prepared statement's execution at a quorum.
+/// The body of a request to execute a prepared statement at a quorum.
 pub fn execution(prepared: &[u8], values: &[&[u8]]) -> Vec<u8> {
     let mut body = Vec::with_capacity(256);
     body.extend_from_slice(&(prepared.len() as u16).to_be_bytes());
@@ -89,8 +90,8 @@ pub fn execution(prepared: &[u8], values: &[&[u8]]) -> Vec<u8> {
     body
 }
 
-/// The answer that `input` begins with: its stream, what was said, and how many bytes it takes.
-pub fn parse(input: &[u8]) -> Result<Option<(u16, Said<'_>, usize)>, Malformed> {
+/// Parses the answer at the beginning of `input`: its stream, its content, and its length.
+pub fn parse(input: &[u8]) -> Result<Option<(u16, NodeAnswer<'_>, usize)>, Malformed> {
     let Some(&[version, _, stream_high, stream_low, opcode, a, b, c, d]) =
         input.first_chunk::<HEADER_BYTES>()
     else {
@@ -105,45 +106,45 @@ pub fn parse(input: &[u8]) -> Result<Option<(u16, Said<'_>, usize)>, Malformed> 
     let said = match opcode {
         0x00 => {
             body.number()?;
-            Said::Refused(body.short_bytes()?)
+            NodeAnswer::Refused(body.short_bytes()?)
         }
-        0x02 => Said::Ready,
+        0x02 => NodeAnswer::Ready,
         0x08 => result(&mut body)?,
-        other => Said::Other(other),
+        other => NodeAnswer::Other(other),
     };
     Ok(Some((u16::from_be_bytes([stream_high, stream_low]), said, HEADER_BYTES + length)))
 }
 
-fn result<'a>(body: &mut Body<'a>) -> Result<Said<'a>, Malformed> {
+fn result<'a>(body: &mut Body<'a>) -> Result<NodeAnswer<'a>, Malformed> {
     match body.number()? {
         2 => row(body),
-        4 => Ok(Said::Prepared(body.short_bytes()?)),
-        _ => Ok(Said::Done),
+        4 => Ok(NodeAnswer::Prepared(body.short_bytes()?)),
+        _ => Ok(NodeAnswer::Done),
     }
 }
 
 /// The only value of the only row, whose column is not described.
-fn row<'a>(body: &mut Body<'a>) -> Result<Said<'a>, Malformed> {
+fn row<'a>(body: &mut Body<'a>) -> Result<NodeAnswer<'a>, Malformed> {
     let (flags, columns) = (body.number()?, body.number()?);
     if flags & 0x04 == 0 || flags & 0x02 != 0 || columns != 1 {
         return Err(Malformed);
     }
     match body.number()? {
-        0 => Ok(Said::Nothing),
+        0 => Ok(NodeAnswer::Nothing),
         1 => {
             let length = body.number()?;
-            // Less than none is a value that is null.
+            // A negative length is a null value.
             if length > i32::MAX as u32 {
-                Ok(Said::Nothing)
+                Ok(NodeAnswer::Nothing)
             } else {
-                body.take(length as usize).map(Said::Value)
+                body.take(length as usize).map(NodeAnswer::Value)
             }
         }
         _ => Err(Malformed),
     }
 }
 
-/// What is left of a body.
+/// The rest of a body.
 struct Body<'a>(&'a [u8]);
 
 impl<'a> Body<'a> {
@@ -183,13 +184,13 @@ mod tests {
             assert_eq!(parse(&frame[..cut]), Ok(None), "{cut}");
         }
         let (stream, said, length) = parse(&frame).unwrap().unwrap();
-        assert_eq!((stream, said, length), (258, Said::Value(b"abc"), frame.len()));
+        assert_eq!((stream, said, length), (258, NodeAnswer::Value(b"abc"), frame.len()));
         let none = answer(8, &[0, 0, 0, 2, 0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0, 0]);
-        assert_eq!(parse(&none).unwrap().unwrap().1, Said::Nothing);
-        assert_eq!(parse(&answer(8, &[0, 0, 0, 1])).unwrap().unwrap().1, Said::Done);
+        assert_eq!(parse(&none).unwrap().unwrap().1, NodeAnswer::Nothing);
+        assert_eq!(parse(&answer(8, &[0, 0, 0, 1])).unwrap().unwrap().1, NodeAnswer::Done);
         let no = answer(0, &[0, 0, 0x11, 0, 0, 2, b'n', b'o', 9]);
-        assert_eq!(parse(&no).unwrap().unwrap().1, Said::Refused(b"no"));
-        assert_eq!(parse(&answer(8, &[0, 0, 0, 4, 0, 1, 7])).unwrap().unwrap().1, Said::Prepared(&[7]));
+        assert_eq!(parse(&no).unwrap().unwrap().1, NodeAnswer::Refused(b"no"));
+        assert_eq!(parse(&answer(8, &[0, 0, 0, 4, 0, 1, 7])).unwrap().unwrap().1, NodeAnswer::Prepared(&[7]));
     }
 
     #[test]

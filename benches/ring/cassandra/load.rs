@@ -1,14 +1,14 @@
-//! The load of Cassandra: as many requests under way as there are clients, on a few connections, as its
+//! The load on Cassandra: as many requests under way as there are clients, on a few connections, as its
 //! drivers do it.
 //!
-//! A driver shares its connections among all clients of a process: requests are told apart by their stream,
-//! and what was answered together is asked anew together. So nodes are spared system calls that fifty
-//! connections would cost them.
+//! A driver shares its connections among all clients of a process: requests are distinguished by their
+//! stream, and clients that were answered together ask again together. That spares the nodes the system
+//! calls that fifty connections would cost them.
 //!
-//! Invariant: a client asks only about its own keys, one request at a time, so what each answer must be is
-//! known.
+//! Invariant: a client uses only its own keys, one request at a time, so the right answer to each request
+//! is known.
 
-use super::frames::{self, Malformed, Opcode, Said};
+use super::frames::{self, Malformed, NodeAnswer, Opcode};
 use crate::client::{Model, Operation, Outcome, Pieces, Tally, Usage};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -16,78 +16,84 @@ use std::time::{Duration, Instant};
 
 const SILENCE_MAX: Duration = Duration::from_secs(20);
 const SCRATCH_BYTES: usize = 64 << 10;
-/// A node that just heard of a table may not know it yet.
+/// How long to wait for a new table, which a node may not know yet.
 const TABLE_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Why there is no outcome.
 #[derive(Debug, thiserror::Error)]
 pub enum CqlError {
-    /// A connection broke, or a node was silent.
+    /// A connection broke, or a node did not answer.
     #[error("a connection to {address} broke")]
     Broken {
-        /// Which node.
+        /// The node.
         address: SocketAddr,
         #[source]
         /// Why.
         source: io::Error,
     },
-    /// It answered with something else.
+    /// A node answered something that is not the protocol.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// It answered with an error.
+    /// A node answered with an error.
     #[error("cassandra refused {asked}: {words}")]
     Refused {
-        /// What it was asked.
+        /// The request.
         asked: String,
-        /// In its words.
+        /// The node's message.
         words: String,
     },
-    /// A thread of this bench ended early.
+    /// A thread of the bench ended early.
     #[error("a client ended early")]
     Ended,
 }
 
-/// One connection, and what its clients may expect.
+/// A connection, and the expected contents of its clients' keys.
 pub struct Connection {
     address: SocketAddr,
     socket: TcpStream,
     unread: Vec<u8>,
     insert: Vec<u8>,
     select: Vec<u8>,
-    /// The clients that share it, by their numbers of all clients.
+    /// The clients that share it, by their global numbers.
     clients: Vec<u32>,
     model: Model,
 }
 
-/// What is asked.
+/// The load.
 #[derive(Clone, Copy)]
 pub struct Ask {
     /// Set or get.
     pub operation: Operation,
     /// How many clients there are in all.
     pub clients: u32,
-    /// When answers begin to count and when clients stop; every key once where there is no such time.
+    /// When answers begin to count and when clients stop; without it, every key is used once.
     pub times: Option<(Instant, Instant)>,
-    /// Of the order of the keys.
+    /// The seed of the order of keys.
     pub seed: u64,
 }
 
 impl Connection {
-    /// Connects for these clients.
+    /// Connects on behalf of these clients.
     pub fn open(address: SocketAddr, clients: Vec<u32>, keys: u32) -> Result<Self, CqlError> {
         let broken = |source| CqlError::Broken { address, source };
         let socket = TcpStream::connect_timeout(&address, SILENCE_MAX).map_err(broken)?;
         socket.set_nodelay(true).map_err(broken)?;
         socket.set_read_timeout(Some(SILENCE_MAX)).map_err(broken)?;
         socket.set_write_timeout(Some(SILENCE_MAX)).map_err(broken)?;
-        let (unread, insert, select) = Default::default();
-        let mut connection =
-            Self { address, socket, unread, insert, select, clients, model: Model::empty(keys) };
+        let mut connection = Self {
+            address,
+            socket,
+            unread: Vec::new(),
+            insert: Vec::new(),
+            select: Vec::new(),
+            clients,
+            model: Model::empty(keys),
+        };
         connection.ask(Opcode::Startup, &frames::startup(), "for a connection")?;
         Ok(connection)
     }
 
-    /// Asks a statement once.
+    /// Runs a statement once.
     pub fn query(&mut self, text: &str) -> Result<(), CqlError> {
         self.ask(Opcode::Query, &frames::query(text), text).map(drop)
     }
@@ -111,17 +117,19 @@ impl Connection {
         }
     }
 
-    /// One request and its answer: the name of what was prepared, if that was asked.
+    /// Sends one request and waits for its answer; returns the id if a statement was prepared.
     fn ask(&mut self, opcode: Opcode, body: &[u8], asked: &str) -> Result<Vec<u8>, CqlError> {
         let mut out = Vec::new();
         frames::write(opcode, 0, body, &mut out);
         self.send(&out)?;
         loop {
             let found = match frames::parse(&self.unread)? {
-                Some((_, Said::Prepared(name), length)) => Some((Ok(name.to_vec()), length)),
-                Some((_, Said::Refused(words), length)) => Some((Err(refused(asked, words)), length)),
-                Some((_, Said::Ready | Said::Done | Said::Nothing, length)) => Some((Ok(Vec::new()), length)),
-                Some((_, Said::Value(_) | Said::Other(_), _)) => return Err(Malformed.into()),
+                Some((_, NodeAnswer::Prepared(name), length)) => Some((Ok(name.to_vec()), length)),
+                Some((_, NodeAnswer::Refused(words), length)) => Some((Err(refused(asked, words)), length)),
+                Some((_, NodeAnswer::Ready | NodeAnswer::Done | NodeAnswer::Nothing, length)) => {
+                    Some((Ok(Vec::new()), length))
+                }
+                Some((_, NodeAnswer::Value(_) | NodeAnswer::Other(_), _)) => return Err(Malformed.into()),
                 None => None,
             };
             if let Some((asked, length)) = found {
@@ -151,7 +159,7 @@ impl Connection {
         }
     }
 
-    /// Has all its clients ask until the time is over, or every key was asked about.
+    /// Lets all its clients send requests until the time is over, or every key was used.
     pub fn run(&mut self, ask: Ask, pieces: &Pieces) -> Result<Tally, CqlError> {
         let mut tally = Tally::between(ask.times);
         let mut random =
@@ -191,7 +199,7 @@ impl Connection {
         }
     }
 
-    /// What a client asks about next: a key whose number leaves the client's own as a rest.
+    /// A client's next key: one whose number modulo the count of clients is the client's.
     fn next_key(
         &self,
         place: usize,
@@ -229,16 +237,16 @@ impl Connection {
         &self,
         key: u32,
         operation: Operation,
-        said: &Said<'_>,
+        said: &NodeAnswer<'_>,
         pieces: &Pieces,
         tally: &mut Tally,
     ) -> Result<(), CqlError> {
         let held = self.model.held(key);
         let is_right = match (operation, said) {
-            (_, Said::Refused(words)) => return Err(refused(operation.name(), words)),
-            (Operation::Get, Said::Value(value)) => pieces.is_held(key, held, value),
-            (Operation::Get, Said::Nothing) => held.pieces == 0,
-            (_, Said::Done) => operation != Operation::Get,
+            (_, NodeAnswer::Refused(words)) => return Err(refused(operation.name(), words)),
+            (Operation::Get, NodeAnswer::Value(value)) => pieces.is_held(key, held, value),
+            (Operation::Get, NodeAnswer::Nothing) => held.pieces == 0,
+            (_, NodeAnswer::Done) => operation != Operation::Get,
             _ => false,
         };
         if !is_right {
@@ -252,7 +260,7 @@ fn refused(asked: &str, words: &[u8]) -> CqlError {
     CqlError::Refused { asked: asked.to_owned(), words: String::from_utf8_lossy(words).into_owned() }
 }
 
-/// Runs a load on all connections, each in a thread of its own.
+/// Runs a load on all connections, each in its own thread.
 pub fn run(
     connections: &mut [Connection],
     ask: Ask,
@@ -263,7 +271,7 @@ pub fn run(
     std::thread::scope(|scope| {
         let threads: Vec<_> =
             connections.iter_mut().map(|one| scope.spawn(move || one.run(ask, pieces))).collect();
-        // The same moments for what the nodes used and for what they answered.
+        // The nodes' CPU time and the answers are measured between the same moments.
         let sleep_until =
             |moment: Instant| std::thread::sleep(moment.saturating_duration_since(Instant::now()));
         let used = ask.times.map(|(from, until)| {
@@ -292,7 +300,8 @@ mod tests {
 
     type Cells = Arc<Mutex<HashMap<Vec<u8>, Vec<u8>>>>;
 
-    /// A node that answers what comes together in the other order, and forgets every so many writes.
+    /// A node that answers requests of one receive in reverse order, and forgets every `forgets_every`th
+    /// write.
     fn serve(forgets_every: u64) -> SocketAddr {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let (address, cells) = (listener.local_addr().unwrap(), Cells::default());
@@ -356,7 +365,7 @@ mod tests {
         }
     }
 
-    /// Sets 3,000 keys once and at random, and reads them; how many answers were wrong.
+    /// Sets 3,000 keys once and at random, and reads them; returns how many answers were wrong.
     fn wrong_of(forgets_every: u64) -> u64 {
         let (address, pieces) = (serve(forgets_every), Pieces::seeded(1));
         let mut all: Vec<Connection> = [vec![0, 2, 4], vec![1, 3]]
@@ -374,9 +383,9 @@ mod tests {
         read.wrong
     }
 
-    /// A node that answers one request, and the next one only when it has heard of another, as long as any is
-    /// to come: whoever waits for several answers before it asks anew waits for ever. Tells by how many
-    /// receives it heard of all of them.
+    /// A node that holds back each answer until it has received another request, as long as any is still to
+    /// come. A client that waits for several answers before it sends the next request would wait for ever.
+    /// Reports how many receives it took to get all requests.
     fn serve_one_by_one(
         requests: usize,
         answer: impl Fn(&mut Vec<u8>) -> Option<Vec<u8>> + Send + 'static,
@@ -406,7 +415,7 @@ mod tests {
         (address, heard_all)
     }
 
-    /// The answer to a write that these bytes begin with, which it takes away.
+    /// Takes the first request from these bytes and returns its answer, if it is a write.
     fn answer_cassandra(unread: &mut Vec<u8>) -> Option<Vec<u8>> {
         let length = u32::from_be_bytes(unread.get(5..9)?.try_into().unwrap()) as usize;
         unread.get(9 + length - 1)?;

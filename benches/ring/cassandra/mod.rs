@@ -1,16 +1,16 @@
-//! Three copies of everything, against Cassandra: CPU time of all nodes together for an operation, each
-//! alone.
+//! Three copies of everything, compared with Cassandra: CPU time of all nodes together per operation, each
+//! system measured alone.
 //!
-//! Both acknowledge a write when a majority of three nodes has it in its log, and let the operating system
-//! write that log: Cassandra syncs it every ten seconds, Atoll (`flushed`) every second. Cassandra reads at a
-//! quorum, as it must to see what was acknowledged.
+//! Both acknowledge a write when a majority of three nodes has it in its log, and leave writing that log to
+//! the operating system: Cassandra syncs it every ten seconds, Atoll (`flushed`) every second. Cassandra
+//! reads at a quorum, as it must to see acknowledged writes.
 //!
-//! Fifty requests are under way at a time, and clients share connections as drivers have them do, those of
-//! Redis Cluster as those of Cassandra: nodes are spared system calls. Of both a connection asks anew as
-//! answers come, as many as one receive brought, and does not wait for all five: then five requests would
-//! travel together, and a node would hear and answer them by one call.
+//! Fifty requests are under way at a time, and clients share connections in the way of drivers, for Redis
+//! Cluster as for Cassandra, which spares the nodes system calls. On both systems a connection sends new
+//! requests as answers arrive, as many as one receive brought, without waiting for all five. Otherwise five
+//! requests would travel together, and a node would receive and answer them with one call.
 //!
-//! Invariant: while one is measured, the other does not run.
+//! Invariant: while one system is measured, the other does not run.
 
 mod cluster;
 mod frames;
@@ -21,7 +21,7 @@ pub use report::{print, rows};
 
 use crate::client::{Choice, LoadError, Operation, Outcome, Pieces, Refill};
 use crate::phases::{Ask, CLIENTS, Findings as Measurements, Measured, Scale, Side, with_sources};
-use crate::servers::{Durability, Kind, Place, Ring, ServerError};
+use crate::servers::{BenchPaths, Durability, Kind, Ring, ServerError};
 use cluster::{Cluster, ClusterError};
 use load::{Connection, CqlError};
 use std::io;
@@ -33,10 +33,10 @@ const CASSANDRA: &str = "cassandra";
 const OPERATIONS: [Operation; 2] = [Operation::Set, Operation::Get];
 /// Connections that all clients share: three or four to each node.
 const CONNECTIONS: u32 = 10;
-/// How many clients share one, each with one request under way.
+/// How many clients share a connection, each with one request under way.
 const SHARE: usize = (CLIENTS / CONNECTIONS) as usize;
 const COPIES: usize = cluster::NODES as usize;
-/// How long one load of warming up takes.
+/// How long one load of the warm-up takes.
 const WARM_TURN: Duration = Duration::from_secs(5);
 
 const KEYSPACE: &str =
@@ -45,22 +45,22 @@ const TABLE: &str = "CREATE TABLE bench.cells (name blob PRIMARY KEY, value blob
 const INSERT: &str = "INSERT INTO bench.cells (name, value) VALUES (?, ?)";
 const SELECT: &str = "SELECT value FROM bench.cells WHERE name = ?";
 
-/// What was found.
+/// The results.
 #[derive(Default, serde::Serialize)]
 pub struct Findings {
-    /// Of both.
+    /// Measurements of both systems.
     pub both: Measurements,
     /// Wrong answers of Cassandra: how many, and the first.
     pub rival_wrong: Option<(u64, String)>,
     /// Why Cassandra was not measured.
     pub rival_missing: Option<String>,
-    /// For how long Cassandra was asked before the first round.
+    /// How long Cassandra was warmed up before the first round.
     pub warm_seconds: u64,
-    /// For how long the bar says.
+    /// How long the bar says that it must be.
     pub warm_seconds_meant: u64,
 }
 
-/// Why there is no figure of one of them.
+/// Why a system has no figure.
 #[derive(Debug, thiserror::Error)]
 enum AloneError {
     #[error(transparent)]
@@ -75,10 +75,10 @@ enum AloneError {
     Cql(#[from] CqlError),
 }
 
-/// Measures Atoll, and then Cassandra if `control` may start it; `told` hears of each step.
+/// Measures Atoll, and then Cassandra if `control` can start it; `told` is called at each step.
 pub fn run(
     scale: Scale,
-    place: &Place,
+    place: &BenchPaths,
     peers: bool,
     control: Option<&Path>,
     told: &mut dyn FnMut(&str),
@@ -100,7 +100,7 @@ pub fn run(
     findings
 }
 
-/// How long a virtual machine needs until it has compiled what it runs.
+/// How long a Java virtual machine needs until it has compiled its hot code.
 fn warm(scale: Scale) -> Duration {
     Duration::from_secs(match scale.measured_ms {
         2_000.. => 300,
@@ -109,15 +109,15 @@ fn warm(scale: Scale) -> Duration {
     })
 }
 
-/// A load counts for twice as long as elsewhere: what is measured is CPU time, which the system counts in
-/// hundredths.
+/// A load is measured for twice as long as in other phases, because the system counts CPU time in
+/// hundredths of a second.
 fn measured(scale: Scale) -> Duration {
     Duration::from_millis(2 * scale.measured_ms)
 }
 
 fn run_atoll(
     scale: Scale,
-    place: &Place,
+    place: &BenchPaths,
     findings: &mut Measurements,
     told: &mut dyn FnMut(&str),
 ) -> Result<(), AloneError> {
@@ -141,14 +141,14 @@ fn run_atoll(
     Ok(())
 }
 
-/// What Atoll is asked: the same of each connection as [`load`] asks of those of Cassandra.
+/// The load for Atoll: on each connection the same as [`load`] makes of those of Cassandra.
 fn ask_atoll(operation: Operation, choice: Choice, seed: u64) -> Ask {
     Ask { operation, depth: SHARE, refill: Refill::AsAnswered, choice, seed }
 }
 
 fn run_cassandra(
     scale: Scale,
-    (place, control): (&Place, Option<&Path>),
+    (place, control): (&BenchPaths, Option<&Path>),
     findings: &mut Findings,
     told: &mut dyn FnMut(&str),
 ) -> Result<(), AloneError> {
@@ -196,7 +196,7 @@ impl Findings {
     }
 }
 
-/// The keyspace, the table, and connections that may ask it; clients take their turns on them.
+/// Creates the keyspace and the table, and opens connections, over which clients are distributed in turn.
 fn connections(cluster: &Cluster, keys: u32) -> Result<Vec<Connection>, AloneError> {
     let addresses = cluster.addresses();
     let open = |number: u32| {

@@ -1,4 +1,4 @@
-//! What a person reads of three copies beside Cassandra, and the bars.
+//! The report on three copies beside Cassandra, and the bars.
 
 use super::{ATOLL, CASSANDRA, Findings, OPERATIONS, SHARE};
 use crate::client::Operation;
@@ -6,7 +6,7 @@ use crate::phases::CLIENTS;
 use crate::report::{Row, print_findings};
 
 impl Findings {
-    /// The least CPU time of an operation, of all rounds.
+    /// The lowest CPU time of an operation over all rounds.
     fn best(&self, server: &str, operation: Operation) -> Option<f64> {
         self.both.of(server, operation, SHARE).filter_map(|one| one.server_cpu_us).min_by(f64::total_cmp)
     }
@@ -34,7 +34,7 @@ pub fn rows(findings: &Findings) -> Vec<Row> {
     each.into()
 }
 
-/// Everything, for people.
+/// Prints all results for people.
 pub fn print(findings: &Findings) {
     print_findings(
         "Three copies on three nodes, 50 clients on 10 connections, each alone: CPU of all nodes together",

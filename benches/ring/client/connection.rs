@@ -1,9 +1,9 @@
-//! One connection of the load: sends a batch, hears every reply and judges it, and sends more when all are
-//! there, or as they come.
+//! One connection of the load: sends a batch, receives and judges every reply, and sends more when all
+//! replies have arrived, or as they arrive.
 //!
-//! Invariant: replies are taken in the order of their requests, and none without a request.
+//! Invariant: replies are matched to requests in order, and a reply without a request is an error.
 
-use super::content::{Held, KEY_BYTES, Model, Pieces};
+use super::content::{ExpectedValue, KEY_BYTES, Model, Pieces};
 use super::load::{Choice, LoadError, Refill, Tally, Work};
 use super::protocol::{Operation, Protocol, Reply};
 use mio::net::TcpStream;
@@ -15,12 +15,12 @@ use std::time::Instant;
 #[derive(Clone, Copy, Debug)]
 enum Awaited {
     Done,
-    Value { key: u32, held: Held },
+    Value { key: u32, held: ExpectedValue },
     Length(usize),
     End,
 }
 
-/// What all connections of a load share.
+/// State shared by all connections of a load.
 pub struct Shared<'a> {
     pub work: &'a Work,
     pub pieces: &'a Pieces,
@@ -32,26 +32,25 @@ pub struct Shared<'a> {
 /// One connection.
 pub struct Connection {
     stream: TcpStream,
-    /// Its number: it asks about the keys whose places leave this rest when they are divided by the count of
-    /// connections.
+    /// Its number: it uses the keys whose index modulo the number of connections is this.
     number: u32,
     asked_once: u32,
     out: Vec<u8>,
     written: usize,
     unread: Vec<u8>,
     awaited: VecDeque<Awaited>,
-    /// What was sent and is not answered, by when it was sent; the earliest first.
-    sent: VecDeque<Sent>,
+    /// Unanswered requests by the time when they were sent, the earliest first.
+    sent: VecDeque<SentBatch>,
 }
 
-/// Requests that were sent together, as far as they are not answered.
-struct Sent {
+/// The unanswered part of the requests that were sent together.
+struct SentBatch {
     at: Instant,
     requests: u64,
 }
 
 impl Connection {
-    /// Of a stream that is connected and does not block.
+    /// Wraps a connected stream that does not block.
     pub fn new(stream: TcpStream, number: u32) -> Self {
         Self {
             stream,
@@ -65,19 +64,19 @@ impl Connection {
         }
     }
 
-    /// The socket, to be told about.
+    /// The socket, for registration with the poll.
     pub fn stream(&mut self) -> &mut TcpStream {
         &mut self.stream
     }
 
-    /// Whether something that was asked is not answered.
+    /// Whether any request is unanswered.
     pub fn is_waiting(&self) -> bool {
         !self.awaited.is_empty()
     }
 
-    /// Sends as much as is not under way; false when there is nothing more to ask.
+    /// Sends requests up to the depth; returns false if there are none left to send.
     pub fn send(&mut self, now: Instant, shared: &mut Shared<'_>) -> Result<bool, LoadError> {
-        // What the socket did not take yet goes first.
+        // Bytes that the socket did not accept yet go first.
         self.out.drain(..self.written);
         self.written = 0;
         let under_way: u64 = self.sent.iter().map(|sent| sent.requests).sum();
@@ -94,7 +93,7 @@ impl Connection {
         if shared.work.protocol == Protocol::MemcachedQuiet {
             self.awaited.push_back(Awaited::End);
         }
-        self.sent.push_back(Sent { at: now, requests });
+        self.sent.push_back(SentBatch { at: now, requests });
         self.flush()?;
         Ok(true)
     }
@@ -129,7 +128,7 @@ impl Connection {
         let held = model.held(key);
         let awaited = match (work.operation, work.protocol) {
             (Operation::Get, _) => Awaited::Value { key, held },
-            // Of these only the end of the batch is heard, unless something is wrong.
+            // Only the end of a quiet batch is answered, unless something is wrong.
             (_, Protocol::MemcachedQuiet) => return,
             (Operation::Append, Protocol::Resp) => Awaited::Length(held.bytes()),
             _ => Awaited::Done,
@@ -137,7 +136,7 @@ impl Connection {
         self.awaited.push_back(awaited);
     }
 
-    /// Writes what is left of the batch, as far as the socket takes it.
+    /// Writes the rest of the batch, as far as the socket accepts it.
     pub fn flush(&mut self) -> Result<(), LoadError> {
         while self.written < self.out.len() {
             match self.stream.write(&self.out[self.written..]) {
@@ -150,7 +149,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads what there is; told is the moment at which it is time to ask for more, as the last byte was
+    /// Reads what has arrived. If it is time to send more, returns the moment at which the last byte was
+    /// there.
     /// there.
     pub fn read(
         &mut self,
@@ -174,7 +174,7 @@ impl Connection {
                 self.sent.clear();
                 return Ok(heard_at);
             }
-            // A socket that gave less than was asked for has nothing left.
+            // A socket that returned less than was asked for is empty.
             if count < scratch.len() {
                 break;
             }
@@ -197,7 +197,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Judges all whole replies; how many bytes they were.
+    /// Judges all complete replies and returns their length in bytes.
     fn take(&mut self, bytes: &[u8], now: Instant, shared: &mut Shared<'_>) -> Result<usize, LoadError> {
         let mut taken = 0;
         let awaited_before = self.awaited.len();
@@ -208,7 +208,7 @@ impl Connection {
             self.judge(reply, shared)?;
         }
         let answered = match (shared.work.protocol, ended) {
-            // Of a quiet batch everything is done when its end is heard.
+            // The end of a quiet batch completes everything in it.
             (Protocol::MemcachedQuiet, true) => u64::MAX,
             (Protocol::MemcachedQuiet, false) => 0,
             _ => (awaited_before - self.awaited.len()) as u64,
@@ -217,7 +217,7 @@ impl Connection {
         Ok(taken)
     }
 
-    /// So many of those under way were answered, the earliest first.
+    /// Counts this many requests under way as answered, the earliest first.
     fn count(&mut self, mut answered: u64, now: Instant, shared: &mut Shared<'_>) {
         while answered > 0
             && let Some(first) = self.sent.front_mut()
@@ -242,7 +242,7 @@ impl Connection {
             return Ok(());
         }
         match (shared.work.protocol, front, reply) {
-            // A quiet write that was not done says so ahead of the end, which is still to come.
+            // A quiet write that failed is reported before the end of the batch, which is still to come.
             (Protocol::MemcachedQuiet, Awaited::End, Reply::Nothing) => {
                 shared.tally.wrong(|| "a write was not done, says the server".to_owned());
             }
@@ -255,7 +255,8 @@ impl Connection {
         Ok(())
     }
 
-    /// In a quiet batch keys that hold nothing are passed over: a reply may be about a later key, or the end.
+    /// Skips misses in a quiet batch, which are not answered: a reply may be about a later key, or be the
+    /// end.
     fn pass_over_silence(&mut self, reply: Reply<'_>, shared: &mut Shared<'_>) {
         let place = self.awaited.iter().position(|&awaited| is_right(awaited, reply, shared.pieces));
         let Some(place) = place else {
@@ -282,7 +283,7 @@ fn is_right(awaited: Awaited, reply: Reply<'_>, pieces: &Pieces) -> bool {
     }
 }
 
-/// A wrong reply in words.
+/// Describes a wrong reply.
 fn told(awaited: Awaited, reply: Reply<'_>) -> String {
     let is = match reply {
         Reply::Value(value) => format!("{} bytes of a value", value.len()),

@@ -1,9 +1,10 @@
-//! What each key must hold: bytes that follow from the key and the version, so that every reply can be
-//! judged.
+//! The expected content of each key: bytes that follow from the key and the version, so that every reply
+//! can be judged.
 //!
-//! A value is one piece after a set, and one more after each append. A piece says its key and its version in
-//! hexadecimal, and then bytes of every kind, line ends among them, from a place that both decide. So a value
-//! of another key, an older one, one that is cut, shifted or has a flipped bit is told from the right one.
+//! A value has one piece after a set, and one more after each append. A piece has its key and its version
+//! in hexadecimal, followed by bytes of every kind, line ends among them, from an offset that depends on
+//! both. So a value of another key, an older one, one that is truncated, shifted or has a flipped bit is
+//! distinguished from the right one.
 
 /// Length of a key.
 pub const KEY_BYTES: usize = 15;
@@ -14,13 +15,13 @@ const BODY_BYTES: usize = PIECE_BYTES - NAME_BYTES;
 const POOL_BYTES: usize = 1 << 14;
 const HEXADECIMAL: &[u8; 16] = b"0123456789abcdef";
 
-/// The bytes that pieces are made of.
+/// The bytes of which pieces are made.
 pub struct Pieces {
     pool: Vec<u8>,
 }
 
 impl Pieces {
-    /// The same bytes for the same seed.
+    /// Generates the bytes; the same seed gives the same bytes.
     pub fn seeded(seed: u64) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
         Self { pool: (0..POOL_BYTES + BODY_BYTES).map(|_| random.u8(..)).collect() }
@@ -39,7 +40,7 @@ impl Pieces {
         name
     }
 
-    /// One piece.
+    /// A piece.
     pub fn piece(&self, key: u32, version: u32) -> [u8; PIECE_BYTES] {
         let mut piece = [0; PIECE_BYTES];
         piece[..NAME_BYTES].copy_from_slice(&name(key, version));
@@ -53,8 +54,8 @@ impl Pieces {
         start == name(key, version) && body == self.body(key, version)
     }
 
-    /// Whether these bytes are what the key must hold; nothing, if it must hold nothing.
-    pub fn is_held(&self, key: u32, held: Held, bytes: &[u8]) -> bool {
+    /// Whether these bytes are what the key must hold; no bytes if it must hold nothing.
+    pub fn is_held(&self, key: u32, held: ExpectedValue, bytes: &[u8]) -> bool {
         let mut pieces = bytes.chunks(PIECE_BYTES).zip(held.first..);
         bytes.len() == held.bytes() && pieces.all(|(piece, version)| self.is_piece(key, version, piece))
     }
@@ -75,17 +76,17 @@ fn name(key: u32, version: u32) -> [u8; NAME_BYTES] {
     name
 }
 
-/// What a key must hold: so many pieces, from this version on.
+/// The expected content of a key: a number of pieces, beginning with a version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct ExpectedValue {
     /// The version of the first piece.
     pub first: u32,
-    /// How many; none if the key was never set.
+    /// How many pieces; 0 if the key was never set.
     pub pieces: u32,
 }
 
-impl Held {
-    /// How many bytes that is.
+impl ExpectedValue {
+    /// Its length in bytes.
     pub const fn bytes(self) -> usize {
         self.pieces as usize * PIECE_BYTES
     }
@@ -95,18 +96,18 @@ impl Held {
     }
 }
 
-/// What every key of a server must hold, as far as requests were sent.
+/// The expected content of every key of a server, according to the requests that were sent.
 ///
-/// Only one connection sends requests about a key, and a server answers those of a connection in their order.
-/// So there is never a doubt about what a reply must be.
+/// Only one connection sends requests about a key, and a server answers those of a connection in their
+/// order. So it is always certain what a reply must be.
 pub struct Model {
-    held: Vec<Held>,
+    held: Vec<ExpectedValue>,
 }
 
 impl Model {
-    /// Of a server that holds nothing.
+    /// The model of an empty server.
     pub fn empty(keys: u32) -> Self {
-        Self { held: vec![Held::default(); keys as usize] }
+        Self { held: vec![ExpectedValue::default(); keys as usize] }
     }
 
     /// How many keys there are.
@@ -114,19 +115,19 @@ impl Model {
         self.held.len() as u32
     }
 
-    /// What the key must hold.
-    pub fn held(&self, key: u32) -> Held {
+    /// The expected content of the key.
+    pub fn held(&self, key: u32) -> ExpectedValue {
         self.held[key as usize]
     }
 
-    /// The key is set: the version of its only piece.
+    /// Sets the key; returns the version of its only piece.
     pub fn set(&mut self, key: u32) -> u32 {
         let held = &mut self.held[key as usize];
-        *held = Held { first: held.next_version(), pieces: 1 };
+        *held = ExpectedValue { first: held.next_version(), pieces: 1 };
         held.first
     }
 
-    /// A piece is appended: its version.
+    /// Appends a piece; returns its version.
     pub fn append(&mut self, key: u32) -> u32 {
         let held = &mut self.held[key as usize];
         let version = held.next_version();

@@ -1,4 +1,4 @@
-//! How long requests took: buckets that grow with the value, so that a reading is off by at most 1.6 %.
+//! Histograms of request latencies: buckets grow with the value, so that a reading is off by at most 1.6 %.
 
 const SUB_BUCKET_BITS: u32 = 6;
 const SUB_BUCKETS: usize = 1 << SUB_BUCKET_BITS;
@@ -18,27 +18,27 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// So many requests took so long.
+    /// Counts `count` requests that took `nanoseconds` each.
     pub fn add(&mut self, nanoseconds: u64, count: u64) {
         self.buckets[bucket_of(nanoseconds)] += count;
         self.count += count;
         self.longest = self.longest.max(nanoseconds);
     }
 
-    /// What another one counted is counted here as well.
+    /// Adds the counts of another histogram.
     pub fn add_all(&mut self, other: &Self) {
         self.buckets.iter_mut().zip(&other.buckets).for_each(|(own, others)| *own += others);
         self.count += other.count;
         self.longest = self.longest.max(other.longest);
     }
 
-    /// How many requests there were.
+    /// How many requests were counted.
     #[cfg(test)]
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// Microseconds that this share of all requests took at most; none without requests.
+    /// The microseconds within which this share of all requests was answered; `None` without requests.
     pub fn microseconds_at(&self, share: f64) -> Option<f64> {
         let wanted = ((self.count as f64 * share).ceil() as u64).clamp(1, self.count.max(1));
         let mut seen = 0;
@@ -52,7 +52,7 @@ impl Histogram {
     }
 }
 
-/// 64 buckets for every power of two; below 64 one for each value.
+/// The bucket of a value: 64 for every power of two, and below 64 one for each value.
 fn bucket_of(value: u64) -> usize {
     if value < SUB_BUCKETS as u64 {
         return value as usize;

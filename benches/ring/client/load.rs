@@ -1,8 +1,8 @@
-//! The load: every connection asks, waits for replies, of its whole batch or of some of it, and asks again,
-//! until the time is over.
+//! The load: every connection sends a batch, waits for replies to all or some of it, and sends more, until
+//! the time is over.
 //!
-//! Invariant: what is counted was asked and answered between two moments; the time before is for warming up.
-//! Invariant: a server that stops answering ends the load with an error, never with a figure.
+//! Invariant: counted requests were sent and answered between two moments; the time before is for warming
+//! up. Invariant: a server that stops answering ends the load with an error, never with a figure.
 
 use super::connection::{Connection, Shared};
 use super::content::{Model, Pieces};
@@ -16,84 +16,84 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A server that says nothing for so long is not measured any further.
+/// A server that is silent for this long is not measured any further.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 const SCRATCH_BYTES: usize = 64 << 10;
-/// What ends by itself takes less.
+/// Longer than any load that ends by itself.
 const ENDLESS: Duration = Duration::from_secs(3600);
 
-/// Which keys are asked about, and for how long.
+/// Which keys are used, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub enum Choice {
-    /// Any key, each as likely as another, for as long as that.
+    /// Keys drawn uniformly at random, for a fixed time.
     Random {
-        /// Not counted.
+        /// The time that does not count.
         warm: Duration,
-        /// Counted.
+        /// The time that counts.
         measured: Duration,
     },
     /// Every key once.
     EachOnce,
 }
 
-/// When a connection asks for more.
+/// When a connection sends more requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refill {
-    /// When its whole batch is answered: what is pipelined by one client.
+    /// When its whole batch is answered, like a client that pipelines.
     WhenAllAnswered,
-    /// As answers come, as many as one receive brought: what clients do who share a connection and wait each
-    /// for its own answer.
+    /// As answers arrive, as many requests as one receive brought answers: like clients that share a
+    /// connection and each wait for their own answer.
     AsAnswered,
 }
 
-/// What is done to a server.
+/// A load on a server.
 #[derive(Clone, Debug)]
 pub struct Work {
     /// Where the server listens.
     pub address: SocketAddr,
-    /// What it speaks.
+    /// The server's protocol.
     pub protocol: Protocol,
-    /// What it is asked for.
+    /// The operation that is requested.
     pub operation: Operation,
-    /// How many connections ask.
+    /// How many connections send requests.
     pub connections: u32,
-    /// How many requests a connection has under way at most.
+    /// The most requests that a connection has under way.
     pub depth: usize,
     /// When it sends more of them.
     pub refill: Refill,
     /// Which keys, and for how long.
     pub choice: Choice,
-    /// The server's processes, to know their CPU time.
+    /// The process ids of the server, for its CPU time.
     pub processes: Vec<u32>,
-    /// Only these keys, in this order; all of them where none are named.
+    /// Only these keys, in this order; all keys if there is no list.
     pub only: Option<Arc<[u32]>>,
-    /// Of the order of the keys.
+    /// The seed of the order of keys.
     pub seed: u64,
 }
 
-/// What came of it.
+/// The result of a load.
 pub struct Outcome {
-    /// How many requests were answered while it counted.
+    /// How many requests were answered in the counted time.
     pub operations: u64,
-    /// How long it counted.
+    /// The length of the counted time.
     pub seconds: f64,
-    /// From the sending of a request, with its batch, until it was answered.
+    /// The time from sending a request, with its batch, until it was answered.
     pub latency: Histogram,
     /// How many replies were wrong, at any time.
     pub wrong: u64,
-    /// The first of them, in words.
+    /// A description of the first wrong reply.
     pub first_wrong: Option<String>,
-    /// CPU time of the server, as far as the system knows it.
+    /// CPU time of the server, if the system reports it.
     pub server_cpu_seconds: Option<f64>,
     /// CPU time of this client.
     pub client_cpu_seconds: Option<f64>,
-    /// What the machine did meanwhile.
+    /// The load of the machine meanwhile.
     pub machine: MachineShare,
 }
 
 impl Outcome {
-    /// What was counted in so many seconds, and what was used for it.
+    /// The outcome of a tally over `seconds`, with the resources used meanwhile.
     pub fn of(used: Used, tally: Tally, seconds: f64) -> Self {
         Self {
             operations: tally.operations,
@@ -116,45 +116,45 @@ impl Outcome {
 /// Why there is no outcome.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// It does not take connections.
+    /// The server does not accept connections.
     #[error("cannot connect to {address}")]
     Connect {
-        /// Where.
+        /// Its address.
         address: SocketAddr,
         #[source]
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// It ended a connection.
+    /// The server closed a connection.
     #[error("the server closed a connection")]
     Closed,
     /// A connection broke.
     #[error("a connection broke")]
     Broken {
         #[source]
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The system did not tell of events.
+    /// Polling the sockets failed.
     #[error("cannot wait for sockets")]
     Wait {
         #[source]
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// It answered with an error.
+    /// The server answered with an error.
     #[error("the server refused a request: {words}")]
     Refused {
-        /// In its words.
+        /// The server's message.
         words: String,
     },
-    /// It answered with something else.
+    /// The server answered something that is not the protocol.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// It answered what nobody had asked.
+    /// The server sent a reply without a request.
     #[error("the server sent a reply to nothing")]
     Unasked,
-    /// It did not answer.
+    /// The server did not answer.
     #[error("the server said nothing for {0:?}")]
     Silent(Duration),
 }
@@ -170,13 +170,13 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Of nothing yet.
+    /// An empty tally between two moments.
     pub fn new(from: Instant, until: Instant) -> Self {
         let latency = Histogram::default();
         Self { from, until, operations: 0, latency, wrong: 0, first_wrong: None }
     }
 
-    /// Of nothing yet, between two moments; without any, of all from now on.
+    /// An empty tally between two moments; without them, it counts everything from now on.
     pub fn between(times: Option<(Instant, Instant)>) -> Self {
         let (from, until) = times.unwrap_or_else(|| {
             let now = Instant::now();
@@ -190,7 +190,7 @@ impl Tally {
         Instant::now().min(self.until).saturating_duration_since(self.from).as_secs_f64()
     }
 
-    /// So many requests, sent at one moment, were answered at another.
+    /// Counts `requests` requests that were sent at one moment and answered at another.
     pub fn count(&mut self, sent_at: Instant, now: Instant, requests: u64) {
         if requests > 0 && now >= self.from && now < self.until {
             self.operations += requests;
@@ -198,7 +198,7 @@ impl Tally {
         }
     }
 
-    /// What somebody else counted between the same moments.
+    /// Adds another tally of the same period.
     pub fn add(&mut self, other: Self) {
         self.operations += other.operations;
         self.latency.add_all(&other.latency);
@@ -206,20 +206,20 @@ impl Tally {
         self.first_wrong = self.first_wrong.take().or(other.first_wrong);
     }
 
-    /// A reply was wrong.
+    /// Counts a wrong reply.
     pub fn wrong(&mut self, words: impl FnOnce() -> String) {
         self.wrong += 1;
         self.first_wrong.get_or_insert_with(words);
     }
 }
 
-/// Runs the load to its end; `model` is what the server must hold, before and after.
+/// Runs the load to its end; `model` has the expected contents of the server, and is updated.
 pub fn run(work: &Work, pieces: &Pieces, model: &mut Model) -> Result<Outcome, LoadError> {
     run_at(work, &[work.address], pieces, model)
 }
 
-/// Runs a load whose connections go to these servers in turn, each asked only about what [`shared_out`] gave
-/// it.
+/// Runs a load whose connections go to these servers in turn; each server gets only requests about the keys
+/// that [`shared_out`] assigned to it.
 pub fn run_at(
     work: &Work,
     addresses: &[SocketAddr],
@@ -263,9 +263,9 @@ pub fn run_at(
     Ok(Outcome::of(usage.since(&work.processes), shared.tally, seconds))
 }
 
-/// Keys in an order for [`Work::only`], by which each of `connections` asks only the server that has its
-/// keys; `home` is the place of a key's server among `servers`. What is more than a whole turn of all
-/// connections is left out.
+/// Orders keys for [`Work::only`] such that each of `connections` uses only keys of its own server; `home`
+/// is the index of a key's server among `servers`. Keys beyond a whole turn of all connections are left
+/// out.
 pub fn shared_out(
     keys: u32,
     (connections, servers): (u32, usize),
@@ -312,14 +312,14 @@ fn wait(poll: &mut Poll, events: &mut Events) -> Result<(), LoadError> {
     }
 }
 
-/// What was used up to a moment.
+/// Resource usage up to a moment.
 pub struct Usage {
     server: Option<f64>,
     client: Option<f64>,
     machine: MachineTime,
 }
 
-/// What was used between two moments.
+/// Resource usage between two moments.
 pub struct Used {
     server: Option<f64>,
     client: Option<f64>,
@@ -327,15 +327,15 @@ pub struct Used {
 }
 
 impl Usage {
-    /// Up to now, by these servers.
+    /// The usage of these servers up to now.
     pub fn now(servers: &[u32]) -> Self {
-        // Of none nothing is known, and not that it used nothing.
+        // Without servers the usage is unknown, not zero.
         let all = servers.iter().map(|&process| process_cpu_seconds(process));
         let server = all.sum::<Option<f64>>().filter(|_| !servers.is_empty());
         Self { server, client: process_cpu_seconds(std::process::id()), machine: MachineTime::now() }
     }
 
-    /// From then until now, by the same.
+    /// The usage since this moment, of the same servers.
     pub fn since(&self, servers: &[u32]) -> Used {
         let now = Self::now(servers);
         let since = |now: Option<f64>, then: Option<f64>| now.zip(then).map(|(now, then)| now - then);

@@ -1,8 +1,8 @@
-//! The languages of memcached: classic text commands, and quiet meta commands for batches.
+//! The protocols of memcached: classic text commands, and quiet meta commands for batches.
 //!
-//! A classic `get` is answered by a write call for each, however many came together; quiet meta commands are
-//! how memcached wants to be asked for many things at once. Quiet ones answer only with values and errors,
-//! and the no-operation behind them says that all of them are done.
+//! memcached answers each classic `get` with a write call of its own, however many arrived together; quiet
+//! meta commands are its way to batch requests. They are answered only with values and errors, and the
+//! no-operation after them confirms that all are done.
 
 use super::protocol::{Malformed, Operation, Parsed, Reply, counted, decimal, line};
 
@@ -47,7 +47,7 @@ fn write_block(value: &[u8], behind_length: &[u8], into: &mut Vec<u8>) {
     into.extend_from_slice(b"\r\n");
 }
 
-/// The reply that `input` begins with.
+/// Parses the reply at the beginning of `input`.
 pub fn parse(input: &[u8]) -> Parsed<'_> {
     let Some((line, taken)) = line(input)? else { return Ok(None) };
     let reply = match line {

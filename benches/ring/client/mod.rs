@@ -1,7 +1,7 @@
 //! The one client that measures every server: a thread, a set of connections, a closed loop.
 //!
-//! `load` runs it, `connection` is one connection of it, `protocol` is what it says and hears, `content` is
-//! what each key must hold, and `histogram` is how long each request took.
+//! `load` runs it, `connection` is one of its connections, `protocol` has the requests and replies,
+//! `content` is the expected content of each key, and `histogram` counts how long each request took.
 
 mod connection;
 mod content;
@@ -22,4 +22,4 @@ pub use load::{Choice, LoadError, Outcome, Refill, Tally, Usage, Work, run, run_
 pub use protocol::{Operation, Protocol, Reply};
 #[cfg(test)]
 pub use resp::parse_command;
-pub use speaker::{Heard, SpeakError, Speaker, unexpected};
+pub use speaker::{Incoming, SpeakError, Speaker, unexpected};

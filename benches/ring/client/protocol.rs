@@ -1,8 +1,8 @@
-//! What the client says and hears: three languages, the same three operations.
+//! Requests and replies of the client: three protocols with the same three operations.
 //!
-//! Invariant: a reply is told only when all its bytes are there, and the count of its bytes with it.
-//! Invariant: what a server may announce is bounded; beyond it the reply is malformed, and nothing was
-//! reserved for it.
+//! Invariant: a reply is returned only when all its bytes have arrived, together with its length.
+//! Invariant: lengths that a server may announce are bounded; beyond that the reply is malformed, and no
+//! memory was reserved for it.
 
 use super::{memcached, resp};
 
@@ -11,27 +11,27 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 /// The longest value that a reply may announce.
 pub const VALUE_BYTES_MAX: usize = 64 << 20;
 
-/// A language of servers.
+/// A protocol of servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// Redis, version 2.
+    /// The Redis protocol, version 2.
     Resp,
-    /// memcached's classic text commands, a reply to each.
+    /// memcached's classic text commands, with one reply each.
     MemcachedText,
-    /// memcached's meta commands, quiet ones and a no-operation behind them: all replies of a batch come
+    /// memcached's meta commands, quiet ones followed by a no-operation: all replies of a batch arrive
     /// together.
     MemcachedQuiet,
 }
 
-/// What is asked of a server.
+/// An operation requested from a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Operation {
-    /// A value instead of whatever was there.
+    /// Sets the value, replacing any former one.
     Set,
-    /// The value.
+    /// Gets the value.
     Get,
-    /// More bytes behind the value.
+    /// Appends bytes to the value.
     Append,
 }
 
@@ -51,21 +51,21 @@ impl Operation {
 pub enum Reply<'a> {
     /// Done: `+OK`, `STORED`, `HD`.
     Done,
-    /// Another status than done, such as `+PONG`.
+    /// A status other than done, such as `+PONG`.
     Status(&'a [u8]),
     /// A value.
     Value(&'a [u8]),
-    /// Nothing is there.
+    /// There is no value.
     Nothing,
     /// A whole number, such as the length after an append.
     Number(i64),
     /// The end of a quiet batch.
     End,
-    /// An error, in the server's words.
+    /// An error, with the server's message.
     Refused(&'a [u8]),
 }
 
-/// Bytes that are no reply of the protocol.
+/// Bytes that are not a reply of the protocol.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("a reply that is none, beginning with {begins_with:?}")]
 pub struct Malformed {
@@ -74,17 +74,17 @@ pub struct Malformed {
 }
 
 impl Malformed {
-    /// About what these bytes begin with.
+    /// An error about the bytes at the beginning of `input`.
     pub fn at(input: &[u8]) -> Self {
         Self { begins_with: input.iter().take(40).map(|byte| byte.escape_ascii().to_string()).collect() }
     }
 }
 
-/// One reply and how many bytes it takes; none while some of them are not there yet.
+/// One reply and its length in bytes; `None` while it is incomplete.
 pub type Parsed<'a> = Result<Option<(Reply<'a>, usize)>, Malformed>;
 
 impl Protocol {
-    /// Writes a request; `value` is what is set or appended.
+    /// Writes a request; `value` is the value to set or append.
     pub fn write(self, operation: Operation, key: &[u8], value: &[u8], into: &mut Vec<u8>) {
         match self {
             Self::Resp => resp::write(operation, key, value, into),
@@ -100,7 +100,7 @@ impl Protocol {
         }
     }
 
-    /// The reply that `input` begins with.
+    /// Parses the reply at the beginning of `input`.
     pub fn parse(self, input: &[u8]) -> Parsed<'_> {
         match self {
             Self::Resp => resp::parse(input),
@@ -108,7 +108,7 @@ impl Protocol {
         }
     }
 
-    /// A request that any server of the protocol answers at once, to see that it is there.
+    /// A request that any server of the protocol answers at once, to find out whether it is up.
     pub const fn greeting(self) -> &'static [u8] {
         match self {
             Self::Resp => b"*1\r\n$4\r\nPING\r\n",
@@ -117,10 +117,10 @@ impl Protocol {
     }
 }
 
-/// The line that `input` begins with, without its end, and how many bytes it takes with it.
+/// The line at the beginning of `input` without its end, and its length including the end.
 pub fn line(input: &[u8]) -> Result<Option<(&[u8], usize)>, Malformed> {
     let searched = &input[..input.len().min(LINE_BYTES_MAX)];
-    // Lines are short, and a value behind one is not: the search ends at the first.
+    // Lines are short, and the value after one is not: the search ends at the first line end.
     let Some(end) = searched.iter().position(|&byte| byte == b'\n') else {
         return if searched.len() < LINE_BYTES_MAX { Ok(None) } else { Err(Malformed::at(input)) };
     };
@@ -130,7 +130,7 @@ pub fn line(input: &[u8]) -> Result<Option<(&[u8], usize)>, Malformed> {
     }
 }
 
-/// The `length` bytes at `from`, which a line end must follow, and where that ends.
+/// The `length` bytes at `from`, which must be followed by a line end, and the position after that.
 pub fn counted(input: &[u8], from: usize, length: usize) -> Result<Option<(&[u8], usize)>, Malformed> {
     if length > VALUE_BYTES_MAX {
         return Err(Malformed::at(input));

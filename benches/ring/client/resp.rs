@@ -1,4 +1,4 @@
-//! The language of Redis, version 2, as far as the bench speaks it: no arrays come back.
+//! The Redis protocol, version 2, as far as the bench needs it: replies have no arrays.
 
 use super::protocol::{Malformed, Operation, Parsed, Reply, counted, decimal, line};
 
@@ -23,7 +23,7 @@ fn write_argument(argument: &[u8], into: &mut Vec<u8>) {
     into.extend_from_slice(b"\r\n");
 }
 
-/// The reply that `input` begins with.
+/// Parses the reply at the beginning of `input`.
 pub fn parse(input: &[u8]) -> Parsed<'_> {
     let Some((line, taken)) = line(input)? else { return Ok(None) };
     let Some((&kind, rest)) = line.split_first() else { return Err(Malformed::at(input)) };
@@ -52,7 +52,7 @@ fn number(text: &[u8]) -> Option<i64> {
     Some(if is_negative { -number } else { number })
 }
 
-/// The command that `input` begins with and how many bytes it takes, for servers of tests.
+/// The command at the beginning of `input` and its length, for the servers of tests.
 #[cfg(test)]
 pub fn parse_command(input: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
     let (first, mut taken) = line(input).unwrap()?;

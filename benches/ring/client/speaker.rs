@@ -1,8 +1,8 @@
-//! A connection for one thread that blocks: says a command, and hears what comes, replies and pushes of
-//! version 3 too.
+//! A blocking connection for one thread: sends commands, and receives replies and also pushes of protocol
+//! version 3.
 //!
-//! Invariant: nobody waits for ever: whoever is silent for too long is an error.
-//! Invariant: what a server may announce is bounded, and lists lie in each other only a few deep.
+//! Invariant: no call waits for ever: a server that is silent for too long is an error. Invariant: lengths
+//! that a server may announce are bounded, and lists are nested only a few levels deep.
 
 use super::protocol::{Malformed, counted, decimal, line};
 use std::io::{self, Read, Write};
@@ -14,40 +14,40 @@ const SCRATCH_BYTES: usize = 16 << 10;
 const PARTS_MAX: usize = 1 << 16;
 const DEPTH_MAX: usize = 8;
 
-/// What came.
+/// A received reply or push.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum Incoming {
     /// A status, such as `OK`.
     Status(Vec<u8>),
-    /// An error, in the server's words.
+    /// An error, with the server's message.
     Refused(Vec<u8>),
     /// A whole number.
     Number(i64),
     /// A value.
     Value(Vec<u8>),
-    /// Nothing.
+    /// No value.
     Nothing,
     /// A list, or the names and values of a map.
-    List(Vec<Heard>),
-    /// What was not asked for just now.
-    Push(Vec<Heard>),
+    List(Vec<Incoming>),
+    /// A push, which answers no command.
+    Push(Vec<Incoming>),
 }
 
-/// Why nothing came.
+/// Why nothing was received.
 #[derive(Debug, thiserror::Error)]
 pub enum SpeakError {
-    /// The connection broke, or the server was silent.
+    /// The connection broke, or the server did not answer.
     #[error("a connection of its own broke")]
     Broken(#[from] io::Error),
-    /// The server answered what is no reply.
+    /// The server sent something that is not a reply.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// It answered something else than it must.
+    /// The server's answer is not one that the command allows.
     #[error("{asked} was answered by {heard}")]
     Unexpected {
-        /// What it was asked.
+        /// The command.
         asked: String,
-        /// What it said.
+        /// The answer.
         heard: String,
     },
 }
@@ -70,7 +70,7 @@ impl Speaker {
         Ok(Self { stream, out: Vec::new(), unread: Vec::new(), taken: 0 })
     }
 
-    /// Adds a command to what is sent next.
+    /// Adds a command to the next send.
     pub fn add(&mut self, words: &[&[u8]]) {
         let mut number = itoa::Buffer::new();
         self.out.extend_from_slice(b"*");
@@ -84,15 +84,15 @@ impl Speaker {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// Sends what was added.
+    /// Sends the added commands.
     pub fn send(&mut self) -> Result<(), SpeakError> {
         self.stream.write_all(&self.out)?;
         self.out.clear();
         Ok(())
     }
 
-    /// Whatever comes next.
-    pub fn hear(&mut self) -> Result<Heard, SpeakError> {
+    /// Receives the next reply or push.
+    pub fn hear(&mut self) -> Result<Incoming, SpeakError> {
         loop {
             if let Some((heard, length)) = parse(&self.unread[self.taken..], 0)? {
                 self.taken += length;
@@ -112,30 +112,30 @@ impl Speaker {
         }
     }
 
-    /// Says a command, and what comes then.
-    pub fn say(&mut self, words: &[&[u8]]) -> Result<Heard, SpeakError> {
+    /// Sends a command and receives the next reply or push.
+    pub fn say(&mut self, words: &[&[u8]]) -> Result<Incoming, SpeakError> {
         self.add(words);
         self.send()?;
         self.hear()
     }
 
-    /// Says a command that is answered by a text.
+    /// Sends a command that is answered with a text.
     pub fn text(&mut self, words: &[&[u8]]) -> Result<String, SpeakError> {
         match self.say(words)? {
-            Heard::Value(text) => Ok(String::from_utf8_lossy(&text).into_owned()),
+            Incoming::Value(text) => Ok(String::from_utf8_lossy(&text).into_owned()),
             heard => Err(unexpected(words, &heard)),
         }
     }
 }
 
-/// This was not the answer to that.
-pub fn unexpected(words: &[&[u8]], heard: &Heard) -> SpeakError {
+/// The error for an answer that the command does not allow.
+pub fn unexpected(words: &[&[u8]], heard: &Incoming) -> SpeakError {
     let asked = words.iter().map(|word| word.escape_ascii().to_string()).collect::<Vec<_>>().join(" ");
     SpeakError::Unexpected { asked, heard: heard.told() }
 }
 
-impl Heard {
-    /// In words.
+impl Incoming {
+    /// The reply as text.
     pub fn told(&self) -> String {
         match self {
             Self::Status(text) | Self::Value(text) => text.escape_ascii().to_string(),
@@ -149,24 +149,24 @@ impl Heard {
     }
 }
 
-/// What the bytes begin with, and how many bytes that is; none while some of them are missing.
-fn parse(input: &[u8], depth: usize) -> Result<Option<(Heard, usize)>, Malformed> {
+/// Parses the beginning of `input` and returns its length as well; `None` while it is incomplete.
+fn parse(input: &[u8], depth: usize) -> Result<Option<(Incoming, usize)>, Malformed> {
     let malformed = || Malformed::at(input);
     let Some((line, mut taken)) = line(input)? else { return Ok(None) };
     let (&kind, rest) = line.split_first().ok_or_else(malformed)?;
     let count = || decimal(rest).ok_or_else(malformed);
     let parts = match kind {
-        b'+' => return Ok(Some((Heard::Status(rest.to_vec()), taken))),
-        b'-' => return Ok(Some((Heard::Refused(rest.to_vec()), taken))),
-        b'_' => return Ok(Some((Heard::Nothing, taken))),
-        b'$' | b'*' if rest == b"-1" => return Ok(Some((Heard::Nothing, taken))),
+        b'+' => return Ok(Some((Incoming::Status(rest.to_vec()), taken))),
+        b'-' => return Ok(Some((Incoming::Refused(rest.to_vec()), taken))),
+        b'_' => return Ok(Some((Incoming::Nothing, taken))),
+        b'$' | b'*' if rest == b"-1" => return Ok(Some((Incoming::Nothing, taken))),
         b':' => {
             let number = std::str::from_utf8(rest).ok().and_then(|text| text.parse().ok());
-            return Ok(Some((Heard::Number(number.ok_or_else(malformed)?), taken)));
+            return Ok(Some((Incoming::Number(number.ok_or_else(malformed)?), taken)));
         }
         b'$' => {
             let value = counted(input, taken, count()?)?;
-            return Ok(value.map(|(value, end)| (Heard::Value(value.to_vec()), end)));
+            return Ok(value.map(|(value, end)| (Incoming::Value(value.to_vec()), end)));
         }
         b'*' | b'>' => count()?,
         b'%' => count()?.saturating_mul(2),
@@ -181,7 +181,7 @@ fn parse(input: &[u8], depth: usize) -> Result<Option<(Heard, usize)>, Malformed
         list.push(part);
         taken += length;
     }
-    Ok(Some((if kind == b'>' { Heard::Push(list) } else { Heard::List(list) }, taken)))
+    Ok(Some((if kind == b'>' { Incoming::Push(list) } else { Incoming::List(list) }, taken)))
 }
 
 #[cfg(test)]
@@ -195,13 +195,13 @@ mod tests {
             assert_eq!(parse(&push[..cut], 0), Ok(None), "{cut}");
         }
         let (heard, length) = parse(push, 0).unwrap().unwrap();
-        let value = |text: &[u8]| Heard::Value(text.to_vec());
-        let parts = vec![value(b"at.watch"), Heard::Number(7), Heard::Number(1), value(b"a\r\n")];
-        assert_eq!((heard, length), (Heard::Push(parts), push.len() - 5));
+        let value = |text: &[u8]| Incoming::Value(text.to_vec());
+        let parts = vec![value(b"at.watch"), Incoming::Number(7), Incoming::Number(1), value(b"a\r\n")];
+        assert_eq!((heard, length), (Incoming::Push(parts), push.len() - 5));
         let (list, _) = parse(b"*2\r\n:-1\r\n_\r\n", 0).unwrap().unwrap();
-        assert_eq!(list, Heard::List(vec![Heard::Number(-1), Heard::Nothing]));
+        assert_eq!(list, Incoming::List(vec![Incoming::Number(-1), Incoming::Nothing]));
         let (map, _) = parse(b"%1\r\n+a\r\n:1\r\n", 0).unwrap().unwrap();
-        assert_eq!(map, Heard::List(vec![Heard::Status(b"a".to_vec()), Heard::Number(1)]));
+        assert_eq!(map, Incoming::List(vec![Incoming::Status(b"a".to_vec()), Incoming::Number(1)]));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A server of tests that hears what Redis does; what it says is up to the test.
+//! A server for tests that understands the Redis protocol; the test decides its answers.
 
 use super::protocol::line;
 use super::resp::parse_command;
@@ -6,13 +6,13 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
-/// Answers each command by what this says of its words, without an answer where that is empty; where it
-/// listens.
+/// Answers each command with what `answer` returns for its words, or not at all if that is empty. Returns
+/// its address.
 pub fn serve(answer: impl Fn(&[Vec<u8>]) -> Vec<u8> + Send + Sync + 'static) -> SocketAddr {
     serve_at((Ipv4Addr::LOCALHOST, 0).into(), answer)
 }
 
-/// The same at this address.
+/// The same at a given address.
 pub fn serve_at(
     address: SocketAddr,
     answer: impl Fn(&[Vec<u8>]) -> Vec<u8> + Send + Sync + 'static,
@@ -43,7 +43,7 @@ fn talk(mut stream: TcpStream, answer: &dyn Fn(&[Vec<u8>]) -> Vec<u8>) {
     }
 }
 
-/// The command that these bytes begin with, in a line of its own or not, and how many bytes it takes.
+/// The words of the command at the beginning of `input`, inline or not, and its length.
 fn words_of(input: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
     if input.first() == Some(&b'*') {
         return parse_command(input);

@@ -1,4 +1,4 @@
-//! The client against servers that lie: whatever they lose, the client notices; and replies byte by byte.
+//! The client against servers that lie: it detects everything that they lose. Also replies byte by byte.
 
 use super::protocol::VALUE_BYTES_MAX;
 use super::*;
@@ -7,13 +7,13 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-/// What a server does to its requests, by their number from 1 on.
+/// What a server does to its requests, which are numbered from 1.
 #[derive(Clone, Copy, PartialEq)]
 enum Fault {
     None,
     /// Sets and appends of every 1,000th request are acknowledged and forgotten.
     Forgets,
-    /// Every 1,000th request is acknowledged with the length before it, if it is an append.
+    /// Every 1,000th request, if it is an append, is acknowledged with the length before it.
     Miscounts,
     /// A get of every 1,000th request finds nothing.
     Misses,
@@ -35,7 +35,7 @@ impl Store {
         self.requests.is_multiple_of(1_000)
     }
 
-    /// What the reply is made of: none for an error.
+    /// Performs a write and returns the length for the reply; `None` for an error.
     fn write(&mut self, append: bool, key: &[u8], value: &[u8]) -> Option<usize> {
         match (self.is_faulty(), self.fault) {
             (true, Fault::Refuses) => return None,
@@ -87,7 +87,7 @@ fn serve(protocol: Protocol, fault: Fault) -> SocketAddr {
 fn answer(protocol: Protocol, mut stream: TcpStream, store: &Mutex<Store>) {
     let (mut unread, mut scratch) = (Vec::new(), [0; 4096]);
     stream.set_nodelay(true).unwrap();
-    // Replies come in pieces, so that the client meets cut ones.
+    // Replies are sent in pieces, so that the client meets incomplete ones.
     while let Ok(count @ 1..) = stream.read(&mut scratch) {
         unread.extend_from_slice(&scratch[..count]);
         let mut out = Vec::new();
@@ -159,7 +159,7 @@ fn answer_one(protocol: Protocol, input: &[u8], store: &mut Store, out: &mut Vec
 const PROTOCOLS: [(Protocol, usize); 4] =
     [(Protocol::Resp, 1), (Protocol::Resp, 16), (Protocol::MemcachedText, 1), (Protocol::MemcachedQuiet, 16)];
 
-/// Sets 5,000 keys once, appends to each, and reads each; how many replies were wrong in all.
+/// Sets 5,000 keys once, appends to each, and reads each; returns how many replies were wrong in total.
 fn set_append_and_read(protocol: Protocol, depth: usize, fault: Fault) -> Result<u64, LoadError> {
     let (pieces, mut model) = (Pieces::seeded(3), Model::empty(5_000));
     let mut work = Work {
@@ -196,7 +196,7 @@ fn a_server_that_does_what_it_says_is_right() {
 fn a_server_that_loses_one_acknowledged_write_in_a_thousand_is_noticed() {
     for (protocol, depth) in PROTOCOLS {
         let wrong = set_append_and_read(protocol, depth, Fault::Forgets).unwrap();
-        // Ten were lost; a key that lost both its set and its append is one wrong value.
+        // Ten were lost; a key that lost both its set and its append counts as one wrong value.
         assert!((8..=30).contains(&wrong), "{protocol:?} {depth}: {wrong}");
     }
 }
@@ -205,7 +205,7 @@ fn a_server_that_loses_one_acknowledged_write_in_a_thousand_is_noticed() {
 fn a_get_that_finds_nothing_or_a_flipped_bit_is_noticed_once_for_each() {
     for (protocol, depth) in PROTOCOLS {
         for fault in [Fault::Misses, Fault::Flips] {
-            // Of 15,000 requests the last 5,000 are gets.
+            // The last 5,000 of 15,000 requests are gets.
             assert_eq!(set_append_and_read(protocol, depth, fault).unwrap(), 5, "{protocol:?} {depth}");
         }
     }
@@ -330,8 +330,8 @@ fn requests_are_what_the_protocols_say() {
 
 #[test]
 fn each_connection_asks_only_the_server_that_has_its_keys() {
-    // The second server has a third of the keys: what the first one has beyond as many whole turns is left
-    // out.
+    // The second server has a third of the keys; those of the first server beyond as many whole turns are
+    // left out.
     let home = |key: u32| usize::from(key.is_multiple_of(3));
     let order = shared_out(1_000, (7, 2), home);
     assert_eq!(order.len(), 777, "three of seven connections go to the second, which has 334 keys");
@@ -358,7 +358,7 @@ fn each_connection_asks_only_the_server_that_has_its_keys() {
     work.operation = Operation::Get;
     let outcome = run_at(&work, &addresses, &pieces, &mut model).unwrap();
     assert_eq!((outcome.operations, outcome.wrong), (777, 0));
-    // Turned round, nobody finds anything.
+    // With the addresses swapped, no key is found.
     let turned = [addresses[1], addresses[0]];
     assert_eq!(run_at(&work, &turned, &pieces, &mut model).unwrap().wrong, 777);
 }

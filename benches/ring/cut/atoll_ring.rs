@@ -5,7 +5,7 @@ use super::cluster::{Cluster, HOSTS, wait_until_well};
 use super::hosts::Hosts;
 use crate::local;
 use crate::schedules::{Keeping, cluster_info};
-use crate::servers::Kept;
+use crate::servers::KeptProcess;
 use rustix::process::Signal;
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -14,12 +14,12 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 const PORT: u16 = 7379;
-/// For a bench alone, on a network that only the bench is on.
+/// The token, on a network that only the bench uses.
 const TOKEN: &str = "a-token-of-the-bench-alone";
 const START_TIME_MAX: Duration = Duration::from_secs(60);
-/// How long a node may take to say what it thinks of the ring.
+/// How long a node may take to answer a status request.
 const LOOK_TIME_MAX: Duration = Duration::from_secs(1);
-/// How long a killed process may take to be gone.
+/// How long a killed process may take to disappear.
 const GONE_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// The ring.
@@ -28,21 +28,21 @@ pub struct AtollRing {
     folder: PathBuf,
     program: PathBuf,
     keeping: Keeping,
-    nodes: [Option<Kept>; HOSTS],
-    /// How often each was started.
+    nodes: [Option<KeptProcess>; HOSTS],
+    /// How often each node was started.
     lives: [u32; HOSTS],
 }
 
 impl AtollRing {
-    /// Not started yet.
+    /// A ring of which no node is started yet.
     pub fn on(hosts: Hosts, folder: PathBuf, program: PathBuf, keeping: Keeping) -> Self {
         Self { hosts, folder, program, keeping, nodes: Default::default(), lives: [0; HOSTS] }
     }
 
-    /// What clients show.
+    /// The token that clients show.
     pub const TOKEN: &str = TOKEN;
 
-    /// Starts a node, for the first time or with what it kept; what it writes goes to a log of this life.
+    /// Starts a node, for the first time or with the data that it kept; each life writes a log of its own.
     pub fn start_node(&mut self, host: usize) -> Result<(), CutError> {
         let mut command = self.hosts.within(host);
         command.push(self.program.clone().into());
@@ -60,11 +60,11 @@ impl AtollRing {
         }
         self.lives[host] += 1;
         let log = self.folder.join(format!("node-{host}-life-{}.log", self.lives[host]));
-        self.nodes[host] = Some(Kept::start(&command, &log)?);
+        self.nodes[host] = Some(KeptProcess::start(&command, &log)?);
         Ok(())
     }
 
-    /// Kills a node and waits until its process is gone.
+    /// Kills a node and waits until its process has disappeared.
     pub fn kill_node(&mut self, host: usize) -> Result<(), CutError> {
         let Some(mut node) = self.nodes[host].take() else { return Ok(()) };
         node.signal(Signal::KILL).map_err(CutError::io(format!("kill the node of host {host}")))?;
@@ -79,13 +79,13 @@ impl AtollRing {
         Ok(())
     }
 
-    /// Sends a node a signal; to none that does not run.
+    /// Sends a node a signal, if it runs.
     pub fn signal_node(&mut self, host: usize, signal: Signal) -> Result<(), CutError> {
         let Some(node) = &mut self.nodes[host] else { return Ok(()) };
         node.signal(signal).map_err(CutError::io(format!("send a signal to the node of host {host}")))
     }
 
-    /// Nodes that ended by themselves, and their last words.
+    /// Nodes that ended by themselves, with the end of their logs.
     pub fn ended(&mut self) -> Vec<(usize, String)> {
         let nodes = self.nodes.iter_mut().enumerate();
         let told = nodes.filter_map(|(host, node)| {
@@ -95,13 +95,13 @@ impl AtollRing {
         told.collect()
     }
 
-    /// What the node of a host says of the ring.
+    /// The ring's status according to the node of a host.
     fn info(&self, host: usize) -> Result<String, CutError> {
         let ask = |address| cluster_info(address, TOKEN, LOOK_TIME_MAX);
         self.on_host(host, ask)?.map_err(CutError::io(format!("ask the node of host {host}")))
     }
 
-    /// What each node says of the ring and its nodes, in words.
+    /// The status of the ring and its nodes according to each node, as text.
     pub fn states(&self) -> Vec<String> {
         let state = |host| {
             let status = self.on_host(host, |address| local::ask(address, TOKEN));
@@ -110,7 +110,7 @@ impl AtollRing {
         (0..HOSTS).map(state).collect()
     }
 
-    /// Asks the node of a host on its own host, which no cut concerns.
+    /// Talks to the node of a host from that very host, which no cut affects.
     fn on_host<T: Send>(&self, host: usize, ask: impl FnOnce(SocketAddr) -> T + Send) -> Result<T, CutError> {
         let network = self.hosts.network(host)?;
         let asked = || network.enter().map(|()| ask((Hosts::address(host), PORT).into()));
@@ -154,7 +154,7 @@ impl Cluster for AtollRing {
         Some(TOKEN.to_owned())
     }
 
-    /// Every slot has its primary, and three copies in sync.
+    /// Whether every slot has its primary and three copies in sync.
     fn is_whole(&self) -> Result<bool, CutError> {
         for host in 0..HOSTS {
             let info = self.info(host)?;

@@ -1,6 +1,7 @@
-//! The client beside the primary that is cut off: one connection, the next write when the last is answered.
+//! The client next to the primary that is cut off: one connection, on which each write follows the answer
+//! to the last.
 //!
-//! It writes only keys of slots that this node serves, each once, and remembers which were acknowledged.
+//! It writes only keys of slots that this node serves, each once, and records which were acknowledged.
 
 use super::slots::{SLOTS, moved, slot_of};
 use super::{CutError, key, milliseconds_now};
@@ -12,33 +13,33 @@ use std::time::{Duration, Instant};
 /// The first letter of its keys.
 pub const LETTER: char = 'w';
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
-/// After an error; a client that asks on without a pause would only take the processor from the servers.
+/// The pause after an error: without it the client would take processor time from the servers.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What to do.
+/// The instructions for this client.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Spec {
     /// The primary.
     pub address: SocketAddr,
-    /// What servers want to be shown first, if they do.
+    /// The token that servers want to be shown first, if any.
     #[serde(default)]
     pub token: Option<String>,
-    /// For how long.
+    /// How long it runs.
     pub run_ms: u64,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Report {
     /// The numbers of the keys whose writes were acknowledged.
     pub acknowledged: Vec<u64>,
-    /// When each was, in milliseconds since 1970.
+    /// When each was acknowledged, in milliseconds since 1970.
     pub acknowledged_at_ms: Vec<u64>,
-    /// The first error after it.
+    /// The first error after the last acknowledgement.
     pub first_error: Option<String>,
 }
 
-/// Writes for so long.
+/// Writes for the given time.
 pub fn run(spec: &Spec) -> Report {
     let until = Instant::now() + Duration::from_millis(spec.run_ms);
     let mut report = Report::default();
@@ -63,7 +64,7 @@ pub fn run(spec: &Spec) -> Report {
                 std::thread::sleep(PAUSE);
             }
             Err(error) => {
-                // Whatever is still to come belongs to a request that is given up.
+                // Replies that are still to come belong to a request that was given up.
                 connection = None;
                 report.first_error.get_or_insert(error.to_string());
                 std::thread::sleep(PAUSE);
@@ -106,7 +107,7 @@ fn write(connection: &mut Option<TcpStream>, spec: &Spec, key: &[u8]) -> io::Res
     }
 }
 
-/// A connection that is waited for, but not for ever.
+/// Connects, with time-outs.
 pub fn connect(address: SocketAddr, token: Option<&str>) -> io::Result<TcpStream> {
     let mut stream = TcpStream::connect_timeout(&address, ANSWER_TIME_MAX)?;
     stream.set_nodelay(true)?;
@@ -129,12 +130,12 @@ pub fn authentication(token: &str) -> Vec<u8> {
 }
 
 impl Report {
-    /// How many writes were acknowledged from this moment on.
+    /// How many writes were acknowledged at or after this moment.
     pub fn acknowledged_from(&self, moment_ms: u64) -> usize {
         self.acknowledged_at_ms.iter().filter(|at| **at >= moment_ms).count()
     }
 
-    /// When the last one was.
+    /// When the last write was acknowledged.
     pub fn last_ms(&self) -> Result<u64, CutError> {
         self.acknowledged_at_ms.last().copied().ok_or(CutError::NothingServed)
     }

@@ -1,4 +1,4 @@
-//! This program once more, for work that is done where namespaces may be made, or on a host.
+//! Starts this program again, for work in a place where namespaces may be made, or on a host.
 
 use super::CutError;
 use super::cluster::wait_until;
@@ -8,8 +8,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-/// What a command begins with so that it may make namespaces: nothing as root, else a namespace of users of
-/// its own.
+/// The prefix of a command that lets it make namespaces: none for root, otherwise a new user namespace.
 pub fn before() -> Vec<OsString> {
     if rustix::process::getuid().is_root() {
         return Vec::new();
@@ -17,16 +16,16 @@ pub fn before() -> Vec<OsString> {
     ["unshare", "--user", "--map-root-user", "--"].map(OsString::from).into()
 }
 
-/// Starts this program once more, behind the words of another one; it ends when this one does.
+/// Starts this program again, after the words of a prefix; the child ends when this process does.
 pub fn spawn(before: Vec<OsString>, words: &[OsString]) -> Result<Child, CutError> {
     let mut command = own_child(&before)?;
     command.args(words).stdin(Stdio::piped());
     command.spawn().map_err(CutError::io("start a child"))
 }
 
-/// Waits for its end, which must be a good one.
+/// Waits until it ends, which must be successful.
 pub fn wait_for(mut child: Child, what: &str, most: Duration) -> Result<(), CutError> {
-    // Its standard input stays open: when that ends, the child does.
+    // Its standard input stays open meanwhile: the child ends when that closes.
     let ended = wait_until(what, most, || {
         let status = child.try_wait().map_err(CutError::io(format!("wait for {what}")))?;
         match status {
@@ -42,13 +41,13 @@ pub fn wait_for(mut child: Child, what: &str, most: Duration) -> Result<(), CutE
     ended
 }
 
-/// What it wrote.
+/// Reads the child's result.
 pub fn read<T: serde::de::DeserializeOwned>(file: &Path) -> Result<T, CutError> {
     let text = std::fs::read_to_string(file).map_err(CutError::io(format!("read {}", file.display())))?;
     serde_json::from_str(&text).map_err(|source| CutError::Result { file: file.to_owned(), source })
 }
 
-/// What a child is told, or tells.
+/// A child's instructions or result as text.
 pub fn text(of: &impl serde::Serialize) -> Result<String, CutError> {
     serde_json::to_string(of).map_err(|error| CutError::io("tell")(error.into()))
 }

@@ -1,4 +1,4 @@
-//! What is put on the hosts: three servers that hold copies for each other, whoever wrote them.
+//! A cluster on the hosts: three servers that hold copies for each other, ours or a rival's.
 
 use super::CutError;
 use super::hosts::Hosts;
@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 pub const HOSTS: usize = 3;
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// A cluster on hosts of its own.
+/// A cluster on its own hosts.
 pub trait Cluster {
     /// Its name in tables.
     fn name(&self) -> &'static str;
-    /// The hosts it is on.
+    /// The hosts that it runs on.
     fn hosts(&self) -> &Hosts;
     /// Starts every node and waits until every slot is served and copied.
     fn start(&mut self) -> Result<(), CutError>;
-    /// Where a primary of each host listens, host by host.
+    /// The address of a primary on each host, host by host.
     fn addresses(&self) -> Vec<SocketAddr>;
-    /// What clients show first, if anything.
+    /// The token that clients show first, if any.
     fn token(&self) -> Option<String> {
         None
     }
@@ -39,7 +39,7 @@ pub trait Cluster {
     }
 }
 
-/// Looks again and again until something is so.
+/// Polls until a condition holds.
 pub fn wait_until(
     what: &str,
     most: Duration,
@@ -55,8 +55,8 @@ pub fn wait_until(
     Ok(())
 }
 
-/// The same where a look that fails only means "not yet"; the last failure is told with the end of patience.
-/// A node that ended by itself is not waited for.
+/// The same where a failed poll only means "not yet"; the last failure is reported when the time is over. A
+/// node that ended by itself is not waited for.
 pub fn wait_until_well(
     what: &str,
     most: Duration,

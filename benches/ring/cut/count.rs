@@ -1,6 +1,6 @@
-//! Looks every acknowledged write up, wherever its slot is served now.
+//! Looks up every acknowledged write, wherever its slot is served.
 //!
-//! Invariant: a write that nobody answers for until the time is over is not called missing but unanswered.
+//! Invariant: a write that no node answers for until the time is over counts as unanswered, not as missing.
 
 use super::beside::connect;
 use super::slots::{SLOTS, moved, slot_of};
@@ -12,36 +12,36 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How many keys are asked for at once.
-const BATCH: usize = 200;
+/// How many keys are requested at once.
+const KEYS_PER_BATCH: usize = 200;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// What to look up.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Spec {
-    /// Whom to ask.
+    /// The nodes to ask.
     pub addresses: Vec<SocketAddr>,
     /// The first letter of the keys.
     pub letter: char,
     /// A file with their numbers, as a list.
     pub numbers: PathBuf,
-    /// What servers want to be shown first, if they do.
+    /// The token that servers want to be shown first, if any.
     #[serde(default)]
     pub token: Option<String>,
-    /// For how long to ask those who do not answer.
+    /// How long to retry nodes that do not answer.
     pub run_ms: u64,
 }
 
-/// What was found.
+/// The result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Report {
-    /// Keys with what was written.
+    /// Keys with the written value.
     pub there: u64,
-    /// Keys without.
+    /// Keys without a value.
     pub missing: u64,
-    /// Keys with something else.
+    /// Keys with another value.
     pub wrong: u64,
-    /// Keys that nobody answered for.
+    /// Keys that no node answered for.
     pub unanswered: u64,
 }
 
@@ -68,7 +68,7 @@ pub fn run(spec: &Spec) -> Result<Report, CutError> {
         if numbers.len() == before {
             std::thread::sleep(PAUSE);
             if counter.learned == learned {
-                // Neither an answer nor a word about who has it: another one may know more.
+                // Neither an answer nor a redirection: another node may know more.
                 turn += 1;
                 counter.serves.fill(spec.addresses[turn % spec.addresses.len()]);
             }
@@ -81,16 +81,16 @@ pub fn run(spec: &Spec) -> Result<Report, CutError> {
 struct Counter {
     letter: char,
     token: Option<String>,
-    /// The node of each slot, as far as nodes have said.
+    /// The node that serves each slot, as far as nodes have told.
     serves: Vec<SocketAddr>,
-    /// How often a node said something new about that.
+    /// How often a node told something new about that.
     learned: u64,
     connections: BTreeMap<SocketAddr, TcpStream>,
     report: Report,
 }
 
 impl Counter {
-    /// Asks for each number once; those that got no answer.
+    /// Asks for each number once; returns those without an answer.
     fn look_up(&mut self, numbers: &[u64]) -> Vec<u64> {
         let mut by_node: BTreeMap<SocketAddr, Vec<u64>> = BTreeMap::new();
         for &number in numbers {
@@ -99,7 +99,7 @@ impl Counter {
         }
         let mut left = Vec::new();
         for (node, numbers) in by_node {
-            for batch in numbers.chunks(BATCH) {
+            for batch in numbers.chunks(KEYS_PER_BATCH) {
                 let mut answered = 0;
                 if self.ask(node, batch, &mut answered, &mut left).is_err() {
                     self.connections.remove(&node);
@@ -110,8 +110,8 @@ impl Counter {
         left
     }
 
-    /// Asks a node for a batch and counts what it says; how many replies came, even if then the connection
-    /// broke.
+    /// Asks a node for a batch and counts its answers. Returns how many replies arrived, even if the
+    /// connection broke then.
     fn ask(
         &mut self,
         node: SocketAddr,

@@ -8,25 +8,25 @@ use super::{CutError, Task, beside, child, count, milliseconds_now, paced};
 use crate::machine::MachineTime;
 use crate::phases::NOT_OFFERED;
 use crate::schedules::Keeping;
-use crate::servers::{Place, is_installed};
+use crate::servers::{BenchPaths, is_installed};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-/// The host that is cut off; the paced client and whoever counts are on another one.
+/// The host that is cut off; the paced client and the lookups run on another one.
 const CUT: usize = 0;
 const MAJORITY: usize = 1;
 const RATE: u64 = 2_000;
 const ANSWER_MS_MAX: u64 = 1_000;
 const WHOLE_AGAIN_MAX: Duration = Duration::from_secs(60);
 const COUNT_MS_MAX: u64 = 60_000;
-/// All of it, over all clusters.
+/// The limit for the whole experiment, over all clusters.
 const TIME_MAX: Duration = Duration::from_secs(600);
-/// How much longer than it is told to run a child may take.
+/// How much longer than its instructions say a child may take.
 const CHILD_GRACE: Duration = Duration::from_secs(20);
 
-/// How long both sides write before the cut and until the network heals.
+/// How long both sides write before the cut, and from the cut until the network heals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Times {
     /// Before the cut.
@@ -35,14 +35,14 @@ pub struct Times {
     pub cut_ms: u64,
 }
 
-/// What one cluster did.
+/// The results of one cluster.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct OfCluster {
-    /// Whose.
+    /// Its name.
     pub name: String,
-    /// Writes acknowledged beside the primary that was cut off.
+    /// Writes acknowledged next to the primary that was cut off.
     pub beside_acknowledged: u64,
-    /// Those of them that came after the cut.
+    /// How many of them were acknowledged after the cut.
     pub beside_after_cut: u64,
     /// Seconds from the cut until the last of them.
     pub beside_seconds: f64,
@@ -56,52 +56,52 @@ pub struct OfCluster {
     pub majority: count::Report,
     /// Requests of the majority's side before the cut.
     pub calm: paced::Bin,
-    /// From the cut on.
+    /// The same from the cut on.
     pub after_cut: paced::Bin,
-    /// From three seconds after the cut on.
+    /// The same from three seconds after the cut on.
     pub later: paced::Bin,
-    /// Reads that found something else than what was acknowledged, or nothing.
+    /// Reads that found nothing or something other than the acknowledged value.
     pub wrong_reads: u64,
     /// Refusals on the majority's side, by their first word.
     pub refusals: std::collections::BTreeMap<String, u64>,
     /// Seconds from healing until every slot was served and copied again.
     pub whole_again_seconds: f64,
-    /// Share of the machine that its host took.
+    /// Share of the machine that the host of the virtual machine took.
     pub stolen: f64,
 }
 
 impl OfCluster {
-    /// Acknowledged writes that are not there.
+    /// Acknowledged writes that are missing or wrong.
     pub fn lost(&self) -> u64 {
         self.beside.missing + self.beside.wrong + self.majority.missing + self.majority.wrong
     }
 
-    /// Acknowledged writes that nobody answered for.
+    /// Acknowledged writes that no node answered for.
     pub fn unanswered(&self) -> u64 {
         self.beside.unanswered + self.majority.unanswered
     }
 }
 
-/// What the phase found.
+/// The results of the phase.
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Findings {
-    /// By cluster.
+    /// The results by cluster.
     pub measured: Vec<OfCluster>,
-    /// What could not be measured, and why.
+    /// Clusters that could not be measured, and why.
     pub missing: Vec<(String, String)>,
 }
 
-/// Whose cluster is cut.
+/// Which cluster is cut.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Whose {
-    /// Ours, by this program.
+pub enum ClusterKind {
+    /// Ours, with this program.
     Atoll(PathBuf),
     /// The rival's.
     Redis,
 }
 
-impl Whose {
+impl ClusterKind {
     fn name(&self) -> &'static str {
         match self {
             Self::Atoll(_) => "atoll",
@@ -109,7 +109,7 @@ impl Whose {
         }
     }
 
-    /// That all of its programs are there.
+    /// Checks that all its programs are installed.
     fn is_there(&self) -> Result<(), CutError> {
         let programs: &[&str] =
             if matches!(self, Self::Redis) { &["redis-server", "redis-cli"] } else { &[] };
@@ -120,14 +120,19 @@ impl Whose {
     }
 }
 
-/// Runs the phase in a child that may make namespaces, as root or in a namespace of users of its own.
-pub fn run(peers: bool, times: Times, place: &Place) -> Result<Findings, CutError> {
+/// Runs the phase in a child that may make namespaces, as root or in a user namespace.
+pub fn run(peers: bool, times: Times, place: &BenchPaths) -> Result<Findings, CutError> {
     let out = place.folder.join("cut.json");
     if place.atoll.is_some() || peers {
         possible()?;
     }
-    let clusters: Vec<Whose> =
-        place.atoll.iter().cloned().map(Whose::Atoll).chain(peers.then_some(Whose::Redis)).collect();
+    let clusters: Vec<ClusterKind> = place
+        .atoll
+        .iter()
+        .cloned()
+        .map(ClusterKind::Atoll)
+        .chain(peers.then_some(ClusterKind::Redis))
+        .collect();
     let told = [child::text(&clusters)?, child::text(&times)?].map(OsString::from);
     let words = [vec!["cut".into(), place.folder.clone().into()], told.into(), vec![out.clone().into()]];
     let child = child::spawn(child::before(), &words.concat())?;
@@ -140,8 +145,8 @@ pub fn run(peers: bool, times: Times, place: &Place) -> Result<Findings, CutErro
     Ok(findings)
 }
 
-/// The phase itself: each cluster in turn, on hosts of its own.
-pub fn inside(folder: &Path, clusters: &[Whose], times: Times, out: &Path) -> Result<(), CutError> {
+/// The phase itself: each cluster in turn, on its own hosts.
+pub fn inside(folder: &Path, clusters: &[ClusterKind], times: Times, out: &Path) -> Result<(), CutError> {
     let mut findings = Findings::default();
     for whose in clusters {
         let folder = folder.join(format!("cut-{}", whose.name()));
@@ -149,10 +154,10 @@ pub fn inside(folder: &Path, clusters: &[Whose], times: Times, out: &Path) -> Re
         let hosts = whose.is_there().and_then(|()| Hosts::make(HOSTS, &folder));
         let found = hosts.and_then(|hosts| {
             let mut cluster: Box<dyn Cluster> = match whose {
-                Whose::Atoll(program) => {
+                ClusterKind::Atoll(program) => {
                     Box::new(AtollRing::on(hosts, folder.clone(), program.clone(), Keeping::Memory))
                 }
-                Whose::Redis => Box::new(RedisCluster::on(hosts, folder.clone())),
+                ClusterKind::Redis => Box::new(RedisCluster::on(hosts, folder.clone())),
             };
             let found = experiment(&mut *cluster, times, &folder);
             cluster.stop();
@@ -232,7 +237,7 @@ fn look_up(
     Running::start(&task, cluster.hosts(), MAJORITY, folder)?.result(COUNT_MS_MAX)
 }
 
-/// A child at work on a host.
+/// A child that runs on a host.
 struct Running {
     child: Child,
     out: PathBuf,

@@ -1,10 +1,10 @@
 //! Hosts made of network namespaces on a bridge, which can be cut off and healed.
 //!
-//! Namespaces have no names: each lives as long as the process that holds it, and that ends with the bench.
-//! The bridge has a namespace of its own, so the machine's own network is never touched.
+//! Namespaces have no names: each lives as long as the process that holds it, which ends with the bench.
+//! The bridge has its own namespace, so the machine's own network is never touched.
 
 use super::{CutError, before};
-use crate::servers::Kept;
+use crate::servers::KeptProcess;
 use std::ffi::OsString;
 use std::fs::File;
 use std::net::Ipv4Addr;
@@ -12,16 +12,16 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The address of a network card that no host has: what is sent there vanishes.
+/// A hardware address that no host has: packets sent to it vanish.
 const NOBODY: &str = "02:00:00:00:00:ff";
 
-/// The hosts and the switch between them.
+/// The hosts and the bridge between them.
 pub struct Hosts {
-    hosts: Vec<Kept>,
-    switch: Kept,
+    hosts: Vec<KeptProcess>,
+    switch: KeptProcess,
 }
 
-/// Whether whoever runs the bench may make networks of their own.
+/// Whether the bench may make network namespaces.
 pub fn possible() -> Result<(), CutError> {
     let words = ["unshare", "--net", "--", "ip", "link", "show"].map(OsString::from);
     let command = [before(), words.into()].concat();
@@ -29,9 +29,9 @@ pub fn possible() -> Result<(), CutError> {
 }
 
 impl Hosts {
-    /// So many hosts that reach each other.
+    /// Makes `count` hosts that reach each other.
     pub fn make(count: usize, folder: &Path) -> Result<Self, CutError> {
-        let holder = |name: String| Kept::holder(&["unshare", "--net"], &folder.join(name));
+        let holder = |name: String| KeptProcess::holder(&["unshare", "--net"], &folder.join(name));
         let switch = holder("switch.log".to_owned())?;
         let hosts = (0..count).map(|host| holder(format!("host-{host}.log"))).collect::<Result<_, _>>()?;
         let made = Self { hosts, switch };
@@ -43,7 +43,7 @@ impl Hosts {
         Ok(made)
     }
 
-    /// Puts a cable between a host and the switch.
+    /// Connects a host to the bridge.
     fn plug_in(&self, host: usize) -> Result<(), CutError> {
         let (switch, within) = (&self.switch, &self.hosts[host]);
         self.ip(switch, &format!("link add port{host} type veth peer name card{host}"))?;
@@ -60,12 +60,12 @@ impl Hosts {
         Ipv4Addr::new(10, 77, 0, host as u8 + 1)
     }
 
-    /// What a command begins with to run on a host.
+    /// The prefix of a command that runs on a host.
     pub fn within(&self, host: usize) -> Vec<OsString> {
         within(&self.hosts[host])
     }
 
-    /// What a host sends or should get vanishes from now on; it goes on running.
+    /// Cuts a host off: everything that it sends or should receive vanishes; it keeps running.
     pub fn cut(&self, host: usize) -> Result<(), CutError> {
         self.ip(&self.switch, &format!("link set port{host} down"))
     }
@@ -75,8 +75,7 @@ impl Hosts {
         self.ip(&self.switch, &format!("link set port{host} up"))
     }
 
-    /// What a host sends to another one vanishes from now on, or no longer; the other direction stays as it
-    /// is.
+    /// Blocks or unblocks packets from one host to another; the other direction stays as it is.
     pub fn block(&self, from: usize, to: usize, is_blocked: bool) -> Result<(), CutError> {
         let (within, to) = (&self.hosts[from], Self::address(to));
         if is_blocked {
@@ -92,7 +91,7 @@ impl Hosts {
         File::open(&link).map(Network).map_err(CutError::io(format!("open {link}")))
     }
 
-    fn ip(&self, within_what: &Kept, words: &str) -> Result<(), CutError> {
+    fn ip(&self, within_what: &KeptProcess, words: &str) -> Result<(), CutError> {
         let mut command = within(within_what);
         command.push("ip".into());
         command.extend(words.split(' ').map(Into::into));
@@ -104,19 +103,19 @@ impl Hosts {
 pub struct Network(File);
 
 impl Network {
-    /// Whatever this thread opens from now on is on that host.
+    /// Moves this thread to that host: whatever it opens from now on is there.
     pub fn enter(&self) -> std::io::Result<()> {
         let kind = rustix::thread::LinkNameSpaceType::Network;
         Ok(rustix::thread::move_into_link_name_space(self.0.as_fd(), Some(kind))?)
     }
 }
 
-fn within(kept: &Kept) -> Vec<OsString> {
+fn within(kept: &KeptProcess) -> Vec<OsString> {
     let process = kept.process().to_string();
     ["nsenter", "--target", &process, "--net"].map(Into::into).into()
 }
 
-/// Runs a short command to its end; what it wrote.
+/// Runs a short command to its end and returns its output.
 pub fn output(command: &[OsString]) -> Result<String, CutError> {
     let shown = || command.join(" ".as_ref()).to_string_lossy().into_owned();
     let Some((program, arguments)) = command.split_first() else { return Ok(String::new()) };

@@ -1,10 +1,10 @@
-//! Cut and heal: a host with a primary is cut off while a client beside it goes on writing, and comes back
+//! Cut and heal: a host with a primary is cut off while a client next to it keeps writing, and comes back
 //! later.
 //!
-//! Three hosts on a bridge, each with a primary; a client beside the primary that is cut off writes as fast
-//! as it can, another one on the majority's side asks at a fixed pace. After the network has healed, every
-//! acknowledged write is looked up. Nothing but namespaces that the bench made is touched, and every wait has
-//! an end.
+//! Three hosts on a bridge, each with a primary. A client next to the primary that is cut off writes as
+//! fast as it can; another one on the majority's side sends requests at a fixed pace. After the network has
+//! healed, every acknowledged write is looked up. Only namespaces that the bench made are touched, and
+//! every wait is bounded.
 
 mod atoll_ring;
 mod beside;
@@ -26,7 +26,7 @@ pub use atoll_ring::AtollRing;
 pub use beside::authentication;
 pub use child::{before, read, spawn, text, wait_for};
 pub use cluster::{Cluster, HOSTS, wait_until_well};
-pub use experiment::{Findings, Times, Whose, inside, run};
+pub use experiment::{ClusterKind, Findings, Times, inside, run};
 pub use hosts::{Hosts, possible};
 pub use report::{is_right, print, rows};
 pub use slots::{SLOTS, keys_of_all_slots, moved, slot_of, table};
@@ -35,19 +35,19 @@ use crate::servers::StartError;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What one of the bench's own children does inside a host.
+/// What a child of the bench does on a host.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Task {
-    /// Writes beside the primary that will be cut off.
+    /// Writes next to the primary that will be cut off.
     Beside(beside::Spec),
-    /// Asks at a fixed pace.
+    /// Sends requests at a fixed pace.
     Paced(paced::Spec),
-    /// Looks acknowledged writes up.
+    /// Looks up acknowledged writes.
     Count(count::Spec),
 }
 
-/// Does it, and writes what came of it to the file.
+/// Performs the task and writes its result to the file.
 pub fn perform(task: &Task, out: &Path) -> Result<(), CutError> {
     let text = match task {
         Task::Beside(spec) => serde_json::to_string(&beside::run(spec)),
@@ -64,15 +64,15 @@ pub enum CutError {
     /// A server or a host did not start.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// A program said no.
+    /// A program failed.
     #[error("{what} failed: {words}")]
     Command {
-        /// Which.
+        /// The program.
         what: String,
-        /// What it said.
+        /// Its output.
         words: String,
     },
-    /// The system said no.
+    /// The system refused.
     #[error("cannot {doing}")]
     Io {
         /// What was tried.
@@ -81,24 +81,24 @@ pub enum CutError {
         /// Why not.
         source: io::Error,
     },
-    /// This machine makes no hosts for whoever runs the bench.
+    /// Namespaces may not be made here.
     #[error("not offered here: hosts cannot be made")]
     NoHosts(#[source] Box<CutError>),
-    /// A rival is not there.
+    /// A rival is not installed.
     #[error("not offered here: {program} is not installed: apt-get install redis-server")]
     NotInstalled {
-        /// What of it.
+        /// The missing program.
         program: &'static str,
     },
     /// A node ended by itself.
     #[error("the node of host {host} ended by itself: {how}")]
     Ended {
-        /// Where.
+        /// Its host.
         host: usize,
-        /// How, and its last words.
+        /// How it ended, and the end of its log.
         how: String,
     },
-    /// Something did not come to its end.
+    /// Something took too long.
     #[error("{what} took more than {seconds} s")]
     TooLong {
         /// What.
@@ -106,16 +106,16 @@ pub enum CutError {
         /// How long it may take.
         seconds: u64,
     },
-    /// A child wrote something else than its result.
+    /// The result of a child cannot be parsed.
     #[error("the result in {file} cannot be read")]
     Result {
-        /// Where.
+        /// The file.
         file: PathBuf,
         #[source]
-        /// Why.
+        /// The cause.
         source: serde_json::Error,
     },
-    /// The client beside the primary found no slot there.
+    /// The node that is cut off serves no slot.
     #[error("the node that is cut off serves no slot")]
     NothingServed,
 }
@@ -133,7 +133,7 @@ pub fn milliseconds_now() -> u64 {
     std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_millis() as u64)
 }
 
-/// The name of a key, which is its value as well: 15 bytes.
+/// The name of a key, which is also its value: 15 bytes.
 pub fn key(client: char, number: u64) -> String {
     format!("{client}{number:014}")
 }

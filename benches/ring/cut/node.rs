@@ -1,4 +1,4 @@
-//! A node as the paced client sees it: one connection, requests in their order, and whether it talks.
+//! A node from the view of the paced client: one connection, requests in order, and whether it answers.
 
 use super::beside::authentication;
 use super::slots::moved;
@@ -10,16 +10,16 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// A node that has not answered for so long is silent.
+/// A node that has not answered for this long is silent.
 const SILENCE_MAX: Duration = Duration::from_millis(300);
-/// For so long nobody asks a silent node.
+/// How long a silent node gets no requests.
 const LEFT_ALONE: Duration = Duration::from_millis(1_000);
 
-/// In place of the number of a request: the greeting of a connection.
+/// Stands for the greeting of a connection among request numbers.
 const GREETING: u64 = u64::MAX;
 
-/// What came from a node, by the number of the request.
-pub enum Heard {
+/// What arrived from a node, with the number of the request.
+pub enum NodeEvent {
     /// The write is done.
     Done(u64),
     /// A value.
@@ -28,9 +28,9 @@ pub enum Heard {
     Nothing(u64),
     /// Another node serves this slot.
     Moved(u64, usize, SocketAddr),
-    /// An error, in its words.
+    /// An error, with the node's message.
     Refused(u64, String),
-    /// The connection is gone; these had no answer.
+    /// The connection broke; these requests were not answered.
     Broken(Vec<u64>),
 }
 
@@ -38,7 +38,7 @@ pub enum Heard {
 pub struct Node {
     number: usize,
     address: SocketAddr,
-    /// What a new connection sends first, if anything; its reply is awaited like any other.
+    /// The bytes that a new connection sends first, if any; their reply is awaited like any other.
     greeting: Vec<u8>,
     stream: Option<TcpStream>,
     out: Vec<u8>,
@@ -48,24 +48,31 @@ pub struct Node {
 }
 
 impl Node {
-    /// Not connected yet.
+    /// A node without a connection.
     pub fn new(number: usize, address: SocketAddr, token: Option<&str>) -> Self {
-        let (out, unread, awaited) = Default::default();
-        let greeting = token.map(authentication).unwrap_or_default();
-        Self { number, address, greeting, stream: None, out, unread, awaited, silent_until: None }
+        Self {
+            number,
+            address,
+            greeting: token.map(authentication).unwrap_or_default(),
+            stream: None,
+            out: Vec::new(),
+            unread: Vec::new(),
+            awaited: VecDeque::new(),
+            silent_until: None,
+        }
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Whether it should be left alone for now.
+    /// Whether it gets no requests for now.
     pub fn is_silent(&self, now: Instant) -> bool {
         self.silent_until.is_some_and(|until| now < until)
     }
 
-    /// Sends the bytes of a request; requests that this connection will not answer.
+    /// Sends the bytes of a request; returns requests that this connection will not answer.
     pub fn send(&mut self, id: u64, bytes: &[u8], now: Instant, registry: &Registry) -> Vec<u64> {
         if self.stream.is_none() && !self.greeting.is_empty() {
             self.awaited.push_back((GREETING, now));
@@ -95,7 +102,7 @@ impl Node {
         while !self.out.is_empty() {
             match stream.write(&self.out) {
                 Ok(count) => drop(self.out.drain(..count)),
-                // Not connected yet, or full: it will say when it takes more.
+                // Not connected yet, or full: the poll will tell when it accepts more.
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => {
                     break;
                 }
@@ -106,18 +113,18 @@ impl Node {
         Ok(())
     }
 
-    /// Its socket is ready for something.
-    pub fn ready(&mut self) -> Vec<Heard> {
+    /// Handles readiness of its socket.
+    pub fn ready(&mut self) -> Vec<NodeEvent> {
         let mut heard = Vec::new();
         let is_well = self.flush().is_ok() && self.read(&mut heard);
         if !is_well {
-            heard.push(Heard::Broken(self.give_up(Instant::now())));
+            heard.push(NodeEvent::Broken(self.give_up(Instant::now())));
         }
         heard
     }
 
-    /// Takes all replies that are there; false when the connection is of no use any more.
-    fn read(&mut self, heard: &mut Vec<Heard>) -> bool {
+    /// Takes all replies that have arrived; returns false if the connection is not usable any more.
+    fn read(&mut self, heard: &mut Vec<NodeEvent>) -> bool {
         let mut scratch = [0; 16 << 10];
         loop {
             let Some(stream) = &mut self.stream else { return true };
@@ -136,7 +143,7 @@ impl Node {
         }
     }
 
-    fn take(&mut self, heard: &mut Vec<Heard>) -> bool {
+    fn take(&mut self, heard: &mut Vec<NodeEvent>) -> bool {
         let mut taken = 0;
         loop {
             let (reply, length) = match Protocol::Resp.parse(&self.unread[taken..]) {
@@ -153,12 +160,12 @@ impl Node {
                 continue;
             }
             heard.push(match reply {
-                Reply::Done => Heard::Done(id),
-                Reply::Value(value) => Heard::Value(id, value.to_vec()),
-                Reply::Nothing => Heard::Nothing(id),
+                Reply::Done => NodeEvent::Done(id),
+                Reply::Value(value) => NodeEvent::Value(id, value.to_vec()),
+                Reply::Nothing => NodeEvent::Nothing(id),
                 Reply::Refused(words) => match moved(words) {
-                    Some((slot, address)) => Heard::Moved(id, slot, address),
-                    None => Heard::Refused(id, String::from_utf8_lossy(words).into_owned()),
+                    Some((slot, address)) => NodeEvent::Moved(id, slot, address),
+                    None => NodeEvent::Refused(id, String::from_utf8_lossy(words).into_owned()),
                 },
                 _ => return false,
             });
@@ -169,7 +176,7 @@ impl Node {
         true
     }
 
-    /// Ends the connection if the oldest request waits for too long; the requests that waited.
+    /// Closes the connection if the oldest request waits for too long; returns the requests that waited.
     pub fn give_up_if_silent(&mut self, now: Instant) -> Vec<u64> {
         let waits = self.awaited.front().map(|(_, sent_at)| now.duration_since(*sent_at));
         if waits.is_some_and(|waits| waits > SILENCE_MAX) { self.give_up(now) } else { Vec::new() }

@@ -1,9 +1,9 @@
-//! The client on the majority's side: requests at a fixed pace, whatever becomes of those before.
+//! The client on the majority's side: requests at a fixed pace, whatever becomes of the earlier ones.
 //!
-//! Half of them write a new key, half read one that was acknowledged. A request succeeds when the right
-//! answer is there a second after it was due; until then it is tried again, as a client of the cluster does:
-//! at the node that a refusal names, at another one when the node is silent. So a part of the slots that
-//! nobody serves shows as its share of failures, and not as a pause in which nothing is asked.
+//! Half of them write a new key, half read an acknowledged one. A request succeeds if the right answer has
+//! arrived a second after it was due. Until then it is retried as a client of the cluster would do it: at
+//! the node that a refusal names, or at another one if the node is silent. So slots that no node serves
+//! show as their share of failures, and not as a pause without requests.
 
 use super::pacer::Pacer;
 use std::collections::BTreeMap;
@@ -12,46 +12,46 @@ use std::net::SocketAddr;
 
 /// The first letter of its keys.
 pub const LETTER: char = 'm';
-/// Length of the bins of the report.
+/// Length of the bins in the report.
 pub const BIN_MS: u64 = 100;
 
-/// What to do.
+/// The instructions for this client.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Spec {
     /// A primary of each host, those that will not be cut off first.
     pub addresses: Vec<SocketAddr>,
-    /// What servers want to be shown first, if they do.
+    /// The token that servers want to be shown first, if any.
     #[serde(default)]
     pub token: Option<String>,
     /// Requests a second.
     pub rate: u64,
-    /// For how long.
+    /// How long it runs.
     pub run_ms: u64,
-    /// How long after it was due an answer still counts.
+    /// How long after its due time an answer still counts.
     pub answer_ms_max: u64,
-    /// Of the order of reads.
+    /// The seed of the order of reads.
     pub seed: u64,
 }
 
-/// What became of the requests that were due in one bin.
+/// The requests that were due in one bin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Bin {
     /// Requests.
     pub requests: u64,
-    /// Those with the right answer in time.
+    /// How many got the right answer in time.
     pub succeeded: u64,
-    /// Writes among these.
+    /// How many of these were writes.
     pub writes: u64,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Report {
     /// The numbers of the keys whose writes were acknowledged in time.
     pub acknowledged: Vec<u64>,
-    /// By the milliseconds since 1970 at which a bin begins.
+    /// The bins, by the milliseconds since 1970 at which each begins.
     pub bins: BTreeMap<u64, Bin>,
-    /// Reads that found nothing or something else.
+    /// Reads that found nothing or another value.
     pub wrong_reads: u64,
     /// The first of them.
     pub first_wrong: Option<String>,
@@ -59,13 +59,13 @@ pub struct Report {
     pub refusals: BTreeMap<String, u64>,
 }
 
-/// Asks for so long, and waits for the last answers.
+/// Sends requests for the given time, and waits for the last answers.
 pub fn run(spec: &Spec) -> io::Result<Report> {
     Pacer::new(spec)?.run()
 }
 
 impl Report {
-    /// The sum of the bins that begin within these moments.
+    /// The sum of the bins that begin between these moments.
     pub fn between(&self, from_ms: u64, until_ms: u64) -> Bin {
         self.bins.range(from_ms..until_ms).fold(Bin::default(), |sum, (_, bin)| Bin {
             requests: sum.requests + bin.requests,
@@ -74,8 +74,8 @@ impl Report {
         })
     }
 
-    /// A request that was due at this moment ended; `acknowledged` is the number of its key if it was a
-    /// write.
+    /// Records the end of a request that was due at this moment; `acknowledged` is the number of its key if
+    /// it was a write.
     pub fn end(&mut self, due_ms: u64, has_succeeded: bool, acknowledged: Option<u64>) {
         let bin = self.bins.entry(due_ms - due_ms % BIN_MS).or_default();
         bin.requests += 1;

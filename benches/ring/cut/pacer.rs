@@ -1,10 +1,10 @@
-//! How requests of a fixed pace find their nodes: one thread, a connection to each node, slots learned from
-//! refusals.
+//! How requests of the fixed pace reach their nodes: one thread, a connection to each node, slots learned
+//! from refusals.
 //!
-//! Invariant: a request ends once, with its answer or at its deadline; what comes later is dropped.
-//! Invariant: a silent node costs its own requests time, never those of other nodes.
+//! Invariant: a request ends once, with its answer or at its deadline; later replies are dropped.
+//! Invariant: a silent node delays only its own requests, never those of other nodes.
 
-use super::node::{Heard, Node};
+use super::node::{Node, NodeEvent};
 use super::paced::{LETTER, Report, Spec};
 use super::slots::{SLOTS, slot_of};
 use super::{key, milliseconds_now};
@@ -15,11 +15,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// After a refusal that names nobody, or one that names a silent node.
+/// The delay after a refusal that names no node, or a silent one.
 const RETRY_AFTER: Duration = Duration::from_millis(50);
-/// More nodes than any cluster of the bench has: addresses come from servers.
+/// More nodes than any cluster of the bench has, as a limit, because addresses come from servers.
 const NODES_MAX: usize = 64;
-/// A request that was sent on so often in a row waits a moment first.
+/// After this many redirections in a row a request waits a moment.
 const MOVES_MAX: u32 = 5;
 
 struct Request {
@@ -31,15 +31,15 @@ struct Request {
     moves: u32,
 }
 
-/// The client at work.
+/// The running client.
 pub struct Pacer<'a> {
     spec: &'a Spec,
     poll: Poll,
     nodes: Vec<Node>,
-    /// The node that serves each slot, as far as nodes have said.
+    /// The node that serves each slot, as far as nodes have told.
     serves: Vec<usize>,
     requests: BTreeMap<u64, Request>,
-    /// In the order of their deadlines.
+    /// Requests in the order of their deadlines.
     deadlines: VecDeque<u64>,
     /// Requests that wait a moment before they are sent again.
     retries: BTreeSet<(Instant, u64)>,
@@ -48,7 +48,7 @@ pub struct Pacer<'a> {
 }
 
 impl<'a> Pacer<'a> {
-    /// Knows from the first node who serves which slot, as clients do that begin with the table.
+    /// Gets the slot table from the first node, as clients do at their start.
     pub fn new(spec: &'a Spec) -> io::Result<Self> {
         let token = spec.token.as_deref();
         let nodes =
@@ -73,7 +73,7 @@ impl<'a> Pacer<'a> {
         Ok(pacer)
     }
 
-    /// The node at this address, a new one if need be.
+    /// The number of the node at this address, a new one if necessary.
     fn number_of(&mut self, address: SocketAddr) -> usize {
         if let Some(known) = self.nodes.iter().position(|node| node.address() == address) {
             return known;
@@ -84,7 +84,7 @@ impl<'a> Pacer<'a> {
         self.nodes.len() - 1
     }
 
-    /// Asks for as long as it is told to, and waits for the last answers.
+    /// Sends requests for the given time, and waits for the last answers.
     pub fn run(mut self) -> io::Result<Report> {
         let (start, start_ms) = (Instant::now(), milliseconds_now());
         let every = Duration::from_secs(1) / u32::try_from(self.spec.rate).unwrap_or(u32::MAX);
@@ -113,7 +113,7 @@ impl<'a> Pacer<'a> {
         Ok(self.report)
     }
 
-    /// A new request: a write of a new key, or a read of one that was acknowledged.
+    /// Makes a new request: a write of a new key, or a read of an acknowledged one.
     fn ask(&mut self, id: u64, due: Instant, due_ms: u64, now: Instant) {
         let known = &self.report.acknowledged;
         let is_write = known.is_empty() || self.random.bool();
@@ -162,7 +162,7 @@ impl<'a> Pacer<'a> {
     fn give_silent_nodes_up(&mut self, now: Instant) {
         for number in 0..self.nodes.len() {
             let given_up = self.nodes[number].give_up_if_silent(now);
-            // They go to others at once, who may know more.
+            // They go to other nodes at once, which may know more.
             given_up.into_iter().for_each(|id| self.send(id, now));
         }
     }
@@ -184,28 +184,28 @@ impl<'a> Pacer<'a> {
         }
     }
 
-    /// Replies of a node, and the requests of a connection that broke.
-    fn take(&mut self, from: usize, heard: Vec<Heard>) {
+    /// Handles the replies of a node, and the requests of a connection that broke.
+    fn take(&mut self, from: usize, heard: Vec<NodeEvent>) {
         let now = Instant::now();
         for heard in heard {
             match heard {
-                Heard::Done(id) => {
+                NodeEvent::Done(id) => {
                     let is_write = self.requests.get(&id).is_some_and(|request| request.is_write);
                     self.learn(id, from);
                     self.end(id, is_write);
                 }
-                Heard::Value(id, value) => {
+                NodeEvent::Value(id, value) => {
                     self.learn(id, from);
                     self.judge(id, Some(&value));
                 }
-                Heard::Nothing(id) => self.judge(id, None),
-                Heard::Moved(id, slot, address) => self.follow(id, (slot, address), now),
-                Heard::Refused(id, words) => {
+                NodeEvent::Nothing(id) => self.judge(id, None),
+                NodeEvent::Moved(id, slot, address) => self.follow(id, (slot, address), now),
+                NodeEvent::Refused(id, words) => {
                     let first = words.split(' ').next().unwrap_or_default().to_owned();
                     *self.report.refusals.entry(first).or_default() += 1;
                     self.send_later(vec![id], now);
                 }
-                Heard::Broken(ids) => {
+                NodeEvent::Broken(ids) => {
                     *self.report.refusals.entry(format!("connection {from} broke")).or_default() += 1;
                     self.send_later(ids, now);
                 }
@@ -213,7 +213,7 @@ impl<'a> Pacer<'a> {
         }
     }
 
-    /// A node that answers for a slot serves it, whoever was thought to.
+    /// A node that answers for a slot serves it, whatever was known before.
     fn learn(&mut self, id: u64, from: usize) {
         if let Some(request) = self.requests.get(&id) {
             self.serves[request.slot] = from;
@@ -232,8 +232,8 @@ impl<'a> Pacer<'a> {
         self.end(id, is_right);
     }
 
-    /// Remembers who serves the slot now, and sends the request there; to a silent node a little later, by
-    /// way of another one, who may know of a fail-over by then.
+    /// Remembers which node serves the slot and sends the request there. If that node is silent, the
+    /// request is sent a little later by way of another one, which may know of a fail-over by then.
     fn follow(&mut self, id: u64, (slot, address): (usize, SocketAddr), now: Instant) {
         self.serves[slot] = self.number_of(address);
         let Some(request) = self.requests.get_mut(&id) else { return };

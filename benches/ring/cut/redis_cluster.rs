@@ -3,13 +3,13 @@
 use super::CutError;
 use super::cluster::{Cluster, HOSTS, wait_until_well};
 use super::hosts::{Hosts, output};
-use crate::servers::Kept;
+use crate::servers::KeptProcess;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The primary of a host and its replica of another host's.
+/// The ports of a host's primary and of its replica of another host's primary.
 const PORTS: [u16; 2] = [7001, 7002];
 const NODE_TIMEOUT_MS: &str = "5000";
 const START_TIME_MAX: Duration = Duration::from_secs(60);
@@ -18,11 +18,11 @@ const START_TIME_MAX: Duration = Duration::from_secs(60);
 pub struct RedisCluster {
     hosts: Hosts,
     folder: PathBuf,
-    servers: Vec<Kept>,
+    servers: Vec<KeptProcess>,
 }
 
 impl RedisCluster {
-    /// Not started yet.
+    /// A cluster that is not started yet.
     pub fn on(hosts: Hosts, folder: PathBuf) -> Self {
         Self { hosts, folder, servers: Vec::new() }
     }
@@ -42,11 +42,11 @@ impl RedisCluster {
         command.extend(words.map(OsString::from));
         command.extend(["--appendonly", "no", "--dir"].map(OsString::from));
         command.push(folder.clone().into());
-        self.servers.push(Kept::start(&command, &folder.join("log"))?);
+        self.servers.push(KeptProcess::start(&command, &folder.join("log"))?);
         Ok(())
     }
 
-    /// Asks one server, from its own host.
+    /// Sends a command to one server, from its own host.
     fn ask(&self, host: usize, port: u16, words: &[&str]) -> Result<String, CutError> {
         let mut command = self.hosts.within(host);
         let (address, port) = (Hosts::address(host).to_string(), port.to_string());
@@ -102,7 +102,7 @@ impl Cluster for RedisCluster {
             let replication = self.ask(host, port, &["INFO", "replication"])?;
             let is_primary = replication.contains("role:master");
             primaries += usize::from(is_primary);
-            // A primary without a replica that hears it is not copied.
+            // A primary counts as copied only if a replica hears it.
             let is_copied = if is_primary { "state=online" } else { "master_link_status:up" };
             if !replication.contains(is_copied) {
                 return Ok(false);

@@ -1,4 +1,4 @@
-//! Slots of keys, and which node serves each, as far as nodes have said.
+//! Slots of keys, and the node that serves each, as far as nodes have told.
 
 use super::beside::connect;
 use super::key;
@@ -8,13 +8,13 @@ use std::net::SocketAddr;
 
 /// How many slots there are.
 pub const SLOTS: usize = 16_384;
-/// The first letter of keys that are only asked for, never written.
+/// The first letter of keys that are only read, never written.
 const LETTER: char = 't';
-/// How many slots are asked about at once: fewer bytes than any socket holds, so that nobody waits for each
-/// other.
-const BATCH: usize = 256;
+/// How many slots are requested at once: fewer bytes than any socket buffer holds, so that the two sides
+/// never wait for each other.
+const SLOTS_PER_BATCH: usize = 256;
 
-/// The slot of a key without a hash tag: CRC16 as XMODEM has it.
+/// The slot of a key without a hash tag: CRC16 (XMODEM).
 pub fn slot_of(key: &[u8]) -> usize {
     let step = |sum: u16, byte: &u8| {
         (0..8).fold(sum ^ (u16::from(*byte) << 8), |sum, _| {
@@ -24,7 +24,7 @@ pub fn slot_of(key: &[u8]) -> usize {
     usize::from(key.iter().fold(0, step)) % SLOTS
 }
 
-/// Where a refusal sends its reader: `MOVED slot address`.
+/// The slot and address in a `MOVED slot address` refusal.
 pub fn moved(words: &[u8]) -> Option<(usize, SocketAddr)> {
     let words = std::str::from_utf8(words).ok()?;
     let mut rest = words.strip_prefix("MOVED ")?.split(' ');
@@ -32,11 +32,11 @@ pub fn moved(words: &[u8]) -> Option<(usize, SocketAddr)> {
     Some((slot, rest.next()?.parse().ok()?))
 }
 
-/// Which node serves each slot, as this one says; itself where it names no other.
+/// The node that serves each slot, according to this node; itself where it names no other.
 pub fn table(address: SocketAddr, token: Option<&str>) -> io::Result<Vec<SocketAddr>> {
     let mut stream = connect(address, token)?;
     let mut serves = vec![address; SLOTS];
-    for batch in keys_of_all_slots().chunks(BATCH) {
+    for batch in keys_of_all_slots().chunks(SLOTS_PER_BATCH) {
         let mut request = Vec::new();
         batch.iter().for_each(|key| Protocol::Resp.write(Operation::Get, key.as_bytes(), b"", &mut request));
         stream.write_all(&request)?;
@@ -64,7 +64,7 @@ pub fn table(address: SocketAddr, token: Option<&str>) -> io::Result<Vec<SocketA
     Ok(serves)
 }
 
-/// A key of each slot.
+/// A key for each slot.
 pub fn keys_of_all_slots() -> Vec<String> {
     let mut keys: Vec<Option<String>> = vec![None; SLOTS];
     let (mut found, mut number) = (0, 0);

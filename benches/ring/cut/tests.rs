@@ -1,4 +1,4 @@
-//! The clients of cut and heal against nodes that send on, fall silent or forget.
+//! The clients of cut and heal, with nodes that redirect, fall silent or forget.
 
 use super::count;
 use super::experiment::{Findings, OfCluster};
@@ -12,7 +12,8 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-/// A node that serves even slots itself and sends others to another node; `faulty` forgets every tenth write.
+/// A node that serves even slots itself and redirects others to another node; if `faulty`, it forgets every
+/// tenth write.
 fn node(
     serves: impl Fn(usize) -> bool + Clone + Send + 'static,
     other: SocketAddr,
@@ -57,7 +58,7 @@ fn node(
     address
 }
 
-/// A place where connections are taken and nothing is ever said.
+/// An address that accepts connections and never answers.
 fn silent() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
@@ -78,7 +79,7 @@ fn requests_follow_moves_to_the_node_that_serves_and_none_is_lost() {
     let (_listener, nobody) = silent();
     let second = node(|_| true, nobody, false, Arc::clone(&held));
     let first = node(|slot| slot % 2 == 0, second, false, Arc::clone(&held));
-    // Nobody is silent here, and a machine that is busy is no failure.
+    // No node is silent here, and a busy machine must not look like a failure.
     let report = run(&Spec { answer_ms_max: 5_000, ..spec(vec![first]) }).unwrap();
     let all = total(&report);
     assert!(all.requests >= 950, "{all:?}");
@@ -96,7 +97,7 @@ fn slots_of_a_silent_node_fail_in_time_and_others_do_not_suffer() {
     let report = run(&spec(vec![first])).unwrap();
     let all = total(&report);
     let share = all.succeeded as f64 / all.requests as f64;
-    // Reads ask only for keys that were acknowledged, so that writes alone meet the silent quarter.
+    // Reads use only acknowledged keys, so only writes meet the silent quarter.
     assert!((0.75..=0.95).contains(&share), "{all:?}");
 }
 
@@ -151,7 +152,7 @@ fn counted(address: SocketAddr, report: &Report) -> count::Report {
     counted
 }
 
-/// What a cluster did in an experiment that nothing was wrong with.
+/// The results of a cluster in an experiment without any fault.
 fn of(name: &str) -> OfCluster {
     OfCluster {
         name: name.to_owned(),

@@ -1,10 +1,12 @@
-//! Fail-over: a primary is killed with -9 under load, and again and again; how soon its slots take writes.
+//! Fail-over: a primary is killed with -9 under load, repeatedly; measures how soon its slots accept
+//! writes.
 //!
 //! One ring of three nodes with three copies lives through all rounds. In half of them the victim leads the
-//! configuration group, in the others it does not. Each slot that is probed was led by the victim; the figure
-//! of a round is that of the slot that took longest.
+//! configuration group, in the others it does not. Every probed slot was led by the victim; the figure of a
+//! round is that of the slowest slot.
 //!
-//! Invariant: no time is taken before every slot has three copies in sync and every node leads its share.
+//! Invariant: no time is measured before every slot has three copies in sync and every node leads its
+//! share.
 
 mod report;
 mod round;
@@ -14,7 +16,7 @@ pub use report::{is_right, print, rows};
 use crate::local::{Keeping, LocalError, LocalRing};
 use crate::phases::with_sources;
 use crate::schedules::{Asker, Book, Counts, Lane, look_up};
-use crate::servers::Place;
+use crate::servers::BenchPaths;
 use round::Round;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -22,10 +24,10 @@ use std::time::{Duration, Instant};
 
 /// How many rounds the bar is about.
 pub const ROUNDS: usize = 40;
-/// How many make a first look.
+/// How many rounds make a first look.
 pub const ROUNDS_QUICK: usize = 6;
 const NODES: usize = 3;
-/// Clients beside the probes.
+/// How many clients run beside the probes.
 const CLIENTS: usize = 12;
 /// How long these wait for an answer.
 const PATIENCE: Duration = Duration::from_millis(2_500);
@@ -33,23 +35,23 @@ const START_TIME_MAX: Duration = Duration::from_secs(60);
 const LOOK_UP_TIME_MAX: Duration = Duration::from_secs(60);
 const SEED: u64 = 29;
 
-/// What the phase found.
+/// The results of the phase.
 #[derive(Debug, Default, serde::Serialize)]
 pub struct Findings {
-    /// One after the other.
+    /// The rounds, in order.
     pub rounds: Vec<Round>,
     /// What clients did and found.
     pub counts: Counts,
-    /// The first wrong things, in words.
+    /// Descriptions of the first wrong results.
     pub told: Vec<String>,
-    /// Seconds that all of it took.
+    /// Total duration in seconds.
     pub seconds: f64,
-    /// Why there are no rounds, or not all.
+    /// Why rounds are missing, if any are.
     pub missing: Option<String>,
 }
 
-/// So many rounds; `told` hears of each.
-pub fn run(rounds: usize, place: &Place, told: &mut dyn FnMut(&str)) -> Findings {
+/// Runs this many rounds; `told` is called at each.
+pub fn run(rounds: usize, place: &BenchPaths, told: &mut dyn FnMut(&str)) -> Findings {
     let begun_at = Instant::now();
     let mut findings = Findings::default();
     let book = Arc::new(Book::new(CLIENTS));
@@ -62,7 +64,7 @@ pub fn run(rounds: usize, place: &Place, told: &mut dyn FnMut(&str)) -> Findings
 
 fn measure(
     rounds: usize,
-    place: &Place,
+    place: &BenchPaths,
     book: &Arc<Book>,
     findings: &mut Findings,
     told: &mut dyn FnMut(&str),

@@ -1,4 +1,4 @@
-//! What comes out of the rounds of fail-over.
+//! The report on the rounds of fail-over.
 
 use super::Findings;
 use super::round::Round;
@@ -6,10 +6,10 @@ use crate::local::percentile;
 use crate::phases::is_failure;
 use crate::report::Row;
 
-/// Less than this share of the rounds must not be about the leader of the group, nor about others.
+/// At least this share of the rounds must kill the group's leader, and at least this share another node.
 const SHARE_MIN: f64 = 0.4;
 
-/// What a person reads.
+/// Prints the results for people.
 pub fn print(findings: &Findings) {
     println!(
         "Fail-over: three nodes with three copies in folders (flushed), one killed with -9 under load; {} rounds in {:.0} s",
@@ -50,8 +50,8 @@ pub fn print(findings: &Findings) {
     println!();
 }
 
-/// Whether nothing that was acknowledged is missing, and nothing went wrong on the way; what was not offered
-/// cannot go wrong.
+/// Whether no acknowledged write is missing and nothing went wrong. A phase that could not run here counts
+/// as right.
 pub fn is_right(findings: &Findings) -> bool {
     spoiled(findings).is_none_or(|why| !is_failure(&why))
 }

@@ -1,4 +1,4 @@
-//! One round: who is killed, and when each of its slots takes a write again.
+//! One round: the victim, and the times at which each of its slots accepts a write again.
 
 use super::NODES;
 use crate::cut::{SLOTS, keys_of_all_slots, table};
@@ -7,37 +7,37 @@ use crate::schedules::{Answer, Asker, Request};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// How many slots are probed at least, and at most.
+/// The least and the greatest number of probed slots.
 const PROBES_MIN: usize = 64;
 const PROBES_MAX: usize = 256;
-/// Each asks for its share of them.
+/// How many probers share them.
 const PROBERS: usize = 3;
-/// Between two looks at a slot that takes no writes.
+/// The pause between two attempts at a slot that accepts no writes.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_secs(5);
-/// By then every slot has to take writes.
+/// The limit until every slot accepts writes.
 const SERVED_TIME_MAX: Duration = Duration::from_secs(60);
-/// By then all copies have to be in sync, and every node leads its share.
+/// The limit until all copies are in sync and every node leads its share.
 const WHOLE_TIME_MAX: Duration = Duration::from_secs(90);
-/// Of its share a node leads at least this when a round begins, in hundredths.
+/// The least part of its share that a node leads when a round begins, in percent.
 const SHARE_MIN: u64 = 80;
 
-/// What one round came to.
+/// The result of one round.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Round {
     /// The node that was killed.
     pub victim: usize,
-    /// Whether it led the configuration group right before.
+    /// Whether it led the configuration group right before its death.
     pub led_group: bool,
     /// How many slots it led.
     pub slots: usize,
     /// How many of these were probed.
     pub probed: usize,
-    /// Seconds from the kill until the last of these took a write.
+    /// Seconds from the kill until the last of these accepted a write.
     pub seconds: f64,
     /// The median of them.
     pub seconds_median: f64,
-    /// Seconds from its new start until every slot had three copies in sync and every node its share.
+    /// Seconds from its restart until every slot had three copies in sync and every node its share.
     pub whole_seconds: f64,
 }
 
@@ -52,13 +52,13 @@ impl fmt::Display for Round {
     }
 }
 
-/// Kills a node, waits until its slots take writes, and starts it again.
+/// Kills a node, waits until its slots accept writes, and starts it again.
 pub fn run(ring: &mut LocalRing, number: usize, random: &mut fastrand::Rng) -> Result<Round, LocalError> {
     wait_until_spread(ring)?;
     let victim = choose(ring, number, random)?;
     let led = led_by(ring, victim)?;
     let probes = probes(&led);
-    // At any moment of whatever the nodes do by themselves.
+    // So that the kill falls at any moment of the nodes' periodic work.
     std::thread::sleep(Duration::from_millis(random.u64(..400)));
     let (killed_at, led_group) = kill(ring, victim)?;
     let seconds = until_written(ring, &probes, killed_at, number)?;
@@ -86,7 +86,7 @@ fn wait_until_spread(ring: &mut LocalRing) -> Result<(), LocalError> {
     })
 }
 
-/// In every other round the node that leads the configuration group, else another one.
+/// Chooses the leader of the configuration group in every other round, otherwise another node.
 fn choose(ring: &mut LocalRing, number: usize, random: &mut fastrand::Rng) -> Result<usize, LocalError> {
     let knows = |status: &Status| (1..=NODES as u64).contains(&status.group_leader);
     ring.wait_until("until every node knows who leads the configuration group", WHOLE_TIME_MAX, knows)?;
@@ -95,14 +95,14 @@ fn choose(ring: &mut LocalRing, number: usize, random: &mut fastrand::Rng) -> Re
     Ok(if wants_leader { leader } else { (leader + random.usize(1..NODES)) % NODES })
 }
 
-/// Kills a node; the moment of it, and whether the node led the configuration group: who leads may have
-/// changed since it was chosen.
+/// Kills a node. Returns the moment, and whether the node led the configuration group, since the leader may
+/// have changed since it was chosen.
 fn kill(ring: &mut LocalRing, victim: usize) -> Result<(Instant, bool), LocalError> {
     let leader = ring.status(victim)?.group_leader;
     Ok((ring.kill(&[victim])?, leader == victim as u64 + 1))
 }
 
-/// The slots of which a node is the primary, as it says itself.
+/// The slots that a node leads, as it reports itself.
 fn led_by(ring: &LocalRing, node: usize) -> Result<Vec<usize>, LocalError> {
     let address = ring.addresses()[node];
     let routes =
@@ -121,7 +121,7 @@ fn probes(led: &[usize]) -> Vec<usize> {
     chosen.into_iter().map(|at| led[at]).collect()
 }
 
-/// Writes each slot until it was acknowledged; the seconds after the kill.
+/// Writes to each slot until a write is acknowledged; returns the seconds after the kill.
 fn until_written(
     ring: &LocalRing,
     slots: &[usize],
@@ -149,7 +149,7 @@ fn until_written(
     all_of(PROBERS, probe)
 }
 
-/// What so many probers found together.
+/// The combined results of all probers.
 fn all_of(
     probers: usize,
     probe: impl Fn(usize) -> Result<Vec<f64>, LocalError> + Sync,
@@ -163,7 +163,7 @@ fn all_of(
     Ok(found.into_iter().collect::<Result<Vec<_>, _>>()?.concat())
 }
 
-/// Asks for a write of each; those that were not acknowledged.
+/// Sends a write to each slot; returns those without an acknowledgement.
 fn ask_all(
     asker: &mut Asker,
     slots: Vec<usize>,
@@ -199,7 +199,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-    /// Nodes that say who leads the configuration group, each time the next one of these.
+    /// Nodes that report the group's leader: each report takes the next of these.
     fn nodes_that_say(addresses: Vec<SocketAddr>, leaders: &'static [u64]) {
         let asked = Arc::new(AtomicUsize::new(0));
         for address in addresses {
@@ -227,8 +227,8 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("atoll-failover-round-{}", std::process::id()));
         let program = Some(Path::new("nobody starts it"));
         let mut ring = LocalRing::new(&folder, program, Keeping::Memory, NODES).unwrap();
-        // In the first round the leader is another one when its victim dies, and in the second perhaps the
-        // victim; in the third nothing changes.
+        // In the first round the leader has changed by the time its victim dies, in the second the new
+        // leader may be the victim; in the third nothing changes.
         nodes_that_say(ring.addresses(), &[2, 1, 2, 3, 3, 3]);
         let mut random = fastrand::Rng::with_seed(1);
         let mut round = |number| {

@@ -1,16 +1,16 @@
-//! A client as the stock ones for clusters are: a connection to each node, and a refusal that names another
-//! node is followed.
+//! A client like the stock ones for clusters: a connection to each node; it follows a refusal that names
+//! another node.
 //!
-//! Invariant: a request is sent again only where it was sent on, so nothing is done twice by this client's
-//! doing.
+//! Invariant: a request is sent again only after a redirection, so this client never causes a repeated
+//! write.
 
 use super::LocalError;
-use crate::client::{Heard, Speaker, unexpected};
+use crate::client::{Incoming, Speaker, unexpected};
 use crate::cut::moved;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-/// So often a request is sent on; then the client gives up, as stock clients do.
+/// After this many redirections the client gives up, as stock clients do.
 pub const HOPS_MAX: u32 = 16;
 
 /// The client.
@@ -19,14 +19,14 @@ pub struct Follower {
     token: &'static str,
     routes: HashMap<usize, usize>,
     speakers: Vec<Option<Speaker>>,
-    /// Requests that were sent on.
+    /// How many requests were redirected.
     pub followed: u64,
-    /// The most times that one was.
+    /// The most redirections of one request.
     pub hops_most: u32,
 }
 
 impl Follower {
-    /// Of these nodes; it asks the first one until it is sent on.
+    /// A client of these nodes, which asks the first one until it is redirected.
     pub fn new(nodes: &[SocketAddr], token: &'static str) -> Self {
         Self {
             nodes: nodes.to_vec(),
@@ -38,13 +38,13 @@ impl Follower {
         }
     }
 
-    /// Asks once; an error is whatever a stock client would tell its user.
-    pub fn call(&mut self, slot: usize, words: &[&[u8]]) -> Result<Heard, String> {
+    /// Sends a request once; an error is what a stock client would report to its user.
+    pub fn call(&mut self, slot: usize, words: &[&[u8]]) -> Result<Incoming, String> {
         let mut hops = 0;
         loop {
             let node = self.routes.get(&slot).copied().unwrap_or(0);
             let heard = self.ask(node, words).map_err(|error| crate::phases::with_sources(&error))?;
-            let Heard::Refused(said) = &heard else {
+            let Incoming::Refused(said) = &heard else {
                 self.routes.insert(slot, node);
                 self.hops_most = self.hops_most.max(hops);
                 self.followed += u64::from(hops > 0);
@@ -58,13 +58,13 @@ impl Follower {
         }
     }
 
-    fn ask(&mut self, node: usize, words: &[&[u8]]) -> Result<Heard, LocalError> {
+    fn ask(&mut self, node: usize, words: &[&[u8]]) -> Result<Incoming, LocalError> {
         let mut speaker = match self.speakers[node].take() {
             Some(speaker) => speaker,
             None => {
                 let mut speaker = Speaker::connect(self.nodes[node])?;
                 let welcome = speaker.say(&[b"AUTH", self.token.as_bytes()])?;
-                if welcome != Heard::Status(b"OK".to_vec()) {
+                if welcome != Incoming::Status(b"OK".to_vec()) {
                     return Err(unexpected(&[b"AUTH"], &welcome).into());
                 }
                 speaker

@@ -1,16 +1,16 @@
-//! Rings of real processes on this machine's loopback, each node with an address of its own, and what clients
-//! need to know.
+//! Rings of real processes on this machine's loopback, each node at its own address, and what their clients
+//! need.
 //!
-//! Invariant: nothing that was started here outlives the bench.
+//! Invariant: no process that was started here outlives the bench.
 
 mod follower;
+mod percentiles;
 mod ring;
-mod share;
 mod status;
 
 pub use follower::{Follower, HOPS_MAX};
+pub use percentiles::percentile;
 pub use ring::{Keeping, LocalRing};
-pub use share::percentile;
 pub use status::{Status, ask, ask_openly};
 
 use crate::client::SpeakError;
@@ -21,22 +21,22 @@ use std::io;
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
 pub enum LocalError {
-    /// This build has no such server, or none was named.
+    /// This build has no such server, or no program was named.
     #[error("not offered yet: {0}")]
     NotOffered(&'static str),
-    /// A thread of the bench's own ended early.
+    /// A thread of the bench panicked.
     #[error("{0} of this bench ended by a panic")]
     Died(&'static str),
     /// A node did not start.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// A look at the ring from outside.
+    /// A look at the ring from outside failed.
     #[error(transparent)]
     Look(#[from] CutError),
-    /// A connection of the bench's own.
+    /// A connection of the bench failed.
     #[error(transparent)]
     Speak(#[from] SpeakError),
-    /// The system said no.
+    /// The system refused.
     #[error("cannot {doing}")]
     Io {
         /// What was tried.
@@ -50,10 +50,10 @@ pub enum LocalError {
     Ended {
         /// Its number.
         node: usize,
-        /// How, and its last words.
+        /// How it ended, and the end of its log.
         how: String,
     },
-    /// Something did not come to its end.
+    /// Something took too long.
     #[error("{what} took more than {seconds} s")]
     TooLong {
         /// What.
@@ -61,12 +61,12 @@ pub enum LocalError {
         /// How long it may take.
         seconds: u64,
     },
-    /// A verb of the command said no.
+    /// A command of Atoll failed.
     #[error("{what} failed: {words}")]
     Command {
-        /// Which.
+        /// The command.
         what: String,
-        /// What it said.
+        /// Its output.
         words: String,
     },
 }

@@ -1,8 +1,8 @@
-//! Nodes as their users start them, each a process with a folder of its own or none.
+//! Nodes as users start them, each a process with its own folder or none.
 
 use super::LocalError;
 use super::status::{self, Status};
-use crate::servers::Kept;
+use crate::servers::KeptProcess;
 use rustix::process::Signal;
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,21 +11,21 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const PORT: u16 = 7379;
-/// For a bench alone, at addresses of this machine that no other machine reaches.
+/// The token, at addresses that only this machine reaches.
 const TOKEN: &str = "a-token-of-the-bench-alone";
-/// How long a killed process may take to be gone.
+/// How long a killed process may take to disappear.
 const GONE_TIME_MAX: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What survives a node.
+/// What survives the end of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Keeping {
     /// Nothing.
     Memory,
-    /// What was acknowledged survives the process, and within a second a loss of power.
+    /// Acknowledged writes survive the process, and a loss of power after a second.
     Flushed,
-    /// What was acknowledged survives a loss of power.
+    /// Acknowledged writes survive a loss of power.
     Synced,
 }
 
@@ -45,15 +45,15 @@ pub struct LocalRing {
     folder: PathBuf,
     program: PathBuf,
     keeping: Keeping,
-    nodes: Vec<Option<Kept>>,
+    nodes: Vec<Option<KeptProcess>>,
     lives: Vec<u32>,
 }
 
 impl LocalRing {
-    /// What clients show.
+    /// The token that clients show.
     pub const TOKEN: &str = TOKEN;
 
-    /// A ring of so many nodes, none of which is started yet; three of them keep three copies and the
+    /// A ring of `count` nodes, none of which is started yet; three of them keep three copies and the
     /// configuration.
     pub fn new(
         folder: &Path,
@@ -75,14 +75,13 @@ impl LocalRing {
         Ok(Self { folder: folder.to_owned(), program, keeping, nodes, lives })
     }
 
-    /// Where each node listens, those that are not started too. Another bench beside this one has other
-    /// addresses.
+    /// The address of each node, started or not. Another bench on this machine uses other addresses.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let own = (std::process::id() % 250 + 1) as u8;
         (0..self.nodes.len()).map(|at| (Ipv4Addr::new(127, 77, own, at as u8 + 1), PORT).into()).collect()
     }
 
-    /// Starts a node, for the first time or with what it kept.
+    /// Starts a node, for the first time or with the data that it kept.
     pub fn start_node(&mut self, at: usize) -> Result<(), LocalError> {
         let addresses: Vec<String> = self.addresses().iter().map(SocketAddr::to_string).collect();
         let mut command: Vec<OsString> = vec![self.program.clone().into()];
@@ -97,14 +96,14 @@ impl LocalRing {
             command.push(self.folder.join(format!("store-{at}")).into());
         }
         self.lives[at] += 1;
-        // One log for each of the last lives is enough to see why a node ended.
+        // Logs of the last few lives are enough to see why a node ended.
         let log = self.folder.join(format!("node-{at}-life-{}.log", self.lives[at] % 4));
-        self.nodes[at] = Some(Kept::start(&command, &log)?);
+        self.nodes[at] = Some(KeptProcess::start(&command, &log)?);
         Ok(())
     }
 
-    /// Kills nodes with one signal after the other, and waits until their processes are gone; the moment of
-    /// the first one.
+    /// Kills nodes one after the other, and waits until their processes have disappeared; returns the
+    /// moment of the first signal.
     pub fn kill(&mut self, which: &[usize]) -> Result<Instant, LocalError> {
         let killed_at = Instant::now();
         for &at in which {
@@ -114,7 +113,7 @@ impl LocalRing {
         Ok(killed_at)
     }
 
-    /// Waits until nodes that were killed are gone, so that they can be started again.
+    /// Waits until killed nodes have disappeared, so that they can be started again.
     pub fn bury(&mut self, which: &[usize]) -> Result<(), LocalError> {
         for &at in which {
             let Some(mut node) = self.nodes[at].take() else { continue };
@@ -136,12 +135,13 @@ impl LocalRing {
         Ok(())
     }
 
-    /// What a node says of the ring.
+    /// The ring's status according to a node.
     pub fn status(&self, at: usize) -> Result<Status, LocalError> {
         status::ask(self.addresses()[at], TOKEN)
     }
 
-    /// Waits until every node that runs says that this is so; a node that does not answer yet is asked again.
+    /// Waits until every running node reports that a condition holds; a node that does not answer yet is
+    /// asked again.
     pub fn wait_until(
         &mut self,
         what: &str,
@@ -176,7 +176,7 @@ impl LocalRing {
         })
     }
 
-    /// The command of Atoll, asked of this ring.
+    /// Runs an `atoll` command against this ring.
     pub fn command(&self, words: &[&str]) -> Result<String, LocalError> {
         let what = format!("atoll {}", words.join(" "));
         let store =
@@ -193,7 +193,7 @@ impl LocalRing {
     }
 }
 
-/// Looks again and again until something is so.
+/// Polls until a condition holds.
 fn wait_until(
     what: &str,
     most: Duration,

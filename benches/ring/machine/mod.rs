@@ -1,4 +1,4 @@
-//! The machine and its processes: the other benches' own look at it, and the CPU time of another process.
+//! The machine and its processes: shared with the other benches, plus the CPU time of another process.
 
 #[allow(dead_code, reason = "what the other benches ask besides")]
 #[path = "../../measure/machine.rs"]
@@ -10,10 +10,10 @@ mod usage;
 pub use facts::{Calm, MachineFacts, raise_priority, wait_for_calm};
 pub use usage::{MachineShare, MachineTime, cpu_seconds as own_cpu_seconds, processors};
 
-/// CPU seconds of all threads of a process, those that ended included; none if it is gone.
+/// CPU seconds of all threads of a process, including those that ended; `None` if it does not exist.
 pub fn process_cpu_seconds(process: u32) -> Option<f64> {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name in parentheses may hold anything, parentheses included; behind it are only numbers.
+    // The name in parentheses may contain anything, even parentheses; only numbers follow it.
     let behind_name = &text[text.rfind(')')? + 1..];
     let mut fields = behind_name.split_whitespace().skip(11);
     let mut ticks = || fields.next()?.parse::<u64>().ok();
@@ -21,7 +21,7 @@ pub fn process_cpu_seconds(process: u32) -> Option<f64> {
     Some((user + system) as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
-/// Memory that a process has written to and no file backs, in bytes: its heap, mostly; none if it is gone.
+/// Anonymous memory of a process in bytes, mostly its heap; `None` if it does not exist.
 pub fn process_anonymous_bytes(process: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
@@ -40,7 +40,7 @@ mod tests {
         let start = Instant::now();
         while start.elapsed() < Duration::from_millis(300) {}
         assert!(process_cpu_seconds(own).unwrap() - before > 0.02);
-        // The largest number that a process can have is below this.
+        // All valid process ids are below this.
         assert_eq!(process_cpu_seconds(u32::MAX), None);
     }
 

@@ -1,8 +1,8 @@
-//! What lies in slots before anybody moves: a key in each, and as much in those that are probed as takes time
-//! to be copied.
+//! Contents of slots before any slot moves: a key in each, and in the probed ones enough data that copying
+//! takes time.
 //!
-//! Invariant: nobody writes these keys again, so behind all moves each holds what it held before the first
-//! one: a slot that is copied by its cells, and not by its log, is seen to lose one only here.
+//! Invariant: these keys are never written again, so after all moves each holds its original value. Only
+//! here would a loss be detected in a slot that is copied by its cells and not by its log.
 
 use super::writer::Tally;
 use crate::cut::{SLOTS, keys_of_all_slots};
@@ -10,23 +10,23 @@ use crate::local::LocalError;
 use crate::schedules::{Answer, Asker, Request, write_every_slot};
 use std::time::{Duration, Instant};
 
-/// Slots that are probed, at even distances. With their pace that is 3,200 requests a second, and the
-/// writers' thousand beside them: a bench that takes all processors measures who waits for one.
+/// Slots that are probed, at even distances. At their pace that is 3,200 requests a second, plus a thousand
+/// of the writers: if the bench used all processors, it would measure waits for a processor.
 const PROBED: usize = 16;
-/// Values that a probed slot has besides, and how long each is: what has to be copied.
+/// Additional values in a probed slot, and the length of each: the data that has to be copied.
 const VALUES: usize = 64;
 const VALUE_BYTES: usize = 1_024;
-/// How many keys one node is asked about at once.
-const BATCH: usize = 256;
+/// How many keys are requested from one node at once.
+const KEYS_PER_BATCH: usize = 256;
 const WRITE_TIME_MAX: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A key that was written.
+/// A written key.
 #[derive(Clone)]
 struct Cell {
     slot: usize,
     key: String,
-    /// How many times it is repeated in its value, the last time perhaps not whole.
+    /// The length of its value, which is the key repeated, the last time perhaps truncated.
     bytes: usize,
 }
 
@@ -36,18 +36,18 @@ impl Cell {
     }
 }
 
-/// All of them.
+/// All written keys.
 pub struct Filled {
     tags: Vec<String>,
     cells: Vec<Cell>,
 }
 
 impl Filled {
-    /// Gives each slot a key, and those that are probed some more.
+    /// Writes a key to each slot, and more to those that are probed.
     pub fn write(asker: &mut Asker, nodes: usize) -> Result<Self, LocalError> {
         write_every_slot(asker, nodes, WRITE_TIME_MAX)?;
         let tags = keys_of_all_slots();
-        // Each is its own value.
+        // Each key is its own value.
         let own = |(slot, key): (usize, &String)| Cell { slot, key: key.clone(), bytes: key.len() };
         let mut cells: Vec<Cell> = tags.iter().enumerate().map(own).collect();
         let until = Instant::now() + WRITE_TIME_MAX;
@@ -67,12 +67,12 @@ impl Filled {
         Ok(Self { tags, cells })
     }
 
-    /// The slots that are probed, each with a key of it that nobody has written.
+    /// The probed slots, each with an unwritten key of it.
     pub fn probes(&self) -> Vec<(usize, String)> {
         probed_slots().map(|slot| (slot, format!("{{{}}}probe", self.tags[slot]))).collect()
     }
 
-    /// Reads all of it back; whoever is not answered for within this time has failed.
+    /// Reads everything back; keys without an answer within this time have failed.
     pub fn look_up(&self, asker: &mut Asker, nodes: usize, most: Duration) -> Tally {
         let mut tally = Tally::default();
         let mut left: Vec<Cell> = self.cells.clone();
@@ -95,7 +95,7 @@ fn probed_slots() -> impl Iterator<Item = usize> {
     (0..PROBED).map(|number| number * SLOTS / PROBED + SLOTS / PROBED / 2)
 }
 
-/// Asks for each of them once, in batches; those that were not answered for.
+/// Asks for each key once, in batches; returns those without an answer.
 fn look_up_once(asker: &mut Asker, nodes: usize, cells: Vec<Cell>, tally: &mut Tally) -> Vec<Cell> {
     let mut by_node: Vec<Vec<Cell>> = vec![Vec::new(); nodes];
     for cell in cells {
@@ -103,7 +103,7 @@ fn look_up_once(asker: &mut Asker, nodes: usize, cells: Vec<Cell>, tally: &mut T
     }
     let mut left = Vec::new();
     for (node, cells) in by_node.iter().enumerate() {
-        for batch in cells.chunks(BATCH) {
+        for batch in cells.chunks(KEYS_PER_BATCH) {
             let requests: Vec<(usize, Request)> =
                 batch.iter().map(|cell| (cell.slot, Request::Get(cell.key.clone()))).collect();
             for (cell, answer) in batch.iter().zip(asker.ask_node(node, &requests)) {
@@ -138,7 +138,7 @@ mod tests {
 
     type Cells = Arc<Mutex<HashMap<Vec<u8>, Vec<u8>>>>;
 
-    /// A node that serves every slot out of these cells.
+    /// A node that serves every slot from these cells.
     fn node(cells: &Cells) -> SocketAddr {
         let cells = Arc::clone(cells);
         stub::serve(move |words| match words[0].as_slice() {
@@ -174,7 +174,7 @@ mod tests {
         let mut look_up = || filled.look_up(&mut asker, 1, patience);
         let whole = look_up();
         assert_eq!((whole.looked_up, whole.lost, whole.failures()), ((SLOTS + PROBED * VALUES) as u64, 0, 0));
-        // A value of a probed slot, and a key of another one that has the value of its neighbour.
+        // A value of a probed slot is missing, and a key of another slot has its neighbour's value.
         let value = format!("{}5", probes[0].1.strip_suffix("probe").unwrap());
         assert!(cells.lock().unwrap().remove(value.as_bytes()).is_some());
         let neighbour = filled.tags[1].clone().into_bytes();

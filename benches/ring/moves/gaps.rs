@@ -1,13 +1,13 @@
-//! Gaps between the answers of a slot: the longest one around a move, and what is usual.
+//! Gaps between the answers of a slot: the longest one around a move, and the usual one.
 
 use crate::local::percentile;
 
-/// What lies within so many milliseconds of a move is around it.
+/// Gaps within this many milliseconds of a move are around it.
 const AROUND_MS: f64 = 1_000.0;
-/// Longest gaps of so many stretches without a move are kept for each slot.
+/// How many stretches without a move count for each slot, with the longest gap of each.
 const CALM_MAX: usize = 64;
 
-/// When a slot was answered, in milliseconds since the beginning.
+/// When a slot answered, in milliseconds since the beginning.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
     /// The slot.
@@ -16,24 +16,24 @@ pub struct Trace {
     moves: Vec<f64>,
 }
 
-/// What one move cost.
+/// The cost of one move.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Move {
     /// The slot.
     pub slot: usize,
     /// When the new node first answered, in milliseconds since the beginning.
     pub at_ms: f64,
-    /// The longest gap around that, less the usual one.
+    /// The longest gap around that moment, minus the usual gap.
     pub unavailable_ms: f64,
 }
 
 impl Trace {
-    /// Of a slot that was not answered yet.
+    /// The trace of a slot that was not answered yet.
     pub fn of(slot: usize) -> Self {
         Self { slot, ..Self::default() }
     }
 
-    /// An answer came; `is_moved` if by another node than the one before.
+    /// Records an answer; `is_moved` if another node sent it than the one before.
     pub fn answered(&mut self, at_ms: f64, is_moved: bool) {
         self.answers.push(at_ms);
         if is_moved {
@@ -41,8 +41,8 @@ impl Trace {
         }
     }
 
-    /// All ends, and the slot is still waited for: as if a node that is new had answered now, so that the
-    /// wait counts.
+    /// The run ends while the slot still waits for an answer. Counts as if a new node had answered now, so
+    /// that the wait is included.
     pub fn end_unanswered(&mut self, at_ms: f64) {
         self.answered(at_ms, true);
     }
@@ -53,7 +53,7 @@ impl Trace {
         percentile(&gaps, 0.5).unwrap_or(0.0)
     }
 
-    /// What each move cost.
+    /// The cost of each move.
     pub fn moves(&self) -> Vec<Move> {
         let usual = self.usual_ms();
         let cost = |&at_ms: &f64| Move {
@@ -64,7 +64,7 @@ impl Trace {
         self.moves.iter().map(cost).collect()
     }
 
-    /// The same of stretches as long that have no move: what the machine costs, and not the ring.
+    /// The same for stretches of the same length without a move: the cost of the machine, not of the ring.
     pub fn calm(&self) -> Vec<f64> {
         let usual = self.usual_ms();
         let (Some(first), Some(last)) = (self.answers.first(), self.answers.last()) else {
@@ -77,7 +77,7 @@ impl Trace {
         middles.filter(is_calm).map(|at| (self.longest(at) - usual).max(0.0)).collect()
     }
 
-    /// The longest gap that touches what is around a moment.
+    /// The longest gap that overlaps the time around a moment.
     fn longest(&self, at_ms: f64) -> f64 {
         let from = self.answers.partition_point(|answer| *answer < at_ms - AROUND_MS).saturating_sub(1);
         let pairs = self.answers[from..].windows(2).take_while(|pair| pair[0] <= at_ms + AROUND_MS);
@@ -95,7 +95,7 @@ mod tests {
         let mut now = 0.0;
         for number in 0..4_000 {
             now += match number {
-                // The new node answers 40 ms later than usual; a second pause is of the machine alone.
+                // The new node answers 40 ms later than usual; a second pause is the machine's.
                 2_000 => 45.0,
                 3_500 => 200.0,
                 _ => 5.0,

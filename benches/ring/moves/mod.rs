@@ -1,11 +1,12 @@
-//! Moves: nodes join a ring and leave it under load, and slots are handed over; what that costs clients.
+//! Moves: nodes join a ring and leave it under load, and slots are handed over; measures the cost to
+//! clients.
 //!
-//! Three nodes at first. In each cycle a node joins that was never there before, slots are spread anew, and
-//! then a node leaves: the one that joined or an older one. All processes run until the end, so no connection
-//! is cut by anything but the ring itself.
+//! The ring begins with three nodes. In each cycle a new node joins, slots are spread anew, and then a node
+//! leaves: the new one or an older one. All processes run until the end, so only the ring itself ends
+//! connections.
 //!
-//! Invariant: clients do what stock clients of a cluster do: a refusal that names another node is followed,
-//! and nothing else is asked for again.
+//! Invariant: clients do what stock clients of a cluster do: they follow a refusal that names another node,
+//! and repeat nothing else.
 
 mod filled;
 mod gaps;
@@ -19,7 +20,7 @@ use crate::cut::SLOTS;
 use crate::local::{Follower, Keeping, LocalError, LocalRing};
 use crate::phases::with_sources;
 use crate::schedules::Asker;
-use crate::servers::Place;
+use crate::servers::BenchPaths;
 use filled::Filled;
 use gaps::{Move, Trace};
 use probe::Prober;
@@ -31,61 +32,61 @@ use writer::{Naming, Tally, Writer};
 
 /// How many cycles the bar is about.
 pub const CYCLES: usize = 8;
-/// How many make a first look.
+/// How many cycles make a first look.
 pub const CYCLES_QUICK: usize = 3;
 const NODES_AT_FIRST: usize = 3;
-/// Clients of each kind that write beside the prober.
+/// How many clients of each kind write beside the prober.
 const WRITERS: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(5);
 const START_TIME_MAX: Duration = Duration::from_secs(60);
 const SPREAD_TIME_MAX: Duration = Duration::from_secs(120);
 const LOOK_UP_TIME_MAX: Duration = Duration::from_secs(60);
-/// Before and behind each change, so that nobody is measured at the edge of one.
+/// A pause before and after each change, so that nothing is measured at the edge of one.
 const CALM: Duration = Duration::from_millis(1_500);
-/// Of its share a node that joined leads at least this, in hundredths.
+/// The least part of its share that a joined node must lead, in percent.
 const SHARE_MIN: u64 = 80;
 const SEED: u64 = 8;
 
-/// A change of who is there.
+/// One cycle of changes.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Change {
     /// The node that joined.
     pub joined: usize,
     /// Seconds until it led its share.
     pub join_seconds: f64,
-    /// The node that left then.
+    /// The node that left afterwards.
     pub left: usize,
-    /// Seconds until it was out and all copies were in sync.
+    /// Seconds until it was removed and all copies were in sync.
     pub leave_seconds: f64,
 }
 
-/// What the phase found.
+/// The results of the phase.
 #[derive(Debug, Default, serde::Serialize)]
 pub struct Findings {
-    /// One after the other.
+    /// The cycles, in order.
     pub changes: Vec<Change>,
-    /// What each move of a probed slot cost.
+    /// The cost of each move of a probed slot.
     pub moves: Vec<Move>,
     /// The longest gaps of stretches without a move, in milliseconds.
     pub calm_ms: Vec<f64>,
     /// Median gaps of slots, in milliseconds.
     pub usual_ms: Vec<f64>,
-    /// Of clients whose writes have names.
+    /// Results of clients whose writes have names.
     pub named: Tally,
-    /// Of clients whose writes have none.
+    /// Results of clients whose writes have no names.
     pub plain: Tally,
-    /// Of the prober.
+    /// Results of the prober.
     pub probed: Tally,
-    /// Of what was there before all moves, and was to be copied by them.
+    /// Results for data that existed before all moves and had to be copied by them.
     pub filled: Tally,
-    /// Seconds that all of it took.
+    /// Total duration in seconds.
     pub seconds: f64,
-    /// Why there is nothing, or not all.
+    /// Why results are missing, if any are.
     pub missing: Option<String>,
 }
 
-/// So many cycles; `told` hears of each.
-pub fn run(cycles: usize, place: &Place, told: &mut dyn FnMut(&str)) -> Findings {
+/// Runs this many cycles; `told` is called at each.
+pub fn run(cycles: usize, place: &BenchPaths, told: &mut dyn FnMut(&str)) -> Findings {
     let begun_at = Instant::now();
     let mut findings = Findings::default();
     let ended = measure(cycles, place, &mut findings, told);
@@ -96,7 +97,7 @@ pub fn run(cycles: usize, place: &Place, told: &mut dyn FnMut(&str)) -> Findings
 
 fn measure(
     cycles: usize,
-    place: &Place,
+    place: &BenchPaths,
     findings: &mut Findings,
     told: &mut dyn FnMut(&str),
 ) -> Result<(), LocalError> {
@@ -156,12 +157,13 @@ fn asker(nodes: Vec<SocketAddr>) -> Asker {
 }
 
 impl Findings {
-    /// Of all kinds of clients, and of what they did not touch.
+    /// The tallies of all kinds of clients, and of data that they did not touch.
     fn tallies(&self) -> [(&'static str, &Tally); 4] {
         [("named", &self.named), ("plain", &self.plain), ("probes", &self.probed), ("filled", &self.filled)]
     }
 
-    /// What writers found; a writer that died took what it knew with it, so nobody looked for its tokens.
+    /// Gathers the writers' results. A writer that panicked took its knowledge with it, so its tokens
+    /// cannot be checked.
     fn gather(&mut self, writers: Vec<ScopedJoinHandle<'_, (Naming, Tally)>>) -> Result<(), LocalError> {
         let mut ended = Ok(());
         for writer in writers {
@@ -192,7 +194,7 @@ impl Findings {
     }
 }
 
-/// A node joins, and when it has its share one leaves.
+/// A node joins, and when it has its share, a node leaves.
 fn change(
     ring: &mut LocalRing,
     there: &mut Vec<usize>,
@@ -205,7 +207,7 @@ fn change(
     wait_until_spread(ring, there)?;
     let join_seconds = joined_at.elapsed().as_secs_f64();
     std::thread::sleep(CALM);
-    // The first node is asked to have others leave, so it stays.
+    // The first node is the one that is asked to remove others, so it stays.
     let left = there.remove(random.usize(1..there.len()));
     let left_at = Instant::now();
     ring.command(&["ring", "leave", &(left + 1).to_string()])?;
@@ -215,7 +217,7 @@ fn change(
     Ok(Change { joined: joins + 1, join_seconds, left: left + 1, leave_seconds })
 }
 
-/// Waits until these nodes are the ring, each leads its share, and nothing is copied any more.
+/// Waits until exactly these nodes are in the ring, each leads its share, and no copies are under way.
 fn wait_until_spread(ring: &mut LocalRing, there: &[usize]) -> Result<(), LocalError> {
     let least = SLOTS as u64 * SHARE_MIN / 100 / there.len() as u64;
     ring.wait_until("until every node leads its share", SPREAD_TIME_MAX, |status| {

@@ -1,11 +1,11 @@
-//! The prober: asks for some slots again and again at a pace, each over connections of its own, and writes
-//! down when answers came.
+//! The prober: sends requests to some slots at a pace, each slot over its own connections, and records when
+//! answers arrived.
 //!
-//! One thread, woken by sockets: no slot waits for the answer of another one. Sets and gets take turns; a get
-//! must find what was set before it.
+//! One thread, woken by sockets: no slot waits for the answer of another one. Sets and gets alternate; a
+//! get must find the value of the set before it.
 //!
-//! Invariant: a slot has one request under way; it is sent again only where it was sent on.
-//! Invariant: nothing under way is dropped: at the end each slot is asked until a get has found what was last
+//! Invariant: a slot has one request under way; it is sent again only after a redirection. Invariant: no
+//! request under way is dropped: at the end each slot is asked until a get has found the value of the last
 //! set, or has failed.
 
 use super::gaps::Trace;
@@ -20,11 +20,11 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-/// Between two requests of a slot, if the first was answered by then.
+/// The time between two requests of a slot, if the first was answered by then.
 pub const PACE: Duration = Duration::from_millis(5);
-/// After an error: whoever asks at once only takes the processor from the nodes.
+/// The pause after an error: asking again at once would only take processor time from the nodes.
 const PAUSE: Duration = Duration::from_millis(2);
-/// A request that waits for longer has failed.
+/// A request without an answer for this long has failed.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 const WAKE_EVERY: Duration = Duration::from_millis(1);
 
@@ -37,21 +37,21 @@ struct Line {
     is_greeted: bool,
 }
 
-/// A slot.
+/// A probed slot.
 struct Probe {
     slot: usize,
     key: String,
-    /// The node that is asked.
+    /// The node that gets its requests.
     at: usize,
     lines: Vec<Option<Line>>,
     due: Instant,
-    /// When the request under way was first sent, and how often it was sent on since.
+    /// When the request under way was first sent, and how often it was redirected since.
     asked: Option<(Instant, u32)>,
-    /// The number of the request; even ones set it, odd ones get the one before.
+    /// The number of the request: even ones set it as the value, odd ones get the one before.
     number: u64,
-    /// What the last acknowledged set set.
+    /// The value of the last acknowledged set.
     value: Option<u64>,
-    /// Whether that was looked up at the end.
+    /// Whether that value was looked up at the end.
     is_looked_up: bool,
     trace: Trace,
 }
@@ -64,13 +64,13 @@ pub struct Prober {
     probes: Vec<Probe>,
     begun_at: Instant,
     silence_max: Duration,
-    /// By when the last answers have to be there, since it was told to stop.
+    /// The deadline of the last answers, once the prober was told to stop.
     ends_at: Option<Instant>,
     tally: Tally,
 }
 
 impl Prober {
-    /// Of these slots, each with a key of it.
+    /// A prober of these slots, each with one of its keys.
     pub fn new(
         nodes: &[SocketAddr],
         token: &'static str,
@@ -84,7 +84,7 @@ impl Prober {
             key: key.clone(),
             at: 0,
             lines: nodes.iter().map(|_| None).collect(),
-            // Evenly within the pace, so that they are not all asked for at once.
+            // Spread evenly over the pace, so that requests do not coincide.
             due: now + PACE * place / count,
             asked: None,
             number: 0,
@@ -105,8 +105,8 @@ impl Prober {
         })
     }
 
-    /// Asks until it is told to stop, and then until every slot was looked up; when each was answered, and
-    /// what all of it came to.
+    /// Probes until it is told to stop, and then until every slot was looked up. Returns when each slot
+    /// answered, and the counts.
     pub fn run(mut self, stop: &AtomicBool) -> std::io::Result<(Vec<Trace>, Tally)> {
         let mut events = Events::with_capacity(256);
         loop {
@@ -139,7 +139,7 @@ impl Prober {
         Ok((traces, self.tally))
     }
 
-    /// What was not looked up by now has no answer.
+    /// Slots that were not looked up by now count as unanswered.
     fn end(&mut self, now: Instant) {
         let at_ms = now.duration_since(self.begun_at).as_secs_f64() * 1e3;
         for probe in self.probes.iter_mut().filter(|probe| !probe.is_looked_up) {
@@ -165,7 +165,7 @@ impl Prober {
         }
     }
 
-    /// Sends the request under way to the node that is asked now.
+    /// Sends the request under way to the slot's current node.
     fn send(&mut self, place: usize) {
         let probe = &mut self.probes[place];
         let node = probe.at;
@@ -200,11 +200,11 @@ impl Prober {
         }
     }
 
-    fn hear(&mut self, place: usize, heard: Heard) {
+    fn hear(&mut self, place: usize, heard: ProbeReply) {
         let probe = &mut self.probes[place];
         let Some((asked_at, hops)) = probe.asked else { return };
         match heard {
-            Heard::Moved(address) => {
+            ProbeReply::Moved(address) => {
                 let to = self.nodes.iter().position(|node| *node == address);
                 let Some(to) = to.filter(|_| hops < HOPS_MAX) else {
                     return self.fail(place, &format!("MOVED to {address} after {hops} times"));
@@ -213,12 +213,12 @@ impl Prober {
                 probe.asked = Some((asked_at, hops + 1));
                 self.send(place);
             }
-            Heard::Refused(words) => self.fail(place, &words),
-            Heard::Done if probe.number.is_multiple_of(2) => {
+            ProbeReply::Refused(words) => self.fail(place, &words),
+            ProbeReply::Done if probe.number.is_multiple_of(2) => {
                 probe.value = Some(probe.number);
                 self.answered(place);
             }
-            Heard::Value(value) if !probe.number.is_multiple_of(2) => {
+            ProbeReply::Value(value) if !probe.number.is_multiple_of(2) => {
                 let (slot, expected) = (probe.slot, probe.value);
                 let is_right = expected.is_none_or(|number| value == number.to_string().as_bytes());
                 if self.ends_at.is_some() && expected.is_some() {
@@ -232,7 +232,9 @@ impl Prober {
                     self.tally.tell(format!("slot {slot}: {found} and not {expected:?}"));
                 }
             }
-            Heard::Done | Heard::Value(_) => self.fail(place, "STRANGE: an answer to something else"),
+            ProbeReply::Done | ProbeReply::Value(_) => {
+                self.fail(place, "STRANGE: an answer to something else")
+            }
         }
     }
 
@@ -241,7 +243,7 @@ impl Prober {
         let Some((asked_at, hops)) = probe.asked.take() else { return };
         let now = Instant::now();
         let since = |moment: Instant| moment.duration_since(self.begun_at).as_secs_f64() * 1e3;
-        // The first answers only tell where the slot is.
+        // The first answers only show where the slot is.
         probe.trace.answered(since(now), hops > 0 && probe.number > 1);
         probe.number += 1;
         probe.due = (asked_at + PACE).max(now);
@@ -250,12 +252,12 @@ impl Prober {
         self.tally.hops_most = self.tally.hops_most.max(hops);
     }
 
-    /// Whoever was under way has failed; it is asked for anew.
+    /// The request under way has failed; the next one is made later.
     fn fail(&mut self, place: usize, words: &str) {
         self.tally.fail(words);
         let probe = &mut self.probes[place];
         probe.asked = None;
-        // Whether a set was done is not known: the next one tells.
+        // It is unknown whether a set was done: the next one decides.
         probe.value = None;
         probe.number += probe.number % 2;
         probe.due = Instant::now() + PAUSE;
@@ -270,7 +272,7 @@ impl Prober {
     }
 }
 
-enum Heard {
+enum ProbeReply {
     Done,
     Value(Vec<u8>),
     Moved(SocketAddr),
@@ -297,8 +299,8 @@ impl Line {
         Ok(())
     }
 
-    /// The reply to the one request under way, when it is there.
-    fn read(&mut self) -> std::io::Result<Option<Heard>> {
+    /// Reads the reply to the one request under way, if it has arrived.
+    fn read(&mut self) -> std::io::Result<Option<ProbeReply>> {
         let mut scratch = [0; 4096];
         let mut last = None;
         loop {
@@ -313,7 +315,7 @@ impl Line {
                 self.unread.drain(..length);
                 if std::mem::replace(&mut self.is_greeted, true) {
                     last = Some(heard);
-                } else if let Heard::Refused(words) = heard {
+                } else if let ProbeReply::Refused(words) = heard {
                     return Err(std::io::Error::other(words));
                 }
             }
@@ -321,21 +323,21 @@ impl Line {
     }
 }
 
-/// Not connected yet, or nothing there.
+/// Not connected yet, or no data.
 fn is_later(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected)
 }
 
-fn parse(unread: &[u8]) -> std::io::Result<Option<(Heard, usize)>> {
+fn parse(unread: &[u8]) -> std::io::Result<Option<(ProbeReply, usize)>> {
     let parsed = Protocol::Resp.parse(unread).map_err(std::io::Error::other)?;
     let Some((reply, length)) = parsed else { return Ok(None) };
     let heard = match reply {
-        Reply::Done => Heard::Done,
-        Reply::Value(value) => Heard::Value(value.to_vec()),
-        Reply::Nothing => Heard::Value(b"nothing".to_vec()),
+        Reply::Done => ProbeReply::Done,
+        Reply::Value(value) => ProbeReply::Value(value.to_vec()),
+        Reply::Nothing => ProbeReply::Value(b"nothing".to_vec()),
         Reply::Refused(words) => match moved(words) {
-            Some((_, address)) => Heard::Moved(address),
-            None => Heard::Refused(String::from_utf8_lossy(words).into_owned()),
+            Some((_, address)) => ProbeReply::Moved(address),
+            None => ProbeReply::Refused(String::from_utf8_lossy(words).into_owned()),
         },
         _ => return Err(std::io::Error::other("a reply that nobody asked for")),
     };
@@ -348,7 +350,7 @@ mod tests {
     use crate::client::stub;
     use std::sync::{Arc, Mutex};
 
-    /// What a node of a test does at its end.
+    /// What a node does at the end of its test.
     #[derive(Clone, Copy, PartialEq)]
     enum AtTheEnd {
         Serves,
@@ -356,10 +358,10 @@ mod tests {
         ForgetsTheLast,
     }
 
-    /// Its end begins with the request of this number, which is a set.
+    /// The number of the request, a set, at which the end begins.
     const END: u64 = 39;
 
-    /// A prober of one slot, told to stop when a node came to its end.
+    /// Runs a prober of one slot that is told to stop at the node's end.
     fn probed(at_the_end: AtTheEnd) -> (Trace, Tally) {
         let stop = Arc::new(AtomicBool::new(false));
         let (told, held) = (Arc::clone(&stop), Mutex::new((0, Vec::new())));
@@ -370,7 +372,7 @@ mod tests {
             let mut held = held.lock().unwrap();
             let (requests, value) = &mut *held;
             *requests += 1;
-            // Whoever is told to stop before the answer has it under way.
+            // The prober is told to stop before the answer, so it has this request under way.
             if *requests == END {
                 told.store(true, SeqCst);
             }
@@ -386,7 +388,7 @@ mod tests {
         });
         let slots = [(7, "key".to_owned())];
         let mut prober = Prober::new(&[node], "token", &slots, Instant::now()).unwrap();
-        // A node that is right may take as long as it likes.
+        // A node that answers correctly may take as long as it likes.
         if at_the_end == AtTheEnd::FallsSilent {
             prober.silence_max = Duration::from_millis(150);
         }

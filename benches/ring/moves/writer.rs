@@ -1,50 +1,51 @@
-//! Clients that write while slots move, each keys of its own: appends of tokens that occur once, and sets.
+//! Clients that write while slots move, each to its own keys: appends of unique tokens, and sets.
 //!
-//! Invariant: a token is asked for once, or under one name: whoever finds it twice has found a doubled write.
+//! Invariant: a token is sent once, or always under one name: a token that is found twice is a doubled
+//! write.
 
-use crate::client::Heard;
+use crate::client::Incoming;
 use crate::cut::slot_of;
 use crate::local::Follower;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-/// Between two operations.
+/// The pause between two operations.
 const PAUSE: Duration = Duration::from_millis(8);
-/// Keys of each client; tokens go round.
+/// How many keys each client has; tokens are distributed in turn.
 const KEYS: usize = 48;
-/// Of named appends every so many is asked for once more when it was answered.
+/// One in this many named appends is repeated after it was answered.
 const AGAIN_EVERY: u64 = 3;
 
 /// How a client names its writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Naming {
-    /// Each stands behind `AT.ID`.
+    /// Each follows `AT.ID`.
     Named,
-    /// Not at all.
+    /// Writes have no names.
     Plain,
 }
 
-/// What all of it came to.
+/// The results.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct Tally {
     /// Operations that were answered.
     pub done: u64,
-    /// Those of them that were sent on to another node.
+    /// How many of them were redirected to another node.
     pub followed: u64,
-    /// The most times that one was sent on.
+    /// The most redirections of one operation.
     pub hops_most: u32,
-    /// Operations that ended with an error, by what it said first.
+    /// Operations that ended with an error, by the first word of the error.
     pub failed: BTreeMap<String, u64>,
     /// Tokens that were looked up at the end.
     pub looked_up: u64,
-    /// Tokens that are there more than once, and named writes that were done anew.
+    /// Tokens found more than once, and named writes that were done again.
     pub doubled: u64,
-    /// Tokens and values that were acknowledged and are not there.
+    /// Acknowledged tokens and values that are missing.
     pub lost: u64,
-    /// What was never written, or was refused.
+    /// Contents that were never written, or were refused.
     pub foreign: u64,
-    /// The first wrong things, in words.
+    /// Descriptions of the first wrong results.
     pub told: Vec<String>,
 }
 
@@ -61,14 +62,14 @@ impl Tally {
         self.tell(words.to_owned());
     }
 
-    /// Keeps the first words.
+    /// Records a description, if there are not too many yet.
     pub fn tell(&mut self, words: String) {
         if self.told.len() < 8 {
             self.told.push(words);
         }
     }
 
-    /// Both together.
+    /// Adds another tally.
     pub fn add(&mut self, other: Self) {
         self.done += other.done;
         self.followed += other.followed;
@@ -82,7 +83,7 @@ impl Tally {
     }
 }
 
-/// What became of a token.
+/// The outcome of a token's write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Acknowledged,
@@ -101,10 +102,17 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// With nothing written.
+    /// A writer that has written nothing yet.
     pub fn new(number: usize, naming: Naming, follower: Follower) -> Self {
-        let (tokens, values, tally) = Default::default();
-        Self { number, naming, follower, tokens, values, next: 0, tally }
+        Self {
+            number,
+            naming,
+            follower,
+            tokens: HashMap::new(),
+            values: HashMap::new(),
+            next: 0,
+            tally: Tally::default(),
+        }
     }
 
     /// Writes until it is told to stop.
@@ -149,7 +157,7 @@ impl Writer {
         }
     }
 
-    /// Asks for a write; `is_again` when it was done already.
+    /// Sends a write; `is_again` if it was done already.
     fn ask(&mut self, slot: usize, words: &[&[u8]], is_again: bool) -> Fate {
         let answered = self.follower.call(slot, words);
         (self.tally.followed, self.tally.hops_most) = (self.follower.followed, self.follower.hops_most);
@@ -163,7 +171,7 @@ impl Writer {
         self.tally.done += 1;
         if self.naming == Naming::Named {
             let was_done = match &heard {
-                Heard::List(parts) if parts.len() == 2 => parts[0] == Heard::Number(1),
+                Incoming::List(parts) if parts.len() == 2 => parts[0] == Incoming::Number(1),
                 _ => {
                     self.tally.fail(&heard.told());
                     return Fate::Unknown;
@@ -180,7 +188,7 @@ impl Writer {
         Fate::Acknowledged
     }
 
-    /// Looks everything up that was written; what all of it came to.
+    /// Looks up everything that was written and returns the results.
     pub fn look_up(mut self) -> Tally {
         for (key, tokens) in std::mem::take(&mut self.tokens) {
             let found = self.read(&key);
@@ -199,7 +207,7 @@ impl Writer {
 
     fn read(&mut self, key: &str) -> String {
         match self.follower.call(slot_of(key.as_bytes()), &[b"GET", key.as_bytes()]) {
-            Ok(Heard::Value(value)) => String::from_utf8_lossy(&value).into_owned(),
+            Ok(Incoming::Value(value)) => String::from_utf8_lossy(&value).into_owned(),
             Ok(_) => String::new(),
             Err(words) => {
                 self.tally.fail(&words);

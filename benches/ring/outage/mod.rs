@@ -1,14 +1,14 @@
-//! Total outage: all nodes are killed with -9 under load, and started again; what was acknowledged must be
-//! there.
+//! Total outage: all nodes are killed with -9 under load and started again; every acknowledged write must
+//! survive.
 //!
-//! A ring of three nodes for each durability lives through all its rounds: start, write every slot, look up
-//! all that was ever acknowledged, load, kill at a random moment.
+//! One ring of three nodes for each durability lives through all its rounds: start, write to every slot,
+//! look up every write that was ever acknowledged, apply load, kill at a random moment.
 //!
-//! What is lost with a process is seen here, and not what is lost with the power: the page cache stays, so
-//! that a node which never syncs would pass as well, and of lost writes both durabilities are the same
+//! This detects what is lost with a process, not what is lost with the power: the page cache stays, so a
+//! node that never syncs would pass as well. With respect to lost writes both durabilities are the same
 //! experiment.
 //!
-//! Invariant: nobody writes while acknowledged writes are looked up, so what is missing is lost.
+//! Invariant: there are no writes while acknowledged ones are looked up, so a missing write is lost.
 
 mod report;
 
@@ -17,25 +17,25 @@ pub use report::{is_right, print, rows};
 use crate::local::{Keeping, LocalError, LocalRing};
 use crate::phases::with_sources;
 use crate::schedules::{Asker, Book, Counts, Lane, look_up, write_every_slot};
-use crate::servers::Place;
+use crate::servers::BenchPaths;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 /// How many rounds of each durability the bar is about.
 pub const ROUNDS: usize = 25;
-/// How many make a first look.
+/// How many rounds make a first look.
 pub const ROUNDS_QUICK: usize = 3;
 const NODES: usize = 3;
 const CLIENTS: usize = 16;
 /// How long clients wait for an answer.
 const PATIENCE: Duration = Duration::from_millis(2_500);
-/// By then every slot must take writes again.
+/// The limit until every slot accepts writes again.
 const SERVED_TIME_MAX: Duration = Duration::from_secs(60);
 const LOOK_UP_TIME_MAX: Duration = Duration::from_secs(60);
-/// How long there is load before everything is killed.
+/// How long the load lasts before all nodes are killed.
 const LOAD_MS: std::ops::Range<u64> = 150..1_500;
-/// All signals are sent within so long.
+/// All signals are sent within this time.
 const KILL_SPAN_MS: u64 = 30;
 const SEED: u64 = 25;
 
@@ -46,36 +46,36 @@ pub struct Round {
     pub load_ms: u64,
     /// Writes acknowledged in this round.
     pub acknowledged: u64,
-    /// Seconds from the start of the processes after the kill until every slot took a write.
+    /// Seconds from restarting the killed processes until every slot accepted a write.
     pub seconds: f64,
 }
 
-/// What one durability came to.
+/// The results for one durability.
 #[derive(Debug, serde::Serialize)]
 pub struct OfKeeping {
     /// The durability.
     pub keeping: Keeping,
-    /// One after the other.
+    /// The rounds, in order.
     pub rounds: Vec<Round>,
     /// What clients did and found.
     pub counts: Counts,
-    /// The first wrong things, in words.
+    /// Descriptions of the first wrong results.
     pub told: Vec<String>,
-    /// Why there are no rounds, or not all.
+    /// Why rounds are missing, if any are.
     pub missing: Option<String>,
 }
 
-/// What the phase found.
+/// The results of the phase.
 #[derive(Debug, Default, serde::Serialize)]
 pub struct Findings {
     /// By durability.
     pub measured: Vec<OfKeeping>,
-    /// Seconds that all of it took.
+    /// Total duration in seconds.
     pub seconds: f64,
 }
 
-/// So many rounds of each durability; `told` hears of each.
-pub fn run(rounds: usize, place: &Place, told: &mut dyn FnMut(&str)) -> Findings {
+/// Runs this many rounds of each durability; `told` is called at each.
+pub fn run(rounds: usize, place: &BenchPaths, told: &mut dyn FnMut(&str)) -> Findings {
     let begun_at = Instant::now();
     let measured = [Keeping::Synced, Keeping::Flushed].map(|keeping| {
         let book = Arc::new(Book::new(CLIENTS));
@@ -96,7 +96,7 @@ pub fn run(rounds: usize, place: &Place, told: &mut dyn FnMut(&str)) -> Findings
 
 fn measure(
     rounds: usize,
-    place: &Place,
+    place: &BenchPaths,
     book: &Arc<Book>,
     of: &mut OfKeeping,
     told: &mut dyn FnMut(&str),
@@ -126,7 +126,7 @@ fn asker(ring: &LocalRing, seed: u64) -> Asker {
     Asker::new(&ring.addresses(), LocalRing::TOKEN, PATIENCE, seed)
 }
 
-/// Starts all nodes; the seconds until every slot took a write.
+/// Starts all nodes; returns the seconds until every slot accepted a write.
 fn start(ring: &mut LocalRing) -> Result<f64, LocalError> {
     let started_at = Instant::now();
     for node in 0..NODES {
@@ -136,7 +136,8 @@ fn start(ring: &mut LocalRing) -> Result<f64, LocalError> {
     Ok(started_at.elapsed().as_secs_f64())
 }
 
-/// Lets clients write until everybody is killed; how long that was, and how many writes were acknowledged.
+/// Lets clients write until all nodes are killed; returns how long that was, and how many writes were
+/// acknowledged.
 fn kill_under_load(
     ring: &mut LocalRing,
     book: &Arc<Book>,
@@ -159,7 +160,7 @@ fn kill_under_load(
             std::thread::sleep(Duration::from_millis(*gap_ms));
             ring.kill(&[*node]).map(drop)
         });
-        // What was under way when the last one died is told to be unknown by then.
+        // By then the writes under way at the death of the last node have been reported as unknown.
         let buried = killed.and_then(|()| ring.bury(&order));
         stop.store(true, SeqCst);
         buried

@@ -1,20 +1,20 @@
-//! Sets that are on the disk before they are acknowledged, beside a bare loop of group commits of the same
-//! bytes.
+//! Sets that are on the disk before they are acknowledged, compared with a bare loop of group commits of
+//! the same bytes.
 
 use super::{CLIENTS, Findings, Measured, Scale, Subject, bare};
 use crate::client::{Choice, LoadError, Operation, Pieces};
 use crate::machine::{MachineTime, process_cpu_seconds, processors};
 use crate::report::{Row, median};
-use crate::servers::{Durability, Kind, Place, Server};
+use crate::servers::{BenchPaths, Durability, Kind, Server};
 use std::time::Duration;
 
 /// The bare loop's name in tables.
 pub const BARE: &str = "bare loop";
-/// Commits are few, so that everybody gets longer than in memory.
+/// Commits are few, so every server is measured for longer than in memory.
 const LONGER: u64 = 2;
 
-/// Measures everybody who can be measured; `told` hears of each step.
-pub fn run(kinds: &[Kind], scale: Scale, place: &Place, told: &mut dyn FnMut(&str)) -> Findings {
+/// Measures every available server; `told` is called at each step.
+pub fn run(kinds: &[Kind], scale: Scale, place: &BenchPaths, told: &mut dyn FnMut(&str)) -> Findings {
     let mut findings = Findings::default();
     let pieces = Pieces::seeded(2);
     let mut subjects = Vec::new();
@@ -45,7 +45,7 @@ pub fn run(kinds: &[Kind], scale: Scale, place: &Place, told: &mut dyn FnMut(&st
     findings
 }
 
-/// Whether a server goes on; why it does not is remembered.
+/// Whether a server continues; if not, the reason is recorded.
 fn kept(ended: Result<(), LoadError>, subject: &Subject, findings: &mut Findings) -> bool {
     let Err(error) = ended else { return true };
     findings.fail(subject.server.kind, super::with_sources(&error));
@@ -66,7 +66,7 @@ fn run_subject(
     Ok(())
 }
 
-fn run_bare(round: usize, scale: Scale, place: &Place, pieces: &Pieces, findings: &mut Findings) {
+fn run_bare(round: usize, scale: Scale, place: &BenchPaths, pieces: &Pieces, findings: &mut Findings) {
     if findings.failure_of(BARE).is_some() {
         return;
     }

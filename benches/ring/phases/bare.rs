@@ -1,8 +1,8 @@
-//! The bare loop: nothing but group commits, to know what the disk allows.
+//! The bare loop: nothing but group commits, to find out what the disk allows.
 //!
-//! One thread appends what fifty clients would have waiting and waits for the disk, again and again. No
-//! server that appends can commit more of the same bytes in the same order: while it waits for the disk at
-//! most fifty wait for it.
+//! One thread repeatedly appends the bytes that fifty clients would have waiting, and waits for the disk. A
+//! server that appends cannot commit more of the same bytes in the same order, because at most fifty
+//! requests wait for it while it waits for the disk.
 
 use super::CLIENTS;
 use crate::client::{Histogram, Operation, Pieces, Protocol};
@@ -11,17 +11,17 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What the loop did.
+/// The result of the loop.
 pub struct Committed {
     /// Requests whose bytes are on the disk.
     pub operations: u64,
     /// How long that took.
     pub seconds: f64,
-    /// How long each commit took; every request of it waited so long.
+    /// How long each commit took, which is also how long each of its requests waited.
     pub latency: Histogram,
 }
 
-/// Commits into a new file of this folder for a while.
+/// Commits to a new file in this folder for a while.
 pub fn run(
     folder: &Path,
     pieces: &Pieces,
@@ -40,7 +40,7 @@ pub fn run(
     while start.elapsed() < measured {
         group.clear();
         for _ in 0..CLIENTS {
-            // As a log holds them: the requests as they came.
+            // In the format of a log: the requests as they arrived.
             let key = random.u32(..keys);
             version += 1;
             let piece = pieces.piece(key, version);

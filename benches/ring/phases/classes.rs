@@ -1,22 +1,22 @@
-//! Latency classes: many clients that can wait half a second, beside a few that cannot, at two rings of three
-//! nodes.
+//! Latency classes: many calls that can wait half a second beside a few clients that cannot, at two rings
+//! of three nodes.
 //!
-//! Those who can wait are calls of one program, by the client that Atoll has: at one ring each call asks at
-//! once, on a connection to itself; at the other they have the class of 500 ms. The few have connections of
-//! their own and say that they have 5 ms. Both rings are in memory and on the loopback, get the same load,
-//! and take turns.
+//! The patient calls are made by one program, with Atoll's own client: at one ring each call is sent at
+//! once, on its own connection; at the other the calls have the class of 500 ms. The few others have their
+//! own connections and declare the class of 5 ms. Both rings are in memory and on the loopback, get the
+//! same load, and take turns.
 //!
-//! Invariant: the few ask at moments that do not hang on when they were answered, as long as they are
-//! answered in time.
+//! Invariant: the few clients send requests at times that do not depend on when earlier ones were answered,
+//! as long as they are answered in time.
 
 mod callers;
 
 use super::{Findings, Scale, in_turn, with_sources};
-use crate::client::{Choice, Heard, Histogram, Operation, SpeakError, Speaker, unexpected};
+use crate::client::{Choice, Histogram, Incoming, Operation, SpeakError, Speaker, unexpected};
 use crate::report::{Row, median};
-use crate::servers::{Durability, Kind, Place, Ring, ServerError, leader_of};
+use crate::servers::{BenchPaths, Durability, Kind, Ring, ServerError, leader_of};
 use atoll_ring_client::LatencyClass;
-use callers::{CallError, Callers, Wanted};
+use callers::{CallError, CallMix, Callers};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,18 +25,18 @@ use std::time::{Duration, Instant};
 
 const AT_ONCE: &str = "at once";
 const GATHERED: &str = "500 ms";
-/// What the calls that can wait ask for, and how it is called; the bars are about the last.
-const LOADS: [(Wanted, &str); 2] =
-    [(Wanted::Only(Operation::Set), ", sets"), (Wanted::SetOrGet, ", sets and gets")];
+/// The loads of patient calls and their names; the bars are about the last.
+const LOADS: [(CallMix, &str); 2] =
+    [(CallMix::Only(Operation::Set), ", sets"), (CallMix::SetOrGet, ", sets and gets")];
 const SETS: &str = LOADS[0].1;
 const MIXED: &str = LOADS[1].1;
 const NODES: usize = 3;
-/// Calls that can wait, under way at a time.
+/// How many patient calls are under way at a time.
 const PATIENT: u32 = 300;
-/// Clients that cannot, and how often each asks.
+/// How many clients cannot wait, and the interval of their requests.
 const BRISK: usize = 9;
 const BRISK_EVERY: Duration = Duration::from_millis(10);
-/// What the class promises, in microseconds.
+/// The deadline of the class, in microseconds.
 const PROMISE_US: f64 = 500_000.0;
 
 /// Why there is no figure.
@@ -54,38 +54,38 @@ enum ClassesError {
     Panicked,
 }
 
-/// One ring with what it is asked.
+/// One ring with its load.
 struct Subject {
     name: &'static str,
     patient: Callers,
-    /// Where the few ask, and about which key.
+    /// The node and the key of each client that cannot wait.
     brisk: Vec<(SocketAddr, Vec<u8>)>,
     _ring: Ring,
 }
 
-/// What the few saw in one round.
+/// The latencies of clients that cannot wait in one round.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Brisk {
-    /// At which ring.
+    /// The ring.
     pub server: String,
-    /// From 1 on.
+    /// The round, from 1 on.
     pub round: usize,
-    /// Microseconds.
+    /// In microseconds.
     pub p99_us: f64,
 }
 
-/// What the phase found.
+/// The results of the phase.
 #[derive(Default, serde::Serialize)]
-pub struct Found {
-    /// Of those that can wait.
+pub struct ClassFindings {
+    /// Results of patient calls.
     pub patient: Findings,
-    /// Of those that cannot.
+    /// Results of clients that cannot wait.
     pub brisk: Vec<Brisk>,
 }
 
-/// Measures both rings, round by round; `told` hears of each step.
-pub fn run(scale: Scale, place: &Place, told: &mut dyn FnMut(&str)) -> Found {
-    let mut found = Found::default();
+/// Measures both rings, round by round; `told` is called at each step.
+pub fn run(scale: Scale, place: &BenchPaths, told: &mut dyn FnMut(&str)) -> ClassFindings {
+    let mut found = ClassFindings::default();
     if let Err(error) = run_all(scale, place, &mut found, told) {
         found.patient.missing.push((Kind::Atoll, with_sources(&error)));
     }
@@ -94,8 +94,8 @@ pub fn run(scale: Scale, place: &Place, told: &mut dyn FnMut(&str)) -> Found {
 
 fn run_all(
     scale: Scale,
-    place: &Place,
-    found: &mut Found,
+    place: &BenchPaths,
+    found: &mut ClassFindings,
     told: &mut dyn FnMut(&str),
 ) -> Result<(), ClassesError> {
     let mut subjects = [
@@ -103,7 +103,7 @@ fn run_all(
         subject(GATHERED, LatencyClass::FiveHundred, scale, place)?,
     ];
     for Subject { patient, .. } in &mut subjects {
-        patient.run(Wanted::Only(Operation::Set), Choice::EachOnce, 0)?;
+        patient.run(CallMix::Only(Operation::Set), Choice::EachOnce, 0)?;
     }
     for round in 0..scale.rounds {
         told(&format!("classes, round {} of {}", round + 1, scale.rounds));
@@ -115,7 +115,7 @@ fn run_all(
     }
     // Every acknowledged write is looked up.
     for subject in &mut subjects {
-        let outcome = subject.patient.run(Wanted::Only(Operation::Get), Choice::EachOnce, 0)?;
+        let outcome = subject.patient.run(CallMix::Only(Operation::Get), Choice::EachOnce, 0)?;
         found.patient.heed(Kind::Atoll, &outcome);
     }
     Ok(())
@@ -125,7 +125,7 @@ fn subject(
     name: &'static str,
     latency: LatencyClass,
     scale: Scale,
-    place: &Place,
+    place: &BenchPaths,
 ) -> Result<Subject, ClassesError> {
     let ring = Ring::start_as(name, (NODES, Durability::Memory), place, &[])?;
     let leaders = ring.leaders()?;
@@ -141,10 +141,10 @@ fn subject(
 
 fn run_one(
     subject: &mut Subject,
-    (wanted, load): (Wanted, &str),
+    (wanted, load): (CallMix, &str),
     round: usize,
     scale: Scale,
-    found: &mut Found,
+    found: &mut ClassFindings,
 ) -> Result<(), ClassesError> {
     let is_over = AtomicBool::new(false);
     let Subject { name, patient, brisk, .. } = subject;
@@ -169,16 +169,16 @@ fn run_one(
     Ok(())
 }
 
-/// What each of the few saw.
+/// The latencies that each of the few clients saw.
 fn times_of(
     threads: Vec<ScopedJoinHandle<'_, Result<Vec<u64>, SpeakError>>>,
 ) -> Result<Vec<Vec<u64>>, ClassesError> {
-    // All are waited for before one of them is told.
+    // All threads are joined before the first error is returned.
     let ended: Vec<_> = threads.into_iter().map(ScopedJoinHandle::join).collect();
     ended.into_iter().map(|times| Ok(times.map_err(|_| ClassesError::Panicked)??)).collect()
 }
 
-/// Sets a key again and again; how long each took, in nanoseconds from the moment at which it was due.
+/// Sets a key repeatedly; returns the nanoseconds from the due time of each set until it was answered.
 fn ask_again_and_again(
     address: SocketAddr,
     key: &[u8],
@@ -187,7 +187,7 @@ fn ask_again_and_again(
     let mut speaker = Speaker::connect(address)?;
     let class: [&[u8]; 2] = [b"AT.CLASS", b"5"];
     match speaker.say(&class)? {
-        Heard::Status(_) => {}
+        Incoming::Status(_) => {}
         heard => return Err(unexpected(&class, &heard)),
     }
     let (mut times, mut due) = (Vec::new(), Instant::now());
@@ -195,7 +195,7 @@ fn ask_again_and_again(
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
         let words: [&[u8]; 3] = [b"SET", key, &[b'v'; 132]];
         match speaker.say(&words)? {
-            Heard::Status(_) => times.push(due.elapsed().as_nanos() as u64),
+            Incoming::Status(_) => times.push(due.elapsed().as_nanos() as u64),
             heard => return Err(unexpected(&words, &heard)),
         }
         due += BRISK_EVERY;
@@ -203,8 +203,8 @@ fn ask_again_and_again(
     Ok(times)
 }
 
-impl Found {
-    /// Whether nothing wrong came, all came to its end, and nobody waited for longer than was promised.
+impl ClassFindings {
+    /// Whether there was no wrong answer, everything finished, and no call waited beyond its deadline.
     pub fn is_right(&self) -> bool {
         self.patient.is_right() && self.late().is_none()
     }
@@ -222,7 +222,7 @@ impl Found {
 }
 
 /// The bars of this phase.
-pub fn rows(found: &Found) -> Vec<Row> {
+pub fn rows(found: &ClassFindings) -> Vec<Row> {
     let bar = "latency classes: mixed load, throughput of the 500 ms class over alone-at-once";
     let mut throughput = Row::at_least(bar, "x", 1.3, Some(1.5));
     let kilo = |name: &str| -> Vec<(usize, f64)> {
@@ -244,7 +244,7 @@ fn compared(
     mut row: Row,
     of: impl Fn(&str) -> Vec<(usize, f64)>,
     figure: fn(f64) -> f64,
-    found: &Found,
+    found: &ClassFindings,
 ) -> Row {
     for name in [AT_ONCE, GATHERED] {
         let all = of(&format!("{name}{MIXED}"));
@@ -253,7 +253,7 @@ fn compared(
     row.judged(ratio(MIXED, of).map(figure), found.spoiled())
 }
 
-/// The median over the rounds of gathered over at once, of one load.
+/// The median over the rounds of gathered relative to at once, for one load.
 fn ratio(load: &str, of: impl Fn(&str) -> Vec<(usize, f64)>) -> Option<f64> {
     let [at_once, gathered] = [AT_ONCE, GATHERED].map(|name| of(&format!("{name}{load}")));
     median(gathered.iter().filter_map(|(round, one)| {
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn the_few_are_held_against_those_of_the_same_round_and_what_was_not_measured_does_not_hold() {
-        let mut found = Found::default();
+        let mut found = ClassFindings::default();
         for (server, round, p99_us) in [(AT_ONCE, 1, 100.0), (GATHERED, 1, 110.0), (AT_ONCE, 2, 200.0)] {
             found.brisk.push(Brisk { server: format!("{server}{MIXED}"), round, p99_us });
             found.brisk.push(Brisk { server: format!("{server}{SETS}"), round, p99_us: 1.0 });

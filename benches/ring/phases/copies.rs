@@ -1,5 +1,5 @@
-//! Two in-sync copies against one: a ring of two nodes that each hold everything, beside a node without
-//! copies.
+//! Two in-sync copies compared with one: a ring of two nodes that each hold everything, beside a node
+//! without copies.
 //!
 //! Both are in memory and on the loopback, and get the same keys from the same client; on the ring half of
 //! the clients talk to each node, about keys that it leads.
@@ -8,7 +8,7 @@ use super::side::{Ask, Side};
 use super::{CLIENTS, DEPTH, Findings, Measured, OPERATIONS, Scale, in_turn};
 use crate::client::{Choice, LoadError, Operation, Pieces, Refill};
 use crate::report::{Row, median};
-use crate::servers::{Durability, Kind, Place, Ring, Server, ServerError};
+use crate::servers::{BenchPaths, Durability, Kind, Ring, Server, ServerError};
 use std::io;
 
 const ONE: &str = "one copy";
@@ -24,8 +24,8 @@ enum CopiesError {
     Leaders(#[from] io::Error),
 }
 
-/// Measures both, round by round; `told` hears of each step.
-pub fn run(scale: Scale, place: &Place, told: &mut dyn FnMut(&str)) -> Findings {
+/// Measures both, round by round; `told` is called at each step.
+pub fn run(scale: Scale, place: &BenchPaths, told: &mut dyn FnMut(&str)) -> Findings {
     let mut findings = Findings::default();
     match start(scale, place) {
         Ok((mut sides, _servers)) => {
@@ -43,7 +43,7 @@ pub fn run(scale: Scale, place: &Place, told: &mut dyn FnMut(&str)) -> Findings 
     findings
 }
 
-fn start(scale: Scale, place: &Place) -> Result<([Side; 2], (Server, Ring)), CopiesError> {
+fn start(scale: Scale, place: &BenchPaths) -> Result<([Side; 2], (Server, Ring)), CopiesError> {
     let one = Server::start(Kind::Atoll, Durability::Memory, place)?;
     let two = Ring::start(NODES, Durability::Memory, place)?;
     let side = Side::of_ring(TWO, &two, scale.keys, CLIENTS)?;
@@ -51,7 +51,7 @@ fn start(scale: Scale, place: &Place) -> Result<([Side; 2], (Server, Ring)), Cop
     Ok((sides, (one, two)))
 }
 
-/// A round at both depths, each from full to checked.
+/// A round at both depths, each from filling to checking.
 fn run_round(
     sides: &mut [Side],
     round: usize,
@@ -118,7 +118,7 @@ mod tests {
 
     const KEYS: u32 = 10;
 
-    /// What keys hold when gets begin, on a side that does so many of each operation before.
+    /// The length of a value when gets begin, on a side that completes `done` of each operation before.
     fn bytes_of_a_value_when_gets_begin(done: u32) -> usize {
         let mut model = Model::empty(KEYS);
         for key in 0..KEYS {

@@ -1,4 +1,4 @@
-//! The phases: what is measured, round by round, everybody in turn.
+//! The phases: measurements round by round, with all servers in turn.
 
 mod always;
 mod bare;
@@ -21,29 +21,29 @@ use crate::servers::{Kind, Server};
 use std::error::Error;
 use std::time::Duration;
 
-/// How many clients ask at the same time.
+/// How many clients send requests at the same time.
 pub const CLIENTS: u32 = 50;
-/// How many requests a client sends before it waits, where it is pipelined.
+/// How many requests a pipelining client sends before it waits.
 pub const DEPTH: usize = 16;
-/// What is asked for, in this order: appends are last, as they go on for a time and not for a count, and
-/// whoever is faster has longer values behind them.
+/// The operations, in this order. Appends are last: they run for a time and not for a count, so a faster
+/// server has longer values afterwards.
 const OPERATIONS: [Operation; 3] = [Operation::Set, Operation::Get, Operation::Append];
 
-/// How the reason begins why something was not measured that is no failure of Atoll's: there was nothing to
-/// measure, or nowhere.
+/// The prefix of a reason that is not a failure of Atoll's: there was nothing to measure, or it could not
+/// run here.
 pub const NOT_OFFERED: &str = "not offered";
 
-/// Whether that was for a failure, and not because it was not offered: then the bench does not end well.
+/// Whether the reason is a failure, as opposed to not being offered: then the bench fails.
 pub fn is_failure(why: &str) -> bool {
     !why.starts_with(NOT_OFFERED)
 }
 
-/// How much is run.
+/// The scale of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Scale {
-    /// Keys.
+    /// How many keys.
     pub keys: u32,
-    /// Rounds; figures are medians over them.
+    /// How many rounds; figures are medians over them.
     pub rounds: usize,
     /// Milliseconds of each load that do not count.
     pub warm_ms: u64,
@@ -52,19 +52,19 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// What the bars are about.
+    /// The scale that the bars are about.
     pub const FULL: Self = Self { keys: 100_000, rounds: 5, warm_ms: 300, measured_ms: 2_000 };
-    /// A first look.
+    /// The scale of a first look.
     pub const QUICK: Self = Self { rounds: 2, measured_ms: 1_000, ..Self::FULL };
 
-    /// A round of a moment, to try the bench itself.
+    /// A very short round, to try the bench itself.
     pub const fn trial(keys: u32) -> Self {
         Self { keys, rounds: 1, warm_ms: 20, measured_ms: 100 }
     }
 
-    /// How long cut and heal take.
+    /// The durations of cut and heal.
     pub const fn cut_times(self) -> Times {
-        // Redis is back after its timeout of 5 s and an election; less than that would show nothing of it.
+        // Redis recovers after its timeout of 5 s and an election; a shorter cut would not show that.
         match self.measured_ms {
             2_000.. => Times { before_ms: 3_000, cut_ms: 17_000 },
             _ => Times { before_ms: 2_000, cut_ms: 12_000 },
@@ -79,39 +79,39 @@ impl Scale {
     }
 }
 
-/// One load of one server, in figures.
+/// The figures of one load on one server.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Measured {
-    /// Whose.
+    /// The server.
     pub server: String,
-    /// From 1 on.
+    /// The round, from 1 on.
     pub round: usize,
-    /// What was asked.
+    /// The operation.
     pub operation: Operation,
-    /// Requests that a client sends before it waits.
+    /// How many requests a client sends before it waits.
     pub depth: usize,
     /// Thousands of operations a second.
     pub kilo_operations: f64,
-    /// Microseconds.
+    /// In microseconds.
     pub p50_us: f64,
-    /// Microseconds.
+    /// In microseconds.
     pub p99_us: f64,
-    /// Microseconds.
+    /// In microseconds.
     pub p999_us: f64,
-    /// Microseconds of the server's CPU for an operation.
+    /// Microseconds of the server's CPU time per operation.
     pub server_cpu_us: Option<f64>,
-    /// Processors that the server used.
+    /// How many processors the server used.
     pub server_processors: Option<f64>,
-    /// Processors that the client used; it has one thread.
+    /// How many processors the client used; it has one thread.
     pub client_processors: Option<f64>,
-    /// Share of the machine that neither of them used, and somebody else did.
+    /// Share of the machine that other processes used.
     pub others: f64,
     /// Share of the machine that its host took.
     pub stolen: f64,
 }
 
 impl Measured {
-    /// What came of a load, in figures.
+    /// The figures of a load's outcome.
     pub fn of(server: &str, round: usize, (operation, depth): (Operation, usize), outcome: &Outcome) -> Self {
         let at = |share| outcome.latency.microseconds_at(share).unwrap_or(f64::NAN);
         let seconds = outcome.machine.seconds;
@@ -134,26 +134,26 @@ impl Measured {
     }
 }
 
-/// What a phase found.
+/// The results of a phase.
 #[derive(Default, serde::Serialize)]
 pub struct Findings {
     /// Every load that counted.
     pub measured: Vec<Measured>,
-    /// Wrong replies, by whose they were: how many, and the first.
+    /// Wrong replies, by server: how many, and the first.
     pub wrong: Vec<(Kind, u64, String)>,
-    /// What could not be measured, and why.
+    /// Servers that could not be measured, and why.
     pub missing: Vec<(Kind, String)>,
-    /// Whoever of the others was there and failed on the way, and why.
+    /// Other servers that failed on the way, and why.
     pub failed: Vec<(String, String)>,
 }
 
 impl Findings {
-    /// Remembers what a load found.
+    /// Records the outcome of a load.
     fn add(&mut self, kind: Kind, round: usize, work: &Work, outcome: Outcome) {
         self.add_as(kind.name(), kind, round, (work.operation, work.depth), outcome);
     }
 
-    /// The same of one of several servers of a kind.
+    /// The same for one of several servers of a kind.
     pub fn add_as(
         &mut self,
         name: &str,
@@ -166,14 +166,14 @@ impl Findings {
         self.measured.push(Measured::of(name, round, (operation, depth), &outcome));
     }
 
-    /// Remembers only what was wrong.
+    /// Records only wrong replies.
     pub fn heed(&mut self, kind: Kind, outcome: &Outcome) {
         if let Some(first) = &outcome.first_wrong {
             self.wrong.push((kind, outcome.wrong, first.clone()));
         }
     }
 
-    /// Somebody did not start: one who was there has failed, and one that is not offered is left out.
+    /// Records that a server did not start: an available one has failed; one that is not offered is left out.
     fn did_not_start(&mut self, kind: Kind, why: String) {
         if is_failure(&why) {
             self.fail(kind, why);
@@ -182,7 +182,7 @@ impl Findings {
         }
     }
 
-    /// Somebody who was there did not come to the end; a rival takes its figures of earlier rounds with it.
+    /// Records that a server failed on the way; a rival's figures of earlier rounds are dropped.
     fn fail(&mut self, kind: Kind, why: String) {
         if kind == Kind::Atoll {
             self.missing.push((kind, why));
@@ -191,20 +191,20 @@ impl Findings {
         }
     }
 
-    /// The same of what is measured beside Atoll, by its name in tables.
+    /// The same for something measured beside Atoll, by its name in tables.
     fn fail_beside(&mut self, name: &str, why: String) {
         self.measured.retain(|measured| measured.server != name);
         self.failed.push((name.to_owned(), why));
     }
 
-    /// Why there is no figure of one that failed on the way.
+    /// Why a server that failed on the way has no figure.
     fn failure_of(&self, name: &str) -> Option<String> {
         let failed = self.failed.iter().find(|(failed, _)| failed == name);
         failed.map(|(name, why)| format!("{name} failed: {why}"))
     }
 
-    /// Whether Atoll gave no wrong reply and came to the end of everything that it was there for, and no
-    /// rival failed on the way.
+    /// Whether Atoll gave no wrong reply and finished everything that it was available for, and no rival
+    /// failed on the way.
     pub fn is_right(&self) -> bool {
         let of_atoll = self.missing.iter().filter(|(kind, _)| *kind == Kind::Atoll);
         self.wrong.iter().all(|(kind, ..)| *kind != Kind::Atoll)
@@ -212,7 +212,8 @@ impl Findings {
             && self.failed.is_empty()
     }
 
-    /// What spoils every bar, if anything does: wrong replies of Atoll, or that it could not be measured.
+    /// The reason that spoils every bar, if there is one: wrong replies of Atoll, or a failure to measure
+    /// it.
     pub fn spoiled(&self) -> Option<String> {
         let count: u64 =
             self.wrong.iter().filter(|(kind, ..)| *kind == Kind::Atoll).map(|(_, count, _)| count).sum();
@@ -222,7 +223,7 @@ impl Findings {
         self.missing.iter().find(|(kind, _)| *kind == Kind::Atoll).map(|(_, why)| format!("atoll: {why}"))
     }
 
-    /// Those of one server that `is_meant`, round by round.
+    /// The loads of one server for which `is_meant` holds, round by round.
     pub fn of<'a>(
         &'a self,
         server: &'a str,
@@ -235,14 +236,14 @@ impl Findings {
         self.measured.iter().filter(is_meant)
     }
 
-    /// The most that others and the host took of the machine during one load.
+    /// The largest share of the machine that other processes and the host took during one load.
     pub fn most_disturbed(&self) -> (f64, f64) {
         let most = |figure: fn(&Measured) -> f64| self.measured.iter().map(figure).fold(0.0, f64::max);
         (most(|measured| measured.others), most(|measured| measured.stolen))
     }
 }
 
-/// A server, and what it must hold.
+/// A server, and its expected contents.
 struct Subject {
     server: Server,
     model: Model,
@@ -273,7 +274,7 @@ impl Subject {
         self.each_once(Operation::Set, pieces, findings)
     }
 
-    /// Reads every key: no acknowledged write is missing.
+    /// Reads every key, to check that no acknowledged write is missing.
     fn check(&mut self, pieces: &Pieces, findings: &mut Findings) -> Result<(), LoadError> {
         self.each_once(Operation::Get, pieces, findings)
     }
@@ -291,7 +292,7 @@ impl Subject {
     }
 }
 
-/// How many times as much one did as the other: the median over the rounds that both finished.
+/// The throughput of one relative to the other: the median over the rounds that both finished.
 fn ratio(findings: &Findings, (own, other): (&str, &str), operation: Operation, depth: usize) -> Option<f64> {
     let ratios = findings.of(own, operation, depth).filter_map(|mine| {
         let theirs = findings.of(other, operation, depth).find(|theirs| theirs.round == mine.round)?;
@@ -300,7 +301,7 @@ fn ratio(findings: &Findings, (own, other): (&str, &str), operation: Operation, 
     median(ratios)
 }
 
-/// An error with all that caused it.
+/// An error with all its causes.
 pub fn with_sources(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -311,7 +312,7 @@ pub fn with_sources(error: &dyn Error) -> String {
     text
 }
 
-/// Everybody, another one first in every round.
+/// All items, beginning with another one in every round.
 fn in_turn<T>(all: &mut [T], round: usize) -> impl Iterator<Item = &mut T> {
     let (before, after) = all.split_at_mut(round % all.len().max(1));
     after.iter_mut().chain(before)

@@ -1,4 +1,4 @@
-//! A node, or several that hold copies for each other, as one side of a comparison.
+//! One side of a comparison: a node, or several that hold copies for each other.
 
 use crate::client::{Choice, LoadError, Model, Operation, Outcome, Pieces, Refill, Work, run_at, shared_out};
 use crate::servers::{Kind, Ring, leader_of};
@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// What is measured: a node, or several.
+/// A node, or several nodes.
 pub struct Side {
     /// Its name in tables.
     pub name: &'static str,
@@ -17,22 +17,22 @@ pub struct Side {
     only: Arc<[u32]>,
 }
 
-/// One load.
+/// A load for a side.
 pub struct Ask {
-    /// What is asked.
+    /// The operation.
     pub operation: Operation,
-    /// How many requests a connection has under way at most.
+    /// The most requests that a connection has under way.
     pub depth: usize,
     /// When it sends more of them.
     pub refill: Refill,
     /// Which keys, and for how long.
     pub choice: Choice,
-    /// Of the order of the keys.
+    /// The seed of the order of keys.
     pub seed: u64,
 }
 
 impl Side {
-    /// All nodes of a ring, which holds nothing yet and is asked by so many connections.
+    /// All nodes of a ring that is empty and gets this many connections.
     pub fn of_ring(name: &'static str, ring: &Ring, keys: u32, connections: u32) -> io::Result<Self> {
         let leaders = ring.leaders()?;
         let home = |key| leader_of(&Pieces::key(key), &leaders);
@@ -41,14 +41,14 @@ impl Side {
         Ok(Self { name, addresses, processes, connections, model: Model::empty(keys), only })
     }
 
-    /// A node of a test, asked about all keys on one connection.
+    /// A node of a test, with one connection for all keys.
     #[cfg(test)]
     pub fn of_one(name: &'static str, address: SocketAddr, keys: u32) -> Self {
         let (addresses, model, only) = (vec![address], Model::empty(keys), (0..keys).collect());
         Self { name, addresses, processes: Vec::new(), connections: 1, model, only }
     }
 
-    /// A node that is asked about the same keys.
+    /// A single node that gets the same keys.
     pub fn beside(&self, name: &'static str, address: SocketAddr, process: u32) -> Self {
         let (addresses, processes) = (vec![address], vec![process]);
         let model = Model::empty(self.model.keys());

@@ -1,12 +1,12 @@
-//! One copy in memory: set, get and append by fifty clients, one request at a time and sixteen.
+//! One copy in memory: set, get and append by fifty clients, with one request at a time and with sixteen.
 
 use super::{CLIENTS, DEPTH, Findings, OPERATIONS, Scale, Subject, in_turn};
 use crate::client::{LoadError, Operation, Pieces};
 use crate::report::{Row, median};
-use crate::servers::{Durability, Kind, Place, Server};
+use crate::servers::{BenchPaths, Durability, Kind, Server};
 
-/// Measures everybody who can be measured; `told` hears of each step.
-pub fn run(kinds: &[Kind], scale: Scale, place: &Place, told: &mut dyn FnMut(&str)) -> Findings {
+/// Measures every available server; `told` is called at each step.
+pub fn run(kinds: &[Kind], scale: Scale, place: &BenchPaths, told: &mut dyn FnMut(&str)) -> Findings {
     let mut findings = Findings::default();
     let pieces = Pieces::seeded(1);
     let mut subjects = Vec::new();
@@ -20,7 +20,7 @@ pub fn run(kinds: &[Kind], scale: Scale, place: &Place, told: &mut dyn FnMut(&st
         told(&format!("throughput, round {} of {}", round + 1, scale.rounds));
         for depth in [1, DEPTH] {
             let ended = run_depth(&mut subjects, (round, depth), scale, &pieces, &mut findings);
-            // Whoever failed is out.
+            // A server that failed is out.
             for (kind, error) in ended {
                 subjects.retain(|subject| subject.server.kind != kind);
                 findings.fail(kind, super::with_sources(&error));
@@ -30,7 +30,7 @@ pub fn run(kinds: &[Kind], scale: Scale, place: &Place, told: &mut dyn FnMut(&st
     findings
 }
 
-/// One round at one depth, from full to checked; who failed on the way, and why.
+/// One round at one depth, from filling to checking; returns the servers that failed on the way, and why.
 fn run_depth(
     subjects: &mut [Subject],
     (round, depth): (usize, usize),
@@ -49,7 +49,7 @@ fn run_depth(
     };
     each(&mut |subject| subject.fill(pieces, findings));
     for (number, operation) in OPERATIONS.into_iter().enumerate() {
-        // The same keys in the same order for everybody.
+        // The same keys in the same order for every server.
         let seed = (round * 10 + number) as u64;
         each(&mut |subject| {
             let work = subject.work(operation, depth, scale.choice(), seed);

@@ -1,4 +1,4 @@
-//! The bars: what must hold now, where Atoll is going, and the figure measured.
+//! The bars: the target that must hold, the goal, and the measured figure.
 //!
 //! Invariant: a figure that was not measured is null, and its bar does not hold.
 
@@ -9,17 +9,17 @@ use std::collections::BTreeMap;
 pub struct Row {
     /// What is measured.
     pub bar: String,
-    /// Atoll's figure; none when it was not measured.
+    /// Atoll's figure; `None` if it was not measured.
     pub figure: Option<f64>,
-    /// Unit of figure, target and goal.
+    /// The unit of figure, target and goal.
     pub unit: &'static str,
-    /// What must hold now.
+    /// The value that must hold.
     pub target: f64,
-    /// Where Atoll is going.
+    /// The value that Atoll aims at.
     pub goal: Option<f64>,
     /// Whether the target holds.
     pub holds: bool,
-    /// What everybody did, in the unit that the figure is made of.
+    /// The values of all systems, in the unit behind the figure.
     pub peers: BTreeMap<String, f64>,
     /// Whether more is better.
     #[serde(skip)]
@@ -30,7 +30,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// A bar that more is better for, not measured.
+    /// A bar where more is better, not measured yet.
     pub fn at_least(bar: impl Into<String>, unit: &'static str, target: f64, goal: Option<f64>) -> Self {
         Self {
             bar: bar.into(),
@@ -45,12 +45,12 @@ impl Row {
         }
     }
 
-    /// A bar that less is better for, not measured.
+    /// A bar where less is better, not measured yet.
     pub fn at_most(bar: impl Into<String>, unit: &'static str, target: f64, goal: Option<f64>) -> Self {
         Self { more_is_better: false, ..Self::at_least(bar, unit, target, goal) }
     }
 
-    /// With its figure; what is `spoiled` does not hold, whatever the figure is.
+    /// The bar with its figure; a `spoiled` bar does not hold, whatever the figure is.
     pub fn judged(mut self, figure: Option<f64>, spoiled: Option<String>) -> Self {
         self.figure = figure.filter(|figure| figure.is_finite());
         self.holds = spoiled.is_none() && self.figure.is_some_and(|figure| self.meets(self.target, figure));
@@ -68,7 +68,7 @@ impl Row {
     }
 }
 
-/// The middle of some figures; none of none.
+/// The median of some figures; `None` if there are none.
 pub fn median(figures: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut sorted: Vec<f64> = figures.into_iter().collect();
     sorted.sort_by(f64::total_cmp);

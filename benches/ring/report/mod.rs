@@ -1,4 +1,4 @@
-//! What comes out: bars for programs, tables for people.
+//! The output: bars for programs, tables for people.
 
 mod bars;
 mod table;

@@ -1,11 +1,11 @@
-//! What a person reads of the machine and of the bars.
+//! Output for people about the machine and the bars.
 
 use super::bars::{Row, median};
 use crate::client::Operation;
 use crate::machine::MachineFacts;
 use crate::phases::{Findings, Measured};
 
-/// The machine and how calm it was.
+/// Prints the machine and how calm it was.
 pub fn print_machine(facts: &MachineFacts) {
     println!(
         "{} x {}, {:.0} GiB, Linux {}, {}, load {}{}\n",
@@ -19,7 +19,7 @@ pub fn print_machine(facts: &MachineFacts) {
     );
 }
 
-/// One line for each bar, and one more where there is something to say about it.
+/// Prints one line for each bar, and another one where there is a note about it.
 pub fn print_rows(rows: &[Row]) {
     println!("{:<72} {:>12} {:>12} {:>9}  holds", "bar", "figure", "to resolve", "goal");
     let mut told: Option<&str> = None;
@@ -35,7 +35,7 @@ pub fn print_rows(rows: &[Row]) {
         };
         println!("{:<72} {figure:>12} {target:>12} {goal:>9}  {verdict}", row.bar);
         let note = row.note.as_deref();
-        // Bars of one phase mostly have the same.
+        // Bars of one phase usually have the same note.
         if let Some(note) = note.filter(|_| note != told) {
             println!("    {note}");
         }
@@ -54,7 +54,8 @@ fn with_unit(figure: f64, unit: &str) -> String {
     }
 }
 
-/// Everybody's figures in one phase, as medians over its rounds; and what was wrong, missing or disturbed.
+/// Prints all servers' figures in one phase, as medians over its rounds; and what was wrong, missing or
+/// disturbed.
 pub fn print_findings(title: &str, findings: &Findings) {
     println!("{title}");
     println!(

@@ -1,12 +1,12 @@
-//! What an operation costs more when others ran on its processor meanwhile: what they pushed out of it has to
-//! come back.
+//! The additional cost of an operation when other work ran on its processor meanwhile, and what that
+//! evicted from the caches has to be loaded again.
 //!
-//! Nodes and clients share one processor for this, and the first client asks the first node. Between two
-//! operations another one asks another node, or several do, which then have their things in the caches; or so
-//! much memory is written to; or little processes are woken, which leave the caches alone, but whose
-//! translations of addresses take the place of the node's.
+//! For this, nodes and clients share one processor, and the first client uses the first node. Between two
+//! of its operations one of four things happens: another client uses another node, or several do, which
+//! then have their data in the caches; or a given amount of memory is written; or small processes are
+//! woken, which leave the caches alone but whose address translations replace those of the node.
 //!
-//! Invariant: no more nodes than the model is fitted on take part.
+//! Invariant: at most as many nodes as the model is fitted on take part.
 
 use super::pinned::{Pinned, own_seconds};
 use super::real::threads_seconds;
@@ -19,32 +19,32 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// Little processes: with a node and the client more than the six whose translations Linux keeps apart on
-/// x86-64 (`TLB_NR_DYN_ASIDS` in `arch/x86/include/asm/tlbflush.h`).
+/// Small processes: together with a node and the client they exceed the six whose translations Linux keeps
+/// apart on x86-64 (`TLB_NR_DYN_ASIDS` in `arch/x86/include/asm/tlbflush.h`).
 const LITTLE: usize = 8;
-/// Other nodes that are asked between two operations, at most: all that there are.
+/// The most other nodes that are used between two operations: all that there are.
 pub const OTHERS: usize = FITTED_MOST - 1;
-/// Operations before something else happens between them.
+/// How many operations are measured before the next kind of interference.
 const IN_A_ROW: usize = 100;
-/// Memory that is written to between two operations, in KiB: from more than a processor's own caches hold to
-/// more than neighbours leave of the one that all share.
+/// Memory that is written between two operations, in KiB: from more than a processor's own caches hold to
+/// more than neighbours leave of the shared one.
 pub const TOUCHED_KB: [usize; 4] = [4096, 8192, 16_384, 32_768];
 const LINE_BYTES: usize = 64;
-/// Fewer operations before something else happens, as writing takes long.
+/// The same where the interference takes long, as writing memory does.
 const IN_A_LONG_ROW: usize = 20;
 const WALKS: usize = 200;
-/// Keys of each node.
+/// How many keys each node has.
 const KEYS: usize = 64;
 
-/// Microseconds of processor time of one operation, of its node and of its client.
+/// Microseconds of processor time of one operation, for its node and for its client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct Both {
+pub struct SideCosts {
     pub node_us: f64,
     pub client_us: f64,
 }
 
-impl Both {
-    /// The mean without the tenth of the turns that took longest: the machine did something else there.
+impl SideCosts {
+    /// The mean without the slowest tenth of the turns, in which the machine did something else.
     fn mean(turns: &[Self]) -> Self {
         let of = |side: fn(&Self) -> f64| {
             let mut all: Vec<f64> = turns.iter().map(side).collect();
@@ -63,51 +63,52 @@ impl Both {
     }
 }
 
-/// What pushing out costs an operation.
+/// The costs of eviction for an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Cold {
-    /// An operation when nothing was pushed out: kept to be looked at.
-    pub warm: Both,
-    /// More when other address spaces took the place of its own.
-    pub spaces: Both,
-    /// More when one other node ran, two, and so on.
-    pub asked: [Both; OTHERS],
-    /// More when so much memory as [`TOUCHED_KB`] says was written to.
-    pub touched: [Both; TOUCHED_KB.len()],
-    /// How much memory of others an operation pushes out of the caches of a processor, in KiB.
+    /// An operation without eviction; kept for information.
+    pub warm: SideCosts,
+    /// The additional cost after other address spaces replaced its own.
+    pub spaces: SideCosts,
+    /// The additional cost after one other node ran, two, and so on.
+    pub asked: [SideCosts; OTHERS],
+    /// The additional cost after each amount of memory in [`TOUCHED_KB`] was written.
+    pub touched: [SideCosts; TOUCHED_KB.len()],
+    /// How much memory of others an operation evicts from the caches of a processor, in KiB.
     pub pushed_kb: f64,
 }
 
 /// What happens between two operations.
 #[derive(Clone, Copy, PartialEq)]
-enum Between {
+enum Interference {
     Nothing,
-    /// One little process is woken as often as there are any.
+    /// One small process is woken, as often as there are small processes.
     OneLittle,
     AllLittle,
     Asked(usize),
     Touched(usize),
 }
 
-/// All that is tried: nothing, address spaces, [`OTHERS`] and [`TOUCHED_KB`].
-const ALL: [Between; 3 + OTHERS + TOUCHED_KB.len()] = [
-    Between::Nothing,
-    Between::OneLittle,
-    Between::AllLittle,
-    Between::Asked(1),
-    Between::Asked(2),
-    Between::Asked(3),
-    Between::Touched(TOUCHED_KB[0]),
-    Between::Touched(TOUCHED_KB[1]),
-    Between::Touched(TOUCHED_KB[2]),
-    Between::Touched(TOUCHED_KB[3]),
+/// All kinds: nothing, address spaces, [`OTHERS`] and [`TOUCHED_KB`].
+const ALL: [Interference; 3 + OTHERS + TOUCHED_KB.len()] = [
+    Interference::Nothing,
+    Interference::OneLittle,
+    Interference::AllLittle,
+    Interference::Asked(1),
+    Interference::Asked(2),
+    Interference::Asked(3),
+    Interference::Touched(TOUCHED_KB[0]),
+    Interference::Touched(TOUCHED_KB[1]),
+    Interference::Touched(TOUCHED_KB[2]),
+    Interference::Touched(TOUCHED_KB[3]),
 ];
 
-/// Behind what memory is walked over: behind the last of these nothing of it is left in the processor's own
-/// caches.
-const WALKED_BEHIND: [Between; 3] = [Between::Nothing, Between::Asked(1), Between::Touched(TOUCHED_KB[0])];
+/// The kinds after which memory is walked over: after the last of these, nothing of it is left in the
+/// processor's own caches.
+const WALKED_BEHIND: [Interference; 3] =
+    [Interference::Nothing, Interference::Asked(1), Interference::Touched(TOUCHED_KB[0])];
 
-/// Measures for so long.
+/// Measures for the given time.
 pub fn measure(
     nodes: &[(SocketAddr, u32)],
     leaders: &[usize],
@@ -128,7 +129,7 @@ struct Bench<'a> {
     memory: Vec<u8>,
 }
 
-/// Asks one node.
+/// A client of one node.
 struct Client {
     line: TcpStream,
     keys: Vec<u32>,
@@ -136,7 +137,7 @@ struct Client {
     pieces: Pieces,
 }
 
-/// A client that asks when it is told to.
+/// A client that sends a request when it is told to.
 struct Other {
     go: SyncSender<()>,
     done: Receiver<io::Result<()>>,
@@ -160,7 +161,7 @@ impl<'a> Bench<'a> {
     fn measure(&mut self, time: Duration) -> io::Result<Cold> {
         let mut turns = ALL.map(|_| Vec::new());
         let (start, mut is_warm) = (Instant::now(), false);
-        // All have their turn again and again: a machine that is slower for a while is so for all.
+        // All kinds take turns: a machine that is slower for a while is slower for all of them.
         while start.elapsed() < time || turns[0].is_empty() {
             for (between, turns) in ALL.into_iter().zip(&mut turns) {
                 let of_turn = self.turn(between)?;
@@ -168,7 +169,7 @@ impl<'a> Bench<'a> {
             }
             is_warm = true;
         }
-        let [warm, one_little, all_little, rest @ ..] = turns.map(|turns| Both::mean(&turns));
+        let [warm, one_little, all_little, rest @ ..] = turns.map(|turns| SideCosts::mean(&turns));
         let more = |at: usize| rest[at].more_than(warm);
         Ok(Cold {
             warm,
@@ -179,8 +180,8 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// By a walk over half of what the cache holds: how much longer it takes behind one operation than behind
-    /// none, beside one for which everything was pushed out.
+    /// Measured by a walk over half of what the cache holds: how much longer it takes after an operation
+    /// than after none, relative to when everything was evicted.
     fn pushed_kb(&mut self) -> io::Result<f64> {
         let walked_kb = own_kb() / 2;
         let walk = Walk::new(walked_kb);
@@ -193,17 +194,17 @@ impl<'a> Bench<'a> {
             }
         }
         let [nothing, asked, everything] = times.map(|times| middle(&times, |one| *one).unwrap_or(0.0));
-        // Every line of an operation takes the place of one that was walked over or of one that was not.
+        // Every cache line of an operation replaces one that was walked over or one that was not.
         Ok(2.0 * walked_kb as f64 * ((asked - nothing) / (everything - nothing)).clamp(0.0, 1.0))
     }
 
-    /// Of one operation, on average.
-    fn turn(&mut self, between: Between) -> io::Result<Both> {
+    /// The mean cost of one operation.
+    fn turn(&mut self, between: Interference) -> io::Result<SideCosts> {
         let node = self.nodes[0].1;
         let seconds = || threads_seconds(node).unwrap_or(0.0);
         let (start, before) = (Instant::now(), seconds());
         let mut client_seconds = 0.0;
-        let in_a_row = if matches!(between, Between::Touched(_)) { IN_A_LONG_ROW } else { IN_A_ROW };
+        let in_a_row = if matches!(between, Interference::Touched(_)) { IN_A_LONG_ROW } else { IN_A_ROW };
         for _ in 0..in_a_row {
             self.happen(between)?;
             let before = own_seconds();
@@ -212,20 +213,20 @@ impl<'a> Bench<'a> {
         }
         let ticks = self.idle_of_one * start.elapsed().as_secs_f64();
         let each_us = |seconds: f64| seconds * 1e6 / in_a_row as f64;
-        Ok(Both { node_us: each_us(seconds() - before - ticks), client_us: each_us(client_seconds) })
+        Ok(SideCosts { node_us: each_us(seconds() - before - ticks), client_us: each_us(client_seconds) })
     }
 
-    fn happen(&mut self, between: Between) -> io::Result<()> {
+    fn happen(&mut self, between: Interference) -> io::Result<()> {
         match between {
-            Between::Nothing => {}
-            Between::OneLittle => (0..LITTLE).try_for_each(|_| wake(&mut self.little[0]))?,
-            Between::AllLittle => self.little.iter_mut().try_for_each(wake)?,
-            Between::Touched(kibibytes) => {
+            Interference::Nothing => {}
+            Interference::OneLittle => (0..LITTLE).try_for_each(|_| wake(&mut self.little[0]))?,
+            Interference::AllLittle => self.little.iter_mut().try_for_each(wake)?,
+            Interference::Touched(kibibytes) => {
                 let touched = &mut self.memory[..kibibytes << 10];
                 touched.iter_mut().step_by(LINE_BYTES).for_each(|byte| *byte = byte.wrapping_add(1));
                 std::hint::black_box(touched);
             }
-            Between::Asked(others) => self.others[..others].iter().try_for_each(Other::ask)?,
+            Interference::Asked(others) => self.others[..others].iter().try_for_each(Other::ask)?,
         }
         Ok(())
     }
@@ -240,7 +241,7 @@ impl Client {
         Ok(Self { line, keys, asked: 0, pieces: Pieces::seeded(1) })
     }
 
-    /// Sets a key of the node, or gets what was set.
+    /// Sets a key of the node, or gets the value that was set.
     fn ask(&mut self) -> io::Result<()> {
         let turn = self.asked;
         self.asked += 1;
@@ -267,7 +268,7 @@ impl Client {
 }
 
 impl Other {
-    /// On the processor of the thread that calls.
+    /// Starts it on the processor of the calling thread.
     fn start(mut client: Client) -> Self {
         let (go, told) = sync_channel(1);
         let (says, done) = sync_channel(1);
@@ -282,7 +283,7 @@ impl Other {
     }
 }
 
-/// Memory whose lines are read one after the other in no order, each of which says which one is next.
+/// Memory whose lines are read one after the other in random order, each of which names the next.
 struct Walk(Vec<[u32; LINE_BYTES / 4]>);
 
 impl Walk {
@@ -310,20 +311,20 @@ impl Drop for Bench<'_> {
     fn drop(&mut self) {
         for child in &mut self.little {
             drop(child.stdin.take());
-            // It ends with its input; should it not, the end of the bench ends it.
+            // It ends when its input closes; if it does not, it ends with the bench.
             let _ = child.wait();
         }
     }
 }
 
-/// What the largest cache of one processor alone holds, in KiB, as the system says; a mebibyte where it says
-/// nothing.
+/// The size of the largest cache of a single processor in KiB, as the system reports it; a mebibyte where
+/// it does not.
 fn own_kb() -> usize {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index2/size");
     text.ok().and_then(|text| text.trim().strip_suffix('K')?.parse().ok()).unwrap_or(1024)
 }
 
-/// A process with an address space of its own that says what it hears.
+/// A process with its own address space that echoes its input.
 fn little() -> io::Result<Child> {
     Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()
 }

@@ -1,56 +1,57 @@
-//! What an operation costs, as the model has it: fitted on two and four real processes.
+//! The costs of an operation in the model, fitted on two and four real processes.
 //!
-//! Processor time of an operation is divided into what it takes when its process finds everything at hand,
-//! what it takes more to get back what others pushed out (`cold`), and what it takes to wake a processor that
-//! is idle. The last two are measured by themselves, on those processes and on this machine; how often they
-//! happen says the model. So no throughput enters it.
+//! The processor time of an operation is divided into three parts: its time when its process finds
+//! everything in the caches, the additional time to load again what others evicted (`cold`), and the time
+//! to wake an idle processor. The last two are measured separately, on those processes and on this machine;
+//! the model says how often they occur. So no throughput enters it.
 
-use super::cold::{Both, Cold, OTHERS, TOUCHED_KB};
+use super::cold::{Cold, OTHERS, SideCosts, TOUCHED_KB};
 use super::events::{self, Machine};
-use super::processor::Found;
+use super::processor::CacheState;
 use super::real::Measured;
 
 const STEPS: usize = 6;
 const SECONDS: f64 = 0.5;
 const LEAST_US: f64 = 0.1;
 
-/// Microseconds, unless something else is said.
+/// Costs, in microseconds unless something else is said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Costs {
-    /// A node, for each operation.
+    /// The time of a node per operation.
     pub node_us: f64,
-    /// A client, for each operation.
+    /// The time of a client per operation.
     pub client_us: f64,
-    /// Until an idle processor runs what it is woken for.
+    /// The delay until an idle processor runs the woken thread.
     pub wake_us: f64,
-    /// Processor time of who wakes it.
+    /// Processor time of the waking thread.
     pub waking_us: f64,
-    /// Processors that two nodes use for ticks and the configuration while nobody asks.
+    /// Processors that two idle nodes use for ticks and the configuration.
     pub idle_two: f64,
-    /// The power of the number of nodes that this grows with: processors that are seldom idle are woken for
-    /// less.
+    /// The power of the number of nodes with which this grows: processors that are seldom idle are woken
+    /// more cheaply.
     pub idle_power: f64,
-    /// More for a connection that is made for one operation: of the node, and of the client.
+    /// The additional time for a connection that is made for one operation: of the node, and of the client.
     pub connect_us: (f64, f64),
-    /// More for what others pushed out.
+    /// The additional time after eviction by others.
     pub cold: Cold,
-    /// Of that, for twice as many nodes on one processor.
-    pub doubling: Both,
+    /// How that changes when the number of nodes on one processor doubles.
+    pub doubling: SideCosts,
 }
 
 impl Costs {
-    /// The share of a processor that one of so many nodes uses while nobody asks.
+    /// The share of a processor that one of this many nodes uses while idle.
     pub fn idle_of_one(&self, nodes: usize) -> f64 {
         self.idle_two * (nodes as f64 / 2.0).powf(self.idle_power) / nodes as f64
     }
 
-    /// What a node, or a client, takes more as it finds its processor like this. Nodes that ran there have
-    /// pushed it out of the processor's own caches, and those on all processors out of the one that these
-    /// share. Who comes from another processor finds nothing in the former.
-    pub fn cold_us(&self, is_node: bool, found: Found) -> f64 {
-        let side = |both: Both| if is_node { both.node_us } else { both.client_us };
+    /// The additional time of a node or a client for the state in which it finds its processor. Nodes that
+    /// ran on that processor have evicted its data from the processor's own caches, and nodes on all
+    /// processors have evicted it from the shared one. A thread that comes from another processor finds
+    /// nothing in the former.
+    pub fn cold_us(&self, is_node: bool, found: CacheState) -> f64 {
+        let side = |both: SideCosts| if is_node { both.node_us } else { both.client_us };
         let spaces = if found.is_out { side(self.cold.spaces) } else { 0.0 };
-        // That the node ran which is asked was so when the client was measured.
+        // When the client was measured, the node that it uses had always run.
         let others = |ran: u64| if is_node { ran } else { ran.saturating_sub(1) } as usize;
         let here = found.here.map_or(OTHERS, others);
         let own = side(self.doubling) * (here as f64 + 1.0).log2();
@@ -59,7 +60,7 @@ impl Costs {
         spaces + own + shared
     }
 
-    /// From what two and four processes used.
+    /// Fits the costs to the measurements of two and four processes.
     pub fn fitted(two: &Measured, four: &Measured, processors: usize) -> Self {
         let idle_two = two.idle_processors.max(0.0);
         let idle_power = (four.idle_processors / idle_two.max(1e-6)).max(1.0).log2().min(1.0);
@@ -73,7 +74,7 @@ impl Costs {
             doubling: doubling(&cold),
             ..Self::default()
         };
-        // Ticks go on beside operations, and belong to none.
+        // Ticks continue during operations, and belong to none of them.
         let own = |measured: &Measured, node_us: f64, throughput: f64| {
             let idle = costs.idle_of_one(measured.nodes) * measured.nodes as f64;
             node_us - idle * 1e6 / throughput
@@ -111,20 +112,20 @@ impl Costs {
     }
 }
 
-/// By the least squares of what was seen behind one node, two and three. That it goes on like this is
-/// assumed.
-fn doubling(cold: &Cold) -> Both {
+/// Fitted by least squares to the measurements after one node, two and three. That the trend continues is
+/// an assumption.
+fn doubling(cold: &Cold) -> SideCosts {
     let doublings: [f64; OTHERS] = std::array::from_fn(|at| (at as f64 + 2.0).log2());
     let squares: f64 = doublings.iter().map(|one| one * one).sum();
-    let fitted = |side: fn(&Both) -> f64| {
+    let fitted = |side: fn(&SideCosts) -> f64| {
         let products = cold.asked.iter().zip(doublings).map(|(seen, doublings)| side(seen) * doublings);
         products.sum::<f64>() / squares
     };
-    Both { node_us: fitted(|both| both.node_us), client_us: fitted(|both| both.client_us) }
+    SideCosts { node_us: fitted(|both| both.node_us), client_us: fitted(|both| both.client_us) }
 }
 
-/// What so much memory costs beyond what pushes everything out of a processor's own caches, which is the
-/// first that was measured; beyond the last one it is no more.
+/// The cost of this much memory beyond what evicts everything from a processor's own caches, which was the
+/// first measurement; beyond the last one it does not grow.
 fn beyond_own(kibibytes: f64, touched_us: &[f64; TOUCHED_KB.len()]) -> f64 {
     let own_us = touched_us[0];
     let (mut below_kb, mut below_us) = (TOUCHED_KB[0] as f64, own_us);

@@ -1,11 +1,11 @@
-//! The model: nodes and clients that share processors, and messages between them, event by event.
+//! The model: a discrete event simulation of nodes and clients that share processors and exchange messages.
 //!
-//! Each client asks one node after the other, drawn at random, and waits for the answer. A node that runs
-//! takes all that has come, and answers one by one. Whoever has something to do waits for its own processor,
-//! in the order of coming: a system leaves a thread where it ran last, even if another processor is idle, and
-//! moves it only now and then.
+//! Each client sends requests to nodes drawn at random, one at a time, and waits for the answer. A running
+//! node takes everything that has arrived, and answers one request after the other. A thread with work
+//! waits for its own processor in order of arrival: an operating system leaves a thread where it ran last,
+//! even if another processor is idle, and moves it only occasionally.
 //!
-//! Invariant: the same machine and seed give the same figures; nothing here looks at a clock.
+//! Invariant: the same machine and seed give the same figures; nothing here reads a clock.
 
 use super::FITTED_MOST;
 use super::costs::Costs;
@@ -14,28 +14,28 @@ use super::processor::{Left, Processor};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// What is modelled.
+/// The parameters of the model.
 #[derive(Clone, Debug)]
 pub struct Machine {
     pub costs: Costs,
-    /// Nodes that there are.
+    /// How many nodes exist.
     pub nodes: usize,
-    /// Nodes that are played message by message; all others do the same.
+    /// How many nodes are simulated message by message; all others behave alike.
     pub played: usize,
-    /// Whether all share one host, or each has one of its own.
+    /// Whether all share one host; otherwise each has its own.
     pub is_shared: bool,
-    /// Processors of a host.
+    /// Processors per host.
     pub processors: usize,
-    /// Between hosts.
+    /// The network between hosts.
     pub network: Option<Network>,
     /// The share of operations for which a connection is made.
     pub connecting_share: f64,
-    /// The share of operations that are sent on by a node that has the slot no more.
+    /// The share of operations that are redirected by a node that does not have the slot any more.
     pub stale_share: f64,
 }
 
 impl Machine {
-    /// As many nodes and clients on one host.
+    /// This many nodes and clients on one host.
     pub fn shared(costs: Costs, nodes: usize, processors: usize) -> Self {
         Self {
             costs,
@@ -51,51 +51,51 @@ impl Machine {
 }
 
 impl Machine {
-    /// Nodes beside each other, as far as it is known what these use while nobody asks; on hosts of their
-    /// own, no more than were measured for the fit.
+    /// The number of nodes on one host as far as their idle usage is known; on hosts of their own, at most
+    /// as many as were measured for the fit.
     fn beside(&self) -> usize {
         if self.is_shared { self.nodes } else { self.nodes.min(FITTED_MOST) }
     }
 }
 
-/// What came of it.
+/// The results.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
 pub struct Outcome {
-    /// Operations a second, of all nodes that there are.
+    /// Operations a second, of all nodes together.
     pub throughput: f64,
     /// Mean microseconds of an operation.
     pub latency_us: f64,
-    /// One in a hundred takes longer.
+    /// One operation in a hundred takes longer.
     pub p99_us: f64,
-    /// Microseconds that nodes took to get back what others had pushed out, for each operation.
+    /// Microseconds per operation that nodes took to load evicted data again.
     pub node_cold_us: f64,
-    /// The same of clients.
+    /// The same for clients.
     pub client_cold_us: f64,
-    /// How often a node woke a processor that was idle, for each operation.
+    /// How often per operation a node woke an idle processor.
     pub node_wakes: f64,
-    /// The same of clients.
+    /// The same for clients.
     pub client_wakes: f64,
-    /// Of the processors of all hosts that are played.
+    /// The busy share of the processors of all simulated hosts.
     pub busy_share: f64,
 }
 
-/// How often ticks of a node come.
+/// The interval of a node's ticks.
 const TICK_NS: u64 = 1_000_000;
-/// How often the system spreads threads anew over the processors of a host. By traces it does about once a
-/// second; more often here, so that every way to spread them is played.
+/// How often the system redistributes threads over the processors of a host. Traces show about once a
+/// second; more often here, so that every distribution is simulated.
 const SPREAD_NS: u64 = 20_000_000;
-/// The share of the time that does not count.
+/// The share of the simulated time that does not count.
 const WARM_SHARE: f64 = 0.2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum What {
-    /// Something for a thread comes, of another one if it is not its own tick.
+    /// A message arrives for a thread, from another one unless it is its own tick.
     Comes { thread: usize, of: usize, message: Message },
-    /// A thread has done what it took.
+    /// A thread has finished its work.
     Ends { thread: usize },
-    /// Ticks of a node.
+    /// A tick of a node.
     Ticks { thread: usize },
-    /// Threads of all hosts are spread.
+    /// The threads of all hosts are redistributed.
     Spreads,
 }
 
@@ -126,11 +126,11 @@ struct Thread {
 #[derive(Clone)]
 struct Host {
     processors: Vec<Processor>,
-    /// How often nodes ran on them.
+    /// How often nodes ran on the host.
     nodes_ran: u64,
 }
 
-/// What nodes did, and the same of clients.
+/// The activity of nodes; the same for clients.
 #[derive(Clone, Copy, Default)]
 struct Tally {
     cold_ns: u64,
@@ -142,7 +142,7 @@ struct Play<'a> {
     now: u64,
     events: BinaryHeap<Reverse<(u64, u64, What)>>,
     count: u64,
-    /// Nodes first, then as many clients.
+    /// The nodes, followed by as many clients.
     threads: Vec<Thread>,
     hosts: Vec<Host>,
     asked_at: Vec<u64>,
@@ -153,7 +153,7 @@ struct Play<'a> {
     busy_ns: u64,
 }
 
-/// Plays for so many seconds of the model's time.
+/// Simulates this many seconds of the model's time.
 pub fn run(machine: &Machine, seconds: f64, seed: u64) -> Outcome {
     let mut play = Play::new(machine, (seconds * 1e9 * WARM_SHARE) as u64, seed);
     let until = (seconds * 1e9) as u64;
@@ -175,7 +175,7 @@ impl<'a> Play<'a> {
         let thread = |at: usize| Thread {
             host: at % played % hosts,
             home: 0,
-            // Clients of one host are threads of one process.
+            // Clients on one host are threads of one process.
             space: if at < played { at } else { played + at % played % hosts },
             left: Left::default(),
             state: State::Idle,
@@ -229,12 +229,12 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// As many threads for each processor of a host, whichever they are. Who waits or runs does so to the
-    /// end.
+    /// Distributes the threads of a host evenly over its processors, at random. Threads that wait or run
+    /// continue where they are.
     ///
-    /// A node and a client that have a host for themselves are on any: of two that wake each other one
-    /// sleeps, so that the system sees nothing to balance. A client alone was seen to take 25 us on one
-    /// processor and 74 on two, from second to second.
+    /// A node and a client with a host of their own may be on any processor: of two threads that wake each
+    /// other one always sleeps, so the system sees nothing to balance. A single client was measured at 25
+    /// us on one processor and 74 on two, changing from second to second.
     fn spread(&mut self) {
         self.after(SPREAD_NS, What::Spreads);
         let processors = self.machine.processors;
@@ -248,7 +248,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// A message of another thread, or of a clock.
+    /// A message of another thread arrives, or of a clock.
     fn come(&mut self, thread: usize, of: usize, message: Message) {
         let waker = &self.threads[of];
         let waker = match waker.state {
@@ -276,7 +276,7 @@ impl<'a> Play<'a> {
         self.dispatch(host, home, us(self.machine.costs.wake_us));
     }
 
-    /// Gives a processor that is free to who waits for it.
+    /// Gives a free processor to the next thread that waits for it.
     fn dispatch(&mut self, host: usize, place: usize, wake_ns: u64) {
         let Host { processors, nodes_ran } = &mut self.hosts[host];
         let processor = &mut processors[place];
@@ -288,7 +288,7 @@ impl<'a> Play<'a> {
         let is_node = thread < self.machine.played;
         let found = processor.runs(place, nodes_ran, (runs.space, is_node), &mut runs.left);
         let only_ticks = runs.inbox.iter().all(|message| *message == Message::Tick);
-        // What ticks take was measured where everything else had run meanwhile.
+        // The cost of ticks was measured after everything else had run meanwhile.
         let cold_ns = if only_ticks { 0 } else { us(costs.cold_us(is_node, found)) };
         let first_ns = wake_ns + cold_ns;
         let took = if is_node { self.serve(thread, first_ns) } else { self.ask(thread, first_ns) };
@@ -299,7 +299,7 @@ impl<'a> Play<'a> {
         self.after(took, What::Ends { thread });
     }
 
-    /// A node takes all that came; how long that takes.
+    /// A node handles everything that has arrived; returns how long that takes.
     fn serve(&mut self, node: usize, first_ns: u64) -> u64 {
         let costs = self.machine.costs;
         let mut took = first_ns;
@@ -316,13 +316,13 @@ impl<'a> Play<'a> {
         took
     }
 
-    /// A client takes its answer, and asks again; how long that takes.
+    /// A client takes its answer and sends the next request; returns how long that takes.
     fn ask(&mut self, client: usize, first_ns: u64) -> u64 {
         let costs = self.machine.costs;
         let place = client - self.machine.played;
         let answer = self.threads[client].inbox.pop_front();
         let was_stale = answer == Some(Message::Answer { is_stale: true });
-        // An answer that names another node is followed as part of the same operation.
+        // A redirection is followed as part of the same operation.
         if !was_stale {
             if self.asked_at[place] >= self.counts_from {
                 let latency = self.now + first_ns - self.asked_at[place];
@@ -338,7 +338,7 @@ impl<'a> Play<'a> {
         let mut took = first_ns + us(costs.client_us + if connects { costs.connect_us.1 } else { 0.0 });
         let mut way = self.way(node, place, true);
         if connects {
-            // A question and an answer of the systems alone come first.
+            // A round trip between the two systems precedes it.
             way += self.way(node, place, true) + self.way(node, place, false);
         }
         let message = Message::Request { client, is_stale, connects };
@@ -349,7 +349,7 @@ impl<'a> Play<'a> {
 
     fn way(&mut self, node: usize, client: usize, is_request: bool) -> u64 {
         match &self.machine.network {
-            // Whoever is played asks nodes that are as far away as any of those that there are.
+            // A simulated client uses nodes at the distances of the whole network.
             Some(network) if node != client || self.machine.played < self.machine.nodes => {
                 us(network.way_us(is_request, &mut self.random))
             }
@@ -388,7 +388,7 @@ impl<'a> Play<'a> {
         let processors = (self.hosts.len() * self.machine.processors) as f64;
         let [nodes, clients] = self.tallies;
         Outcome {
-            // Clients always wait for one operation: what is played stands for all.
+            // Each client always waits for one operation: the simulated ones stand for all.
             throughput: operations / seconds * self.machine.nodes as f64 / self.machine.played as f64,
             latency_us,
             p99_us: f64::from(p99) / 1e3,

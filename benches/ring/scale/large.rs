@@ -1,10 +1,11 @@
-//! From two nodes to a million, each on a host of its own: latency, throughput, and efficiency as ZHT has it.
+//! From two nodes to a million, each on its own host: latency, throughput, and efficiency as ZHT defines
+//! it.
 //!
-//! Efficiency is the throughput over that of two nodes, for each node: section 2.3.7 of the paper about ZHT.
-//! Up to some thousand nodes every message is played. Beyond that so many nodes are played that stand for
-//! all: each asks nodes at random and is asked by nodes at random, so none of them meets anything else than
-//! with all the others, as long as ways are those of the whole network and links are as full as all would
-//! fill them.
+//! Efficiency is the throughput per node relative to that of two nodes: section 2.3.7 of the paper about
+//! ZHT. Up to some thousand nodes every message is simulated. Beyond that a subset is simulated that stands
+//! for all: each node sends requests to random nodes and receives requests from random nodes, so none of
+//! them would meet anything else among all the others, as long as distances are those of the whole network
+//! and links are as loaded as all nodes would load them.
 
 use super::costs::Costs;
 use super::events::{self, Machine, Outcome};
@@ -12,28 +13,28 @@ use super::network::{Shape, Topologies};
 
 /// A million, as a power of two.
 pub const SIZE_MAX: usize = 1 << 20;
-/// Operations of each node that are played at least.
+/// The least number of simulated operations per node.
 const EACH_MIN: f64 = 30.0;
-/// How often a node is asked in a second, before anything is known of it.
+/// Requests per node and second, before a first result is known.
 const EACH_GUESSED: f64 = 20_000.0;
-/// Slots of the wide table.
+/// How many slots the wide table has.
 const SLOTS: f64 = 1_048_576.0;
 
-/// Connections of a client.
+/// The connections of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Connections {
-    /// One to every node, all the time: as ZHT's own simulation has it.
+    /// One to every node, all the time, as in ZHT's own simulation.
     Kept,
-    /// To so many nodes, as many as a node takes; for others one is made each time.
+    /// To at most this many nodes, as many as a node accepts; for others one is made each time.
     AtMost(usize),
 }
 
-/// How much is played.
+/// The extent of the simulation.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Nodes that are played at most.
+    /// The most nodes that are simulated.
     pub played_max: usize,
-    /// Operations of all of them, about.
+    /// The approximate number of operations of all of them.
     pub operations: f64,
 }
 
@@ -43,14 +44,14 @@ impl Effort {
     pub const TRIAL: Self = Self { played_max: 128, operations: 4_000.0 };
 }
 
-/// What so many nodes do.
+/// The results for one number of nodes.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub struct Size {
     /// How many.
     pub nodes: usize,
-    /// All together.
+    /// The results of all of them together.
     pub outcome: Outcome,
-    /// Of what two nodes do, for each node.
+    /// The throughput per node relative to that of two nodes.
     pub efficiency: f64,
     /// The share of operations for which a connection was made.
     pub connecting_share: f64,
@@ -83,7 +84,8 @@ pub fn up(
             stale_share: 0.0,
         };
         let mut outcome = play(&machine, each, effort);
-        // Links are as full, and slots move as often, as goes with what comes of it.
+        // The load of links and the share of redirected requests depend on the throughput, so they are
+        // computed again from the result.
         for _ in 0..2 {
             let each = outcome.throughput / nodes as f64;
             let moves = topologies.churn.moves_per_slot_per_day * SLOTS / 86_400.0;

@@ -1,14 +1,14 @@
-//! Scale: a model of nodes and clients that is fitted on two and four real processes, held against 8, 16 and
-//! 32, and asked about up to a million nodes.
+//! Scale: a model of nodes and clients that is fitted on two and four real processes, compared with 8, 16
+//! and 32, and extrapolated to a million nodes.
 //!
-//! `real` starts and measures processes, `asking` is their clients; `cold` and `waking` measure what it costs
-//! that others had a processor, or that it was idle, and `pinned` keeps threads on one for that. `costs`
-//! fits, `events` is the model, `processor` one of its processors, `network` what lies between hosts, and
-//! `large` goes up to a million.
+//! `real` starts and measures processes, and `clients` has their clients. `cold` and `waking` measure the
+//! cost of a processor that was used by others or idle, and `pinned` keeps threads on one processor for
+//! that. `costs` fits, `events` is the model, `processor` one of its processors, `network` the network
+//! between hosts, and `large` extrapolates to a million.
 //!
-//! Invariant: what was measured on 8, 16 and 32 processes enters no constant of the model.
+//! Invariant: the measurements of 8, 16 and 32 processes enter no constant of the model.
 
-mod asking;
+mod clients;
 mod cold;
 mod costs;
 mod events;
@@ -30,7 +30,7 @@ pub use resident::hold;
 use crate::client::SpeakError;
 use crate::machine::processors;
 use crate::phases::Scale;
-use crate::servers::{Place, StartError};
+use crate::servers::{BenchPaths, StartError};
 use atoll_ring::NodeError;
 use costs::Costs;
 use events::{Machine, Outcome};
@@ -40,27 +40,27 @@ use real::{Measured, Processes};
 use std::io;
 use std::time::Duration;
 
-/// Numbers of processes: the model knows the first two.
+/// The numbers of processes; the model knows the first two.
 const COUNTS: [usize; 5] = [2, 4, 8, 16, 32];
-/// How many of them it is fitted on.
+/// On how many of these it is fitted.
 const FITTED: usize = 2;
-/// And the most of these.
+/// The largest of those.
 const FITTED_MOST: usize = 4;
-/// Connections that a node takes, if nobody says something else.
+/// How many connections a node accepts by default.
 const CONNECTIONS_MAX: usize = 10_000;
-/// Seconds that so many processes are played for.
+/// Simulated seconds for these numbers of processes.
 const SECONDS: f64 = 2.0;
 
 /// Why there is no figure.
 #[derive(Debug, thiserror::Error)]
 pub enum ScaleError {
-    /// Nothing to start.
+    /// There is no program to start.
     #[error("not offered: no program of Atoll was named; name one with --atoll")]
     NoProgram,
     /// A node did not start.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// The system said no.
+    /// The system refused.
     #[error("cannot {doing}")]
     Io {
         /// What was tried.
@@ -74,37 +74,37 @@ pub enum ScaleError {
     Ended {
         /// Its number.
         node: usize,
-        /// How.
+        /// How it ended.
         how: String,
-        /// What it said.
+        /// The end of its output.
         last_words: String,
     },
-    /// Slots stayed where they were.
+    /// Slots did not spread over the nodes.
     #[error("slots did not spread over {nodes} nodes in time: {problem}")]
     NotSpread {
         /// How many nodes.
         nodes: usize,
-        /// At the last look.
+        /// The state at the last check.
         problem: String,
     },
-    /// An answer was not what it must be.
+    /// An answer was wrong.
     #[error("{key} was answered by {heard:?}")]
     Wrong {
-        /// About which key.
+        /// The key.
         key: String,
-        /// What was said.
+        /// The answer.
         heard: String,
     },
-    /// The file of networks is not what it must be.
+    /// The file of networks is malformed.
     #[error("topology.toml cannot be read")]
     Topology(#[from] toml::de::Error),
-    /// A table was not what it must be.
+    /// A table was wrong.
     #[error("a table is not what it must be: {0}")]
     Table(&'static str),
-    /// A node of the bench's own.
+    /// A node of the bench failed.
     #[error("a node with a large table does not work")]
     Node(#[from] NodeError),
-    /// A connection of the bench's own.
+    /// A connection of the bench failed.
     #[error(transparent)]
     Speak(#[from] SpeakError),
     /// A thread of the bench ended.
@@ -118,21 +118,21 @@ impl ScaleError {
     }
 }
 
-/// What was found.
+/// The results.
 #[derive(Default, serde::Serialize)]
 pub struct Findings {
     /// Each number of processes, in each round.
     pub processes: Vec<Vec<Compared>>,
-    /// What the model was fitted to.
+    /// The fitted costs.
     pub costs: Option<Costs>,
-    /// Up to a million, each on a host of its own: by the network, and by whether connections are kept.
+    /// Up to a million nodes, each on its own host, by network and by whether connections are kept.
     pub large: Vec<(Shape, bool, Vec<Size>)>,
-    /// The efficiency of a million in the torus, connections kept and not, were an idle processor woken for
-    /// nothing: with what that takes on this machine two nodes are slow, and everybody looks good beside
-    /// them.
+    /// The efficiency of a million nodes in the torus, with connections kept and not, if waking an idle
+    /// processor cost nothing: with its cost on this machine two nodes are slow, so every larger number
+    /// looks good relative to them.
     pub without_waking: Option<(f64, f64)>,
-    /// Tables.
-    pub tables: Vec<tables::Taken>,
+    /// Sizes of tables.
+    pub tables: Vec<tables::TableCosts>,
     /// Megabytes of a node with a table of a thousand nodes.
     pub resident_mb: Option<f64>,
     /// What could not be measured, and why.
@@ -141,14 +141,15 @@ pub struct Findings {
     pub is_wrong: bool,
 }
 
-/// So many processes in one round, and what the model says of them that knows two and four of this round.
+/// One number of processes in one round, and the model's prediction from two and four processes of that
+/// round.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub struct Compared {
-    /// What they did.
+    /// The measurements.
     pub real: Measured,
-    /// On connections that are kept.
+    /// The prediction for kept connections.
     pub kept: Outcome,
-    /// On connections that are made for each operation.
+    /// The prediction for connections that are made for each operation.
     pub connecting: Outcome,
 }
 
@@ -163,7 +164,7 @@ impl Compared {
         Self { real, kept, connecting }
     }
 
-    /// How far the model is off, in percent of what was measured.
+    /// The model's error, in percent of the measurement.
     fn kept_off(&self) -> f64 {
         (self.kept.throughput / self.real.throughput - 1.0) * 100.0
     }
@@ -173,11 +174,11 @@ impl Compared {
     }
 }
 
-/// All numbers of processes in one round, from two on.
+/// All numbers of processes in one round, in ascending order.
 type Round = [Measured; COUNTS.len()];
 
-/// The model is fitted anew in each round: a machine that is slower for a while is so for all numbers of
-/// processes.
+/// Compares each round with a model that is fitted anew: a machine that is slower for a while is slower for
+/// all numbers of processes.
 fn compared(rounds: &[Round]) -> Vec<Vec<Compared>> {
     let fitted: Vec<Costs> =
         rounds.iter().map(|round| Costs::fitted(&round[0], &round[1], processors())).collect();
@@ -188,15 +189,15 @@ fn compared(rounds: &[Round]) -> Vec<Vec<Compared>> {
     (0..COUNTS.len()).map(all).collect()
 }
 
-/// Whoever is in the middle.
+/// The median item.
 fn middle<T: Copy>(all: &[T], by: impl Fn(&T) -> f64) -> Option<T> {
     let mut all = all.to_vec();
     all.sort_by(|one, other| by(one).total_cmp(&by(other)));
     all.get(all.len() / 2).copied()
 }
 
-/// Measures, fits, and goes up; `told` hears of each step.
-pub fn run(scale: Scale, place: &Place, told: &mut dyn FnMut(&str)) -> Findings {
+/// Measures, fits and extrapolates; `told` is called at each step.
+pub fn run(scale: Scale, place: &BenchPaths, told: &mut dyn FnMut(&str)) -> Findings {
     let mut findings = Findings::default();
     for step in [Findings::look_at_tables, Findings::model] {
         if let Err(error) = step(&mut findings, scale, place, told) {
@@ -211,7 +212,7 @@ impl Findings {
     fn look_at_tables(
         &mut self,
         scale: Scale,
-        place: &Place,
+        place: &BenchPaths,
         told: &mut dyn FnMut(&str),
     ) -> Result<(), ScaleError> {
         told("scale, tables");
@@ -220,7 +221,12 @@ impl Findings {
         Ok(())
     }
 
-    fn model(&mut self, scale: Scale, place: &Place, told: &mut dyn FnMut(&str)) -> Result<(), ScaleError> {
+    fn model(
+        &mut self,
+        scale: Scale,
+        place: &BenchPaths,
+        told: &mut dyn FnMut(&str),
+    ) -> Result<(), ScaleError> {
         let rounds = measured(scale, place, told)?;
         self.processes = compared(&rounds);
         let of = |place: usize| {
@@ -257,8 +263,8 @@ fn is_trial(scale: Scale) -> bool {
     scale.measured_ms < Scale::QUICK.measured_ms
 }
 
-/// In each round all numbers have their turn.
-fn measured(scale: Scale, place: &Place, told: &mut dyn FnMut(&str)) -> Result<Vec<Round>, ScaleError> {
+/// Measures all numbers of processes in each round.
+fn measured(scale: Scale, place: &BenchPaths, told: &mut dyn FnMut(&str)) -> Result<Vec<Round>, ScaleError> {
     let (warm, time) = (Duration::from_millis(scale.warm_ms), Duration::from_millis(scale.measured_ms));
     let mut rounds = vec![Round::default(); scale.rounds];
     for (number, round) in rounds.iter_mut().enumerate() {

@@ -1,10 +1,10 @@
-//! Networks of large machines: how far nodes are from each other, and how full the links are.
+//! Networks of large machines: distances between nodes, and the load of the links.
 //!
-//! What they are made of stands in `topology.toml`, with sources.
+//! Their parameters are in `topology.toml`, with sources.
 
 use super::ScaleError;
 
-/// All that the file says.
+/// The contents of the file.
 #[derive(Clone, Debug, serde::Deserialize)]
 pub struct Topologies {
     torus: Links,
@@ -16,9 +16,9 @@ pub struct Topologies {
 
 #[derive(Clone, Copy, Debug, serde::Deserialize)]
 struct Links {
-    /// Between neighbours.
+    /// The delay between neighbours.
     first_us: f64,
-    /// For each further link or switch.
+    /// The delay for each further link or switch.
     further_us: f64,
     gigabytes_per_second: f64,
     ports: Option<u32>,
@@ -32,14 +32,14 @@ struct MessageBytes {
     empty_bytes: f64,
 }
 
-/// What happens to slots.
+/// How slots move.
 #[derive(Clone, Copy, Debug, serde::Deserialize)]
 pub struct Churn {
     /// How often a slot goes to another node.
     pub moves_per_slot_per_day: f64,
 }
 
-/// Which.
+/// The shape of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Shape {
@@ -60,26 +60,26 @@ impl Shape {
     }
 }
 
-/// A network between so many nodes that ask each other so often.
+/// A network between a given number of nodes with a given request rate.
 #[derive(Clone, Debug)]
 pub struct Network {
     links: Links,
-    /// Sides of a torus; of others none.
+    /// The sides of a torus; unused for other shapes.
     sides: [u64; 3],
-    /// Switches on a way; of a torus none.
+    /// The switches on a path; unused for a torus.
     switches: u64,
     message: MessageBytes,
-    /// Mean microseconds that a message waits at each link.
+    /// The mean microseconds for which a message waits at each link.
     wait_us: f64,
 }
 
 impl Topologies {
-    /// Those of the file.
+    /// Reads the networks of the file.
     pub fn read() -> Result<Self, ScaleError> {
         Ok(toml::from_str(include_str!("topology.toml"))?)
     }
 
-    /// A network between so many nodes, each of which is asked so many times a second.
+    /// A network between this many nodes, each of which receives this many requests a second.
     pub fn network(
         &self,
         shape: Shape,
@@ -95,24 +95,25 @@ impl Topologies {
         let sides = if shape == Shape::Torus { sides(nodes) } else { [1; 3] };
         let switches = switches(shape, &links, nodes);
         let mut network = Network { links, sides, switches, message: self.message, wait_us: 0.0 };
-        // Each end of the handshake and of the end of a connection: six segments, three each way.
+        // The segments of a handshake and of the end of a connection: six, three in each direction.
         let empty = 6.0 * self.message.empty_bytes * connecting_share;
         let bytes = self.message.request_bytes + self.message.answer_bytes + empty;
         let load = network.load(each_per_second * bytes);
         let mean = (self.message.request_bytes + self.message.answer_bytes) / 2.0;
-        // A queue that messages of about one length join at random; where more comes than links carry, none
-        // is steady.
+        // An M/D/1 queue: messages of about one length that arrive at random. Above the capacity of the
+        // links no queue is steady.
         network.wait_us = load / (2.0 * (1.0 - load.min(0.98))) * mean / (links.gigabytes_per_second * 1e3);
         network
     }
 }
 
 impl Network {
-    /// The share of what links carry, where each node sends so many bytes a second to nodes drawn at random.
+    /// The load of the links relative to their capacity, if each node sends this many bytes a second to
+    /// random nodes.
     fn load(&self, bytes_per_second: f64) -> f64 {
         let capacity = self.links.gigabytes_per_second * 1e9;
         if self.switches > 0 {
-            // Full bisection: a link carries what one node sends.
+            // Full bisection bandwidth: a link carries what one node sends.
             return bytes_per_second / capacity;
         }
         let way: f64 = self.sides.iter().map(|&side| mean_way(side)).sum();
@@ -120,7 +121,7 @@ impl Network {
         bytes_per_second * way / (6.0 * capacity)
     }
 
-    /// One way, between nodes drawn at random.
+    /// The time of one message between random nodes.
     pub fn way_us(&self, is_request: bool, random: &mut fastrand::Rng) -> f64 {
         let hops = match self.switches {
             0 => {
@@ -138,7 +139,7 @@ impl Network {
     }
 }
 
-/// Sides of a torus that are as alike as can be.
+/// The sides of a torus, as equal as possible.
 fn sides(nodes: usize) -> [u64; 3] {
     let mut sides = [1_u64; 3];
     while sides.iter().product::<u64>() < nodes as u64 {
@@ -153,12 +154,12 @@ fn mean_way(side: u64) -> f64 {
     (0..side).map(|way| way.min(side - way) as f64).sum::<f64>() / side as f64
 }
 
-/// Switches that the longest way passes, which is nearly every way.
+/// The switches on the longest path, which nearly every path is.
 fn switches(shape: Shape, links: &Links, nodes: usize) -> u64 {
     match shape {
         Shape::Torus => 0,
         Shape::FatTree => {
-            // Levels of switches with so many ports join 2 (ports / 2)^levels nodes.
+            // Switches with this many ports in `levels` levels connect 2 (ports / 2)^levels nodes.
             let half = u64::from(links.ports.unwrap_or(64) / 2).max(2);
             let mut levels = 1;
             while 2 * half.pow(levels) < nodes as u64 {
@@ -166,7 +167,7 @@ fn switches(shape: Shape, links: &Links, nodes: usize) -> u64 {
             }
             u64::from(2 * levels - 1)
         }
-        // Two in the group of each end; beyond the largest that there are, groups have two floors.
+        // Two in the group at each end; beyond the largest existing networks, groups have two levels.
         Shape::Dragonfly if links.nodes_max.is_some_and(|most| nodes > most) => 6,
         Shape::Dragonfly => 4,
     }

@@ -1,18 +1,17 @@
-//! Threads that stay on one processor, and the processor time of the one that calls.
+//! Pins threads to one processor, and measures the processor time of the calling thread.
 
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
 
-/// Processor time of the thread that calls.
+/// Processor time of the calling thread.
 pub fn own_seconds() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// From now on the thread that calls runs on one processor alone: on the first of those that it may, or on
-/// the one behind it.
+/// Pins the calling thread to one processor: the first of those that it may use, or one of the following.
 pub fn on_one(place: usize) -> io::Result<()> {
     let one = only(place, &sched_getaffinity(None)?)?;
     Ok(sched_setaffinity(None, &one)?)
@@ -26,14 +25,14 @@ fn only(place: usize, of: &CpuSet) -> io::Result<CpuSet> {
     Ok(one)
 }
 
-/// Threads on one processor; dropped, they may run again where the one that made it could.
+/// Threads pinned to one processor. When this is dropped, they may run where the thread that made it could.
 pub struct Pinned {
     threads: Vec<Pid>,
     before: CpuSet,
 }
 
 impl Pinned {
-    /// All threads of these processes and the one that calls, whose children come along.
+    /// Pins all threads of these processes and the calling one, whose children inherit that.
     pub fn to_one(processes: impl Iterator<Item = u32>) -> io::Result<Self> {
         let mut threads = Vec::new();
         for process in processes {
@@ -50,7 +49,7 @@ impl Pinned {
     fn allow(&self, processors: &CpuSet) -> io::Result<()> {
         for thread in &self.threads {
             match sched_setaffinity(Some(*thread), processors) {
-                // It has ended by itself.
+                // The thread has ended by itself.
                 Ok(()) | Err(rustix::io::Errno::SRCH) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -61,7 +60,7 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // Whoever stays on one processor makes the rest of the round slower, which its figures show.
+        // Threads that stay pinned make the rest of the round slower, which its figures show.
         let _ = self.allow(&self.before);
     }
 }

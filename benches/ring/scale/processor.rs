@@ -1,37 +1,37 @@
-//! A processor of the model: who runs, who waits for it, and whose things it has at hand.
+//! A processor of the model: the running thread, the waiting ones, and the data that its caches hold.
 
 use std::collections::VecDeque;
 
-/// Address spaces whose translations a processor keeps apart. Linux has six numbers for them on x86-64
-/// (`TLB_NR_DYN_ASIDS` in `arch/x86/include/asm/tlbflush.h`): the seventh takes the place of another one's.
+/// How many address spaces' translations a processor keeps apart. Linux has six numbers for them on x86-64
+/// (`TLB_NR_DYN_ASIDS` in `arch/x86/include/asm/tlbflush.h`): the seventh replaces another one.
 const SPACES_AT_HAND: usize = 6;
 
 /// One processor of a host.
 #[derive(Clone, Default)]
 pub struct Processor {
     pub is_busy: bool,
-    /// Threads that have something to do, in the order of coming.
+    /// Threads with work, in order of arrival.
     pub waiting: VecDeque<usize>,
-    /// Time that whoever runs takes more, as it woke others.
+    /// Additional time of the running thread, because it woke others.
     pub owed_ns: u64,
-    /// Of which address spaces, the last one first.
+    /// The address spaces with translations here, the most recent first.
     spaces: VecDeque<usize>,
-    /// How often nodes ran here so far.
+    /// How often nodes have run here.
     nodes_ran: u64,
 }
 
-/// What a thread finds on its processor.
+/// The state in which a thread finds its processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// Whether translations of its address space are gone.
+pub struct CacheState {
+    /// Whether the translations of its address space were replaced.
     pub is_out: bool,
-    /// How often nodes ran here since it did itself; none if it ran elsewhere.
+    /// How often nodes have run here since the thread did; `None` if it ran elsewhere.
     pub here: Option<u64>,
-    /// The same on any processor of the host.
+    /// The same on all processors of the host.
     pub anywhere: u64,
 }
 
-/// What a thread left behind on a processor when it ran last.
+/// The counts when a thread last ran, and where.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Left {
     processor: usize,
@@ -40,22 +40,22 @@ pub struct Left {
 }
 
 impl Processor {
-    /// A thread of this address space, of a node or not, runs here: on processor `place` of a host, where
-    /// nodes ran so often.
+    /// A thread of this address space, of a node or a client, runs here: on processor `place` of a host on
+    /// which nodes have run this often.
     pub fn runs(
         &mut self,
         place: usize,
         host_ran: &mut u64,
         (space, is_node): (usize, bool),
         left: &mut Left,
-    ) -> Found {
+    ) -> CacheState {
         let at = self.spaces.iter().position(|&one| one == space);
         let is_out = at.is_none() && self.spaces.len() >= SPACES_AT_HAND;
         at.map(|at| self.spaces.remove(at));
         self.spaces.push_front(space);
         self.spaces.truncate(SPACES_AT_HAND);
         let since = left.here.filter(|_| left.processor == place);
-        let found = Found {
+        let found = CacheState {
             is_out,
             here: since.map(|since| self.nodes_ran - since),
             anywhere: *host_ran - left.anywhere,

@@ -1,15 +1,15 @@
-//! Rings of real processes, each a node with a client beside it, on this machine: what the model is fitted to
-//! and held against.
+//! Rings of real processes on this machine, each a node with a client: the model is fitted to them and
+//! compared with them.
 //!
 //! Invariant: every answer is judged, and a wrong one fails the phase.
 
-use super::asking::{self, Asked, Lines};
+use super::clients::{self, ClientTotals, ConnectionMode};
 use super::cold::{self, Cold};
 use super::waking::{self, Waking};
 use super::{FITTED_MOST, ScaleError};
 use crate::local::Status;
 use crate::machine::processors;
-use crate::servers::{Kept, Place};
+use crate::servers::{BenchPaths, Kept};
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -18,57 +18,57 @@ use std::time::{Duration, Instant};
 const PORT: u16 = 7379;
 const SLOTS: u64 = 16_384;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How long slots may take to lie on all nodes.
+/// How long slots may take to spread over all nodes.
 const SPREAD_TIME_MAX: Duration = Duration::from_secs(300);
 
-/// What so many processes did.
+/// The measurements of one number of processes.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Measured {
-    /// Nodes, and as many clients.
+    /// How many nodes; there are as many clients.
     pub nodes: usize,
-    /// Operations a second, of all together.
+    /// Operations a second, of all clients together.
     pub throughput: f64,
-    /// Microseconds of an operation, as a client sees it: the mean.
+    /// The mean microseconds of an operation, as a client sees it.
     pub latency_us: f64,
-    /// The same, in the middle and near the end.
+    /// The median and the 99th percentile of the same.
     pub p50_us: f64,
-    /// One in a hundred takes longer.
+    /// One operation in a hundred takes longer.
     pub p99_us: f64,
-    /// Microseconds of processor time of all nodes for an operation.
+    /// Microseconds of processor time of all nodes per operation.
     pub node_us: f64,
-    /// The same of all clients.
+    /// The same for all clients.
     pub client_us: f64,
-    /// Processors that all nodes use while nobody asks.
+    /// How many processors all nodes use while idle.
     pub idle_processors: f64,
-    /// Processors that nodes, clients and others used while everybody asked.
+    /// How many processors nodes, clients and other processes used under load.
     pub busy_processors: f64,
-    /// Processors that neither nodes nor clients used, but somebody did.
+    /// How many processors other processes used.
     pub others: f64,
-    /// Microseconds of one operation when nobody else asks: kept to be looked at, the model does not know it.
+    /// Microseconds of one operation without any other load; kept for information, unknown to the model.
     pub alone_us: f64,
-    /// The same clients, who make a connection for each operation.
+    /// The same clients, making a connection for each operation.
     pub connecting: Connecting,
-    /// What pushing out costs; of as many nodes alone as the model is fitted on at most.
+    /// The costs of eviction; only for the largest number of nodes that the model is fitted on.
     pub cold: Option<Cold>,
-    /// And what waking a processor costs beside them.
+    /// The costs of waking a processor, measured with these.
     pub waking: Option<Waking>,
 }
 
-/// What processes did whose clients make a connection for each operation.
+/// The measurements with a connection for each operation.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Connecting {
-    /// Operations a second, of all together.
+    /// Operations a second, of all clients together.
     pub throughput: f64,
-    /// Microseconds of an operation with its connection, as a client sees it: the mean.
+    /// The mean microseconds of an operation with its connection, as a client sees it.
     pub latency_us: f64,
-    /// Microseconds of processor time of all nodes for an operation.
+    /// Microseconds of processor time of all nodes per operation.
     pub node_us: f64,
-    /// The same of all clients.
+    /// The same for all clients.
     pub client_us: f64,
 }
 
 impl Connecting {
-    fn of(asked: &Asked) -> Self {
+    fn of(asked: &ClientTotals) -> Self {
         let operations = asked.operations as f64;
         Self {
             throughput: operations / asked.seconds,
@@ -86,8 +86,8 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Starts so many nodes, with one copy of every slot, and waits until each leads its share.
-    pub fn start(count: usize, place: &Place, told: &mut dyn FnMut(&str)) -> Result<Self, ScaleError> {
+    /// Starts this many nodes with one copy of every slot, and waits until each leads its share.
+    pub fn start(count: usize, place: &BenchPaths, told: &mut dyn FnMut(&str)) -> Result<Self, ScaleError> {
         let program = place.atoll.as_deref().ok_or(ScaleError::NoProgram)?;
         let folder = place.folder.join(format!("scale-{count}"));
         std::fs::create_dir_all(&folder).map_err(ScaleError::io("make a folder for a ring"))?;
@@ -147,7 +147,7 @@ impl Processes {
         }
     }
 
-    /// Whether every node leads about its share, and nothing is on its way.
+    /// Whether every node leads about its share, and no slot is moving.
     fn is_spread(&self, status: &Status) -> bool {
         let share = SLOTS / self.nodes.len() as u64;
         status.served == SLOTS
@@ -161,7 +161,8 @@ impl Processes {
     fn cold(&self, leaders: &[usize], idle: f64, time: Duration) -> Result<Cold, ScaleError> {
         let nodes: Vec<_> =
             self.addresses.iter().copied().zip(self.nodes.iter().map(Kept::process)).collect();
-        // Small differences of what varies: longer than anything else.
+        // Measured for longer than anything else, because these are small differences of varying
+        // quantities.
         cold::measure(&nodes, leaders, (idle / nodes.len() as f64, time * 4))
     }
 
@@ -169,17 +170,17 @@ impl Processes {
         self.nodes.iter().filter_map(|node| threads_seconds(node.process())).sum()
     }
 
-    /// Has every client ask for so long, after a moment that does not count.
+    /// Runs every client for the given time, after a warm-up that does not count.
     pub fn measure(&self, warm: Duration, measured: Duration, seed: u64) -> Result<Measured, ScaleError> {
         let leaders = leaders(&self.addresses).map_err(ScaleError::io("learn who leads what"))?;
         let idle_from = (Instant::now(), self.cpu_seconds());
         std::thread::sleep(measured);
         let idle_processors = (self.cpu_seconds() - idle_from.1) / idle_from.0.elapsed().as_secs_f64();
-        let alone_us = asking::alone_us(&self.addresses, &leaders, measured / 2, seed)?;
-        let all = |lines| -> Result<Asked, ScaleError> {
-            asking::all(&self.addresses, &leaders, lines, || self.cpu_seconds(), (warm, measured), seed)
+        let alone_us = clients::alone_us(&self.addresses, &leaders, measured / 2, seed)?;
+        let all = |lines| -> Result<ClientTotals, ScaleError> {
+            clients::all(&self.addresses, &leaders, lines, || self.cpu_seconds(), (warm, measured), seed)
         };
-        let asked = all(Lines::Kept)?;
+        let asked = all(ConnectionMode::Kept)?;
         let operations = asked.operations as f64;
         let is_last_fitted = self.nodes.len() == FITTED_MOST;
         Ok(Measured {
@@ -195,15 +196,15 @@ impl Processes {
             others: (asked.machine_busy - (asked.node_seconds + asked.client_seconds) / asked.seconds)
                 .max(0.0),
             alone_us,
-            connecting: Connecting::of(&all(Lines::Made)?),
+            connecting: Connecting::of(&all(ConnectionMode::Made)?),
             cold: is_last_fitted.then(|| self.cold(&leaders, idle_processors, measured)).transpose()?,
             waking: is_last_fitted.then(|| waking::measure(processors(), measured)).transpose()?,
         })
     }
 }
 
-/// Seconds that the threads of a process ran, to the nanosecond: what a node uses while nobody asks is less
-/// than ticks show.
+/// Seconds for which the threads of a process ran, to the nanosecond: an idle node uses less than the
+/// system's ticks can show.
 pub fn threads_seconds(process: u32) -> Option<f64> {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).ok()?.flatten();
     let ran = threads.filter_map(|thread| {
@@ -213,7 +214,7 @@ pub fn threads_seconds(process: u32) -> Option<f64> {
     Some(ran.sum::<f64>() / 1e9)
 }
 
-/// For each slot the place of the node that leads it.
+/// For each slot, the index of the node that leads it.
 fn leaders(addresses: &[SocketAddr]) -> std::io::Result<Vec<usize>> {
     let serves = crate::cut::table(addresses[0], None)?;
     let place = |address: &SocketAddr| addresses.iter().position(|one| one == address);

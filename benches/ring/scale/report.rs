@@ -1,4 +1,4 @@
-//! The bars of scale, and what a person reads of it.
+//! The bars of scale, and the report for people.
 
 use super::large::{SIZE_MAX, Size};
 use super::network::Shape;
@@ -6,19 +6,19 @@ use super::{Compared, FITTED, Findings, middle};
 use crate::phases::is_failure;
 use crate::report::Row;
 
-/// Processors that others may use while processes are measured.
+/// How many processors other processes may use during measurements.
 const OTHERS_MAX: f64 = 0.2;
 
-/// How far the model is off, in percent.
+/// The error of the model, in percent.
 type Off = fn(&Compared) -> f64;
 
-/// The round in the middle by how far the model is off, whether above or below: being as far off both ways is
-/// not being right.
+/// The round whose model error is the median, with its sign: errors of both signs are not the same as being
+/// right.
 fn in_the_middle(rounds: &[Compared], off: Off) -> Option<Compared> {
     middle(rounds, |one| off(one).abs())
 }
 
-/// Whether no answer was wrong, and all came to its end.
+/// Whether no answer was wrong, and everything finished.
 pub fn is_right(findings: &Findings) -> bool {
     !findings.is_wrong && !findings.missing.iter().any(|why| is_failure(why))
 }
@@ -28,7 +28,7 @@ impl Findings {
         self.missing.first().cloned().or_else(|| self.disturbed())
     }
 
-    /// A model that is fitted while others work takes their time for that of nodes.
+    /// A model that is fitted while other processes work takes their time for that of nodes.
     fn disturbed(&self) -> Option<String> {
         let rounds = self.processes.iter().flatten();
         let others = rounds.map(|compared| compared.real.others).fold(0.0, f64::max);
@@ -36,7 +36,7 @@ impl Findings {
             .then(|| format!("others used {others:.2} processors while processes were measured"))
     }
 
-    /// How far the model is off at the numbers of processes that it was not fitted on, and at those that it
+    /// The error of the model for the numbers of processes that it was not fitted on, and for those that it
     /// was: the worst of each.
     fn predicted(&self, words: &str, off: Off) -> [Row; 2] {
         let middles = self.processes.iter().filter_map(|rounds| in_the_middle(rounds, off));
@@ -54,7 +54,7 @@ impl Findings {
         })
     }
 
-    /// With a million nodes, in the network that is worst.
+    /// The efficiency of a million nodes in the worst network.
     fn efficiency(&self, is_kept: bool) -> Option<f64> {
         let of = self.large.iter().filter(|(_, kept, _)| *kept == is_kept);
         of.filter_map(|(_, _, sizes)| Some(sizes.last()?.efficiency * 100.0)).reduce(f64::min)
@@ -92,7 +92,7 @@ fn table_rows(findings: &Findings) -> Vec<Row> {
             slot.peers.insert(name.to_owned(), per_slot);
         }
     }
-    // Whoever takes more of both.
+    // The larger of the two, of each.
     let most = |of: fn((f64, f64)) -> f64| each.map(|[node, client]| of(node).max(of(client)));
     vec![
         memory.judged(findings.resident_mb, spoiled.clone()),
@@ -101,7 +101,7 @@ fn table_rows(findings: &Findings) -> Vec<Row> {
     ]
 }
 
-/// Everything, for people.
+/// Prints all results for people.
 pub fn print(findings: &Findings) {
     print_tables(findings);
     print_processes(&findings.processes);

@@ -1,7 +1,7 @@
-//! A node with a table of a thousand nodes, in a process of its own: what that holds in memory.
+//! A node with a table of a thousand nodes, in its own process, to measure its memory.
 //!
-//! The other nodes are in the table only. The node asks for none of them, is asked for its slots, and says
-//! how large it is.
+//! The other nodes exist only in the table. The node contacts none of them, answers requests for its slots,
+//! and reports its size.
 
 use super::{ScaleError, tables};
 use crate::client::Speaker;
@@ -21,7 +21,7 @@ const NODES: u32 = 1_000;
 const SLOTS: u32 = 16_384;
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Megabytes that such a node holds.
+/// The megabytes that such a node holds.
 pub fn measure(out: &Path) -> Result<f64, ScaleError> {
     let mut child = own_child(&[])?;
     let child = child.arg("table-node").arg(out).stdin(Stdio::null()).stdout(Stdio::null());
@@ -33,7 +33,7 @@ pub fn measure(out: &Path) -> Result<f64, ScaleError> {
     text.trim().parse().map_err(|_| ScaleError::Table("a node with it"))
 }
 
-/// Is that node, and writes what it holds.
+/// Runs that node and writes its memory usage.
 pub fn hold(out: &Path) -> Result<(), ScaleError> {
     let group = Prepared { table: received()? };
     let local = || std::net::SocketAddr::from(([127, 0, 0, 1], 0));
@@ -67,18 +67,18 @@ pub fn hold(out: &Path) -> Result<(), ScaleError> {
         resident.and_then(|text| text.parse().ok()).ok_or(ScaleError::Table("its memory"))?;
     std::fs::write(out, format!("{:.3}\n", kibibytes * 1024.0 / 1e6))
         .map_err(ScaleError::io("write a figure"))?;
-    // What it would still say to nodes that are not there is not waited for.
+    // Messages to nodes that do not exist are not waited for.
     std::process::exit(0);
 }
 
-/// The table as a node gets it; what made it is gone.
+/// The table as a node receives it; the objects that made it are freed.
 fn received() -> Result<Arc<Table>, ScaleError> {
     let whole = TableUpdate::whole(&tables::founded(NODES, SLOTS)?.table()).encoded();
     let update = TableUpdate::decoded(&whole);
     update.and_then(|update| update.apply(None)).ok_or(ScaleError::Table("a whole table"))
 }
 
-/// A configuration group that has decided all that it ever will.
+/// A configuration group whose decisions are all made already.
 struct Prepared {
     table: Arc<Table>,
 }

@@ -1,9 +1,8 @@
-//! What the table of a ring takes: of memory in a node and in a client, and of time and bytes when it
-//! changes.
+//! The cost of a ring's table: memory in a node and in a client, and time and bytes for a change.
 //!
-//! Memory is what the allocator of the system has handed out, its own rounding and headers included. A node
-//! is taken apart into the table that it goes by, what it keeps beside it to send requests on, and the answer
-//! to `CLUSTER SLOTS` once somebody asked.
+//! Memory is what the system's allocator has handed out, its rounding and headers included. For a node it
+//! is divided into the table that it follows, the routes that it keeps to redirect requests, and the answer
+//! to `CLUSTER SLOTS` once a client has asked for it.
 
 use super::ScaleError;
 use atoll_council::TableUpdate;
@@ -17,74 +16,74 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Nodes and slots that are looked at.
+/// The measured numbers of nodes and slots.
 const SHAPES: [(u32, u32); 3] = [(1_000, 16_384), (2_000, 16_384), (1_000, 1 << 20)];
 /// The same, to try the bench itself.
 const SHAPES_TRIAL: [(u32, u32); 3] = [(200, 16_384), (400, 16_384), (200, 1 << 15)];
 const COPIES: usize = 3;
-/// How often an update is made, for its time.
+/// How many updates are timed.
 const UPDATES: u32 = 20;
 
 /// A table of one shape.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
-pub struct Taken {
+pub struct TableCosts {
     /// How many nodes.
     pub nodes: u32,
     /// How many slots.
     pub slots: u32,
-    /// Bytes of the table that a node goes by.
+    /// Bytes of the table that a node follows.
     pub table_bytes: f64,
-    /// Bytes of what it keeps beside it, to send requests on.
+    /// Bytes of the routes by which it redirects requests.
     pub routes_bytes: f64,
-    /// Bytes of what a client keeps.
+    /// Bytes that a client keeps.
     pub client_bytes: f64,
-    /// Bytes of the whole table on its way.
+    /// Bytes of the whole encoded table.
     pub whole_bytes: usize,
     /// Milliseconds to found it.
     pub founding_ms: f64,
-    /// An update of one slot.
+    /// The cost of an update of one slot.
     pub update: Update,
 }
 
-/// What an update of one slot takes.
+/// The cost of an update of one slot.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
 pub struct Update {
-    /// On its way.
+    /// Bytes of the encoded update.
     pub bytes: usize,
-    /// The configuration group decides it.
+    /// Microseconds for the configuration group to decide it.
     pub decide_us: f64,
-    /// It is made into bytes.
+    /// Microseconds to encode it.
     pub encode_us: f64,
-    /// A node makes its next table of it.
+    /// Microseconds for a node to make its next table from it.
     pub apply_us: f64,
-    /// And what requests are sent on by.
+    /// Microseconds to update the routes.
     pub routes_us: f64,
 }
 
-/// All shapes.
-pub fn run(is_trial: bool) -> Result<Vec<Taken>, ScaleError> {
+/// Measures all shapes.
+pub fn run(is_trial: bool) -> Result<Vec<TableCosts>, ScaleError> {
     let shapes = if is_trial { SHAPES_TRIAL } else { SHAPES };
     shapes.iter().map(|&(nodes, slots)| look(nodes, slots)).collect()
 }
 
-impl Taken {
-    /// What a node holds.
+impl TableCosts {
+    /// Bytes that a node holds.
     pub fn node_bytes(&self) -> f64 {
         self.table_bytes + self.routes_bytes
     }
 }
 
-/// What one more node takes, and one more slot: in a node, and in a client.
-pub fn each(all: &[Taken]) -> Option<[(f64, f64); 2]> {
+/// The cost of one more node, and of one more slot: in a node, and in a client.
+pub fn each(all: &[TableCosts]) -> Option<[(f64, f64); 2]> {
     let [few, more_nodes, more_slots] = all else { return None };
-    let of = |of: fn(&Taken) -> f64| {
+    let of = |of: fn(&TableCosts) -> f64| {
         let node = (of(more_nodes) - of(few)) / f64::from(more_nodes.nodes - few.nodes);
         (node, (of(more_slots) - of(few)) / f64::from(more_slots.slots - few.slots))
     };
-    Some([of(Taken::node_bytes), of(|taken| taken.client_bytes)])
+    Some([of(TableCosts::node_bytes), of(|taken| taken.client_bytes)])
 }
 
-fn look(nodes: u32, slots: u32) -> Result<Taken, ScaleError> {
+fn look(nodes: u32, slots: u32) -> Result<TableCosts, ScaleError> {
     let begin = Instant::now();
     let mut group = founded(nodes, slots)?;
     let founding_ms = begin.elapsed().as_secs_f64() * 1e3;
@@ -98,10 +97,10 @@ fn look(nodes: u32, slots: u32) -> Result<Taken, ScaleError> {
     drop((routes, owners));
     let update = update(&mut group, table)?;
     let whole_bytes = whole.len();
-    Ok(Taken { nodes, slots, table_bytes, routes_bytes, client_bytes, whole_bytes, founding_ms, update })
+    Ok(TableCosts { nodes, slots, table_bytes, routes_bytes, client_bytes, whole_bytes, founding_ms, update })
 }
 
-/// A ring of so many nodes that all have about as many slots.
+/// A ring of this many nodes that all have about as many slots.
 pub fn founded(nodes: u32, slots: u32) -> Result<Group, ScaleError> {
     let mut group = Group::new(GroupOptions { slots, copies: COPIES });
     for node in 1..=nodes {
@@ -115,7 +114,7 @@ pub fn founded(nodes: u32, slots: u32) -> Result<Group, ScaleError> {
     Ok(group)
 }
 
-/// Where such a node is: addresses as a large machine has them, none of which is asked.
+/// The address of such a node: as on a large machine, never contacted.
 pub fn address(node: u32) -> Option<NodeAddress> {
     let name =
         NodeName::new(format!("{:040x}", u128::from(node) * 0x9e37_79b9_7f4a_7c15_f39c_c060).as_bytes())?;
@@ -124,7 +123,7 @@ pub fn address(node: u32) -> Option<NodeAddress> {
     Some(NodeAddress { name, clients: at(7379), peers: at(17379) })
 }
 
-/// The answer to `CLUSTER SLOTS`, as a client reads it.
+/// The answer to `CLUSTER SLOTS`, as a client parses it.
 fn ranges(table: &Table) -> Vec<Value> {
     let configurations: Vec<Configuration> = table.slots.iter().collect();
     let (mut ranges, mut first) = (Vec::new(), 0_i64);
@@ -140,7 +139,7 @@ fn ranges(table: &Table) -> Vec<Value> {
     ranges
 }
 
-/// One slot after the other loses a copy.
+/// Removes a copy from one slot after the other.
 fn update(group: &mut Group, mut known: Arc<Table>) -> Result<Update, ScaleError> {
     let members_since: BTreeMap<NodeId, Version> =
         known.members.keys().map(|&node| (node, Version(0))).collect();
@@ -173,17 +172,17 @@ fn timed<T>(does: impl FnOnce() -> T) -> (T, f64) {
     (done, begin.elapsed().as_secs_f64() * 1e6)
 }
 
-/// What is made, and how much memory it holds.
+/// Makes something; returns it with the memory that it holds.
 fn heap_of<T>(make: impl FnOnce() -> T) -> (T, f64) {
     let before = heap_bytes();
     let made = make();
     (made, heap_bytes() - before)
 }
 
-/// Bytes that the allocator has handed out to this process, those of large pieces included.
+/// Bytes that the allocator has handed out to this process, including large blocks.
 #[allow(unsafe_code, reason = "the call has no safe form")]
 fn heap_bytes() -> f64 {
-    // SAFETY: it takes nothing and gives numbers.
+    // SAFETY: the call takes no arguments and returns numbers.
     let heap = unsafe { libc::mallinfo2() };
     (heap.uordblks + heap.hblkhd) as f64
 }
@@ -202,12 +201,12 @@ mod tests {
 
     #[test]
     fn what_one_more_takes_is_the_difference() {
-        let taken = |nodes, slots| Taken {
+        let taken = |nodes, slots| TableCosts {
             nodes,
             slots,
             table_bytes: 1_000.0 + 50.0 * f64::from(nodes) + 8.0 * f64::from(slots),
             client_bytes: 4.0 * f64::from(slots),
-            ..Taken::default()
+            ..TableCosts::default()
         };
         let all = SHAPES.map(|(nodes, slots)| taken(nodes, slots));
         assert_eq!(each(&all), Some([(50.0, 8.0), (0.0, 4.0)]));

@@ -1,12 +1,12 @@
-//! The model as it must be: the same from the same seed, right where it can be reckoned, and fitted to what
-//! it made itself.
+//! The model: the same seed gives the same result, results that can be computed by hand are right, and
+//! fitting to its own output recovers its costs.
 
-use super::cold::{Both, Cold, TOUCHED_KB};
+use super::cold::{Cold, SideCosts, TOUCHED_KB};
 use super::costs::Costs;
 use super::events::{self, Machine, Outcome};
 use super::large::{self, Connections, Effort, SIZE_MAX};
 use super::network::{Shape, Topologies};
-use super::processor::{Found, Left, Processor};
+use super::processor::{CacheState, Left, Processor};
 use super::real::{Connecting, Measured};
 use super::waking::Waking;
 use super::{Compared, Findings, report};
@@ -31,7 +31,7 @@ const COLD: Cold = Cold {
     pushed_kb: 300.0,
 };
 
-/// As if nothing was ever pushed out.
+/// Costs as if nothing was ever evicted.
 const ALWAYS_WARM: Costs = Costs {
     idle_two: 0.0,
     cold: Cold { spaces: both(0.0, 0.0), touched: [both(0.0, 0.0); TOUCHED_KB.len()], ..COLD },
@@ -39,8 +39,8 @@ const ALWAYS_WARM: Costs = Costs {
     ..COSTS
 };
 
-const fn both(node_us: f64, client_us: f64) -> Both {
-    Both { node_us, client_us }
+const fn both(node_us: f64, client_us: f64) -> SideCosts {
+    SideCosts { node_us, client_us }
 }
 
 fn is_near(one: f64, other: f64, share: f64) -> bool {
@@ -55,7 +55,7 @@ fn shared_connecting(costs: Costs, nodes: usize) -> Outcome {
     events::run(&Machine { connecting_share: 1.0, ..Machine::shared(costs, nodes, 2) }, 0.5, 1)
 }
 
-/// What the model makes, as if it had been measured.
+/// The model's output as if it had been measured.
 fn as_measured(costs: Costs, nodes: usize) -> Measured {
     let outcome = shared(costs, nodes);
     let idle_processors = costs.idle_of_one(nodes) * nodes as f64;
@@ -90,10 +90,10 @@ fn the_same_seed_gives_the_same_figures() {
 
 #[test]
 fn many_processes_do_what_two_processors_can() {
-    // Without costs of changing, all that counts is the time of both sides; all are always busy.
+    // Without costs of switching, only the times of both sides count; all processors are always busy.
     let outcome = shared(ALWAYS_WARM, 32);
     assert!(is_near(outcome.throughput, 2.0 / 18e-6, 0.01), "{outcome:?}");
-    // And as each client waits for one answer, the time of each follows.
+    // Each client waits for one answer, so the latency follows from the throughput.
     assert!(is_near(outcome.latency_us, 32.0 * 9.0, 0.01), "{outcome:?}");
     assert!(outcome.busy_share > 0.99);
 }
@@ -109,7 +109,7 @@ fn one_that_nobody_disturbs_takes_both_times_and_is_woken_twice() {
 fn few_threads_leave_processors_idle_and_many_none() {
     let busy = [2, 4, 32].map(|nodes| shared(ALWAYS_WARM, nodes).busy_share);
     assert!(busy[0] < 0.8 && busy[0] < busy[1] && busy[1] < 0.95 && busy[2] > 0.99, "{busy:?}");
-    // Who wakes an idle processor pays for it, and the one that is woken starts later.
+    // The thread that wakes an idle processor pays for it, and the woken thread starts later.
     let dear = shared(Costs { wake_us: 30.0, waking_us: 10.0, ..ALWAYS_WARM }, 2);
     assert!(dear.node_wakes > 0.1 && dear.throughput < 0.8 * shared(ALWAYS_WARM, 2).throughput, "{dear:?}");
 }
@@ -119,27 +119,27 @@ fn a_processor_has_six_address_spaces_at_hand_and_knows_who_ran_meanwhile() {
     let (mut processor, mut host_ran) = (Processor::default(), 0);
     let mut left = [Left::default(); 7];
     let mut runs = |space: usize| processor.runs(0, &mut host_ran, (space, true), &mut left[space]);
-    let first: Vec<Found> = (0..6).map(&mut runs).collect();
+    let first: Vec<CacheState> = (0..6).map(&mut runs).collect();
     assert!(first.iter().all(|found| !found.is_out && found.here.is_none()), "{first:?}");
-    assert_eq!(runs(0), Found { is_out: false, here: Some(5), anywhere: 5 });
+    assert_eq!(runs(0), CacheState { is_out: false, here: Some(5), anywhere: 5 });
     assert!(runs(6).is_out);
-    // The seventh took the place of the one that was not there for longest.
-    assert_eq!(runs(1), Found { is_out: true, here: Some(6), anywhere: 6 });
-    assert_eq!(runs(0), Found { is_out: false, here: Some(2), anywhere: 2 });
+    // The seventh address space replaced the one that had not run for longest.
+    assert_eq!(runs(1), CacheState { is_out: true, here: Some(6), anywhere: 6 });
+    assert_eq!(runs(0), CacheState { is_out: false, here: Some(2), anywhere: 2 });
 }
 
 #[test]
 fn more_nodes_push_out_more_and_those_of_another_processor_only_from_what_is_shared() {
     let mut costs = COSTS;
     costs.cold.touched[TOUCHED_KB.len() - 1] = both(40.0, 20.0);
-    let cold = |here, anywhere| costs.cold_us(true, Found { is_out: false, here: Some(here), anywhere });
+    let cold = |here, anywhere| costs.cold_us(true, CacheState { is_out: false, here: Some(here), anywhere });
     assert_eq!([cold(0, 0), cold(1, 1), cold(3, 3)], [0.0, 2.0, 4.0]);
-    // 300 KiB each: a hundred of them are more than fits.
+    // With 300 KiB each, a hundred of them exceed the cache.
     assert_eq!(cold(3, 10), 4.0);
     assert!(cold(3, 100) > 30.0);
-    assert!(costs.cold_us(true, Found { is_out: true, here: Some(0), anywhere: 0 }) == 1.0);
-    // The node that a client asked ran since then in any case.
-    assert_eq!(costs.cold_us(false, Found { is_out: false, here: Some(1), anywhere: 1 }), 0.0);
+    assert!(costs.cold_us(true, CacheState { is_out: true, here: Some(0), anywhere: 0 }) == 1.0);
+    // The node that a client uses has always run since then.
+    assert_eq!(costs.cold_us(false, CacheState { is_out: false, here: Some(1), anywhere: 1 }), 0.0);
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn ways_in_a_torus_are_as_long_as_they_are() {
     // 128 x 128 x 64 nodes: 32 + 32 + 16 links on average, and 163 bytes at 425 MB/s.
     let expected = 0.5 + 79.0 * 0.067 + 163.0 / 425.0;
     assert!(is_near(mean(Shape::Torus, SIZE_MAX), expected, 0.01), "{}", mean(Shape::Torus, SIZE_MAX));
-    // Two nodes are neighbours, and a fat tree of four floors passes seven switches.
+    // Two nodes are neighbours, and a fat tree of four levels passes seven switches.
     assert!(is_near(mean(Shape::Torus, 2), 0.5 + 163.0 / 425.0, 0.01));
     assert!(is_near(mean(Shape::FatTree, SIZE_MAX), 0.6 + 6.0 * 0.205 + 163.0 / 25_000.0, 0.01));
     assert!(mean(Shape::Dragonfly, SIZE_MAX) > mean(Shape::Dragonfly, 200_000));

@@ -1,9 +1,8 @@
-//! What it costs to wake a processor that is idle: two threads that send each other a byte over the loopback,
-//! on one processor and on two.
+//! The cost of waking an idle processor: two threads send each other a byte over the loopback, on one
+//! processor and on two.
 //!
-//! Between two processors each message finds the other one idle. A virtual machine's processor that has
-//! nothing to do is given back to the host, and to get it again takes longer than all that a node does for a
-//! request.
+//! With two processors each message finds the other one idle. An idle processor of a virtual machine is
+//! given back to the host, and getting it back takes longer than everything that a node does for a request.
 
 use super::pinned::{on_one, own_seconds};
 use super::{ScaleError, middle};
@@ -11,28 +10,28 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Rounds before the clock is looked at.
+/// Rounds between two readings of the clock.
 const IN_A_ROW: usize = 200;
-/// How often both ways have their turn.
+/// How often the two arrangements take turns.
 const TURNS: usize = 5;
 
-/// Microseconds.
+/// The costs, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Waking {
-    /// Until a processor that is idle runs what it is woken for.
+    /// The delay until an idle processor runs the woken thread.
     pub wake_us: f64,
-    /// Processor time that it takes of both sides.
+    /// Additional processor time of both sides.
     pub waking_us: f64,
 }
 
-/// To the other one and back, on average.
+/// The mean of a round trip.
 #[derive(Clone, Copy)]
 struct Round {
     us: f64,
     processor_us: f64,
 }
 
-/// Measures for so long; nothing where there is one processor only.
+/// Measures for the given time; zero if there is only one processor.
 pub fn measure(processors: usize, time: Duration) -> Result<Waking, ScaleError> {
     if processors < 2 {
         return Ok(Waking::default());
@@ -42,7 +41,7 @@ pub fn measure(processors: usize, time: Duration) -> Result<Waking, ScaleError> 
         (0..TURNS).map(|_| Ok([to_and_fro(0, turn)?, to_and_fro(1, turn)?])).collect()
     };
     let turns = turns().map_err(ScaleError::io("wake a processor"))?;
-    // A round wakes both.
+    // A round wakes both threads.
     let more = |of: fn(&Round) -> f64| {
         let median = |processor: usize| {
             let of_turn = |turn: &[Round; 2]| of(&turn[processor]);
@@ -53,7 +52,7 @@ pub fn measure(processors: usize, time: Duration) -> Result<Waking, ScaleError> 
     Ok(Waking { wake_us: more(|round| round.us), waking_us: more(|round| round.processor_us) })
 }
 
-/// From processor 0 to this one and back.
+/// Round trips between processor 0 and this one.
 fn to_and_fro(processor: usize, time: Duration) -> io::Result<Round> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let mut here = TcpStream::connect(listener.local_addr()?)?;

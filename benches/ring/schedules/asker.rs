@@ -1,8 +1,7 @@
-//! Asks whoever serves a slot: a connection to each node, one batch at a time, routes learned from what nodes
-//! say.
+//! Sends requests to the node that serves a slot: a connection to each node, one batch at a time, routes
+//! learned from nodes' replies.
 //!
-//! Invariant: a request has one answer, and it is sent once: what becomes of it without an answer nobody
-//! knows.
+//! Invariant: a request is sent once and has at most one answer; without an answer its outcome is unknown.
 
 use crate::client::{Operation, Protocol, Reply};
 use crate::cut::{SLOTS, authentication, moved};
@@ -10,21 +9,21 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Beyond this a node is not there.
+/// A node that does not accept a connection in this time is down.
 const CONNECT_TIME_MAX: Duration = Duration::from_millis(400);
-/// These words of a refusal mean that nothing happened.
+/// The first words of refusals that mean that nothing happened.
 pub(super) const NOTHING_HAPPENED: [&str; 4] = ["CLUSTERDOWN", "LOADING", "NOREPLICAS", "TRYAGAIN"];
 
 /// One request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// A value instead of whatever was there.
+    /// Sets the value, replacing any former one.
     Set(String, String),
-    /// The value.
+    /// Gets the value.
     Get(String),
 }
 
-/// What became of it.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The write is done.
@@ -33,16 +32,16 @@ pub enum Answer {
     Value(Vec<u8>),
     /// No value.
     Nothing,
-    /// Nothing happened, in so many words.
+    /// Nothing happened, according to the refusal.
     Refused(String),
-    /// Whether it happened nobody knows.
+    /// It is unknown whether it happened.
     Unknown(String),
     /// It was never sent.
     NotSent,
 }
 
 impl Answer {
-    /// What a read found; none when it was not answered.
+    /// The value that a read found; `None` if it was not answered.
     pub fn found(&self) -> Option<Option<&[u8]>> {
         match self {
             Self::Value(value) => Some(Some(value)),
@@ -51,12 +50,12 @@ impl Answer {
         }
     }
 
-    /// Whether another node was named.
+    /// Whether it is a redirection to another node.
     pub fn is_sent_on(&self) -> bool {
         matches!(self, Self::Refused(said) if said.starts_with("MOVED"))
     }
 
-    /// Whether it is an answer to what was asked.
+    /// Whether it answers the request.
     pub fn is_served(&self) -> bool {
         matches!(self, Self::Done | Self::Value(_) | Self::Nothing)
     }
@@ -68,14 +67,14 @@ pub struct Asker {
     token: String,
     /// How long an answer may take.
     patience: Duration,
-    /// The node of each slot, as far as nodes have said.
+    /// The node that serves each slot, as far as nodes have told.
     routes: Vec<Option<u8>>,
     connections: Vec<Option<TcpStream>>,
     random: fastrand::Rng,
 }
 
 impl Asker {
-    /// Not connected to anybody yet.
+    /// A client without connections.
     pub fn new(nodes: &[SocketAddr], token: &str, patience: Duration, seed: u64) -> Self {
         Self {
             nodes: nodes.to_vec(),
@@ -87,7 +86,7 @@ impl Asker {
         }
     }
 
-    /// The node that is asked about a slot: whoever is known to serve it, or any.
+    /// The node to ask about a slot: the one known to serve it, or any.
     pub fn node_of(&mut self, slot: usize) -> usize {
         match self.routes[slot] {
             Some(node) => usize::from(node),
@@ -95,13 +94,13 @@ impl Asker {
         }
     }
 
-    /// Asks for all of one slot at once; an answer to each.
+    /// Sends all requests about one slot at once; returns an answer to each.
     pub fn ask(&mut self, slot: usize, requests: &[Request]) -> Vec<Answer> {
         let node = self.node_of(slot);
         self.ask_node(node, &requests.iter().map(|request| (slot, request.clone())).collect::<Vec<_>>())
     }
 
-    /// Asks one node for all at once.
+    /// Sends all requests to one node at once.
     pub fn ask_node(&mut self, node: usize, requests: &[(usize, Request)]) -> Vec<Answer> {
         if self.connections[node].is_none() {
             match connect(self.nodes[node], &self.token, self.patience) {
@@ -115,7 +114,7 @@ impl Asker {
         let mut answers = Vec::with_capacity(requests.len());
         let ended = self.exchange(node, requests, &mut answers);
         if let Err(error) = ended {
-            // What still comes belongs to requests that were given up.
+            // Replies that still arrive belong to requests that were given up.
             self.connections[node] = None;
             self.forget(node, requests);
             answers.resize(requests.len(), Answer::Unknown(error.kind().to_string()));
@@ -145,7 +144,7 @@ impl Asker {
         let until = Instant::now() + self.patience;
         let (mut heard, mut scratch) = (Vec::new(), [0; 16 << 10]);
         while answers.len() < requests.len() {
-            // A read that is woken by nothing must not begin the wait anew.
+            // A spurious wake-up must not restart the time-out.
             if Instant::now() > until {
                 return Err(io::ErrorKind::TimedOut.into());
             }
@@ -191,7 +190,8 @@ impl Asker {
         Ok(answer)
     }
 
-    /// Whoever does not answer is not asked for these any more, until somebody names it again.
+    /// Removes a node that does not answer from the routes of these slots, until another node names it
+    /// again.
     fn forget(&mut self, node: usize, requests: &[(usize, Request)]) {
         for (slot, _) in requests {
             if self.routes[*slot].is_some_and(|known| usize::from(known) == node) {
@@ -201,7 +201,7 @@ impl Asker {
     }
 }
 
-/// A connection that has shown its token.
+/// Connects and shows the token.
 pub fn connect(address: SocketAddr, token: &str, patience: Duration) -> io::Result<TcpStream> {
     let mut stream = TcpStream::connect_timeout(&address, CONNECT_TIME_MAX.min(patience))?;
     stream.set_nodelay(true)?;
@@ -216,7 +216,7 @@ pub fn connect(address: SocketAddr, token: &str, patience: Duration) -> io::Resu
     Ok(stream)
 }
 
-/// What a node says of the whole cluster.
+/// A node's `CLUSTER INFO`.
 pub fn cluster_info(address: SocketAddr, token: &str, patience: Duration) -> io::Result<String> {
     let mut stream = connect(address, token, patience)?;
     stream.write_all(b"*2\r\n$7\r\nCLUSTER\r\n$4\r\nINFO\r\n")?;

@@ -1,12 +1,12 @@
-//! What was written and what was acknowledged, by all clients together, and the judge of every read.
+//! The book of written and acknowledged values of all clients together, which judges every read.
 //!
-//! A key has one writer, which numbers its writes. So a read may find neither less than what was acknowledged
-//! or read by anybody before it began, nor more than what was begun before it ended: that is all that can be
-//! asked of one key, and nothing less.
+//! A key has one writer, which numbers its writes. So a read must find at least what was acknowledged or
+//! read by any client before it began, and at most what was begun before it ended: that is exactly what
+//! linearizability demands of one key.
 //!
-//! Invariant: a key whose last write has an unknown outcome is not written again: such a write may come at
-//! any time.
-//! Invariant: a write that was refused in words that mean "nothing happened" is never found.
+//! Invariant: a key whose last write has an unknown outcome is not written again, because such a write may
+//! take effect at any time. Invariant: a write that was refused in words that mean "nothing happened" is
+//! never found.
 
 use crate::cut::slot_of;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// How many keys share a slot and a batch.
 pub const CELLS: usize = 8;
-/// So many wrong things are told in words; all are counted.
+/// How many wrong results are described; all are counted.
 const TOLD_MAX: usize = 20;
 
 /// One key.
@@ -35,56 +35,56 @@ pub struct Group {
     cells: [Cell; CELLS],
 }
 
-/// What is wrong.
+/// A violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
-    /// Less than what was acknowledged, when everything had healed.
+    /// Less than what was acknowledged, after everything had healed.
     Lost,
     /// Less than what was acknowledged or read before the read began.
     Stale,
-    /// What was never written there, or was refused.
+    /// A value that was never written there, or was refused.
     Foreign,
 }
 
-/// Counts of everything.
+/// Counts of all outcomes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Counts {
     /// Writes that were acknowledged.
     pub acknowledged: u64,
-    /// Writes that were refused: nothing happened.
+    /// Writes that were refused, so that nothing happened.
     pub refused: u64,
-    /// Writes that nobody knows the outcome of.
+    /// Writes with an unknown outcome.
     pub unknown: u64,
     /// Reads that were answered.
     pub reads: u64,
-    /// Reads that were not.
+    /// Reads that were not answered.
     pub unread: u64,
-    /// Keys whose acknowledged write is not there at the end.
+    /// Keys whose acknowledged write is missing at the end.
     pub lost: u64,
     /// Reads that found less than they had to.
     pub stale: u64,
-    /// Reads that found what was never written there, or was refused.
+    /// Reads that found a value that was never written there, or was refused.
     pub foreign: u64,
     /// Keys that were looked up at the end.
     pub looked_up: u64,
-    /// Those that nobody answered for.
+    /// Keys that no node answered for at the end.
     pub unanswered: u64,
 }
 
-/// What all clients know.
+/// The common knowledge of all clients.
 #[derive(Debug)]
 pub struct Book {
-    /// By writer; the newest group is the last.
+    /// The groups of each writer, the newest last.
     lanes: Vec<RwLock<Vec<Arc<Group>>>>,
     counts: Mutex<Counts>,
     told: Mutex<Vec<String>>,
 }
 
-/// The value of a key that was never written.
+/// The number that stands for a key that was never written.
 const NOTHING: u64 = 0;
 
 impl Group {
-    /// The next one of a writer.
+    /// The group of this number of a writer.
     pub fn new(lane: usize, number: usize) -> Self {
         let name = format!("l{lane:02}-{number:06}");
         let slot = slot_of(name.as_bytes());
@@ -96,17 +96,17 @@ impl Group {
         format!("{{{}}}{cell}", self.name)
     }
 
-    /// The number of the next write of a key, which begins with this.
+    /// Begins the next write of a key and returns its number.
     pub fn begin(&self, cell: usize) -> u64 {
         self.cells[cell].begun.fetch_add(1, SeqCst) + 1
     }
 
-    /// What is written.
+    /// The value of a write.
     pub fn value(&self, cell: usize, version: u64) -> String {
         format!("{}:{version}", self.key(cell))
     }
 
-    /// The least that a read may find that begins after this.
+    /// The least version that a read which begins after this may find.
     pub fn least(&self, cell: usize) -> u64 {
         let cell = &self.cells[cell];
         cell.acknowledged.load(SeqCst).max(cell.seen.load(SeqCst))
@@ -120,13 +120,13 @@ impl Group {
 }
 
 impl Book {
-    /// Of so many writers, with nothing written.
+    /// An empty book for this many writers.
     pub fn new(lanes: usize) -> Self {
         let lanes = (0..lanes).map(|_| RwLock::default()).collect();
         Self { lanes, counts: Mutex::default(), told: Mutex::default() }
     }
 
-    /// A new group of a writer, which others find from now on.
+    /// Opens a new group of a writer, which is visible to all clients.
     pub fn open(&self, lane: usize) -> Arc<Group> {
         let mut groups = self.lanes[lane].write().unwrap_or_else(PoisonError::into_inner);
         let group = Arc::new(Group::new(lane, groups.len()));
@@ -134,7 +134,7 @@ impl Book {
         group
     }
 
-    /// Any group: that which is written now, or an older one.
+    /// A random group: a current one, or an older one.
     pub fn any(&self, random: &mut fastrand::Rng) -> Option<Arc<Group>> {
         let lane = &self.lanes[random.usize(..self.lanes.len())];
         let groups = lane.read().unwrap_or_else(PoisonError::into_inner);
@@ -150,33 +150,34 @@ impl Book {
         self.lanes.iter().flat_map(groups).collect()
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     pub fn counts(&self) -> Counts {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Counts something.
+    /// Updates the counts.
     pub fn count(&self, add: impl FnOnce(&mut Counts)) {
         add(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// The first wrong things, in words.
+    /// Descriptions of the first wrong results.
     pub fn told(&self) -> Vec<String> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A write was acknowledged.
+    /// Records that a write was acknowledged.
     pub fn acknowledge(&self, group: &Group, cell: usize, version: u64) {
         group.cells[cell].acknowledged.fetch_max(version, SeqCst);
         self.count(|counts| counts.acknowledged += 1);
     }
 
-    /// A write was refused: nothing happened.
+    /// Records that a write was refused: nothing happened.
     pub fn refuse(&self, group: &Group, cell: usize, version: u64) {
         let one = &group.cells[cell];
         one.refused.lock().unwrap_or_else(PoisonError::into_inner).push(version);
         self.count(|counts| counts.refused += 1);
-        // A read that found it before is judged here, a later one there: whoever comes second sees the first.
+        // If a read found it before, that is detected here, otherwise in the read: whichever comes second
+        // sees the first.
         if one.seen.load(SeqCst) == version {
             self.tell(Wrong::Foreign, || {
                 format!("{} was refused and read before", group.value(cell, version))
@@ -184,7 +185,7 @@ impl Book {
         }
     }
 
-    /// Judges what a read found that began when `least` was the least, and remembers it.
+    /// Judges the value found by a read that began when `least` was the least, and records it.
     pub fn judge(&self, group: &Group, cell: usize, least: u64, value: Option<&[u8]>) -> Result<(), Wrong> {
         self.count(|counts| counts.reads += 1);
         let shown = || value.map_or_else(|| "nothing".to_owned(), |value| value.escape_ascii().to_string());
@@ -209,7 +210,7 @@ impl Book {
         Ok(())
     }
 
-    /// Judges what is there when everything has healed; none is nobody's answer.
+    /// Judges the value after everything has healed; `None` means that no node answered.
     pub fn judge_last(&self, group: &Group, cell: usize, found: Option<Option<&[u8]>>) {
         self.count(|counts| counts.looked_up += 1);
         let Some(value) = found else {
@@ -227,7 +228,7 @@ impl Book {
             });
             return;
         }
-        // What was read must still be there as well.
+        // A value that was read must still be there as well.
         let _ = self.judge(group, cell, group.least(cell), value);
     }
 

@@ -1,4 +1,4 @@
-//! A client on a host: in turn it writes keys of its own and reads those of anybody.
+//! A client on a host: it alternates between writing its own keys and reading those of any client.
 
 use super::asker::{Answer, Asker, Request};
 use super::book::{Book, CELLS, Group};
@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-/// Between two batches.
+/// The pause between two batches.
 const PAUSE: Duration = Duration::from_millis(8);
-/// After one that was not served: clients that ask on at once would only take the processors from the nodes.
+/// The pause after a batch that was not served: without it clients would only take processor time from the
+/// nodes.
 const PAUSE_REFUSED: Duration = Duration::from_millis(25);
-/// So often a group is written before the next one, in another slot.
+/// How often a group is written before the next one, in another slot.
 const TURNS_MAX: u32 = 12;
 
 /// The client.
@@ -20,20 +21,20 @@ pub struct Lane {
     book: Arc<Book>,
     random: fastrand::Rng,
     own: Arc<Group>,
-    /// Keys whose last write has a known outcome.
+    /// The keys whose last write has a known outcome.
     is_open: [bool; CELLS],
     turns: u32,
 }
 
 impl Lane {
-    /// That of this number in the book.
+    /// The client that has this number in the book.
     pub fn new(number: usize, asker: Asker, book: Arc<Book>, seed: u64) -> Self {
         let own = book.open(number);
         let random = fastrand::Rng::with_seed(seed);
         Self { number, asker, book, random, own, is_open: [true; CELLS], turns: 0 }
     }
 
-    /// Asks until it is told to stop.
+    /// Runs until it is told to stop.
     pub fn run(mut self, stop: &AtomicBool) {
         while !stop.load(SeqCst) {
             let is_served = if self.random.bool() { self.write() } else { self.read() };
@@ -58,7 +59,7 @@ impl Lane {
             match answer {
                 Answer::Done => self.book.acknowledge(&group, cell, version),
                 Answer::Refused(_) => self.book.refuse(&group, cell, version),
-                // Never on its way: nothing to find, and nothing of the ring's to count.
+                // It was never sent, so there is nothing to find, and it does not count for the ring.
                 Answer::NotSent => {}
                 _ => {
                     self.is_open[cell] = false;
@@ -76,7 +77,7 @@ impl Lane {
         let answers = self.asker.ask(group.slot, &requests);
         for (cell, answer) in answers.iter().enumerate() {
             match answer.found() {
-                // Counted and told by the book.
+                // The book has counted and described it.
                 Some(found) => {
                     let _ = self.book.judge(&group, cell, least[cell], found);
                 }

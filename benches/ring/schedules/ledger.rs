@@ -1,8 +1,8 @@
-//! The ledger of a soak: a line of JSON for each schedule that ended, as `cargo xtask soak` keeps them, and
-//! their sums.
+//! The ledger of a soak: a line of JSON for each schedule that ended, in the format of `cargo xtask soak`,
+//! and the sums over them.
 //!
-//! Invariant: a line is whole, or it is not there; a soak that was ended goes on with the seed behind the
-//! last line.
+//! Invariant: a line is complete, or it does not exist; after an interruption the soak continues with the
+//! seed after the last line.
 
 use super::Outcome;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Goes up when what is promised changes.
+/// Raised when the promises that are checked change.
 const FORMAT: u64 = 1;
 
 /// The line of a schedule.
@@ -52,14 +52,14 @@ pub fn line(outcome: &Outcome, seconds: u64) -> String {
     line.to_string()
 }
 
-/// Adds a line, in one write.
+/// Adds a line with a single write.
 pub fn add(file: &Path, outcome: &Outcome, seconds: u64) -> io::Result<()> {
     let mut file = std::fs::OpenOptions::new().create(true).append(true).open(file)?;
     file.write_all((line(outcome, seconds) + "\n").as_bytes())?;
     file.sync_data()
 }
 
-/// What was run so far.
+/// The lines so far.
 fn lines(file: &Path) -> io::Result<Vec<Value>> {
     let text = match std::fs::read_to_string(file) {
         Ok(text) => text,
@@ -69,13 +69,13 @@ fn lines(file: &Path) -> io::Result<Vec<Value>> {
     text.lines().map(|line| serde_json::from_str(line).map_err(io::Error::other)).collect()
 }
 
-/// The seed behind the last one; none if none was run.
+/// The seed after the last one; `None` if none was run.
 pub fn next_seed(file: &Path) -> io::Result<Option<u64>> {
     let behind = |line: &Value| Some(line.get("seed_from")?.as_u64()? + line.get("seeds")?.as_u64()?);
     Ok(lines(file)?.iter().filter_map(behind).max())
 }
 
-/// All numbers of all lines, added up by their names.
+/// The sums of all numbers over all lines, by name.
 pub fn sums(file: &Path) -> io::Result<BTreeMap<String, u64>> {
     let mut sums = BTreeMap::new();
     for line in lines(file)?.iter().filter(|line| line.get("format") == Some(&FORMAT.into())) {

@@ -1,13 +1,13 @@
-//! Random schedules: cuts, kills and pauses at random, while clients on every host write and read, and then a
-//! judge.
+//! Random schedules: cuts, kills and pauses at random while clients on every host write and read, followed
+//! by a judgement.
 //!
-//! Each schedule is a ring of its own on three hosts. When its last fault has ended, every slot must serve
-//! again, and every acknowledged write must be there; meanwhile no read may have found less than what was
-//! known before it began.
+//! Each schedule has its own ring on three hosts. When its last fault has ended, every slot must serve
+//! again, and every acknowledged write must be there; and no read may have found less than what was known
+//! before it began.
 
-mod after;
 mod asker;
 mod book;
+mod final_checks;
 mod lane;
 mod ledger;
 mod plan;
@@ -18,9 +18,9 @@ mod stage;
 mod tests;
 mod trial;
 
-pub use after::{look_up, write_every_slot};
 pub use asker::{Answer, Asker, Request, cluster_info};
 pub use book::{Book, Counts};
+pub use final_checks::{look_up, write_every_slot};
 pub use lane::Lane;
 pub use ledger::next_seed;
 pub use plan::Keeping;
@@ -29,7 +29,7 @@ pub use trial::Outcome;
 
 use crate::cut::{CutError, before, possible, read, spawn, text, wait_for};
 use crate::phases::{NOT_OFFERED, with_sources};
-use crate::servers::Place;
+use crate::servers::BenchPaths;
 use plan::Plan;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -39,24 +39,24 @@ use std::time::{Duration, Instant};
 const HOSTS: usize = crate::cut::HOSTS;
 /// How many schedules the bar is about.
 pub const COUNT: u64 = 20;
-/// How many make a first look.
+/// How many schedules make a first look.
 pub const COUNT_QUICK: u64 = 3;
-/// The seed of the first, where none is named: in the twenty from here on everything occurs, nodes killed all
-/// at once included.
+/// The default seed of the first schedule: in the twenty from here on every kind of fault occurs, including
+/// the death of all nodes at once.
 pub const SEED: u64 = 271;
-/// The longest that one schedule may take, with all the waiting at its end.
+/// The longest that one schedule may take, including the waiting at its end.
 const TIME_MAX: Duration = Duration::from_secs(360);
 
-/// What is asked for.
+/// What the user asked for.
 #[derive(Clone, Debug, Default)]
-pub struct Asked {
+pub struct ScheduleOptions {
     /// The first seed.
     pub seed: u64,
-    /// How many.
+    /// How many schedules.
     pub count: u64,
-    /// Where a line is added for each.
+    /// The file that gets a line for each schedule.
     pub ledger: Option<PathBuf>,
-    /// Whether a client tells some reads as they were before: to see that it is found.
+    /// Whether a client reports some stale reads, to test that they are detected.
     pub is_planted: bool,
 }
 
@@ -67,43 +67,43 @@ pub struct Spec {
     pub program: PathBuf,
     /// The first seed.
     pub seed: u64,
-    /// How many, each with the seed behind that of the last.
+    /// How many schedules, with consecutive seeds.
     pub count: u64,
-    /// Where a line is added for each.
+    /// The file that gets a line for each schedule.
     pub ledger: Option<PathBuf>,
-    /// Whether a client tells some reads as they were before.
+    /// Whether a client reports some stale reads.
     pub is_planted: bool,
-    /// Where what a failed schedule left is put.
+    /// The folder for the files of failed schedules.
     pub kept: PathBuf,
 }
 
-/// What the phase found.
+/// The results of the phase.
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Findings {
     /// By schedule.
     pub outcomes: Vec<Outcome>,
-    /// What the ledger adds up to, earlier runs with it.
+    /// The sums of the ledger, earlier runs included.
     pub ledger: BTreeMap<String, u64>,
-    /// Why there are none, or not all.
+    /// Why schedules are missing, if any are.
     pub missing: Option<String>,
 }
 
-/// Runs schedules in a child that may make namespaces; each is told as it ends.
-pub fn run(asked: &Asked, place: &Place) -> Result<Findings, CutError> {
+/// Runs schedules in a child that may make namespaces; each is printed as it ends.
+pub fn run(asked: &ScheduleOptions, place: &BenchPaths) -> Result<Findings, CutError> {
     let Some(program) = place.atoll.clone() else {
         let missing = Some(format!("{NOT_OFFERED} yet: no program of Atoll was named"));
         return Ok(Findings { missing, ..Findings::default() });
     };
     possible()?;
     let kept = place.folder.parent().unwrap_or(&place.folder).to_owned();
-    let Asked { seed, count, ledger, is_planted } = asked.clone();
+    let ScheduleOptions { seed, count, ledger, is_planted } = asked.clone();
     let spec = Spec { program, seed, count, ledger, is_planted, kept };
     let out = place.folder.join("schedules.json");
     let words = ["schedules".into(), place.folder.clone().into(), text(&spec)?.into(), out.clone().into()];
     let child = spawn(before(), &words)?;
     let ended =
         wait_for(child, "all schedules", TIME_MAX.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX)));
-    // What was written before an end too early is told as well.
+    // Results that were written before a premature end are reported as well.
     match (ended, read::<Findings>(&out)) {
         (Ok(()), found) => found,
         (Err(error), Ok(found)) => Ok(Findings { missing: Some(with_sources(&error)), ..found }),
@@ -137,7 +137,7 @@ pub fn inside(folder: &Path, spec: &Spec, out: &Path) -> Result<(), CutError> {
     Ok(())
 }
 
-/// Puts what a schedule left where the bench does not tidy up; where that is.
+/// Moves the files of a schedule to where the bench does not remove them; returns the place.
 fn keep(folder: &Path, kept: &Path, outcome: &Outcome) -> Option<PathBuf> {
     if kept.exists() {
         std::fs::remove_dir_all(kept).ok()?;

@@ -1,35 +1,34 @@
-//! A schedule: which fault begins and ends when. All of it follows from one number.
+//! A schedule: when each fault begins and ends. All of it follows from one seed.
 //!
-//! Invariant: at its end every fault has ended.
-//! Invariant: a schedule of a minority has faults of one host at a time; in a split that is one of both.
-//! Invariant: a node in memory is killed only when nothing else is the matter and every slot has all its
-//! copies.
+//! Invariant: at its end every fault has ended. Invariant: a schedule of a minority has faults of one host
+//! at a time; a split is a fault of either of its two hosts. Invariant: a node in memory is killed only
+//! when there is no other fault and every slot has all its copies.
 
 use super::HOSTS;
 use fastrand::Rng;
 
-/// How long nothing happens at first, so that there is something to lose.
+/// The quiet time at the beginning, so that there is something to lose.
 const CALM_MS: u64 = 1_200;
-/// New faults begin until then.
+/// The last time at which a fault may begin.
 const BEGIN_MS_MAX: u64 = 9_000;
-/// All have ended by then.
+/// The time by which all faults have ended.
 pub const END_MS: u64 = 13_000;
 
-/// What can be the matter.
+/// The kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// A host reaches nobody, and nobody reaches it.
+    /// A host reaches no other, and no other reaches it.
     Cut,
-    /// What a host sends gets nowhere; it hears the others.
+    /// Messages from a host are lost; it receives those of the others.
     Mute,
-    /// A host hears nobody; the others hear it.
+    /// A host receives nothing; the others receive its messages.
     Deaf,
     /// Two hosts do not reach each other; the third reaches both.
     Split,
-    /// A node is killed, and started again when that ends.
+    /// A node is killed, and started again at the end.
     Kill,
-    /// A node does not run, and goes on when that ends.
+    /// A node is stopped, and continued at the end.
     Pause,
 }
 
@@ -50,43 +49,43 @@ impl Kind {
     }
 }
 
-/// What nodes keep their slots in.
+/// Where nodes keep their slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Keeping {
-    /// A folder, `flushed`: it survives every kill.
+    /// In a folder, `flushed`: data survive every kill.
     Flushed,
-    /// Memory: what a killed node had is gone.
+    /// In memory: the data of a killed node are lost.
     Memory,
 }
 
-/// How many hosts may be in trouble at once.
+/// How many hosts may have faults at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Share {
-    /// One.
+    /// One host.
     Minority,
-    /// All; for as long as most are, nothing is served.
+    /// All hosts; while most have faults, nothing is served.
     Majority,
 }
 
 /// One fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Fault {
-    /// What is the matter.
+    /// Its kind.
     pub kind: Kind,
-    /// With which host.
+    /// The host.
     pub host: usize,
     /// The other host of a split.
     pub other: usize,
-    /// Milliseconds after the beginning.
+    /// When it begins, in milliseconds since the beginning.
     pub from_ms: u64,
-    /// It has ended at this moment.
+    /// When it has ended.
     pub until_ms: u64,
 }
 
 impl Fault {
-    /// Whether nothing gets from one host to another because of it.
+    /// Whether it blocks messages from one host to another.
     pub fn blocks(&self, from: usize, to: usize) -> bool {
         match self.kind {
             Kind::Cut => from == self.host || to == self.host,
@@ -112,21 +111,21 @@ impl std::fmt::Display for Fault {
 /// A schedule.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Plan {
-    /// The number that all of it follows from.
+    /// The seed that determines everything else.
     pub seed: u64,
-    /// What nodes keep their slots in.
+    /// Where nodes keep their slots.
     pub keeping: Keeping,
-    /// How many hosts are in trouble at once, at most.
+    /// The most hosts that have faults at once.
     pub share: Share,
-    /// What happens, in the order in which it begins.
+    /// The faults, in the order in which they begin.
     pub faults: Vec<Fault>,
 }
 
 impl Plan {
-    /// That of a seed.
+    /// The schedule of a seed.
     pub fn of(seed: u64) -> Self {
         let mut random = Rng::with_seed(seed);
-        // Neighbouring seeds begin alike.
+        // Generators of neighbouring seeds begin alike.
         let _ = std::iter::repeat_with(|| random.u64(..)).nth(8);
         let keeping = if random.u8(..3) == 0 { Keeping::Memory } else { Keeping::Flushed };
         let share = if random.u8(..4) == 0 { Share::Majority } else { Share::Minority };
@@ -143,7 +142,7 @@ impl Plan {
             };
             plan.faults.extend(episode);
             let ended_ms = plan.faults.iter().map(|fault| fault.until_ms).max().unwrap_or(now_ms);
-            // Often the next host is in trouble before the last one has caught up.
+            // Often the next host gets a fault before the last one has caught up.
             now_ms = ended_ms + if random.bool() { random.u64(..200) } else { random.u64(200..2_500) };
         }
         plan.faults.sort_by_key(|fault| fault.from_ms);
@@ -168,7 +167,7 @@ impl Plan {
         faults
     }
 
-    /// Two or three hosts at nearly the same moment.
+    /// Faults of two or three hosts at nearly the same moment.
     fn majority(&self, from_ms: u64, random: &mut Rng) -> Vec<Fault> {
         let spared = if random.u8(..3) == 0 { HOSTS } else { random.usize(..HOSTS) };
         let kinds: &[Kind] = match self.keeping {
@@ -181,14 +180,14 @@ impl Plan {
         hosts
             .map(|host| {
                 let kind = if is_alike { alike } else { random.choice(kinds).copied().unwrap_or(alike) };
-                // As good as at once, or one after the other.
+                // Practically at once, or one after the other.
                 let later_ms = if is_alike { random.u64(..5) } else { random.u64(..300) };
                 fault(kind, host, from_ms + later_ms, random)
             })
             .collect()
     }
 
-    /// The moments at which something begins or ends.
+    /// The moments at which a fault begins or ends.
     pub fn moments(&self) -> Vec<u64> {
         let mut moments: Vec<u64> =
             self.faults.iter().flat_map(|fault| [fault.from_ms, fault.until_ms]).collect();
@@ -197,29 +196,30 @@ impl Plan {
         moments
     }
 
-    /// What is the matter at a moment.
+    /// The faults at a moment.
     pub fn active(&self, at_ms: u64) -> Vec<Fault> {
         let is_on = |fault: &&Fault| fault.from_ms <= at_ms && at_ms < fault.until_ms;
         self.faults.iter().filter(is_on).copied().collect()
     }
 
-    /// What is the matter at a moment and was before: what ends then is over, and what begins has not begun.
+    /// The faults that span a moment: those that end then are over, and those that begin then have not
+    /// begun.
     pub fn going_on(&self, at_ms: u64) -> Vec<Fault> {
         self.active(at_ms).into_iter().filter(|fault| fault.from_ms < at_ms).collect()
     }
 
-    /// Whether a node loses what it has at this moment, for which all copies must be there.
+    /// Whether a node loses its data at this moment, for which all copies must be there.
     pub fn needs_all_copies(&self, at_ms: u64) -> bool {
         let is_loss = |fault: &Fault| fault.kind == Kind::Kill && fault.from_ms == at_ms;
         self.keeping == Keeping::Memory && self.faults.iter().any(is_loss)
     }
 
-    /// Whether more than one host is in trouble at some moment.
+    /// Whether more than one host has a fault at some moment.
     pub fn has_majority_gone(&self) -> bool {
         self.most_in_trouble(|_| true) > 1
     }
 
-    /// How many nodes are dead at once, at most.
+    /// The most nodes that are dead at once.
     pub fn most_dead(&self) -> usize {
         self.most_in_trouble(|kind| kind == Kind::Kill)
     }

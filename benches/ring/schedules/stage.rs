@@ -1,15 +1,15 @@
-//! The ring on its hosts, brought into the state that a schedule wants at a moment.
+//! The ring on its hosts, brought into the state that a schedule prescribes at a moment.
 
 use super::HOSTS;
 use super::plan::{Fault, Kind};
 use crate::cut::{AtollRing, Cluster, CutError};
 use rustix::process::Signal;
 
-/// The ring and what is the matter with it now.
+/// The ring and its current faults.
 pub struct Stage {
     /// The ring.
     pub ring: AtollRing,
-    /// What is told of nodes that ended by themselves.
+    /// Descriptions of nodes that ended by themselves.
     pub crashes: Vec<String>,
     is_cut: [bool; HOSTS],
     is_blocked: [[bool; HOSTS]; HOSTS],
@@ -18,13 +18,19 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// With a ring that is well.
+    /// A stage with a healthy ring.
     pub fn with(ring: AtollRing) -> Self {
-        let (is_cut, is_blocked, is_dead, is_paused) = Default::default();
-        Self { ring, crashes: Vec::new(), is_cut, is_blocked, is_dead, is_paused }
+        Self {
+            ring,
+            crashes: Vec::new(),
+            is_cut: [false; HOSTS],
+            is_blocked: [[false; HOSTS]; HOSTS],
+            is_dead: [false; HOSTS],
+            is_paused: [false; HOSTS],
+        }
     }
 
-    /// Makes these faults, and no other ones, be the matter.
+    /// Applies exactly these faults.
     pub fn make(&mut self, faults: &[Fault]) -> Result<(), CutError> {
         self.look_for_crashes()?;
         let has =
@@ -49,7 +55,7 @@ impl Stage {
     fn make_host(&mut self, host: usize, is_dead: bool, is_paused: bool) -> Result<(), CutError> {
         if is_dead && !self.is_dead[host] {
             self.ring.kill_node(host)?;
-            // Whatever is started next runs.
+            // A process that is started next is not paused.
             self.is_paused[host] = false;
         } else if !is_dead && self.is_dead[host] {
             self.ring.start_node(host)?;
@@ -76,8 +82,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Remembers nodes that ended by themselves, and starts them again, so that the schedule comes to its
-    /// end.
+    /// Records nodes that ended by themselves and starts them again, so that the schedule comes to its end.
     pub fn look_for_crashes(&mut self) -> Result<(), CutError> {
         for (host, how) in self.ring.ended() {
             self.crashes.push(format!("the node of host {host} ended by itself: {how}"));

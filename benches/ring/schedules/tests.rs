@@ -1,9 +1,8 @@
-//! Schedules that follow from their seeds, and a judge that finds what is wrong with nodes that are not as
-//! they must be.
+//! Schedules follow from their seeds, and the judge detects what is wrong with faulty nodes.
 
-use super::after::{look_up, write_every_slot};
 use super::asker::{Answer, Asker, Request, cluster_info};
 use super::book::{Book, CELLS, Counts, Wrong};
+use super::final_checks::{look_up, write_every_slot};
 use super::lane::Lane;
 use super::plan::{END_MS, Fault, Keeping, Kind, Plan, Share};
 use super::report::{is_right, rows};
@@ -82,7 +81,7 @@ fn a_fault_blocks_what_its_name_says() {
     assert!(blocked(Kind::Kill).is_empty() && blocked(Kind::Pause).is_empty());
 }
 
-/// A write of the first key that was acknowledged.
+/// Begins and acknowledges a write of the first key.
 fn acknowledged(book: &Book, group: &super::book::Group) -> u64 {
     let version = group.begin(0);
     book.acknowledge(group, 0, version);
@@ -126,7 +125,7 @@ fn what_was_never_written_or_was_refused_is_found_out() {
     book.refuse(&group, 0, refused);
     let value = group.value(0, refused);
     assert_eq!(book.judge(&group, 0, 0, Some(value.as_bytes())), Err(Wrong::Foreign));
-    // It was read before the refusal came.
+    // The value was read before the refusal came.
     let before = book.counts().foreign;
     let refused = group.begin(0);
     assert_eq!(book.judge(&group, 0, 0, Some(group.value(0, refused).as_bytes())), Ok(()));
@@ -154,24 +153,24 @@ fn at_the_end_less_than_what_was_acknowledged_is_lost_and_no_answer_is_not() {
     assert_eq!(last(Some(Some(&value(first)))), (2, 1, 1), "but not undone");
 }
 
-/// What is wrong with a node.
+/// The fault of a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flaw {
     None,
-    /// It says that it has written what it has not.
+    /// It acknowledges writes that it has not done.
     Forgets,
-    /// It answers reads with the value before.
+    /// Reads return the previous value.
     IsLate,
-    /// It does what it refuses.
+    /// It refuses requests but performs them.
     DoesWhatItRefuses,
-    /// It ends connections.
+    /// It closes connections.
     HangsUp,
 }
 
 type Held = Arc<Mutex<HashMap<Vec<u8>, Vec<Vec<u8>>>>>;
 
-/// A node that serves slots below a bound itself, sends others to another node, and has a fault every so many
-/// commands.
+/// A node that serves slots below a bound itself, redirects others to another node, and has its fault every
+/// few commands.
 fn node(fault: Flaw, below: usize, other: SocketAddr, held: &Held) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
@@ -202,7 +201,7 @@ fn serve(
         }
         while let Some((words, taken)) = parse_command(&heard) {
             heard.drain(..taken);
-            // A key that is forgotten now and then is mostly written again; one that always is stays
+            // A key that is forgotten occasionally is usually written again; one that always is stays
             // forgotten.
             let is_faulty = match fault {
                 Flaw::Forgets => words[1].ends_with(b"3"),
@@ -239,7 +238,7 @@ fn serve(
     }
 }
 
-/// What four clients and the look at the end find of two nodes, the first of which has a fault.
+/// The findings of four clients and of the final lookup at two nodes, the first of which is faulty.
 fn found(fault: Flaw) -> Counts {
     let held = Held::default();
     let nowhere = (Ipv4Addr::LOCALHOST, 1).into();
@@ -261,7 +260,7 @@ fn found(fault: Flaw) -> Counts {
     look_up(&mut Asker::new(&[first], "t", PATIENCE, 9), &book, Duration::from_millis(100));
     let mut counts = book.counts();
     assert_eq!(counts.looked_up, (book.all().len() * CELLS) as u64);
-    // That one knows no second node, so what is there is looked up again by one who does.
+    // That client knows no second node, so the values are looked up again by one that does.
     assert!(counts.unanswered > 0);
     look_up(&mut Asker::new(&[first, second], "t", PATIENCE, 9), &book, PATIENCE);
     counts.unanswered = book.counts().unanswered - counts.unanswered;
@@ -315,11 +314,11 @@ fn who_does_not_answer_is_told_from_who_was_never_asked() {
         let streams: Vec<TcpStream> = listener.incoming().map_while(Result::ok).map(greet).collect();
         drop(streams);
     });
-    // Time enough for the greeting on a busy machine; the answer never comes.
+    // Enough time for the greeting on a busy machine; the answer never comes.
     let mut asker = Asker::new(&[silent], "t", Duration::from_secs(1), 1);
     let request = [Request::Get("a".to_owned())];
     assert!(matches!(asker.ask(0, &request)[..], [Answer::Unknown(_)]));
-    // Nobody listens at port 1; one that was let go may be somebody else's by now.
+    // Nothing listens at port 1; a port that was released may be in use again.
     let nowhere = (Ipv4Addr::LOCALHOST, 1).into();
     let mut asker = Asker::new(&[nowhere], "t", Duration::from_millis(100), 1);
     assert_eq!(asker.ask(0, &request), [Answer::NotSent]);

@@ -1,8 +1,8 @@
-//! One schedule from its beginning to its verdict, on hosts of its own.
+//! One schedule from its beginning to its verdict, on its own hosts.
 
-use super::after::{look_up, write_every_slot};
 use super::asker::Asker;
 use super::book::{Book, Counts};
+use super::final_checks::{look_up, write_every_slot};
 use super::lane::Lane;
 use super::plan::Plan;
 use super::shared::{Caller, Contender, History, Judged, judge};
@@ -14,49 +14,49 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-/// How long clients of a host wait for an answer: some give up before a short pause ends, some outlast a long
-/// one.
+/// How long clients of a host wait for an answer: some give up before a short pause ends, some outlast a
+/// long one.
 const PATIENCE_MS: [u64; 5] = [400, 400, 1_000, 2_500, 6_000];
-/// The same of those that contend for shared keys.
+/// The same for clients that contend for shared keys.
 const CONTENDER_PATIENCE_MS: [u64; 2] = [400, 1_500];
-/// How long it may take until every slot is served again after everything has healed.
+/// The limit until every slot is served again after everything has healed.
 const SERVED_TIME_MAX: Duration = Duration::from_secs(60);
-/// And until all copies are in sync.
+/// The limit until all copies are in sync.
 const WHOLE_TIME_MAX: Duration = Duration::from_secs(60);
 const LOOK_UP_TIME_MAX: Duration = Duration::from_secs(60);
-/// Clients go on for so long when everything serves again.
+/// How long clients continue after everything serves again.
 const GO_ON: Duration = Duration::from_millis(500);
-/// How long the looks at the end wait for one answer.
+/// How long the final checks wait for one answer.
 const LOOK_PATIENCE: Duration = Duration::from_millis(1_500);
 
-/// What came of a schedule.
+/// The result of a schedule.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Outcome {
     /// The schedule.
     pub plan: Plan,
     /// What clients did and found.
     pub counts: Counts,
-    /// What clients that contended for a few keys did and found.
+    /// The results of clients that contended for a few keys.
     #[serde(default)]
     pub shared: Judged,
-    /// Seconds that it takes to write each slot of a ring that is well, with nobody beside it.
+    /// Seconds to write to each slot of a healthy ring without any other load.
     pub calm_seconds: Option<f64>,
-    /// Seconds from the end of the last fault until each slot took a write.
+    /// Seconds from the end of the last fault until each slot accepted a write.
     pub served_seconds: Option<f64>,
-    /// What held the last slots up, in the words of whoever was asked.
+    /// What delayed the last slots, according to the nodes.
     pub held_up_by: String,
-    /// And until every slot had all its copies.
+    /// Seconds until every slot had all its copies.
     pub whole_seconds: Option<f64>,
-    /// What went wrong, in words.
+    /// Descriptions of what went wrong.
     pub told: Vec<String>,
-    /// Why it did not come to its end, if it did not.
+    /// Why it did not finish, if it did not.
     pub problem: Option<String>,
     /// Nodes that ended by themselves.
     pub crashes: Vec<String>,
-    /// What nodes said of the ring when it did not come to its end.
+    /// The nodes' view of the ring, if it did not finish.
     #[serde(default)]
     pub states: Vec<String>,
-    /// Where logs and stores of a schedule lie that went wrong.
+    /// The folder with logs and stores of a schedule that went wrong.
     pub kept: Option<PathBuf>,
 }
 
@@ -110,7 +110,7 @@ pub fn run(plan: &Plan, spec: &Spec, folder: &Path) -> Outcome {
     outcome
 }
 
-/// What clients write down.
+/// The records of clients.
 #[derive(Clone, Copy)]
 struct Clients<'a> {
     book: &'a Arc<Book>,
@@ -163,8 +163,8 @@ fn start_clients<'scope>(
         let asker = Asker::new(&nodes, AtollRing::TOKEN, patience, seed);
         let lane = Lane::new(number, asker, Arc::clone(book), seed);
         scope.spawn(move || {
-            // A thread that is on no host finds no node, which shows as a schedule in which nothing is
-            // acknowledged.
+            // A thread outside of every host finds no node, which shows as a schedule without acknowledged
+            // writes.
             if network.enter().is_ok() {
                 lane.run(stop);
             }
@@ -197,7 +197,7 @@ fn start_contenders<'scope>(
     Ok(())
 }
 
-/// Has each fault begin and end in its time; the moment at which the last one ended.
+/// Begins and ends each fault in its time; returns the moment at which the last one ended.
 fn make_happen(plan: &Plan, stage: &mut Stage) -> Result<Instant, CutError> {
     let start = Instant::now();
     let mut delayed = Duration::ZERO;
@@ -221,7 +221,7 @@ fn wait_until_served(stage: &mut Stage, seed: u64) -> Result<String, CutError> {
     on_host(stage, 1, |mut asker| write_every_slot(&mut asker, HOSTS, SERVED_TIME_MAX), seed)?
 }
 
-/// Does something as a client on a host.
+/// Runs a function as a client on a host.
 fn on_host<T: Send>(
     stage: &Stage,
     host: usize,

@@ -1,9 +1,9 @@
-//! Keepers: whatever the bench starts ends with it, even if the bench is killed.
+//! Keepers: every process that the bench starts ends with it, even if the bench is killed.
 //!
-//! Each server is the child of a keeper, which is this program once more. A keeper waits for the end of its
-//! standard input; the other end of that pipe is held by the bench alone, so it closes when the bench is
-//! gone, however it went. Keepers are in process groups of their own: an interrupt at the terminal reaches
-//! the bench, and through it them.
+//! Each server is the child of a keeper, which is another process of this program. A keeper waits for the
+//! end of its standard input. Only the bench holds the other end of that pipe, so it closes when the bench
+//! ends, however that happens. Keepers are in their own process groups: an interrupt at the terminal
+//! reaches the bench, and through it the keepers.
 
 use std::ffi::OsString;
 use std::fs;
@@ -20,16 +20,16 @@ pub enum StartError {
     /// The system refused.
     #[error("cannot start {program}")]
     System {
-        /// What.
+        /// The program.
         program: String,
         #[source]
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The keeper started and said no process number.
+    /// The keeper started but printed no process id.
     #[error("{program} did not start: {last_words}")]
     Ended {
-        /// What.
+        /// The program.
         program: String,
         /// The end of its output.
         last_words: String,
@@ -37,14 +37,14 @@ pub enum StartError {
 }
 
 /// A process that ends when this is dropped, or when the bench ends.
-pub struct Kept {
+pub struct KeptProcess {
     keeper: Child,
     process: u32,
     log: PathBuf,
 }
 
-impl Kept {
-    /// Starts a program by its name and arguments; what it writes goes to the log.
+impl KeptProcess {
+    /// Starts a program by its name and arguments, with its output in the log.
     pub fn start(command: &[OsString], log: &Path) -> Result<Self, StartError> {
         let mut keeper = own_child(&[])?;
         keeper.arg("keep").arg(log).arg("--").args(command);
@@ -52,7 +52,7 @@ impl Kept {
         Self::spawn(keeper, program, log)
     }
 
-    /// Starts a process that only holds what `within` made for it, such as a network of its own.
+    /// Starts a process that only holds what `within` made for it, such as a network namespace.
     pub fn holder(within: &[&str], log: &Path) -> Result<Self, StartError> {
         let words: Vec<OsString> = within.iter().map(OsString::from).collect();
         let mut keeper = own_child(&words)?;
@@ -77,14 +77,14 @@ impl Kept {
         Ok(kept)
     }
 
-    /// The process itself, not its keeper.
+    /// The id of the process itself, not of its keeper.
     pub fn process(&self) -> u32 {
         self.process
     }
 
     /// Sends the process a signal, as `kill` does.
     pub fn signal(&mut self, signal: rustix::process::Signal) -> io::Result<()> {
-        // The number may be another one's as soon as the keeper has seen the end of its process.
+        // The id may be reused as soon as the keeper has reaped the process.
         if self.ended().is_some() {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -93,12 +93,12 @@ impl Kept {
         Ok(())
     }
 
-    /// How it ended; none while it runs.
+    /// How it ended; `None` while it runs.
     pub fn ended(&mut self) -> Option<String> {
         self.keeper.try_wait().ok().flatten().map(|status| format!("it ended with {status}"))
     }
 
-    /// The end of what it wrote.
+    /// The end of its output.
     pub fn last_words(&self) -> String {
         let text = fs::read(&self.log).unwrap_or_default();
         let from = text.len().saturating_sub(LAST_WORDS_BYTES);
@@ -106,15 +106,15 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for KeptProcess {
     fn drop(&mut self) {
         drop(self.keeper.stdin.take());
-        // The keeper kills and then ends; should it hang itself, nobody is helped by an error here.
+        // The keeper kills and then ends; if it hangs, reporting an error here would not help.
         let _ = self.keeper.wait();
     }
 }
 
-/// This program once more, behind the words of another one, such as `nsenter --target 7 --net`.
+/// This program again, after the words of a prefix such as `nsenter --target 7 --net`.
 pub fn own_child(before: &[OsString]) -> Result<Command, StartError> {
     let own = std::env::current_exe()
         .map_err(|source| StartError::System { program: "this".to_owned(), source })?;
@@ -124,7 +124,7 @@ pub fn own_child(before: &[OsString]) -> Result<Command, StartError> {
     Ok(command)
 }
 
-/// Ends this process when standard input does: for children of the bench that do work of their own.
+/// Ends this process when standard input closes: for children of the bench that do work themselves.
 pub fn end_with_parent() {
     std::thread::spawn(|| {
         wait_for_the_end_of_input();
@@ -132,18 +132,18 @@ pub fn end_with_parent() {
     });
 }
 
-/// The keeper: starts the program, says its process number, and kills it when standard input ends.
+/// Runs the keeper: starts the program, prints its process id, and kills it when standard input closes.
 pub fn keep(log: &Path, command: &[OsString]) -> io::Result<ExitStatus> {
     let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let output = fs::OpenOptions::new().create(true).append(true).open(log)?;
     let errors = output.try_clone()?;
     let mut command = Command::new(program);
-    // Atoll refuses options that it does not know, and this one is of the bench.
+    // Atoll refuses unknown options, and this one belongs to the bench.
     command.args(arguments).env_remove(crate::FOLDER_VARIABLE);
     let started = command.stdin(Stdio::null()).stdout(output).stderr(errors).spawn();
     let mut child =
         started.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", program.display())))?;
-    // Through this the process is reached even if its number is used again.
+    // The handle reaches the process even if its id is reused.
     let handle = rustix::process::pidfd_open(
         rustix::process::Pid::from_child(&child),
         rustix::process::PidfdFlags::empty(),
@@ -151,21 +151,21 @@ pub fn keep(log: &Path, command: &[OsString]) -> io::Result<ExitStatus> {
     say(child.id())?;
     std::thread::spawn(move || {
         wait_for_the_end_of_input();
-        // It may be gone already, which is as good.
+        // The process may have ended already, which is fine.
         let _ = rustix::process::pidfd_send_signal(&handle, rustix::process::Signal::KILL);
     });
     child.wait()
 }
 
-/// Says its own process number and waits until standard input ends.
+/// Prints its own process id and waits until standard input closes.
 pub fn hold() -> io::Result<()> {
     say(std::process::id())?;
     wait_for_the_end_of_input();
     Ok(())
 }
 
-/// Waits until standard input ends, and runs a program then: what it tidies up outlives the bench by no more
-/// than that.
+/// Waits until standard input closes, and then runs a program: what that removes outlives the bench by no
+/// more than this.
 pub fn afterwards(command: &[OsString]) -> io::Result<ExitStatus> {
     let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     wait_for_the_end_of_input();

@@ -1,9 +1,9 @@
-//! The servers that are measured: started on a loopback port of the bench's choice, and ended with it.
+//! The measured servers: started on a loopback port that the bench chooses, and stopped with it.
 
 mod keeper;
 mod ring;
 
-pub use keeper::{Kept, StartError, afterwards, end_with_parent, hold, keep, own_child};
+pub use keeper::{KeptProcess, StartError, afterwards, end_with_parent, hold, keep, own_child};
 pub use ring::{Ring, leader_of};
 
 use crate::client::{Protocol, Reply};
@@ -20,15 +20,15 @@ const START_TIME_MAX: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 const GREETING_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Whose server it is.
+/// Which server it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// Ours.
     Atoll,
-    /// One thread.
+    /// Redis, with one thread.
     Redis,
-    /// Two threads.
+    /// memcached, with two threads.
     Memcached,
 }
 
@@ -42,7 +42,7 @@ impl Kind {
         }
     }
 
-    /// That a rival is installed: one that is and does not start has failed.
+    /// Checks that a rival is installed: an installed one that does not start has failed.
     fn is_there(self) -> Result<(), ServerError> {
         let (program, package) = match self {
             Self::Atoll => return Ok(()),
@@ -52,7 +52,7 @@ impl Kind {
         if is_installed(program) { Ok(()) } else { Err(ServerError::NotInstalled { program, package }) }
     }
 
-    /// What it is asked in, so many requests at a time.
+    /// The protocol to use for this many requests at a time.
     pub const fn protocol(self, depth: usize) -> Protocol {
         match self {
             Self::Atoll | Self::Redis => Protocol::Resp,
@@ -69,13 +69,13 @@ pub enum Durability {
     Memory,
     /// The end of the process; a loss of power a second later.
     Flushed,
-    /// A loss of power: it is on the disk before it is acknowledged.
+    /// A loss of power: the write is on the disk before it is acknowledged.
     Always,
 }
 
-/// Where servers lie.
-pub struct Place {
-    /// A folder of the bench's own.
+/// Where servers keep their files.
+pub struct BenchPaths {
+    /// A folder of the bench.
     pub folder: PathBuf,
     /// Atoll's program.
     pub atoll: Option<PathBuf>,
@@ -84,18 +84,18 @@ pub struct Place {
 /// Why a server is not measured.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// This build has no such server yet.
+    /// This build has no such server.
     #[error("not offered yet: {what}")]
     NotOffered {
-        /// What is not there.
+        /// What is missing.
         what: &'static str,
     },
-    /// A rival is not there.
+    /// A rival is not installed.
     #[error("not offered here: {program} is not installed: apt-get install {package}")]
     NotInstalled {
-        /// What of it.
+        /// The missing program.
         program: &'static str,
-        /// What brings it.
+        /// The package that contains it.
         package: &'static str,
     },
     /// It could not be started.
@@ -104,7 +104,7 @@ pub enum ServerError {
     /// It ended, or never answered.
     #[error("{server} did not answer: {problem}; its last words: {last_words}")]
     Silent {
-        /// Whose.
+        /// The server.
         server: &'static str,
         /// What it did instead.
         problem: String,
@@ -114,26 +114,26 @@ pub enum ServerError {
     /// The bench could not prepare it.
     #[error("cannot prepare {server}")]
     Prepare {
-        /// Whose.
+        /// The server.
         server: &'static str,
         #[source]
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
 }
 
 /// A running server.
 pub struct Server {
-    /// Whose.
+    /// Which server it is.
     pub kind: Kind,
     /// Where it listens.
     pub address: SocketAddr,
-    kept: Kept,
+    kept: KeptProcess,
 }
 
 impl Server {
-    /// Starts one and waits until it answers.
-    pub fn start(kind: Kind, durability: Durability, place: &Place) -> Result<Self, ServerError> {
+    /// Starts a server and waits until it answers.
+    pub fn start(kind: Kind, durability: Durability, place: &BenchPaths) -> Result<Self, ServerError> {
         kind.is_there()?;
         let prepare = |source| ServerError::Prepare { server: kind.name(), source };
         let folder = place.folder.join(kind.name());
@@ -144,12 +144,12 @@ impl Server {
         let address = free_address().map_err(prepare)?;
         let command = command(kind, durability, address, &folder, place.atoll.as_deref())?;
         let log = place.folder.join(format!("{}.log", kind.name()));
-        let mut server = Self { kind, address, kept: Kept::start(&command, &log)? };
+        let mut server = Self { kind, address, kept: KeptProcess::start(&command, &log)? };
         server.wait_until_it_answers()?;
         Ok(server)
     }
 
-    /// Its process.
+    /// Its process id.
     pub fn process(&self) -> u32 {
         self.kept.process()
     }
@@ -174,7 +174,7 @@ impl Server {
     }
 }
 
-/// A port of the loopback that nobody uses at this moment.
+/// A loopback port that is free at the moment.
 fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }
@@ -205,7 +205,7 @@ fn command(
             command.push(folder.into());
             let words = ["--appendonly", append_only, "--appendfsync", sync, "--daemonize", "no"];
             command.extend(words.map(Into::into));
-            // A rewrite in the background would be measured with some rounds and not with others.
+            // A background rewrite would fall into some rounds and not into others.
             command.extend(["--auto-aof-rewrite-percentage", "0"].map(Into::into));
         }
         (Kind::Memcached, Durability::Memory) => {
@@ -222,7 +222,7 @@ fn command(
     Ok(command)
 }
 
-/// Atoll's program, if one was named and it serves.
+/// Atoll's program, if one was named and can serve.
 fn offered(atoll: Option<&Path>) -> Result<&Path, ServerError> {
     let program = atoll.ok_or(ServerError::NotOffered { what: "no program of Atoll was named" })?;
     if offers_serve(program) {
@@ -239,13 +239,13 @@ fn offers_serve(program: &Path) -> bool {
     asked.status().is_ok_and(|status| status.success())
 }
 
-/// Whether the system finds a program of this name.
+/// Whether a program of this name is on the path.
 pub fn is_installed(program: &str) -> bool {
     let folders = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&folders).any(|folder| folder.join(program).is_file())
 }
 
-/// One request and its reply, to see that a server is there.
+/// Sends one request and reads its reply, to check that a server is up.
 fn greet(address: SocketAddr, protocol: Protocol) -> io::Result<()> {
     let mut stream = TcpStream::connect_timeout(&address, GREETING_TIME_MAX)?;
     stream.set_read_timeout(Some(GREETING_TIME_MAX))?;

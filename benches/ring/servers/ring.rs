@@ -1,6 +1,6 @@
-//! A ring of Atoll's own: several nodes on the loopback, with copies of everything for each other.
+//! A ring of Atoll: several nodes on the loopback that hold copies of everything for each other.
 
-use super::{Durability, Kept, Place, ServerError};
+use super::{BenchPaths, Durability, KeptProcess, ServerError};
 use crate::client::{SpeakError, Speaker};
 use crate::cut::{SLOTS, slot_of, table};
 use crate::phases::with_sources;
@@ -9,34 +9,35 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
-/// How long the making of a ring may take.
+/// How long founding a ring may take.
 const START_TIME_MAX: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// A node takes its port, and those so far above it.
+/// A node uses its port and those at these distances above it.
 const ABOVE: [u16; 3] = [0, 10_000, 20_000];
-/// Where ports are looked for: below those that the system gives to clients, and far enough below the end.
+/// Where ports are taken from: below those that the system gives to clients, and far enough below the
+/// maximum.
 const PORTS: std::ops::Range<u16> = 11_000..12_700;
 const NAME: &str = "a ring of atoll";
 
 /// Nodes that hold copies for each other.
 pub struct Ring {
-    nodes: Vec<Kept>,
+    nodes: Vec<KeptProcess>,
     /// Where they listen.
     pub addresses: Vec<SocketAddr>,
     copies: usize,
 }
 
 impl Ring {
-    /// Starts so many nodes, each with a copy of everything, and waits until all copies are in sync.
-    pub fn start(nodes: usize, durability: Durability, place: &Place) -> Result<Self, ServerError> {
+    /// Starts this many nodes, each with a copy of everything, and waits until all copies are in sync.
+    pub fn start(nodes: usize, durability: Durability, place: &BenchPaths) -> Result<Self, ServerError> {
         Self::start_as("ring", (nodes, durability), place, &[])
     }
 
-    /// The same, in a folder of this name, each node with more words.
+    /// The same, in a folder of this name, with additional arguments for each node.
     pub fn start_as(
         name: &str,
         (nodes, durability): (usize, Durability),
-        place: &Place,
+        place: &BenchPaths,
         more: &[&str],
     ) -> Result<Self, ServerError> {
         let prepare = |source| ServerError::Prepare { server: NAME, source };
@@ -56,18 +57,18 @@ impl Ring {
             command.extend(words.map(Into::into));
             command.extend(more.iter().map(Into::into));
             command.extend(durability.words(&folder.join(format!("store-{number}"))));
-            ring.nodes.push(Kept::start(&command, &folder.join(format!("node-{number}.log")))?);
+            ring.nodes.push(KeptProcess::start(&command, &folder.join(format!("node-{number}.log")))?);
         }
         ring.wait_until_whole()?;
         Ok(ring)
     }
 
-    /// Their processes.
+    /// The process ids of the nodes.
     pub fn processes(&self) -> Vec<u32> {
-        self.nodes.iter().map(Kept::process).collect()
+        self.nodes.iter().map(KeptProcess::process).collect()
     }
 
-    /// For each slot the place of the node that leads it.
+    /// For each slot, the index of the node that leads it.
     pub fn leaders(&self) -> io::Result<Vec<usize>> {
         let serves = table(self.addresses[0], None)?;
         let place = |address: &SocketAddr| self.addresses.iter().position(|one| one == address);
@@ -92,7 +93,7 @@ impl Ring {
         }
     }
 
-    /// Whether all nodes say that every slot is served, and has all its copies.
+    /// Whether all nodes report that every slot is served and has all its copies.
     fn is_whole(&self) -> Result<bool, SpeakError> {
         let copies = format!("cluster_copies_in_sync_min:{}", self.copies);
         let lines = ["cluster_state:ok", "cluster_slots_ok:16384", &copies];
@@ -106,14 +107,14 @@ impl Ring {
     }
 }
 
-/// The place of a key's leader, of those of all slots.
+/// The index of a key's leader, given the leaders of all slots.
 pub fn leader_of(key: &[u8], leaders: &[usize]) -> usize {
     debug_assert_eq!(leaders.len(), SLOTS);
     leaders[slot_of(key)]
 }
 
 impl Durability {
-    /// What a node is told of it; `store` is its folder, if it has one.
+    /// A node's arguments for this durability; `store` is its folder, if it has one.
     pub(super) fn words(self, store: &std::path::Path) -> Vec<OsString> {
         let class = match self {
             Self::Memory => return vec!["--memory".into()],
@@ -124,11 +125,12 @@ impl Durability {
     }
 }
 
-/// Ports of the loopback that nobody uses at this moment, for so many nodes.
+/// Loopback ports that are free at the moment, for this many nodes.
 fn free_addresses(nodes: usize) -> io::Result<Vec<SocketAddr>> {
     let is_free =
         |port: &u16| ABOVE.iter().all(|above| TcpListener::bind((Ipv4Addr::LOCALHOST, port + above)).is_ok());
-    // Somewhere else each time: what listened there just now is not taken for a node of this ring.
+    // A different place each time, so that a server that just used a port is not taken for a node of this
+    // ring.
     let from = fastrand::u16(PORTS);
     let ports = (from..PORTS.end).chain(PORTS.start..from).filter(is_free);
     let addresses: Vec<SocketAddr> =

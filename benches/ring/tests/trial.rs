@@ -1,6 +1,7 @@
-//! The bench as a whole: a tiny run writes every bar, and whatever it started ends with it, however it ends.
+//! The bench as a whole: a tiny run writes every bar, and everything that it started ends with it, however
+//! it ends.
 //!
-//! What needs Redis or memcached prints SKIPPED where they are not installed.
+//! Tests that need Redis or memcached print SKIPPED where these are not installed.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it must be")]
 
@@ -166,7 +167,7 @@ fn what_is_kept_ends_when_nobody_keeps_it_any_more() {
     let mut line = String::new();
     BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let process: u32 = line.trim().parse().unwrap();
-    // For a moment after it was started a process has no words yet.
+    // Right after its start a process has an empty command line.
     wait_until("the program did not start", || command_line(process).trim() == "sleep 600");
     drop(keeper.stdin.take());
     keeper.wait().unwrap();

@@ -1,52 +1,53 @@
-//! What watches cost: the memory of a node before and after, and whether it is used again.
+//! The cost of watches: the memory of a node before and after, and whether freed memory is reused.
 //!
-//! Every key is there before the first look, so that what grows is what watches take. Two times over
-//! everything is watched and then written: what the second time adds to the first was not used again.
+//! Every key exists before the first measurement, so that growth is due to watches. Everything is watched
+//! and then written, twice: what the second pass adds to the first was not reused.
 //!
-//! Invariant: every watch is told once, of its value, and only after its write; or there is no figure.
+//! Invariant: every watch is notified once, with its value, and only after its write; otherwise there is no
+//! figure.
 
 use super::{CONNECTIONS, FIELD, WATCH_MS, WaitError, pushed, value};
-use crate::client::{Heard, Pieces, Speaker, unexpected};
+use crate::client::{Incoming, Pieces, Speaker, unexpected};
 use crate::machine::process_anonymous_bytes;
 use crate::servers::Server;
 
-/// Commands of a connection that are under way together: few, so that buffers are not what is measured.
-const BATCH: usize = 20;
+/// How many commands of a connection are under way together: few, so that buffers are not what is measured.
+const COMMANDS_PER_BATCH: usize = 20;
 /// How often everything is watched.
 pub const PASSES: usize = 2;
 
 /// Memory of the node, in bytes.
 #[derive(Clone, Debug, Default, serde::Serialize)]
-pub struct Taken {
+pub struct WatchMemory {
     /// How many watches.
     pub watches: u32,
     /// How many connections.
     pub connections: usize,
-    /// What all connections took.
+    /// Memory of all connections.
     pub connections_bytes: u64,
-    /// Before the first watch, with connections and keys.
+    /// Memory before the first watch, with connections and keys.
     pub before_bytes: u64,
-    /// With all watches, each time.
+    /// Memory with all watches, in each pass.
     pub watched_bytes: Vec<u64>,
-    /// After all were told, each time.
+    /// Memory after all were notified, in each pass.
     pub told_bytes: Vec<u64>,
 }
 
-impl Taken {
-    /// What a watch took, the first time.
+impl WatchMemory {
+    /// The cost of a watch in the first pass.
     pub fn each(&self) -> Option<f64> {
         let first = *self.watched_bytes.first()?;
         Some(first.saturating_sub(self.before_bytes) as f64 / f64::from(self.watches.max(1)))
     }
 
-    /// What each watch of the last time took that was not there to be used again.
+    /// The memory per watch of the last pass that was not reused.
     pub fn each_added(&self) -> Option<f64> {
         let (first, last) = (*self.watched_bytes.first()?, *self.watched_bytes.last()?);
         Some(last.saturating_sub(first) as f64 / f64::from(self.watches.max(1)))
     }
 }
 
-/// Connections that watch, one that writes, and what is due.
+/// The watching connections, the writing one, and the pushes that are due.
 struct Crowd {
     watching: Vec<Speaker>,
     writing: Speaker,
@@ -54,15 +55,15 @@ struct Crowd {
 }
 
 /// Watches and writes everything.
-pub fn run(server: &Server, watches: u32) -> Result<Taken, WaitError> {
+pub fn run(server: &Server, watches: u32) -> Result<WatchMemory, WaitError> {
     let bytes = || process_anonymous_bytes(server.process()).ok_or(WaitError::NoMemory);
-    let mut taken = Taken { watches, connections: CONNECTIONS, ..Taken::default() };
+    let mut taken = WatchMemory { watches, connections: CONNECTIONS, ..WatchMemory::default() };
     let mut writing = Speaker::connect(server.address)?;
     for key in 0..watches {
         writing.add(&[b"HSET", &Pieces::key(key), FIELD, &value(key, 0)]);
-        if key as usize % BATCH == BATCH - 1 || key == watches - 1 {
+        if key as usize % COMMANDS_PER_BATCH == COMMANDS_PER_BATCH - 1 || key == watches - 1 {
             writing.send()?;
-            for _ in 0..=key as usize % BATCH {
+            for _ in 0..=key as usize % COMMANDS_PER_BATCH {
                 number(&mut writing)?;
             }
         }
@@ -87,31 +88,31 @@ fn greeted(server: &Server) -> Result<Speaker, WaitError> {
     let mut speaker = Speaker::connect(server.address)?;
     let words: [&[u8]; 2] = [b"HELLO", b"3"];
     match speaker.say(&words)? {
-        Heard::List(_) => Ok(speaker),
+        Incoming::List(_) => Ok(speaker),
         heard => Err(unexpected(&words, &heard).into()),
     }
 }
 
-/// A write is answered by how many fields are new.
+/// The reply to a write is the number of new fields.
 fn number(speaker: &mut Speaker) -> Result<(), WaitError> {
     match speaker.hear()? {
-        Heard::Number(0 | 1) => Ok(()),
+        Incoming::Number(0 | 1) => Ok(()),
         heard => Err(unexpected(&[b"HSET"], &heard).into()),
     }
 }
 
 impl Crowd {
-    /// Batches of keys, those of a connection together.
+    /// Batches of keys, with those of a connection together.
     fn batches(&self) -> impl Iterator<Item = (usize, Vec<u32>)> + use<> {
         let watches = self.watches;
         let of = move |connection| {
             let keys: Vec<u32> = (connection as u32..watches).step_by(CONNECTIONS).collect();
-            keys.chunks(BATCH).map(|batch| (connection, batch.to_vec())).collect::<Vec<_>>()
+            keys.chunks(COMMANDS_PER_BATCH).map(|batch| (connection, batch.to_vec())).collect::<Vec<_>>()
         };
         (0..CONNECTIONS).flat_map(of)
     }
 
-    /// Everything is watched, for the value of this turn.
+    /// Watches everything for the value of this turn.
     fn watch(&mut self, turn: u32) -> Result<(), WaitError> {
         for (connection, keys) in self.batches() {
             let speaker = &mut self.watching[connection];
@@ -122,7 +123,7 @@ impl Crowd {
             speaker.send()?;
             for _ in &keys {
                 match speaker.hear()? {
-                    Heard::Status(_) => {}
+                    Incoming::Status(_) => {}
                     heard => return Err(unexpected(&[b"AT.WATCH"], &heard).into()),
                 }
             }
@@ -130,7 +131,7 @@ impl Crowd {
         Ok(())
     }
 
-    /// Everything is written, and everybody is told of it.
+    /// Writes everything, and checks that every watch is notified.
     fn wake(&mut self, turn: u32) -> Result<(), WaitError> {
         for (connection, keys) in self.batches() {
             for &key in &keys {
@@ -147,11 +148,11 @@ impl Crowd {
         Ok(())
     }
 
-    /// A connection that asks for something hears the answer to that, and nothing ahead of it.
+    /// Checks that a connection receives the answer to a command and nothing before it.
     fn nothing_else(&mut self) -> Result<(), WaitError> {
         for speaker in &mut self.watching {
             match speaker.say(&[b"PING"])? {
-                Heard::Status(_) => {}
+                Incoming::Status(_) => {}
                 heard => return Err(WaitError::Wrong(format!("told unasked, or twice: {}", heard.told()))),
             }
         }
@@ -159,8 +160,8 @@ impl Crowd {
     }
 }
 
-/// A push has to be one of those that are due, and of its value; then it is due no more.
-fn take_due(due: &mut Vec<u32>, turn: u32, heard: &Heard) -> Result<(), String> {
+/// Checks that a push is one of those that are due and has its value; then it is not due any more.
+fn take_due(due: &mut Vec<u32>, turn: u32, heard: &Incoming) -> Result<(), String> {
     let (id, told) = pushed(heard).ok_or_else(|| format!("no push of a value: {}", heard.told()))?;
     let place = due.iter().position(|key| *key == id);
     let place = place.ok_or_else(|| format!("watch {id} was told twice, or before its write"))?;
@@ -175,9 +176,9 @@ fn take_due(due: &mut Vec<u32>, turn: u32, heard: &Heard) -> Result<(), String> 
 mod tests {
     use super::*;
 
-    fn push(id: i64, value: &[u8]) -> Heard {
-        let word = Heard::Value(b"at.watch".to_vec());
-        Heard::Push(vec![word, Heard::Number(id), Heard::Number(1), Heard::Value(value.to_vec())])
+    fn push(id: i64, value: &[u8]) -> Incoming {
+        let word = Incoming::Value(b"at.watch".to_vec());
+        Incoming::Push(vec![word, Incoming::Number(id), Incoming::Number(1), Incoming::Value(value.to_vec())])
     }
 
     #[test]
@@ -185,7 +186,7 @@ mod tests {
         let mut due = vec![3, 5];
         assert!(take_due(&mut due, 1, &push(5, &value(5, 0))).is_err(), "an older value");
         assert!(take_due(&mut due, 1, &push(4, &value(4, 1))).is_err(), "not written");
-        assert!(take_due(&mut due, 1, &Heard::Status(b"OK".to_vec())).is_err());
+        assert!(take_due(&mut due, 1, &Incoming::Status(b"OK".to_vec())).is_err());
         assert!(take_due(&mut due, 1, &push(5, &value(5, 1))).is_ok());
         assert!(take_due(&mut due, 1, &push(5, &value(5, 1))).is_err(), "twice");
         assert_eq!(due, [3]);
@@ -193,7 +194,7 @@ mod tests {
 
     #[test]
     fn what_each_takes_is_what_was_added_and_what_is_used_again_adds_nothing() {
-        let mut taken = Taken { watches: 100, before_bytes: 1_000, ..Taken::default() };
+        let mut taken = WatchMemory { watches: 100, before_bytes: 1_000, ..WatchMemory::default() };
         assert_eq!(taken.each(), None);
         taken.watched_bytes = vec![51_000, 56_000];
         assert_eq!((taken.each(), taken.each_added()), (Some(500.0), Some(50.0)));

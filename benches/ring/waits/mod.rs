@@ -1,7 +1,7 @@
-//! Waits: how soon somebody who waits for a field is told of a write, and what watches cost in memory.
+//! Waits: how soon a client that waits for a field is told of a write, and the memory cost of watches.
 //!
-//! Invariant: what is measured is right: everybody is told once, of the value that was waited for, and nobody
-//! else.
+//! Invariant: what is measured is correct: every waiting client is told once, with the value that it waited
+//! for, and no other client is told.
 
 mod memory;
 mod report;
@@ -9,52 +9,52 @@ mod wake;
 
 pub use report::{is_right, print, rows};
 
-use crate::client::{Heard, SpeakError};
+use crate::client::{Incoming, SpeakError};
 use crate::phases::Scale;
-use crate::servers::{Durability, Kind, Place, Server, ServerError};
+use crate::servers::{BenchPaths, Durability, Kind, Server, ServerError};
 
 /// How many connections watch.
 const CONNECTIONS: usize = 100;
 /// Longer than any phase.
 const WATCH_MS: &[u8] = b"3600000";
-/// The field of every key.
+/// The field that every key has.
 const FIELD: &[u8] = b"seen";
 
 /// Why there is no figure.
 #[derive(Debug, thiserror::Error)]
 pub enum WaitError {
-    /// No server.
+    /// There is no server.
     #[error(transparent)]
     Server(#[from] ServerError),
-    /// A connection.
+    /// A connection failed.
     #[error(transparent)]
     Speak(#[from] SpeakError),
-    /// The side that waits went away.
+    /// The waiting side ended.
     #[error("the side that waits ended")]
     Ended,
-    /// The system does not tell.
+    /// The system does not report the memory of a process.
     #[error("not offered here: the memory of a process is not told")]
     NoMemory,
-    /// Somebody was told wrongly, or not at all.
+    /// A client was told wrongly, or not at all.
     #[error("{0}")]
     Wrong(String),
 }
 
-/// What was found.
+/// The results.
 #[derive(Default, serde::Serialize)]
 pub struct Findings {
-    /// How soon, round by round.
+    /// Latencies, round by round.
     pub rounds: Vec<wake::Round>,
-    /// What watches take.
-    pub memory: Option<memory::Taken>,
+    /// The memory of watches.
+    pub memory: Option<memory::WatchMemory>,
     /// What could not be measured or was wrong, and why.
     pub missing: Vec<String>,
-    /// How many of these were told wrongly, or not at all.
+    /// How many of these are wrong or missing notifications.
     pub wrong: u64,
 }
 
-/// Measures one node in memory, or two, one after the other; `told` hears of each step.
-pub fn run(scale: Scale, place: &Place, told: &mut dyn FnMut(&str)) -> Findings {
+/// Measures one node in memory, or two, one after the other; `told` is called at each step.
+pub fn run(scale: Scale, place: &BenchPaths, told: &mut dyn FnMut(&str)) -> Findings {
     let mut findings = Findings::default();
     told("waits, memory of watches");
     match start(place).and_then(|server| memory::run(&server, watches(scale))) {
@@ -84,16 +84,16 @@ impl Findings {
     }
 }
 
-fn start(place: &Place) -> Result<Server, WaitError> {
+fn start(place: &BenchPaths) -> Result<Server, WaitError> {
     Ok(Server::start(Kind::Atoll, Durability::Memory, place)?)
 }
 
-/// The bar is about as many watches as there are keys; a first look is about a tenth.
+/// The bar is about as many watches as there are keys; a first look takes a tenth.
 fn watches(scale: Scale) -> u32 {
     if scale.measured_ms >= Scale::FULL.measured_ms { scale.keys } else { scale.keys.div_ceil(10) }
 }
 
-/// A value of 16 bytes that tells the key and the turn.
+/// A value of 16 bytes with the key and the turn.
 fn value(key: u32, turn: u32) -> [u8; 16] {
     let mut value = [0; 16];
     let number = u64::from(key) << 32 | u64::from(turn);
@@ -103,11 +103,11 @@ fn value(key: u32, turn: u32) -> [u8; 16] {
     value
 }
 
-/// The watch that a push is about; it has to say that its value came, and which.
-fn pushed(heard: &Heard) -> Option<(u32, &[u8])> {
-    let Heard::Push(parts) = heard else { return None };
+/// The watch that a push is about, and its value; `None` unless the push says that its value came.
+fn pushed(heard: &Incoming) -> Option<(u32, &[u8])> {
+    let Incoming::Push(parts) = heard else { return None };
     match &parts[..] {
-        [Heard::Value(word), Heard::Number(id), Heard::Number(1), Heard::Value(value)]
+        [Incoming::Value(word), Incoming::Number(id), Incoming::Number(1), Incoming::Value(value)]
             if word == b"at.watch" =>
         {
             Some((u32::try_from(*id).ok()?, value))
@@ -122,14 +122,14 @@ mod tests {
 
     #[test]
     fn only_a_push_that_says_which_value_came_is_one() {
-        let parts = |word: &[u8], last: Heard| {
-            vec![Heard::Value(word.to_vec()), Heard::Number(7), Heard::Number(1), last]
+        let parts = |word: &[u8], last: Incoming| {
+            vec![Incoming::Value(word.to_vec()), Incoming::Number(7), Incoming::Number(1), last]
         };
-        let value = Heard::Value(b"v".to_vec());
-        assert_eq!(pushed(&Heard::Push(parts(b"at.watch", value.clone()))), Some((7, &b"v"[..])));
-        assert_eq!(pushed(&Heard::List(parts(b"at.watch", value.clone()))), None);
-        assert_eq!(pushed(&Heard::Push(parts(b"message", value))), None);
-        assert_eq!(pushed(&Heard::Push(parts(b"at.watch", Heard::Nothing))), None);
+        let value = Incoming::Value(b"v".to_vec());
+        assert_eq!(pushed(&Incoming::Push(parts(b"at.watch", value.clone()))), Some((7, &b"v"[..])));
+        assert_eq!(pushed(&Incoming::List(parts(b"at.watch", value.clone()))), None);
+        assert_eq!(pushed(&Incoming::Push(parts(b"message", value))), None);
+        assert_eq!(pushed(&Incoming::Push(parts(b"at.watch", Incoming::Nothing))), None);
     }
 
     #[test]

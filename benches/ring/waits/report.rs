@@ -1,15 +1,14 @@
-//! What a person reads of waits, and their bars.
+//! The report on waits for people, and their bars.
 
 use super::wake::{Round, Times};
 use super::{CONNECTIONS, Findings};
 use crate::phases::is_failure;
 use crate::report::{Row, median};
 
-/// One of the times of a round.
+/// One of the latencies of a round.
 type Figure = fn(&Round) -> Times;
 
-/// What watches of the second time may add to the memory of the first, as a share of it: noise of the
-/// allocator.
+/// The memory that watches of the second pass may add, as a share of the first: noise of the allocator.
 const ADDED_SHARE_MAX: f64 = 0.25;
 
 impl Findings {
@@ -23,7 +22,7 @@ impl Findings {
     }
 }
 
-/// Whether nothing wrong came, all came to its end, and memory was used again.
+/// Whether nothing was wrong, everything finished, and memory was reused.
 pub fn is_right(findings: &Findings) -> bool {
     let has_failed = findings.missing.iter().any(|why| is_failure(why));
     findings.wrong == 0 && !has_failed && findings.is_used_again()
@@ -44,7 +43,7 @@ pub fn rows(findings: &Findings) -> Vec<Row> {
         row.peers.extend(taken.each().map(|each| ("atoll".to_owned(), each)));
         row.peers.extend(taken.each_added().map(|each| ("added by the next".to_owned(), each)));
     }
-    rows.push(row.judged(findings.memory.as_ref().and_then(super::memory::Taken::each), spoiled));
+    rows.push(row.judged(findings.memory.as_ref().and_then(super::memory::WatchMemory::each), spoiled));
     rows
 }
 
@@ -58,7 +57,7 @@ fn wake_row(findings: &Findings, words: &str, of: fn(&Round) -> Times) -> Row {
     row.judged(median(ratios), findings.spoiled())
 }
 
-/// Everything, for people.
+/// Prints all results for people.
 pub fn print(findings: &Findings) {
     println!("Waits at one node in memory: microseconds, medians over rounds");
     println!("{:>42} {:>9} {:>9}", "", "p50", "p99");
@@ -102,7 +101,7 @@ pub fn print(findings: &Findings) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::memory::Taken;
+    use super::super::memory::WatchMemory;
     use super::*;
 
     fn round(get: f64, push: f64) -> Round {
@@ -136,11 +135,11 @@ mod tests {
 
     #[test]
     fn memory_that_is_not_used_again_spoils_the_bar() {
-        let taken = |second| Taken {
+        let taken = |second| WatchMemory {
             watches: 100,
             before_bytes: 0,
             watched_bytes: vec![40_000, second],
-            ..Taken::default()
+            ..WatchMemory::default()
         };
         let mut findings = Findings { memory: Some(taken(41_000)), ..Findings::default() };
         assert!(is_right(&findings) && rows(&findings)[2].reaches_goal());

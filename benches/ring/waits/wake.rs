@@ -1,21 +1,21 @@
-//! How soon: one connection waits, another one writes, and the time until the first has read what it waited
-//! for.
+//! Latency of waits: one connection waits, another one writes; measures the time until the first has read
+//! what it waited for.
 //!
-//! Gets on the connection that writes are timed in the same slices, so that both see the same machine. Both
-//! sides are threads of their own that block, and one clock is read by both.
+//! Gets on the writing connection are timed in the same slices, so that both meet the same state of the
+//! machine. Each side is a thread of its own that blocks, and both read the same clock.
 //!
 //! Invariant: a write is sent only when the node is known to watch.
 
 use super::{FIELD, WATCH_MS, WaitError, pushed, value};
-use crate::client::{Heard, Pieces, Speaker, unexpected};
+use crate::client::{Incoming, Pieces, Speaker, unexpected};
 use crate::phases::Scale;
 use crate::servers::Server;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// Slices of a round; in each everything has a turn.
+/// Slices of a round; every kind of operation has a turn in each.
 const SLICES: usize = 10;
-/// Of everything in a slice of a bench that tries nothing but itself.
+/// How many operations of each kind a slice has when the bench itself is tried.
 const EACH_OF_A_TRIAL: usize = 10;
 const EACH: usize = 200;
 const READ: u32 = 0;
@@ -23,62 +23,62 @@ const WATCHED: u32 = 1;
 /// How long the other side may take: longer than a connection may be silent.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How long one thing took, in microseconds.
+/// Latencies of one kind of operation, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Times {
-    /// The middle.
+    /// The median.
     pub p50_us: f64,
-    /// Of a hundred all but one were as fast.
+    /// 99 of 100 were as fast.
     pub p99_us: f64,
 }
 
-/// What one round found.
+/// The results of one round.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Round {
-    /// Of each thing.
+    /// How many operations of each kind.
     pub count: usize,
-    /// From the sending of a get until its reply is read.
+    /// From sending a get until its reply is read.
     pub get: Times,
-    /// From the sending of a write until its own reply is read, while somebody watches.
+    /// From sending a write until its own reply is read, while a client watches.
     pub write: Times,
-    /// From the sending of the write until the push is read.
+    /// From sending the write until the push is read.
     pub push: Times,
-    /// From the moment at which the writer read its reply; below zero where the push was first.
+    /// From the moment when the writer has read its reply; negative if the push came first.
     pub push_after_reply: Times,
-    /// From the sending of the write until the answer of `AT.WAIT` is read.
+    /// From sending the write until the answer of `AT.WAIT` is read.
     pub answer: Times,
-    /// From the moment at which the writer read its reply.
+    /// From the moment when the writer has read its reply.
     pub answer_after_reply: Times,
 }
 
-/// How somebody waits.
+/// How a client waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum WaitKind {
     Push,
     Answer,
 }
 
-/// What the side that waits says.
-enum Said {
-    /// It has asked; a watch is known to be there, a wait may still be on its way.
+/// A message of the waiting side.
+enum WaiterMessage {
+    /// Its command is sent; a watch is known to be active, a wait may still be on its way.
     Asked,
-    /// What it heard, and when.
-    Told(Heard, Instant),
+    /// What it received, and when.
+    Told(Incoming, Instant),
 }
 
-/// All times of one way.
+/// All latencies of one way of waiting.
 #[derive(Default)]
-struct Wakes {
+struct WakeTimes {
     write: Vec<f64>,
     wake: Vec<f64>,
     after_reply: Vec<f64>,
 }
 
-/// The side that writes, and what connects it with the other.
+/// The writing side, and its channels to the other.
 struct Writer {
     speaker: Speaker,
-    tasks: Sender<(Way, u32)>,
-    said: Receiver<Result<Said, WaitError>>,
+    tasks: Sender<(WaitKind, u32)>,
+    said: Receiver<Result<WaiterMessage, WaitError>>,
     turn: u32,
 }
 
@@ -90,7 +90,7 @@ pub fn round(server: &Server, number: usize, scale: Scale) -> Result<Round, Wait
     let mut waiter = Speaker::connect(server.address)?;
     let hello: [&[u8]; 2] = [b"HELLO", b"3"];
     let heard = waiter.say(&hello)?;
-    if !matches!(heard, Heard::List(_)) {
+    if !matches!(heard, Incoming::List(_)) {
         return Err(unexpected(&hello, &heard).into());
     }
     std::thread::spawn(move || wait_by_turns(&mut waiter, &of_tasks, &says));
@@ -98,16 +98,16 @@ pub fn round(server: &Server, number: usize, scale: Scale) -> Result<Round, Wait
     let mut writer = Writer { speaker: Speaker::connect(server.address)?, tasks, said, turn };
     let key = Pieces::key(READ);
     writer.done(&[b"SET", &key, &value(READ, 0)])?;
-    let (mut gets, mut pushes, mut answers) = (Vec::new(), Wakes::default(), Wakes::default());
+    let (mut gets, mut pushes, mut answers) = (Vec::new(), WakeTimes::default(), WakeTimes::default());
     for _ in 0..SLICES {
         for _ in 0..each {
             gets.push(writer.get()?);
         }
         for _ in 0..each {
-            writer.wake(Way::Push, &mut pushes)?;
+            writer.wake(WaitKind::Push, &mut pushes)?;
         }
         for _ in 0..each {
-            writer.wake(Way::Answer, &mut answers)?;
+            writer.wake(WaitKind::Answer, &mut answers)?;
         }
     }
     Ok(Round {
@@ -124,12 +124,12 @@ pub fn round(server: &Server, number: usize, scale: Scale) -> Result<Round, Wait
 impl Writer {
     fn done(&mut self, words: &[&[u8]]) -> Result<(), WaitError> {
         match self.speaker.say(words)? {
-            Heard::Status(_) | Heard::Number(0 | 1) => Ok(()),
+            Incoming::Status(_) | Incoming::Number(0 | 1) => Ok(()),
             heard => Err(unexpected(words, &heard).into()),
         }
     }
 
-    /// How long a get took.
+    /// Times a get.
     fn get(&mut self) -> Result<f64, WaitError> {
         let key = Pieces::key(READ);
         let words: [&[u8]; 2] = [b"GET", &key];
@@ -137,18 +137,18 @@ impl Writer {
         let heard = self.speaker.say(&words)?;
         let us = sent_at.elapsed().as_nanos() as f64 / 1000.0;
         match heard {
-            Heard::Value(text) if text == value(READ, 0) => Ok(us),
+            Incoming::Value(text) if text == value(READ, 0) => Ok(us),
             heard => Err(WaitError::Wrong(format!("a get found {}", heard.told()))),
         }
     }
 
-    /// One is woken.
-    fn wake(&mut self, way: Way, wakes: &mut Wakes) -> Result<(), WaitError> {
+    /// Wakes the other side once.
+    fn wake(&mut self, way: WaitKind, wakes: &mut WakeTimes) -> Result<(), WaitError> {
         self.turn += 1;
         self.tasks.send((way, self.turn)).map_err(|_| WaitError::Ended)?;
         match self.next()? {
-            Said::Asked => {}
-            Said::Told(heard, _) => {
+            WaiterMessage::Asked => {}
+            WaiterMessage::Told(heard, _) => {
                 return Err(WaitError::Wrong(format!("told before the write: {}", heard.told())));
             }
         }
@@ -157,11 +157,13 @@ impl Writer {
         let sent_at = Instant::now();
         self.done(&[b"HSET", &key, FIELD, &new])?;
         let replied_at = Instant::now();
-        let Said::Told(heard, told_at) = self.next()? else { return Err(WaitError::Ended) };
+        let WaiterMessage::Told(heard, told_at) = self.next()? else { return Err(WaitError::Ended) };
         let is_right = match (way, &heard) {
-            (Way::Push, heard) => pushed(heard) == Some((self.turn, &new[..])),
-            (Way::Answer, Heard::List(parts)) => parts[..] == [Heard::Number(1), Heard::Value(new.to_vec())],
-            (Way::Answer, _) => false,
+            (WaitKind::Push, heard) => pushed(heard) == Some((self.turn, &new[..])),
+            (WaitKind::Answer, Incoming::List(parts)) => {
+                parts[..] == [Incoming::Number(1), Incoming::Value(new.to_vec())]
+            }
+            (WaitKind::Answer, _) => false,
         };
         if !is_right {
             return Err(WaitError::Wrong(format!("turn {} was told {}", self.turn, heard.told())));
@@ -172,11 +174,11 @@ impl Writer {
         Ok(())
     }
 
-    fn next(&self) -> Result<Said, WaitError> {
+    fn next(&self) -> Result<WaiterMessage, WaitError> {
         self.said.recv_timeout(PATIENCE).map_err(|_| WaitError::Ended)?
     }
 
-    /// For both ways, so that what precedes a write is the same.
+    /// For both ways of waiting, so that the same happens before a write.
     fn until_it_is_watched(&mut self) -> Result<(), WaitError> {
         let start = Instant::now();
         while !self.speaker.text(&[b"INFO", b"clients"])?.contains("blocked_clients:1\r") {
@@ -188,32 +190,36 @@ impl Writer {
     }
 }
 
-/// The side that waits, until nobody has tasks for it any more.
-fn wait_by_turns(waiter: &mut Speaker, tasks: &Receiver<(Way, u32)>, says: &Sender<Result<Said, WaitError>>) {
+/// The waiting side, which runs until no more tasks come.
+fn wait_by_turns(
+    waiter: &mut Speaker,
+    tasks: &Receiver<(WaitKind, u32)>,
+    says: &Sender<Result<WaiterMessage, WaitError>>,
+) {
     while let Ok((way, turn)) = tasks.recv() {
-        let asked = ask(waiter, way, turn).map(|()| Said::Asked);
+        let asked = ask(waiter, way, turn).map(|()| WaiterMessage::Asked);
         let is_asked = asked.is_ok();
         if says.send(asked).is_err() || !is_asked {
             return;
         }
-        let told = waiter.hear().map(|heard| Said::Told(heard, Instant::now()));
+        let told = waiter.hear().map(|heard| WaiterMessage::Told(heard, Instant::now()));
         if says.send(told.map_err(Into::into)).is_err() {
             return;
         }
     }
 }
 
-fn ask(waiter: &mut Speaker, way: Way, turn: u32) -> Result<(), WaitError> {
+fn ask(waiter: &mut Speaker, way: WaitKind, turn: u32) -> Result<(), WaitError> {
     let (key, id, new) = (Pieces::key(WATCHED), turn.to_string(), value(WATCHED, turn));
     match way {
-        Way::Push => {
+        WaitKind::Push => {
             let words: [&[u8]; 7] = [b"AT.WATCH", id.as_bytes(), WATCH_MS, &key, FIELD, b"EQ", &new];
             match waiter.say(&words)? {
-                Heard::Status(_) => Ok(()),
+                Incoming::Status(_) => Ok(()),
                 heard => Err(unexpected(&words, &heard).into()),
             }
         }
-        Way::Answer => {
+        WaitKind::Answer => {
             waiter.add(&[b"AT.WAIT", WATCH_MS, &key, FIELD, b"EQ", &new]);
             Ok(waiter.send()?)
         }

@@ -1,6 +1,6 @@
-//! Many callers of one program: each asks by the client that Atoll has, one call after the other.
+//! Many callers in one program: each makes one call after the other with Atoll's own client.
 //!
-//! Invariant: a caller asks only about keys of its own, so what each answer must be is known.
+//! Invariant: a caller uses only its own keys, so the right answer to each call is known.
 
 use crate::client::{Choice, Model, Operation, Outcome, Pieces, Tally, Usage};
 use atoll_ring_client::{LatencyClass, RingOptions, RingStore};
@@ -13,7 +13,7 @@ use std::time::Instant;
 /// Why there is no outcome.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
-    /// The system gave no threads.
+    /// The system started no threads.
     #[error("cannot start the callers")]
     Threads(#[from] io::Error),
     /// A call failed.
@@ -34,33 +34,34 @@ pub struct Callers {
 }
 
 struct Caller {
-    /// Its number, and how many there are: its keys are those that leave its number as a rest.
+    /// Its number, and how many callers there are: its keys are those whose index modulo the count is its
+    /// number.
     number: u32,
     callers: u32,
-    /// What its keys hold, one after the other.
+    /// The expected contents of its keys, in order.
     model: Model,
 }
 
-/// What callers ask for.
+/// The operations of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
-    /// The same each time.
+pub enum CallMix {
+    /// Always the same operation.
     Only(Operation),
-    /// A set or a get, each as likely as the other.
+    /// A set or a get with equal probability.
     SetOrGet,
 }
 
-/// What all of them do.
+/// The load of all callers.
 #[derive(Clone, Copy)]
 struct Task {
-    wanted: Wanted,
-    /// When answers begin to count and when callers stop; every key once where there is no such time.
+    wanted: CallMix,
+    /// When answers begin to count and when callers stop; without it, every key is used once.
     times: Option<(Instant, Instant)>,
     seed: u64,
 }
 
 impl Callers {
-    /// So many callers of a ring that holds none of their keys, all of one class.
+    /// Callers of a ring that holds none of their keys, all of one class.
     pub fn of(
         (addresses, processes): (&[SocketAddr], Vec<u32>),
         latency: LatencyClass,
@@ -74,8 +75,8 @@ impl Callers {
         Ok(Self { runtime, store, processes, pieces: Arc::new(Pieces::seeded(3)), each })
     }
 
-    /// Has all of them ask; how it went.
-    pub fn run(&mut self, wanted: Wanted, choice: Choice, seed: u64) -> Result<Outcome, CallError> {
+    /// Lets all of them make calls; returns the outcome.
+    pub fn run(&mut self, wanted: CallMix, choice: Choice, seed: u64) -> Result<Outcome, CallError> {
         let each = std::mem::take(&mut self.each);
         let Self { runtime, store, processes, pieces, .. } = &*self;
         let start = Instant::now();
@@ -132,16 +133,16 @@ impl Caller {
             let chosen = if task.times.is_some() { random.u32(..own) } else { place };
             place += 1;
             let operation = match task.wanted {
-                Wanted::Only(operation) => operation,
-                Wanted::SetOrGet if random.bool() => Operation::Set,
-                Wanted::SetOrGet => Operation::Get,
+                CallMix::Only(operation) => operation,
+                CallMix::SetOrGet if random.bool() => Operation::Set,
+                CallMix::SetOrGet => Operation::Get,
             };
             self.ask(&store, &pieces, operation, chosen, &mut tally).await?;
             tally.count(sent_at, Instant::now(), 1);
         }
     }
 
-    /// One call about one of its keys.
+    /// Makes one call about one of its keys.
     async fn ask(
         &mut self,
         store: &RingStore,

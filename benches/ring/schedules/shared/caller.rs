@@ -1,6 +1,6 @@
-//! One request at a time to whoever serves a slot.
+//! Sends one request at a time to the node that serves a slot.
 //!
-//! Invariant: a request is sent once for each call: whether it was done is told, or told to be unknown.
+//! Invariant: each call sends a request once: its outcome is reported, or reported as unknown.
 
 use super::super::asker::{NOTHING_HAPPENED, connect};
 use super::reply::{Tree, parse};
@@ -10,21 +10,21 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// This word of a refusal means that it may have happened.
+/// The first word of a refusal that means that it may have happened.
 const NOBODY_KNOWS: &str = "UNKNOWN ";
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum CallResult {
     /// An answer.
     Answer(Tree),
-    /// Another node serves the slot, which is known now; nothing happened.
+    /// Another node serves the slot, which is recorded; nothing happened.
     Moved,
-    /// Nothing happened, in so many words.
+    /// Nothing happened, according to the refusal.
     Refused,
-    /// An error that means nothing known.
+    /// An unexpected error.
     Strange(String),
-    /// Nobody answered, or nobody knows.
+    /// No answer, or an answer that says that the outcome is unknown.
     Unknown,
     /// It was never sent.
     NotSent,
@@ -41,7 +41,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Not connected to anybody yet.
+    /// A client without connections.
     pub fn new(nodes: &[SocketAddr], token: &str, patience: Duration, seed: u64) -> Self {
         Self {
             nodes: nodes.to_vec(),
@@ -53,28 +53,32 @@ impl Caller {
         }
     }
 
-    /// Asks once.
-    pub fn call(&mut self, slot: usize, words: &[String]) -> Heard {
+    /// Makes one call.
+    pub fn call(&mut self, slot: usize, words: &[String]) -> CallResult {
         let any = self.random.usize(..self.nodes.len());
         let node = *self.routes.entry(slot).or_insert(any);
         let heard = self.call_node(node, words);
         match &heard {
-            Heard::Answer(Tree::Refused(said)) => {
+            CallResult::Answer(Tree::Refused(said)) => {
                 if let Some((_, address)) = moved(said.as_bytes()) {
                     match self.nodes.iter().position(|node| *node == address) {
                         Some(node) => self.routes.insert(slot, node),
                         None => self.routes.remove(&slot),
                     };
-                    return Heard::Moved;
+                    return CallResult::Moved;
                 }
                 self.routes.remove(&slot);
                 let is_known = NOTHING_HAPPENED.iter().any(|word| said.starts_with(word));
                 if is_known {
-                    return Heard::Refused;
+                    return CallResult::Refused;
                 }
-                if said.starts_with(NOBODY_KNOWS) { Heard::Unknown } else { Heard::Strange(said.clone()) }
+                if said.starts_with(NOBODY_KNOWS) {
+                    CallResult::Unknown
+                } else {
+                    CallResult::Strange(said.clone())
+                }
             }
-            Heard::Answer(_) => heard,
+            CallResult::Answer(_) => heard,
             _ => {
                 self.routes.remove(&slot);
                 heard
@@ -82,21 +86,21 @@ impl Caller {
         }
     }
 
-    fn call_node(&mut self, node: usize, words: &[String]) -> Heard {
+    fn call_node(&mut self, node: usize, words: &[String]) -> CallResult {
         let stream = match self.connections[node].take() {
             Some(stream) => stream,
             None => match connect(self.nodes[node], &self.token, self.patience) {
                 Ok(stream) => stream,
-                Err(_) => return Heard::NotSent,
+                Err(_) => return CallResult::NotSent,
             },
         };
-        // A connection is kept only if its one request had its one answer.
+        // A connection is kept only if its single request got its single answer.
         match exchange(&stream, words, self.patience) {
             Ok(tree) => {
                 self.connections[node] = Some(stream);
-                Heard::Answer(tree)
+                CallResult::Answer(tree)
             }
-            Err(_) => Heard::Unknown,
+            Err(_) => CallResult::Unknown,
         }
     }
 }

@@ -1,6 +1,6 @@
-//! A client that works on the shared keys as all others do, and writes down what it did.
+//! A client that works on the same shared keys as all others, and records what it did.
 
-use super::caller::{Caller, Heard};
+use super::caller::{CallResult, Caller};
 use super::history::{History, Record};
 use super::reply::Tree;
 use super::subject::Subject;
@@ -9,15 +9,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-/// Between two operations.
+/// The pause between two operations.
 const PAUSE: Duration = Duration::from_millis(8);
-/// After one that was not served.
+/// The pause after an operation that was not served.
 const PAUSE_REFUSED: Duration = Duration::from_millis(25);
-/// So often an operation follows where it is sent.
+/// The most redirections that an operation follows.
 const MOVES_MAX: u32 = 3;
-/// For so long after the end an operation with a name is still asked for, and last reads are.
+/// How long after the end a named operation is still retried, and last reads are.
 const LAST_TIME_MAX: Duration = Duration::from_secs(10);
-/// So many reads are told rightly before one is told as it was before, where that is planted.
+/// Where stale reads are planted, one in this many is reported with the former value.
 const PLANTED_EVERY: u64 = 5;
 
 /// The client.
@@ -27,31 +27,31 @@ pub struct Contender {
     history: Arc<History>,
     subjects: Vec<Subject>,
     random: fastrand::Rng,
-    /// What was last found, by subject and cell: what swaps expect.
+    /// The values that were last found, by subject and cell: swaps expect these.
     known: Vec<Vec<Option<String>>>,
     /// Operations so far.
     count: u64,
-    /// Under which names of writes are counted.
+    /// The name under which its writes are numbered.
     name: String,
     sequence: u64,
-    /// Whether some reads are told as they were before: a fault that must be found.
+    /// Whether some stale reads are reported: a fault that must be detected.
     is_planted: bool,
 }
 
-/// What came of one operation.
-struct Ended {
+/// The result of one operation.
+struct OperationResult {
     answer: Option<Answer>,
     sent: u32,
     was_done_before: bool,
 }
 
 impl Contender {
-    /// That of this number.
+    /// The client of this number.
     pub fn new(number: usize, caller: Caller, history: Arc<History>, seed: u64, is_planted: bool) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
         let subjects = Subject::all();
         let known = subjects.iter().map(|subject| vec![None; usize::from(subject.cells())]).collect();
-        // Another one in each schedule and for each client.
+        // A different name in each schedule and for each client.
         let name = format!("{:x}", random.u128(1..));
         Self { number, caller, history, subjects, random, known, count: 0, name, sequence: 0, is_planted }
     }
@@ -97,13 +97,13 @@ impl Contender {
         }
     }
 
-    /// Performs an operation and writes it down; whether it was answered.
+    /// Performs an operation and records it; returns whether it was answered.
     fn perform(&mut self, subject: usize, action: Action, is_named: bool, stop: &AtomicBool) -> bool {
         let called_ns = self.history.now_ns();
         let ended =
             if is_named { self.ask_named(subject, &action, stop) } else { self.ask(subject, &action) };
         let returned_ns = self.history.now_ns();
-        let Ended { answer: Some(answer), sent, was_done_before } = ended else {
+        let OperationResult { answer: Some(answer), sent, was_done_before } = ended else {
             self.history.notes().refused += u64::from(ended.sent > 0);
             return false;
         };
@@ -129,29 +129,29 @@ impl Contender {
         is_answered
     }
 
-    /// Asks once, wherever it is sent; no answer if it did not happen.
-    fn ask(&mut self, subject: usize, action: &Action) -> Ended {
+    /// Sends an operation once, following redirections; no answer if it did not happen.
+    fn ask(&mut self, subject: usize, action: &Action) -> OperationResult {
         let words = self.subjects[subject].words(action);
         let slot = self.subjects[subject].slot;
         let mut sent = 0;
         loop {
             let heard = self.caller.call(slot, &words);
-            sent += u32::from(heard != Heard::NotSent);
+            sent += u32::from(heard != CallResult::NotSent);
             let answer = match heard {
-                Heard::Moved if sent <= MOVES_MAX => continue,
-                Heard::Moved | Heard::Refused | Heard::NotSent => None,
-                Heard::Unknown => Some(Answer::Unknown),
-                Heard::Strange(said) => Some(self.strange(&words, said)),
-                Heard::Answer(tree) => Some(self.understood(subject, action, &words, &tree)),
+                CallResult::Moved if sent <= MOVES_MAX => continue,
+                CallResult::Moved | CallResult::Refused | CallResult::NotSent => None,
+                CallResult::Unknown => Some(Answer::Unknown),
+                CallResult::Strange(said) => Some(self.strange(&words, said)),
+                CallResult::Answer(tree) => Some(self.understood(subject, action, &words, &tree)),
             };
-            return Ended { answer, sent, was_done_before: false };
+            return OperationResult { answer, sent, was_done_before: false };
         }
     }
 
-    /// Asks until there is an answer, under a name by which it is done once.
-    fn ask_named(&mut self, subject: usize, action: &Action, stop: &AtomicBool) -> Ended {
+    /// Retries an operation until there is an answer, under a name that makes it idempotent.
+    fn ask_named(&mut self, subject: usize, action: &Action, stop: &AtomicBool) -> OperationResult {
         self.sequence += 1;
-        // What was given up is asked for by nobody again, so all may be forgotten, or nothing.
+        // Operations that were given up are never repeated, so the node may forget all of them, or none.
         let floor = if self.random.bool() { self.sequence } else { 0 };
         let mut words: Vec<String> =
             ["AT.ID", &self.name, &self.sequence.to_string(), &floor.to_string()].map(str::to_owned).into();
@@ -160,28 +160,28 @@ impl Contender {
         let (mut sent, mut is_open, mut until) = (0, false, None);
         loop {
             let heard = self.caller.call(slot, &words);
-            sent += u32::from(heard != Heard::NotSent);
+            sent += u32::from(heard != CallResult::NotSent);
             match heard {
-                Heard::Answer(Tree::List(items)) if items.len() == 2 => {
+                CallResult::Answer(Tree::List(items)) if items.len() == 2 => {
                     let was_done_before = items[0] == Tree::Number(1);
                     let answer = self.understood(subject, action, &words, &items[1]);
-                    return Ended { answer: Some(answer), sent, was_done_before };
+                    return OperationResult { answer: Some(answer), sent, was_done_before };
                 }
-                Heard::Answer(tree) => {
+                CallResult::Answer(tree) => {
                     let answer = Some(self.strange(&words, format!("{tree:?}")));
-                    return Ended { answer, sent, was_done_before: false };
+                    return OperationResult { answer, sent, was_done_before: false };
                 }
-                Heard::Strange(said) => {
+                CallResult::Strange(said) => {
                     let answer = Some(self.strange(&words, said));
-                    return Ended { answer, sent, was_done_before: false };
+                    return OperationResult { answer, sent, was_done_before: false };
                 }
-                Heard::Unknown => is_open = true,
-                Heard::Moved | Heard::Refused | Heard::NotSent => {}
+                CallResult::Unknown => is_open = true,
+                CallResult::Moved | CallResult::Refused | CallResult::NotSent => {}
             }
             if stop.load(SeqCst) {
                 let until = *until.get_or_insert_with(|| Instant::now() + LAST_TIME_MAX);
                 if Instant::now() > until {
-                    return Ended {
+                    return OperationResult {
                         answer: is_open.then_some(Answer::Unknown),
                         sent,
                         was_done_before: false,
@@ -202,7 +202,7 @@ impl Contender {
         Answer::Unknown
     }
 
-    /// Where a fault is planted, now and then what was found before instead of what was found.
+    /// Where a fault is planted, sometimes returns the former value instead of the one that was found.
     fn planted(&self, subject: usize, action: &Action, answer: Answer) -> Answer {
         match (action, &answer) {
             (Action::Get(cell), Answer::Value(_))

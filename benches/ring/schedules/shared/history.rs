@@ -1,50 +1,50 @@
-//! What contending clients did and were told, by one clock that never goes back: all of them are threads of
-//! this process.
+//! The history of contending clients: operations and replies, by one monotonic clock, since all of them are
+//! threads of this process.
 
 use atoll_linearizability::{Action, Answer, Operation};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// So many strange replies are told in words.
+/// How many strange replies are described.
 const STRANGE_MAX: usize = 10;
 
 /// One operation that may have happened.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// Which subject.
+    /// The subject.
     pub subject: usize,
-    /// Whose.
+    /// The client.
     pub client: usize,
-    /// What was asked for.
+    /// The action.
     pub action: Action,
-    /// What was told.
+    /// The reply.
     pub answer: Answer,
     /// Nanoseconds after the beginning, before the first byte was sent.
     pub called_ns: u64,
-    /// When the answer was there, or nobody waited any more.
+    /// When the answer had arrived, or the client gave up.
     pub returned_ns: u64,
     /// How often it was sent.
     pub sent: u32,
-    /// Whether it has a name, by which it is done once.
+    /// Whether it has a name, which makes it idempotent.
     pub is_named: bool,
     /// Whether the node said that it had been done before.
     pub was_done_before: bool,
 }
 
-/// What happened beside that.
+/// Everything else that happened.
 #[derive(Clone, Debug, Default)]
 pub struct Notes {
     /// Operations that did not happen.
     pub refused: u64,
-    /// Reads without an answer: they change nothing.
+    /// Reads without an answer, which change nothing.
     pub unread: u64,
-    /// Replies that were not expected, in words.
+    /// Descriptions of unexpected replies.
     pub strange: Vec<String>,
-    /// How many there were.
+    /// How many unexpected replies there were.
     pub strange_count: u64,
 }
 
-/// All of it.
+/// The history of all clients.
 pub struct History {
     start: Instant,
     records: Mutex<Vec<Record>>,
@@ -52,12 +52,12 @@ pub struct History {
 }
 
 impl History {
-    /// Begins now.
+    /// An empty history that begins now.
     pub fn new() -> Self {
         Self { start: Instant::now(), records: Mutex::default(), notes: Mutex::default() }
     }
 
-    /// The moment.
+    /// The current time.
     pub fn now_ns(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
@@ -72,12 +72,12 @@ impl History {
         self.records.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What else is known, to be added to.
+    /// The notes, for additions.
     pub fn notes(&self) -> MutexGuard<'_, Notes> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a reply that was not expected.
+    /// Records an unexpected reply.
     pub fn strange(&self, words: String) {
         let mut notes = self.notes();
         notes.strange_count += 1;
@@ -87,7 +87,7 @@ impl History {
     }
 }
 
-/// Operations with moments of which no two are equal; where two were, the call comes first: they may have
+/// The operations with distinct moments; at equal times the call comes first, since the operations may have
 /// overlapped.
 pub fn operations(records: &[Record]) -> Vec<Operation> {
     let of = |(at, record): (usize, &Record)| [(record.called_ns, false, at), (record.returned_ns, true, at)];

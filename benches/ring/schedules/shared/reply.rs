@@ -1,9 +1,9 @@
-//! Replies with lists in them, which the rest of the bench never asks for.
+//! Replies with nested lists, which only this part of the bench requests.
 
 use crate::client::{Protocol, Reply};
 use std::io;
 
-/// How deep lists may lie in lists.
+/// How deeply lists may be nested.
 const DEPTH_MAX: usize = 4;
 /// How many items a list may have.
 const ITEMS_MAX: usize = 1_000;
@@ -23,7 +23,8 @@ pub enum Tree {
     List(Vec<Self>),
 }
 
-/// The reply that `input` begins with and how many bytes it takes; none while some are not there.
+/// Parses the reply at the beginning of `input` and returns its length as well; `None` while it is
+/// incomplete.
 pub fn parse(input: &[u8]) -> io::Result<Option<(Tree, usize)>> {
     parse_within(input, DEPTH_MAX)
 }

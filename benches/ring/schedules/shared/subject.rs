@@ -1,5 +1,5 @@
-//! What is contended for: strings, and hashes of two fields; how each action is asked for, and what its
-//! answer means.
+//! The shared keys: strings, and hashes of two fields; the command of each action, and the meaning of its
+//! answer.
 
 use super::reply::Tree;
 use crate::cut::slot_of;
@@ -22,7 +22,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// All of them: eight cells.
+    /// All subjects, with eight cells in total.
     pub fn all() -> Vec<Self> {
         let hashes = (0..HASHES).map(|number| (format!("shared-hash-{number}"), true));
         let strings = (0..STRINGS).map(|number| (format!("shared-string-{number}"), false));
@@ -74,7 +74,7 @@ impl Subject {
         }
     }
 
-    /// What an answer means; none where it is no answer to that action.
+    /// The meaning of a reply; `None` if it does not answer that action.
     pub fn answer(&self, action: &Action, tree: &Tree) -> Option<Answer> {
         let is_ok = *tree == Tree::Status("OK".to_owned());
         match (action, tree) {

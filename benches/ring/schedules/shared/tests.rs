@@ -1,5 +1,4 @@
-//! Clients that contend at nodes that are not as they must be: each fault shows as a history that nothing
-//! explains.
+//! Clients that contend at faulty nodes: each fault shows as a history that no order explains.
 
 use super::caller::Caller;
 use super::contender::Contender;
@@ -19,21 +18,21 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(5);
 const ENOUGH: usize = 2_000;
 
-/// What is wrong with a node.
+/// The fault of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
     None,
-    /// It ends connections, when it has done what it was asked for.
+    /// It closes connections after it has done what was requested.
     HangsUp,
-    /// And it does not remember what it has done.
+    /// In addition, it does not remember what it has done.
     Doubles,
-    /// It reads what was there before the last write.
+    /// Reads return the value before the last write.
     IsLate,
-    /// It says that it has appended what it has not.
+    /// It acknowledges appends that it has not done.
     Forgets,
-    /// It swaps whatever is there.
+    /// Swaps succeed whatever the value is.
     AnyoneWins,
-    /// It does what it refuses.
+    /// It refuses requests but performs them.
     DoesWhatItRefuses,
 }
 
@@ -47,7 +46,7 @@ struct Held {
 }
 
 impl Held {
-    /// The reply to a command; none where the connection ends.
+    /// The reply to a command; `None` if the connection is closed.
     fn reply(&mut self, words: &[String], flaw: Flaw) -> Option<String> {
         self.commands += 1;
         let is_faulty = self.commands.is_multiple_of(29);
@@ -99,7 +98,7 @@ impl Held {
                 if holds("", expected) {
                     put(cells, "", value);
                 }
-                // One who wins is told what he expected.
+                // A successful swap is told the expected value.
                 match flaw == Flaw::AnyoneWins {
                     true => bulk(expected.map(str::to_owned).as_ref()),
                     false => bulk(was.get("")),
@@ -169,7 +168,7 @@ fn serve(mut stream: TcpStream, flaw: Flaw, held: &Mutex<Held>) {
     }
 }
 
-/// A folder that is gone at the end.
+/// A folder that is removed at the end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -186,7 +185,7 @@ impl Drop for Folder {
     }
 }
 
-/// What six clients find of a node with a fault.
+/// The results of six clients at a faulty node.
 fn found(flaw: Flaw, is_planted: bool) -> Judged {
     let address = node(flaw);
     let (history, stop) = (Arc::new(History::new()), AtomicBool::new(false));
@@ -242,7 +241,7 @@ fn a_client_that_tells_old_reads_is_found() {
     assert!(judged.broken > 0, "{judged:?}");
 }
 
-/// A history of the first string, of operations one after the other.
+/// Judges a history of the first string, with operations one after the other.
 fn judged(operations: &[(Action, Answer)]) -> Judged {
     let history = History::new();
     for ((action, answer), at) in operations.iter().cloned().zip(0..) {

@@ -1,7 +1,8 @@
-//! What the histories of all shared keys say, each for itself: a history is linearizable if that of each key
+//! Judges the histories of all shared keys, each by itself: a history is linearizable if that of each key
 //! is.
 //!
-//! Invariant: what the checker could not decide is told as undecided, and is never well.
+//! Invariant: a history that the checker could not decide is reported as undecided, and never counts as
+//! sound.
 
 use super::history::{History, Record, operations};
 use super::subject::Subject;
@@ -9,59 +10,59 @@ use atoll_linearizability::{Answer, Explained, Operation, explain_within, settle
 use std::fmt::Write;
 use std::path::Path;
 
-/// So many tries a history is worth: each may be remembered, with a few hundred bytes.
+/// The most states that are tried for a history: each may be remembered, with a few hundred bytes.
 const TRIES_MAX: u64 = 2_000_000;
 /// A schedule with fewer operations than this proves nothing.
 const OPERATIONS_MIN: u64 = 300;
-/// Nor one in which so many of a hundred ended without an answer, or more.
+/// Nor does one in which fewer than this percentage of operations ended with an answer.
 const DEFINITE_PERCENT_MIN: u64 = 60;
 
-/// What contending clients did, and whether it can be explained.
+/// The results of contending clients, and whether they can be explained.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Judged {
     /// Operations that were answered.
     pub done: u64,
-    /// Those that did not happen.
+    /// Operations that did not happen.
     pub refused: u64,
-    /// Writes that nobody knows the outcome of.
+    /// Writes with an unknown outcome.
     pub unknown: u64,
     /// Reads that were not answered.
     pub unread: u64,
-    /// Writes with a name that were sent more than once.
+    /// Named writes that were sent more than once.
     pub repeated: u64,
-    /// Those that were found to be done before.
+    /// Named writes that were found to be done before.
     pub done_before: u64,
     /// Histories that some order explains.
     pub linearizable: u64,
     /// Histories that no order explains.
     pub broken: u64,
-    /// Histories that the checker gave up.
+    /// Histories on which the checker gave up.
     pub undecided: u64,
     /// Replies that were not expected.
     pub strange: u64,
-    /// What is wrong, in words.
+    /// Descriptions of what is wrong.
     pub told: Vec<String>,
 }
 
 impl Judged {
-    /// How many operations were on their way.
+    /// How many operations were sent.
     pub fn operations(&self) -> u64 {
         self.done + self.refused + self.unknown + self.unread
     }
 
-    /// Whether so much happened that it proves something.
+    /// Whether enough happened to prove anything.
     pub fn is_enough(&self) -> bool {
         let sent = self.done + self.unknown + self.unread;
         sent >= OPERATIONS_MIN && self.done * 100 >= sent * DEFINITE_PERCENT_MIN
     }
 
-    /// Whether everything is explained, and it is enough.
+    /// Whether everything is explained, and enough happened.
     pub fn is_well(&self) -> bool {
         self.broken + self.undecided + self.strange == 0 && self.is_enough()
     }
 }
 
-/// Judges the history of each subject; one that is not explained is written into the folder.
+/// Judges the history of each subject; one without an explanation is written into the folder.
 pub fn judge(history: &History, seed: u64, folder: &Path) -> Judged {
     let records = history.records();
     let notes = history.notes().clone();
@@ -111,7 +112,7 @@ pub fn judge(history: &History, seed: u64, folder: &Path) -> Judged {
     judged
 }
 
-/// A history for those who have to understand it.
+/// A history as text, for the person who has to understand it.
 fn text(
     words: &str,
     subject: &Subject,

@@ -1,6 +1,6 @@
-//! Shares of some figures that lie below one of them.
+//! Percentiles of a few figures.
 
-/// The smallest figure that so large a share of all is not above; none of none.
+/// The smallest figure that at least this share of all does not exceed; `None` without figures.
 pub fn percentile(figures: &[f64], share: f64) -> Option<f64> {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -18,7 +18,7 @@ mod tests {
         assert_eq!(percentile(&figures, 0.5), Some(50.0));
         assert_eq!(percentile(&figures, 0.99), Some(99.0));
         assert_eq!(percentile(&figures, 1.0), Some(100.0));
-        // Of few figures it is the largest: never better than what was seen.
+        // Of few figures it is the largest: never better than what was observed.
         assert_eq!(percentile(&[3.0, 1.0], 0.99), Some(3.0));
         assert_eq!(percentile(&[], 0.99), None);
     }

@@ -1,5 +1,4 @@
-//! What is asked when everything has healed: whether every slot serves, and whether every acknowledged write
-//! is there.
+//! Checks after everything has healed: every slot must serve, and every acknowledged write must be there.
 
 use super::asker::{Answer, Asker, Request};
 use super::book::{Book, CELLS};
@@ -7,10 +6,11 @@ use crate::cut::{CutError, keys_of_all_slots, slot_of};
 use std::time::{Duration, Instant};
 
 /// How many slots one node is asked about at once.
-const BATCH: usize = 256;
+const SLOTS_PER_BATCH: usize = 256;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Writes a key of every slot, until each was acknowledged; in words, what held the last ones up.
+/// Writes a key to every slot until each write was acknowledged; returns a description of what delayed the
+/// last ones.
 pub fn write_every_slot(asker: &mut Asker, nodes: usize, most: Duration) -> Result<String, CutError> {
     let keys = keys_of_all_slots().into_iter();
     let mut left: Vec<(usize, String)> = keys.map(|key| (slot_of(key.as_bytes()), key)).collect();
@@ -27,8 +27,8 @@ pub fn write_every_slot(asker: &mut Asker, nodes: usize, most: Duration) -> Resu
         }
         for (node, requests) in by_node.into_iter().enumerate() {
             let mut is_silent = false;
-            for batch in requests.chunks(BATCH) {
-                // One that does not answer costs its own slots time, not those of others.
+            for batch in requests.chunks(SLOTS_PER_BATCH) {
+                // A node that does not answer delays its own slots, not those of others.
                 let answers = match is_silent {
                     true => vec![Answer::NotSent; batch.len()],
                     false => asker.ask_node(node, batch),
@@ -38,7 +38,7 @@ pub fn write_every_slot(asker: &mut Asker, nodes: usize, most: Duration) -> Resu
                     if answer.is_served() {
                         continue;
                     }
-                    // Who only sends on holds nobody up.
+                    // A node that only redirects delays no slot.
                     let is_sent_on = answer.is_sent_on();
                     if let Answer::Refused(said) | Answer::Unknown(said) = answer
                         && !is_sent_on
@@ -57,7 +57,7 @@ pub fn write_every_slot(asker: &mut Asker, nodes: usize, most: Duration) -> Resu
     Ok(words)
 }
 
-/// Looks every key up that was ever written.
+/// Looks up every key that was ever written.
 pub fn look_up(asker: &mut Asker, book: &Book, most: Duration) {
     let mut until = Instant::now() + most;
     for group in book.all() {
@@ -67,12 +67,12 @@ pub fn look_up(asker: &mut Asker, book: &Book, most: Duration) {
             if answers.iter().all(Answer::is_served) || Instant::now() > until {
                 break answers;
             }
-            // Who was sent on knows better already.
+            // After a redirection the route is known already.
             if !answers.iter().all(|answer| answer.is_served() || answer.is_sent_on()) {
                 std::thread::sleep(PAUSE);
             }
         };
-        // However many keys there are: what runs out is the time in which nobody answers.
+        // The deadline counts only the time without answers, however many keys there are.
         let now = Instant::now();
         if now < until {
             until = now + most;

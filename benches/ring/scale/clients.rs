@@ -1,10 +1,10 @@
-//! Clients as ZHT has them: each asks one thing after the other, of whichever node has the key, and waits for
-//! the answer.
+//! Clients as ZHT has them: each sends one request after the other to the node that has the key, and waits
+//! for the answer.
 //!
-//! Keys of 15 bytes are inserted with 132 bytes, looked up a little later, and removed a little later still.
-//! A client has a connection to every node, or makes one for each operation.
+//! Keys of 15 bytes are inserted with 132 bytes, looked up a little later, and removed a little later
+//! still. A client has a connection to every node, or makes one for each operation.
 //!
-//! Invariant: an answer that is not exactly what it must be ends the measurement with an error.
+//! Invariant: an answer that is not exactly the right one ends the measurement with an error.
 
 use super::ScaleError;
 use crate::client::{Histogram, Operation, Pieces, Protocol};
@@ -15,15 +15,15 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-/// How many keys later one is looked up, and again as many later it is removed.
+/// How many keys later a key is looked up; after as many more it is removed.
 const BEHIND: u32 = 50;
-/// Keys of a client are numbered from here on.
+/// The number of keys reserved for each client.
 const KEYS_OF_ONE: u32 = 10_000_000;
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
-/// What all clients did.
+/// The results of all clients.
 #[derive(Default)]
-pub struct Asked {
+pub struct ClientTotals {
     pub operations: u64,
     pub seconds: f64,
     pub latency_us: f64,
@@ -31,37 +31,37 @@ pub struct Asked {
     pub p99_us: f64,
     pub node_seconds: f64,
     pub client_seconds: f64,
-    /// Processors in use by anybody.
+    /// How many processors were in use by anything.
     pub machine_busy: f64,
 }
 
-/// Where all clients are.
+/// The states of the clients.
 const WARMING: u8 = 0;
 const COUNTING: u8 = 1;
 const OVER: u8 = 2;
 
-/// How clients come to a node.
+/// How clients connect to a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Lines {
-    /// On a connection that is there.
+pub enum ConnectionMode {
+    /// On an existing connection.
     Kept,
-    /// On one that is made for the operation, and ends with it.
+    /// On a connection that is made for the operation, and ends with it.
     Made,
 }
 
-/// Has as many clients ask as there are nodes.
+/// Runs as many clients as there are nodes.
 pub fn all(
     nodes: &[SocketAddr],
     leaders: &[usize],
-    lines: Lines,
+    lines: ConnectionMode,
     node_seconds: impl Fn() -> f64,
     (warm, measured): (Duration, Duration),
     seed: u64,
-) -> Result<Asked, ScaleError> {
+) -> Result<ClientTotals, ScaleError> {
     let state = AtomicU8::new(WARMING);
     let pieces = Pieces::seeded(seed);
-    // Keys of those who make connections are those of nobody else.
-    let first = if lines == Lines::Made { nodes.len() + 1 } else { 0 };
+    // Clients that make connections have keys of their own.
+    let first = if lines == ConnectionMode::Made { nodes.len() + 1 } else { 0 };
     let clients: Vec<Client<'_>> = (first..first + nodes.len())
         .map(|number| Client::new(number as u32, nodes, leaders, lines, &pieces))
         .collect::<Result<_, _>>()?;
@@ -87,7 +87,7 @@ pub fn all(
             sum.nanoseconds += of_one.nanoseconds;
         }
         let at = |share| latency.microseconds_at(share).unwrap_or(f64::NAN);
-        Ok(Asked {
+        Ok(ClientTotals {
             operations: sum.operations,
             seconds,
             latency_us: sum.nanoseconds as f64 / 1000.0 / sum.operations.max(1) as f64,
@@ -100,7 +100,7 @@ pub fn all(
     })
 }
 
-/// Microseconds of an operation of one client, on connections that are there, while nobody else asks.
+/// Microseconds of an operation of a single client, on existing connections, without any other load.
 pub fn alone_us(
     nodes: &[SocketAddr],
     leaders: &[usize],
@@ -108,8 +108,8 @@ pub fn alone_us(
     seed: u64,
 ) -> Result<f64, ScaleError> {
     let pieces = Pieces::seeded(seed);
-    // Its keys are those of none that asks later.
-    let mut client = Client::new(nodes.len() as u32, nodes, leaders, Lines::Kept, &pieces)?;
+    // Its keys are not those of any later client.
+    let mut client = Client::new(nodes.len() as u32, nodes, leaders, ConnectionMode::Kept, &pieces)?;
     let tally = client.ask_for(measured)?;
     Ok(tally.nanoseconds as f64 / 1000.0 / tally.operations.max(1) as f64)
 }
@@ -134,7 +134,7 @@ struct Client<'a> {
     nodes: &'a [SocketAddr],
     leaders: &'a [usize],
     pieces: &'a Pieces,
-    /// To each node, or none.
+    /// A connection to each node, or none.
     lines: Vec<TcpStream>,
     first: u32,
     asked: u32,
@@ -147,10 +147,10 @@ impl<'a> Client<'a> {
         number: u32,
         nodes: &'a [SocketAddr],
         leaders: &'a [usize],
-        lines: Lines,
+        lines: ConnectionMode,
         pieces: &'a Pieces,
     ) -> Result<Self, ScaleError> {
-        let kept = if lines == Lines::Kept { nodes } else { &[] };
+        let kept = if lines == ConnectionMode::Kept { nodes } else { &[] };
         let lines = kept.iter().map(line).collect::<io::Result<_>>();
         let lines = lines.map_err(ScaleError::io("connect a client"))?;
         let first = number * KEYS_OF_ONE;
@@ -177,7 +177,7 @@ impl<'a> Client<'a> {
         Ok(tally)
     }
 
-    /// The next operation: how long it took.
+    /// Performs the next operation; returns how long it took.
     fn ask(&mut self) -> Result<Duration, ScaleError> {
         let (turn, what) = (self.asked / 3, self.asked % 3);
         self.asked += 1;
@@ -230,7 +230,7 @@ fn line(node: &SocketAddr) -> io::Result<TcpStream> {
     Ok(line)
 }
 
-/// Asks, and reads as much as is expected, or an error; how much that was.
+/// Sends a request and reads as much as is expected, or an error; returns the length.
 fn exchange(line: &mut TcpStream, out: &[u8], expected: &[&[u8]], heard: &mut [u8]) -> io::Result<usize> {
     line.write_all(out)?;
     let wanted: usize = expected.iter().map(|part| part.len()).sum();
