@@ -1,5 +1,5 @@
-//! One task waits for a result, another one delivers it: the waiting costs nothing until the value changes.
-//! In real life the two are different processes that open the same folder.
+//! One task waits for a result, another one delivers it: waiting costs nothing until the value changes. In
+//! practice the two are different processes that open the same folder.
 //!
 //! Run it with `cargo run -p atoll-open --example wait_for_result -- ./jobs`.
 
@@ -35,7 +35,7 @@ pub(crate) async fn run(folder: &str, out: &mut dyn Write) -> Result<(), Box<dyn
     Ok(())
 }
 
-/// Writes the result and only then the state, so that a reader that sees `done` finds the result.
+/// Writes the result before the state, so that a reader who sees `done` finds the result.
 async fn deliver(store: Arc<dyn Store>) -> Result<(), atoll_store::StoreError> {
     let must_survive_power_loss = WriteOptions::durable(Durability::Synced);
     store.put(Cell::new(b"jobs/17", b"result"), b"42", must_survive_power_loss).await?;

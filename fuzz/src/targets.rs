@@ -32,7 +32,7 @@ pub const TARGETS: &[(&str, Target)] = &[
 
 /// A store URL, as a person types it.
 fn url(input: &[u8]) {
-    // Whether it is accepted does not matter here: a URL that means nothing is an error, not a finding.
+    // Rejecting a meaningless URL is correct, so the result does not matter.
     let _ = atoll_open::fuzz::url(input);
 }
 
@@ -67,7 +67,7 @@ fn wire(input: &[u8]) {
     let _ = atoll_wire::check_bytes(frames, usize::from(*piece), Limits::default());
 }
 
-/// Frames whose checksums are right and whose sense is not: what lies behind the checksum.
+/// Frames with valid checksums but arbitrary contents, to reach the code behind the checksum.
 fn frames(input: &[u8]) {
     let Some((piece, mut rest)) = input.split_first() else { return };
     let mut bytes = Vec::new();
@@ -81,8 +81,8 @@ fn frames(input: &[u8]) {
     let _ = atoll_wire::check_bytes(&bytes, usize::from(*piece), Limits::default());
 }
 
-/// Requests in the Redis protocol, in pieces of a size that the first byte says; cut otherwise they are the
-/// same.
+/// Requests in the Redis protocol, in pieces of a size that the first byte gives. Cut in any other way they
+/// must parse the same.
 fn requests(input: &[u8]) {
     let Some((piece, bytes)) = input.split_first() else { return };
     let found = atoll_resp::fuzz::requests(bytes, usize::from(*piece));
@@ -90,10 +90,10 @@ fn requests(input: &[u8]) {
     atoll_resp::fuzz::commands(&found.0);
 }
 
-/// Replies in the Redis protocol, as requests.
+/// Replies in the Redis protocol, cut in the same way.
 fn replies(input: &[u8]) {
     let Some((piece, bytes)) = input.split_first() else { return };
-    // A number that is none does not equal itself.
+    // Compared as text, because NaN is not equal to itself.
     let told = |piece| format!("{:?}", atoll_resp::fuzz::replies(bytes, piece));
     assert_eq!(told(usize::from(*piece)), told(bytes.len()), "cut otherwise");
 }
