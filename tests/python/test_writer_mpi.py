@@ -124,13 +124,13 @@ def wrong_steps(rows: dict[str, numpy.ndarray]) -> list[str]:
 
 def test_what_rank_0_cannot_do_fails_on_every_rank(tmp_path: Path):
     (tmp_path / "fail.py").write_text(
-        "import sys, atoll\n"
+        "import atoll\n"
         "from mpi4py import MPI\n"
-        "class Table:\n"
-        "    name, columns = 'no table', []\n"
-        "    def begin(self, *_, **__): raise atoll.errors.OutOfSpaceError('no space left')\n"
+        "def begin(*_, **__): raise atoll.errors.OutOfSpaceError('no space left')\n"
+        "table = atoll.open('mem:').create_table('t', {'id': 'int64'}, id='id', index='id')\n"
+        "table.begin = begin\n"
         "try:\n"
-        "    atoll.Writer(Table(), 'run', comm=MPI.COMM_WORLD)\n"
+        "    atoll.Writer(table, 'run', comm=MPI.COMM_WORLD)\n"
         "except atoll.errors.OutOfSpaceError as error:\n"
         "    heard = MPI.COMM_WORLD.gather(str(error))\n"
         "    if MPI.COMM_WORLD.rank == 0: print(*heard, sep='\\n', flush=True)\n"

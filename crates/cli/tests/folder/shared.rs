@@ -144,7 +144,7 @@ fn an_owner_that_is_another_users_is_not_looked_for_on_another_machine() {
     }
     let refused = unprivileged(&place, &["--store", "data", "kv", "put", "p", "s", "w"]);
     let told = refused.fails(16);
-    assert!(told.contains(&format!("process {} is another user's", server.id())), "{told}");
+    assert!(told.contains(&format!("process {} belongs to another user", server.id())), "{told}");
     assert!(!told.contains("run on "), "{told}");
     signal(&server, "-INT");
     assert!(server.wait().unwrap().success());

@@ -71,7 +71,7 @@ fn mistakes_are_answered_with_what_was_probably_meant() {
         ("table create u --column x:float64,i:int64 --id j --index x", 12, "id names \"j\"", "names"),
         ("table create u --column x:utf8,i:int64 --id i --index x", 12, "index cannot use \"x\"", "--where"),
         ("table create u --column x:float64 --index x", 2, "--id is missing", "--id pid,step"),
-        ("table create u --id x --index x", 2, "which columns", "--like"),
+        ("table create u --id x --index x", 2, "columns of the table", "--like"),
         ("table create t --column x:float64,i:int64 --id i --index x", 11, "another schema", "another name"),
         ("table import t bad.csv", 12, "no column \"pid\"", "--rename pidd=pid"),
         ("table import t extra.csv", 12, "column \"nmae\"", "--ignore-extra"),
