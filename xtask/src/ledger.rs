@@ -8,7 +8,8 @@
 //! merged into one line, which grows.
 //!
 //! Invariant: only lines of the same format version are added up. A program raises its version when its
-//! promises change, and the count starts again. Invariant: no seed is counted twice.
+//! promises change, and the count starts again.
+//! Invariant: no seed is counted twice.
 
 use crate::failure::{Failure, shown};
 use crate::lock::Lock;

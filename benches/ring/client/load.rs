@@ -1,8 +1,8 @@
 //! The load: every connection sends a batch, waits for replies to all or some of it, and sends more, until
 //! the time is over.
 //!
-//! Invariant: counted requests were sent and answered between two moments; the time before is for warming
-//! up. Invariant: a server that stops answering ends the load with an error, never with a figure.
+//! Invariant: counted requests were sent and answered between two moments; the time before is for warming up.
+//! Invariant: a server that stops answering ends the load with an error, never with a figure.
 
 use super::connection::{Connection, Shared};
 use super::content::{Model, Pieces};

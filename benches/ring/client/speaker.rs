@@ -1,8 +1,8 @@
 //! A blocking connection for one thread: sends commands, and receives replies and also pushes of protocol
 //! version 3.
 //!
-//! Invariant: no call waits for ever: a server that is silent for too long is an error. Invariant: lengths
-//! that a server may announce are bounded, and lists are nested only a few levels deep.
+//! Invariant: no call waits for ever: a server that is silent for too long is an error.
+//! Invariant: lengths that a server may announce are bounded, and lists are nested only a few levels deep.
 
 use super::protocol::{Malformed, counted, decimal, line};
 use std::io::{self, Read, Write};

@@ -4,9 +4,9 @@
 //! One thread, woken by sockets: no slot waits for the answer of another one. Sets and gets alternate; a
 //! get must find the value of the set before it.
 //!
-//! Invariant: a slot has one request under way; it is sent again only after a redirection. Invariant: no
-//! request under way is dropped: at the end each slot is asked until a get has found the value of the last
-//! set, or has failed.
+//! Invariant: a slot has one request under way; it is sent again only after a redirection.
+//! Invariant: no request under way is dropped: at the end each slot is asked until a get has found the value
+//! of the last set, or has failed.
 
 use super::gaps::Trace;
 use super::writer::Tally;

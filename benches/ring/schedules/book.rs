@@ -5,8 +5,8 @@
 //! linearizability demands of one key.
 //!
 //! Invariant: a key whose last write has an unknown outcome is not written again, because such a write may
-//! take effect at any time. Invariant: a write that was refused in words that mean "nothing happened" is
-//! never found.
+//! take effect at any time.
+//! Invariant: a write that was refused in words that mean "nothing happened" is never found.
 
 use crate::cut::slot_of;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};

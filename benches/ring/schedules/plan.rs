@@ -1,8 +1,9 @@
 //! A schedule: when each fault begins and ends. All of it follows from one seed.
 //!
-//! Invariant: at its end every fault has ended. Invariant: a schedule of a minority has faults of one host
-//! at a time; a split is a fault of either of its two hosts. Invariant: a node in memory is killed only
-//! when there is no other fault and every slot has all its copies.
+//! Invariant: at its end every fault has ended.
+//! Invariant: a schedule of a minority has faults of one host at a time; a split is a fault of either of its
+//! two hosts.
+//! Invariant: a node in memory is killed only when there is no other fault and every slot has all its copies.
 
 use super::HOSTS;
 use fastrand::Rng;

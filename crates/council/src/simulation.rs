@@ -2,9 +2,11 @@
 //! crash, and members that come back without their log. The behaviour of openraft is compared with what must
 //! hold.
 //!
-//! Invariant checked: every member applies the same entries in the same order. Invariant checked: a change
-//! that was answered is applied once, at the place that was answered, on every member. Invariant checked: a
-//! member that confirms that it leads knows every change that was answered before it was asked.
+//! Invariant checked: every member applies the same entries in the same order.
+//! Invariant checked: a change that was answered is applied once, at the place that was answered, on every
+//! member.
+//! Invariant checked: a member that confirms that it leads knows every change that was answered before it was
+//! asked.
 
 mod world;
 

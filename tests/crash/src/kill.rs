@@ -2,7 +2,8 @@
 //! with signal 9 at a random moment, opens the file, and checks that nothing acknowledged is gone.
 //!
 //! Invariant: event `n` depends only on the seed and `n`, so that parent and child agree without
-//! communicating. Invariant: the child prints a number only after the call that wrote the event returned.
+//! communicating.
+//! Invariant: the child prints a number only after the call that wrote the event returned.
 //! Invariant: a child that exits by itself does not count as a kill: its error output is a failure of the
 //! round.
 

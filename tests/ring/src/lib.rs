@@ -5,8 +5,9 @@
 //! (`atoll_linearizability`), and by the order in which writes were committed. Only the protocol core,
 //! `atoll_replica`, is the real one; everything around it is simulated here.
 //!
-//! Invariant: a seed determines the whole run, whatever the number of threads; a failure names the seed
-//! that replays it. Invariant: no threads, no real clock, and no order that depends on a hash.
+//! Invariant: a seed determines the whole run, whatever the number of threads; a failure names the seed that
+//! replays it.
+//! Invariant: no threads, no real clock, and no order that depends on a hash.
 
 #![allow(missing_docs, reason = "a test crate: names say it, and nobody links against it")]
 

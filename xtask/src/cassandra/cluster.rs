@@ -1,7 +1,7 @@
 //! A cluster: its folder, its shape, and operations on all its nodes.
 //!
-//! Invariant: nodes join one at a time, each after the previous one answers. Invariant: two programs never
-//! change the same cluster at once; a lock in its folder prevents it.
+//! Invariant: nodes join one at a time, each after the previous one answers.
+//! Invariant: two programs never change the same cluster at once; a lock in its folder prevents it.
 
 use super::node::Node;
 use super::shape::Shape;

@@ -1,7 +1,8 @@
 //! Java programs that Maven fetches from lists in this repository, kept outside of the checkout.
 //!
 //! Invariant: a folder of jars is complete if it exists: it is filled beside its final place and renamed at
-//! the end. Invariant: a changed list gets another folder; no folder is ever patched.
+//! the end.
+//! Invariant: a changed list gets another folder; no folder is ever patched.
 
 use crate::failure::Failure;
 use crate::{requirements, run, workspace};

@@ -1,8 +1,9 @@
 """The bounded queue between a simulation and its table, and the thread that empties it.
 
-Invariant: the steps that wait, and the one being appended, take at most `bytes_max`, or are one single step. Invariant:
-nothing is appended after an error: no step may become visible without the earlier ones. Invariant: in a forked child,
-which does not have the thread, calls raise; they neither wait nor take the lock, which might never be released there.
+Invariant: the steps that wait, and the one being appended, take at most `bytes_max`, or are one single step.
+Invariant: nothing is appended after an error: no step may become visible without the earlier ones.
+Invariant: in a forked child, which does not have the thread, calls raise; they neither wait nor take the lock, which
+might never be released there.
 """
 
 from __future__ import annotations

@@ -6,9 +6,10 @@ ranks are there. The first step of a new attempt replaces that step and all late
 is doubled and nothing is lost after a crash, provided that the simulation resumes from a checkpoint that is not past
 `last_complete`: `checkpoint` and `resume` ensure that.
 
-Invariant: steps are appended in the order in which they were given, each once. Invariant: steps that were given and not
-yet appended take at most `buffer_bytes`, or are one single step. Invariant: an error of the background thread is raised
-by the next call of any method, and by every later one; if no call follows, it is printed when the writer is finalized.
+Invariant: steps are appended in the order in which they were given, each once.
+Invariant: steps that were given and not yet appended take at most `buffer_bytes`, or are one single step.
+Invariant: an error of the background thread is raised by the next call of any method, and by every later one; if no
+call follows, it is printed when the writer is finalized.
 """
 
 from __future__ import annotations
