@@ -69,6 +69,8 @@ def test_half_of_a_surrogate_pair_is_refused_by_its_column_and_row(texts: atoll.
         writer.step(0, None, {"id": [1], "v": ["whole"], "x": [0.5]})
     for ask in (
         lambda: texts.append({"id": [1], "v": ["a"]}, run=HALF),
+        lambda: texts.append({"id": [1], HALF: ["a"]}),
+        lambda: texts.select(HALF).count(),
         lambda: texts.of_runs(HALF).count(),
         lambda: texts.where(col("v") == HALF).count(),
         lambda: texts.where(f"v = '{HALF}'").count(),
@@ -92,6 +94,10 @@ def test_what_no_argument_can_be_is_an_error_of_atoll(texts: atoll.Table, tmp_pa
         lambda: atoll.Cell(("a",)),
         lambda: col("x").between(None, 5),
         lambda: col("x").is_in([1, None]),
+        lambda: col("x").is_in(numpy.ma.array([1.0, 2.0], mask=[False, True])),
+        lambda: col("x").between(numpy.ma.masked, 5),
+        lambda: col("at") == numpy.datetime64("NaT"),
+        lambda: col("at") == pandas.NaT,
         lambda: col("x") > numpy.timedelta64(5, "ns"),
         lambda: col("x") > numpy.timedelta64(5, "us"),
     ):

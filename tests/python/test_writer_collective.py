@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import pytest
 
 import atoll
@@ -82,6 +83,12 @@ def test_what_ranks_do_not_agree_on_is_refused_on_all(table: atoll.Table, differ
     raised = on_ranks(lambda comm: atoll.Writer(table, **{"run": "a", "comm": comm} | differing(comm.rank)).close())
     assert [type(error) for error in raised] == [InvalidInputError] * 2, raised
     assert not table.runs()
+
+
+def test_ranks_may_have_their_attempt_in_types_of_their_own(table: atoll.Table) -> None:
+    attempts = [1, numpy.int64(1)]
+    raised = on_ranks(lambda comm: atoll.Writer(table, "a", comm=comm, attempt=attempts[comm.rank]).close())
+    assert raised == [None, None]
 
 
 def test_a_wrong_name_does_not_lose_the_rows_of_its_rank(table: atoll.Table) -> None:

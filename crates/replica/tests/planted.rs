@@ -51,8 +51,8 @@ const SEEN: [Bug; 18] = [
     Bug::OldProposalTaken,
 ];
 
-/// Those that the protocol's own assertions see first.
-const ASSERTING: [Bug; 0] = [];
+/// Bugs that an assertion of the protocol sees first: an entry of an older epoch behind one of a newer.
+const ASSERTING: [Bug; 1] = [Bug::OldProposalTaken];
 
 /// What a panic is called.
 const A_PANIC: &str = "a panic";

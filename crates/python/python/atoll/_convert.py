@@ -28,6 +28,8 @@ _PYTHON_TYPES = {bool: "bool", int: "int64", float: "float64", str: "utf8", byte
 #: A column for the native half: name, type, values, missing marks (for each value or each vector), elements of a
 #: vector.
 _Column = tuple[str, str | None, Any, Any, int | None]
+#: Texts that are looked at together: one by one takes longer, and all at once takes their memory again.
+_TEXTS_AT_ONCE = 1024
 _TIME_UNITS = ("s", "ms", "us", "ns")
 
 
@@ -180,6 +182,7 @@ def as_list(values: Any) -> list[Any] | None:
 
 
 def native_column(name: str, values: Any) -> _Column:
+    check_text(name, "the name of a column")
     check_has_rows(name, values)
     if hasattr(values, "_from_sequence") and hasattr(values, "isna"):
         # An extension array of pandas, which only exports its missing values as a series.
@@ -265,12 +268,14 @@ def _listed(name: str, values: list[Any]) -> _Column:
 
 def _check_texts(name: str, values: list[Any]) -> None:
     """Refuse a text that cannot be encoded, naming its row; check row by row only if there is such a text."""
-    try:
-        "".join(filter(None, values)).encode()
-    except UnicodeEncodeError:
-        for row, value in enumerate(values):
-            if value is not None:
-                check_text(value, f'column "{name}", row {row}')
+    for begin in range(0, len(values), _TEXTS_AT_ONCE):
+        several = values[begin : begin + _TEXTS_AT_ONCE]
+        try:
+            "".join(filter(None, several)).encode()
+        except UnicodeEncodeError:
+            for row, value in enumerate(several, begin):
+                if value is not None:
+                    check_text(value, f'column "{name}", row {row}')
 
 
 def check_exact(name: str, given: Iterable[Any], held: Iterable[Any], elements: int = 1) -> None:

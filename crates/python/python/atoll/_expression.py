@@ -241,6 +241,7 @@ def column_name(column: str | Expression) -> str:
     if not isinstance(name, str):
         told = f"{column} is computed" if isinstance(column, Expression) else f"it is not {column!r}"
         raise InvalidInputError.hinted(f"a column is needed here, but {told}", 'name one: "x", or "pos[0]"')
+    check_text(name, "the name of a column")
     return name if element is None else f"{name}[{element}]"
 
 
@@ -270,6 +271,11 @@ def literal(value: Any) -> str:
 
     A ``datetime`` without a zone is taken as UTC.
     """
+    if type(value).__name__ in ("MaskedConstant", "NaTType") or (
+        type(value).__name__ == "datetime64" and value != value
+    ):
+        # A masked number of NumPy is a zero to `item`.
+        raise InvalidInputError.hinted(f"{value!r} is no value, and equals none", "leave it out, or ask .is_null()")
     if type(value).__name__ == "datetime64":
         return f"timestamp '{_instant(value)}'"
     if type(value).__name__ == "timedelta64":

@@ -111,7 +111,8 @@ class Writer:
         else:
             # A rank whose own arguments are wrong must not leave the others waiting in the first exchange.
             all_or_none(comm, lambda: self._take(table, run, (rank, size), buffer_bytes))
-            told = f"run {self.run!r} of table {self.table.name!r}, {self.size} ranks, attempt={attempt!r}"
+            # As text: a rank may have it as a number of NumPy.
+            told = f"run {self.run!r} of table {self.table.name!r}, {self.size} ranks, attempt={attempt}"
             check_alike(comm, told, "the writers of all ranks write one run")
         #: The number of this attempt of the run.
         self.attempt: int = self._begin_all(attempt, deck, attributes or {})
@@ -132,7 +133,7 @@ class Writer:
         if not hasattr(table, "begin"):
             hint = "open the table: atoll.Writer(store.table(NAME), run=...)"
             raise InvalidInputError.hinted(f"a Writer needs a table, not {table!r}", hint)
-        self.table, self.run = table, label(run, "run")
+        self.table, self.run = table, str(label(run, "run"))
         self.rank, self.size = _rank_and_size(*place, self._comm)
         if whole(buffer_bytes, "buffer_bytes") < 1:
             raise InvalidInputError(f"buffer_bytes must be 1 or more, not {buffer_bytes}")
