@@ -190,6 +190,25 @@ fn a_column_that_the_store_gets_meanwhile_does_not_stop_a_gather() {
 }
 
 #[test]
+fn columns_that_table_and_store_got_both_do_not_stop_a_gather_of_an_older_version() {
+    let place = Workspace::new();
+    let source = |arguments: &str| place.run(&[&["--store", "one"], &words(arguments)[..]].concat());
+    source(CREATE).text();
+    place.write("run.csv", csv(0..2, 5));
+    source("table import t run.csv").text();
+    atoll(&place, CREATE).text();
+    source("table add-column t charge:float32").text();
+    let version = source("table info t --json").json()["version"].clone();
+    // As after a gather that was interrupted before its first step.
+    atoll(&place, &format!("table attributes t --run one gather.version={version}")).text();
+    source("table add-column t spin:float32").text();
+    for column in ["charge", "spin"] {
+        atoll(&place, &format!("table add-column t {column}:float32")).text();
+    }
+    assert_eq!(atoll(&place, "table gather t --from one --json").json()["rows"], 10);
+}
+
+#[test]
 fn a_column_is_added_and_older_versions_show_the_older_columns() {
     let place = filled();
     let added = atoll(&place, "--json table add-column t charge:float32 --unit e --description 'a charge'");

@@ -97,6 +97,9 @@ impl KernelLock {
     }
 }
 
+/// How long a process that took over without a kernel's lock waits for others that do so at the same moment.
+const RIVALS_PAUSE: Duration = Duration::from_secs(1);
+
 /// How a file is locked without waiting for it.
 type LockFile = fn(&File) -> rustix::io::Result<()>;
 
@@ -119,8 +122,8 @@ fn take_file(folder: &Path, lock: LockFile) -> io::Result<Option<File>> {
     }
 }
 
-/// Takes a name that one process of this host has at a time, and that goes when it ends; none if somebody
-/// else has it.
+/// Takes a name that one process of this network namespace has at a time, and that goes when it ends; none if
+/// another process has it.
 fn take_name(nonce: u64) -> io::Result<Option<UnixDatagram>> {
     match bind_name(&format!("atoll-heir-{nonce:016x}")) {
         Ok(socket) => Ok(Some(socket)),
@@ -174,13 +177,14 @@ impl FileLock {
 
     /// Replaces the lock file of `dead`; none if it is not there any more.
     pub fn take_over(folder: &Path, dead: &OwnerRecord, record: &OwnerRecord) -> io::Result<Option<Self>> {
-        Self::take_over_by(flock_file, folder, dead, record)
+        Self::take_over_by((flock_file, RIVALS_PAUSE), folder, dead, record)
     }
 
-    /// Only processes of one host take over from each other, so what is exclusive on one host is enough: a
-    /// name, and the kernel's lock where the file system has it.
+    /// Only processes of one host take over from each other, so what is exclusive on one host is enough: the
+    /// kernel's lock where the file system has it, and a name. Without the lock, processes in several network
+    /// namespaces may have the name at once; all but the last of them find another record after a pause.
     fn take_over_by(
-        lock: LockFile,
+        (lock, pause): (LockFile, Duration),
         folder: &Path,
         dead: &OwnerRecord,
         record: &OwnerRecord,
@@ -190,13 +194,14 @@ impl FileLock {
             Ok(None) => return Ok(None),
             taken => taken,
         };
-        let _lock = match take_file(folder, lock) {
+        let lock = match take_file(folder, lock) {
             Ok(None) => return Ok(None),
             Err(error) if name.is_err() || !Errno::from_io_error(&error).is_some_and(is_without_locks) => {
                 return Err(error);
             }
             taken => taken,
         };
+        let has_lock = lock.is_ok();
         let now = read_file_record(folder)?.as_deref().and_then(OwnerRecord::decode);
         if now.as_ref() != Some(dead) {
             return Ok(None);
@@ -204,7 +209,12 @@ impl FileLock {
         let path = folder.join(OWNER_FILE);
         let draft = Draft::write(folder, record)?;
         std::fs::rename(&draft.path, &path)?;
-        Ok(Some(Self { path, nonce: record.nonce }))
+        let taken = Self { path, nonce: record.nonce };
+        if has_lock {
+            return Ok(Some(taken));
+        }
+        std::thread::sleep(pause);
+        Ok(taken.is_ours()?.then_some(taken))
     }
 
     /// Shows that we live. False if the lock file is not ours any more.
@@ -315,7 +325,9 @@ mod tests {
             let taken: Vec<u64> = std::thread::scope(|scope| {
                 let (path, dead) = (folder.path(), &dead);
                 let take = move |nonce| {
-                    FileLock::take_over_by(lock, path, dead, &record(nonce)).unwrap().map(|_| nonce)
+                    FileLock::take_over_by((lock, Duration::ZERO), path, dead, &record(nonce))
+                        .unwrap()
+                        .map(|_| nonce)
                 };
                 let threads: Vec<_> = (0..8).map(|nonce| scope.spawn(move || take(nonce))).collect();
                 threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect()
