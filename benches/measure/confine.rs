@@ -34,8 +34,12 @@ pub fn may_confine() -> bool {
 /// # Errors
 /// That no memory controller is mounted, or that this user may not use it.
 pub fn confine(bytes: u64) -> io::Result<Confined> {
-    let (back, _) = places().into_iter().next().ok_or_else(none_mounted)?;
-    Ok(Confined { group: enter(std::process::id(), bytes)?, back })
+    let before = places();
+    let group = enter(std::process::id(), bytes)?;
+    // Where both versions are mounted, the process goes back to its group in the version that took it.
+    let back = before.into_iter().find(|(_, limit)| group.join(limit).exists());
+    let (back, _) = back.ok_or_else(none_mounted)?;
+    Ok(Confined { group, back })
 }
 
 /// Removes the group of a process that has ended, in whatever way: one that is killed removes nothing.
