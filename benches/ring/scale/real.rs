@@ -9,7 +9,7 @@ use super::waking::{self, Waking};
 use super::{FITTED_MOST, ScaleError};
 use crate::local::Status;
 use crate::machine::processors;
-use crate::servers::{BenchPaths, Kept};
+use crate::servers::{BenchPaths, KeptProcess};
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -81,7 +81,7 @@ impl Connecting {
 
 /// Nodes on the loopback.
 pub struct Processes {
-    nodes: Vec<Kept>,
+    nodes: Vec<KeptProcess>,
     addresses: Vec<SocketAddr>,
 }
 
@@ -104,12 +104,18 @@ impl Processes {
         Ok(processes)
     }
 
-    fn start_node(&self, at: usize, program: &Path, listed: &str, folder: &Path) -> Result<Kept, ScaleError> {
+    fn start_node(
+        &self,
+        at: usize,
+        program: &Path,
+        listed: &str,
+        folder: &Path,
+    ) -> Result<KeptProcess, ScaleError> {
         let address = self.addresses[at].to_string();
         let mut command: Vec<OsString> = vec![program.into()];
         let words = ["ring", "serve", "--listen", &address, "--nodes", listed, "--copies", "1", "--memory"];
         command.extend(words.map(OsString::from));
-        Ok(Kept::start(&command, &folder.join(format!("node-{at}.log")))?)
+        Ok(KeptProcess::start(&command, &folder.join(format!("node-{at}.log")))?)
     }
 
     fn wait_until_spread(&mut self, told: &mut dyn FnMut(&str)) -> Result<(), ScaleError> {
@@ -160,7 +166,7 @@ impl Processes {
 
     fn cold(&self, leaders: &[usize], idle: f64, time: Duration) -> Result<Cold, ScaleError> {
         let nodes: Vec<_> =
-            self.addresses.iter().copied().zip(self.nodes.iter().map(Kept::process)).collect();
+            self.addresses.iter().copied().zip(self.nodes.iter().map(KeptProcess::process)).collect();
         // Measured for longer than anything else, because these are small differences of varying
         // quantities.
         cold::measure(&nodes, leaders, (idle / nodes.len() as f64, time * 4))

@@ -1,7 +1,7 @@
 //! Limits log lines that strangers can provoke at will to one a second, each with the number of occurrences.
 //!
-//! `crates/ring/src/log_rate_limit.rs` is the same for the event loop of a node: it has a single owner instead of a
-//! mutex, uses the node's own clock, and also reports the last occurrences after they stop.
+//! `crates/ring/src/log_rate_limit.rs` is the same for the event loop of a node: it has a single owner
+//! instead of a mutex, uses the node's own clock, and also reports the last occurrences after they stop.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

@@ -213,6 +213,8 @@ impl FileLock {
         if has_lock {
             return Ok(Some(taken));
         }
+        // No event tells of a rival in another namespace; this thread is one that may block.
+        #[allow(clippy::disallowed_methods)]
         std::thread::sleep(pause);
         Ok(taken.is_ours()?.then_some(taken))
     }

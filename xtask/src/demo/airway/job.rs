@@ -74,7 +74,7 @@ impl Job<'_> {
             match said {
                 JobLine::Attempt(told) => println!("       started again: {told}"),
                 JobLine::Step(step) => on_step(step)?,
-                JobLine::Longest(told) => longest = told,
+                JobLine::LongestWaits(told) => longest = told,
                 JobLine::Rank { .. } => {}
             }
             Ok(())
@@ -150,10 +150,12 @@ fn read(line: &str) -> Option<JobLine> {
         }
         ["attempt", ..] => Some(JobLine::Attempt(line.to_owned())),
         ["step", step, ..] => Some(JobLine::Step(step.parse().ok()?)),
-        ["longest", "append", append, "ms,", .., simulation, "ms"] => Some(JobLine::Longest(LongestWaits {
-            append_ms: append.parse().ok()?,
-            simulation_ms: simulation.parse().ok()?,
-        })),
+        ["longest", "append", append, "ms,", .., simulation, "ms"] => {
+            Some(JobLine::LongestWaits(LongestWaits {
+                append_ms: append.parse().ok()?,
+                simulation_ms: simulation.parse().ok()?,
+            }))
+        }
         _ => None,
     }
 }
@@ -185,7 +187,7 @@ mod tests {
         );
         let longest = "longest append 2312 ms, longest wait of the simulation 14 ms";
         let told = LongestWaits { append_ms: 2312, simulation_ms: 14 };
-        assert_eq!(read(longest), Some(JobLine::Longest(told)));
+        assert_eq!(read(longest), Some(JobLine::LongestWaits(told)));
         assert_eq!(read("LAMMPS says something"), None);
     }
 }
