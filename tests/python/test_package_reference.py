@@ -35,6 +35,8 @@ package, and a test compares the two. [Tables in Python](../guide/python.md) exp
 def markdown(doc: str) -> str:
     """A docstring as Markdown: roles and double backticks become code, examples become blocks."""
     text = re.sub(r":(?:class|meth|func|attr|mod|data):`~?([^`]+)`", r"`\1`", doc).replace("``", "`")
+    # What tables and queries have in common is shown with queries.
+    text = re.sub(r"`(?:Asking|Choosing|Estimating)\b", "`Query", text)
     text = re.sub(r" +# doctest: .*", "", text)
     lines: list[str] = []
     in_example = False
@@ -104,7 +106,7 @@ def fields(kind: type) -> list[tuple[str, str, str]]:
         field = re.fullmatch(r"    (\w+): ([^=]+?)(?: = .*)?", line)
         if line.startswith("    #: "):
             comment += line[7:] + " "
-        elif field and not field[1].startswith("_"):
+        elif field and field[1] in vars(kind).get("__annotations__", {}) and not field[1].startswith("_"):
             found.append((field[1], field[2], markdown(comment)))
             comment = ""
     return found

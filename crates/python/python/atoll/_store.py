@@ -73,11 +73,12 @@ class Store:
         (``"float64"``, ``"float32[3]"`` for vectors, ``"timestamp[us]"``, ``"utf8?"`` with a question mark where values
         may be missing, or a type of Python or NumPy), or an example: a data frame or a mapping of names to arrays.
 
-        ``id`` names the columns that identify a row: no two rows are equal in all of them. ``index`` names the one to
-        eight columns of numbers or times that most queries restrict: boxes on these columns read the least. An element
-        of a vector column can be an index column: ``index=("pos[0]", "pos[1]", "pos[2]", "step")``. ``sample_key``
-        names the unit of sampling: with ``"pid"``, a sampled particle keeps its whole path; by default each row is a
-        unit. A different ``salt`` draws different samples; with 0, equal entities are sampled alike in every table.
+        ``id`` names the columns that identify a row; only ``unique`` refuses rows that are equal in all of them.
+        ``index`` names the one to eight columns of numbers or times that most queries restrict: boxes on these columns
+        read the least. An element of a vector column can be an index column: ``index=("pos[0]", "pos[1]", "pos[2]",
+        "step")``. ``sample_key`` names the unit of sampling: with ``"pid"``, a sampled particle keeps its whole path;
+        by default each row is a unit. A different ``salt`` draws different samples; with 0, equal entities are sampled
+        alike in every table.
 
         ``unique=True`` refuses rows whose id their run already has (``ConflictError``) or that occur twice among the
         new rows (``InvalidInputError``); nothing of such an append is kept. Each append then looks for duplicates,

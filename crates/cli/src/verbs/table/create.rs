@@ -32,7 +32,7 @@ pub struct Create {
     /// Take everything from this schema, as written by `info --schema`
     #[arg(long, value_name = "FILE")]
     schema: Option<PathBuf>,
-    /// Columns that identify a row: no two rows are equal in all of them
+    /// Columns that identify a row; only --unique refuses rows that are equal in all of them
     #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with = "schema")]
     id: Vec<String>,
     /// Columns that identify what is sampled as a whole, such as a particle; by default the row

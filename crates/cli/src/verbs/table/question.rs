@@ -52,7 +52,7 @@ pub(super) struct QuestionArguments {
     /// The part of the sampling order from FROM to TO, independent of the sample of FROM
     #[arg(long, value_name = "FROM:TO", value_parser = parse_window, help_heading = "Which rows")]
     window: Option<(f64, f64)>,
-    /// The first N rows in the order of the weights
+    /// The first N of what is sampled, rows or entities, in the order of the weights
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Which rows")]
     first: Option<usize>,
     /// At most N rows
