@@ -1,12 +1,12 @@
-//! How long ago something was, told by clocks that go on while the machine sleeps or the process is stopped.
+//! Elapsed time, measured by clocks that keep running while the machine sleeps or the process is stopped.
 //!
-//! Invariant: no age is told too short. Where clocks disagree, because one was set meanwhile, the longest
-//! counts.
+//! Invariant: no age is reported too short. Where the clocks disagree, because one was set meanwhile, the
+//! longer age counts.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
-/// Other systems' steady clock runs on while the machine sleeps, or none of theirs does.
+/// On other systems the monotonic clock runs on while the machine sleeps, or no clock of theirs does.
 #[cfg(not(target_os = "linux"))]
 const STEADY: ClockId = ClockId::Monotonic;
 #[cfg(target_os = "linux")]
@@ -16,12 +16,12 @@ const STEADY: ClockId = ClockId::Boottime;
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
     steady: Duration,
-    /// A virtual machine that was stopped may find that only this one was set right.
+    /// In a virtual machine that was stopped, this may be the only clock that was set right.
     wall: Duration,
 }
 
 impl Moment {
-    /// This one.
+    /// The current moment.
     #[must_use]
     pub fn now() -> Self {
         let read = |clock| {
@@ -31,7 +31,7 @@ impl Moment {
         Self { steady: read(STEADY), wall: read(ClockId::Realtime) }
     }
 
-    /// At least the time since then.
+    /// The time that has passed since this moment, never too short.
     #[must_use]
     pub fn age(&self) -> Duration {
         self.until(&Self::now())

@@ -6,15 +6,15 @@ use std::time::Duration;
 /// Conditions and mutations on one partition key: all conditions hold at one point and all mutations
 /// apply in their order, or nothing happens.
 ///
-/// Conditions are about the cells as they were before the mutations. A batch may have no conditions, or
-/// no mutations: then it only checks.
+/// Conditions see the cells as they were before the mutations. A batch may have no conditions; one without
+/// mutations only checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
     /// The partition that the batch is about.
     pub partition: PartitionKey,
-    /// What must hold; the first one that does not comes back with the value found.
+    /// What must hold. The first condition that does not is returned with the value found.
     pub conditions: Vec<Condition>,
-    /// What to do, in this order.
+    /// The changes, applied in this order.
     pub mutations: Vec<Mutation>,
 }
 
@@ -79,7 +79,7 @@ impl Batch {
         self
     }
 
-    /// Requires that `sort` holds `expected`, or is absent for none.
+    /// Requires that `sort` holds `expected`; `None` requires that it is absent.
     #[must_use]
     pub fn if_is(self, sort: impl Into<SortKey>, expected: Option<impl Into<Buffer>>) -> Self {
         match expected {
@@ -95,7 +95,7 @@ impl Batch {
         self
     }
 
-    /// Adds `bytes` at the end of `sort`.
+    /// Adds `bytes` at the end of the value of `sort`.
     #[must_use]
     pub fn append(mut self, sort: impl Into<SortKey>, bytes: impl Into<Buffer>) -> Self {
         self.mutations.push(Mutation::Append(sort.into(), bytes.into()));
@@ -116,7 +116,7 @@ impl Batch {
         self
     }
 
-    /// Conditions and mutations together.
+    /// The number of conditions and mutations together.
     #[must_use]
     pub fn operations(&self) -> usize {
         self.conditions.len() + self.mutations.len()
@@ -126,7 +126,7 @@ impl Batch {
 /// What an acknowledged write survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Durability {
-    /// Nothing; never torn.
+    /// Nothing, but it is never torn.
     Buffered,
     /// The end of the process.
     Flushed,
@@ -165,20 +165,20 @@ impl Durability {
 pub struct RequestId {
     /// The client; random, so that two clients never share it.
     pub client: u128,
-    /// Its own count of writes.
+    /// The client's own count of its writes.
     pub sequence: u64,
 }
 
 /// How a write is carried out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteOptions {
-    /// What the acknowledgement must survive; the store's default for none. A class weaker than the store
-    /// offers is raised to one that it does, a stronger one is refused as `unsupported`.
+    /// What the acknowledged write must survive; the store's default for none. A class that the store does
+    /// not offer is raised to a stronger one that it offers, or refused as `unsupported` if there is none.
     pub durability: Option<Durability>,
-    /// How long the caller waits; no end for none. Then the outcome counts as unknown, or as refused where
-    /// nothing can have come of it.
+    /// How long the caller waits; forever for none. When the time is up, the outcome is unknown, or refused
+    /// where the write cannot have taken effect.
     pub deadline: Option<Duration>,
-    /// With it a retried write is applied once, for as long as the store remembers.
+    /// Makes a retry idempotent: the write is applied once, for as long as the store remembers the id.
     pub request: Option<RequestId>,
 }
 
@@ -195,7 +195,7 @@ impl WriteOptions {
 pub struct Written {
     /// The class at which it was acknowledged; never weaker than asked for.
     pub durability: Durability,
-    /// Whether the request id had been seen, or a created cell already held this value, so that nothing
-    /// was done now.
+    /// Whether this call changed nothing, because the request id had been seen or a created cell already held
+    /// this value.
     pub repeated: bool,
 }

@@ -13,26 +13,26 @@ pub struct Capabilities {
     pub durability: Vec<Durability>,
     /// The class of a write that names none.
     pub durability_default: Durability,
-    /// Whether a keys-only scan steps over large values without reading them.
+    /// Whether a keys-only scan skips large values without reading them.
     pub cheap_scans_across_large_values: bool,
     /// How many waits may be open at once.
     pub waiters_max: usize,
     /// Usual time from a write to the return of a wait for it.
     pub wait_latency: Duration,
-    /// Requests in flight with which it does best.
+    /// The number of requests in flight at which the store performs best.
     pub parallelism_best: usize,
     /// Usual cost of one request.
     pub round_trip: Duration,
-    /// For how long a request id is remembered at least.
+    /// The least time for which a request id is remembered.
     pub request_memory: Duration,
-    /// How many request ids are remembered at least, the latest ones; 0 where they are remembered by time
-    /// alone.
+    /// The least number of request ids, the latest ones, that are remembered; 0 where they are remembered by
+    /// time alone.
     pub request_memory_count: usize,
 }
 
 impl Capabilities {
-    /// The class at which a write that asks for `asked` is acknowledged: the weakest on offer that is not
-    /// weaker, or the default when none is asked for.
+    /// The class at which a write that asks for `asked` is acknowledged: the weakest on offer that is at
+    /// least as strong, or the default if it asks for none.
     ///
     /// # Errors
     /// `unsupported` if the store offers nothing as strong.
@@ -47,7 +47,7 @@ impl Capabilities {
     }
 }
 
-/// Sizes in bytes (but for `batch_operations`) beyond which a call is refused and nothing is done.
+/// Sizes in bytes (except `batch_operations`, a count) beyond which a call is refused and nothing is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Longest partition key.
@@ -119,7 +119,7 @@ impl Limits {
         check("value", bytes, self.value_bytes)
     }
 
-    /// Checks everything about a batch that can be told without the store's content.
+    /// Checks everything about a batch that does not depend on the store's content.
     ///
     /// # Errors
     /// `invalid-input` or `limit`, naming what is wrong.
@@ -151,7 +151,7 @@ impl Limits {
         bounds(range).try_for_each(|sort| self.check_sort(sort))
     }
 
-    /// Checks what a wait is for; its value counts as a value inside a condition.
+    /// Checks the expectation of a wait; its value has the limit of a value inside a condition.
     ///
     /// # Errors
     /// `limit` for a long value.
@@ -164,7 +164,7 @@ impl Limits {
         check("value inside a condition", value.len() as u64, self.condition_bytes as u64)
     }
 
-    /// Checks one mutation and tells the bytes of its keys and of its value.
+    /// Checks one mutation and returns the bytes of its keys and of its value.
     fn check_mutation(&self, mutation: &Mutation) -> Result<(usize, usize), StoreError> {
         match mutation {
             Mutation::Put(sort, value) | Mutation::Append(sort, value) => {

@@ -1,15 +1,15 @@
-//! The door to the wall clock: leases, request memory and `now` take a [`Clock`], so that a test or a
-//! simulator can own it.
+//! The only access to the wall clock: leases, request memory and `now` take a [`Clock`], so that a test or a
+//! simulator can control it.
 //!
-//! Invariant: the time that one clock tells never falls.
+//! Invariant: the time that a clock returns never falls.
 
 use crate::Timestamp;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Tells the time of a store.
+/// A source of a store's time.
 pub trait Clock: Send + Sync + 'static {
-    /// The time now; never earlier than an answer before it.
+    /// The time now; never earlier than any time returned before.
     fn now(&self) -> Timestamp;
 }
 
@@ -20,12 +20,12 @@ pub struct SystemClock {
 }
 
 impl Clock for SystemClock {
-    // This is the door: everybody else takes a clock.
+    // The only place that may ask the system; all other code takes a `Clock`.
     #[allow(clippy::disallowed_methods)]
     fn now(&self) -> Timestamp {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now = u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX);
-        // The machine's clock can be set back; a lease that had ended must not come alive again.
+        // The machine's clock can be set back; a lease that has expired must not become valid again.
         Timestamp(now.max(self.latest.fetch_max(now, Ordering::AcqRel)))
     }
 }
@@ -47,7 +47,7 @@ impl ManualClock {
     pub fn advance(&self, duration: Duration) {
         let step = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let add = |now: u64| Some(now.saturating_add(step));
-        // The closure always answers, so the update cannot fail.
+        // The closure always returns `Some`, so the update cannot fail.
         let _ = self.nanoseconds.fetch_update(Ordering::AcqRel, Ordering::Acquire, add);
     }
 }

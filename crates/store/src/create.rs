@@ -1,13 +1,13 @@
 //! The general path of `create`: a put under the condition that the cell is absent.
 //!
-//! Invariant: creating a cell again with the value it holds is done, so that a retry is harmless; with
+//! Invariant: creating a cell again with the value it holds succeeds, so that a retry is harmless; with
 //! another value it is a conflict, because the vow would be broken.
 
 use crate::{
     Batch, Buffer, Cell, Conflict, Durability, ReadOptions, Store, StoreError, WriteOptions, Written,
 };
 
-/// `create` by a write under a condition, for a store that has no cheaper way, or not for these options.
+/// `create` by a conditional write, for a store that has no cheaper way, or none for these options.
 ///
 /// # Errors
 /// Those of [`Store::create`].
@@ -26,7 +26,7 @@ pub async fn create_conditionally<S: Store + ?Sized>(
     }
 }
 
-/// Whether the cell that stood in the way has the same value.
+/// Whether the cell that caused the conflict holds `value`.
 async fn holds<S: Store + ?Sized>(
     store: &S,
     cell: Cell<'_>,
@@ -44,7 +44,8 @@ async fn holds<S: Store + ?Sized>(
     Ok(store.get(cell, options).await?.as_ref() == Some(value))
 }
 
-/// The value that is there may have been acknowledged at a weaker class than is asked for now.
+/// Acknowledges a value that the cell holds already, at the class that `options` ask for. The write of that
+/// value may have been acknowledged at a weaker one, so everything above buffered syncs first.
 async fn acknowledge<S: Store + ?Sized>(store: &S, options: WriteOptions) -> Result<Written, StoreError> {
     let capabilities = store.capabilities();
     let durability = options.durability.unwrap_or(capabilities.durability_default);

@@ -1,6 +1,6 @@
-//! Deadlines of calls that wait for somebody else, and what is said of a call that is given up.
+//! Deadlines of calls that wait for another party, and the error of a call that is given up.
 //!
-//! Invariant: a call that is given up is refused only if nothing can have come of it.
+//! Invariant: a call that is given up counts as refused only if it cannot have taken effect.
 
 use crate::StoreError;
 use std::future::Future;
@@ -9,11 +9,11 @@ use std::time::Duration;
 
 /// Waits for `run` until the deadline, if there is one.
 ///
-/// `what` is done at `place`; `may_be_done` is asked when time is up.
+/// `what` and `place` name the call in the error. `may_be_done` is asked when the time is up.
 ///
 /// # Errors
-/// Those of `run`; [`StoreError::Unknown`] if time is up and something may have come of the call, and
-/// [`StoreError::Unavailable`] if not.
+/// Those of `run`; [`StoreError::Unknown`] if the time is up and the call may have taken effect, and
+/// [`StoreError::Unavailable`] if it cannot have.
 pub async fn within<T>(
     deadline: Option<Duration>,
     (what, place): (&'static str, &str),

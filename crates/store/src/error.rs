@@ -5,7 +5,7 @@ use std::error::Error;
 use std::io;
 use std::sync::Arc;
 
-/// The source of an error, kept for whoever prints it.
+/// The source of an error, kept for the code that prints it.
 pub type Source = Arc<dyn Error + Send + Sync>;
 
 /// Whether a failed call may have taken effect.
@@ -20,27 +20,27 @@ pub enum Outcome {
 /// The first condition of a batch that did not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// Its place in the batch.
+    /// Its index among the conditions of the batch.
     pub condition: usize,
     /// The cell it is about.
     pub sort: SortKey,
-    /// What the cell holds, up to 1 MiB of it; none if it is absent.
+    /// The first bytes of the cell's value, up to 1 MiB; none if the cell is absent.
     pub actual: Option<Buffer>,
     /// Length of the whole value in bytes.
     pub actual_bytes: u64,
 }
 
 impl Conflict {
-    /// Most bytes of the actual value that a conflict tells.
+    /// Most bytes of the actual value that a conflict carries.
     pub const ACTUAL_BYTES_MAX: usize = 1 << 20;
 
-    /// The conflict of the condition at place `condition` of the batch, about a cell holding `actual`.
+    /// The conflict of the condition at index `condition` of the batch, on a cell that holds `actual`.
     #[must_use]
     pub fn new(condition: usize, sort: SortKey, actual: Option<&Buffer>) -> Self {
         Self {
             condition,
             sort,
-            // The rest of a long value does not stay in memory for the part that is told.
+            // A copy, so that the part that is kept does not hold the rest of a long value in memory.
             actual: actual.map(|value| value.slice(..Self::ACTUAL_BYTES_MAX).to_owned_alone()),
             actual_bytes: actual.map_or(0, |value| value.len() as u64),
         }
@@ -120,8 +120,7 @@ pub enum StoreError {
         /// Process id of the owner.
         pid: u32,
     },
-    /// The process of this machine that owns the store was stopped, and answers nobody until somebody wakes
-    /// it.
+    /// The process on this machine that owns the store is suspended, and answers no one until it is resumed.
     #[error("{place} is owned by process {pid}, which is suspended")]
     Suspended {
         /// The store.
@@ -212,12 +211,12 @@ pub enum StoreError {
         #[source]
         source: Option<Source>,
     },
-    /// An error of a store in another process, as it told it.
+    /// An error of a store in another process, as that process reported it.
     #[error("{message}")]
     Remote {
         /// Its kind.
         kind: ErrorKind,
-        /// Whether it may have happened.
+        /// Whether the call may have taken effect.
         unknown: bool,
         /// Its text.
         message: String,
@@ -233,7 +232,7 @@ impl StoreError {
         Self::Unavailable { place: place.into(), reason: "it was closed".into(), source: None }
     }
 
-    /// The kind, the same at every door.
+    /// The kind, the same at every interface.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -258,13 +257,14 @@ impl StoreError {
         }
     }
 
-    /// What the operating system said, if that is what failed below: the first such error among the causes,
-    /// also where several errors share it.
+    /// The error of the operating system behind this one, if there is one: the first [`io::Error`] among the
+    /// causes, also where several errors share it.
     #[must_use]
     pub fn io_cause(&self) -> Option<&io::Error> {
         let mut next = self.source();
         while let Some(error) = next {
-            // A shared cause tells its own cause, and is none of the errors that it may be itself.
+            // A shared cause (an `Arc`) passes `source` on to the error inside, but does not downcast to that
+            // error's type: look into the `Arc` as well.
             let shared = error.downcast_ref::<Source>().and_then(|shared| shared.downcast_ref::<io::Error>());
             if let Some(cause) = error.downcast_ref::<io::Error>().or(shared) {
                 return Some(cause);
@@ -274,7 +274,7 @@ impl StoreError {
         None
     }
 
-    /// Whether the operating system did not let us: to try again helps nobody.
+    /// Whether the operating system denied permission; to try again would not help.
     fn is_denied(&self) -> bool {
         self.io_cause().is_some_and(|cause| cause.kind() == io::ErrorKind::PermissionDenied)
     }
@@ -288,7 +288,7 @@ impl StoreError {
         }
     }
 
-    /// What the caller can do about it, for whoever prints the error.
+    /// What the user can do about it, to be printed with the error.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
@@ -346,7 +346,7 @@ impl StoreError {
     }
 }
 
-/// What has a limit in bytes, as it is called then; of others so many are allowed.
+/// The name of what is limited, if its limit is in bytes; none if the limit is a count.
 fn in_bytes(what: &str) -> Option<&str> {
     match what {
         "batch bytes" => Some("batch"),
@@ -355,7 +355,7 @@ fn in_bytes(what: &str) -> Option<&str> {
     }
 }
 
-/// A limit that was exceeded, in its unit.
+/// The message for an exceeded limit, with its unit.
 fn beyond(what: &str, actual: u64, max: u64) -> String {
     match in_bytes(what) {
         Some(what) => format!("{what} of {actual} bytes exceeds the limit of {max} bytes"),

@@ -1,8 +1,8 @@
 //! Leases: who may act, until when by the store's clock, and under which epoch.
 //!
 //! A lease is one cell holding (holder, epoch, expiry), changed only by compare-and-swap. Its epoch is the
-//! fencing token: whoever acts on the lease's behalf writes it along, and the acted-on side refuses an
-//! older one.
+//! fencing token: a holder sends it along with everything it does under the lease, and the receiving side
+//! refuses an older one.
 //!
 //! Invariant: two holders never share an epoch, and an epoch never falls.
 
@@ -23,9 +23,9 @@ pub struct Lease {
 /// How an attempt to take a lease ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Acquired {
-    /// It is ours.
+    /// The caller holds it.
     Held(Lease),
-    /// Somebody else holds it.
+    /// Another holder has it; here is its lease.
     Busy(Lease),
 }
 
@@ -76,14 +76,15 @@ pub async fn acquire(
             Some(lease) if lease.expires > now && lease.holder != holder => {
                 return Ok(Acquired::Busy(lease.clone()));
             }
-            // Renewing before the end keeps the epoch; after it somebody else may have acted in between.
+            // Renewing before the end keeps the epoch; after the end another holder may have acted in
+            // between.
             Some(lease) if lease.expires > now => lease.epoch,
             Some(lease) => next_epoch(lease)?,
         };
         let lease = Lease { holder: holder.to_vec(), epoch, expires: now.after(duration) };
         match swap(store, cell, current.as_ref(), &lease.encode()).await? {
             Swapped::Done => return Ok(Acquired::Held(lease)),
-            // A rival was faster; what it wrote came back with the conflict.
+            // A rival was faster; the conflict carries what it wrote.
             Swapped::Found(actual) => current = actual,
         }
     }
@@ -92,7 +93,7 @@ pub async fn acquire(
 /// Gives the lease back early; its epoch stays, so that the next holder gets a higher one.
 ///
 /// # Errors
-/// Those of the store; `conflict` if the lease is no longer ours.
+/// Those of the store; `conflict` if the cell does not hold this lease any more.
 pub async fn release(store: &dyn Store, cell: Cell<'_>, lease: &Lease) -> Result<(), StoreError> {
     let ended = Lease { expires: Timestamp(0), ..lease.clone() };
     match swap(store, cell, Some(&Buffer::from(lease.encode())), &ended.encode()).await? {

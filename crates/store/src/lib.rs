@@ -1,11 +1,11 @@
 //! The store contract: a map of sorted maps, `partition key -> (sort key -> value)`, all bytes.
 //!
-//! [`Store`] is the one door between the engines below and the models above. Everything that speaks it
+//! [`Store`] is the only interface between the engines below and the models above. Code written against it
 //! runs unchanged in memory, on a folder, on a ring, or on an existing wide-column database.
 //!
 //! Invariant: operations on one partition key are linearizable on every implementation.
 //! Invariant: a call ends as done, refused (nothing happened) or unknown, and the type says which.
-//! Invariant: beyond a limit nothing is written.
+//! Invariant: a call beyond a limit writes nothing.
 
 pub mod age;
 mod batch;

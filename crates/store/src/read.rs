@@ -1,4 +1,4 @@
-//! Reads: single values, many at once, scans, waits, listings and places.
+//! Reads: single values, many values at once, scans, waits, listings, and where data lies.
 
 use crate::{Buffer, PartitionKey, SortKey, SortRange};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct ByteRange {
     /// First byte.
     pub offset: u64,
-    /// How many; to the end for none.
+    /// How many bytes; to the end of the value for none.
     pub len: Option<u64>,
 }
 
@@ -45,8 +45,8 @@ pub struct ReadOptions {
     /// The vow of `create`: the cell is written at most once, so any copy may answer and bytes may be
     /// cached. Without it the read is linearizable.
     pub immutable: bool,
-    /// How long the caller waits; no end for none. A read that is given up counts as refused: nothing comes
-    /// of it.
+    /// How long the caller waits; forever for none. A read that is given up counts as refused: it has no
+    /// effect.
     pub deadline: Option<Duration>,
 }
 
@@ -92,8 +92,8 @@ pub enum Projection {
     Bytes(ByteRange),
 }
 
-/// Where a scan or listing goes on; opaque, and only for the same request (its page limit may change).
-/// Anything else is refused as `invalid-input`.
+/// Where a scan or listing resumes. Opaque, and valid only for the same request, whose page limit may change;
+/// anything else is refused as `invalid-input`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Token(pub Vec<u8>);
 
@@ -108,8 +108,8 @@ pub struct ScanRequest {
     pub direction: Direction,
     /// What of each entry.
     pub projection: Projection,
-    /// How many entries a page may hold, at least 1; the store may return fewer, but at least one as
-    /// long as there are any. A single entry larger than a page goes alone.
+    /// How many entries a page may hold, at least 1. The store may return fewer, but at least one as long as
+    /// there are any. An entry larger than a page gets a page of its own.
     pub limit: usize,
     /// Where the former page ended.
     pub resume: Option<Token>,
@@ -152,7 +152,7 @@ pub struct ScanPage {
 /// What a wait is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expectation {
-    /// The cell holds this value, or is absent for none.
+    /// The cell holds this value; for none, it is absent.
     Equals(Option<Buffer>),
     /// The cell holds anything but this value; for none, it exists.
     Differs(Option<Buffer>),
@@ -185,8 +185,8 @@ pub struct PartitionQuery {
     pub prefix: Vec<u8>,
     /// Only keys of this split.
     pub split: Option<Split>,
-    /// How many keys a page may hold, at least 1; the store may return fewer, even none, and only a
-    /// missing token marks the end.
+    /// How many keys a page may hold, at least 1. The store may return fewer, even none: only a missing token
+    /// marks the end.
     pub limit: usize,
     /// Where the former page ended.
     pub resume: Option<Token>,
@@ -208,7 +208,7 @@ pub struct PartitionPage {
     pub resume: Option<Token>,
 }
 
-/// One part of a store for one of several parallel readers.
+/// One part of a store, for one of several parallel readers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Split {
     /// Opaque description of the part.

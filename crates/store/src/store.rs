@@ -9,26 +9,26 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use std::time::Duration;
 
-/// The answer of a store, later.
+/// The future of one answer of a store.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
-/// Answers of a store, as they come, each with the place of its question.
+/// Answers of a store in the order of their arrival, each with the index of its request.
 pub type StoreStream<'a, T> = BoxStream<'a, (usize, Result<T, StoreError>)>;
 
-/// A map of sorted maps. See the crate's page for what holds on every implementation.
+/// A map of sorted maps. The crate's documentation says what holds on every implementation.
 ///
 /// A partition with no cells does not exist: deleting its last cell removes it from listings.
 ///
 /// Futures may be dropped at any time: the call is then abandoned, and a write may or may not happen.
 pub trait Store: Send + Sync + 'static {
-    /// What this store can do, its limits and costs.
+    /// What this store can do, with its limits and costs.
     fn capabilities(&self) -> Capabilities;
 
     /// The value of a cell, or none.
     fn get<'a>(&'a self, cell: Cell<'a>, options: ReadOptions) -> StoreFuture<'a, Option<Buffer>>;
 
-    /// Many values over any partition keys, issued together, answered as they come: each exactly once, in
-    /// any order. A read that fails fails alone.
+    /// The values of many cells, in any partitions. The reads are issued together, and each is answered
+    /// exactly once, in any order. A read that fails does not affect the others.
     fn get_many(&self, reads: Vec<Read>) -> StoreStream<'_, Option<Buffer>>;
 
     /// Applies a batch: all conditions hold at one point and all mutations apply, or none do.
@@ -70,7 +70,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// Sets a cell with the vow that it is written at most once, ever, with this value.
     ///
-    /// Creating it again with the same value is done ([`Written::repeated`]), so that a retry is harmless;
+    /// Creating it again with the same value succeeds ([`Written::repeated`]), so that a retry is harmless;
     /// with another value it is a conflict. The name of a deleted created cell is never used again.
     ///
     /// # Errors
@@ -97,10 +97,11 @@ pub trait Store: Send + Sync + 'static {
     /// was there throughout.
     fn scan(&self, request: ScanRequest) -> StoreFuture<'_, ScanPage>;
 
-    /// Waits until the cell meets the expectation, or the time runs out. Passing values may be missed.
+    /// Waits until the cell meets the expectation, or the time runs out. A value that the cell holds only for
+    /// a moment may be missed.
     ///
-    /// The cell is looked at once at least, however short the time-out; a value in the expectation is
-    /// limited as in a condition. Closing the store ends its waits with `unavailable`.
+    /// The cell is read at least once, however short the time-out. A value in the expectation has the limit
+    /// of a value in a condition. Closing the store ends its waits with `unavailable`.
     fn wait<'a>(
         &'a self,
         cell: Cell<'a>,
@@ -108,9 +109,9 @@ pub trait Store: Send + Sync + 'static {
         time_out: Duration,
     ) -> StoreFuture<'a, Waited>;
 
-    /// Sleeps, by a timer of this process: no node has to be there for it. It is for backing off; to wait for
-    /// a value use
-    /// [`wait`](Self::wait). A simulated store overrides it with its own time. Needs tokio's timer.
+    /// Sleeps by a timer of this process, so that no node has to be reachable. It is for back-off; to wait
+    /// for a value use [`wait`](Self::wait). A simulated store overrides it with its own time. Needs tokio's
+    /// timer.
     fn rest(&self, time: Duration) -> BoxFuture<'_, ()> {
         Box::pin(tokio::time::sleep(time))
     }
@@ -118,7 +119,7 @@ pub trait Store: Send + Sync + 'static {
     /// One page of partition keys that have at least one cell.
     fn partition_keys(&self, query: PartitionQuery) -> StoreFuture<'_, PartitionPage>;
 
-    /// Divides the store among about `readers` parallel readers (at least 1): every partition key lies in
+    /// Divides the store among about `readers` parallel readers (at least 1). Every partition key lies in
     /// exactly one split.
     fn splits(&self, readers: usize) -> StoreFuture<'_, Vec<Split>>;
 

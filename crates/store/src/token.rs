@@ -1,10 +1,10 @@
-//! Resume tokens: where a scan or a listing goes on, bound to the request that it belongs to.
+//! Resume tokens: where a scan or a listing resumes, bound to the request that it belongs to.
 //!
-//! A token is a version byte, a 64-bit hash of the request and the last key returned. It holds no state
-//! of the store, so it outlives a restart and can be shown to another process on the same store.
+//! A token is a version byte, a 64-bit hash of the request and the last key returned. It holds no state of
+//! the store, so it outlives a restart, and another process on the same store accepts it.
 //!
-//! Invariant: a token that no store gave out for this very request is refused as `invalid-input`; a
-//! damaged one is noticed because the hash covers the last key too.
+//! Invariant: a token that no store issued for this very request is refused as `invalid-input`. Damage is
+//! detected because the hash covers the last key too.
 
 use crate::{Direction, Limits, PartitionKey, PartitionQuery, ScanRequest, SortKey, StoreError, Token};
 use std::ops::Bound;
@@ -14,7 +14,8 @@ const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 9;
 
 impl ScanRequest {
-    /// Checks the request and tells after which sort key the page begins (before it, when backward).
+    /// Checks the request and returns the sort key after which the page begins (before which, for a backward
+    /// scan).
     ///
     /// # Errors
     /// `invalid-input` for a limit of 0 or a token of another request, `limit` for long keys.
@@ -27,13 +28,14 @@ impl ScanRequest {
         if self.range.contains(&last) { Ok(Some(last)) } else { Err(foreign()) }
     }
 
-    /// The token with which this scan goes on after the sort key `last`.
+    /// The token that resumes this scan after the sort key `last`.
     #[must_use]
     pub fn token_after(&self, last: &[u8]) -> Token {
         seal(self.fingerprint(last), last)
     }
 
-    /// The page limit may differ from page to page, so it is left out.
+    /// A hash of the request and the last key. The page limit may differ from page to page, so it is left
+    /// out.
     fn fingerprint(&self, last: &[u8]) -> u64 {
         let direction = match self.direction {
             Direction::Forward => 0,
@@ -49,7 +51,7 @@ impl ScanRequest {
 }
 
 impl PartitionQuery {
-    /// Checks the query and tells after which partition key the page begins.
+    /// Checks the query and returns the partition key after which the page begins.
     ///
     /// # Errors
     /// `invalid-input` for a limit of 0 or a token of another query.
@@ -58,7 +60,7 @@ impl PartitionQuery {
         self.resume.as_ref().map(|token| open(token, |last| self.fingerprint(last))).transpose()
     }
 
-    /// The token with which this listing goes on after the partition key `last`.
+    /// The token that resumes this listing after the partition key `last`.
     #[must_use]
     pub fn token_after(&self, last: &[u8]) -> Token {
         seal(self.fingerprint(last), last)

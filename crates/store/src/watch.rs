@@ -1,11 +1,12 @@
-//! Watches: who waits for which cell, so that a write wakes exactly those who wait for what it changed.
+//! Watches: the registry of waiters by cell, so that a write wakes exactly the waiters for what it changed.
 //!
-//! [`Watches`] is the registry that a store keeps; [`Watches::wait`] is the whole of the contract's `wait`
-//! on top of it. A store calls [`Watches::wrote`] after each write became visible. Nothing polls: a
-//! waiter costs a map entry, a waker and a timer.
+//! [`Watches`] is the registry that a store keeps; [`Watches::wait`] implements all of the contract's `wait`
+//! on top of it. A store calls [`Watches::wrote`] once a write is visible. Nothing polls: a waiter costs a
+//! map entry, a waker and a timer.
 //!
 //! Invariant: a watch that was registered before a write became visible is woken by that write.
-//! Invariant: a write wakes no watch of a cell that it did not touch; only the end of a store wakes all.
+//! Invariant: a write wakes no watch of a cell that it did not touch. Only [`Watches::close`] and
+//! [`Watches::wake_all`] wake every watch.
 
 use crate::{Batch, Buffer, Cell, Expectation, Mutation, SortRange, StoreError, Waited};
 use futures::task::AtomicWaker;
@@ -19,10 +20,10 @@ use std::task::Poll;
 use std::time::Duration;
 use twox_hash::XxHash3_64;
 
-/// A power of two; enough that writers on a few dozen cores seldom meet.
+/// A power of two; enough that writers on a few dozen cores seldom contend for a shard.
 const SHARDS: usize = 16;
 
-/// Everybody who waits for a cell of one store.
+/// The registry of all watches of one store.
 #[derive(Debug)]
 pub struct Watches {
     shards: [Shard; SHARDS],
@@ -34,12 +35,12 @@ pub struct Watches {
 /// The watches of some partitions, by joined key; see [`joined`].
 #[derive(Debug, Default)]
 struct Shard {
-    /// Lets a write pass without the lock when nobody waits here.
+    /// The number of watches in the shard, so that a write skips the lock when it is zero.
     watched: AtomicUsize,
     cells: Mutex<Watched>,
 }
 
-/// Who waits for a cell, by joined key.
+/// The waiters of each cell, by joined key.
 type Watched = BTreeMap<Box<[u8]>, Vec<Arc<Signal>>>;
 
 #[derive(Debug, Default)]
@@ -55,7 +56,7 @@ impl Signal {
     }
 }
 
-/// One registered wait; dropping it ends it.
+/// One registered watch; dropping it removes it from the registry.
 #[derive(Debug)]
 pub struct Watch<'a> {
     watches: &'a Watches,
@@ -64,7 +65,7 @@ pub struct Watch<'a> {
 }
 
 impl Watches {
-    /// An empty registry that takes `open_max` watches at once.
+    /// An empty registry that allows `open_max` watches at once.
     #[must_use]
     pub fn new(open_max: usize) -> Self {
         Self {
@@ -75,7 +76,7 @@ impl Watches {
         }
     }
 
-    /// Watches are open now.
+    /// The number of open watches.
     #[must_use]
     pub fn open(&self) -> usize {
         self.open.load(Ordering::Acquire)
@@ -111,7 +112,7 @@ impl Watches {
         if self.closed.load(Ordering::SeqCst) { Err(closed()) } else { Ok(watch) }
     }
 
-    /// Wakes whoever waits for a cell that `batch` changes; call it once the batch is visible.
+    /// Wakes the waiters for every cell that `batch` changes; call it once the batch is visible.
     pub fn wrote(&self, batch: &Batch) {
         fence(Ordering::SeqCst);
         let shard = self.shard(&batch.partition);
@@ -152,8 +153,8 @@ impl Watches {
         self.wake_all();
     }
 
-    /// Wakes everybody, to look again: nothing was written, but the store came to answer something else, as
-    /// that it is broken.
+    /// Wakes every waiter to read again: nothing was written, but reads give another answer, for instance
+    /// that the store is broken.
     pub fn wake_all(&self) {
         fence(Ordering::SeqCst);
         for shard in &self.shards {
@@ -177,14 +178,14 @@ impl Watches {
         R: Future<Output = Result<Option<Buffer>, StoreError>>,
     {
         let watch = self.watch(cell)?;
-        // However short the time is: the first look takes as long as it takes.
+        // The first read is always completed, however short the time-out.
         let began = tokio::time::Instant::now();
         let current = read().await?;
         if expectation.is_met(current.as_deref()) {
             return Ok(Waited::Met(current));
         }
         drop(current);
-        // Everything below lives in the future of each waiter, so locals that would be kept twice are spared.
+        // Everything below is part of each waiter's future, so no local is kept twice.
         tokio::time::timeout(time_out.saturating_sub(began.elapsed()), async {
             loop {
                 watch.changed().await?;
@@ -204,7 +205,7 @@ impl Watches {
 }
 
 impl Watch<'_> {
-    /// Returns once the cell was written since the watch began, or since this returned last.
+    /// Returns once the cell has been written since the watch began, or since this last returned.
     ///
     /// # Errors
     /// `unavailable` once the registry is closed.
@@ -248,7 +249,7 @@ fn joined(partition: &[u8], sort: &[u8]) -> Vec<u8> {
     [&(partition.len() as u32).to_be_bytes()[..], partition, sort].concat()
 }
 
-/// The part of a shard that may lie in `range` of the partition.
+/// The signals of the shard's cells that lie in `range` of the partition.
 fn overlapping<'a>(
     cells: &'a Watched,
     partition: &[u8],
