@@ -1,10 +1,10 @@
-//! A folder that several processes have open at once: one owns it, the others attach to that one, and when
-//! it ends one of them takes its place.
+//! A folder that several processes have open at once. One process owns it and the others attach to the owner;
+//! when the owner ends, one of them takes its place.
 //!
-//! An owner whose store answers nothing more gives the folder up as well.
+//! An owner whose store is broken and answers no more calls gives the folder up as well.
 //!
-//! Invariant: the lock is held before the store is opened and let go only after it was closed, or nothing can
-//! be written to it any more.
+//! Invariant: the lock is held before the store is opened, and released only after the store was closed or
+//! can no longer be written to.
 
 use crate::attach::{
     AttachedStore, Attachment, Reattach, Route, ServeOptions, Served, Server, Snapshots, attach_to, serve,
@@ -23,25 +23,26 @@ use tokio::sync::{Mutex, watch};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-/// Opens the store that lies in a folder, once it is known that this process may.
+/// Opens the store in a folder, once it is settled that this process may.
 pub trait OpenStore: Send + Sync + 'static {
-    /// Opens it to write; this process owns the folder until the store was closed. What takes long must not
+    /// Opens the store to write; this process owns the folder until the store is closed. Long work must not
     /// block the calling thread.
     fn open_owned<'a>(&'a self, folder: &'a Path) -> StoreFuture<'a, Arc<dyn Store>>;
 
-    /// Opens its last committed state, writing not a byte; others may own the folder. Asked for again and
-    /// again: nothing that the file system tells of a file says that nobody wrote to it through mapped pages.
+    /// Opens the last committed state without writing a byte; another process may own the folder. Called
+    /// again and again, because no metadata of a file shows that it was not written to through mapped pages.
     fn open_read_only<'a>(&'a self, folder: &'a Path) -> StoreFuture<'a, Arc<dyn Store>>;
 
-    /// Lets go of the store that was opened to write, whose folder belongs to somebody else by now: not a
-    /// byte more may be written to it.
+    /// Abandons the store that was opened to write, because its folder belongs to another process: not a byte
+    /// more may be written to it.
     fn abandon(&self) -> BoxFuture<'_, ()>;
 
-    /// Returns once the store that was opened to write answers nobody any more, though it was not closed;
-    /// otherwise never. Its folder is then given to whoever opens it next.
+    /// Returns once the store that was opened to write is broken: it answers no more calls, though it was not
+    /// closed. Otherwise it never returns. The folder is then free for the next process that opens it.
     fn until_broken(&self) -> BoxFuture<'static, ()>;
 
-    /// The named snapshots of the store that was opened to write, for those who attach; none if it has none.
+    /// The named snapshots of the store that was opened to write, for attached processes; none if it has
+    /// none.
     fn snapshots(&self) -> Option<Arc<dyn Snapshots>> {
         None
     }
@@ -50,23 +51,23 @@ pub trait OpenStore: Send + Sync + 'static {
 /// How a folder is shared.
 #[derive(Clone, Debug)]
 pub struct FolderOptions {
-    /// How ownership is sought.
+    /// How ownership is acquired.
     pub owner: OwnerOptions,
-    /// What each attached process may ask for at once.
+    /// What each attached process may have under way at once.
     pub serve: ServeOptions,
-    /// For how long an owner may open its store, recovery included, or close it, before who attaches gives
-    /// up.
+    /// How long an owner may take to open its store, recovery included, or to close it, before an attaching
+    /// process gives up.
     pub opening_time: Duration,
-    /// How old the last state on disk may be, for who only reads and reaches no owner, before the owner is
-    /// looked for again.
+    /// How long a reader that reaches no owner may use the last state on disk before it looks for the owner
+    /// again.
     pub last_state_age: Duration,
 }
 
-/// For how long who only reads looks for the next owner when the last one ended, before it reads what is on
-/// disk.
+/// How long a reader looks for the next owner after the last one ended, before it reads the state on disk.
 const SUCCESSOR_TIME: Duration = Duration::from_millis(500);
 
-/// How many times as long as it took to open a last state that state is read, so that looking costs little.
+/// A last state is used for at least this many times as long as it took to look for an owner and open it, so
+/// that the search costs little.
 const LAST_STATE_WORTH: u32 = 20;
 
 impl Default for FolderOptions {
@@ -77,7 +78,7 @@ impl Default for FolderOptions {
     }
 }
 
-/// Opens `folder`, which must exist, as its owner, beside its owner, or to read what is there.
+/// Opens `folder`, which must exist: as its owner, attached to its owner, or to read the last state on disk.
 ///
 /// # Errors
 /// [`StoreError::Owned`] if the owner cannot be reached; those of `opener`.
@@ -107,8 +108,8 @@ pub async fn open_folder(
     AttachedStore::open(place, mode == Mode::Read, Arc::new(way), background()?).await
 }
 
-/// The runtime that carries connections: its own, so that owners answer whatever their program does with its
-/// threads, and connections outlive the runtime they were opened in.
+/// The runtime that carries connections. It is separate, so that an owner answers whatever its program does
+/// with its own threads, and connections outlive the runtime in which they were opened.
 ///
 /// # Errors
 /// `unavailable` if the operating system gives no threads.
@@ -131,23 +132,23 @@ pub fn background() -> Result<Handle, StoreError> {
 /// The way to the store in a folder.
 struct FolderWay {
     folder: PathBuf,
-    /// Device and number of the folder that was opened.
+    /// Device and inode number of the folder that was opened.
     identity: OnceLock<(u64, u64)>,
     mode: Mode,
     options: FolderOptions,
     opener: Arc<dyn OpenStore>,
     owned: Arc<Mutex<Option<Owned>>>,
-    /// Whether there was an owner when it was last looked for.
+    /// Whether the last search for an owner ended with an attachment.
     was_attached: AtomicBool,
-    /// Looks after the owner that this process is attached to.
+    /// The task that watches the owner that this process is attached to.
     watching: parking_lot::Mutex<Option<AbortHandle>>,
-    /// The owner that was found suspended, by who only reads: it is not asked again before it is awake.
+    /// The owner that a reader found suspended; it is not asked again until it is awake.
     suspended: Arc<parking_lot::Mutex<Option<OwnerRecord>>>,
     /// Whether the store is closed.
     closing: watch::Sender<bool>,
 }
 
-/// What is let go in this order when the owner closes.
+/// What an owner releases when it closes, in this order.
 struct Owned {
     server: Server,
     ownership: Ownership,
@@ -201,7 +202,7 @@ impl FolderWay {
         loop {
             let looked = Instant::now();
             let settled = match self.settle().await {
-                // It hears nobody any more, and its last checkpoint may outlast the patience of a look.
+                // The owner listens no more, and its last checkpoint may take longer than `patience`.
                 Err(OwnerError::Owned { is_ending: true, .. })
                     if Instant::now() < until && !self.is_closing() =>
                 {
@@ -225,17 +226,18 @@ impl FolderWay {
                         self.watch(Some((owner, attachment.clone())));
                         return Ok(Route::Attached(attachment));
                     }
-                    // There may be a next owner, whose record is to be read.
+                    // Another process answered: there may be a new owner, so its record is read.
                     Ok(None) if looked < other_until && !self.is_closing() => {
                         tokio::time::sleep(BEFORE_NEXT_LOOK).await;
                         continue;
                     }
                     Ok(None) if self.mode == Mode::Read => return self.last_state(looked).await,
                     Ok(None) => return Err(self.owned_by(&owner)),
-                    // Who only reads needs no owner.
+                    // A reader needs no owner.
                     Err(StoreError::Suspended { .. }) if self.mode == Mode::Read => {
                         *self.suspended.lock() = Some(owner);
-                        // To see it took a while; to see whether it still is does not.
+                        // Finding out took a while, but checking that the owner is still suspended does not,
+                        // so the time starts here.
                         return self.last_state(Instant::now()).await;
                     }
                     Err(StoreError::Owned { .. }) if self.mode == Mode::Read => {
@@ -244,7 +246,8 @@ impl FolderWay {
                     Err(error) => error,
                 },
             };
-            // The owner died, or failed to open the store, while we waited for it: look who is next.
+            // The owner died, or failed to open the store, while this process waited for it: look for the
+            // next one.
             if error.kind() != ErrorKind::Unavailable
                 || matches!(error, StoreError::Owned { .. } | StoreError::Suspended { .. })
                 || Instant::now() > until
@@ -256,9 +259,9 @@ impl FolderWay {
         }
     }
 
-    /// Looks after this owner, and no other one any more: nobody else knows why calls wait when it is
-    /// suspended, and of one that was killed a child may keep the connection open. Who only reads goes by the
-    /// last state then.
+    /// Watches this owner in place of the one before. Nothing else shows why calls wait while an owner is
+    /// suspended, and after an owner is killed, a process that it forked may keep the connection open. A
+    /// reader then switches to the last state on disk.
     fn watch(&self, owner: Option<(OwnerRecord, Attachment)>) {
         let owner = owner.filter(|(owner, _)| HostIdentity::of_this_process().is_awake(owner));
         let place = self.folder.display().to_string();
@@ -272,7 +275,7 @@ impl FolderWay {
         }
     }
 
-    /// Whether the owner that was found suspended has not gone on since.
+    /// Whether the owner that was found suspended still is.
     fn is_suspended_still(&self) -> bool {
         let mut suspended = self.suspended.lock();
         let us = HostIdentity::of_this_process();
@@ -284,7 +287,7 @@ impl FolderWay {
         *self.closing.borrow()
     }
 
-    /// What is on disk, after a look at the folder that was begun then.
+    /// Opens the last state on disk; `looked` is when the look at the folder began.
     async fn last_state(&self, looked: Instant) -> Result<Route, StoreError> {
         let store = self.opener.open_read_only(&self.folder).await?;
         let good_for = self.options.last_state_age.max(looked.elapsed() * LAST_STATE_WORTH);
@@ -314,13 +317,13 @@ impl FolderWay {
     fn abandon_when_lost(&self, mut lost: watch::Receiver<bool>) {
         let (opener, owned) = (Arc::clone(&self.opener), Arc::downgrade(&self.owned));
         tokio::spawn(async move {
-            // Ends with the ownership, which takes the sender along.
+            // The ownership holds the sender, so this ends with it.
             if lost.wait_for(|is_lost| *is_lost).await.is_err() {
                 return;
             }
             tracing::error!("the store is abandoned: its folder belongs to another process now");
             opener.abandon().await;
-            // Who is attached looks for the owner that there is now.
+            // Attached processes then look for the new owner.
             let Some(owned) = owned.upgrade() else { return };
             if let Some(owned) = owned.lock().await.take() {
                 owned.server.stop().await;
@@ -328,8 +331,8 @@ impl FolderWay {
         });
     }
 
-    /// A store that answers nobody is given up, as if this process had died: whoever opens it next has what
-    /// its log says.
+    /// Gives the folder up when its store breaks, as if this process had died: the next process that opens it
+    /// recovers from the log.
     fn give_up_when_broken(&self) {
         let (opener, owned) = (Arc::clone(&self.opener), Arc::downgrade(&self.owned));
         let (broken, mut closing) = (opener.until_broken(), self.closing.subscribe());
@@ -338,14 +341,14 @@ impl FolderWay {
             tokio::select! {
                 biased;
                 () = broken => {}
-                // Closing lets go of it as well.
+                // Closing releases the folder as well.
                 _ = closing.wait_for(|is_closing| *is_closing) => return,
             }
             tracing::error!(store = %place, "an operation on the store ended half-way, so this process gave it up: another process may take it, or this one by opening it again");
             let Some(owned) = owned.upgrade() else { return };
             let Some(Owned { server, ownership }) = owned.lock().await.take() else { return };
-            // It is let go of only when nothing can be written to it any more. Who is attached asks the next
-            // owner.
+            // The ownership goes last, once nothing can be written to the store. Attached processes ask the
+            // next owner.
             server.stop().await;
             opener.abandon().await;
             drop(ownership);
@@ -359,13 +362,13 @@ impl FolderWay {
         Ok(settled)
     }
 
-    /// Refuses to write to another folder than before: what was moved away under its owner may have a
-    /// successor of that name.
+    /// Refuses to write to another folder than the one that was opened: it may have been moved away and
+    /// replaced by a folder of the same name.
     fn check_same(&self) -> Result<(), OwnerError> {
         if self.mode == Mode::Read {
             return Ok(());
         }
-        // What cannot be looked at is told by who looks for the owner there.
+        // If the folder cannot be looked at, the search for its owner reports that.
         let Ok(metadata) = std::fs::metadata(&self.folder) else { return Ok(()) };
         let now = (metadata.dev(), metadata.ino());
         if *self.identity.get_or_init(|| now) == now {
@@ -379,7 +382,7 @@ impl FolderWay {
         StoreError::Owned { place: self.folder.display().to_string(), host, pid }
     }
 
-    /// Attaches to this owner; none if somebody else answers at its socket.
+    /// Attaches to this owner; none if another process answers at its socket, or the owner has ended.
     async fn attach(
         &self,
         stream: UnixStream,
@@ -413,20 +416,20 @@ impl Drop for FolderWay {
     }
 }
 
-/// No event tells that a folder has a new owner.
+/// The pause before the next look at a folder: no event announces a new owner.
 const BEFORE_NEXT_LOOK: Duration = Duration::from_millis(5);
 
-/// How often it is looked whether an owner that does not answer was suspended.
+/// How often to check whether an owner that does not answer is suspended.
 const SUSPENDED_CHECK: Duration = Duration::from_millis(500);
 
-/// The same of one that has answered.
+/// The same for an owner that has answered.
 const SUSPENDED_WATCH: Duration = Duration::from_secs(2);
 
-/// For how long the connection to an owner that has ended is read for what it said before.
+/// How long the connection to an owner that has ended is still read for its last answers.
 const LAST_WORDS_TIME: Duration = Duration::from_millis(500);
 
-/// Tells each time that the owner is suspended; ends the connection to one that has ended, and for who only
-/// reads, who notes it in `suspended`, to one that is suspended as well.
+/// Watches an owner: warns each time it is suspended, and ends the connection once it has ended. A reader
+/// notes a suspended owner in `suspended` and ends the connection to it as well.
 async fn look_after(
     place: String,
     owner: OwnerRecord,
@@ -451,16 +454,16 @@ async fn look_after(
     attachment.give_up();
 }
 
-/// Why an owner answers nobody.
+/// Why an owner does not answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Silence {
-    /// Until somebody wakes it.
+    /// Suspended until it is resumed.
     Suspended,
-    /// For ever.
+    /// Ended for good.
     Ended,
 }
 
-/// Ends when the owner is seen to have ended, or suspended twice in a row.
+/// Returns when the owner is found ended, or suspended at two checks in a row.
 async fn until_silent(owner: &OwnerRecord, every: Duration) -> Silence {
     let us = HostIdentity::of_this_process();
     let mut was_suspended = false;

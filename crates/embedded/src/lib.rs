@@ -1,7 +1,7 @@
 //! The contract on a folder or in memory: owned by one process, shared with others through it.
 //!
 //! [`open`] opens the store in a folder; [`EmbeddedStore`] is the contract on an engine in this process;
-//! [`open_folder`] makes any store that lies in a folder one that several processes can have open at once.
+//! [`open_folder`] lets several processes have any store in a folder open at once.
 //!
 //! Invariant: one process at a time owns a folder, and only it opens the store to write.
 

@@ -1,4 +1,5 @@
-//! Opening a folder: the file in it, the engine on the file, the contract on the engine, shared with others.
+//! Opening a folder: its file, the engine on the file, the contract on the engine, shared with other
+//! processes.
 
 use crate::attach::{AttachedStore, Snapshots};
 use crate::folder::{FolderOptions, OpenStore, open_folder};
@@ -15,13 +16,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the file is called while a backup is written into it.
+/// The name of the store's file while a backup is written into it.
 pub const UNFINISHED_FILE: &str = "store.atoll.unfinished";
 
-/// What the file of a copy is called until it is whole.
+/// The name of the file of a copy until it is complete.
 pub const COPY_FILE: &str = "store.atoll.copy";
 
-/// What the file of a first backup is called until it is whole.
+/// The name of the file of a first backup until it is complete.
 pub const PART_FILE: &str = "store.atoll.part";
 
 /// How a folder is opened.
@@ -40,7 +41,7 @@ pub struct OpenOptions {
 impl Default for OpenOptions {
     fn default() -> Self {
         let mut store = StoreOptions::default();
-        // Readers of other processes may look at what is no longer referred to.
+        // Readers in other processes may still use pages that the newest state does not refer to.
         store.engine.keep = Duration::from_secs(600);
         Self { mode: Mode::Write, create: true, store, folder: FolderOptions::default() }
     }
@@ -54,10 +55,10 @@ pub struct FolderStore {
 }
 
 impl FolderStore {
-    /// Keeps the present state under a name, at the owner; its place in the order of commits.
+    /// Keeps the present state under a name, at the owner. Returns the commit sequence number of that state.
     ///
     /// # Errors
-    /// `conflict` if the name is taken, `invalid-input` if it is no name, `read-only`.
+    /// `conflict` if the name is taken, `invalid-input` if it is not a valid name, `read-only`.
     pub async fn create_snapshot(&self, name: &str) -> Result<u64, StoreError> {
         match self.store.create_snapshot(name).await? {
             Some(sequence) => Ok(sequence),
@@ -65,7 +66,7 @@ impl FolderStore {
         }
     }
 
-    /// Gives a snapshot up, at the owner.
+    /// Deletes a snapshot, at the owner.
     ///
     /// # Errors
     /// `not-found` if there is none of that name, `read-only`.
@@ -76,7 +77,7 @@ impl FolderStore {
         }
     }
 
-    /// The store of this process, which must have come to own the folder.
+    /// The store in this process, which must own the folder by now.
     fn own(&self) -> Result<EmbeddedStore, StoreError> {
         self.owned().ok_or_else(|| StoreError::ReadOnly { place: self.place.clone() })
     }
@@ -87,7 +88,7 @@ impl FolderStore {
         Arc::clone(&self.store) as Arc<dyn Store>
     }
 
-    /// Waits until this process owns the folder; where it only reads, for ever.
+    /// Waits until this process owns the folder; a reader waits for ever.
     pub async fn until_owned(&self) {
         self.store.until_local().await;
     }
@@ -102,8 +103,8 @@ impl FolderStore {
 /// Opens the store in `folder`.
 ///
 /// # Errors
-/// `not-found` where there is none and none may be made; [`StoreError::Owned`] if another process owns it
-/// and cannot be reached; those of the engine.
+/// `not-found` if there is none and none may be created; [`StoreError::Owned`] if another process owns it and
+/// cannot be reached; those of the engine.
 pub async fn open(folder: &Path, options: OpenOptions) -> Result<FolderStore, StoreError> {
     let file = folder.join(STORE_FILE);
     let place = folder.display().to_string();
@@ -131,8 +132,8 @@ pub async fn open(folder: &Path, options: OpenOptions) -> Result<FolderStore, St
     Ok(FolderStore { place: folder.display().to_string(), store: Arc::new(store), opener })
 }
 
-/// Refuses a folder in which a copy or a backup was begun and not ended: it holds no store, or not yet that
-/// one again.
+/// Refuses a folder in which a copy or a backup was begun and not finished: it holds no store, or not yet the
+/// whole store again.
 fn check_finished(folder: &Path) -> Result<(), StoreError> {
     let is_there = |name: &str| folder.join(name).exists();
     let unfinished = |what| Err(StoreError::Unfinished { what, place: folder.display().to_string() });
@@ -147,7 +148,7 @@ fn check_finished(folder: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Refuses a folder in which a node of a ring keeps what it has: a second store beside it would be nobody's.
+/// Refuses a folder in which a node of a ring keeps its data: no one would use a second store beside it.
 fn check_of_no_ring(folder: &Path) -> Result<(), StoreError> {
     if !folder.join(RING_FILE).exists() {
         return Ok(());
@@ -159,7 +160,7 @@ fn check_of_no_ring(folder: &Path) -> Result<(), StoreError> {
     })
 }
 
-/// The last committed state of the store in `folder`, whoever owns it, writing not a byte.
+/// Opens the last committed state of the store in `folder`, whoever owns it, without writing a byte.
 ///
 /// # Errors
 /// `not-found`; those of the engine.
@@ -230,11 +231,11 @@ fn open_engine_here(folder: &Path, options: StoreOptions) -> Result<EmbeddedStor
         false => atoll_disk::Mode::Create,
     };
     let failed = |error| refused("open", &place, error);
-    // Once more, now that the folder is ours: a backup may have ended before its time while we waited.
+    // Checked again, now that this process owns the folder: a backup may have been cut short while it waited.
     check_finished(folder)?;
     let file: PathBuf = folder.join(STORE_FILE);
     let disk = FileDisk::open(&file, mode).map_err(|error| match error.source.kind() {
-        // Who only reads does not want to write: it is reading that is not allowed.
+        // A reader does not ask to write: it is reading that is not allowed.
         std::io::ErrorKind::PermissionDenied if options.engine.read_only => {
             StoreError::Failed { what: "opening", place: place.clone(), source: Arc::new(error) }
         }

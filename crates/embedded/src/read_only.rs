@@ -1,9 +1,9 @@
-//! A store that is read beside an owner that cannot be reached: its last committed state.
+//! A store that is read beside an owner that cannot be reached, in its last committed state.
 //!
-//! The owner may meanwhile reuse the space of what is being read. Then a checksum does not match, although
-//! nothing is damaged: the newest state is opened, and the call made once more.
+//! The owner may meanwhile reuse the space of the state that is being read. A checksum then does not match,
+//! although nothing is damaged: the newest state is opened, and the call is made once more.
 //!
-//! Invariant: damage is reported only when it is in the newest state; never a wrong row, never a byte
+//! Invariant: damage is reported only if it is in the newest state. No wrong row is returned, and no byte is
 //! written.
 
 use crate::open::open_last_state;
@@ -32,7 +32,7 @@ impl ReadOnlyStore {
         Ok(Self { folder, options, current })
     }
 
-    /// Calls `call` on the state that is open, and once more on the newest one if the first was overtaken.
+    /// Makes `call` on the open state, and once more on the newest state if the open one was overwritten.
     async fn on_newest<T, F>(&self, call: impl Fn(EmbeddedStore) -> F) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, StoreError>>,
@@ -85,7 +85,7 @@ impl Store for ReadOnlyStore {
         }))
     }
 
-    /// Nothing changes here, so what is not so now will not be.
+    /// Nothing changes in this state, so an expectation that is not met at once will not be.
     fn wait<'a>(
         &'a self,
         cell: Cell<'a>,

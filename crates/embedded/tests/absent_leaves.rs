@@ -1,5 +1,5 @@
-//! Writes to cells whose leaves are not in memory: small puts read nothing and need no leaf that can be read,
-//! and what has to be read is read by other threads.
+//! Writes to cells whose leaves are not in memory. Small puts read nothing, and succeed even if the leaf
+//! cannot be read; what must be read is read by other threads.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use atoll_disk::{Disk, DiskError, MemoryDisk, Operation, Relay};
@@ -13,7 +13,7 @@ use std::thread::ThreadId;
 const PARTITION: &[u8] = b"p";
 const CELLS: u32 = 20_000;
 
-/// A disk in memory that counts reads, those of one thread apart, and can stop to read.
+/// A disk in memory that counts reads, with a separate count for one thread, and can refuse to read.
 struct Counting {
     bytes: MemoryDisk,
     caller: ThreadId,
@@ -40,7 +40,7 @@ impl Relay for Counting {
 }
 
 impl Counting {
-    /// How many reads there were since this was asked last: all, and those of the caller.
+    /// The reads since the last call of this: all of them, and those of the caller.
     fn since(&self) -> (u64, u64) {
         (self.reads.swap(0, Ordering::Relaxed), self.reads_of_caller.swap(0, Ordering::Relaxed))
     }
@@ -74,7 +74,7 @@ fn open(disk: &Arc<Counting>) -> EmbeddedStore {
     EmbeddedStore::on_engine(opened, StoreOptions { engine, ..StoreOptions::default() }, "test").unwrap()
 }
 
-/// A store of which all leaves are on disk but for some, so that it is known where leaves are.
+/// A store with all leaves but a few on disk only, so that the places of leaves are known.
 async fn filled() -> (Arc<Counting>, EmbeddedStore) {
     let disk = Arc::new(Counting {
         bytes: MemoryDisk::new(),
@@ -105,14 +105,14 @@ async fn get(store: &EmbeddedStore, number: u32) -> Option<Vec<u8>> {
     value.map(|value| value.to_vec())
 }
 
-/// Puts to some cells, so that it is known where leaves are.
+/// Puts to some cells, so that the places of leaves are known.
 async fn find_leaves(store: &EmbeddedStore) {
     for number in (0..CELLS).step_by(1000) {
         put(store, number).await;
     }
 }
 
-/// Numbers of cells of which no two share a leaf with each other, or with one that was put to before.
+/// Numbers of cells that share no leaf with each other, nor with a cell that was put before.
 fn apart() -> impl Iterator<Item = u32> {
     (100..CELLS).step_by(200)
 }
@@ -122,7 +122,7 @@ async fn small_puts_to_absent_leaves_read_nothing() {
     let (disk, store) = filled().await;
     let id = |number: u32| RequestId { client: 7, sequence: number.into() };
     for number in apart() {
-        // Three ways to the same.
+        // Three ways to put.
         let batch = Batch::on(PARTITION).put(sort(number), new(number));
         match number % 600 {
             100 => put(&store, number).await,
@@ -158,7 +158,7 @@ async fn a_small_put_needs_no_leaf_that_can_be_read() {
         put(&store, number).await;
     }
     assert_eq!(get(&store, 100).await, Some(new(100)));
-    // What has to know the leaf is refused as it was.
+    // Writes that need the leaf are still refused.
     let batch = || Batch::on(PARTITION);
     for batch in [
         batch().delete(sort(101)),
@@ -189,15 +189,15 @@ async fn what_has_to_be_read_for_a_write_is_read_by_other_threads() {
         assert_eq!(disk.reads_of_caller.swap(0, Ordering::Relaxed), 0, "a write blocked its thread");
         (disk.reads.swap(0, Ordering::Relaxed), written.map_err(|error| error.kind()))
     };
-    // More than goes beside one leaf, though each of them would.
+    // Together more than fits beside one leaf, though each of them alone would.
     let (reads, written) = write(put_many(40)).await;
     assert!(reads > 0 && written.is_ok(), "{reads} {written:?}");
-    // With a condition, that holds or does not.
+    // With a condition that holds, and with one that does not.
     let (reads, written) = write(batch().if_equals(sort(700), old(700)).put(sort(700), new(700))).await;
     assert!(reads > 0 && written.is_ok(), "{reads} {written:?}");
     let (reads, written) = write(batch().if_absent(sort(1100)).put(sort(1100), new(1100))).await;
     assert_eq!((reads > 0, written.unwrap_err()), (true, ErrorKind::Conflict));
-    // Beside one leaf, and into another one that is read for it.
+    // Beside one leaf, and into another leaf that is read for it.
     let (reads, written) =
         write(batch().put(sort(1500), new(1500)).append(sort(1700), b"more".to_vec())).await;
     assert!(reads > 0 && written.is_ok(), "{reads} {written:?}");
@@ -232,7 +232,7 @@ async fn what_was_put_beside_a_leaf_is_found_again_without_that_leaf() {
     for number in apart() {
         assert_eq!(get(&store, number).await, Some(new(number)), "{number}");
     }
-    // The page of records beside it, and not the leaf's own.
+    // The page of records beside the leaf is read, and not the leaf's own.
     let count = apart().count() as u64;
     assert_eq!(disk.since(), (count, 0));
     let kept = store.engine().stats().leaf_memory_bytes - before;

@@ -1,5 +1,5 @@
-//! A store that answers nothing more, for something ended half-way in it: who waits is told, and where
-//! several processes share its folder another one takes it over.
+//! A store that answers no more calls, because an operation on it ended half-way: waiters get an error, and
+//! if several processes share its folder, another one takes it over.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use atoll_disk::{Disk, FaultPlan, SimDisk};
@@ -19,7 +19,7 @@ use std::time::Duration;
 /// Cells of some 120 bytes: three times the memory.
 const CELLS: u32 = 20_000;
 const PARTITION: &[u8] = b"p";
-/// Of another partition.
+/// A cell of another partition.
 const OTHER: Cell<'_> = Cell { partition: b"other", sort: b"k" };
 
 fn store_on(disk: &SimDisk, memory_bytes: u64) -> EmbeddedStore {
@@ -34,7 +34,7 @@ fn store_on(disk: &SimDisk, memory_bytes: u64) -> EmbeddedStore {
     EmbeddedStore::on_engine(opened, StoreOptions { engine, ..StoreOptions::default() }, "test").unwrap()
 }
 
-/// With little memory, in which what a wait reads is already.
+/// A store with little memory, which already holds what a wait reads.
 async fn opened(disk: &SimDisk) -> EmbeddedStore {
     let store = store_on(disk, 1 << 20);
     assert!(store.get(OTHER, ReadOptions::default()).await.unwrap().is_none());
@@ -62,7 +62,7 @@ fn fail_read(read: u64) -> FaultPlan {
     FaultPlan { fail_read: Some(read), ..FaultPlan::default() }
 }
 
-/// Which read of such a delete fails behind the log.
+/// The number of the read at which such a delete fails after it was logged.
 async fn read_behind_the_log(disk: &SimDisk) -> u64 {
     let copy = disk.fork();
     let store = opened(&copy).await;
@@ -104,7 +104,7 @@ async fn who_waits_is_told_when_the_store_breaks() {
     assert_eq!(store.now().await.unwrap_err().kind(), ErrorKind::Unavailable);
 }
 
-/// Opens the store on a disk, as often as it is asked to.
+/// Opens the store on a disk, as often as asked.
 struct Opener {
     disk: SimDisk,
     owned: Mutex<Option<EmbeddedStore>>,
@@ -120,7 +120,7 @@ impl OpenStore for Opener {
     fn open_owned<'a>(&'a self, _: &'a Path) -> StoreFuture<'a, Arc<dyn Store>> {
         Box::pin(async {
             let store = store_on(&self.disk, 1 << 20);
-            // As those do that break below; the next one finds it written.
+            // The same read as by the stores that break below; the next one finds the cell written.
             drop(store.get(OTHER, ReadOptions::default()).await.unwrap());
             *self.owned.lock().unwrap() = Some(store.clone());
             Ok(Arc::new(store) as Arc<dyn Store>)
@@ -167,7 +167,7 @@ async fn an_owner_whose_store_breaks_gives_the_folder_to_who_is_attached() {
     assert_eq!(in_time(waiting).await.unwrap_err().kind(), ErrorKind::Unavailable);
     in_time(async {
         while let Err(error) = attached.put(OTHER, b"v", WriteOptions::default()).await {
-            // As long as the owner is on its way out.
+            // While the owner is on its way out.
             assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
             tokio::task::yield_now().await;
         }
@@ -176,7 +176,7 @@ async fn an_owner_whose_store_breaks_gives_the_folder_to_who_is_attached() {
     assert!(attached.is_local(), "it took the owner's place");
     let first = Cell::new(PARTITION, &[0_u8; 4]);
     assert!(attached.get(first, ReadOptions::default()).await.unwrap().is_none(), "the range is gone");
-    // Who owned it is told until it closes what it had.
+    // The former owner gets the error until it closes its store.
     for error in [
         owner.get(OTHER, ReadOptions::default()).await.map(drop).unwrap_err(),
         owner.put(OTHER, b"w", WriteOptions::default()).await.map(drop).unwrap_err(),

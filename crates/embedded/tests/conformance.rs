@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// What a subject's stores lie on.
+/// The medium of a subject's stores.
 trait Medium: Send + Sync {
     fn name(&self) -> &'static str;
     /// A fresh disk; none for memory.
@@ -44,7 +44,7 @@ impl AnyDisk {
         }
     }
 
-    /// What is left after the store ended like this; none if it cannot end so.
+    /// The disk that is left after this ending of the store; none if it cannot end so.
     fn after(&self, ending: Ending) -> Option<Self> {
         match (self, ending) {
             (Self::Simulated(disk), Ending::PowerLost) => Some(Self::Simulated(disk.crash())),

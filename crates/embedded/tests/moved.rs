@@ -1,5 +1,5 @@
-//! A folder that is renamed while a process owns it, and a record whose socket is served for another folder:
-//! whoever opens a folder has its store and no other.
+//! A folder that is renamed while a process owns it, and a record whose socket serves another folder: a
+//! process that opens a folder gets the store of that folder and no other.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use atoll_embedded::OpenOptions;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const CELL: Cell<'_> = Cell { partition: b"p", sort: b"k" };
 
-/// A place with a folder for the sockets that cannot lie beside their store.
+/// A temporary place, with a folder for sockets that cannot lie beside their store.
 struct Place(tempfile::TempDir);
 
 impl Place {
@@ -53,7 +53,7 @@ async fn a_new_store_under_the_name_of_one_that_was_moved_away_takes_nothing_fro
     assert_eq!(value(&of_old).await, b"of the old");
     put(&of_old, b"by who came later").await;
     assert_eq!((value(&old).await, value(&new).await), (b"by who came later".into(), b"of the new".into()));
-    // The owner that ends takes its own socket along and no other.
+    // An owner that ends removes its own socket and no other.
     old.close().await.unwrap();
     assert_eq!(value(&place.open(&folder).await).await, b"of the new");
 }
@@ -91,7 +91,7 @@ async fn who_was_attached_does_not_go_on_in_another_folder_of_that_name() {
     assert_eq!(value(&attached).await, b"of the old");
 }
 
-/// Says in a folder that this process owns it and listens at that socket.
+/// Writes a record in a folder that this process owns it and listens at that socket.
 fn name_owner(folder: &Path, socket: &Path) {
     let identity = HostIdentity::of_this_process();
     let record = OwnerRecord { identity, socket: Some(socket.to_owned()), nonce: 9 };
@@ -107,7 +107,7 @@ async fn who_listens_for_another_folder_is_not_taken_for_the_owner() {
     mine.close().await.unwrap();
     let other = place.open(&others).await;
     put(&other, b"of others").await;
-    // As where the path of the socket means something else than where the owner runs.
+    // As if the socket's path meant something else here than where the owner runs.
     name_owner(&folder, &place.folder("others.socket"));
     let mut options = place.options(Mode::Write);
     options.folder.owner.locking = Some(Locking::File);

@@ -1,5 +1,5 @@
-//! Who becomes what when a folder is opened: one owner, the others attached, and a clear word where neither
-//! is possible. The stores are in memory here: what is tested is the way to them.
+//! The roles of processes that open a folder: one owner, the others attached, and a clear error where neither
+//! is possible. The stores are in memory, since the subject of the tests is how they are reached.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
 
 use atoll_embedded::attach::AttachedStore;
@@ -46,7 +46,7 @@ struct Place {
     folder: PathBuf,
     opener: Arc<Memory>,
     locking: Option<Locking>,
-    /// How long an owner that cannot be reached is waited for.
+    /// How long to wait for an owner that cannot be reached.
     patience: Duration,
 }
 
@@ -81,7 +81,7 @@ impl Place {
         self.folder.join(if self.locking.is_some() { "owner" } else { "lock" })
     }
 
-    /// Leaves behind the record of another process.
+    /// Leaves the record of another process behind.
     fn left_by(&self, change: impl FnOnce(&mut OwnerRecord)) {
         let identity = self.owner_options().identity;
         let mut record = OwnerRecord { identity, socket: Some(self.folder.join("no socket")), nonce: 9 };
@@ -127,7 +127,7 @@ async fn the_first_owns_and_the_second_sees_what_it_wrote() {
 #[tokio::test(flavor = "multi_thread")]
 async fn of_many_who_open_at_once_one_owns() {
     for locking in BOTH {
-        // On a machine that is busy the owner may take long to say where it is.
+        // On a busy machine the owner may take long to write its record.
         let place = Place { patience: Duration::from_secs(20), ..Place::new(locking) };
         let opened = futures::future::join_all((0..20).map(|_| place.open(Mode::Write))).await;
         let owners = opened.iter().filter(|store| store.as_ref().unwrap().is_local()).count();
@@ -156,7 +156,7 @@ async fn an_owner_that_takes_long_to_end_is_waited_for() {
         let Settled::Owner(mut owner) = settle(&place.folder, Mode::Write, &options).await.unwrap() else {
             panic!()
         };
-        // It hears nobody any more, as one that writes its last checkpoint.
+        // The owner listens no more, like one that writes its last checkpoint.
         drop(owner.take_listener());
         let opening = place.open(Mode::Write);
         tokio::pin!(opening);
@@ -173,7 +173,7 @@ async fn an_owner_ends_though_somebody_who_connected_says_nothing() {
     let owner = place.open(Mode::Write).await.unwrap();
     let path = PathBuf::from(format!("{}.socket", place.folder.display()));
     let _silent = tokio::net::UnixStream::connect(path).await.unwrap();
-    // It is heard before the one that comes after it.
+    // This one is accepted before the one that comes after it.
     let attached = place.open(Mode::Write).await.unwrap();
     assert_eq!(value(&attached).await, None);
     let closing = tokio::time::timeout(Duration::from_secs(3), owner.close()).await;
@@ -223,7 +223,7 @@ async fn a_store_that_is_dropped_lets_the_folder_go() {
         let place = Place::new(locking);
         drop(place.open(Mode::Write).await.unwrap());
         let next = place.open(Mode::Write).await.unwrap();
-        // It may still have met the first one on its way out; it is the owner as soon as it asks.
+        // It may have met the first owner on its way out; it becomes the owner with its first call.
         next.put(CELL, b"v", WriteOptions::default()).await.ok();
         value(&next).await;
         assert!(next.is_local());
@@ -246,7 +246,7 @@ async fn the_lock_of_another_host_is_refused_by_name_and_left_alone() {
         other => panic!("{:?}", other.map(|_| "opened")),
     }
     assert_eq!(std::fs::read(place.lock_file()).unwrap(), before);
-    // Each kind of lock is heeded by those who go by the other.
+    // Processes with one kind of lock respect the other kind.
     let local = Place {
         locking: Some(Locking::Kernel),
         opener: Arc::default(),
@@ -358,8 +358,7 @@ async fn an_owner_that_cannot_touch_its_lock_file_gives_up_before_others_take_it
     let heartbeat_limit = Duration::from_millis(60);
     let options = OwnerOptions { heartbeat_every, heartbeat_limit, ..place.owner_options() };
     let Settled::Owner(owner) = settle(&place.folder, Mode::Write, &options).await.unwrap() else { panic!() };
-    // What leads to itself and cannot be opened lies in its place, and there is no moment at which nothing
-    // does.
+    // A link to itself, which cannot be opened, takes its place, and at no moment is there nothing.
     let circle = place.folder.join("circle");
     std::os::unix::fs::symlink(place.lock_file(), &circle).unwrap();
     std::fs::rename(&circle, place.lock_file()).unwrap();

@@ -1,13 +1,13 @@
-//! Several processes on one folder, any of them killed at any moment: nothing acknowledged is lost, nobody
-//! is stuck, and there is one owner at a time.
+//! Several processes on one folder, any of them killed at any moment: nothing acknowledged is lost, no
+//! process is stuck, and there is one owner at a time.
 //!
-//! The test program starts itself again as its workers, told by the environment what to be. Four of them
-//! write, one reads beside them, one reads without the right to write. The driver kills one after the other,
-//! every second time the owner, and starts it again; in the end it opens the folder and counts.
+//! The test program starts itself again as its workers, and the environment gives each its role. Four of them
+//! write, one reads beside them, one reads without the right to write. The driver kills one worker after
+//! another, every second time the owner, and starts it again; in the end it opens the folder and counts.
 //!
 //! `ATOLL_ROUNDS=50 cargo test -p atoll-embedded --test processes` runs more rounds than the 10 of a test,
-//! `ATOLL_SEED` takes another seed, `ATOLL_AT` another folder; `cargo xtask soak processes` goes on and on
-//! with fresh seeds on a real disk.
+//! `ATOLL_SEED` takes another seed, `ATOLL_AT` another folder; `cargo xtask soak processes` runs on with
+//! fresh seeds on a real disk.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const WRITERS: u64 = 4;
-/// No worker may be silent for longer.
+/// The longest that a worker may be silent.
 const STUCK: Duration = Duration::from_secs(2);
 
 async fn open(folder: &Path, mode: Mode, locking: Option<Locking>) -> Result<Arc<dyn Store>, StoreError> {
@@ -45,7 +45,7 @@ async fn open(folder: &Path, mode: Mode, locking: Option<Locking>) -> Result<Arc
 
 // ---- the workers
 
-/// Not a test: what this program does when it was started as a worker.
+/// Not a test: the entry point of a worker.
 #[test]
 fn worker() {
     killed::work(work);
@@ -71,7 +71,7 @@ async fn write_on(folder: &Path, locking: Option<Locking>, number: &str) {
     // The planted fault: what is acknowledged survives nothing.
     let durability = std::env::var("ATOLL_PLANT").is_ok().then_some(Durability::Buffered);
     let options = WriteOptions { durability, ..WriteOptions::default() };
-    // Each life begins where no earlier one can have written.
+    // Each life of a worker begins where no earlier one can have written.
     let start = u64::from(std::process::id()) << 32;
     for sequence in start.. {
         let key = sequence.to_be_bytes();
@@ -97,14 +97,14 @@ async fn count_up(store: &dyn Store) {
     }
 }
 
-/// Reads the counter for ever; opening anew now and then, as readers do. It never falls while one and the
-/// same writer's store answers.
+/// Reads the counter for ever, and opens the store anew now and then, as readers do. The counter never falls
+/// while the store of one and the same writer answers.
 async fn read_on(folder: &Path, locking: Option<Locking>, mode: Mode) {
     let mut highest = 0;
     loop {
         let store = match open(folder, mode, locking).await {
             Ok(store) => store,
-            // A reader that finds no owner reads what is there, which may change under it or not be there
+            // A reader that finds no owner reads the state on disk, which may change under it or not be there
             // yet.
             Err(error) if mode == Mode::Read && error.kind() != ErrorKind::Corrupt => {
                 tell(format_args!("read 0"));
@@ -134,7 +134,7 @@ async fn read_on(folder: &Path, locking: Option<Locking>, mode: Mode) {
 
 // ---- the driver
 
-/// What the workers told.
+/// What the workers reported.
 #[derive(Default)]
 struct Told {
     wrote: Vec<(String, u64)>,
@@ -161,7 +161,7 @@ fn start(folder: &Path, locking: Option<Locking>, is_planted: bool) -> Driver<To
     Driver::start(workers, Told::default(), hear)
 }
 
-/// Which worker owns the folder.
+/// The worker that owns the folder.
 fn owner(driver: &Driver<Told>, locking: Option<Locking>) -> Option<usize> {
     let file = if locking.is_some() { "owner" } else { "lock" };
     let record = OwnerRecord::decode(&std::fs::read(driver.folder().join(file)).ok()?)?;
@@ -189,8 +189,8 @@ async fn count_and_compare(folder: &Path, locking: Option<Locking>, told: &Told)
 }
 
 fn run(rounds: u64, seed: u64, locking: Option<Locking>, is_planted: bool) {
-    // In memory where there is such a place: how long a busy disk takes to sync is not what is measured, and
-    // what survives the end of a process does not depend on it. `ATOLL_AT` names another place.
+    // In memory where there is such a place: the sync time of a busy disk is not the subject, and what
+    // survives the end of a process does not depend on it. `ATOLL_AT` names another place.
     let place = match std::env::var("ATOLL_AT") {
         Ok(folder) => tempfile::tempdir_in(folder).expect("the folder that ATOLL_AT names"),
         Err(_) => tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap(),
@@ -207,7 +207,7 @@ fn run(rounds: u64, seed: u64, locking: Option<Locking>, is_planted: bool) {
         owners += u64::from(owner.is_some());
         let index = owner.unwrap_or_else(|| random.usize(..driver.workers()));
         driver.kill(index);
-        // A write of its last moment may have been done without a word.
+        // Its last write may have taken effect unreported.
         driver.told.maybe += 1;
         driver.listen(random.usize(200..1000));
     }
@@ -246,7 +246,7 @@ fn the_same_holds_with_lock_files_as_on_network_file_systems() {
 #[test]
 fn a_store_that_loses_what_it_acknowledged_is_found_out() {
     if !killed::is_worker() {
-        // Of few owners that are killed each may just have written what others flushed.
+        // With few killed owners, each may happen to have written what others flushed.
         let runs = || (3..13).for_each(|seed| run(40, seed, None, true));
         let outcome = std::panic::catch_unwind(runs);
         let message = outcome.expect_err("the planted loss was not noticed");

@@ -1,5 +1,5 @@
-//! What becomes of who opens a folder beside an owner that lives and cannot be reached: who only reads sees
-//! what the owner goes on to write, and who wants to write waits only for one that ends.
+//! Opening a folder beside an owner that lives and cannot be reached: a reader sees what the owner goes on to
+//! write, and a writer waits only for an owner that ends.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use atoll_embedded::attach::{ServeOptions, Server, serve};
@@ -49,7 +49,7 @@ async fn who_only_reads_sees_what_an_owner_it_cannot_reach_goes_on_to_write() {
     tokio::time::timeout(Duration::from_secs(20), follows).await.expect("the reader stands still");
 }
 
-/// An owner by its lock that serves another store.
+/// Becomes the owner of the folder without opening its store; the tests choose what this owner serves.
 async fn lone_owner(folder: &Path) -> Ownership {
     std::fs::create_dir_all(folder).unwrap();
     match settle(folder, Mode::Write, &OwnerOptions::default()).await.unwrap() {
@@ -63,7 +63,7 @@ async fn only_an_owner_that_hears_nobody_counts_as_one_that_ends() {
     let place = tempfile::tempdir().unwrap();
     let folder = place.path().join("store");
     let owner = lone_owner(&folder).await;
-    // Its socket cannot be reached from here, whoever listens.
+    // Its socket cannot be reached from here, even if the owner listens.
     let circle = place.path().join("circle");
     std::os::unix::fs::symlink(owner.socket(), &circle).unwrap();
     std::fs::rename(&circle, owner.socket()).unwrap();
@@ -78,7 +78,7 @@ async fn a_reader_that_closes_waits_for_no_owner_to_begin() {
     let folder = place.path().join("store");
     let mut owner = lone_owner(&folder).await;
     let listener = owner.take_listener().unwrap();
-    // Whoever connects to this one waits for a hello, as beside an owner that opens its store.
+    // A client of this one waits for a hello, as at an owner that is opening its store.
     let _silent = listener.try_clone().unwrap();
     let store: Arc<dyn Store> = Arc::new(MemoryStore::open(Default::default()).unwrap());
     let listener = tokio::net::UnixListener::from_std(listener).unwrap();
@@ -87,7 +87,7 @@ async fn a_reader_that_closes_waits_for_no_owner_to_begin() {
     let reader = open(&folder, Mode::Read).await.store();
     server.stop().await;
     let closing = async {
-        // First there is a search, then there is nobody who wants it.
+        // First there is a search, then no call needs it.
         let get = reader.get(CELL, ReadOptions::default());
         tokio::join!(get, reader.close())
     };
@@ -112,7 +112,7 @@ async fn an_owner_whose_lock_file_was_removed_is_the_only_one_still() {
     assert_eq!(next.get(CELL, ReadOptions::default()).await.unwrap().unwrap().to_vec(), b"v2");
 }
 
-/// Another process, until it is killed.
+/// Another process, which lives until it is killed.
 struct Other(std::process::Child);
 
 impl Other {
@@ -120,8 +120,8 @@ impl Other {
         Self(std::process::Command::new("sleep").arg("3600").spawn().unwrap())
     }
 
-    /// Signs for it, as if it were this owner and we what it forked, which has the lock and the sockets that
-    /// it had.
+    /// Writes a record in its name, as if it were this owner, and this process one that it forked, with the
+    /// lock and the sockets that it had.
     fn sign(&self, folder: &Path, owner: &Ownership) {
         let mut record = owner.record().clone();
         record.identity.pid = self.0.id();

@@ -1,4 +1,4 @@
-//! Answers of the contract as bytes: a value of the operation's type, or an error.
+//! Encoding of the contract's answers: a value of the operation's type, or an error.
 
 use super::bytes::{DecodeError, Reader, Writer};
 use super::fault::{read_error, write_error};
@@ -10,7 +10,7 @@ use atoll_store::{
 
 type Decoded<T> = Result<T, DecodeError>;
 
-/// A value that travels in an answer.
+/// A value that can be sent in an answer.
 pub(crate) trait Travels: Sized {
     fn write(&self, to: &mut Writer);
     fn read(from: &mut Reader<'_>) -> Decoded<Self>;
@@ -23,7 +23,7 @@ pub(crate) fn encode<T: Travels>(answer: &Result<T, StoreError>) -> Vec<u8> {
     to.bytes
 }
 
-/// Reads an answer: what the store said, or that the bytes are no answer.
+/// Reads an answer: the store's result, or an error if the bytes are no answer.
 pub(crate) fn decode<T: Travels>(bytes: &[u8]) -> Decoded<Result<T, StoreError>> {
     let mut from = Reader::new(bytes);
     let answer = read_answer(&mut from)?;
@@ -42,7 +42,7 @@ fn read_answer<T: Travels>(from: &mut Reader<'_>) -> Decoded<Result<T, StoreErro
     Ok(if from.flag("outcome")? { Ok(T::read(from)?) } else { Err(read_error(from)?) })
 }
 
-/// One answer of many, with the place of its question.
+/// The bytes of one answer of many, with the index of its read.
 pub(crate) fn encode_one(index: usize, answer: &Result<Option<Buffer>, StoreError>) -> Vec<u8> {
     let mut to = Writer::default();
     to.count(index);
@@ -65,7 +65,7 @@ impl Travels for () {
     }
 }
 
-/// The place of a snapshot in the order of commits.
+/// The commit sequence number of a snapshot.
 impl Travels for u64 {
     fn write(&self, to: &mut Writer) {
         to.number(*self);

@@ -1,4 +1,4 @@
-//! A connection to the owner of a store: saying hello, and what the owner said of itself then.
+//! A connection to the owner of a store: the hello, and what the owner reported about itself in it.
 
 use super::{Greeting, OTHER_OWNER, answer};
 use atoll_store::{Capabilities, Durability, StoreError};
@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// How soon a write that has a name is sent again, at most; later it is for the caller to say what it knows.
+/// How long after its start a write with a request id may be sent again; after that the outcome is unknown,
+/// and the caller decides.
 const REPEAT_TIME: Duration = Duration::from_secs(5);
-/// In which time an owner may take another named write, at least: so soon it may forget one, and as many of
-/// them are remembered.
+/// The least time between two writes with request ids at an owner. Times the number of ids that the owner
+/// remembers, it is how soon an id may be forgotten.
 const NAMED_WRITE_TIME: Duration = Duration::from_micros(5);
 
 /// A connection to the owner of a store.
@@ -21,24 +22,24 @@ pub struct Attachment {
 }
 
 impl Attachment {
-    /// Ends the connection, as if the owner had: who waits for an answer looks for the next owner.
+    /// Ends the connection as if the owner had ended: calls that wait for an answer look for the next owner.
     pub(crate) fn give_up(&self) {
         self.client.close();
     }
 
-    /// Whether a write that asks for this class is told as done before it is on its way to the disk.
+    /// Whether a write that asks for this class is acknowledged while only memory may hold it.
     pub(super) fn buffers(&self, asked: Option<Durability>) -> bool {
         self.capabilities.durability_for(asked).is_ok_and(|class| class == Durability::Buffered)
     }
 
-    /// Whether a request can be sent: one that is too long for the owner would be the end of the connection,
-    /// which others use as well.
+    /// Checks that a request can be sent: one that is too long for the owner would end the connection, which
+    /// other calls share.
     pub(super) fn check_length(&self, request: &[u8]) -> Result<(), StoreError> {
         let (actual, max) = (request.len() as u64, self.client.message_bytes_max() as u64);
         if actual <= max { Ok(()) } else { Err(StoreError::Limit { what: "request bytes", actual, max }) }
     }
 
-    /// Whether the owner is lost indeed: a request that there is no room for leaves it where it is.
+    /// Checks that the owner really is lost: a request that found no room leaves the connection open.
     pub(super) fn check_room(&self, lost: &Lost) -> Result<(), StoreError> {
         match *lost.cause {
             WireError::TooLarge { max, bytes, .. } if self.client.is_open() => {
@@ -49,7 +50,7 @@ impl Attachment {
     }
 }
 
-/// For how long a store surely remembers the name of a write, whatever others write meanwhile.
+/// How long a store is sure to remember a request id, whatever others write meanwhile.
 pub(super) fn name_is_known_for(capabilities: &Capabilities) -> Duration {
     let count = u32::try_from(capabilities.request_memory_count).unwrap_or(u32::MAX);
     NAMED_WRITE_TIME.saturating_mul(count).min(REPEAT_TIME).min(capabilities.request_memory)
@@ -59,7 +60,7 @@ pub(super) fn name_is_known_for(capabilities: &Capabilities) -> Duration {
 /// then carries the connection.
 ///
 /// # Errors
-/// `unavailable` if nobody answers, `unsupported` if the owner is of another version.
+/// `unavailable` if nobody answers, `unsupported` if the owner runs another version.
 pub async fn attach<T>(transport: T, place: &str, is_read_only: bool) -> Result<Attachment, StoreError>
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -67,7 +68,7 @@ where
     attach_within(Limits::default(), transport, place, is_read_only).await
 }
 
-/// As [`attach`], to the owner whose record has this nonce; none if somebody else answers.
+/// As [`attach`], to the owner whose record has this nonce; none if another process answers.
 pub(crate) async fn attach_to<T>(
     owner: u64,
     transport: T,
@@ -112,7 +113,7 @@ fn welcomed(place: &str, connected: Result<(Client, Vec<u8>), WireError>) -> Res
 
 fn refused(place: &str, error: WireError) -> StoreError {
     match &error {
-        // An owner refuses who greets as another release does.
+        // An owner refuses the greeting of another release.
         WireError::Version { .. } | WireError::Refused { .. } => StoreError::Unsupported {
             what: format!("attaching to the owner of {place} ({error})"),
             hint: "use the same release in all processes that share a store",

@@ -1,26 +1,26 @@
-//! Which owner has writes that only its memory is known to hold: if it is lost, the next `sync` has to say
-//! so.
+//! Tracks which owner has buffered writes, which only its memory may hold: if that owner is lost, the next
+//! `sync` must report it.
 //!
-//! Invariant: a sync that is told as done covers every write that was acknowledged before it was asked for.
+//! Invariant: a sync that succeeds covers every write that was acknowledged before it was called.
 
 use parking_lot::Mutex;
 
-/// What is known of buffered writes, by the numbers of the connections over which they were acknowledged.
+/// The buffered writes, by the numbers of the connections over which they were acknowledged.
 #[derive(Debug, Default)]
 pub(super) struct Buffered(Mutex<State>);
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct State {
-    /// The connection of the last one, 0 for none since the last sync.
+    /// The connection of the last buffered write; 0 for none since the last sync.
     under: u64,
-    /// Whether a connection that had some was replaced.
+    /// Whether a connection with buffered writes was replaced.
     is_lost: bool,
-    /// How many there were ever.
+    /// The number of all buffered writes so far.
     count: u64,
 }
 
 impl Buffered {
-    /// The owner at the end of connection `number` acknowledged a buffered write.
+    /// Notes that the owner at the end of connection `number` acknowledged a buffered write.
     pub(super) fn wrote(&self, number: u64) {
         let mut state = self.0.lock();
         state.is_lost |= state.under != 0 && state.under != number;
@@ -28,13 +28,13 @@ impl Buffered {
         state.count += 1;
     }
 
-    /// What a sync that is asked for now has to cover.
+    /// What a sync that is called now has to cover.
     pub(super) fn now(&self) -> State {
         *self.0.lock()
     }
 
-    /// A sync was answered over connection `number`; whether that covers what it had to. What did not reach
-    /// the disk is told once.
+    /// Notes that a sync was answered over connection `number`, and returns whether it covers `to_cover`. A
+    /// loss is reported once.
     pub(super) fn synced(&self, to_cover: State, number: u64) -> bool {
         let mut state = self.0.lock();
         if state.count == to_cover.count {

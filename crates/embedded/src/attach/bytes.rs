@@ -1,18 +1,18 @@
-//! Compact binary writing and total reading: numbers of variable length, counted bytes.
+//! Compact binary encoding (numbers of variable length, counted bytes) and a reader that accepts any input.
 //!
-//! Invariant: reading any bytes gives a value or a [`DecodeError`]; it never panics and never allocates more
-//! than a small multiple of the bytes that are there.
+//! Invariant: reading any bytes gives a value or a [`DecodeError`]; it never panics, and never allocates more
+//! than a small multiple of the length of the input.
 
 use atoll_store::Buffer;
 use std::time::Duration;
 
-/// Bytes from a peer that mean nothing.
+/// Bytes from a peer that cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} at byte {at} cannot be read")]
 pub struct DecodeError {
     /// What was expected.
     pub what: &'static str,
-    /// Where.
+    /// The offset at which it was expected, in bytes.
     pub at: usize,
 }
 
@@ -105,7 +105,7 @@ impl<'a> Reader<'a> {
         usize::try_from(self.number(what)?).map_err(|_| self.error(what))
     }
 
-    /// How many things follow, each of at least `bytes_each` bytes.
+    /// The number of items that follow, each of at least `bytes_each` bytes.
     pub fn count(&mut self, bytes_each: usize, what: &'static str) -> Decoded<usize> {
         let count = self.size(what)?;
         if count > (self.bytes.len() - self.at) / bytes_each.max(1) {
@@ -162,7 +162,7 @@ impl<'a> Reader<'a> {
         Ok(Duration::new(seconds, nanoseconds.ok_or(self.error(what))?))
     }
 
-    /// To be called at the end: nothing may be left.
+    /// Ends the reading: no bytes may be left.
     pub fn end<T>(&self, value: T) -> Decoded<T> {
         if self.at == self.bytes.len() { Ok(value) } else { Err(self.error("the end of the message")) }
     }

@@ -1,8 +1,8 @@
-//! One call on its way from one owner to the next: what time it has left, whether an owner may have it, and
-//! whether it may be asked once more.
+//! One call that may pass from one owner to the next: how much time it has left, whether an owner may have
+//! received it, and whether it may be repeated.
 //!
-//! Invariant: what may be done already is never told as refused, and never asked for where it could be done
-//! twice.
+//! Invariant: a call that may have taken effect is never reported as refused, and never repeated where it
+//! could take effect twice.
 
 use super::Request;
 use super::attachment::name_is_known_for;
@@ -14,13 +14,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A call that is not answered yet.
+/// A call without an answer yet.
 pub(super) struct Call<'a> {
     pub request: &'a Request,
     started: Instant,
-    /// The owner's clock goes on where ours is asleep.
+    /// Also counts the time in which this machine sleeps, since the owner's clock runs on meanwhile.
     begun: Moment,
-    /// Whether an owner may have it, if it is a write.
+    /// Whether the call is a write that an owner may have received.
     is_out: AtomicBool,
 }
 
@@ -34,12 +34,12 @@ impl<'a> Call<'a> {
         self.is_out.load(Ordering::Acquire)
     }
 
-    /// Notes whether an owner may have it; reads leave nothing behind.
+    /// Notes whether an owner may have received the call; ignored for reads, which have no effect.
     pub(super) fn set_out(&self, is_out: bool) {
         self.is_out.store(is_out && self.request.is_write(), Ordering::Release);
     }
 
-    /// The request with what is left of its time, if it bounds it.
+    /// The request with the rest of its time, if its time is limited.
     pub(super) fn later(&self) -> Option<Request> {
         self.request.after(self.started.elapsed())
     }
@@ -48,12 +48,12 @@ impl<'a> Call<'a> {
         deadline.map(|time| time.saturating_sub(self.started.elapsed()))
     }
 
-    /// The options with what is left of their time.
+    /// The options with the rest of their deadline.
     pub(super) fn left_to_write(&self, options: WriteOptions) -> WriteOptions {
         WriteOptions { deadline: self.left(options.deadline), ..options }
     }
 
-    /// The options with what is left of their time.
+    /// The options with the rest of their deadline.
     pub(super) fn left_to_read(&self, options: ReadOptions) -> ReadOptions {
         ReadOptions { deadline: self.left(options.deadline), ..options }
     }
@@ -62,9 +62,9 @@ impl<'a> Call<'a> {
         StoreError::Unknown { what: self.request.name(), reason: reason.to_owned(), source }
     }
 
-    /// What the caller is told of an error: one that stands in the way of asking again says nothing about a
-    /// write that an earlier owner may have. A conflict does: the name, or the value that is there, was
-    /// looked at.
+    /// The error to report to the caller. An error that stops a repetition says nothing about a write that an
+    /// earlier owner may have received, so the outcome is unknown. A conflict does say something: the request
+    /// id, or the value of the cell, was looked up.
     pub(super) fn failed(&self, error: StoreError) -> StoreError {
         match self.is_out() && error.outcome() != Outcome::Unknown && error.kind() != ErrorKind::Conflict {
             true => self.unknown(LOST, Some(Arc::new(error))),
@@ -72,13 +72,15 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Whether it may be asked of a store that remembers names as `capabilities` tell, after that loss.
+    /// Checks that the call may be repeated after this loss, at a store that remembers request ids as its
+    /// `capabilities` say.
     pub(super) fn check_repeat(
         &self,
         capabilities: &Capabilities,
         lost: Option<&Lost>,
     ) -> Result<(), StoreError> {
-        // Creating a cell again with the same value is done, so that alone may be repeated.
+        // Creating a cell again with the same value succeeds, so of the writes without an id only `create`
+        // may be repeated.
         if !self.is_out() || matches!(self.request, Request::Create(..)) {
             return Ok(());
         }

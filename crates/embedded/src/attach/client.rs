@@ -1,8 +1,8 @@
-//! The asking side: a store that lives in another process, until it may live in this one.
+//! The client side: a store that another process owns, until this process becomes the owner.
 //!
-//! Invariant: once the store is ours it stays ours; calls then go straight to it.
-//! Invariant: one loss of the connection asks the hook once, however many calls were under way; if it fails
-//! they all fail.
+//! Invariant: once this process owns the store, it stays the owner; calls then go straight to the store.
+//! Invariant: one loss of the connection calls the hook once, however many calls were under way; if the hook
+//! fails, they all fail.
 
 mod contract;
 
@@ -25,9 +25,9 @@ use tokio::task::AbortHandle;
 
 /// How many owners in a row may be lost under one call before it gives up.
 const LOSSES_MAX: usize = 20;
-/// What a deadline leaves to the owner to answer by itself before the caller stops waiting.
+/// How long past its deadline a call waits for the owner's own answer.
 const DEADLINE_GRACE: Duration = Duration::from_millis(200);
-/// The same for a wait, whose first look the owner may be slow to take.
+/// The same for a wait, whose first read may take the owner long.
 const WAIT_GRACE: Duration = Duration::from_secs(5);
 
 /// Where calls go.
@@ -36,19 +36,20 @@ pub enum Route {
     Attached(Attachment),
     /// To a store in this process, from now on.
     Local(Arc<dyn Store>),
-    /// To the last state on disk, for so long; then the owner is looked for again. Only for who only reads.
+    /// To the last state on disk, for this long; then the owner is looked for again. Only for readers.
     LastState(Arc<dyn Store>, Duration),
 }
 
-/// Finds the way to a store, at first and again whenever its owner is gone.
+/// Finds a route to a store, at first and again whenever its owner is lost.
 pub trait Reattach: Send + Sync + 'static {
-    /// Attaches to whoever is the owner, or becomes it. Called on the runtime given to the store.
+    /// Attaches to the owner, or becomes the owner. Called on the runtime given to the store.
     fn reattach(&self) -> BoxFuture<'_, Result<Route, StoreError>>;
 
-    /// The store is closed: a search that only waits for somebody else to begin or to end need not go on.
+    /// Called when the store is closed: a search that only waits for another process to begin or to end may
+    /// stop.
     fn give_up(&self) {}
 
-    /// Closes what [`Reattach::reattach`] opened; `local` is the store if it came to live in this process.
+    /// Closes what [`Reattach::reattach`] opened; `local` is the store if it is open in this process.
     fn close(&self, local: Option<Arc<dyn Store>>) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move {
             match local {
@@ -59,7 +60,7 @@ pub trait Reattach: Send + Sync + 'static {
     }
 }
 
-/// A store that another process owns, or this one once it has become the owner.
+/// A store that another process owns, or this process once it has become the owner.
 pub struct AttachedStore {
     shared: Arc<Shared>,
 }
@@ -68,32 +69,32 @@ struct Shared {
     place: String,
     is_read_only: bool,
     local: SetOnce<Arc<dyn Store>>,
-    /// Numbered, so that each is given up once.
+    /// Numbered, so that each link is given up once.
     link: Mutex<Option<(u64, Link)>>,
     reattaching: tokio::sync::Mutex<()>,
-    /// How many searches for the owner failed, and how the last of them did.
+    /// The number of searches for the owner that failed, and the last one's error.
     failed: Mutex<(u64, Option<StoreError>)>,
     reattach: Arc<dyn Reattach>,
     runtime: Handle,
     is_closed: AtomicBool,
     buffered: Buffered,
-    /// Looks for the next owner when this one ends, whether or not anybody asks for something.
+    /// The task that looks for the next owner when this one ends, even if no call is under way.
     following: Mutex<Option<AbortHandle>>,
 }
 
-/// After a search for the next owner that failed, and of which nobody was told.
+/// The pause after a search for the next owner that failed and that no call waited for.
 const BEFORE_NEXT_SEARCH: Duration = Duration::from_secs(1);
-/// The same after many: each leaves a connection to an owner that does not take it.
+/// The same after many searches: each leaves a connection at an owner that does not accept it.
 const BEFORE_NEXT_SEARCH_MAX: Duration = Duration::from_secs(60);
 
-/// How a call is to be answered.
+/// The answer to a call, or the store in this process that is to answer it.
 pub(super) enum Asked<T> {
     Answer(T),
     Local(Arc<dyn Store>),
 }
 
 impl AttachedStore {
-    /// Opens the store that `reattach` finds; connections live on `runtime`.
+    /// Opens the store that `reattach` finds; connections run on `runtime`.
     ///
     /// # Errors
     /// Those of the hook.
@@ -127,7 +128,7 @@ impl AttachedStore {
         self.local().is_some() || self.shared.last_state().is_some()
     }
 
-    /// Waits until this process owns the store; for who only reads, for ever.
+    /// Waits until this process owns the store; a reader waits for ever.
     pub async fn until_local(&self) {
         self.shared.local.wait().await;
     }
@@ -136,7 +137,7 @@ impl AttachedStore {
         self.shared.local.get()
     }
 
-    /// What to go by and its number; or that the store is closed.
+    /// The current link and its number, or an error if the store is closed.
     pub(super) fn link(&self) -> Result<(u64, Link), StoreError> {
         if self.shared.is_closed.load(Ordering::Acquire) {
             return Err(StoreError::closed(&self.shared.place));
@@ -145,15 +146,15 @@ impl AttachedStore {
         link.ok_or_else(|| StoreError::closed(&self.shared.place))
     }
 
-    /// Finds the owner anew, unless somebody did since connection `lost`. It goes on when the caller is
-    /// dropped, so that a store half opened is never abandoned.
+    /// Finds the owner anew, unless another call did so since connection `lost`. The search goes on if the
+    /// caller is dropped, so that a half-opened store is never abandoned.
     pub(super) async fn find_owner(&self, lost: u64) -> Result<(), StoreError> {
         let shared = Arc::clone(&self.shared);
         let finding = self.shared.runtime.spawn(async move { shared.find_owner(lost).await });
         finding.await.unwrap_or_else(|_| Err(StoreError::closed(&self.shared.place)))
     }
 
-    /// Asks the owner, whoever it comes to be.
+    /// Sends a request to the owner, whichever process that becomes.
     pub(super) async fn ask<T: Travels>(&self, request: &Request) -> Result<Asked<T>, StoreError> {
         self.ask_whom(&Call::new(request)).await.map(|(asked, _)| asked)
     }
@@ -174,12 +175,12 @@ impl AttachedStore {
         tokio::select! {
             biased;
             answer = asking => answer,
-            // The owner would have said so, but it is suspended, or there is none.
+            // The owner would have answered by now, but it is suspended, or there is none.
             () = sleep => self.too_late(call).map(|answer| (answer, 0)),
         }
     }
 
-    /// Asks one owner after the other, which `call` follows.
+    /// Sends the request to one owner after another; `call` keeps track of it.
     async fn ask_until_answered<T: Travels>(&self, call: &Call<'_>) -> Result<(Asked<T>, u64), StoreError> {
         let request = call.request;
         let mut encoded = request.encode();
@@ -198,7 +199,7 @@ impl AttachedStore {
                     continue;
                 }
             };
-            // The search may have taken long, and others wrote meanwhile.
+            // The search may have taken long, and others may have written meanwhile.
             call.check_repeat(&attachment.capabilities, None)?;
             attachment.check_length(&encoded).map_err(|error| call.failed(error))?;
             let was_out = call.is_out();
@@ -224,7 +225,7 @@ impl AttachedStore {
         Err(call.failed(self.gave_up()))
     }
 
-    /// The answer to a call whose time is up.
+    /// The answer to a call whose deadline has passed.
     fn too_late<T: Travels>(&self, call: &Call<'_>) -> Result<Asked<T>, StoreError> {
         if call.request.is_wait() {
             let answer = answer::encode(&Ok(Waited::TimedOut));
@@ -251,13 +252,13 @@ impl AttachedStore {
         })
     }
 
-    /// Whether the call may be repeated after this loss.
+    /// Checks that the call may be repeated after this loss.
     fn check_loss(&self, call: &Call<'_>, attachment: &Attachment, lost: &Lost) -> Result<(), StoreError> {
         if self.shared.is_closed.load(Ordering::Acquire) && !(call.request.is_write() && lost.was_sent) {
             return Err(StoreError::closed(&self.shared.place));
         }
         attachment.check_room(lost)?;
-        // Looking for the next owner takes long, in vain where it may not be asked.
+        // The search for the next owner takes long, and is in vain if the call may not be repeated there.
         call.check_repeat(&attachment.capabilities, Some(lost))
     }
 }
@@ -273,7 +274,8 @@ impl Shared {
         if self.is_closed.load(Ordering::Acquire) {
             return Err(StoreError::closed(&self.place));
         }
-        // Whoever waited for somebody else's search has its end: another one would take as long again.
+        // A call that waited for another call's search shares its failure: another search would take as long
+        // again.
         if let (failed, Some(error)) = &*self.failed.lock()
             && *failed != failed_before
         {
@@ -290,20 +292,19 @@ impl Shared {
             }
             Route::LastState(store, good_for) => Link::LastState(LastState::new(store, good_for)),
             Route::Local(store) => {
-                // The first one stays; there is only one at a time because of the lock above.
+                // The first store stays; the lock above admits one search at a time.
                 let _ = self.local.set(store);
                 return Ok(());
             }
         };
         let former = self.link.lock().replace((number + 1, link));
-        // The memory of a whole store may go with it, and every call takes that lock.
+        // Dropped after the lock, which every call takes: the memory of a whole store may be freed with it.
         drop(former);
         Ok(())
     }
 
-    /// Takes part in the search for the next owner once connection `number` ends: the store would be nobody's
-    /// if all who are attached to it waited for something to be asked of them. Who only reads cannot become
-    /// the owner.
+    /// Takes part in the search for the next owner once connection `number` ends: the store would have no
+    /// owner if all attached processes waited for their next call. A reader cannot become the owner.
     fn follow(self: &Arc<Self>, number: u64, client: Client) {
         if self.is_read_only {
             return;
@@ -315,10 +316,10 @@ impl Shared {
             let mut pause = BEFORE_NEXT_SEARCH;
             while let Some(shared) = shared.upgrade().filter(|shared| !shared.is_closed.load(Ordering::Acquire)) {
                 let (runtime, place) = (shared.runtime.clone(), shared.place.clone());
-                // A task of its own: it goes on whatever becomes of this one.
+                // A task of its own, so that it goes on if this one is aborted.
                 let finding = runtime.spawn(async move { shared.find_owner(number).await });
                 match finding.await {
-                    // The next owner is suspended, say, or cannot be reached, or the disk is full.
+                    // For instance, the next owner is suspended or cannot be reached, or the disk is full.
                     Ok(Err(error)) if error.kind().names().retry_can_help => {
                         tokio::time::sleep(pause).await;
                         pause = (pause * 2).min(BEFORE_NEXT_SEARCH_MAX);
@@ -344,7 +345,7 @@ impl Shared {
         }
     }
 
-    /// What is to be closed with the store.
+    /// The store in this process that is closed with this one.
     fn store_here(&self) -> Option<Arc<dyn Store>> {
         self.local.get().cloned().or_else(|| self.last_state().map(|state| state.store))
     }
@@ -357,7 +358,7 @@ impl Drop for Shared {
         }
         if !self.is_closed.load(Ordering::Acquire) {
             let (reattach, local) = (Arc::clone(&self.reattach), self.store_here());
-            // Whoever wants to know how closing ends calls `close`.
+            // A caller that wants to know how closing ends calls `close`.
             self.runtime.spawn(async move { reattach.close(local).await });
         }
     }

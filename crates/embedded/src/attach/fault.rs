@@ -1,7 +1,7 @@
-//! Errors of the contract as bytes.
+//! Encoding of the contract's errors.
 //!
-//! A conflict travels whole. Of the others, those whose facts are not fixed texts of the program travel
-//! whole too; what is left arrives as [`StoreError::Remote`] with its kind, outcome, message and hint.
+//! A conflict is sent whole, and so are the errors whose facts are not fixed texts of the program. The others
+//! arrive as [`StoreError::Remote`], with their kind, outcome, message and hint.
 
 use super::bytes::{DecodeError, Reader, Writer};
 use atoll_store::{Conflict, ErrorKind, Outcome, Source, StoreError};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 type Decoded<T> = Result<T, DecodeError>;
 
-/// Texts that both sides have in their programs, so that errors with them arrive as they left.
+/// Fixed texts that both programs contain, so that an error with one of them arrives unchanged.
 const KNOWN: [&str; 18] = [
     "partition key",
     "sort key",
@@ -31,7 +31,7 @@ const KNOWN: [&str; 18] = [
     "readers",
 ];
 
-/// The cause of an error in another process, in its words.
+/// The cause of an error in another process, as text.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct RemoteCause(String);
@@ -86,7 +86,7 @@ pub(super) fn read_error(from: &mut Reader<'_>) -> Decoded<StoreError> {
     };
     Ok(match from.byte("error")? {
         0 => StoreError::Remote {
-            // A kind of a later release is none that this one could act on.
+            // This release could not act on the kind of a later one.
             kind: ErrorKind::from_code(&text(from)?).unwrap_or(ErrorKind::Internal),
             message: text(from)?,
             unknown: from.flag("outcome")?,

@@ -1,7 +1,7 @@
-//! What an attached store has to go by at present: a connection to the owner, or, for who only reads, the
-//! last state on disk until an owner is there again.
+//! The current target of an attached store's calls: a connection to the owner or, for a reader, the last
+//! state on disk until there is an owner again.
 //!
-//! Invariant: a last state is not read for longer than it is good for without a new look for the owner.
+//! Invariant: a last state is not read beyond its time without a new look for the owner.
 
 use super::attachment::Attachment;
 use atoll_store::{Buffer, Cell, Read, ReadOptions, Store, StoreStream};
@@ -10,16 +10,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What calls go by.
+/// The target of calls.
 #[derive(Clone)]
 pub(super) enum Link {
     /// The connection to the owner.
     Owner(Attachment),
-    /// The last state on disk, beside an owner that cannot be reached, or none.
+    /// The last state on disk, if the owner cannot be reached or there is none.
     LastState(LastState),
 }
 
-/// A state that is read until it is time to look for the owner again.
+/// A last state, to be read until it is time to look for the owner again.
 #[derive(Clone)]
 pub(super) struct LastState {
     pub store: Arc<dyn Store>,
@@ -31,13 +31,13 @@ impl LastState {
         Self { store, until: Instant::now() + good_for }
     }
 
-    /// How long it is good for yet; none if it is time to look for the owner.
+    /// How much longer it may be read; none if it is time to look for the owner.
     pub(super) fn left(&self) -> Option<Duration> {
         Some(self.until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
     }
 }
 
-/// Many reads of a state that is kept until the last of them is answered.
+/// Many reads of a last state, which is kept until the last of them is answered.
 pub(super) fn get_many(store: &Arc<dyn Store>, reads: Vec<Read>) -> StoreStream<'static, Option<Buffer>> {
     let store = Arc::clone(store);
     let answers = reads.into_iter().enumerate().map(move |(place, read)| {

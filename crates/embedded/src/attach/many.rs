@@ -1,7 +1,7 @@
-//! Many reads over a connection: a few long requests whose answers come one by one.
+//! Many reads over a connection: a few long requests, answered read by read.
 //!
-//! Invariant: each read is answered exactly once, also when the owner is lost in between: only what has no
-//! answer yet is asked again.
+//! Invariant: each read is answered exactly once, also if the owner is lost in between: only reads without an
+//! answer are sent again.
 
 use super::answer;
 use super::client::AttachedStore;
@@ -12,7 +12,7 @@ use atoll_wire::Responses;
 use futures::stream::{self, StreamExt};
 use std::time::Duration;
 
-/// Reads and key bytes that travel in one request.
+/// The most reads and key bytes in one request.
 const READS_MAX: usize = 512;
 const KEY_BYTES_MAX: usize = 256 << 10;
 
@@ -45,7 +45,7 @@ fn divide(reads: Vec<Read>) -> Vec<Vec<(usize, Read)>> {
     parts
 }
 
-/// Some of the reads, and where their answers come from.
+/// Some of the reads, and the source of their answers.
 struct Part<'a> {
     store: &'a AttachedStore,
     left: Vec<(usize, Read)>,
@@ -71,7 +71,7 @@ impl Part<'_> {
             }
             match self.step().await {
                 Ok(Some((index, answer))) => {
-                    // Answers come mostly in order, so the place is near the front.
+                    // Answers come mostly in order, so the read is near the front.
                     if let Some(at) = self.left.iter().position(|(left, _)| *left == index) {
                         self.left.remove(at);
                         return Some((index, answer));
@@ -100,7 +100,7 @@ impl Part<'_> {
                     let (place, answer) = answer::decode_one(&bytes).map_err(unreadable)?;
                     Ok(asked.get(place).map(|&index| (index, answer)))
                 }
-                // The end, though answers are missing: the owner gave the request up.
+                // The stream ended although answers are missing: the owner gave the request up.
                 _ => {
                     let number = *number;
                     self.find_owner(number).await.map(|()| None)
@@ -141,13 +141,13 @@ impl Part<'_> {
         if self.losses > 20 {
             return Err(self.store.gave_up());
         }
-        // Also says so if the store was closed meanwhile.
+        // Fails if the store was closed meanwhile.
         self.store.link()?;
         self.store.find_owner(lost).await
     }
 }
 
-/// What a store can do before it was ever reached.
+/// The capabilities of a store that was never reached.
 pub(super) fn no_capabilities() -> Capabilities {
     Capabilities {
         limits: Limits::CONTRACT,

@@ -1,14 +1,15 @@
 //! Attaching: the contract over a connection to the process that owns the store.
 //!
-//! [`serve`] answers for any store; [`AttachedStore`] asks, and turns into a store of its own process when
-//! its [`Reattach`] says that this process has become the owner.
+//! [`serve`] is the server, for any store. [`AttachedStore`] is the client, and turns into a store in its own
+//! process when its [`Reattach`] reports that this process has become the owner.
 //!
 //! Invariant: a write whose connection was lost is repeated only where that cannot apply it twice; otherwise
 //! its outcome is reported as unknown.
-//! Invariant: a sync never says that it kept buffered writes which were acknowledged by an owner that is
-//! gone.
-//! Invariant: whoever found its owner by a record is answered by the owner that wrote it, or refused.
-//! Invariant: no bytes from a peer panic or allocate beyond the limits of the wire.
+//! Invariant: a sync never reports success for buffered writes that were acknowledged by an owner that was
+//! lost.
+//! Invariant: a client that found its owner by a record is answered by the owner that wrote the record, or
+//! refused.
+//! Invariant: no bytes from a peer cause a panic or an allocation beyond the limits of the wire.
 
 mod answer;
 mod attachment;
@@ -36,12 +37,12 @@ pub use snapshots::{Served, Snapshots};
 
 use atoll_wire::Limits;
 
-/// What a client says at the hello.
+/// What a client sends in its hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Greeting {
-    /// Whether it will only read.
+    /// Whether the client only reads.
     pub is_read_only: bool,
-    /// The ownership that it looks for, by the nonce of its record; none if it takes whoever answers.
+    /// The ownership that the client looks for, by the nonce of its record; none if any owner will do.
     pub owner: Option<u64>,
 }
 
@@ -70,7 +71,7 @@ impl Greeting {
     }
 }
 
-/// How an owner refuses who looks for another one.
+/// The refusal of a client that looks for another owner.
 const OTHER_OWNER: &str = "this is the owner of another folder, or a later one";
 
 /// Reads every kind of message from arbitrary bytes; for fuzzing.

@@ -1,4 +1,4 @@
-//! Every operation of the contract, and the snapshots of its owner, as bytes.
+//! Encoding of every operation of the contract, and of the owner's snapshot operations.
 //!
 //! A request is one byte of operation and its arguments in the order of the trait. Codes are never reused.
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 type Decoded<T> = Result<T, DecodeError>;
 
-/// One call of the contract, as it travels.
+/// One call of the contract, as it is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// `get`.
@@ -39,9 +39,9 @@ pub enum Request {
     Now,
     /// `sync`.
     Sync,
-    /// A named snapshot of the present state.
+    /// Creates a named snapshot of the present state.
     CreateSnapshot(String),
-    /// The end of a named snapshot.
+    /// Deletes a named snapshot.
     DeleteSnapshot(String),
 }
 
@@ -70,7 +70,7 @@ impl Request {
         }
     }
 
-    /// The class that a write of cells asks for, none within for the default.
+    /// The class that a write of cells asks for, with none inside for the default; none for other requests.
     #[must_use]
     pub const fn durability(&self) -> Option<Option<Durability>> {
         match self {
@@ -87,7 +87,7 @@ impl Request {
         matches!(self, Self::Wait(..))
     }
 
-    /// The same request that long after it was made, if it bounds its time.
+    /// The same request with its time shortened by `elapsed`, if its time is limited.
     #[must_use]
     pub fn after(&self, elapsed: Duration) -> Option<Self> {
         let left = self.time()?.saturating_sub(elapsed);
@@ -209,7 +209,7 @@ impl Request {
     /// Reads a request.
     ///
     /// # Errors
-    /// [`DecodeError`] for bytes that are none.
+    /// [`DecodeError`] for bytes that are not a request.
     pub fn decode(bytes: &[u8]) -> Decoded<Self> {
         let mut from = Reader::new(bytes);
         let request = match from.byte("operation")? {

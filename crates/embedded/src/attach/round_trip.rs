@@ -1,4 +1,5 @@
-//! Every operation, answer and error arrives as it left, for random values; no bytes panic a decoder.
+//! Tests on random values: every operation, answer and error arrives as it was sent, and no bytes make a
+//! decoder panic.
 
 use super::answer::{self, Travels};
 use super::{Request, check_bytes};
@@ -185,7 +186,7 @@ fn check<T: Travels + PartialEq + std::fmt::Debug>(value: T, seed: u64) {
     }
 }
 
-/// Encodes a value without giving it away.
+/// Encodes a value by reference.
 struct Same<'a, T>(&'a T);
 
 impl<T: Travels> Travels for Same<'_, T> {

@@ -1,11 +1,11 @@
-//! The answering side: any store, for any number of connections.
+//! The server side: serves any store over any number of connections.
 //!
-//! Plain requests hold a permit, and when there is none left the connection is not read until one is free.
-//! Waits and streams of reads can last as long as the client likes, so they hold none: they have a limit of
-//! their own, and beyond it they are refused.
+//! Each plain request holds a permit; when none is left, the connection is not read until one is free. Waits
+//! and streams of reads can last as long as the client likes, so they hold no permit: they have a limit of
+//! their own, beyond which they are refused.
 //!
-//! Invariant: what one client does or fails to do holds up no other.
-//! Invariant: after [`Server::stop`] returned, no request of a client touches the store.
+//! Invariant: no client can delay another, whatever it does or fails to do.
+//! Invariant: after [`Server::stop`] has returned, no request of a client touches the store.
 
 use super::answer;
 use super::request::Request;
@@ -24,7 +24,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
-/// What one connection may ask for at once.
+/// What one connection may have under way at once.
 #[derive(Clone, Copy, Debug)]
 pub struct ServeOptions {
     /// Limits of the wire.
@@ -60,7 +60,7 @@ pub struct Server {
     task: tokio::sync::Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Serves `store` to everybody who connects, on `runtime`. The listener must be registered there.
+/// Serves a store to every client that connects, on `runtime`. The listener must be registered there.
 #[must_use]
 pub fn serve(
     listener: UnixListener,
@@ -74,11 +74,11 @@ pub fn serve(
 }
 
 impl Server {
-    /// Takes no further requests, answers those under way, and ends.
+    /// Accepts no further requests, answers those under way, and ends.
     pub async fn stop(&self) {
         self.stop.send_replace(true);
         if let Some(task) = self.task.lock().await.take() {
-            // It ends by itself; if it was aborted with its runtime, it has ended too.
+            // The task ends by itself; if it was aborted with its runtime, it has ended too.
             let _ = task.await;
         }
     }
@@ -108,7 +108,7 @@ async fn accept_all(
                     });
                 }
                 Err(error) => {
-                    // Out of file descriptors, most likely: give others the time to free some.
+                    // Most likely out of file descriptors: wait, so that some can be freed.
                     tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
@@ -122,11 +122,11 @@ async fn accept_all(
 }
 
 async fn until_stopped(stopped: &mut watch::Receiver<bool>) {
-    // A sender that is gone has stopped as well.
+    // A dropped sender means stopped as well.
     let _ = stopped.wait_for(|stop| *stop).await;
 }
 
-/// Serves `store` over one connection until the client leaves or `stopped` says so.
+/// Serves a store over one connection until the client leaves or `stopped` turns true.
 ///
 /// # Errors
 /// [`WireError`] if the client breaks the protocol or the transport fails.
@@ -154,7 +154,7 @@ where
         tokio::time::timeout(options.hello_time, Connection::accept(transport, options.limits, welcome));
     let mut connection = tokio::select! {
         biased;
-        // Who has not said hello yet asks the next owner.
+        // A client without a hello yet asks the next owner.
         () = until_stopped(&mut stopped) => return Ok(()),
         connection = hello => connection.map_err(|_| WireError::Closed)??,
     };
@@ -172,7 +172,7 @@ where
             biased;
             () = until_stopped(&mut stopped) => break,
             request = connection.next() => match request? {
-                // It may wait for room that a client makes which does not read any more.
+                // This may wait for a client that does not read its answers.
                 Some(request) => tokio::select! {
                     biased;
                     () = desk.take(request, &mut connection, &mut work) => {}
@@ -184,14 +184,14 @@ where
         }
     }
     connection.goodbye();
-    // Waits are not waited for: their clients ask the next owner.
+    // Open waits are cut off: their clients ask the next owner.
     let all = desk.requests.acquire_many(u32::try_from(options.requests).unwrap_or(u32::MAX));
     let _ = tokio::time::timeout(options.stop_time, all).await;
     work.shutdown().await;
     Ok(())
 }
 
-/// Where the requests of one connection are taken.
+/// The state of one connection that its requests share.
 struct Desk {
     served: Served,
     is_read_only: bool,
@@ -202,7 +202,7 @@ struct Desk {
 }
 
 impl Desk {
-    /// Begins a request: most are answered here and now, the others go on in a task.
+    /// Begins a request: most are answered at once, the others go on in a task.
     async fn take(&self, asked: atoll_wire::Request, connection: &mut Connection, work: &mut JoinSet<()>) {
         let atoll_wire::Request { body, responder } = asked;
         let request = match Request::decode(&body) {
@@ -231,7 +231,7 @@ impl Desk {
             connection.flush();
         }
         let unbegun = Unbegun(Some(responder));
-        // Neither is ever closed, so both are always had in the end.
+        // Neither semaphore is ever closed, so both permits come in the end.
         let permits = (requests.acquire_owned().await, kibs.acquire_many_owned(kib).await);
         let Some(responder) = unbegun.begin() else { return };
         start(
@@ -245,7 +245,8 @@ impl Desk {
     }
 }
 
-/// A request that waits to be begun. Where the server stops before that, the next owner may do it.
+/// A request that has not begun. If the server stops before it does, the request is declined, so that the
+/// client may send it to the next owner.
 struct Unbegun(Option<Responder>);
 
 impl Unbegun {
@@ -260,7 +261,7 @@ impl Drop for Unbegun {
     }
 }
 
-/// A place among the waits of a connection.
+/// A seat among the waits and streams of a connection.
 struct Seat(Arc<AtomicUsize>);
 
 impl Seat {
@@ -276,7 +277,7 @@ impl Drop for Seat {
     }
 }
 
-/// Runs `work` as far as it goes without waiting, and the rest in a task.
+/// Runs `work` until it first waits, and the rest in a task.
 async fn start(work: impl Future<Output = ()> + Send + 'static, tasks: &mut JoinSet<()>) {
     let mut work = Box::pin(work);
     let is_done = std::future::poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx).is_ready())).await;
@@ -293,7 +294,7 @@ fn refused(kind: ErrorKind, message: String) -> StoreError {
     StoreError::Remote { kind, unknown: false, message, hint: None }
 }
 
-/// Refuses what there is no seat for: of many reads each one, as each is answered for itself.
+/// Refuses a request that got no seat; many reads are refused one by one, because each has its own answer.
 async fn refuse_long(request: Request, mut responder: Responder, message: String) {
     let Request::GetMany(reads) = request else {
         return tell(responder, refusal(ErrorKind::Limit, message)).await;
@@ -308,7 +309,7 @@ async fn refuse_long(request: Request, mut responder: Responder, message: String
 }
 
 async fn tell(responder: Responder, answer: Vec<u8>) {
-    // If the client is gone there is nobody to tell.
+    // If the client is gone, nobody needs the answer.
     let _ = responder.finish(&answer).await;
 }
 

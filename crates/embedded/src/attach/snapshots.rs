@@ -1,4 +1,4 @@
-//! Named snapshots over a connection: they are no part of the contract, so a store says whether it has them.
+//! Named snapshots over a connection. They are not part of the contract, so a store may have none.
 
 use super::client::{Asked, AttachedStore};
 use super::{Request, answer};
@@ -7,27 +7,28 @@ use std::sync::Arc;
 
 /// Named snapshots of a store, kept by its owner.
 pub trait Snapshots: Send + Sync + 'static {
-    /// Keeps the present state under `name`; its place in the order of commits.
+    /// Keeps the present state under `name`, and returns its commit sequence number.
     ///
     /// # Errors
-    /// `conflict` if the name is taken, `invalid-input` if it is no name.
+    /// `conflict` if the name is taken, `invalid-input` if it is not a valid name.
     fn create_snapshot<'a>(&'a self, name: &'a str) -> StoreFuture<'a, u64>;
 
-    /// Gives a snapshot up.
+    /// Deletes a snapshot.
     ///
     /// # Errors
     /// `not-found` if there is none of that name.
     fn delete_snapshot<'a>(&'a self, name: &'a str) -> StoreFuture<'a, ()>;
 }
 
-/// What an owner answers with.
+/// What an owner serves.
 #[derive(Clone)]
 pub struct Served {
     /// The store.
     pub store: Arc<dyn Store>,
     /// Its named snapshots, if it has any.
     pub snapshots: Option<Arc<dyn Snapshots>>,
-    /// The nonce of the owner's record: who looks for another owner is refused. None answers everybody.
+    /// The nonce of the owner's record: a client that looks for another owner is refused. With none, every
+    /// client is answered.
     pub owner: Option<u64>,
 }
 
@@ -58,7 +59,7 @@ fn none() -> StoreError {
 }
 
 impl AttachedStore {
-    /// Asks the owner to keep the present state under `name`; none if this process is the owner by now.
+    /// Asks the owner to keep the present state under `name`; none if the store is open in this process.
     ///
     /// # Errors
     /// Those of [`Snapshots::create_snapshot`]; `timed-out` if the owner was lost before it answered.
@@ -69,7 +70,7 @@ impl AttachedStore {
         })
     }
 
-    /// Asks the owner to give a snapshot up; none if this process is the owner by now.
+    /// Asks the owner to delete a snapshot; none if the store is open in this process.
     ///
     /// # Errors
     /// Those of [`Snapshots::delete_snapshot`]; `timed-out` if the owner was lost before it answered.

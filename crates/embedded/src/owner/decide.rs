@@ -1,45 +1,45 @@
-//! What to do about a folder, given what was seen of it; no I/O.
+//! Decides what to do about a folder, given what was observed of it; no I/O.
 //!
-//! The kernel's lock, where it can be trusted, needs no record to be believed: whoever has it lives. A lock
-//! file is believed until its owner is proved dead, and only a process of the same host can prove that.
+//! The kernel's lock, where it can be trusted, needs no record: its holder is alive. A lock file counts until
+//! its owner is proved dead, and only a process on the same host can prove that.
 
 /// How a folder is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// To read and write: own it, or attach to the owner.
     Write,
-    /// To read: attach to the owner, or read what is there. Nothing is written.
+    /// To read: attach to the owner, or read the last state on disk. Nothing is written.
     Read,
 }
 
 /// What is known of the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
-    /// The kernel's lock is ours now.
+    /// This process holds the kernel's lock.
     Ours,
-    /// The kernel's lock is somebody else's.
+    /// Another process holds the kernel's lock.
     Taken,
-    /// The kernel's lock was not asked for: it is not needed to read, or not to be trusted here.
+    /// The kernel's lock was not asked for: a reader does not need it, or it cannot be trusted here.
     NotAsked,
 }
 
 /// The host of the process that the record names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host {
-    /// This one, since it was last started; its process ids can be looked up.
+    /// This one, since its last start; its process ids can be looked up.
     Here,
-    /// This one, before it was last started.
+    /// This one, before its last start.
     BeforeRestart,
     /// This one, but process ids mean something else there (a container).
     OtherNamespace,
-    /// Another one, or one that nobody here can tell from another one.
+    /// Another one, or one that cannot be told from another one here.
     Other,
 }
 
 /// Whether the process that the record names lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Process {
-    /// It does, and is the one that wrote the record.
+    /// It does, and wrote the record; or it cannot be seen from here.
     Alive,
     /// It does not.
     Dead,
@@ -57,11 +57,11 @@ pub enum Heartbeat {
 /// What the record says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// There is none: nobody owns the folder.
+    /// There is no record: nobody owns the folder.
     Nobody,
-    /// It cannot be read: somebody is writing it, or died over it.
+    /// It cannot be read: a process is writing it, or died while writing it.
     Unreadable,
-    /// Somebody.
+    /// It names a process: its host, whether it lives, and its heartbeat.
     Named(Host, Process, Heartbeat),
 }
 
@@ -76,7 +76,7 @@ pub enum Socket {
     Silent,
 }
 
-/// What was seen of a folder.
+/// What was observed of a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observed {
     /// How it is to be opened.
@@ -94,9 +94,9 @@ pub struct Observed {
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Own the folder: we have the kernel's lock.
+    /// Own the folder: this process holds the kernel's lock.
     Own,
-    /// Make the lock file; there is none.
+    /// Create the lock file; there is none.
     Make,
     /// Replace the lock file of a process that is proved dead.
     TakeOver,
@@ -106,13 +106,13 @@ pub enum Decision {
     Attach,
     /// Open the last committed state for reading.
     ReadOnly,
-    /// Look again: somebody is about to begin or to end.
+    /// Look again: an owner is about to begin or to end.
     LookAgain,
     /// Give up, naming the owner.
     Refuse,
 }
 
-/// Decides.
+/// Decides what to do next.
 #[must_use]
 pub fn decide(seen: Observed) -> Decision {
     if seen.socket == Socket::Answers {
@@ -135,8 +135,8 @@ fn to_read(seen: Observed) -> Decision {
     }
 }
 
-/// The kernel says that an owner lives; the record may lag behind it. Or a process lives that the owner had
-/// forked before it was killed, which has all that the owner had: nobody answers at that socket.
+/// The kernel says that an owner lives, and the record may lag behind. Or the owner was killed, and a process
+/// that it had forked still has its lock and its socket: then nobody answers at that socket.
 fn beside_owner(seen: Observed) -> Decision {
     match (seen.owner, seen.socket) {
         (Owner::Named(Host::Here, Process::Dead, _), _) => wait(seen),
@@ -153,7 +153,7 @@ fn by_lock_file(seen: Observed) -> Decision {
         Owner::Named(Host::Here | Host::OtherNamespace, ..) if seen.socket == Socket::Untried => {
             Decision::Connect
         }
-        // A lock file appears whole, so one that cannot be read is damaged, and nobody can tell whose it is.
+        // A lock file appears whole, so an unreadable one is damaged, and its owner cannot be known.
         Owner::Unreadable | Owner::Named(..) => wait(seen),
     }
 }

@@ -1,11 +1,11 @@
-//! Why it could not be settled what this process is to a folder, and what users of the store are told of it.
+//! Why the role of this process for a folder could not be settled, and the error that users of the store see.
 
 use atoll_store::StoreError;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Why a folder could not be settled.
+/// Why the role of this process for a folder could not be settled.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OwnerError {
@@ -18,11 +18,11 @@ pub enum OwnerError {
         host: String,
         /// Its process id.
         pid: u32,
-        /// Whether it runs here and is awake, and nobody listens at its socket: it is about to end then,
-        /// which may take its time.
+        /// Whether it runs here and is awake, but does not listen at its socket: it is about to end, which
+        /// may take a while.
         is_ending: bool,
     },
-    /// The owner ended, and somebody else has its lock still.
+    /// The owner has ended, but another process still holds its lock.
     #[error(
         "process {pid}, which owned {}, was killed, but a process that it had forked still holds the lock",
         folder.display()
@@ -33,19 +33,19 @@ pub enum OwnerError {
         /// The process id of the owner that ended.
         pid: u32,
     },
-    /// The folder is locked, and the lock does not say by whom.
+    /// The folder is locked by a lock file that cannot be read.
     #[error("{} is locked, and its lock file cannot be read", folder.display())]
     Unreadable {
         /// The folder.
         folder: PathBuf,
     },
-    /// The folder is locked, and its lock file is gone.
+    /// The folder is locked, and its lock file was removed.
     #[error("{} is owned by another process, and the file `lock` in it was removed", folder.display())]
     Unnamed {
         /// The folder.
         folder: PathBuf,
     },
-    /// The folder is locked, and its lock file does not say by whom any more.
+    /// The folder is locked, and its lock file does not name the owner any more.
     #[error("{} is owned by another process, and the file `lock` in it does not say which one", folder.display())]
     Garbled {
         /// The folder.
@@ -62,7 +62,7 @@ pub enum OwnerError {
     Io {
         /// What was tried.
         action: &'static str,
-        /// On what.
+        /// The path on which it was tried.
         path: PathBuf,
         /// The cause.
         #[source]

@@ -1,14 +1,14 @@
-//! Which file system a folder lies on, and what its locks are worth.
+//! The file system that a folder lies on, and which kind of lock can be trusted there.
 //!
 //! Invariant: a file system that is not known to be local is treated as shared.
 
 use rustix::fs::statfs;
 use std::path::Path;
 
-/// How ownership of a folder is kept.
+/// How ownership of a folder is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Locking {
-    /// By the kernel's lock, which dies with its process.
+    /// By the kernel's lock, which ends with its process.
     Kernel,
     /// By a lock file with a heartbeat, since other hosts may see the folder.
     File,
@@ -21,7 +21,7 @@ pub struct FileSystem {
     pub name: String,
     /// Whether other hosts may see it, as far as known.
     pub is_shared: bool,
-    /// How ownership is kept on it.
+    /// How ownership is recorded on it.
     pub locking: Locking,
 }
 
@@ -65,7 +65,7 @@ impl FileSystem {
     /// The file system that `path` lies on.
     ///
     /// # Errors
-    /// The operating system's, if the path cannot be looked at.
+    /// The operating system's, if the path cannot be examined.
     pub fn of(path: &Path) -> std::io::Result<Self> {
         Ok(Self::from_magic(statfs(path)?.f_type as u64))
     }

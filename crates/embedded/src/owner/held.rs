@@ -1,5 +1,5 @@
-//! A folder that this process owns: the lock, the socket that others find, and the heartbeat of a lock that
-//! is a file.
+//! A folder that this process owns: the lock, the socket that other processes find, and the heartbeat of a
+//! lock file.
 
 use super::lock::{FileLock, KernelLock};
 use super::record::OwnerRecord;
@@ -17,7 +17,7 @@ use tokio::sync::watch;
 #[derive(Debug)]
 pub struct Ownership {
     pub(super) listener: Option<UnixListener>,
-    // Dropped in this order: the heartbeat ends, the socket goes, then the lock.
+    // Released in this order: the heartbeat, the socket, the lock.
     pub(super) stop: Option<StopBeating>,
     pub(super) socket: socket::SocketFile,
     pub(super) lock: HeldLock,
@@ -26,7 +26,7 @@ pub struct Ownership {
 }
 
 impl Ownership {
-    /// The socket to serve on; given once.
+    /// The socket to serve on; returned once.
     pub fn take_listener(&mut self) -> Option<UnixListener> {
         self.listener.take()
     }
@@ -37,14 +37,14 @@ impl Ownership {
         self.socket.path()
     }
 
-    /// What was written about us.
+    /// The record that names this owner.
     #[must_use]
     pub const fn record(&self) -> &OwnerRecord {
         &self.record
     }
 
-    /// Turns true if somebody removed or replaced our lock file, or it cannot be touched for so long that
-    /// somebody soon may; nothing may be written from then on.
+    /// Turns true once the lock file was removed or replaced, or could not be touched for so long that
+    /// another process may soon take it over. Nothing may be written from then on.
     #[must_use]
     pub fn lost(&self) -> watch::Receiver<bool> {
         self.lost.clone()
@@ -83,15 +83,15 @@ pub(super) struct StopBeating {
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-/// Begins a thread of the heartbeat.
+/// Starts the thread of the heartbeat.
 pub(super) type Spawn = fn(Box<dyn FnOnce() + Send>) -> io::Result<std::thread::JoinHandle<()>>;
 
 pub(super) fn spawn_heartbeat(beat: Box<dyn FnOnce() + Send>) -> io::Result<std::thread::JoinHandle<()>> {
     std::thread::Builder::new().name("atoll-heartbeat".into()).spawn(beat)
 }
 
-/// Touches the lock file again and again. Whoever cannot for as long as `silent_max` has lost it: soon others
-/// may take it for left behind.
+/// Touches the lock file at every interval. An owner that cannot do so for `silent_max` has lost the lock
+/// file: other processes may soon take it for stale.
 pub(super) fn beat_on(
     lock: FileLock,
     every: Duration,
@@ -135,7 +135,7 @@ impl Drop for StopBeating {
         *self.signal.0.lock() = true;
         self.signal.1.notify_all();
         if let Some(thread) = self.thread.take() {
-            // It cannot panic, and if it did there is nothing to add.
+            // The thread cannot panic; if it did, there would be nothing to do.
             let _ = thread.join();
         }
     }

@@ -1,28 +1,29 @@
-//! Who we are: host, boot, process; and whether a process of the past still lives.
+//! The identity of a process (host, boot, process id), and whether the process of a record still lives.
 
 use super::decide::{Host, Process};
 use super::record::OwnerRecord;
 use std::fs;
 
-/// What names a process beyond the life of its host.
+/// Identifies a process, also across restarts of its host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostIdentity {
     /// Name of the host.
     pub host: String,
     /// Changes with every start of the host.
     pub boot: String,
-    /// Which process ids are visible.
+    /// The namespace of its process ids.
     pub namespace: String,
-    /// This process.
+    /// The process id.
     pub pid: u32,
-    /// When it was started, in ticks since the host was; with the id it names a process for good.
+    /// When the process was started, in ticks since the start of the host; together with the id it is unique.
     pub started: u64,
-    /// What its host keeps over all its starts; empty where it has no such thing, as in many containers.
+    /// The machine id, which the host keeps across restarts; empty where there is none, as in many
+    /// containers.
     pub machine: String,
 }
 
 impl HostIdentity {
-    /// This process.
+    /// The process id.
     #[must_use]
     pub fn of_this_process() -> Self {
         let pid = std::process::id();
@@ -53,13 +54,13 @@ impl HostIdentity {
         }
     }
 
-    /// Whether the process of a record is known to have run on this machine, before or after a restart of it.
-    /// Its name alone proves nothing: the next container of a name may run on another machine than the last.
+    /// Whether the process of a record is known to have run on this machine, before or after a restart. The
+    /// name of the host proves nothing: the next container with that name may run on another machine.
     fn is_same_machine(&self, record: &OwnerRecord) -> bool {
         !self.machine.is_empty() && self.machine == record.identity.machine
     }
 
-    /// Whether the process of a record lives; alive is said of those that cannot be seen from here.
+    /// Whether the process of a record lives; one that cannot be seen from here counts as alive.
     #[must_use]
     pub fn process_of(&self, record: &OwnerRecord) -> Process {
         match self.host_of(record) {
@@ -69,7 +70,7 @@ impl HostIdentity {
         }
     }
 
-    /// Whether the process of a record is seen to live on this host, and was not suspended.
+    /// Whether the process of a record is seen to live on this host and is not suspended.
     #[must_use]
     pub fn is_awake(&self, record: &OwnerRecord) -> bool {
         self.host_of(record) == Host::Here
@@ -77,27 +78,28 @@ impl HostIdentity {
             && !self.is_suspended(record)
     }
 
-    /// Whether the process of a record ran on this host since it was started, and is seen to have ended.
+    /// Whether the process of a record ran on this host since the host's last start, and is seen to have
+    /// ended.
     #[must_use]
     pub fn has_ended(&self, record: &OwnerRecord) -> bool {
         self.host_of(record) == Host::Here && self.process_of(record) == Process::Dead
     }
 
-    /// Whether the process of a record was suspended, as with Ctrl-Z; said only of processes of this host.
+    /// Whether the process of a record is suspended, as by Ctrl-Z; never true for processes of other hosts.
     #[must_use]
     pub fn is_suspended(&self, record: &OwnerRecord) -> bool {
         self.host_of(record) == Host::Here && matches!(state(record.identity.pid).as_deref(), Some("T"))
     }
 }
 
-/// What a process does, in the letters of `ps`.
+/// The state of a process, in the letters of `ps`.
 fn state(pid: u32) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_ascii_whitespace().next().map(str::to_owned)
 }
 
-/// When a process was started, in ticks since the host was; none if there is no such process, or only what
-/// is left of one that ended.
+/// When a process was started, in ticks since the start of the host; none if there is no such process, or
+/// only the zombie of one.
 fn started(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name in parentheses may hold anything, spaces and parentheses included.

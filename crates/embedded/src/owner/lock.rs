@@ -1,9 +1,9 @@
 //! The two kinds of locks on a folder.
 //!
 //! [`KernelLock`] is an exclusive `flock` on the folder and on the file `lock` in it, with the owner's record
-//! as the content of the file. A lock on a removed file guards nothing, and others may remove a file that
-//! seems old; a folder with a store in it stays. [`FileLock`] is the file `owner`: it appears by link and is
-//! replaced by rename, so it is always whole, and exists as long as its owner.
+//! as the content of the file. Both, because a lock on a removed file guards nothing, and other programs may
+//! remove a file that seems old; a folder with a store in it stays. [`FileLock`] is the file `owner`: it is
+//! created by link and replaced by rename, so it is always whole, and it exists as long as its owner.
 
 use super::decide::Heartbeat;
 use super::host::HostIdentity;
@@ -21,7 +21,7 @@ use std::time::Duration;
 pub const LOCK_FILE: &str = "lock";
 const OWNER_FILE: &str = "owner";
 
-/// What the file `lock` holds where nobody owns the folder.
+/// The byte that fills the file `lock` while nobody owns the folder.
 const BLANK: u8 = b' ';
 
 fn open_lock(folder: &Path) -> io::Result<File> {
@@ -36,7 +36,7 @@ fn open_lock(folder: &Path) -> io::Result<File> {
         .open(folder.join(LOCK_FILE))
 }
 
-/// The bytes of the record that the kernel's lock carries; none if there is no file, or nobody's name in it.
+/// The bytes of the record in the file of the kernel's lock; none if there is no file, or only blanks in it.
 pub(super) fn read_kernel_record(folder: &Path) -> io::Result<Option<Vec<u8>>> {
     let bytes = read(&folder.join(LOCK_FILE))?;
     Ok(bytes.filter(|bytes| bytes.iter().any(|byte| *byte != BLANK)))
@@ -59,14 +59,14 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
 #[derive(Debug)]
 pub(super) struct KernelLock {
     file: File,
-    /// None where folders cannot be locked.
+    /// None on file systems where folders cannot be locked.
     folder: Option<File>,
 }
 
 impl KernelLock {
-    /// Takes the lock; none if somebody else has it.
+    /// Takes the lock; none if another process holds it.
     pub fn take(folder: &Path) -> io::Result<Option<Self>> {
-        // The folder first: whoever is too late must not leave a new lock file behind that names nobody.
+        // The folder first: a process that comes too late must not leave a new lock file that names no owner.
         let opened = File::open(folder)?;
         let folder_lock = match flock(&opened, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Some(opened),
@@ -74,18 +74,18 @@ impl KernelLock {
             Err(error) if is_without_locks(error) => None,
             Err(error) => return Err(error.into()),
         };
-        // A build of before locks the file alone.
+        // Older builds lock only the file, so it is locked as well.
         Ok(take_file(folder, flock_file)?.map(|file| Self { file, folder: folder_lock }))
     }
 
-    /// Says who we are. A longer record before it leaves its end behind, which means nothing.
+    /// Writes the owner's record. The end of a longer record before it stays in the file, and is ignored.
     pub fn sign(&self, record: &OwnerRecord) -> io::Result<()> {
         self.file.write_all_at(record.encode().as_bytes(), 0)
     }
 
-    /// Takes our name off, so that a copy of the folder names nobody, and gives the lock back: processes that
-    /// were forked from this one would have it for as long as they live. The file keeps its length, so that
-    /// the next owner can sign on a disk that is full by then.
+    /// Blanks the record, so that a copy of the folder names no owner, and unlocks explicitly: otherwise
+    /// processes forked from this one would hold the lock for as long as they live. The file keeps its
+    /// length, so that the next owner can write its record even if the disk is full.
     pub fn erase(&self) -> io::Result<()> {
         let blanks = self.file.metadata().map(|metadata| vec![BLANK; metadata.len() as usize]);
         let erased = blanks.and_then(|blanks| self.file.write_all_at(&blanks, 0));
@@ -97,22 +97,23 @@ impl KernelLock {
     }
 }
 
-/// How long a process that took over without a kernel's lock waits for others that do so at the same moment.
+/// How long a process that took over without a kernel's lock waits for rivals that do the same at that
+/// moment.
 const RIVALS_PAUSE: Duration = Duration::from_secs(1);
 
-/// How a file is locked without waiting for it.
+/// Locks a file without waiting.
 type LockFile = fn(&File) -> rustix::io::Result<()>;
 
 fn flock_file(file: &File) -> rustix::io::Result<()> {
     flock(file, FlockOperation::NonBlockingLockExclusive)
 }
 
-/// Whether the file system has no such locks, or none at the moment.
+/// Whether the error means that the file system has no such locks, or none at the moment.
 const fn is_without_locks(error: Errno) -> bool {
     matches!(error, Errno::BADF | Errno::INVAL | Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP)
 }
 
-/// Takes the lock on the lock file; none if somebody else has it.
+/// Takes the lock on the lock file; none if another process holds it.
 fn take_file(folder: &Path, lock: LockFile) -> io::Result<Option<File>> {
     let file = open_lock(folder)?;
     match lock(&file) {
@@ -122,8 +123,8 @@ fn take_file(folder: &Path, lock: LockFile) -> io::Result<Option<File>> {
     }
 }
 
-/// Takes a name that one process of this network namespace has at a time, and that goes when it ends; none if
-/// another process has it.
+/// Takes a name that one process of this network namespace can have at a time, and that is freed when the
+/// process ends; none if another process has it.
 fn take_name(nonce: u64) -> io::Result<Option<UnixDatagram>> {
     match bind_name(&format!("atoll-heir-{nonce:016x}")) {
         Ok(socket) => Ok(Some(socket)),
@@ -143,7 +144,7 @@ fn bind_name(_: &str) -> io::Result<UnixDatagram> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// The lock file, ours until released.
+/// The lock file, held by this process until released.
 #[derive(Clone, Debug)]
 pub(super) struct FileLock {
     path: PathBuf,
@@ -151,13 +152,13 @@ pub(super) struct FileLock {
 }
 
 impl FileLock {
-    /// Makes the lock file; none if there is one by now.
+    /// Creates the lock file; none if there is one already.
     pub fn make(folder: &Path, record: &OwnerRecord) -> io::Result<Option<Self>> {
         let path = folder.join(OWNER_FILE);
         let draft = Draft::write(folder, record)?;
         match std::fs::hard_link(&draft.path, &path) {
             Ok(()) => {}
-            // The answer to a link that did happen can get lost on its way; the count of links does not lie.
+            // A network file system may lose the answer to a link that it made; the link count is reliable.
             Err(_) if std::fs::metadata(&draft.path)?.nlink() == 2 => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
             Err(_) => return Self::make_by_rename(&draft, path, record.nonce),
@@ -175,14 +176,15 @@ impl FileLock {
         }
     }
 
-    /// Replaces the lock file of `dead`; none if it is not there any more.
+    /// Replaces the lock file of `dead`; none if the file is not that of `dead` any more, or a rival is
+    /// taking over.
     pub fn take_over(folder: &Path, dead: &OwnerRecord, record: &OwnerRecord) -> io::Result<Option<Self>> {
         Self::take_over_by((flock_file, RIVALS_PAUSE), folder, dead, record)
     }
 
-    /// Only processes of one host take over from each other, so what is exclusive on one host is enough: the
-    /// kernel's lock where the file system has it, and a name. Without the lock, processes in several network
-    /// namespaces may have the name at once; all but the last of them find another record after a pause.
+    /// Only processes of one host take over from each other, so exclusion on one host is enough: the kernel's
+    /// lock where the file system has it, and a name. Without the lock, processes in several network
+    /// namespaces may have the name at once; after a pause, all but the last of them find another record.
     fn take_over_by(
         (lock, pause): (LockFile, Duration),
         folder: &Path,
@@ -213,13 +215,13 @@ impl FileLock {
         if has_lock {
             return Ok(Some(taken));
         }
-        // No event tells of a rival in another namespace; this thread is one that may block.
+        // No event announces a rival in another namespace; this thread may block.
         #[allow(clippy::disallowed_methods)]
         std::thread::sleep(pause);
         Ok(taken.is_ours()?.then_some(taken))
     }
 
-    /// Shows that we live. False if the lock file is not ours any more.
+    /// Renews the heartbeat. False if this process does not hold the lock file any more.
     pub fn beat(&self) -> io::Result<bool> {
         let file = match File::open(&self.path) {
             Ok(file) => file,
@@ -239,14 +241,14 @@ impl FileLock {
         Ok(record.is_some_and(|record| record.nonce == self.nonce))
     }
 
-    /// Removes the lock file if it is ours.
+    /// Removes the lock file if this process still holds it.
     pub fn release(&self) -> io::Result<()> {
         if self.is_ours()? { std::fs::remove_file(&self.path) } else { Ok(()) }
     }
 }
 
-/// Whether the lock file was touched within `limit`, by the clock of the file system it lies on: the age is
-/// that of a file made just now.
+/// Whether the lock file was touched within `limit`, by the clock of its file system: its time is compared
+/// with that of a file created just now.
 pub(super) fn heartbeat(folder: &Path, identity: &HostIdentity, limit: Duration) -> io::Result<Heartbeat> {
     let record = OwnerRecord { identity: identity.clone(), socket: None, nonce: new_nonce() };
     let draft = Draft::write(folder, &record)?;
@@ -256,12 +258,12 @@ pub(super) fn heartbeat(folder: &Path, identity: &HostIdentity, limit: Duration)
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Heartbeat::Fresh),
         Err(error) => return Err(error),
     };
-    // A beat of the future is no proof of death.
+    // A heartbeat in the future is no proof of death.
     let age = now.duration_since(beat).unwrap_or_default();
     Ok(if age > limit { Heartbeat::Stale } else { Heartbeat::Fresh })
 }
 
-/// A number that no other ownership has.
+/// A random number, different for every ownership.
 pub(super) fn new_nonce() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     // The standard library seeds each of these with the system's randomness.
@@ -279,8 +281,8 @@ impl Draft {
     fn write(folder: &Path, record: &OwnerRecord) -> io::Result<Self> {
         let draft = Self { path: folder.join(format!("{OWNER_FILE}.{:016x}", record.nonce)) };
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft.path)?;
-        // Closing it makes it visible to other hosts. It need not survive the loss of power: its owner does
-        // not.
+        // Closing it makes it visible to other hosts. It need not survive a loss of power, because its owner
+        // does not.
         file.write_all(record.encode().as_bytes())?;
         Ok(draft)
     }
@@ -288,7 +290,7 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        // Renamed already, or of no harm to anybody.
+        // It was renamed already, or the file that stays does no harm.
         let _ = std::fs::remove_file(&self.path);
     }
 }

@@ -1,12 +1,12 @@
-//! Who owns a folder: one process at a time; the others attach to it.
+//! Ownership of a folder: one process at a time owns it; the others attach to the owner.
 //!
 //! [`settle`] looks at the folder, decides, and acts, until this process owns it, has a connection to the
-//! owner, or may only read. On local file systems the kernel's lock says who lives; elsewhere a lock file
-//! does, made by link, replaced by rename, kept alive by a heartbeat.
+//! owner, or may only read. On local file systems the kernel's lock shows that the owner is alive; elsewhere
+//! a lock file does, created by link, replaced by rename and kept alive by a heartbeat.
 //!
 //! Invariant: at most one process owns a folder.
 //! Invariant: the lock of another host is never taken over.
-//! Invariant: to read, not a byte is written.
+//! Invariant: a reader writes not a byte.
 
 mod decide;
 mod error;

@@ -1,18 +1,18 @@
-//! The record of an owner: a few lines of text, so that a person can read it, ended by their checksum.
+//! The record of an owner: a few lines of text that a person can read, followed by their checksum.
 //!
-//! Invariant: a record that is not whole is never taken for one.
+//! Invariant: an incomplete record is never accepted.
 
 use super::host::HostIdentity;
 use std::path::PathBuf;
 
-/// Who owns a folder, and where to reach it.
+/// The owner of a folder, and where to reach it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnerRecord {
     /// The process.
     pub identity: HostIdentity,
     /// Its socket, if it has one.
     pub socket: Option<PathBuf>,
-    /// Different for every ownership, also of the same process.
+    /// Different for every ownership, also by the same process.
     pub nonce: u64,
 }
 
@@ -32,8 +32,8 @@ impl OwnerRecord {
         text
     }
 
-    /// Reads a record; none for bytes that are not a whole one. What follows the checksum is left over from
-    /// a longer record and means nothing.
+    /// Reads a record; none for bytes that are not a complete record. Bytes after the checksum are left over
+    /// from a longer record and are ignored.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(bytes).ok()?;
@@ -50,7 +50,7 @@ impl OwnerRecord {
         let (host, pid, boot) = (field("host")?, field("pid")?, field("boot")?);
         let (namespace, started, socket) = (field("namespace")?, field("started")?, field("socket")?);
         let nonce = field("nonce")?.parse().ok()?;
-        // Builds of before wrote no machine, and do not look so far.
+        // Older builds write no machine, and ignore it in a record.
         let machine = field("machine").unwrap_or_default();
         let (pid, started) = (pid.parse().ok()?, started.parse().ok()?);
         let identity = HostIdentity { host, boot, namespace, pid, started, machine };

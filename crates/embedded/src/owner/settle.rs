@@ -1,7 +1,7 @@
-//! Looks at a folder, decides, acts, and looks again, until it is settled what this process is to it.
+//! Looks at a folder, decides, acts, and looks again, until the role of this process is settled.
 //!
-//! Invariant: the socket listens before the record names it, so whoever reads the record can connect; what
-//! they ask waits there until the store is open.
+//! Invariant: the socket listens before the record names it, so any process that reads the record can
+//! connect; its requests wait there until the store is open.
 
 use super::OwnerError;
 use super::decide::{Decision, Heartbeat, Host, Lock, Mode, Observed, Owner, Process, Socket, decide};
@@ -19,20 +19,20 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How ownership is sought.
+/// How ownership is acquired.
 #[derive(Clone, Debug)]
 pub struct OwnerOptions {
-    /// For how long an owner that is about to begin or to end is waited for.
+    /// How long to wait for an owner that is about to begin or to end.
     pub patience: Duration,
-    /// Forces a kind of locking; as the file system needs it for none.
+    /// Forces a kind of locking; the kind that the file system needs for none.
     pub locking: Option<Locking>,
-    /// Where sockets go that cannot lie beside the folder, the first that will do.
+    /// Folders for a socket that cannot lie beside the store's folder; the first one that works is used.
     pub run_time_folders: Vec<PathBuf>,
     /// How often an owner touches its lock file.
     pub heartbeat_every: Duration,
-    /// After how long without a touch a lock file of an earlier start of this host counts as left behind.
+    /// How long a lock file from before this host's last start must go untouched to count as stale.
     pub heartbeat_limit: Duration,
-    /// Who we are.
+    /// The identity of this process.
     pub identity: HostIdentity,
 }
 
@@ -49,26 +49,27 @@ impl Default for OwnerOptions {
     }
 }
 
-/// Whether a socket could not be connected to because nobody listens there, or it is gone.
+/// Whether a connection failed because nobody listens at the socket, or it does not exist.
 fn is_of_nobody(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
 }
 
-/// What this process is to the folder.
+/// The role of this process for the folder.
 #[derive(Debug)]
 pub enum Settled {
     /// Its owner.
     Owner(Ownership),
     /// Attached to its owner by this connection.
     Attached(UnixStream, OwnerRecord),
-    /// A reader of what is there.
+    /// A reader of the last state on disk.
     ReadOnly,
 }
 
-/// Settles what this process is to `folder`, which must exist. Runs on a Tokio runtime with time.
+/// Settles the role of this process for `folder`, which must exist. Runs on a Tokio runtime with its timer
+/// enabled.
 ///
 /// # Errors
-/// [`OwnerError`], naming the owner where there is one that cannot be reached.
+/// [`OwnerError`], which names the owner if there is one that cannot be reached.
 pub async fn settle(folder: &Path, mode: Mode, options: &OwnerOptions) -> Result<Settled, OwnerError> {
     let folder = folder.canonicalize().map_err(io_error("find", folder))?;
     let until = tokio::time::Instant::now() + options.patience;
@@ -85,7 +86,8 @@ pub async fn settle(folder: &Path, mode: Mode, options: &OwnerOptions) -> Result
                 return Err(io_error("look at", Path::new("the folder"))(io::ErrorKind::Interrupted.into()));
             }
         }
-        // No event tells that somebody else is about to write its name; a start takes a millisecond or two.
+        // No event announces that another process is about to write its record; a start takes a millisecond
+        // or two.
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(Duration::from_millis(50));
     }
@@ -103,10 +105,11 @@ struct Attempt {
 }
 
 impl Attempt {
-    /// One look at the folder; none if it is to be looked at again.
+    /// One look at the folder; none if another look is needed.
     fn run(&self, has_time: bool) -> Result<Option<Settled>, OwnerError> {
         match self.look(has_time) {
-            // Who may read the store but not its lock is another user, whom the owner would not answer.
+            // A process that may read the store but not its lock runs as another user, whom the owner would
+            // not answer.
             Err(OwnerError::Io { source, .. })
                 if self.mode == Mode::Read && source.kind() == io::ErrorKind::PermissionDenied =>
             {
@@ -141,7 +144,7 @@ impl Attempt {
                 Decision::Connect => {
                     let socket = record.as_ref().and_then(|record| record.socket.as_deref());
                     let connected = socket.map(|socket| socket::connect(&self.folder, socket));
-                    // Whatever else stands in the way will still do so when the owner ends.
+                    // Any other obstacle would still be there once the owner has ended.
                     is_deaf = matches!(&connected, Some(Err(error)) if is_of_nobody(error));
                     connection = connected.and_then(Result::ok);
                     seen.socket = if connection.is_some() { Socket::Answers } else { Socket::Silent };
@@ -168,7 +171,7 @@ impl Attempt {
     }
 
     /// The owner by the other kind of lock, unless it is proved dead. A folder can be local to one host and
-    /// shared to the next, and each must heed what the other goes by.
+    /// shared for another, so each must respect the other's kind of lock.
     fn foreign(&self, locking: Locking) -> io::Result<Option<(Owner, Option<OwnerRecord>)>> {
         let bytes = match locking {
             Locking::Kernel => read_file_record(&self.folder)?,
@@ -182,9 +185,9 @@ impl Attempt {
         Ok(Some((Owner::Named(host, Process::Alive, Heartbeat::Fresh), Some(record))))
     }
 
-    /// Whether the owner by the other kind of lock than `locking` is dead. A lock file of this machine from
-    /// before its restart must have no heartbeat any more either, as where everybody goes by lock files. Who
-    /// only reads does no harm.
+    /// Whether the owner by the other kind of lock than `locking` is dead. A lock file that this machine left
+    /// before its restart must also have no heartbeat, as it must where every process uses lock files. A
+    /// reader skips that check, because it does no harm.
     fn is_gone(&self, record: &OwnerRecord, locking: Locking) -> io::Result<bool> {
         let OwnerOptions { identity, heartbeat_limit, .. } = &self.options;
         if identity.host_of(record) != Host::BeforeRestart || self.mode == Mode::Read {
@@ -206,7 +209,7 @@ impl Attempt {
         let identity = &self.options.identity;
         let host = identity.host_of(&record);
         let process = identity.process_of(&record);
-        // Only then it matters, and telling the time of the file system takes a write to it.
+        // Asked only where it matters, because reading the clock of the file system takes a write to it.
         let asks_time = self.mode == Mode::Write && locking == Locking::File && host == Host::BeforeRestart;
         let beat = if asks_time {
             heartbeat(&self.folder, identity, self.options.heartbeat_limit)?
@@ -233,7 +236,7 @@ impl Attempt {
         }
     }
 
-    /// Becomes the owner. A lock file can be lost to somebody quicker: that is an error of kind would-block.
+    /// Becomes the owner. If another process gets the lock file first, the error is of kind would-block.
     fn own(&self, guard: Guard, kernel: Option<KernelLock>) -> Result<Settled, OwnerError> {
         let nonce = new_nonce();
         let wrong = io_error("listen beside", &self.folder);
@@ -244,7 +247,8 @@ impl Attempt {
         let record = OwnerRecord { identity, socket: Some(socket.path().to_owned()), nonce };
         let lock = self.sign(guard, kernel, &record);
         let lock = lock.inspect_err(|_| socket.remove()).map_err(io_error("lock", &self.folder))?;
-        // Signed first and looked second, so that of two who go by different locks one sees the other.
+        // Signs first and looks second, so that of two processes with different kinds of lock at least one
+        // sees the other.
         let locking = if matches!(lock, HeldLock::Kernel(_)) { Locking::Kernel } else { Locking::File };
         if !matches!(self.foreign(locking), Ok(None)) {
             socket.remove();
@@ -259,12 +263,13 @@ impl Attempt {
                 let (stop, lost) = beating
                     .inspect_err(|_| {
                         socket.remove();
-                        // Else it names a living process, this one, which is no owner.
+                        // Otherwise it would name a living process, this one, that is not an owner.
                         if let Err(error) = lock.release() {
                             tracing::warn!(%error, "the name of a process that is not an owner stays on the folder");
                         }
                     })
-                    // That no thread is left looks as if somebody else had been quicker.
+                    // Wrapped, because the error for no thread left is would-block too, which would mean that
+                    // a rival was quicker.
                     .map_err(|error| io_error("keep the heartbeat of", &self.folder)(io::Error::other(error)))?;
                 (Some(stop), lost)
             }
@@ -285,14 +290,14 @@ impl Attempt {
     }
 }
 
-/// How the lock is to be had.
+/// How the lock is acquired.
 enum Guard {
     Kernel,
     New,
     Dead(Option<OwnerRecord>),
 }
 
-/// Somebody else was quicker: look again.
+/// Looks again if another process was quicker.
 fn again(error: OwnerError) -> Result<Option<Settled>, OwnerError> {
     match &error {
         OwnerError::Io { source, .. } if source.kind() == io::ErrorKind::WouldBlock => Ok(None),
@@ -306,7 +311,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     fn no_thread(_: Box<dyn FnOnce() + Send>) -> io::Result<std::thread::JoinHandle<()>> {
-        // As the system says it.
+        // The error that the system gives when no thread is left.
         Err(io::ErrorKind::WouldBlock.into())
     }
 

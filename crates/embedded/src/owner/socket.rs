@@ -1,9 +1,9 @@
-//! The owner's socket: where it lies, and who may be at its ends.
+//! The owner's socket: where it lies, and which users may be at its ends.
 //!
 //! Invariant: a socket lies beside the folder, or in a folder that only this user can enter.
-//! Invariant: a socket that somebody else listens at is never removed: a folder that was moved away while it
-//! is owned leaves its socket under a name that another folder may have by then, and other programs name
-//! their sockets so as well.
+//! Invariant: a socket at which another process listens is never removed. A folder that is moved while it is
+//! owned leaves its socket under a name that another folder may have by then, and other programs may use such
+//! names too.
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
@@ -15,34 +15,35 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Longest path of a socket, its end included.
+/// Longest path of a socket in bytes, its final zero included.
 const SOCKET_PATH_BYTES: usize = 108;
 
-/// How long a process that was killed may listen on after its lock is gone.
+/// How long the socket of a killed process may outlive its lock.
 const KILLED_TIME: Duration = Duration::from_millis(50);
 
-/// For how long an owner may have no room for one more who connects: so many may come at once.
+/// How long to wait while the owner's queue of connections is full, because many may come at once.
 const CONNECT_TIME: Duration = Duration::from_millis(250);
 
 /// Folders for sockets that cannot lie beside their store: the session's, or one in the temporary folder.
 #[must_use]
-#[allow(clippy::disallowed_methods)] // This is the door: everybody else is given the folders.
+#[allow(clippy::disallowed_methods)] // The only reader of the environment.
 pub fn run_time_folders() -> Vec<PathBuf> {
     let session = std::env::var("XDG_RUNTIME_DIR").ok().map(PathBuf::from);
     let own = std::env::temp_dir().join(format!("atoll-{}", rustix::process::geteuid().as_raw()));
     session.into_iter().chain([own]).collect()
 }
 
-/// Where a socket may lie; the number is different for every ownership.
+/// Where a socket may lie; the number is the ownership's nonce.
 #[derive(Clone, Copy)]
 pub(super) enum Name {
-    /// Beside the folder, since we have its lock; apart if that cannot be.
+    /// Beside the folder, because this process holds its lock; apart if that is not possible.
     Beside(u64),
-    /// Under a name of its own: we do not have the lock yet, and others may listen as well.
+    /// Under a name of its own, because this process does not hold the lock yet, and others may listen as
+    /// well.
     Apart(u64),
 }
 
-/// Listens on a socket for `folder` that only this user can reach, and tells where it lies.
+/// Listens on a socket for `folder` that only this user can reach, and returns it with its file.
 pub(super) fn listen(
     folder: &Path,
     name: Name,
@@ -76,21 +77,22 @@ fn bind(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     if path.as_os_str().len() >= SOCKET_PATH_BYTES {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path is too long for a socket"));
     }
-    // We have the lock, so a socket under our name that nobody hears is of an owner that died.
+    // The name belongs to this process, by the lock or by the nonce, so a socket there at which nobody
+    // listens was left by a dead owner.
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
     if is_socket && is_left_behind(path)? {
         std::fs::remove_file(path)?;
     }
     let listener = UnixListener::bind(path)?;
     let file = SocketFile { path: path.to_owned(), made: Made::of(path)? };
-    // Others cannot connect meanwhile either: the owner looks who it is.
+    // Other users cannot connect before this either: the server checks the user of its peer.
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
     listener.set_nonblocking(true)?;
     Ok((listener, file))
 }
 
-/// Whether nobody listens at a socket, or not any more after a moment: of a process that was killed the lock
-/// may go before the socket does. What waits at that end is then told.
+/// Whether nobody listens at a socket, at once or after a moment: when a process is killed, its lock may go
+/// before its socket does. A connection that waits in its queue then ends.
 fn is_left_behind(path: &Path) -> io::Result<bool> {
     let Some(probe) = probe(path)? else { return Ok(true) };
     probe.set_nonblocking(false)?;
@@ -101,7 +103,7 @@ fn is_left_behind(path: &Path) -> io::Result<bool> {
     Ok(!is_alive && self::probe(path)?.is_none())
 }
 
-/// Connects, without waiting for one who is too busy for it; none if nobody listens.
+/// Connects without waiting for a busy listener; none if nobody listens.
 fn probe(path: &Path) -> io::Result<Option<UnixStream>> {
     let socket = socket(SocketFlags::NONBLOCK)?;
     let connected = rustix::net::connect(&socket, &SocketAddrUnix::new(path)?);
@@ -126,16 +128,17 @@ impl SocketFile {
         &self.path
     }
 
-    /// Removes it, unless something else has its name by now.
+    /// Removes the file, unless another file has its name by now.
     pub fn remove(&self) {
         if Made::of(&self.path).is_ok_and(|made| made == self.made) {
-            // The next owner would replace it.
+            // If it stays, the next owner replaces it.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// What tells a file from all that had its name or its number before; nobody writes to a socket as to a file.
+/// Tells a file from all that had its name or its inode number before. Writing to a socket does not change
+/// the file's modification time, so it is that of its creation.
 #[derive(Debug, PartialEq, Eq)]
 struct Made {
     device: u64,
@@ -166,8 +169,8 @@ fn private(folder: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, problem))
 }
 
-/// Connects to the owner, if it is one: this user's, the superuser's, or that of the folder's user. One who
-/// is suspended takes nobody, and of those who connect some find no room to wait at its socket.
+/// Connects to the owner, if its process runs as this user, as the folder's user or as the superuser. The
+/// connection is bounded in time: a suspended owner accepts none, and then its queue may be full.
 pub(super) fn connect(folder: &Path, socket: &Path) -> io::Result<UnixStream> {
     let connecting = self::socket(SocketFlags::empty())?;
     sockopt::set_socket_timeout(&connecting, sockopt::Timeout::Send, Some(CONNECT_TIME))?;
@@ -241,7 +244,7 @@ mod tests {
         let folder = place.path().join("store");
         std::fs::create_dir(&folder).unwrap();
         let (listener, file) = listen(&folder, Name::Beside(1), &[]).unwrap();
-        // Room for one.
+        // A queue with room for one.
         rustix::net::listen(&listener, 0).unwrap();
         let (tell, told) = std::sync::mpsc::channel();
         let socket = file.path().to_owned();

@@ -6,7 +6,8 @@ use atoll_errors::ErrorKind;
 use atoll_store::StoreError;
 use std::sync::Arc;
 
-/// What a failed operation of the engine means to a caller of the contract; `what` was done, at `place`.
+/// Converts a failed operation of the engine into the contract's error; `what` is the operation, `place` the
+/// store.
 #[must_use]
 pub fn refused(what: &'static str, place: &str, error: EngineError) -> StoreError {
     let place = place.to_owned();
@@ -45,12 +46,13 @@ pub fn refused(what: &'static str, place: &str, error: EngineError) -> StoreErro
     }
 }
 
-/// Whether the medium could be written to, and this user may not.
+/// Whether the medium is writable, but this user may not write to it.
 fn is_denied(error: &EngineError) -> bool {
     matches!(error, EngineError::Disk(disk) if disk.source.kind() == std::io::ErrorKind::PermissionDenied)
 }
 
-/// What is wrong with the bytes. Of a file that is too short the place says little, and that it is says all.
+/// What is wrong with the bytes. For a file that is too short, the offset explains little, so the text says
+/// that it was cut.
 fn told(error: &EngineError) -> String {
     let is_short = |disk: &DiskError| disk.source.kind() == std::io::ErrorKind::UnexpectedEof;
     match error {

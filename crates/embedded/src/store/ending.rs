@@ -1,7 +1,7 @@
-//! The end of a store that nobody closed: something of its engine ended half-way, or its folder is somebody
-//! else's.
+//! The end of a store that was not closed: an operation of its engine ended half-way, or its folder belongs
+//! to another process.
 //!
-//! Invariant: whoever waits for a cell is woken when nothing is answered any more, and is told so.
+//! Invariant: every waiter for a cell is woken when the store stops answering, and gets that as an error.
 
 use super::{EmbeddedStore, Inner};
 use atoll_engine::Engine;
@@ -18,10 +18,10 @@ pub(super) struct Ending {
 }
 
 impl Ending {
-    /// Tells whoever waits when this engine breaks.
+    /// Registers with `engine` to wake all waiters when it breaks.
     pub(super) fn of(engine: &Engine, watches: &Arc<Watches>) -> Self {
         let broken = Arc::new(watch::Sender::new(false));
-        // The engine has this, so nothing of it may have the engine.
+        // The engine owns this callback, so the callback must not own the engine.
         let (watches, tells) = (Arc::clone(watches), Arc::clone(&broken));
         engine.when_broken(move || {
             watches.wake_all();
@@ -34,14 +34,14 @@ impl Ending {
         self.is_abandoned.load(Ordering::Acquire)
     }
 
-    /// Closes what was abandoned, if it was. Whether that was since it broke, which is told once.
+    /// Clears the mark of an abandoned store. True if it was abandoned and is broken; reported once.
     pub(super) fn close_broken(&self) -> bool {
         self.is_abandoned.swap(false, Ordering::AcqRel) && *self.broken.borrow()
     }
 }
 
 impl Inner {
-    /// What is told of a store that was abandoned.
+    /// The error of every call on a store that was abandoned.
     pub(super) fn abandoned(&self) -> StoreError {
         let reason = "this process gave it up, since an operation on it ended half-way or its folder belongs to another process: close it here and open it again";
         StoreError::Unavailable { place: self.place.clone(), reason: reason.into(), source: None }
@@ -49,7 +49,7 @@ impl Inner {
 }
 
 impl EmbeddedStore {
-    /// Returns once something ended half-way in the engine, which answers nothing from then on; otherwise
+    /// Returns once an operation of the engine ended half-way, after which it answers no call; otherwise
     /// never.
     pub fn until_broken(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut broken = self.inner.ending.broken.subscribe();
@@ -60,11 +60,11 @@ impl EmbeddedStore {
         }
     }
 
-    /// Lets go of a store that is to be somebody else's: not a byte more is written, and nobody is answered.
+    /// Abandons the store to another process: not a byte more is written, and no call is answered.
     pub async fn abandon(&self) {
         self.inner.ending.is_abandoned.store(true, Ordering::Release);
         let inner = Arc::clone(&self.inner);
-        // It waits for writes that are under way. Should the runtime end, so does all writing.
+        // It waits for writes that are under way. If the runtime ends, so does all writing.
         let abandoned = tokio::task::spawn_blocking(move || {
             inner.engine.abandon();
             inner.watches.wake_all();

@@ -1,4 +1,4 @@
-//! How a cell's two keys become one key of the engine, so that partitions lie apart and in order.
+//! Joins a cell's two keys into one key of the engine, so that partitions lie apart and in order.
 //!
 //! `partition with each 0x00 written as 0x00 0xFF | 0x00 0x01 | sort key`
 //!
@@ -17,7 +17,7 @@ pub(crate) fn joined(cell: Cell<'_>) -> Vec<u8> {
     key
 }
 
-/// Shows the engine's key of a cell; short keys, which most are, cost no allocation.
+/// Passes the engine's key of a cell to `show`; short keys, as most are, cost no allocation.
 pub(crate) fn with_joined<R>(cell: Cell<'_>, show: impl FnOnce(&[u8]) -> R) -> R {
     let mut short = [0; 256];
     let (partition_end, end) = (cell.partition.len(), cell.partition.len() + END.len() + cell.sort.len());
@@ -30,7 +30,7 @@ pub(crate) fn with_joined<R>(cell: Cell<'_>, show: impl FnOnce(&[u8]) -> R) -> R
     show(&short[..end])
 }
 
-/// What every key of `partition` starts with.
+/// The prefix of every key of `partition`.
 fn partition_start(partition: &[u8], spare: usize) -> Vec<u8> {
     let mut key = Vec::with_capacity(partition.len() + END.len() + spare);
     escape(partition, &mut key);
@@ -51,14 +51,14 @@ fn escape(partition: &[u8], key: &mut Vec<u8>) {
     }
 }
 
-/// What the keys of every partition that starts with `prefix` start with.
+/// The common prefix of the keys of all partitions that start with `prefix`.
 pub(crate) fn listing_start(prefix: &[u8]) -> Vec<u8> {
     let mut key = Vec::new();
     escape(prefix, &mut key);
     key
 }
 
-/// The first key behind all keys of `partition`.
+/// The first key after all keys of `partition`.
 pub(crate) fn partition_end(partition: &[u8]) -> Vec<u8> {
     let mut key = Vec::with_capacity(partition.len() + 2);
     escape(partition, &mut key);
@@ -66,7 +66,7 @@ pub(crate) fn partition_end(partition: &[u8]) -> Vec<u8> {
     key
 }
 
-/// The partition and sort key of a joined key; none if it is not one.
+/// The partition and sort key of a joined key; none if `key` is not one.
 pub(crate) fn split(key: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut partition = Vec::with_capacity(key.len());
     let mut at = 0;
@@ -84,8 +84,8 @@ pub(crate) fn split(key: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     }
 }
 
-/// The partition and sort key that a joined key begins with, as far as there is any of them: separators of a
-/// tree are no whole keys.
+/// The partition and sort key at the beginning of a joined key, as far as they go: a separator of the tree
+/// need not be a whole key.
 pub(crate) fn beginning(key: &[u8]) -> (Vec<u8>, Vec<u8>) {
     if let Some((partition, sort)) = split(key) {
         return (partition, sort.to_vec());
@@ -94,7 +94,7 @@ pub(crate) fn beginning(key: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let mut bytes = key.iter().copied();
     while let Some(byte) = bytes.next() {
         partition.push(byte);
-        // What stands behind a zero says whether it is one.
+        // The byte after a zero says whether the zero is part of the partition key.
         if byte == 0 && bytes.next() != Some(0xFF) {
             partition.pop();
             break;
@@ -106,8 +106,8 @@ pub(crate) fn beginning(key: &[u8]) -> (Vec<u8>, Vec<u8>) {
 /// The keys of a cell: partition and sort key.
 pub type CellKeys = (Vec<u8>, Vec<u8>);
 
-/// Between which cells the damage lies of which a check found that keys of this tree need it: partition and
-/// sort key of the first and of the last, as far as they are known; none of a tree that has no cells.
+/// The first and the last cell that some damage found by a check affects: partition and sort key of each, as
+/// far as they are known; none for a tree that holds no cells.
 #[must_use]
 pub fn hurt_cells(hurt: &Hurt) -> Option<[Option<CellKeys>; 2]> {
     let of = |bound: &Bound<Vec<u8>>| match bound {
@@ -121,7 +121,7 @@ pub fn hurt_cells(hurt: &Hurt) -> Option<[Option<CellKeys>; 2]> {
 pub(crate) struct KeyRange {
     from: Bound<Vec<u8>>,
     to: Bound<Vec<u8>>,
-    /// Length of what comes before the sort key.
+    /// Length of the prefix before the sort key.
     pub(crate) start_len: usize,
 }
 

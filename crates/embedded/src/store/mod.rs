@@ -1,10 +1,10 @@
 //! The contract on the engine: cells in one tree, request ids in another, in one commit.
 //!
-//! Invariant: a call never blocks its thread on the disk; reads and syncs that take it, and writes that wait
-//! for a checkpoint to make room in memory, run on tokio's threads for blocking work, where there is a
-//! runtime. But what was there to be written to may be let go of, or take no record beside it any more,
-//! between the look at it and the commit, most likely behind the writes of others: the commit then reads that
-//! page where it is.
+//! Invariant: a call does not block its thread on the disk. Reads and syncs that need the disk, and writes
+//! that wait for a checkpoint to make room in memory, run on tokio's threads for blocking work, where there
+//! is a runtime. One exception: between the look at a page that a write will change and its commit, most
+//! likely because of other writers, the page may be evicted, or may take no further record beside it. The
+//! commit then reads that page on its own thread.
 
 mod convert;
 mod ending;
@@ -36,7 +36,7 @@ use requests::Requests;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The tree that has the cells.
+/// The tree that holds the cells.
 const CELLS: &str = "cells";
 
 /// How an embedded store behaves beyond the engine's options.
@@ -44,7 +44,7 @@ const CELLS: &str = "cells";
 pub struct StoreOptions {
     /// The engine's options.
     pub engine: Options,
-    /// Tells `now`, and when a request id is old.
+    /// The clock for `now` and for the age of request ids.
     pub clock: Arc<dyn Clock>,
     /// For how long a request id is remembered.
     pub request_memory: Duration,
@@ -52,7 +52,7 @@ pub struct StoreOptions {
     pub request_memory_count: usize,
     /// How many waits may be open at once.
     pub waiters_max: usize,
-    /// Whether the last state of a store whose log is damaged is the one before the damage, in place of none.
+    /// Whether a store whose log is damaged opens in the last state before the damage, instead of not at all.
     pub salvage: bool,
 }
 
@@ -81,7 +81,7 @@ struct Inner {
     requests: Option<Requests>,
     watches: Arc<Watches>,
     ending: Ending,
-    /// Held by the one who waits for room in memory.
+    /// Held by the one write that waits for room in memory.
     room: Arc<tokio::sync::Mutex<()>>,
     options: StoreOptions,
     place: String,
@@ -100,7 +100,7 @@ impl EmbeddedStore {
         Self::on(engine.map_err(|error| refused("open", "mem:", error))?, options, "mem:", true)
     }
 
-    /// The store of an engine that is open; `place` is its name in messages.
+    /// The store on an open engine; `place` is its name in messages.
     ///
     /// # Errors
     /// Those of the engine's disk.
@@ -130,7 +130,7 @@ impl EmbeddedStore {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// The engine underneath, for its upkeep.
+    /// The engine underneath, for maintenance.
     #[must_use]
     pub fn engine(&self) -> &Engine {
         &self.inner.engine
@@ -142,7 +142,7 @@ impl EmbeddedStore {
         self.inner.watches.open()
     }
 
-    /// Runs what may wait for the disk where that hurts nobody.
+    /// Runs work that may wait for the disk on a thread for blocking work; without a runtime, on this thread.
     async fn off_thread<T: Send + 'static>(
         &self,
         what: &'static str,
@@ -167,7 +167,7 @@ impl EmbeddedStore {
         let key = keys::joined(cell);
         let now = match self.inner.cells.try_get(&key).map_err(|error| self.inner.refused("get", error))? {
             Attempt::Ready(value) => Some(value),
-            // Its ticket would have all of the leaf read and kept, whatever else has to go for it.
+            // Its ticket would read the whole leaf and keep it in memory, whatever is evicted for it.
             Attempt::NeedsRead(_) => None,
         };
         let value = match now {
@@ -253,7 +253,7 @@ impl Store for EmbeddedStore {
     }
 
     fn get<'a>(&'a self, cell: Cell<'a>, options: ReadOptions) -> StoreFuture<'a, Option<Buffer>> {
-        // What lies in memory is answered here and now; the future only carries it.
+        // A read from memory is answered at once; the future only carries the answer.
         if let Some(answer) = self.inner.read_now(cell, options.range) {
             return Box::pin(std::future::ready(answer));
         }
@@ -360,7 +360,7 @@ impl Store for EmbeddedStore {
         Box::pin(self.off_thread("close", |inner| {
             inner.watches.close();
             let closed = inner.engine.close_shared().map_err(|error| inner.refused("close", error));
-            // It was not closed as it should be, only given up.
+            // A broken store was only abandoned, not properly closed.
             if inner.ending.close_broken() { Err(inner.abandoned()) } else { closed }
         }))
     }

@@ -50,7 +50,7 @@ pub(crate) fn scan(
     Ok(page)
 }
 
-/// The entries of a page, as they all are at one moment; whether there are more.
+/// The entries of a page, all as of one moment, and whether there are more.
 fn find(
     tree: &Tree,
     request: &ScanRequest,
@@ -89,7 +89,7 @@ fn find(
     Ok((found, is_full))
 }
 
-/// Partitions from `from` on and below `to`: one of several parts of a store.
+/// One of several parts of a store: the partitions from `from` (included) to `to` (excluded).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) from: Vec<u8>,

@@ -1,8 +1,8 @@
-//! Request ids that were applied, kept beside the cells in the same commit as the write they name.
+//! Request ids of applied writes, stored beside the cells in the same commit as the write that they name.
 //!
 //! Invariant: an id is in the tree exactly if its write is in the cells, and was applied less than
 //! `request_memory` ago or is among the latest `request_memory_count`. Ids in damaged leaves, or between two
-//! of them, stay beyond both.
+//! of them, stay past both limits.
 
 use atoll_disk::Operation;
 use atoll_engine::{Direction, EngineError, Tree, WriteBatch};
@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::ops::{Bound, ControlFlow};
 
-/// Old ids that one write may clear away.
+/// How many old ids one write may delete.
 const CLEARED_AT_ONCE: usize = 4;
 
-/// Ids that a write clears away, oldest first.
+/// The ids that a write deletes, oldest first.
 pub(crate) type Cleared = Vec<(Timestamp, RequestId)>;
 
 /// The ids, oldest first, and the tree that holds them.
@@ -23,14 +23,15 @@ pub(crate) struct Requests {
     by_age: Mutex<VecDeque<(Timestamp, RequestId)>>,
     memory_ns: u64,
     count_max: usize,
-    /// How often all ids were looked through.
+    /// How often all ids were searched.
     #[cfg(test)]
     pub(super) searches: std::sync::atomic::AtomicUsize,
 }
 
 impl Requests {
-    /// Reads what the tree holds. What of it is damaged is known to nobody, and whoever asks for an id there
-    /// is told; but it only keeps ids from being cleared away, and no reason to refuse the whole store.
+    /// Reads the ids in the tree. A damaged part cannot be read: a write that looks up an id there gets an
+    /// error. Otherwise the damage only keeps ids from being deleted, and is no reason to refuse the whole
+    /// store.
     pub(crate) fn load(tree: Tree, memory_ns: u64, count_max: usize) -> Result<Self, EngineError> {
         let mut by_age = Vec::new();
         if let Err(error) = read_ids(&tree, Direction::Forward, &mut by_age) {
@@ -38,10 +39,10 @@ impl Requests {
                 return Err(error);
             }
             tracing::warn!(%error, "some request ids cannot be read, and are not deleted");
-            // From the other end up to where it is damaged: what lies between two damaged places is left.
+            // From the other end up to the damage; ids between two damaged places are left out.
             match read_ids(&tree, Direction::Backward, &mut by_age) {
                 Err(error) if !is_damage(&error) => return Err(error),
-                // Where nothing is damaged any more, all were read.
+                // At the next damage, or at the end, all ids that can be reached are read.
                 _ => {}
             }
         }
@@ -62,16 +63,15 @@ impl Requests {
         self.tree.get_with(&encode_id(id), |value| value.is_some())
     }
 
-    /// Whether the write of this id took effect here, or may have. Asks no disk, but may have to look through
-    /// all ids.
+    /// Whether the write of this id took effect here, or may have. Needs no disk, but may search all ids.
     pub(crate) fn has(&self, id: RequestId) -> bool {
         #[cfg(test)]
         self.searches.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         self.by_age.lock().iter().rev().any(|(_, other)| *other == id)
     }
 
-    /// Adds the id to the batch that applies its write, and clears a few old ones away: those that the answer
-    /// names. Called under the writer lock, so that no two writes clear the same ones.
+    /// Adds the id to the batch that applies its write, and deletes a few old ids, which it returns. Called
+    /// under the writer lock, so that no two writes delete the same ids.
     pub(crate) fn remember(&self, id: RequestId, now: Timestamp, batch: &mut WriteBatch) -> Cleared {
         batch.put(&self.tree, &encode_id(id), &now.0.to_le_bytes());
         let mut by_age = self.by_age.lock();
@@ -91,7 +91,7 @@ impl Requests {
         cleared
     }
 
-    /// Takes [`Requests::remember`] back: its batch was refused.
+    /// Undoes [`Requests::remember`] after its batch was refused.
     pub(crate) fn forget(&self, id: RequestId, cleared: Cleared) {
         let mut by_age = self.by_age.lock();
         if let Some(place) = by_age.iter().rposition(|(_, other)| *other == id) {
@@ -120,7 +120,7 @@ fn read_ids(
     .map(|_| ())
 }
 
-/// Whether something could not be read, or is not what it was.
+/// Whether the error is a failed read or corrupt data.
 pub(super) fn is_damage(error: &EngineError) -> bool {
     match error {
         EngineError::Corrupt { .. } => true,
@@ -166,7 +166,7 @@ mod tests {
             (batch, cleared)
         };
         for pair in 0..20u64 {
-            // Both are decided before either is noted, as writers of two threads do it.
+            // Both are decided before either is noted, as writers on two threads do.
             let (one, _) = write(pair * 3);
             let (two, _) = write(pair * 3 + 1);
             engine.write(&one, Durability::Buffered).unwrap();

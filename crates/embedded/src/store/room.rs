@@ -1,13 +1,12 @@
-//! Waiting for room in memory, which a checkpoint makes: elsewhere, so that whoever shares the thread goes
-//! on.
+//! Waiting for a checkpoint to make room in memory: on another thread, so that tasks on this one go on.
 
 use super::EmbeddedStore;
 use atoll_store::StoreError;
 use std::sync::Arc;
 
 impl EmbeddedStore {
-    /// Returns once there is room for a write of values of such lengths, or as much as there will be. One
-    /// waits for all: a thread for each would leave none to reads.
+    /// Returns once there is room for a write of values of these lengths, or as much room as there will be.
+    /// One write waits on behalf of all: a thread for each would leave none for reads.
     pub(super) async fn wait_for_room(
         &self,
         lengths: impl Iterator<Item = usize> + Clone,
@@ -21,7 +20,7 @@ impl EmbeddedStore {
         }
         let lengths: Vec<usize> = lengths.collect();
         self.off_thread("write", move |inner| {
-            // Also if nobody waits for the write any more.
+            // Held until the wait ends, even if the caller of the write is gone.
             let _only_one = only_one;
             let waited = inner.engine.wait_for_room(lengths.into_iter());
             waited.map_err(|error| inner.refused("write", error))

@@ -29,7 +29,7 @@ impl Snapshots for EmbeddedStore {
     }
 }
 
-/// Names are listed one a line, so nothing in them may break a line.
+/// Names are listed one per line, so nothing in a name may break a line.
 fn check_name(name: &str) -> Result<(), StoreError> {
     let problem = match name {
         "" => "it is empty".to_owned(),

@@ -30,7 +30,8 @@ pub(crate) fn deal(tree: &Tree, readers: usize) -> Result<Vec<Split>, StoreError
     Ok(froms.zip(tos).map(|(from, to)| Part { from, to }.to_split()).collect())
 }
 
-/// The partition that a shortened key stands for: any border will do, as long as all parts share it.
+/// The partition that a shortened key stands for. Any border will do, as long as both parts beside it share
+/// it.
 fn plain(key: &[u8]) -> Vec<u8> {
     let end = key.iter().position(|&byte| byte == 0).unwrap_or(key.len());
     key[..end].to_vec()

@@ -1,5 +1,5 @@
-//! Calls on a store whose disk stands still: who waits for it, and what becomes of them at their deadlines.
-//! And what is told of writes that are asked for again.
+//! Calls on a store whose disk is stalled: which of them wait for it, and how they end at their deadlines.
+//! Also the outcomes of retried writes.
 
 use super::{EmbeddedStore, StoreOptions, keys};
 use atoll_disk::{Disk, DiskError, FaultPlan, MemoryDisk, SimDisk};
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-/// A disk on which threads of one name stand still while it is held.
+/// A disk that stalls the threads of one name while it is held.
 struct Held {
     disk: SimDisk,
     threads: &'static str,
@@ -92,7 +92,7 @@ async fn a_write_that_waits_for_a_checkpoint_holds_up_nobody_and_ends_at_its_dea
         is_stuck
     });
     let deadline = Some(Duration::from_millis(50));
-    // The log has all of it, so that a checkpoint begins with the pages, and holds no lock then.
+    // The log holds every write, so that a checkpoint begins with the pages, and holds no lock then.
     let plain = WriteOptions { durability: Some(Durability::Flushed), ..WriteOptions::default() };
     let mut late = None;
     for number in 0..100_000_u32 {
@@ -103,9 +103,9 @@ async fn a_write_that_waits_for_a_checkpoint_holds_up_nobody_and_ends_at_its_dea
             break;
         }
     }
-    // It only waited for room, so nothing can come of it.
+    // It only waited for room, so it cannot have taken effect.
     assert_eq!(late.expect("memory never fills").outcome(), Outcome::Refused);
-    // Without a deadline it waits, and others do not.
+    // Without a deadline the write waits, and other calls do not.
     let mut waiting = store.put(Cell::new(b"p", b"more"), &[7; 1000], plain);
     assert!(futures::poll!(&mut waiting).is_pending());
     let last = Cell::new(b"p", b"more");
@@ -124,7 +124,7 @@ async fn a_read_whose_deadline_passed_counts_as_refused() {
     let first = EmbeddedStore::on_engine(first, StoreOptions::default(), "test").unwrap();
     first.put(cell, &[7; 100_000], WriteOptions::default()).await.unwrap();
     first.close().await.unwrap();
-    // Reads of the disk are made by threads of the runtime.
+    // Threads of the runtime read the disk.
     let disk = Held::on(&disk, "tokio-rt-worker");
     let opened = Engine::open(Arc::clone(&disk) as Arc<dyn Disk>, Options::default()).unwrap();
     let store = EmbeddedStore::on_engine(opened, StoreOptions::default(), "test").unwrap();
@@ -142,11 +142,11 @@ async fn a_range_that_is_in_memory_waits_for_no_thread_whatever_the_rest_of_its_
     let cell = Cell::new(b"p", b"k");
     let first = Engine::open(Arc::new(disk.clone()), Options::default()).unwrap();
     let first = EmbeddedStore::on_engine(first, StoreOptions::default(), "test").unwrap();
-    // What a batch puts lies in several pieces.
+    // A large value in a batch is stored in several pieces.
     let batch = Batch::on(b"p").put(b"k", vec![7; 2 << 20]);
     first.write(batch, WriteOptions::default()).await.unwrap();
     first.close().await.unwrap();
-    // Who reads the disk in place of the caller never comes back.
+    // The thread that reads the disk for the caller never returns.
     let disk = Held::on(&disk, "tokio-rt-worker");
     let opened = Engine::open(Arc::clone(&disk) as Arc<dyn Disk>, Options::default()).unwrap();
     let store = EmbeddedStore::on_engine(opened, StoreOptions::default(), "test").unwrap();
@@ -212,7 +212,7 @@ async fn a_write_whose_sync_failed_stays_unknown_however_often_it_is_asked_for()
             assert_eq!(error.outcome(), Outcome::Unknown, "{again}, {is_full}: {error}");
         }
         assert_eq!(*store.get(cell, ReadOptions::default()).await.unwrap().unwrap(), *b"value");
-        // Of another one it is known that nothing came of it.
+        // Another write is known not to have taken effect.
         let other = store.put(cell, b"other", named(2, Durability::Flushed)).await.unwrap_err();
         assert_eq!(other.outcome(), Outcome::Refused, "{other}");
     }
@@ -235,7 +235,7 @@ async fn a_conflict_looks_through_no_ids() {
     }
     let searches = || store.inner.requests.as_ref().unwrap().searches.load(Ordering::Relaxed);
     assert_eq!(searches(), 0);
-    // What is in the way of asking again says nothing of what was done before.
+    // An error that stops a retry says nothing about the earlier write.
     store.close().await.unwrap();
     let again = store.put(cell, b"v", named_by(7)).await.unwrap_err();
     assert_eq!(again.outcome(), Outcome::Unknown, "{again}");
@@ -267,7 +267,7 @@ async fn a_write_whose_id_cannot_be_read_is_unknown_when_it_is_asked_for_again()
     drop(store);
     let mut bytes = vec![0; disk.len().unwrap() as usize];
     disk.read_at(0, &mut bytes).unwrap();
-    // When it was written is said beside its id, and nowhere else.
+    // The time of the write is stored beside its id, and nowhere else.
     let needle = (began.0 + sick).to_le_bytes();
     let places = (0..bytes.len() - 8).filter(|&at| bytes[at..].starts_with(&needle));
     places.for_each(|at| disk.write_at(at as u64, &[1]).unwrap());

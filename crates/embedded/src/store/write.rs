@@ -1,10 +1,10 @@
-//! The way of a write: pages it will change are read first, then conditions, mutations and the request id go
-//! into one commit, then the sync it asked for is waited for.
+//! The path of a write: first the pages that it will change are read, then conditions, mutations and the
+//! request id go into one commit, then the write waits for the sync that it asked for.
 //!
-//! Small puts that the engine keeps beside leaves that are not in memory wait for no page, and are taken
-//! where there is one that cannot be read.
+//! Small puts that the engine keeps beside leaves that are not in memory wait for no page, and succeed even
+//! where a page cannot be read.
 //!
-//! Invariant: whoever waits for a cell is woken after the commit that changed it, never before.
+//! Invariant: a waiter for a cell is woken after the commit that changed it, never before.
 
 use super::{EmbeddedStore, Inner, LIMITS, keys, requests};
 use atoll_engine::{Beside, Durability as Class, EngineError, ReadTicket, Reader, SyncTicket, WriteBatch};
@@ -34,13 +34,14 @@ impl EmbeddedStore {
             has_begun.store(true, Ordering::Release);
             self.made_durable(self.inner.commit(&batch, options, durability)?).await
         };
-        // What was under way at the deadline may still happen; what only waited for its turn does not.
+        // A write that was under way at the deadline may still take effect; one that only waited for its turn
+        // does not.
         let may_be_done = || has_begun.load(Ordering::Acquire);
         let written = within(deadline, ("write", &self.inner.place), may_be_done, written).await;
         written.map_err(|error| self.inner.told_again(options.request, error))
     }
 
-    /// Waits for room, and reads the pages that a write will change, elsewhere.
+    /// Waits for room, and reads the pages that a write will change, on other threads.
     async fn read_before(&self, batch: &Batch) -> Result<(), StoreError> {
         if self.inner.is_in_memory {
             return Ok(());
@@ -50,7 +51,7 @@ impl EmbeddedStore {
             Mutation::Delete(_) | Mutation::DeleteRange(_) => 0,
         }))
         .await?;
-        // What has a condition is looked at before it is changed.
+        // The current value of a cell with a condition is needed before it is changed.
         let looked_at: HashSet<&[u8]> = batch.conditions.iter().map(Condition::sort).collect();
         let key_of = |sort: &[u8]| keys::joined(Cell::new(&batch.partition, sort));
         for condition in &batch.conditions {
@@ -78,7 +79,7 @@ impl EmbeddedStore {
         Ok(())
     }
 
-    /// The same for a put without a condition; `beside` has those of the same batch before it.
+    /// The same for a put without a condition; `beside` counts the puts before it in the same batch.
     pub(super) async fn read_before_put(
         &self,
         key: &[u8],
@@ -104,8 +105,8 @@ impl EmbeddedStore {
             self.off_thread("write", |inner| ticket.run().map_err(|error| inner.refused("write", error)))
                 .await?;
         } else if written.repeated && written.durability > Durability::Buffered {
-            // The write took effect before, but perhaps at a weaker class, or the sync behind it has not
-            // ended, or failed.
+            // The write took effect before, but perhaps at a weaker class, or its sync has not ended, or
+            // failed.
             self.off_thread("write", |inner| {
                 inner.engine.sync().map_err(|error| took_effect(inner.refused("write", error)))
             })
@@ -116,7 +117,7 @@ impl EmbeddedStore {
 }
 
 impl Inner {
-    /// Conditions, mutations and the request id in one commit; then whoever waits is woken.
+    /// Applies conditions, mutations and the request id in one commit, then wakes the waiters.
     fn commit(
         &self,
         batch: &Batch,
@@ -160,11 +161,11 @@ impl Inner {
         Ok((Written { durability, repeated }, ticket))
     }
 
-    /// What is told of an error: one in the way of asking again says nothing about the write that had this id
-    /// before.
+    /// The error to report for a write with a request id. An error that stops a retry says nothing about an
+    /// earlier write with the same id, which may have taken effect.
     fn told_again(&self, request: Option<RequestId>, error: StoreError) -> StoreError {
-        // Where it came to that the id was looked up under the writer's lock, and is not known. To look
-        // through all of them costs much more than a conflict, of which there may be many.
+        // If the write got that far, its id was looked up under the writer's lock and is not known. Searching
+        // all ids costs much more than a conflict, and there may be many conflicts.
         if matches!(error, StoreError::Conflict(_) | StoreError::Limit { .. }) {
             return error;
         }
@@ -185,7 +186,8 @@ impl Inner {
                 }
             };
             if !holds {
-                // All writers wait meanwhile, so no more is read back than is told, and no more kept.
+                // All writers wait meanwhile, so only the bytes that the conflict carries are read back and
+                // kept.
                 let told = value.as_ref().map(|value| value.read(0, Conflict::ACTUAL_BYTES_MAX as u64));
                 let conflict = Conflict {
                     condition: place,
@@ -221,7 +223,7 @@ impl Inner {
         changes
     }
 
-    /// One cell set without conditions: the shortest way through the engine.
+    /// Sets one cell without conditions: the shortest path through the engine.
     pub(super) fn put_one(
         &self,
         cell: Cell<'_>,
@@ -236,7 +238,7 @@ impl Inner {
     }
 }
 
-/// A write that was given up while it was decided.
+/// Why a write was given up while it was decided.
 enum Failed {
     Engine(EngineError),
     Store(StoreError),
@@ -249,7 +251,7 @@ impl From<EngineError> for Failed {
 }
 
 impl Failed {
-    /// Of an id that could not be looked up.
+    /// The failure to look up a request id.
     fn of_lookup(error: EngineError) -> Self {
         if !requests::is_damage(&error) {
             return Self::Engine(error);
@@ -258,7 +260,7 @@ impl Failed {
         Self::Store(StoreError::Unknown { what: "write", reason, source: Some(Arc::new(error)) })
     }
 
-    /// Whether the write may have taken effect all the same.
+    /// Whether the write may have taken effect nevertheless.
     fn is_unknown(&self) -> bool {
         matches!(self, Self::Engine(error) if error.is_unknown())
     }
@@ -271,7 +273,7 @@ impl Failed {
     }
 }
 
-/// Of a write that took effect when it was asked for before.
+/// The error of a retry whose write took effect at an earlier attempt.
 fn took_effect(error: StoreError) -> StoreError {
     let reason = format!("it took effect before and may not survive; to ask again was refused: {error}");
     StoreError::Unknown { what: "write", reason, source: Some(Arc::new(error)) }

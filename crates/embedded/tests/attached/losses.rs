@@ -1,5 +1,5 @@
-//! What is told of calls whose answer was lost: done once or unknown, never refused, and in the time that was
-//! asked for.
+//! The outcome of calls whose answer was lost: done once or unknown, never refused, and reported within the
+//! deadline.
 
 use super::named;
 use atoll_embedded::attach::{
@@ -19,36 +19,35 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 const CELL: Cell<'_> = Cell { partition: b"p", sort: b"k" };
-/// As many names the stores here remember: for 20 ms at least, by what an owner can write in a time.
+/// How many request ids the stores here remember: for at least 20 ms, given how fast an owner can write.
 const NAMES: usize = 4000;
 
-/// What a search for the next owner comes to.
+/// The result of a search for the next owner.
 #[derive(Clone, Copy, Debug)]
 enum Found {
     Owner,
-    /// It ends before it is asked anything.
+    /// It ends before its first request.
     DeadOwner,
-    /// After others wrote so much that no name of before is remembered.
+    /// Found after others wrote so much that every earlier request id is forgotten.
     OwnerLate,
-    /// The same, and the store lives here from then on.
+    /// The same, and the store is in this process from then on.
     HereLate,
-    /// Nobody who would do it: the store is closed.
+    /// None that would take the write: the store is closed.
     ClosedOwner,
     ClosedHere,
-    /// It says hello, and nothing from then on.
+    /// It answers the hello, and nothing after it.
     SilentOwner,
-    /// After that time; the store lives here from then on, and its answers take for ever.
+    /// Found after this time; the store is in this process from then on, and never answers.
     SilentHere(Duration),
 }
 
-/// Owners one after the other. The first takes a request and ends before its answer arrives, once it is told
-/// to.
+/// A sequence of owners. The first one, once told to, takes a request and ends before its answer arrives.
 struct Owners {
     store: Arc<MemoryStore>,
     searches: Mutex<VecDeque<Found>>,
     loses_answer: Arc<AtomicBool>,
     others: AtomicU64,
-    /// They serve until it is gone.
+    /// The owners serve until this is dropped.
     stop: watch::Sender<bool>,
 }
 
@@ -80,7 +79,7 @@ impl Owners {
         attach(near, "test", false).await.unwrap()
     }
 
-    /// Time for others to make the store forget every name.
+    /// Writes by others until the store has forgotten every request id.
     async fn others_write(&self) {
         let started = Moment::now();
         let before = self.others.load(Ordering::Relaxed);
@@ -140,7 +139,7 @@ impl Reattach for Owners {
     }
 }
 
-/// Carries bytes both ways; those of an answer that is to be lost end it.
+/// Carries bytes both ways, until an answer that is to be lost.
 async fn carry(mut near: DuplexStream, mut far: DuplexStream, loses_answer: Arc<AtomicBool>) {
     let (mut asked, mut answered) = (vec![0; 4096], vec![0; 4096]);
     loop {
@@ -223,7 +222,7 @@ async fn a_close_of_who_took_over_tells_of_the_buffered_writes_that_died_with_th
     assert_eq!(unknown.outcome(), Outcome::Unknown, "{unknown}");
     assert!(owners.store.now().await.is_err(), "what lived here is closed all the same");
 
-    // A sync before the loss covers them.
+    // A sync before the loss covers the buffered writes.
     let owners = Owners::then(&[Found::Owner, Found::HereLate]);
     let store = owners.open().await;
     owners.loses_answer.store(false, Ordering::Release);

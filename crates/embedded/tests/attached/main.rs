@@ -1,5 +1,5 @@
-//! A store reached over a connection keeps every promise of the contract, as if it were in this process;
-//! and a connection that breaks costs no answer that can be had again, and applies nothing twice.
+//! A store reached over a connection keeps every promise of the contract, as if it were in this process; and
+//! a broken connection loses no answer that can be asked for again, and applies nothing twice.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 mod losses;
@@ -32,7 +32,7 @@ struct Way {
     faults: fn(u64) -> Faults,
 }
 
-/// How an owner is found once there was one.
+/// How the next owner is found after the first.
 #[derive(Clone, Copy, Default)]
 enum Search {
     #[default]
@@ -41,7 +41,7 @@ enum Search {
     FailsAfter(Duration),
     /// The disk is full.
     NoSpace,
-    /// While others write this many times, each time under a name of its own.
+    /// Found while others make this many writes, each with a request id of its own.
     AfterWrites(u64),
 }
 
@@ -66,7 +66,7 @@ impl Way {
         AttachedStore::open("test".into(), false, way, runtime).await.unwrap()
     }
 
-    /// Ends the connections of now, not those to come.
+    /// Ends the present connections, not later ones.
     fn stop_owner(&self) {
         let next = watch::channel(false).0;
         std::mem::replace(&mut *self.stop.lock().unwrap(), next).send_replace(true);
@@ -132,7 +132,7 @@ fn memory() -> Arc<MemoryStore> {
     Arc::new(Memory::default().store().unwrap())
 }
 
-/// The memory store as the suite knows it, each one behind a connection.
+/// The suite's memory stores, each behind a connection.
 #[derive(Default)]
 struct Attached(Memory);
 
@@ -204,7 +204,7 @@ async fn as_many_waits_are_promised_as_a_connection_may_have() {
     assert_eq!(way.open().await.capabilities().waiters_max, 7);
 }
 
-/// Every connection breaks after so many bytes sent.
+/// Faults that break every connection after some hundred bytes sent.
 fn brittle(attempt: u64) -> Faults {
     Faults { cut_after: Some(300 + attempt * 7 % 200), split: true, ..Faults::default() }
 }
@@ -331,7 +331,7 @@ async fn one_search_for_the_owner_that_fails_is_the_end_of_all_calls_that_wait_f
     }
     assert_eq!(way.attempts(), 2, "the first found the owner, the second did not");
     assert!(started.elapsed() < Duration::from_secs(6), "{:?}", started.elapsed());
-    // Whoever asks later has a search of its own.
+    // A later call makes its own search.
     *way.search.lock().unwrap() = Search::AtOnce;
     assert_eq!(store.get(Cell::new(b"p", b"k"), ReadOptions::default()).await.unwrap(), None);
 }
@@ -342,7 +342,7 @@ async fn who_found_no_owner_looks_again_until_it_is_closed() {
     let store = way.open_on(Handle::current()).await;
     *way.search.lock().unwrap() = Search::FailsAfter(Duration::from_secs(5));
     way.stop_owner();
-    // The time is simulated: nobody asks anything in these minutes.
+    // The time is simulated; there are no calls in these minutes.
     tokio::time::sleep(Duration::from_secs(120)).await;
     assert!((4..20).contains(&way.attempts()), "{} searches", way.attempts());
     *way.search.lock().unwrap() = Search::AtOnce;
@@ -377,7 +377,7 @@ async fn a_deadline_bounds_the_search_for_the_owner_as_well() {
     let late = store.get(cell, ReadOptions { deadline, ..ReadOptions::default() }).await.unwrap_err();
     assert_eq!((late.kind(), late.outcome()), (ErrorKind::Unavailable, Outcome::Refused), "{late}");
     assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
-    // Nobody had it, so nothing can have come of it.
+    // No owner received it, so it cannot have taken effect.
     let refused =
         store.put(cell, b"v", WriteOptions { deadline, ..WriteOptions::default() }).await.unwrap_err();
     assert_eq!(refused.outcome(), Outcome::Refused, "{refused}");

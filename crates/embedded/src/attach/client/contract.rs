@@ -1,7 +1,7 @@
-//! The contract of a store that lives in another process: each call is a request to its owner, or goes to
-//! this process' own store.
+//! The contract of a store that another process owns: each call becomes a request to the owner, or goes to
+//! the store in this process.
 //!
-//! Invariant: a call that changes from one to the other does so with what is left of its deadline.
+//! Invariant: a call that moves from one to the other does so with the rest of its deadline.
 
 use super::{Asked, AttachedStore};
 use crate::attach::buffered;
@@ -23,7 +23,7 @@ impl Store for AttachedStore {
         if let Some(local) = self.local() {
             return local.capabilities();
         }
-        // There is something from the start; a store that is not local keeps what it had last.
+        // There is a link from the start, and a store that is not local keeps its last link.
         match &*self.shared.link.lock() {
             None => many::no_capabilities(),
             Some((_, Link::LastState(state))) => state.store.capabilities(),
@@ -61,7 +61,7 @@ impl Store for AttachedStore {
             return local.write(batch, options);
         }
         Box::pin(async move {
-            // One that is too long for the owner is too long for the connection, which others use as well.
+            // A batch that is too long for the owner is too long for the connection, which other calls share.
             self.capabilities().limits.check_batch(&batch)?;
             let request = Request::Write(batch.clone(), options);
             let call = Call::new(&request);
@@ -154,7 +154,8 @@ impl Store for AttachedStore {
                     Asked::Local(store) => store,
                 };
                 let left = time_out.saturating_sub(started.elapsed());
-                // Nothing changes in a last state: the owner that comes is asked next.
+                // Nothing changes in a last state, so the wait in it is limited, and a new owner is asked
+                // next.
                 let state = self.shared.last_state();
                 let part = state.map_or(left, |state| state.left().unwrap_or_default().min(left));
                 match store.wait(cell, expectation.clone(), part).await? {
@@ -232,7 +233,7 @@ impl Store for AttachedStore {
             let synced = match (self.shared.is_read_only, self.is_local()) {
                 (true, _) => Ok(()),
                 (false, false) => self.sync().await,
-                // What it has itself is synced as it closes; what the owner before had is not.
+                // This process' own writes are synced as it closes; those of the owner before it are not.
                 (false, true) => self.check_kept(self.shared.buffered.now(), 0),
             };
             if self.shared.is_closed.swap(true, Ordering::AcqRel) {
@@ -244,7 +245,8 @@ impl Store for AttachedStore {
             }
             let shared = Arc::clone(&self.shared);
             let closing = self.shared.runtime.spawn(async move {
-                // Who is just becoming the owner comes to an end first, so that it is closed as well.
+                // A search that is just becoming the owner finishes first, so that its store is closed as
+                // well.
                 let _only_one = shared.reattaching.lock().await;
                 shared.reattach.close(shared.store_here()).await
             });
@@ -256,8 +258,8 @@ impl Store for AttachedStore {
 }
 
 impl AttachedStore {
-    /// Whether a sync that was answered over connection `by`, 0 for one of this process, kept all that it had
-    /// to cover.
+    /// Checks that a sync that was answered over connection `by`, 0 for this process, covers all that it had
+    /// to.
     fn check_kept(&self, to_cover: buffered::State, by: u64) -> Result<(), StoreError> {
         if self.shared.buffered.synced(to_cover, by) {
             return Ok(());
