@@ -1,4 +1,4 @@
-//! What a check works with: stores to try, randomness with a seed, and short ways to ask and to complain.
+//! The context of a check: stores to test, seeded randomness, and shorthands for calls and verdicts.
 
 use crate::subject::{Ending, SharedStore, Subject};
 use crate::suite::Size;
@@ -23,7 +23,7 @@ pub(crate) enum Stop {
     Skipped(String),
 }
 
-/// How a check ends.
+/// The result of a check.
 pub(crate) type Verdict<T = ()> = Result<T, Stop>;
 
 impl From<StoreError> for Stop {
@@ -42,19 +42,19 @@ pub(crate) fn broken<T>(how: impl Display) -> Verdict<T> {
     Err(Stop::Broken(how.to_string()))
 }
 
-/// Complains unless `holds`.
+/// Fails unless `holds`.
 pub(crate) fn ensure(holds: bool, how: impl FnOnce() -> String) -> Verdict {
     if holds { Ok(()) } else { broken(how()) }
 }
 
-/// Complains unless both are equal.
+/// Fails unless both are equal.
 pub(crate) fn same<T: PartialEq + Debug + ?Sized>(what: impl Display, actual: &T, expected: &T) -> Verdict {
     ensure(actual == expected, || {
         format!("{what}: expected {}, found {}", shortened(expected), shortened(actual))
     })
 }
 
-/// Large values would bury the message.
+/// Shortens a value, because a large one would bury the message.
 fn shortened(value: &(impl Debug + ?Sized)) -> String {
     let text = format!("{value:?}");
     match text.char_indices().nth(400) {
@@ -63,7 +63,7 @@ fn shortened(value: &(impl Debug + ?Sized)) -> String {
     }
 }
 
-/// Complains unless the call was refused with this kind, and says that nothing happened.
+/// Fails unless the call was refused with this kind, and reports that nothing happened.
 pub(crate) fn refused<T: Debug>(
     what: impl Display,
     result: Result<T, StoreError>,
@@ -82,7 +82,7 @@ pub(crate) fn refused<T: Debug>(
     }
 }
 
-/// Complains unless the write ended in a conflict.
+/// Fails unless the write ended in a conflict.
 pub(crate) fn conflict(what: impl Display, result: Result<Written, StoreError>) -> Verdict<Conflict> {
     match refused(&what, result, ErrorKind::Conflict)? {
         StoreError::Conflict(conflict) => Ok(*conflict),
@@ -90,8 +90,8 @@ pub(crate) fn conflict(what: impl Display, result: Result<Written, StoreError>) 
     }
 }
 
-/// Runs `call` after letting others in the task run so many times. Joined with another call, it meets that
-/// one at each of its steps in turn, on one core too.
+/// Runs `call` after yielding to others in the task this many times. Joined with another call, it meets that
+/// call at each of its steps in turn, even on one core.
 pub(crate) async fn after<T>(turns: u32, call: impl Future<Output = T>) -> T {
     for _ in 0..turns {
         tokio::task::yield_now().await;
@@ -109,20 +109,20 @@ pub(crate) struct Context<'a> {
 
 impl<'a> Context<'a> {
     pub(crate) fn new(subject: &'a dyn Subject, check: &str, size: Size, seed: u64) -> Self {
-        // Each check has randomness of its own, so that one replayed alone sees the same.
+        // Each check has randomness of its own, so that a check that is replayed alone sees the same.
         let seed =
             check.bytes().fold(seed, |seed, byte| seed.wrapping_mul(0x100_0000_01b3) ^ u64::from(byte));
         Self { subject, size, seed, opened: Mutex::default() }
     }
 
-    /// A fresh store.
+    /// Opens a fresh store.
     pub(crate) async fn open(&self) -> Verdict<Client> {
         let store = self.subject.open().await?;
         self.opened.lock().push(store.clone());
         Ok(Client { store })
     }
 
-    /// Ends the store and opens what it left; the check is skipped where the subject cannot do that.
+    /// Ends the store and opens what it left; skips the check if the subject cannot do that.
     pub(crate) async fn reopen(&self, client: Client, ending: Ending) -> Verdict<Client> {
         self.opened.lock().retain(|opened| !Arc::ptr_eq(opened, &client.store));
         let reopened: BoxFuture<'_, _> = self.subject.reopen(client.store, ending).ok_or_else(|| {
@@ -145,13 +145,13 @@ impl<'a> Context<'a> {
     pub(crate) async fn close(&self) {
         let opened = std::mem::take(&mut *self.opened.lock());
         for store in opened {
-            // The check has its verdict; a store that is broken may well fail to close.
+            // The check has its verdict, and a broken store may well fail to close.
             let _ = tokio::time::timeout(Duration::from_secs(10), store.close()).await;
         }
     }
 }
 
-/// A store with short ways to ask it.
+/// A store, with shorthands for calls.
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) store: SharedStore,
@@ -177,7 +177,7 @@ impl Client {
         Ok(())
     }
 
-    /// A write that must be done.
+    /// A write that must succeed.
     pub(crate) async fn write(&self, batch: Batch) -> Verdict<Written> {
         Ok(self.store.write(batch, WriteOptions::default()).await?)
     }
@@ -209,13 +209,13 @@ impl Client {
                 None => return Ok(pages),
                 token => request.resume = token,
             }
-            // The interesting writes come between two pages.
+            // Lets other tasks write between two pages, where it matters.
             tokio::task::yield_now().await;
         }
     }
 }
 
-/// Tasks that write on and on while a check looks.
+/// Tasks that keep writing while a check reads.
 pub(crate) struct Background {
     pulse: Pulse,
     tasks: Vec<tokio::task::JoinHandle<Verdict>>,
@@ -229,7 +229,7 @@ pub(crate) struct Pulse {
 }
 
 impl Pulse {
-    /// Whether to go on; lets others run in between.
+    /// Whether to go on; yields to other tasks in between.
     pub(crate) async fn goes_on(&self) -> bool {
         self.rounds.fetch_add(1, Ordering::SeqCst);
         tokio::task::yield_now().await;
@@ -247,8 +247,8 @@ impl Background {
         Self { pulse, tasks }
     }
 
-    /// Looks again and again while the tasks go through so many rounds, then ends them. The looking is a
-    /// task among them, so that they take turns on one core too.
+    /// Calls `look` again and again while the tasks make this many rounds, then ends them. It runs as a task
+    /// among them, so that they take turns even on one core.
     pub(crate) async fn watch<L>(self, rounds: u64, mut look: impl FnMut() -> L + Send + 'static) -> Verdict
     where
         L: Future<Output = Verdict> + Send,
@@ -266,7 +266,7 @@ impl Background {
             tokio::select! {
                 seen = &mut looking => break seen,
                 () = tokio::time::sleep(Duration::from_millis(20)) => {
-                    // A task that failed would never reach its rounds.
+                    // A failed task would never reach its rounds.
                     if self.tasks.iter().any(|task| task.is_finished()) {
                         self.pulse.stop.store(true, Ordering::SeqCst);
                     }

@@ -1,23 +1,23 @@
-//! A line between client and store that loses requests and answers, so that outcomes become unknown.
+//! A connection between client and store that loses requests and answers, so that outcomes become unknown.
 //!
-//! Invariant: it tells `unknown` whenever it interferes, and otherwise passes calls on unchanged.
+//! Invariant: it reports `unknown` whenever it interferes, and otherwise passes calls on unchanged.
 
 use crate::relay::{Relay, Relayed};
 use crate::subject::SharedStore;
 use atoll_store::{Batch, Store, StoreError, StoreFuture, WriteOptions, Written};
 use parking_lot::Mutex;
 
-/// A store behind a line that loses some writes or their answers.
+/// A store behind a connection that loses some writes or their answers.
 pub type Flaky = Relayed<Line>;
 
-/// The line.
+/// The connection.
 pub struct Line {
     inner: SharedStore,
     random: Mutex<fastrand::Rng>,
 }
 
 impl Flaky {
-    /// Puts `inner` behind such a line; what it loses follows from the seed.
+    /// Puts `inner` behind such a connection; what it loses follows from the seed.
     #[must_use]
     pub fn new(inner: SharedStore, seed: u64) -> Self {
         Self(Line { inner, random: Mutex::new(fastrand::Rng::with_seed(seed)) })

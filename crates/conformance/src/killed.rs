@@ -1,14 +1,14 @@
-//! Processes that are killed: a test program starts itself again as its workers, hears what they tell, kills
-//! one after the other with signal 9, starts it again, and fails if somebody alive falls silent.
+//! Tests that kill processes: a test program starts itself again as its workers, reads the lines that they
+//! report, kills one after another with signal 9, starts it again, and fails if a live worker falls silent.
 //!
-//! A worker tells a line of a word and a number, by [`tell`]. A line that begins with `failed` fails the
+//! A worker reports a line of a word and a number by [`tell`]. A line that begins with `failed` fails the
 //! test.
 //!
-//! Invariant: what a worker told before it was killed is heard.
-//! Invariant: who ended by himself does not count as killed, however soon before.
-//! Invariant: nobody is silent whose line is here and not looked at yet, nor while this process stands still
-//! itself.
-// What is here runs in tests alone, and a test that cannot go on panics.
+//! Invariant: every line that a worker reported before it was killed is read.
+//! Invariant: a worker that ended by itself does not count as killed, however soon before the kill it ended.
+//! Invariant: a worker does not count as silent while a line of it is still unread, or while this process
+//! itself is stalled.
+// This module runs only in tests, and a test that cannot go on panics.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::HashMap;
@@ -21,21 +21,22 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// The variable that tells a worker its role.
+/// The environment variable with a worker's role.
 const ROLE: &str = "ATOLL_WORKER";
-/// The variable that tells a worker its folder.
+/// The environment variable with a worker's folder.
 const FOLDER: &str = "ATOLL_FOLDER";
 
-/// Whether this process is a worker, which its own tests must leave alone.
+/// Whether this process is a worker, in which the other tests of the program must not run.
 #[must_use]
 pub fn is_worker() -> bool {
     std::env::var(ROLE).is_ok()
 }
 
-/// What the test named `worker` does: the work of its role, in the folder, if this process is a worker.
+/// The body of the test named `worker`: does the work of its role, in its folder, if this process is a
+/// worker.
 pub fn work(work: impl FnOnce(&str, &Path)) {
     let Ok(role) = std::env::var(ROLE) else { return };
-    // Told at once: a worker that fails at the very end is killed before it has ended by itself.
+    // Reported at once: a worker that fails at the very end may be killed before it has ended by itself.
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         tell(format_args!("failed {}", panic.to_string().replace('\n', " ")));
@@ -44,10 +45,10 @@ pub fn work(work: impl FnOnce(&str, &Path)) {
     work(&role, &PathBuf::from(std::env::var(FOLDER).unwrap()));
 }
 
-/// Tells the driver a line.
+/// Reports a line to the driver.
 pub fn tell(line: std::fmt::Arguments<'_>) {
     let mut out = std::io::stdout().lock();
-    // The driver is gone when this fails, and so is the reason to go on.
+    // If this fails, the driver is gone, and with it the reason to go on.
     if writeln!(out, "@{line}").and_then(|()| out.flush()).is_err() {
         std::process::exit(0);
     }
@@ -59,18 +60,18 @@ pub struct Workers {
     pub roles: Vec<String>,
     /// Where they work.
     pub folder: PathBuf,
-    /// Variables that they are told beside role and folder.
+    /// Environment variables to set besides role and folder.
     pub environment: Vec<(&'static str, &'static str)>,
-    /// No worker may be silent for longer.
+    /// The longest that a worker may be silent.
     pub silence_max: Duration,
 }
 
-/// A clock that stands while this process does: a machine that stands still says nothing of the workers on
+/// A clock that stops while this process is stalled: a stalled machine proves nothing about the workers on
 /// it.
 #[derive(Clone)]
 struct Awake(Arc<AtomicU32>);
 
-/// How far it goes at a time.
+/// The step of the clock.
 const STEP: Duration = Duration::from_millis(10);
 
 impl Awake {
@@ -87,7 +88,7 @@ impl Awake {
         Self(steps)
     }
 
-    /// How long it has gone.
+    /// How long the clock has run.
     fn now(&self) -> Duration {
         STEP * self.0.load(Ordering::Relaxed)
     }
@@ -97,11 +98,11 @@ impl Awake {
 struct Heard {
     life: usize,
     line: Option<String>,
-    /// When it came.
+    /// When it was read.
     at: Duration,
 }
 
-/// How long the end of a process that was killed may take to be heard, on any machine.
+/// How long it may take on any machine until the end of a killed process is noticed.
 const END: Duration = Duration::from_secs(60);
 
 struct Worker {
@@ -111,22 +112,22 @@ struct Worker {
 }
 
 impl Worker {
-    /// Kills it, if it has not ended, and tells how it ended.
+    /// Kills it, if it has not ended, and returns how it ended.
     fn kill(&mut self) -> ExitStatus {
         self.child.kill().unwrap();
         self.child.wait().unwrap()
     }
 }
 
-/// The signal that nobody can refuse.
+/// The signal that no process can block.
 const KILL: i32 = 9;
 
-/// What it told was heard by now; a worker that fails says why.
+/// Fails unless the worker was killed. Its lines were read by now, and a worker that fails reports why.
 fn assert_killed(role: &str, status: ExitStatus) {
     assert!(status.signal() == Some(KILL), "worker \"{role}\" ended before it was killed: {status}");
 }
 
-/// Starts workers, hears them, and kills them. `T` is what they told.
+/// Starts workers, reads their lines, and kills them. `T` collects what they reported.
 pub struct Driver<T> {
     plan: Workers,
     workers: Vec<Worker>,
@@ -137,12 +138,12 @@ pub struct Driver<T> {
     heard: HashMap<usize, (String, Duration)>,
     slowest: Duration,
     hear: fn(&mut T, &str, &str, &str),
-    /// What was told so far.
+    /// What was reported so far.
     pub told: T,
 }
 
 impl<T> Driver<T> {
-    /// Starts the workers. `hear` takes in what one tells: its role, the word and the number.
+    /// Starts the workers. `hear` takes in one line: the worker's role, the word and the number.
     pub fn start(plan: Workers, told: T, hear: fn(&mut T, &str, &str, &str)) -> Self {
         let (sender, lines) = channel();
         let (workers, clock) = (Vec::new(), Awake::start());
@@ -161,7 +162,7 @@ impl<T> Driver<T> {
         self.workers.len()
     }
 
-    /// The longest that somebody was silent.
+    /// The longest that a worker was silent.
     #[must_use]
     pub fn slowest(&self) -> Duration {
         self.slowest
@@ -173,7 +174,7 @@ impl<T> Driver<T> {
         &self.plan.folder
     }
 
-    /// Which worker is the process with this number.
+    /// The worker with this process id.
     #[must_use]
     pub fn worker_of(&self, process: u32) -> Option<usize> {
         self.workers.iter().position(|worker| worker.child.id() == process)
@@ -190,7 +191,7 @@ impl<T> Driver<T> {
         let out = BufReader::new(child.stdout.take().unwrap());
         std::thread::spawn(move || {
             for line in out.lines().map_while(Result::ok) {
-                // The first line shares its own with the test harness.
+                // The first report shares its line with output of the test harness.
                 if let Some((_, told)) = line.split_once('@') {
                     sender.send(Heard { life, line: Some(told.to_owned()), at: clock.now() }).ok();
                 }
@@ -201,7 +202,7 @@ impl<T> Driver<T> {
         Worker { role, child, life }
     }
 
-    /// Listens until `enough` lines came, and fails if somebody alive falls silent.
+    /// Listens until `enough` lines came, and fails if a live worker falls silent.
     pub fn listen(&mut self, enough: usize) {
         for _ in 0..enough {
             let heard = self.next();
@@ -209,7 +210,7 @@ impl<T> Driver<T> {
         }
     }
 
-    /// The next line. Nobody is found silent before all that came was taken.
+    /// The next line. Silence is judged only after every line that arrived was taken.
     fn next(&mut self) -> Heard {
         loop {
             if let Ok(heard) = self.lines.try_recv() {
@@ -222,7 +223,7 @@ impl<T> Driver<T> {
         }
     }
 
-    /// Fails if somebody alive told nothing for too long.
+    /// Fails if a live worker reported nothing for too long.
     fn look_who_is_silent(&mut self) {
         let now = self.clock.now();
         for (role, last) in self.heard.values() {
@@ -233,7 +234,7 @@ impl<T> Driver<T> {
         }
     }
 
-    /// What every thread of every worker is doing, for whoever has to find out why somebody is stuck.
+    /// What every thread of every worker is doing, to help find out why one is stuck.
     fn states(&self) -> String {
         let mut states = String::new();
         for (index, worker) in self.workers.iter().enumerate() {
@@ -267,11 +268,11 @@ impl<T> Driver<T> {
         }
     }
 
-    /// Kills a worker as `kill -9` does, hears out what it said before, and starts it again.
+    /// Kills a worker as `kill -9` does, reads the rest of its lines, and starts it again.
     pub fn kill(&mut self, index: usize) {
         let life = self.workers[index].life;
         let status = self.workers[index].kill();
-        // Its end is no surprise, but what it acknowledged before counts.
+        // Its end is expected, but what it acknowledged before still counts.
         self.heard.remove(&life);
         loop {
             let heard = self.lines.recv_timeout(END).expect("the end of a killed worker");
@@ -286,7 +287,7 @@ impl<T> Driver<T> {
         self.workers[index] = self.spawn(role);
     }
 
-    /// Kills them all, and hears them out.
+    /// Kills all workers, and reads the rest of their lines.
     pub fn end(&mut self) {
         let mut statuses = Vec::new();
         for worker in &mut self.workers {

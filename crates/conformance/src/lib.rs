@@ -1,8 +1,8 @@
 //! The conformance suite: whether a store keeps the promises of the contract.
 //!
-//! Implement [`Subject`] for the store, then [`run`] tells which promises it breaks, each by the name of
-//! its check, with the facts and a seed that replays it. [`broken`] holds stores with one planted fault
-//! each, which prove that the suite finds what it looks for.
+//! Implement [`Subject`] for the store; [`run`] then reports the promises that it breaks, each by the name of
+//! its check, with the facts and a seed that replays it. [`broken`] holds stores with one planted fault each,
+//! which prove that the suite finds what it looks for.
 //!
 //! ```
 //! use atoll_conformance::{Memory, Size, run};
@@ -11,7 +11,7 @@
 //! assert!(report.is_clean(), "{report}");
 //! ```
 //!
-//! Invariant: a check judges only by what the contract promises, so that any honest store passes.
+//! Invariant: a check judges only by the promises of the contract, so that any correct store passes.
 //! Invariant: all randomness follows from the seed; only the interleaving of threads does not.
 
 pub mod broken;

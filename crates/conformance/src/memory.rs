@@ -8,7 +8,7 @@ use futures::future::{BoxFuture, ready};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The memory store, which passes every check that a volatile store can be put to.
+/// The memory store, which passes every check that applies to a volatile store.
 pub struct Memory {
     clock: Arc<ManualClock>,
 }

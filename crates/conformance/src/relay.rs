@@ -1,7 +1,7 @@
-//! Stores in front of stores: a relay passes every call on to the store behind it, but for those that it
-//! takes over to count, hold, lose or change them.
+//! Stores in front of stores: a relay passes every call on to the store behind it, except those that it
+//! overrides to count, hold, lose or change them.
 //!
-//! Invariant: what a relay does not take over reaches the store behind it unchanged.
+//! Invariant: a call that a relay does not override reaches the store behind it unchanged.
 
 use atoll_store::{
     Batch, Buffer, Capabilities, Cell, Expectation, PartitionPage, PartitionQuery, Place, Read, ReadOptions,
@@ -10,8 +10,8 @@ use atoll_store::{
 use futures::future::BoxFuture;
 use std::time::Duration;
 
-/// What stands in front of a store. Only [`Relay::inner`] has to be told; the other methods are those of
-/// [`Store`], and pass the call on.
+/// A layer in front of a store. Only [`Relay::inner`] is required; the other methods are those of [`Store`],
+/// and pass the call on.
 pub trait Relay: Send + Sync + 'static {
     /// The store behind.
     fn inner(&self) -> &dyn Store;
@@ -31,7 +31,7 @@ pub trait Relay: Send + Sync + 'static {
         self.inner().get_many(reads)
     }
 
-    /// See [`Store::write`]; puts, appends, deletes, swaps and creations come this way too.
+    /// See [`Store::write`]; puts, appends, deletes, swaps and creations take this path too.
     fn write(&self, batch: Batch, options: WriteOptions) -> StoreFuture<'_, Written> {
         self.inner().write(batch, options)
     }

@@ -1,10 +1,10 @@
-//! What the suite found: one line a check, and for each broken promise the facts and how to replay it.
+//! The findings of the suite: one line per check, and for each broken promise the facts and how to replay it.
 
 use crate::suite::Size;
 use std::fmt;
 use std::time::Duration;
 
-/// What became of one check.
+/// The outcome of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The promise was kept.
@@ -20,18 +20,18 @@ pub enum Outcome {
 pub struct Checked {
     /// Name of the check; pass it to `run_check` to replay it.
     pub name: &'static str,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: Outcome,
     /// How long it took.
     pub took: Duration,
 }
 
-/// What the suite found about one store.
+/// The findings of the suite about one store.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Name of the store.
     pub subject: String,
-    /// How much was done.
+    /// The size of the run.
     pub size: Size,
     /// Seed of all that was random.
     pub seed: u64,
@@ -76,7 +76,8 @@ impl fmt::Display for Report {
         for Checked { name, outcome, .. } in checks {
             match outcome {
                 Outcome::Kept => {}
-                // Of this store nobody could: `SKIPPED` is what a test says that this machine cannot run.
+                // Not `SKIPPED`, which marks a test that this machine cannot run: this check cannot be run on
+                // this store anywhere.
                 Outcome::Skipped(reason) => writeln!(f, "NOT TRIED: {name}: {reason}")?,
                 Outcome::Broken(how) => {
                     writeln!(f, "BROKEN: {name}: {how}")?;

@@ -1,10 +1,10 @@
-//! A store that served checks before, made as good as a new one, where to begin another would take longer
-//! than a check.
+//! Reuse of a store for several checks, each of which finds it as good as new, for stores that take longer to
+//! start than a check runs.
 
 use crate::relay::Relay;
 use atoll_store::{Batch, PartitionQuery, RequestId, Store, StoreError, StoreFuture, WriteOptions, Written};
 
-/// Deletes all that a store holds.
+/// Deletes everything that a store holds.
 ///
 /// # Errors
 /// Those of the store.
@@ -22,12 +22,12 @@ pub async fn empty(store: &dyn Store) -> Result<(), StoreError> {
     }
 }
 
-/// A store whose clients have other names than those who name their writes know, so that what earlier ones
-/// did is not taken for theirs.
+/// A store that changes the client of each request id, so that the ids of a check are not taken for those of
+/// an earlier one.
 pub struct Renamed<S> {
     /// The store.
     pub store: S,
-    /// What is drawn for each check.
+    /// Mixed into the client of each request id; drawn for each check.
     pub stranger: u128,
 }
 

@@ -1,11 +1,11 @@
-//! What the suite needs to know about the store under test: how to open it, and how to crash it.
+//! The store under test, as the suite needs it: how to open it, and how to crash it.
 
 use atoll_store::{Store, StoreError};
 use futures::future::BoxFuture;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A store as the suite holds it.
+/// A store, as the suite holds it.
 pub type SharedStore = Arc<dyn Store>;
 
 /// How a store ends before it is opened again.
@@ -23,7 +23,7 @@ pub enum Ending {
 ///
 /// The suite calls it inside a tokio runtime with several worker threads and a timer.
 pub trait Subject: Send + Sync {
-    /// What it is called in reports.
+    /// Its name in reports.
     fn name(&self) -> String;
 
     /// Opens a fresh and empty store that shares nothing with those opened before.
@@ -43,8 +43,8 @@ pub trait Subject: Send + Sync {
         None
     }
 
-    /// How many times longer than on a store of this machine its calls may take: a check gets so many times
-    /// longer before it counts as hanging.
+    /// How many times longer its calls may take than those of a store on this machine. A check gets this many
+    /// times longer before it counts as hanging.
     fn slowness(&self) -> u32 {
         1
     }

@@ -18,7 +18,7 @@ pub enum Size {
 }
 
 impl Size {
-    /// The one or the other.
+    /// `quick` or `full`, by the size.
     #[must_use]
     pub fn of<T>(self, quick: T, full: T) -> T {
         match self {
@@ -27,13 +27,13 @@ impl Size {
         }
     }
 
-    /// A check that takes longer than this hangs.
+    /// A check that takes longer than this counts as hanging.
     fn check_time_max(self) -> Duration {
         Duration::from_secs(self.of(60, 300))
     }
 }
 
-/// The seed of [`run`]; fixed, so that a run can be compared with the one before.
+/// The seed of [`run`]; fixed, so that runs can be compared.
 pub const SEED_DEFAULT: u64 = 7;
 
 /// The names of all checks.
@@ -53,7 +53,7 @@ pub fn run_seeded(subject: &dyn Subject, size: Size, seed: u64) -> Report {
     run_where(subject, size, seed, |_| true)
 }
 
-/// Runs the check of this name, to replay what a report told; no check at all if there is none.
+/// Runs the check of this name, to replay a report; runs none if there is no such check.
 #[must_use]
 pub fn run_check(subject: &dyn Subject, name: &str, size: Size, seed: u64) -> Report {
     run_where(subject, size, seed, |check| check.name == name)

@@ -1,4 +1,4 @@
-//! The driver of workers that are killed notices who ended by himself, however soon before.
+//! The driver of killed workers notices a worker that ended by itself, however soon before the kill.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -6,7 +6,7 @@ use atoll_conformance::killed::{Driver, Workers, is_worker, tell, work};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-/// No machine is so slow.
+/// No machine is this slow.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
 #[test]
@@ -22,7 +22,7 @@ fn worker() {
     });
 }
 
-/// Workers of these roles, each of which has told its process.
+/// Starts workers of these roles, each of which has reported its process id.
 fn start(roles: &[&str]) -> Driver<Vec<u32>> {
     let roles: Vec<String> = roles.iter().map(|&role| role.to_owned()).collect();
     let count = roles.len();
@@ -34,7 +34,7 @@ fn start(roles: &[&str]) -> Driver<Vec<u32>> {
     driver
 }
 
-/// Returns when the process has ended, though nobody has asked yet how.
+/// Returns when the process has ended but has not been waited for.
 fn wait_for_end(process: u32) {
     let has_ended = || {
         let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
@@ -45,7 +45,7 @@ fn wait_for_end(process: u32) {
     }
 }
 
-/// What the driver says when it fails.
+/// The message with which the driver fails.
 fn failure_of(call: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(call)).expect_err("the driver has to fail");
     panic.downcast_ref::<String>().cloned().unwrap_or_default()

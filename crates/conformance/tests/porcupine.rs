@@ -1,4 +1,4 @@
-//! The suite's checker gives the verdict of porcupine, an independent one, on 1,000 random histories.
+//! The suite's checker agrees with porcupine, an independent checker, on 1,000 random histories.
 //!
 //! Needs Go and its module proxy or cache; where they are missing the test says `SKIPPED [go]` and why.
 
@@ -28,7 +28,7 @@ fn random_action(random: &mut Rng, number: usize) -> Action {
     }
 }
 
-/// What an honest store answers on these cells.
+/// The answer of a correct store with these cells.
 fn honest_answer(cells: &Cells, action: &Action) -> Answer {
     match action {
         Action::Get(cell) => Answer::Value(cells.get(cell).cloned()),
@@ -40,10 +40,11 @@ fn honest_answer(cells: &Cells, action: &Action) -> Answer {
     }
 }
 
-/// A history of an honest store: operations take effect one by one, at a moment between call and return.
+/// A history of a correct store: each operation takes effect at one moment between its call and its return.
 fn honest(random: &mut Rng) -> Vec<Operation> {
     let count = random.usize(1..16);
-    // Every second moment is an effect, the odd ones between are free for calls and returns.
+    // Effects are 10 moments apart. A call and its return lie up to `reach` moments before and after the
+    // effect, so that operations overlap little or much.
     let reach = random.u64(1..40);
     let mut cells = Cells::new();
     let mut history = Vec::new();
@@ -79,7 +80,7 @@ fn distinct_moments(random: &mut Rng, history: &mut [Operation]) {
     }
 }
 
-/// Changes what somebody was told, or when.
+/// Changes an answer of the history, or its time.
 fn corrupt(random: &mut Rng, history: &mut Vec<Operation>) {
     let at = random.usize(0..history.len());
     let other = format!("{}.", random.usize(0..history.len()));
@@ -90,7 +91,7 @@ fn corrupt(random: &mut Rng, history: &mut Vec<Operation>) {
         }
         Answer::Cells(cells) => drop(cells.insert(random.u8(0..CELLS), other)),
         Answer::Unknown => operation.answer = Answer::Done,
-        // A write that never was.
+        // As if the write had never been made.
         Answer::Done => drop(history.remove(at)),
     }
 }
@@ -165,7 +166,7 @@ fn the_checker_agrees_with_porcupine_on_1000_random_histories() {
     let ours: Vec<bool> =
         histories.iter().map(|history| matches!(explain(history), Explained::By(_))).collect();
     let linearizable = ours.iter().filter(|verdict| **verdict).count();
-    // With none of one kind, agreement would say nothing.
+    // Agreement would prove nothing if either kind were missing.
     assert!((200..=900).contains(&linearizable), "{linearizable} of {HISTORIES} are linearizable");
     for (number, verdict) in ours.iter().enumerate().step_by(3) {
         assert!(verdict, "history {number} is of an honest store; seed {seed}");

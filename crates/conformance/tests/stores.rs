@@ -1,4 +1,5 @@
-//! The suite passes honest stores and rejects every store with a planted fault, by the check named.
+//! The suite passes correct stores and rejects every store with a planted fault, by the check that the
+//! specimen names.
 //!
 //! `CONFORMANCE_SEED=n` takes another seed, `CONFORMANCE_SIZE=full` the full size, which takes minutes:
 //! `cargo xtask soak conformance` runs it on every implementation, seed after seed.
@@ -45,8 +46,7 @@ fn a_store_that_survives_keeps_every_promise_and_skips_none() {
     assert!(report.is_clean() && report.skipped().count() == 0, "{report}");
 }
 
-/// More than there are cores: what is planted in a wait shows itself by a time-out, and those run side by
-/// side.
+/// More than there are cores: a fault planted in a wait shows as a time-out, and time-outs run side by side.
 const AT_ONCE: usize = 12;
 
 /// The whole suite on every specimen, many at a time.
@@ -66,7 +66,8 @@ fn examine(specimens: Vec<Specimen>) -> Vec<(Specimen, Report)> {
     examined.into_inner().unwrap()
 }
 
-/// How a check ends that found nothing of what it looks for: the store broke down before, or hung.
+/// How the message of a check begins that did not find the fault it looks for: the store broke down first, or
+/// hung.
 const BROKE_DOWN: [&str; 4] =
     ["panicked", "did not end within", "a call that must succeed failed", "a call did not return"];
 

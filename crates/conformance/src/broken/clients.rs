@@ -1,4 +1,4 @@
-//! Request ids, leases and closing that go wrong.
+//! Flaws of request ids, leases and closing.
 
 use super::planted::Flaw;
 use atoll_memory::MemoryStore;
@@ -26,7 +26,7 @@ impl Flaw for RequestAppliedTwice {
     }
 }
 
-/// Tells requests apart by their sequence alone.
+/// Distinguishes requests by their sequence alone.
 #[derive(Default)]
 pub struct RequestIdCollision;
 
@@ -44,7 +44,7 @@ impl Flaw for RequestIdCollision {
 
 const REPEATED: Written = Written { durability: Durability::Buffered, repeated: true };
 
-/// Looks up the request before the write and notes it after, with room between.
+/// Looks up the request before the write and notes it after, with a gap between.
 #[derive(Default)]
 pub struct RequestCheckedTooEarly {
     done: Mutex<HashSet<RequestId>>,
@@ -91,7 +91,7 @@ impl Flaw for RefusedRequestRemembered {
     }
 }
 
-/// Clears away leases that have ended, and their epochs with them.
+/// Deletes leases that have expired, and their epochs with them.
 #[derive(Default)]
 pub struct LeaseEpochReused;
 
@@ -115,7 +115,7 @@ impl Flaw for LeaseEpochReused {
     }
 }
 
-/// Goes on serving after it was closed.
+/// Continues to serve after it was closed.
 #[derive(Default)]
 pub struct ClosedButServing;
 

@@ -1,4 +1,4 @@
-//! Stores that go wrong when several clients are at one partition.
+//! Flaws that show when several clients use one partition.
 
 use super::planted::Flaw;
 use atoll_memory::MemoryStore;
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::task::{Id, try_id, yield_now};
 
-/// Refuses every write that comes while another one is under way, though nothing stands in its way.
+/// Refuses every write that comes while another one is under way, though they do not conflict.
 #[derive(Default)]
 pub struct RefusesInACrowd {
     under_way: AtomicUsize,
@@ -38,13 +38,13 @@ impl Flaw for RefusesInACrowd {
     }
 }
 
-/// Answers single reads of a history from a copy that has the last write only for the task that made it.
+/// Answers single reads of a history from a copy in which only the writing task sees the last write.
 #[derive(Default)]
 pub struct LagsBehindOthers {
     last: Mutex<Option<Last>>,
 }
 
-/// The last write: where it went, who made it, and what was there before.
+/// The last write: its partition, the task that made it, and the entries before it.
 struct Last {
     partition: Vec<u8>,
     writer: Option<Id>,

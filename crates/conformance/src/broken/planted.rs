@@ -1,4 +1,5 @@
-//! The machinery of planted stores: a memory store that plays a durable one, with a flaw in front.
+//! The machinery of stores with a planted fault: a memory store that poses as a durable one, with a flaw in
+//! front.
 
 use crate::memory::Memory;
 use crate::subject::{Ending, SharedStore, Subject};
@@ -14,7 +15,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is wrong with a planted store; each method does right unless a flaw overrides it.
+/// The fault of a planted store; each method is correct unless a flaw overrides it.
 ///
 /// Write options come without a durability class, which the memory store behind does not offer.
 pub trait Flaw: Default + Send + Sync + 'static {
@@ -43,7 +44,7 @@ pub trait Flaw: Default + Send + Sync + 'static {
         honest.write(batch, options)
     }
 
-    /// See [`Store::create`]; none for the general way.
+    /// See [`Store::create`]; none for the general path.
     fn create<'a>(
         &'a self,
         honest: &'a MemoryStore,
@@ -84,14 +85,15 @@ pub trait Flaw: Default + Send + Sync + 'static {
         honest.close()
     }
 
-    /// The flaw of the store that is opened on what this one left in `left`, which may be meddled with.
+    /// The flaw of the store that is reopened on `left`, the data that this one left behind, which a flaw may
+    /// tamper with.
     fn reopened<'a>(&'a self, left: &'a MemoryStore) -> BoxFuture<'a, Self> {
         let _ = left;
         ready(Self::default()).boxed()
     }
 }
 
-/// A memory store with a flaw in front, which says of itself that it is durable.
+/// A memory store with a flaw in front, which claims to be durable.
 pub struct Planted<F> {
     honest: MemoryStore,
     flaw: F,
@@ -207,7 +209,7 @@ impl<F: Flaw> Subject for PlantedSubject<F> {
     }
 
     fn open(&self) -> BoxFuture<'_, Result<SharedStore, StoreError>> {
-        // Checks run one after the other, so stores that only this list still holds are done with.
+        // Checks run one after another, so stores that only this list still holds are not needed any more.
         self.opened.lock().retain(|store| Arc::strong_count(store) > 1);
         Box::pin(ready(self.memory.store().map(|honest| self.keep(honest, F::default()))))
     }

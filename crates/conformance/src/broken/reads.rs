@@ -1,4 +1,4 @@
-//! Reads that go wrong.
+//! Flaws of reads.
 
 use super::planted::Flaw;
 use atoll_memory::MemoryStore;
@@ -15,7 +15,7 @@ fn key(cell: Cell<'_>) -> Key {
     (cell.partition.to_vec(), cell.sort.to_vec())
 }
 
-/// Keeps what was read, and forgets it when a plain write comes, but not when a conditional one does.
+/// Caches reads, and drops them on a plain write, but not on a conditional one.
 #[derive(Default)]
 pub struct StaleReadAfterSwap {
     cache: Mutex<HashMap<Key, Option<Buffer>>>,
@@ -55,7 +55,7 @@ impl Flaw for StaleReadAfterSwap {
     }
 }
 
-/// Takes an empty value for no value.
+/// Treats an empty value as no value.
 #[derive(Default)]
 pub struct EmptyValueAbsent;
 
@@ -70,7 +70,7 @@ impl Flaw for EmptyValueAbsent {
     }
 }
 
-/// Takes the end of a byte range for included.
+/// Treats the end of a byte range as included.
 #[derive(Default)]
 pub struct ByteRangeOffByOne;
 
@@ -104,7 +104,7 @@ impl Flaw for UnalignedValue {
     }
 }
 
-/// Numbers the answers as they come and not as they were asked for, when there are many.
+/// Numbers many answers by the order of arrival instead of by their requests.
 #[derive(Default)]
 pub struct AnswersMixedUp;
 
@@ -115,15 +115,14 @@ impl Flaw for AnswersMixedUp {
         mut reads: Vec<Read>,
     ) -> StoreStream<'a, Option<Buffer>> {
         if reads.len() > 500 {
-            // Backwards, so that a question that is wrong, with an empty key, is not the first one that is
-            // answered.
+            // Backwards, so that an invalid read, one with an empty key, is not answered first.
             reads.sort_by(|one, other| other.partition.cmp(&one.partition));
         }
         honest.get_many(reads)
     }
 }
 
-/// Remembers for ever that an immutable cell was not there.
+/// Remembers for ever that an immutable cell was absent.
 #[derive(Default)]
 pub struct AbsenceCached {
     absent: Mutex<HashSet<Key>>,
@@ -154,7 +153,7 @@ impl Flaw for AbsenceCached {
         batch: Batch,
         options: WriteOptions,
     ) -> StoreFuture<'a, Written> {
-        // Plain puts do clear it, so that only `create`, which goes another way, is forgotten.
+        // Plain puts do clear the entry, so that only `create`, which takes another path, leaves it.
         for mutation in &batch.mutations {
             if let Mutation::Put(sort, _) = mutation {
                 self.absent.lock().remove(&(batch.partition.clone(), sort.clone()));

@@ -1,4 +1,4 @@
-//! Scans and listings that go wrong.
+//! Flaws of scans and listings.
 
 use super::planted::Flaw;
 use atoll_memory::MemoryStore;
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap};
 use tokio::task::yield_now;
 
-/// Begins a further page one key too late.
+/// Begins each later page one key too late.
 #[derive(Default)]
 pub struct KeySkippedAtPageEdge;
 
@@ -27,7 +27,7 @@ impl Flaw for KeySkippedAtPageEdge {
     }
 }
 
-/// Begins a further page with the last key of the former one.
+/// Begins each later page with the last key of the page before.
 #[derive(Default)]
 pub struct DuplicateOnResume {
     last: Mutex<HashMap<Token, ScanEntry>>,
@@ -49,7 +49,7 @@ impl Flaw for DuplicateOnResume {
     }
 }
 
-/// Takes the empty sort key for the beginning of the partition.
+/// Treats the empty sort key as the start of the partition, before its first cell.
 #[derive(Default)]
 pub struct EmptySortKeySkipped;
 
@@ -106,7 +106,7 @@ impl Flaw for TornPage {
     }
 }
 
-/// Goes on after as many entries as were returned so far, wherever those are by now.
+/// Resumes by the number of entries returned so far, although keys may have come or gone since.
 #[derive(Default)]
 pub struct ResumeByCount {
     returned: Mutex<HashMap<Token, usize>>,
@@ -131,7 +131,7 @@ impl Flaw for ResumeByCount {
     }
 }
 
-/// Fills a page to its number of entries, however many bytes they have.
+/// Fills a page up to its number of entries, whatever their bytes.
 #[derive(Default)]
 pub struct PageBytesIgnored;
 
@@ -150,7 +150,7 @@ impl Flaw for PageBytesIgnored {
     }
 }
 
-/// Begins anew when it does not understand the token.
+/// Begins from the start when it does not recognize the token.
 #[derive(Default)]
 pub struct ForeignTokenAccepted;
 
@@ -201,7 +201,7 @@ impl Flaw for EmptyPartitionsListed {
     }
 }
 
-/// Gives every reader everything.
+/// Gives every reader all partitions.
 #[derive(Default)]
 pub struct SplitsOverlap;
 

@@ -1,4 +1,4 @@
-//! What goes wrong between the end of a store and its next opening.
+//! Flaws that show after a store has ended and was opened again.
 
 use super::planted::Flaw;
 use atoll_memory::MemoryStore;
@@ -93,7 +93,7 @@ impl Flaw for RequestIdsLostOnReopen {
         batch: Batch,
         options: WriteOptions,
     ) -> StoreFuture<'a, Written> {
-        // Under another name an id is as good as forgotten.
+        // An id with another client is as good as forgotten.
         let request = options.request.map(|id| RequestId { client: id.client ^ (self.openings << 64), ..id });
         honest.write(batch, WriteOptions { request, ..options })
     }

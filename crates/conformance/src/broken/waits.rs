@@ -1,4 +1,4 @@
-//! Waits that go wrong.
+//! Flaws of waits.
 
 use super::planted::Flaw;
 use atoll_memory::MemoryStore;
@@ -15,7 +15,7 @@ async fn change(honest: &MemoryStore, cell: Cell<'_>, time_out: Duration) -> Res
     honest.wait(cell, Expectation::Differs(current), time_out).await
 }
 
-/// Looks at the cell, and only then begins to listen.
+/// Reads the cell, and only then begins to watch it.
 #[derive(Default)]
 pub struct MissedWakeUp;
 
@@ -46,7 +46,7 @@ impl Flaw for MissedWakeUp {
     }
 }
 
-/// Waits for a change, even when the cell is already as wished.
+/// Waits for a change, even if the cell meets the expectation already.
 #[derive(Default)]
 pub struct EdgeTriggered;
 

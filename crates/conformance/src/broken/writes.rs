@@ -1,4 +1,4 @@
-//! Writes that go wrong.
+//! Flaws of writes.
 
 use super::planted::Flaw;
 use atoll_memory::MemoryStore;
@@ -49,7 +49,7 @@ impl Flaw for LostAppend {
     }
 }
 
-/// Applies one mutation after the other.
+/// Applies the mutations one by one, not atomically.
 #[derive(Default)]
 pub struct BatchInSteps;
 
@@ -93,7 +93,7 @@ impl Flaw for MutationsReordered {
     }
 }
 
-/// Judges conditions by what the batch itself puts.
+/// Checks conditions against the values that the batch itself puts.
 #[derive(Default)]
 pub struct ConditionAfterMutation;
 
@@ -116,7 +116,7 @@ impl Flaw for ConditionAfterMutation {
     }
 }
 
-/// Tells the last condition that does not hold.
+/// Reports the last condition that does not hold, not the first.
 #[derive(Default)]
 pub struct ConflictTellsLastCondition;
 
@@ -142,7 +142,7 @@ impl Flaw for ConflictTellsLastCondition {
     }
 }
 
-/// Tells the value expected instead of the value found.
+/// Reports the expected value instead of the value found.
 #[derive(Default)]
 pub struct ConflictTellsWrongValue;
 
@@ -169,7 +169,7 @@ impl Flaw for ConflictTellsWrongValue {
     }
 }
 
-/// Deletes the end of a half-open range too.
+/// Also deletes the end of a half-open range.
 #[derive(Default)]
 pub struct DeleteRangeOffByOne;
 
@@ -190,7 +190,7 @@ impl Flaw for DeleteRangeOffByOne {
     }
 }
 
-/// Gives conditional writes time stamps that lie ahead, so that a plain put right after one is lost.
+/// Gives conditional writes timestamps in the future, so that a plain put right after one is lost.
 #[derive(Default)]
 pub struct PlainAndConditionalMixed {
     ahead: Mutex<HashSet<(Vec<u8>, Vec<u8>)>>,
@@ -241,7 +241,7 @@ impl Flaw for LostUpdate {
     }
 }
 
-/// How many writes are under way; a write that meets another one times out.
+/// The number of writes under way; a write that overlaps another one times out.
 #[derive(Default)]
 struct Traffic(AtomicUsize);
 
@@ -255,7 +255,7 @@ impl Traffic {
     }
 }
 
-/// Times out when another write is under way, does nothing, and says that it was done.
+/// Times out if another write is under way, does nothing, and reports the write as done.
 #[derive(Default)]
 pub struct UnknownReportedAsDone(Traffic);
 
@@ -272,7 +272,7 @@ impl Flaw for UnknownReportedAsDone {
     }
 }
 
-/// Loses the answer when another write is under way, and says that nothing happened.
+/// Loses the answer if another write is under way, and reports that nothing happened.
 #[derive(Default)]
 pub struct DoneReportedAsRefused(Traffic);
 
@@ -293,7 +293,7 @@ impl Flaw for DoneReportedAsRefused {
     }
 }
 
-/// Keeps 1 MiB of a value and says nothing about the rest.
+/// Keeps 1 MiB of a value and silently drops the rest.
 #[derive(Default)]
 pub struct TruncatedValue;
 
@@ -314,7 +314,7 @@ impl Flaw for TruncatedValue {
     }
 }
 
-/// Takes a batch of any number of operations, in parts.
+/// Accepts a batch of any number of operations, and applies it in parts.
 #[derive(Default)]
 pub struct BatchLimitIgnored;
 
@@ -337,7 +337,7 @@ impl Flaw for BatchLimitIgnored {
     }
 }
 
-/// Says that an append was done which would have made the value too large.
+/// Acknowledges an append that would make the value too large, without applying it.
 #[derive(Default)]
 pub struct AppendLimitSwallowed;
 
@@ -358,7 +358,7 @@ impl Flaw for AppendLimitSwallowed {
     }
 }
 
-/// Keeps all cells under partition key and sort key written one after the other.
+/// Keeps all cells under the plain concatenation of partition key and sort key.
 #[derive(Default)]
 pub struct PartitionMixing;
 
@@ -410,7 +410,7 @@ impl Flaw for PartitionMixing {
     }
 }
 
-/// Takes `create` for `put`.
+/// Treats `create` as `put`.
 #[derive(Default)]
 pub struct CreateOverwrites;
 

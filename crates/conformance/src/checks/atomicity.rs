@@ -1,4 +1,4 @@
-//! Many writers at once on one partition: nothing in part, nothing lost, nothing twice.
+//! Many writers at once on one partition: no batch applied in part, none lost, none applied twice.
 
 use crate::context::{Client, Context, Verdict, after, ensure, same};
 use atoll_store::{Batch, Buffer, Cell, ReadOptions, ScanRequest, StoreError, WriteOptions};
@@ -12,7 +12,7 @@ fn everywhere(value: &[u8]) -> Batch {
     (0..CELLS).fold(Batch::on(*b"p"), |batch, cell| batch.put([cell], value))
 }
 
-/// Moves all cells from one value to the next, under the condition that all hold the former one.
+/// Moves all cells from one value to the next, on the condition that all hold the former value.
 async fn move_on(client: Client, writer: u8, rounds: u32) -> Verdict<u64> {
     let mut moved = 0;
     for round in 0..rounds {
@@ -31,7 +31,7 @@ async fn move_on(client: Client, writer: u8, rounds: u32) -> Verdict<u64> {
     Ok(moved)
 }
 
-/// Sees all cells with one value.
+/// Checks that all cells hold the same value.
 async fn look(client: &Client) -> Verdict {
     let entries = client.scan(ScanRequest::all(*b"p")).await?;
     let whole = entries.len() == usize::from(CELLS) && entries.iter().all(|entry| entry.value == entries[0].value);
@@ -152,7 +152,7 @@ pub(super) async fn a_dropped_call_leaves_all_or_nothing(context: &Context<'_>) 
         let mut writing = client.store.write(everywhere(&[polls]), WriteOptions::default());
         let mut reading = client.store.scan(ScanRequest::all(*b"p"));
         for _ in 0..polls {
-            // Polled again after the end, a future may panic.
+            // A future may panic if it is polled again after its end.
             if futures::poll!(&mut writing).is_ready() || futures::poll!(&mut reading).is_ready() {
                 break;
             }

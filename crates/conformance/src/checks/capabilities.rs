@@ -1,4 +1,4 @@
-//! What a store says about itself.
+//! The capabilities that a store reports.
 
 use crate::context::{Context, Verdict, ensure, refused, same};
 use atoll_store::{Cell, Durability, ErrorKind, Limits, WriteOptions};

@@ -1,4 +1,4 @@
-//! Single cells, and what each mutation does to them.
+//! Single cells, and the effect of each mutation on them.
 
 use crate::context::{Context, Verdict, same};
 use atoll_store::{Batch, Buffer, Cell, ScanRequest, SortRange, WriteOptions};

@@ -1,4 +1,4 @@
-//! The end: what a closed store still answers, which is nothing.
+//! Closing: a closed store refuses every call.
 
 use crate::context::{Context, Verdict, broken, ensure, refused};
 use atoll_store::{

@@ -1,4 +1,4 @@
-//! Conditions: when a batch applies, and what the refused one learns.
+//! Conditions: when a batch applies, and what a refused batch reports.
 
 use crate::context::{Context, Verdict, conflict, ensure, refused, same};
 use atoll_store::{Batch, Buffer, Cell, Conflict, ErrorKind, ReadOptions, ScanRequest, WriteOptions};

@@ -1,4 +1,4 @@
-//! What is still there after the store ended and was opened again, by the class of its acknowledgement.
+//! The writes that survive the end of a store, by the class at which they were acknowledged.
 
 use crate::context::{Client, Context, Stop, Verdict, ensure, same};
 use crate::subject::Ending;
@@ -6,7 +6,7 @@ use atoll_store::{Batch, Buffer, Cell, Durability, Outcome, RequestId, ScanReque
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// Skips the check where the store offers no such class.
+/// Skips the check if the store offers no class as strong.
 fn needs(client: &Client, class: Durability) -> Verdict {
     if client.store.capabilities().durability.iter().any(|&offered| offered >= class) {
         return Ok(());
@@ -14,7 +14,7 @@ fn needs(client: &Client, class: Durability) -> Verdict {
     Err(Stop::Skipped(format!("the store offers nothing that is {}", class.name())))
 }
 
-/// Writes cells of the class, ends the store, and looks for them.
+/// Writes cells at the class, ends the store, opens it again and looks for them.
 async fn survive(context: &Context<'_>, class: Durability, ending: Ending) -> Verdict {
     let mut client = context.open().await?;
     needs(&client, class)?;
@@ -60,7 +60,7 @@ pub(super) async fn what_was_synced_survives_power_loss(context: &Context<'_>) -
     survive(context, Durability::Synced, Ending::PowerLost).await
 }
 
-/// How far one writer came.
+/// The progress of one writer.
 #[derive(Default)]
 struct Progress {
     tried: AtomicU32,
@@ -101,7 +101,7 @@ pub(super) async fn batches_are_not_torn_by_a_crash(context: &Context<'_>) -> Ve
         {
             tokio::task::yield_now().await;
         }
-        // What is acknowledged by now must be there; what comes while the store dies may be.
+        // Writes acknowledged by now must be there; later ones, made while the store dies, may be.
         let done: Vec<_> = progress.iter().map(|progress| progress.done.load(Ordering::SeqCst)).collect();
         client = context.reopen(client, Ending::Killed).await?;
         stop.store(true, Ordering::SeqCst);
@@ -146,7 +146,7 @@ pub(super) async fn request_ids_survive_with_their_writes(context: &Context<'_>)
     a_retry_is_as_durable_as_it_says(context, client).await
 }
 
-/// What was written at the weakest class and asked for again at a stronger one survives what that does.
+/// A write made at the weakest class and retried at a stronger one survives what the stronger class survives.
 async fn a_retry_is_as_durable_as_it_says(context: &Context<'_>, client: Client) -> Verdict {
     let cell = Cell::new("p", "retried");
     for class in [Durability::Buffered, Durability::Flushed] {

@@ -1,4 +1,4 @@
-//! Many small random histories, each of one partition, each explained by some order or not at all.
+//! Many small random histories of one partition each, each of which some sequential order must explain.
 
 use crate::context::{Client, Context, Stop, Verdict, after, broken, ensure};
 use crate::flaky::Flaky;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const CLIENTS: u64 = 4;
 const CELLS: u8 = 3;
 
-/// One count of moments for all clients of a history.
+/// The logical clock that all clients of a history share.
 type Moments = Arc<AtomicU64>;
 
 pub(super) async fn histories_on_one_partition_are_linearizable(context: &Context<'_>) -> Verdict {
@@ -24,11 +24,11 @@ pub(super) async fn histories_with_unknown_outcomes_are_linearizable(context: &C
     check(context, &Client { store: Arc::new(flaky) }, context.size.of(150, 15_000)).await
 }
 
-/// What the histories of a check were, all together.
+/// Totals over the histories of a check.
 #[derive(Default)]
 struct Met {
     histories: u64,
-    /// In which a write and another operation were under way at once.
+    /// Histories in which a write overlapped another operation.
     overlapping: u64,
     writes: u64,
     refused: u64,
@@ -43,7 +43,8 @@ impl Met {
         self.refused += refused;
     }
 
-    /// Any answers can be explained of operations that never met each other, and so can those of reads alone.
+    /// Checks that the histories prove something: operations that never overlap, or reads alone, can always
+    /// be explained.
     fn says_something(&self) -> Verdict {
         let Self { histories, overlapping, writes, refused } = self;
         ensure(refused * 2 <= *writes, || {
@@ -59,8 +60,7 @@ fn is_write(action: &Action) -> bool {
     !matches!(action, Action::Get(_) | Action::Scan)
 }
 
-/// Whether a write and another operation of a history, which is in the order of its calls, were under way at
-/// once.
+/// Whether a write overlapped another operation of a history, which is in the order of its calls.
 fn overlaps(history: &[Operation]) -> bool {
     history.iter().enumerate().any(|(at, one)| {
         let mut met = history[at + 1..].iter().take_while(|other| other.called < one.returned);
@@ -84,7 +84,7 @@ async fn check(context: &Context<'_>, client: &Client, histories: u64) -> Verdic
     met.says_something()
 }
 
-/// What the clients of a history were told, and how many of their writes were refused.
+/// The recorded answers of a history, and the number of refused writes.
 struct Recorded {
     history: Vec<Operation>,
     refused: u64,
@@ -125,9 +125,8 @@ struct Caller {
     moments: Moments,
     /// How many clients have begun.
     begun: Arc<AtomicU64>,
-    /// Whether its calls and their answers are on their way for a while. Calls of a store that never waits
-    /// would not meet each other on one core; and those that are not on their way for long say more of what
-    /// came before what.
+    /// Whether its calls and their answers are delayed. Without delays, the calls of a store that never waits
+    /// would not overlap on one core; with short delays, a history says more about the order of its calls.
     is_far: bool,
 }
 
@@ -159,13 +158,13 @@ impl Caller {
         Ok(recorded)
     }
 
-    /// How many turns of others something is on its way.
+    /// For how many turns of other tasks a call or an answer is delayed.
     fn way(&mut self) -> u32 {
         if self.is_far { self.random.u32(0..3) } else { 0 }
     }
 }
 
-/// Swaps mostly expect what was seen last, so that they often succeed.
+/// Chooses the next action. Swaps mostly expect the value seen last, so that they often succeed.
 fn choose(random: &mut fastrand::Rng, value: String, last_seen: &Option<String>) -> Action {
     let cell = random.u8(0..CELLS);
     match random.u8(0..12) {
@@ -206,7 +205,8 @@ async fn perform(client: &Client, partition: &str, action: &Action) -> Verdict<O
         Ok(_) => Ok(Some(Answer::Done)),
         Err(StoreError::Conflict(conflict)) => Ok(Some(Answer::Conflict(conflict.actual.as_ref().map(text)))),
         Err(error) if error.outcome() == Outcome::Unknown => Ok(Some(Answer::Unknown)),
-        // Nothing happened, so nothing has to be explained; but a store that serves refuses no such write.
+        // Nothing happened, so there is nothing to explain. A store that serves must not refuse such a write,
+        // though.
         Err(error) if error.kind().names().retry_can_help => Ok(None),
         Err(error) => Err(Stop::from(error)),
     }

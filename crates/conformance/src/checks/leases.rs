@@ -1,4 +1,4 @@
-//! Leases, as the contract's own functions take them on the store.
+//! Leases, taken on the store by the contract's own functions.
 
 use crate::context::{Client, Context, Verdict, broken, conflict, ensure, same};
 use atoll_store::lease::{Acquired, Lease, acquire, release};
@@ -6,7 +6,7 @@ use atoll_store::{Batch, Buffer, Cell, ErrorKind};
 use std::time::Duration;
 
 const TERM: Duration = Duration::from_millis(50);
-/// Long enough not to end while a busy machine looks elsewhere.
+/// Long enough not to expire while a busy machine delays the check.
 const LONG: Duration = Duration::from_secs(3600);
 
 fn cell() -> Cell<'static> {
@@ -20,7 +20,7 @@ async fn held(client: &Client, holder: &str, term: Duration) -> Verdict<Lease> {
     }
 }
 
-/// Lets the lease end by the store's clock.
+/// Lets the lease expire by the store's clock.
 async fn outlive(context: &Context<'_>, client: &Client, lease: &Lease) -> Verdict {
     for _ in 0..1000 {
         if client.store.now().await? >= lease.expires {

@@ -1,4 +1,4 @@
-//! Limits: the largest that is allowed works, one more is refused and nothing is written.
+//! Limits: the largest allowed size works; one more is refused, and nothing is written.
 
 use crate::context::{Client, Context, Verdict, ensure, refused, same};
 use atoll_store::{Batch, Buffer, Cell, ErrorKind, Expectation, ReadOptions, ScanRequest, WriteOptions};
@@ -59,7 +59,7 @@ pub(super) async fn batches_are_limited(context: &Context<'_>) -> Verdict {
     refused("a batch of too many operations", more, ErrorKind::Limit)?;
     is_empty(&client, b"p").await?;
 
-    // Two keys of one byte each belong to the bytes of the batch.
+    // The two keys, of one byte each, count among the bytes of the batch.
     let half = limits.batch_bytes / 2 - 1;
     client.write(Batch::on(*b"full").put(*b"a", zeroes(half)).put(*b"b", zeroes(half))).await?;
     let more = client.try_write(Batch::on(*b"p").put(*b"a", zeroes(half)).put(*b"b", zeroes(half + 1))).await;

@@ -19,7 +19,7 @@ async fn list(client: &Client, mut query: PartitionQuery) -> Verdict<Vec<Partiti
     crate::context::broken("a listing does not come to an end")
 }
 
-/// Fills partitions, some of which lose all their cells again, and tells which are left.
+/// Fills partitions, deletes all cells of some of them again, and returns those that are left.
 async fn fill(client: &Client) -> Verdict<Vec<PartitionKey>> {
     let mut names: Vec<Vec<u8>> = (0..40_u8).map(|at| vec![b'a' + at % 3, at]).collect();
     names.extend([&b"a"[..], b"aa", b"\0", b"\xff", b"\xff\xff"].map(<[u8]>::to_vec));

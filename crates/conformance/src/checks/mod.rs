@@ -1,15 +1,15 @@
-//! The checks, one function each, named after the promise that it holds a store to.
+//! The checks: one function each, named after the promise that it checks.
 //!
 //! Invariant: a check opens stores of its own, so the order of the checks does not matter.
 
 use crate::context::{Context, Verdict};
 use futures::future::BoxFuture;
 
-/// One promise and how to check it.
+/// One promise and its check.
 pub(crate) struct Check {
     /// The promise.
     pub(crate) name: &'static str,
-    /// Keeps quiet if the promise is kept.
+    /// Returns `Ok` if the promise is kept.
     pub(crate) run: for<'a> fn(&'a Context<'a>) -> BoxFuture<'a, Verdict>,
 }
 

@@ -1,4 +1,4 @@
-//! Random operations, one after the other, compared with a plain map after each of them.
+//! Random operations in sequence, compared with a plain map after each.
 
 use crate::context::{Client, Context, Verdict, same};
 use atoll_store::{
@@ -49,7 +49,7 @@ fn batch(model: &Model, random: &mut fastrand::Rng) -> Batch {
     for _ in 0..random.usize(0..3) {
         let sort = sort(random);
         let current = model.get(&(batch.partition.clone(), sort.clone())).cloned();
-        // Mostly right, so that batches with conditions often apply.
+        // Mostly the current value, so that batches with conditions often apply.
         let expected = if random.u8(0..4) > 0 { current } else { Some(value(random)) };
         batch = batch.if_is(sort, expected);
     }

@@ -1,4 +1,4 @@
-//! Request ids and deadlines: a retried write is applied once, whatever happened to the first try.
+//! Request ids and deadlines: a retried write is applied once, whatever happened to the first attempt.
 
 use crate::context::{Client, Context, Verdict, after, conflict, ensure, same};
 use crate::flaky::Flaky;
@@ -128,7 +128,7 @@ pub(super) async fn a_deadline_ends_a_call_honestly(context: &Context<'_>) -> Ve
         let deadline = Some(Duration::from_micros(round * round));
         let options = WriteOptions { deadline, ..WriteOptions::default() };
         let result = client.store.put(Cell::new("p", &sort), &cell, options).await;
-        // Nothing comes of a read, so one that is given up was refused.
+        // A read has no effect, so one that is given up counts as refused.
         let read = ReadOptions { deadline, ..ReadOptions::default() };
         if let Err(late) = client.store.get(Cell::new("p", &sort), read).await {
             same("the outcome of a read whose time ran out", &late.outcome(), &Outcome::Refused)?;

@@ -7,7 +7,7 @@ use atoll_store::{
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// Keys that lie close together at every awkward place, each with a value of its own.
+/// Fills a partition with keys that lie close together at every awkward place, each with a value of its own.
 async fn fill(client: &Client, partition: &str) -> Verdict<BTreeMap<SortKey, Vec<u8>>> {
     let stems = [&b""[..], b"\0", b"a", b"a\0", b"a\0\0", b"a\xff", b"b", b"\xff", b"\xff\xff"];
     let mut cells = BTreeMap::new();
@@ -138,7 +138,7 @@ pub(super) async fn a_foreign_token_is_refused(context: &Context<'_>) -> Verdict
 
 const STAYING: u32 = 60;
 
-/// Inserts and deletes keys between those that stay.
+/// Inserts and deletes keys between the ones that stay.
 async fn disturb(client: Client, mut random: fastrand::Rng, pulse: Pulse) -> Verdict {
     while pulse.goes_on().await {
         let key = (random.u32(0..STAYING) * 2 + 1).to_be_bytes();
@@ -174,7 +174,7 @@ pub(super) async fn scans_under_writes_are_ordered_complete_and_free_of_duplicat
     writing.watch(context.size.of(2_000, 150_000), look).await
 }
 
-/// Scans in pages of three, and inserts a key behind each page, or deletes those inserted.
+/// Scans in pages of three, and inserts a key after each page, or deletes the inserted ones.
 async fn scan_beside_writes(client: &Client, direction: Direction, inserts: bool) -> Verdict<Vec<ScanEntry>> {
     let mut request = ScanRequest { direction, limit: 3, ..ScanRequest::all(*b"p") };
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Values: alignment, byte ranges, many at once, immutable ones, and large ones.
+//! Values: alignment, byte ranges, many reads at once, immutable values and large ones.
 
 use crate::context::{Client, Context, Verdict, ensure, same};
 use atoll_store::{Batch, Buffer, ByteRange, Cell, Projection, Read, ReadOptions, ScanRequest, WriteOptions};
@@ -13,7 +13,7 @@ pub(super) async fn values_are_aligned(context: &Context<'_>) -> Verdict {
     let large = Buffer::build(200_000, |bytes| context.random(0).fill(bytes));
     let lengths = [1, 7, 63, 64, 65, 1000, 4096, 65_535, 65_536, 150_000];
     for len in lengths {
-        // What was written may itself have been the middle of something else.
+        // The written buffer may itself be a slice from the middle of another.
         client.write(Batch::on(*b"p").put(len.to_string(), large.slice(3..3 + len))).await?;
     }
     let reads = lengths.map(|len| Read::new(*b"p", len.to_string())).to_vec();

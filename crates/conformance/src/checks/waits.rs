@@ -1,4 +1,4 @@
-//! Waits: what ends them, what does not, and that ten thousand of them cost nobody anything.
+//! Waits: what ends them, what does not, and that ten thousand of them do not affect other calls.
 
 use crate::context::{Client, Context, Verdict, after, broken, ensure, same};
 use atoll_store::{Batch, Buffer, Cell, Expectation, SortRange, StoreError, Waited};
@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// A wait that must end does so well within this, on a busy machine too.
+/// A wait that must end does so well within this time, even on a busy machine.
 const LONG: Duration = Duration::from_secs(6);
 
 fn some(text: &str) -> Option<Buffer> {
@@ -116,7 +116,7 @@ pub(super) async fn no_wake_up_is_missed(context: &Context<'_>) -> Verdict {
     Ok(())
 }
 
-/// Writes when the wait has come so many steps far.
+/// Writes after the wait has made this many steps.
 async fn write_after(client: &Client, turns: u32) -> Verdict {
     let sort = format!("after {turns} turns");
     let wait = client.store.wait(Cell::new("p", &sort), Expectation::Equals(some("go")), LONG);
@@ -141,8 +141,8 @@ async fn race(client: Client, round: u64, mut random: fastrand::Rng) -> Verdict 
 
 /// A future that counts how often it is polled, and how often it is woken.
 ///
-/// A waker is told in the write itself, a poll comes when the machine has time for it: on a busy one after
-/// nobody counts any more.
+/// A wake happens within the write itself. A poll comes when the machine has time for it: on a busy machine,
+/// after the counts were read.
 struct Counted<F> {
     inner: F,
     counts: Arc<Counts>,
@@ -164,7 +164,7 @@ impl Counts {
     }
 }
 
-/// Counts, and wakes whom it stands for.
+/// Counts each wake, and passes it on to the inner waker.
 struct CountedWaker {
     inner: Waker,
     counts: Arc<Counts>,
@@ -195,7 +195,7 @@ fn total(counts: &[Arc<Counts>]) -> u64 {
     counts.iter().map(|counts| counts.all()).sum()
 }
 
-/// Waits until every waiter was polled and no more polls come: then all of them wait.
+/// Waits until every waiter was polled and no more polls come: then all of them are waiting.
 async fn settle(client: &Client, counts: &[Arc<Counts>]) -> Verdict {
     let (mut last, mut calm) = (0, 0);
     while calm < 5 || counts.iter().any(|counts| !counts.is_begun()) {
@@ -208,8 +208,8 @@ async fn settle(client: &Client, counts: &[Arc<Counts>]) -> Verdict {
     Ok(())
 }
 
-/// Writes, each of which wakes one waiter: on a busy machine a wait that is still being begun may be polled
-/// beside the first of them, once, and beside a later one by no store that keeps the promise.
+/// The most writes to try, each of which wakes one waiter. On a busy machine, a wait that is just beginning
+/// may be polled once during the first of them; a store that keeps the promise polls none during a later one.
 const WAKING_WRITES: u64 = 3;
 
 pub(super) async fn one_write_polls_no_other_waiter(context: &Context<'_>) -> Verdict {
@@ -233,7 +233,7 @@ pub(super) async fn one_write_polls_no_other_waiter(context: &Context<'_>) -> Ve
     same(format!("wakes and polls of the other {} waiters for one write", waiters - 1), &others, &0)
 }
 
-/// Wakes one waiter by a write, and counts how often others were woken or polled for it.
+/// Wakes one waiter by a write, and counts how often other waiters were woken or polled because of it.
 async fn polls_of_others(
     client: &Client,
     counts: &[Arc<Counts>],
