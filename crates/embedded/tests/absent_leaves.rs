@@ -13,7 +13,7 @@ use std::thread::ThreadId;
 const PARTITION: &[u8] = b"p";
 const CELLS: u32 = 20_000;
 
-/// A disk in memory that counts reads, with a separate count for one thread, and can refuse to read.
+/// A disk in memory that counts reads, with a separate count for one thread, and can make reads fail.
 struct Counting {
     bytes: MemoryDisk,
     caller: ThreadId,
