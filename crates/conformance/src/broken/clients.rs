@@ -1,4 +1,4 @@
-//! Flaws of request ids, leases and closing.
+//! Planted flaws of request ids, leases and closing, one type each.
 
 use super::planted::Flaw;
 use atoll_memory::MemoryStore;

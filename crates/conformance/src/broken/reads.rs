@@ -1,4 +1,4 @@
-//! Flaws of reads.
+//! Planted flaws of reads, one type each.
 
 use super::planted::Flaw;
 use atoll_memory::MemoryStore;

@@ -1,4 +1,4 @@
-//! Flaws of scans and listings.
+//! Planted flaws of scans and listings, one type each.
 
 use super::planted::Flaw;
 use atoll_memory::MemoryStore;

@@ -1,4 +1,4 @@
-//! Flaws of waits.
+//! Planted flaws of waits, one type each.
 
 use super::planted::Flaw;
 use atoll_memory::MemoryStore;

@@ -1,4 +1,4 @@
-//! Flaws of writes.
+//! Planted flaws of writes, one type each.
 
 use super::planted::Flaw;
 use atoll_memory::MemoryStore;
