@@ -29,8 +29,9 @@ pub trait OpenStore: Send + Sync + 'static {
     /// block the calling thread.
     fn open_owned<'a>(&'a self, folder: &'a Path) -> StoreFuture<'a, Arc<dyn Store>>;
 
-    /// Opens the last committed state without writing a byte; another process may own the folder. Called
-    /// again and again, because no metadata of a file shows that it was not written to through mapped pages.
+    /// Opens the last committed state without writing a byte; another process may own the folder. Called anew
+    /// each time the state may be out of date, because no metadata of a file shows that it was not written to
+    /// through mapped pages.
     fn open_read_only<'a>(&'a self, folder: &'a Path) -> StoreFuture<'a, Arc<dyn Store>>;
 
     /// Abandons the store that was opened to write, because its folder belongs to another process: not a byte
@@ -38,7 +39,7 @@ pub trait OpenStore: Send + Sync + 'static {
     fn abandon(&self) -> BoxFuture<'_, ()>;
 
     /// Returns once the store that was opened to write is broken: it answers no more calls, though it was not
-    /// closed. Otherwise it never returns. The folder is then free for the next process that opens it.
+    /// closed; otherwise never. Its folder is then given up to the next process that opens it.
     fn until_broken(&self) -> BoxFuture<'static, ()>;
 
     /// The named snapshots of the store that was opened to write, for attached processes; none if it has
@@ -202,7 +203,7 @@ impl FolderWay {
         loop {
             let looked = Instant::now();
             let settled = match self.settle().await {
-                // The owner listens no more, and its last checkpoint may take longer than `patience`.
+                // The owner has stopped listening, and its last checkpoint may take longer than `patience`.
                 Err(OwnerError::Owned { is_ending: true, .. })
                     if Instant::now() < until && !self.is_closing() =>
                 {
@@ -226,7 +227,7 @@ impl FolderWay {
                         self.watch(Some((owner, attachment.clone())));
                         return Ok(Route::Attached(attachment));
                     }
-                    // Another process answered: there may be a new owner, so its record is read.
+                    // There may be a new owner, whose record is read next.
                     Ok(None) if looked < other_until && !self.is_closing() => {
                         tokio::time::sleep(BEFORE_NEXT_LOOK).await;
                         continue;
@@ -236,8 +237,7 @@ impl FolderWay {
                     // A reader needs no owner.
                     Err(StoreError::Suspended { .. }) if self.mode == Mode::Read => {
                         *self.suspended.lock() = Some(owner);
-                        // Finding out took a while, but checking that the owner is still suspended does not,
-                        // so the time starts here.
+                        // Timed from here: looking again whether the owner is suspended is quick.
                         return self.last_state(Instant::now()).await;
                     }
                     Err(StoreError::Owned { .. }) if self.mode == Mode::Read => {
@@ -246,8 +246,7 @@ impl FolderWay {
                     Err(error) => error,
                 },
             };
-            // The owner died, or failed to open the store, while this process waited for it: look for the
-            // next one.
+            // The owner died, or failed to open the store, during the wait: look for the next one.
             if error.kind() != ErrorKind::Unavailable
                 || matches!(error, StoreError::Owned { .. } | StoreError::Suspended { .. })
                 || Instant::now() > until

@@ -156,7 +156,7 @@ async fn an_owner_that_takes_long_to_end_is_waited_for() {
         let Settled::Owner(mut owner) = settle(&place.folder, Mode::Write, &options).await.unwrap() else {
             panic!()
         };
-        // The owner listens no more, like one that writes its last checkpoint.
+        // The owner has stopped listening, like one that writes its last checkpoint.
         drop(owner.take_listener());
         let opening = place.open(Mode::Write);
         tokio::pin!(opening);
