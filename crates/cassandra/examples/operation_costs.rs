@@ -1,6 +1,6 @@
-//! What operations cost on the cluster at hand, for who tunes the store:
+//! Measures what operations cost on a given cluster, as a basis for tuning the store:
 //! `ATOLL_CASSANDRA=127.0.0.1:19042 cargo run --release -p atoll-cassandra --example operation_costs`.
-//! `SPEED_CHUNK=BYTES` takes another size of chunks.
+//! `SPEED_CHUNK=BYTES` sets another size of chunks.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -25,7 +25,7 @@ fn random(len: usize, seed: u64) -> Buffer {
     Buffer::build(len, |bytes| fastrand::Rng::with_seed(seed).fill(bytes))
 }
 
-/// Runs `count` operations, so many at once, and prints how many there are in a second.
+/// Runs `count` operations, `at_once` of them concurrently, and prints the rate per second.
 async fn rate(what: &str, count: u64, at_once: usize, run: impl Fn(u64) -> BoxFuture<'static, ()>) {
     let started = Instant::now();
     stream::iter(0..count).map(run).buffer_unordered(at_once).collect::<Vec<()>>().await;

@@ -1,4 +1,4 @@
-//! Values bound to statements, borrowed where they lie.
+//! Values bound to statements, borrowed from where they lie.
 
 use scylla::cluster::metadata::ColumnType;
 use scylla::serialize::SerializationError;

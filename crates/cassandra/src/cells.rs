@@ -1,6 +1,6 @@
 //! Cells as rows: reading them, at SERIAL or from any replica, and joining their pieces.
 //!
-//! Invariant: bytes that do not match their checksum are an error, never an answer.
+//! Invariant: bytes that do not match their checksum are an error and are never returned.
 
 use crate::chunks::{Chunks, Found, Owner};
 use crate::codec::{Body, ChunkId, KIND_CELL, PieceHead, unsealed};
@@ -17,23 +17,23 @@ use std::ops::Range;
 /// One piece of a cell.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {
-    /// Its place in the cell.
+    /// Its position in the cell.
     pub(crate) number: i32,
-    /// What it says about itself.
+    /// Its length, checksum and location.
     pub(crate) head: PieceHead,
-    /// Its sealed bytes, if they lie inline and were asked for.
+    /// Its sealed bytes, if they lie inline and were read.
     pub(crate) sealed: Option<Bytes>,
 }
 
-/// The pieces of a cell in their order; none if it is absent.
+/// The pieces of a cell in their order; empty if the cell is absent.
 pub(crate) type Pieces = Vec<Piece>;
 
-/// Cells that were read at one moment, for several who asked for one each: what is damaged of one is nothing
-/// to the others.
+/// Cells read at one moment on behalf of several callers, each of which asked for one cell. Damage to one
+/// cell does not affect the callers of the others.
 #[derive(Debug)]
 pub(crate) struct AtOnce {
     pub(crate) cells: HashMap<SortKey, Pieces>,
-    /// Those that cannot be told, in whole or in part.
+    /// Cells that could not be read, in whole or in part.
     pub(crate) damaged: HashMap<SortKey, StoreError>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn length(pieces: &[Piece]) -> u64 {
     pieces.iter().map(|piece| piece.head.bytes).sum()
 }
 
-/// One row as the database tells it.
+/// One row as the database returned it.
 #[derive(Debug)]
 pub(crate) struct RawRow {
     pub(crate) kind: i8,
@@ -52,13 +52,13 @@ pub(crate) struct RawRow {
     pub(crate) value: Option<Bytes>,
 }
 
-/// The rows of an answer with values, or without.
+/// The rows of an answer, with or without values.
 pub(crate) fn raw_rows(
     link: &Link,
     answer: &QueryRowsResult,
     with_values: bool,
 ) -> Result<Vec<RawRow>, StoreError> {
-    // How many it says there are is no more than a number in it.
+    // The row count is only a number in the answer, so it is not trusted for the allocation.
     let mut rows = Vec::with_capacity(answer.rows_num().min(answer.rows_bytes_size()));
     let wrong = |error: &dyn std::fmt::Display| link.not_understood(error);
     if with_values {
@@ -78,7 +78,7 @@ pub(crate) fn raw_rows(
 }
 
 impl Link {
-    /// A row of a partition as a piece; none for a row that only guarded a condition.
+    /// A row of a partition as a piece; none for a row that exists only to guard a condition.
     pub(crate) fn piece(&self, partition: &[u8], row: RawRow) -> Result<Option<Piece>, StoreError> {
         let Some(head) = row.head else { return Ok(None) };
         let owner = Owner { partition, sort: &row.sort };
@@ -87,12 +87,12 @@ impl Link {
         Ok(Some(Piece { number: row.piece, head, sealed: row.value }))
     }
 
-    /// The error of a cell that is not as it was written.
+    /// The error for a cell that is not as it was written.
     pub(crate) fn damaged(&self, of: Owner<'_>, problem: &str) -> StoreError {
         damage(&self.place_of(of), problem)
     }
 
-    /// How messages name a cell.
+    /// The name of a cell in messages.
     pub(crate) fn place_of(&self, of: Owner<'_>) -> String {
         let partition = of.partition.strip_prefix(self.options.namespace.as_slice()).unwrap_or(of.partition);
         let (partition, sort) = (partition.escape_ascii(), of.sort.escape_ascii());
@@ -111,7 +111,7 @@ impl Link {
         raw_rows(self, &answer, with_values)
     }
 
-    /// Some cells of one partition at one moment, with their values; those that are absent are left out.
+    /// Some cells of one partition at one moment, with their values; absent cells are left out.
     pub(crate) async fn cells_at_once(
         &self,
         partition: &[u8],
@@ -131,7 +131,7 @@ impl Link {
         Ok(found)
     }
 
-    /// One cell as a statement reads it: from any replica, or from a majority.
+    /// One cell, read with this statement: from any replica, or from a majority.
     pub(crate) async fn cell_by(
         &self,
         statement: &PreparedStatement,
@@ -146,7 +146,7 @@ impl Link {
         Ok(pieces)
     }
 
-    /// Some bytes of a cell whose pieces were read, unless a chunk is gone.
+    /// Some bytes of a cell whose pieces have been read, unless a chunk is gone.
     pub(crate) async fn joined(
         &self,
         of: Owner<'_>,
@@ -196,7 +196,7 @@ impl Link {
         self.read_chunks(&chunks, range).await
     }
 
-    /// Keeps a created cell, which is one piece, as it was read.
+    /// Caches a created cell, which is one piece, after its bytes are checked.
     pub(crate) fn take_in(&self, turn: Turn, of: Owner<'_>, piece: &Piece) -> Result<Created, StoreError> {
         let inline = match piece.head.body {
             Body::Inline => Buffer::copy_from(self.inline(of, piece)?),
@@ -234,7 +234,7 @@ impl Link {
     }
 }
 
-/// Parts as one: a single one is handed out as it is.
+/// The parts as one buffer; a single part is returned without a copy.
 fn concat(mut parts: Vec<Buffer>) -> Buffer {
     match parts.len() {
         0 | 1 => parts.pop().unwrap_or_default(),

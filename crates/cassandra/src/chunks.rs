@@ -1,7 +1,7 @@
 //! Chunks: the bytes of values that are too large for a row of the partition.
 //!
 //! Chunks are written before a cell refers to them, under a random name that is never used again, and deleted
-//! after the cell has let go of them. What a crash leaves in between is found by a sweep.
+//! after the cell has stopped referring to them. A sweep finds what a crash in between leaves behind.
 //!
 //! Invariant: chunks that a cell refers to are complete, and are deleted only after no cell refers to them.
 
@@ -23,7 +23,7 @@ use std::time::Duration;
 /// Chunks of one value in flight at once.
 const IN_FLIGHT: usize = 16;
 
-/// How long one replica may take to tell what it has of a chunk that another one has with wrong bytes.
+/// How long one replica may take to return its copy of a chunk of which another replica has wrong bytes.
 const REPLICA_TIME: Duration = Duration::from_secs(2);
 
 /// The chunks of one piece.
@@ -36,7 +36,7 @@ pub(crate) struct Chunks<'a> {
 }
 
 impl Chunks<'_> {
-    /// The bytes of one of them, if they are those that were written.
+    /// The bytes of one chunk, if they are those that were written.
     fn unsealed<'s>(&self, number: u64, sealed: &'s [u8]) -> Option<&'s [u8]> {
         let expected = self.chunk_bytes.min(self.piece.bytes.saturating_sub(number * self.chunk_bytes));
         unsealed_chunk(&self.id, number as i32, sealed).filter(|bytes| bytes.len() as u64 == expected)
@@ -48,7 +48,7 @@ impl Chunks<'_> {
 pub(crate) enum Found<T> {
     /// The bytes.
     Bytes(T),
-    /// A chunk of this name is not there, at a majority.
+    /// A chunk of this name is absent at a majority.
     Gone(ChunkId),
 }
 
@@ -61,16 +61,16 @@ impl<T> Found<T> {
     }
 }
 
-/// The cell that rows and chunks are of.
+/// The cell that rows and chunks belong to.
 #[derive(Clone, Copy)]
 pub(crate) struct Owner<'a> {
-    /// As the table has it.
+    /// The partition key as stored in the table.
     pub(crate) partition: &'a [u8],
     pub(crate) sort: &'a [u8],
 }
 
 impl Link {
-    /// Writes `bytes` as chunks; returns when all of them are there.
+    /// Writes `bytes` as chunks; returns when all of them are written.
     pub(crate) async fn write_chunks(
         &self,
         id: &ChunkId,
@@ -100,7 +100,8 @@ impl Link {
             Bind::Bytes(owner.partition),
             Bind::Bytes(owner.sort),
         ];
-        // Until a cell refers to it a chunk means nothing, so a write that may have happened did not.
+        // A chunk means nothing until a cell refers to it, so a write with an unknown outcome counts as not
+        // done.
         let written = self.write("writing a chunk", &self.statements.plain.put_chunk, &values).await;
         written.map_err(|error| match error.outcome() {
             Outcome::Unknown => StoreError::Unavailable {
@@ -146,7 +147,7 @@ impl Link {
         }
         let permit = self.permit().await;
         let mut found: Option<Bytes> = None;
-        // Chunks never change, so that any replica that has one may answer.
+        // Chunks never change, so any replica that has one may answer.
         for statement in [&self.statements.plain.chunk_near, &self.statements.plain.chunk] {
             let values = (&chunks.id[..], number as i32);
             let answer = self.rows("reading a chunk", statement, &values).await?;
@@ -170,9 +171,10 @@ impl Link {
         Ok(row.map_err(|error| self.not_understood(&error))?.and_then(|(data,)| data))
     }
 
-    /// A chunk that one replica has with wrong bytes, as another one has it, which then takes the place of
-    /// the wrong one. Each is asked alone: of two that differ and are of one age a majority, like a repair,
-    /// takes the one whose bytes are larger, whichever is right, and gives it to all.
+    /// Reads a chunk of which one replica has wrong bytes from another replica, and overwrites the wrong
+    /// copy. Each replica is asked alone: of two copies that differ but have the same age, a read at a
+    /// majority, like a repair, takes the one whose bytes are larger, whether it is right or not, and gives
+    /// it to all replicas.
     async fn chunk_elsewhere(&self, chunks: &Chunks<'_>, number: u64) -> Result<Buffer, StoreError> {
         let values = (&chunks.id[..], number as i32);
         for node in self.replicas_of_chunk(&values) {
@@ -188,7 +190,7 @@ impl Link {
             let Some(sealed) = sealed else { continue };
             let Some(bytes) = chunks.unsealed(number, &sealed) else { continue };
             tracing::warn!(id = hexadecimal(&chunks.id), number, "a replica has a chunk with wrong bytes");
-            // One that was deleted meanwhile is left to a sweep.
+            // If the chunk was deleted meanwhile, a sweep removes the copy written here.
             if !self.options.read_only
                 && let Err(error) = self.write_chunk(&chunks.id, chunks.owner, number as i32, bytes).await
             {
@@ -199,7 +201,7 @@ impl Link {
         Err(self.torn(chunks, &format!("do not match their checksums: number {number}")))
     }
 
-    /// The nodes that have a chunk and can be asked.
+    /// The connected nodes that have a replica of a chunk.
     fn replicas_of_chunk(&self, values: &(&[u8], i32)) -> Vec<Arc<Node>> {
         let token = self.statements.plain.chunk_near.calculate_token(values).ok().flatten();
         let Some(token) = token else { return Vec::new() };
@@ -213,11 +215,11 @@ impl Link {
         damage_of_chunks(&place, &format!("its chunks {} {problem}", hexadecimal(&chunks.id)))
     }
 
-    /// Deletes chunks that no cell refers to any more. What fails is left to a sweep.
+    /// Deletes chunks that no cell refers to. Deletions that fail are left to a sweep.
     pub(crate) async fn delete_chunks(&self, id: ChunkId, count: u64) {
         let deletions = stream::iter(0..count).for_each_concurrent(IN_FLIGHT, |number| async move {
-            // Not of the budget: where a majority does not answer each is tried for seconds, and nobody who
-            // reads waits for it.
+            // Not from the budget for requests: if no majority answers, each deletion is retried for seconds,
+            // and reads must not wait for that.
             let _permit = self.deletions.acquire().await.ok();
             let values = (&id[..], number as i32);
             if let Err(error) =
@@ -229,7 +231,7 @@ impl Link {
         deletions.await;
     }
 
-    /// A place in the budget of requests in flight.
+    /// A permit from the budget of requests in flight.
     pub(crate) async fn permit(&self) -> Option<tokio::sync::SemaphorePermit<'_>> {
         self.budget.acquire().await.ok()
     }

@@ -1,9 +1,9 @@
-//! The store's clock: no node's own, but the middle one of up to three, carried on by this process between
-//! looks.
+//! The store's clock: the median of the clocks of up to three nodes, carried forward by this process between
+//! readings.
 //!
-//! Invariant: the time that one store tells never falls.
-//! Invariant: nodes whose clocks differ by more than [`DIFFERENCE_MAX`] tell no time at all: a lease would
-//! end for one client and not for another.
+//! Invariant: the time that a store returns never goes backward.
+//! Invariant: if the nodes' clocks differ by more than [`DIFFERENCE_MAX`], no time is returned at all: a
+//! lease would end for one client and not for another.
 
 use crate::failure::told;
 use crate::link::{Link, Patience};
@@ -20,27 +20,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How far the clocks of two nodes may lie apart.
+/// The largest difference between the clocks of two nodes.
 pub(crate) const DIFFERENCE_MAX: Duration = Duration::from_millis(500);
 
-/// How long a look at the nodes' clocks is good for.
+/// How long a reading of the nodes' clocks stays valid.
 const LOOK_AGE_MAX: Duration = Duration::from_secs(20);
 
-/// Nodes that are asked.
+/// How many nodes are asked.
 const NODES: usize = 3;
 
-/// Nodes that must answer, where there are as many: one alone may be wrong by any time, and nothing would
-/// tell.
+/// How many nodes must answer, if there are that many: a single clock may be wrong by any amount, and nothing
+/// would show it.
 const VOICES_MIN: usize = 2;
 
-/// How far a node's answer may be in doubt; one that came later than that says too little. And how much time
-/// may go by unseen.
+/// The largest uncertainty of a node's answer; a slower answer is of no use. Also the most time that may pass
+/// without this process seeing it.
 const DOUBT_MAX: Duration = Duration::from_millis(250);
 
-/// How far what was told may lie ahead of what the nodes say now.
+/// How far the last time returned may lie ahead of what the nodes say at present.
 const AHEAD_MAX: Duration = Duration::from_secs(1);
 
-/// Between the epochs of time UUIDs (October 1582) and of Unix, in 100 ns.
+/// The distance between the epochs of time UUIDs (October 1582) and of Unix, in 100 ns.
 const EPOCHS_APART: u64 = 0x01b2_1dd2_1381_4000;
 
 /// The clock of one store.
@@ -51,19 +51,19 @@ pub(crate) struct StoreClock {
     looking: tokio::sync::Mutex<()>,
 }
 
-/// The time at one moment of this process.
+/// The cluster's time at one moment of this process.
 #[derive(Clone, Copy)]
 struct Looked {
     at: Instant,
-    /// Tells of time that passed while the machine slept, which `at` does not know of.
+    /// Shows time that passed while the machine slept, which `at` does not count.
     moment: Moment,
     time_ns: u64,
 }
 
-/// What one node told.
+/// The answer of one node.
 struct Told {
     time_ns: u64,
-    /// By how much that may be wrong: the node answered at some moment of the request, not known which.
+    /// The uncertainty of `time_ns`: the node answered at an unknown moment during the request.
     doubt_ns: u64,
     node: String,
 }
@@ -73,8 +73,8 @@ impl Looked {
         self.time_ns.saturating_add(self.at.elapsed().as_nanos() as u64)
     }
 
-    /// Whether it still tells the time: not so if the machine slept since, however shortly, or its clock was
-    /// set.
+    /// Whether this reading is still valid. It is not if the machine slept since, however briefly, or if its
+    /// clock was set.
     fn is_recent(&self) -> bool {
         let age = self.moment.age();
         age < LOOK_AGE_MAX && age.saturating_sub(self.at.elapsed()) < DOUBT_MAX
@@ -101,9 +101,9 @@ impl StoreClock {
         looked.filter(Looked::is_recent).map(|looked| looked.now())
     }
 
-    /// A new look may find the clocks a little behind what was told; then time stands still until they are
-    /// there. It does not stand still for longer: this client would take the leases of all others for
-    /// expired.
+    /// Checks a time against the latest one returned. A new reading may find the clocks slightly behind that
+    /// one; the time then stands still until they catch up. It does not stand still for longer: this client
+    /// would treat the leases of all others as expired.
     fn told(&self, now: u64, place: &str) -> Result<Timestamp, StoreError> {
         let latest = self.latest.fetch_max(now, Ordering::AcqRel);
         let ahead = Duration::from_nanos(latest.saturating_sub(now));
@@ -120,22 +120,22 @@ impl StoreClock {
     }
 }
 
-/// The time in nanoseconds, if all nodes tell it and agree.
+/// The time in nanoseconds, if all nodes answer and agree.
 pub(crate) async fn of_all(link: &Link) -> Result<u64, StoreError> {
     Ok(look(link, Wanted::All).await?.now())
 }
 
-/// Which nodes must tell the time.
+/// Which nodes must answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
-    /// Most of a few, the same ones for all clients.
+    /// Most of a small set, the same one for all clients.
     Some,
-    /// All of the cluster: the one that does not answer may be the one that is wrong. Whether it is down or
-    /// hangs nobody can tell once its connections are given up.
+    /// Every node of the cluster: the one that does not answer may be the one that is wrong. Once its
+    /// connections have been given up, a node that hangs looks like one that is down.
     All,
 }
 
-/// Asks nodes for the time until enough of them answer, and takes the middle one.
+/// Asks nodes for the time until enough of them answer, and takes the median.
 async fn look(link: &Link, wanted: Wanted) -> Result<Looked, StoreError> {
     let mut patience = Patience::new(link.options.request_time_out);
     loop {
@@ -148,11 +148,11 @@ async fn look(link: &Link, wanted: Wanted) -> Result<Looked, StoreError> {
     }
 }
 
-/// Why there is no time.
+/// Why no time could be determined.
 enum Dumb {
-    /// The nodes do not agree.
+    /// The nodes' clocks differ too much.
     Differ(StoreError),
-    /// Too few answered.
+    /// Too few nodes answered.
     Few(StoreError),
 }
 
@@ -161,15 +161,17 @@ async fn look_once(link: &Link, wanted: Wanted) -> Result<Looked, Dumb> {
     let near = &link.options.datacenter;
     let may_tell = |node: &&Arc<Node>| wanted == Wanted::All || node.is_connected();
     let mut nodes: Vec<&Arc<Node>> = state.get_nodes_info().iter().filter(may_tell).collect();
-    // All clients ask the same nodes, as long as these are up.
+    // All clients ask the same nodes while these are up.
     nodes.sort_by_key(|node| (near.is_some() && node.datacenter != *near, node.host_id));
     if wanted == Wanted::Some {
         nodes.truncate(NODES);
     }
-    // Before they are asked: `at` does not see that the machine sleeps or the process is stopped meanwhile.
+    // Taken before the nodes are asked: `at` does not count time in which the machine sleeps or the process
+    // is stopped.
     let (moment, before) = (Moment::now(), Instant::now());
     let asked = join_all(nodes.iter().map(|node| ask(link, node))).await;
-    // One after the other: if the machine sleeps between them, more time went by than is seen.
+    // In this order: a sleep of the machine between the two makes the reading look outdated, never more
+    // recent.
     let (told_at, at) = (Moment::now(), Instant::now());
     if moment.age().saturating_sub(at - before) > DOUBT_MAX {
         return Err(Dumb::Few(too_few(&link.place, &[])));
@@ -219,7 +221,8 @@ fn too_few(place: &str, times: &[Told]) -> StoreError {
     )
 }
 
-/// Names the node whose clock is far from the others, if that is beyond doubt.
+/// Refuses clocks that differ by more than is allowed, beyond their uncertainty, and names the node that is
+/// off.
 fn check_difference(place: &str, times: &[Told]) -> Result<(), StoreError> {
     let (Some(first), Some(last)) = (times.first(), times.last()) else { return Ok(()) };
     let doubt_ns = first.doubt_ns.saturating_add(last.doubt_ns);
@@ -250,7 +253,7 @@ fn check_difference(place: &str, times: &[Told]) -> Result<(), StoreError> {
     ))
 }
 
-/// The time of one node at the middle of the request; none if it does not answer.
+/// The time of one node at the middle of the request; none if the node does not answer in time.
 async fn ask(link: &Link, node: &Arc<Node>) -> Option<(Looked, Told)> {
     let mut statement = Statement::new("SELECT now() FROM system.local");
     let target = SingleTargetLoadBalancingPolicy::new(NodeIdentifier::Node(Arc::clone(node)), None);

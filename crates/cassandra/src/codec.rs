@@ -1,36 +1,36 @@
-//! What the columns of the table hold: the head of a piece, its bytes, and the head of a partition.
+//! The contents of the table's columns: the head of a piece, its bytes, and the head of a partition.
 //!
-//! A cell is one piece or several, one row each. The head of a piece says how long it is and whether its
-//! bytes lie in the same row or in chunks. Both columns of a piece begin with the checksum of its bytes.
+//! A cell is one or more pieces, one row each. The head of a piece states how long the piece is and whether
+//! its bytes lie in the same row or in chunks. Both columns of a piece begin with the checksum of its bytes.
 //!
 //! Invariant: of two racing pieces with the same timestamp the database keeps the larger value of each column
-//! by itself; because both columns begin with the same checksum, both come from the same piece.
+//! separately; because both columns begin with the same checksum, both come from the same piece.
 
 use atoll_store::Limits;
 use std::ops::RangeInclusive;
 use twox_hash::XxHash3_64;
 
-/// Rows that are cells.
+/// Rows that are pieces of cells.
 pub(crate) const KIND_CELL: i8 = 0;
-/// The row that all conditional writes of a partition go through.
+/// The row on which all conditional writes of a partition are conditional.
 pub(crate) const KIND_HEAD: i8 = 1;
-/// Rows that tell which attempt made which version.
+/// Rows that record which attempt made which version.
 pub(crate) const KIND_WINNER: i8 = 2;
-/// Rows that tell which request ids were seen.
+/// Rows that record which request ids were seen.
 pub(crate) const KIND_REQUEST: i8 = 3;
 
-/// The name of chunks, which no two values share.
+/// The name of a value's chunks, which no two values share.
 pub(crate) type ChunkId = [u8; 16];
 
 const CHECKSUM_BYTES: usize = 8;
 
-/// No piece is longer: a value is not.
+/// The longest piece, which is the longest value.
 const PIECE_BYTES_MAX: u64 = Limits::CONTRACT.value_bytes;
 
-/// How long chunks may be.
+/// The permitted lengths of chunks.
 const CHUNK_BYTES: RangeInclusive<u32> = 4 << 10..=1 << 20;
 
-/// The checksum of everything that is kept.
+/// The checksum of everything that is stored.
 pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot(bytes)
 }
@@ -40,19 +40,19 @@ pub(crate) fn sealed(checksum: u64, bytes: &[u8]) -> Vec<u8> {
     [&checksum.to_be_bytes()[..], bytes].concat()
 }
 
-/// The bytes after a checksum; none if it does not match them.
+/// The bytes after their checksum; none if the two do not match.
 pub(crate) fn unsealed(sealed: &[u8]) -> Option<&[u8]> {
     let (sum, bytes) = sealed.split_first_chunk::<CHECKSUM_BYTES>()?;
     (u64::from_be_bytes(*sum) == checksum(bytes)).then_some(bytes)
 }
 
-/// The checksum of a chunk, under which no other chunk passes for it.
+/// The checksum of a chunk. It covers the chunk's name and number, so that no other chunk passes for it.
 pub(crate) fn chunk_checksum(id: &ChunkId, number: i32, bytes: &[u8]) -> u64 {
     let name = [&id[..], &number.to_be_bytes()].concat();
     XxHash3_64::oneshot_with_seed(XxHash3_64::oneshot(&name), bytes)
 }
 
-/// The bytes of a chunk, in front of which its checksum lies; none if they do not match it.
+/// The bytes of a chunk after their checksum; none if the two do not match.
 pub(crate) fn unsealed_chunk<'s>(id: &ChunkId, number: i32, sealed: &'s [u8]) -> Option<&'s [u8]> {
     let (sum, bytes) = sealed.split_first_chunk::<CHECKSUM_BYTES>()?;
     (u64::from_be_bytes(*sum) == chunk_checksum(id, number, bytes)).then_some(bytes)
@@ -63,20 +63,21 @@ pub(crate) fn unsealed_chunk<'s>(id: &ChunkId, number: i32, sealed: &'s [u8]) ->
 pub(crate) enum Body {
     /// In the same row.
     Inline,
-    /// In chunks of this name and length, of which the last may be shorter.
+    /// In chunks with this name and of this length; the last may be shorter.
     Chunks(ChunkId, u32),
 }
 
-/// What a piece says about itself.
+/// The head of a piece: its length, its checksum, and where its bytes lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PieceHead {
-    /// Checksum of all its bytes.
+    /// Checksum of all bytes of the piece.
     pub(crate) checksum: u64,
-    /// How many there are.
+    /// Length of the piece.
     pub(crate) bytes: u64,
-    /// Where they lie.
+    /// Where the bytes lie.
     pub(crate) body: Body,
-    /// Whether it was written by `create`, past the head of its partition, so that perhaps a minority has it.
+    /// Whether `create` wrote the piece, bypassing the head of its partition, so that perhaps only a minority
+    /// of replicas has it.
     pub(crate) is_created: bool,
 }
 
@@ -94,8 +95,8 @@ impl PieceHead {
         encoded
     }
 
-    /// The head in these bytes; none if it is not one that [`encode`](Self::encode) writes, so that no length
-    /// in it makes more work than the longest value.
+    /// Decodes a head; none unless [`encode`](Self::encode) could have written these bytes, so that no length
+    /// in them causes more work than the longest value does.
     pub(crate) fn decode(encoded: &[u8]) -> Option<Self> {
         let (checksum, rest) = encoded.split_first_chunk::<CHECKSUM_BYTES>()?;
         let (bytes, rest) = rest.split_first_chunk::<8>()?;
@@ -113,7 +114,7 @@ impl PieceHead {
         is_right.then_some(Self { checksum, bytes, body, is_created: flags == FLAG_CREATED })
     }
 
-    /// The chunks that belong to it: their name, and how many there are.
+    /// The chunks that belong to the piece: their name and their number.
     pub(crate) fn chunks(&self) -> Option<(ChunkId, u64)> {
         match self.body {
             Body::Inline => None,
@@ -122,17 +123,17 @@ impl PieceHead {
     }
 }
 
-/// Some cell of the partition was written conditionally in more than one piece or with chunks.
+/// Set once some cell of the partition was written conditionally in more than one piece or with chunks.
 pub(crate) const FLAG_COMPOUND: u8 = 1;
 
-/// The head of a partition: every conditional write is conditional on it, and changes it.
+/// The head of a partition: every conditional write is conditional on it, and replaces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PartitionHead {
-    /// Counts the conditional writes of the partition.
+    /// The number of conditional writes to the partition.
     pub(crate) version: u64,
-    /// The attempt that made this version; random.
+    /// The random number of the attempt that made this version.
     pub(crate) attempt: u128,
-    /// What else holds for the partition.
+    /// The flags of the partition; see [`FLAG_COMPOUND`].
     pub(crate) flags: u8,
 }
 
@@ -145,14 +146,14 @@ impl PartitionHead {
         let (version, rest) = encoded.split_first_chunk::<8>()?;
         let (attempt, rest) = rest.split_first_chunk::<16>()?;
         let [flags] = *rest else { return None };
-        // There must be one behind it.
+        // There must be room for one more version.
         let version = u64::from_be_bytes(*version).checked_add(1)? - 1;
         Some(Self { version, attempt: u128::from_be_bytes(*attempt), flags })
     }
 }
 
-/// The row that tells who made `version`. There are 256 of them, written over and over, so that they leave
-/// no tombstones.
+/// The key of the row that records which attempt made `version`. There are 256 such rows, overwritten in
+/// turn, so that they leave no tombstones.
 pub(crate) fn winner_slot(version: u64) -> [u8; 1] {
     [version.to_be_bytes()[7]]
 }

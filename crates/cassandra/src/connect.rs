@@ -1,4 +1,4 @@
-//! Opening: from contact points to a session whose tables are there.
+//! Opening: from contact points to a session with its tables in place.
 
 use crate::failure::{not_connected, told};
 use crate::link::Link;
@@ -18,7 +18,7 @@ use tokio::time::Instant;
 /// The port of Cassandra's native protocol.
 const PORT: u16 = 9042;
 
-/// Connects, makes sure of the tables, and prepares the statements.
+/// Connects, ensures that the tables exist, and prepares the statements.
 pub(crate) async fn connect(mut options: Options) -> Result<(Link, ClusterSettings), StoreError> {
     let place = options.place();
     let session = tokio::time::timeout(options.connect_time_out, session(&options, &place))
@@ -53,7 +53,7 @@ async fn session(options: &Options, place: &str) -> Result<Session, StoreError> 
         .tcp_nodelay(true)
         .keepalive_interval(KEEPALIVE_INTERVAL)
         .keepalive_timeout(silence_max(options.request_time_out))
-        // What operators see in `system_views.clients`.
+        // Operators see these in `system_views.clients`.
         .custom_identity(
             SelfIdentity::new()
                 .with_application_name("atoll")
@@ -68,7 +68,7 @@ async fn session(options: &Options, place: &str) -> Result<Session, StoreError> 
     builder.build().await.map_err(|error| not_connected(place, error))
 }
 
-/// A contact point with its port: `host`, `host:port`, `[v6]` or `[v6]:port`.
+/// A contact point with its port; it has the form `host`, `host:port`, `v6`, `[v6]` or `[v6]:port`.
 fn with_port(contact: &str) -> String {
     let has_port = match contact.rsplit_once(':') {
         Some((host, port)) => port.parse::<u16>().is_ok() && (!host.contains(':') || host.ends_with(']')),
@@ -81,7 +81,7 @@ fn with_port(contact: &str) -> String {
     }
 }
 
-/// The node that is asked first: the one that was named, or the one on this machine, if it may be asked.
+/// The node to ask first: the one named in the options, or the one on this machine if it may be asked.
 fn beside(session: &Session, options: &Options) -> Result<Option<IpAddr>, StoreError> {
     let Some(address) = options.beside.or_else(|| near::on_this_machine(session)) else { return Ok(None) };
     let state = session.get_cluster_state();
@@ -111,8 +111,8 @@ fn no_answer(options: &Options, place: &str) -> StoreError {
     )
 }
 
-/// The near data centre: the one that was named, which must be there, or else that of the first contact point
-/// where all must name the same.
+/// The near data centre: the one named in the options, which must exist, or else the only one of the cluster.
+/// With `local-quorum`, where every client must use the same one, it has to be named if there are several.
 fn datacenter(session: &Session, options: &Options) -> Result<Option<String>, StoreError> {
     let state = session.get_cluster_state();
     let mut there: Vec<&str> =

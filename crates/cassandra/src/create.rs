@@ -1,15 +1,17 @@
 //! `create`: a plain write at a majority, without consensus, for cells that are written once, ever.
 //!
-//! The write carries a timestamp that lies above every deletion that was done before and at or below every
-//! conditional write to come: the one of the partition's head, plus one. So a deletion that comes later
-//! always wins, whatever the clocks say, and one that came before never hides a new cell.
+//! The timestamp of the write is that of the partition's head plus one: above every earlier deletion, and at
+//! or below every later conditional write. So a later deletion always wins, whatever the clocks say, and an
+//! earlier one never hides a new cell.
 //!
-//! Invariant: trying again writes the same value, so that a write that comes late changes nothing that is
-//! told.
-//! Invariant: each try names chunks of its own. Those of a cell that was deleted go seconds later, whoever
-//! made it again meanwhile; no clock tells the ones from the others.
-//! Invariant: of racing creations with different values, which break the vow, one stays whole.
-//! Invariant: a creation of chunks is done only once it was seen after its row was written: a sweep that came
+//! Invariant: a retry writes the same value, so that a write that arrives late changes nothing that a reader
+//! was given.
+//! Invariant: each try names chunks of its own. The chunks of a deleted cell are removed seconds later, when
+//! another client may already have created the cell again; no clock can tell the two sets apart.
+//! Invariant: of racing creations with different values, which break the vow, one survives whole.
+//! Invariant: a creation with chunks is acknowledged only after the cell was read back: a sweep may have run
+//! before the row was written and taken the chunks left by an earlier try, and has then deleted the cell with
+//! a timestamp above that row.
 //! between may have taken chunks that an earlier try left, and then has deleted the cell above that row.
 
 use crate::bind::Bind;
@@ -26,17 +28,18 @@ use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Values up to this many bytes lie in the row: a plain write writes them once.
+/// Values up to this many bytes are stored in the row: a plain write writes them only once.
 const INLINE_BYTES: usize = 256 << 10;
 
-/// What is there before a cell is created.
+/// The state before a cell is created.
 struct Found {
     pieces: Pieces,
-    /// When the last conditional write of the partition was, in its own microseconds; 0 if there was none.
+    /// The time of the partition's last conditional write, in microseconds by its own timestamp; 0 if there
+    /// was none.
     last_write: i64,
 }
 
-/// Creates a cell; tells whether it was there with this value already.
+/// Creates a cell; returns whether it already existed with this value.
 pub(crate) async fn create(
     shared: &Arc<Shared>,
     cell: Cell<'_>,
@@ -51,13 +54,13 @@ pub(crate) async fn create(
             Ok(Some(is_repeated)) => return Ok(is_repeated),
             Ok(None) => moves.again(&shared.link.place).map_err(|error| honest(is_sent, error))?,
             Err(error) if was_sent => return Err(honest(is_sent, error)),
-            // The answer to the first row says itself what became of it.
+            // The error of the first row that is sent already reports its outcome.
             Err(error) => return Err(error),
         }
     }
 }
 
-/// What fails after a row was sent says nothing about that row.
+/// Turns an error after a row was sent into `unknown`: a later failure says nothing about that row.
 fn honest(is_sent: &AtomicBool, error: StoreError) -> StoreError {
     let is_told = matches!(error, StoreError::Unknown { .. } | StoreError::Conflict(_));
     if is_told || !is_sent.load(Ordering::SeqCst) {
@@ -85,7 +88,7 @@ impl<'a> Creation<'a> {
         Self { shared, partition, sort: cell.sort, value, checksum: checksum(value) }
     }
 
-    /// What the row of a try says.
+    /// The head of the row that a try writes.
     fn head(&self) -> Result<PieceHead, StoreError> {
         let body = match self.value.len() <= INLINE_BYTES {
             true => Body::Inline,
@@ -94,7 +97,7 @@ impl<'a> Creation<'a> {
         Ok(PieceHead { checksum: self.checksum, bytes: self.value.len() as u64, body, is_created: true })
     }
 
-    /// Whether the cell was there before; none if it has to be tried again.
+    /// One try: whether the cell was there before; none if the creation must be tried again.
     async fn attempt(&self, is_sent: &AtomicBool) -> Result<Option<bool>, StoreError> {
         let (begun, head) = (Moment::now(), self.head()?);
         let chunks = || head.chunks().into_iter().collect();
@@ -104,7 +107,7 @@ impl<'a> Creation<'a> {
             Ok(found) => {
                 self.shared.let_go(chunks());
                 compare(self.shared, &self.partition, self.sort, found.pieces, self.value).await?;
-                // An earlier round of this very call may have made it.
+                // An earlier try of this very call may have created it.
                 return Ok(Some(!is_sent.load(Ordering::SeqCst)));
             }
             Err(error) => {
@@ -125,7 +128,7 @@ impl<'a> Creation<'a> {
             return Err(error);
         }
         if has_chunks && !self.is_there().await? {
-            // Whoever deleted the cell may not have seen it, and others may be reading it.
+            // The client that deleted the cell may have missed this row, and others may be reading it.
             self.shared.let_go_later(chunks());
             return Ok(None);
         }
@@ -133,7 +136,8 @@ impl<'a> Creation<'a> {
         Ok(Some(false))
     }
 
-    /// Looks what is there, and writes the chunks, at once: a cell that is created is hardly ever there.
+    /// Reads the present state and writes the chunks concurrently: a cell that is created hardly ever exists
+    /// already.
     async fn prepare(&self, head: &PieceHead) -> Result<Found, StoreError> {
         let look = look(self.shared, &self.partition, self.sort);
         match head.body {
@@ -165,13 +169,13 @@ impl<'a> Creation<'a> {
         link.write("create", &link.statements.plain.create, &values).await
     }
 
-    /// Whether the cell is there, at a majority.
+    /// Whether the cell is present at a majority.
     async fn is_there(&self) -> Result<bool, StoreError> {
         let link = &self.shared.link;
         let _permit = link.permit().await;
         let names = [(KIND_CELL, self.sort)];
         let rows = link.named(&link.statements.reads.names_glance, &self.partition, &names, false).await;
-        // The row was written, and only this tells whether it stays.
+        // The row was written; only this read could have shown whether it stays.
         let rows = rows.map_err(|error| StoreError::Unknown {
             what: "create",
             reason: "it was written, but whether it stays could not be checked".to_owned(),
@@ -203,7 +207,7 @@ async fn look(shared: &Arc<Shared>, partition: &[u8], sort: &[u8]) -> Result<Fou
     Ok(found)
 }
 
-/// Creating a cell again with the value that it has is done; with another value it is a conflict.
+/// Accepts a cell that exists with the same value; another value is a conflict.
 async fn compare(
     shared: &Arc<Shared>,
     partition: &[u8],
@@ -212,7 +216,7 @@ async fn compare(
     value: &[u8],
 ) -> Result<(), StoreError> {
     let is_same_length = length(&pieces) == value.len() as u64;
-    // What was found is a moment old, so the cell is read as it is now.
+    // The pieces were read a moment ago. If their chunks are gone, the cell is read again.
     let told =
         if is_same_length { ByteRange::ALL } else { ByteRange::new(0, Conflict::ACTUAL_BYTES_MAX as u64) };
     let actual = match shared.link.joined(Owner { partition, sort }, &pieces, told).await? {

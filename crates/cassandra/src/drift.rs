@@ -1,17 +1,17 @@
-//! Whether the tables still are what they were made as: whoever altered one of them is told at the door, and
-//! not by a value that is gone.
+//! Checks that the tables still have the form in which they were made, so that an altered table is reported
+//! when the store is opened, and not by a missing value later.
 //!
-//! What administrators may change stays their business: compaction, caching, further columns.
+//! Administrators remain free to change compaction and caching and to add columns.
 //!
-//! Invariant: nothing is repaired here. A column that was dropped is gone with its values, and only a backup
-//! has them.
+//! Invariant: nothing is repaired here. A dropped column takes its values with it, and only a backup has
+//! them.
 
 use crate::failure::told;
 use atoll_store::{ErrorKind, StoreError};
 use scylla::value::CqlValue;
 use std::collections::HashMap;
 
-/// Name, type, and part of the primary key, in its order.
+/// Name, type, and role in the primary key, in order.
 type Column = (&'static str, &'static str, &'static str);
 
 const CELLS: &[Column] = &[
@@ -38,19 +38,19 @@ const TABLES: [(&str, &[Column]); 3] = [("cells", CELLS), ("chunks", CHUNKS), ("
 /// The tables as the cluster has them.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// Type and kind of each column, by table and name.
+    /// Type and kind of each column, by table and column name.
     pub(crate) columns: HashMap<(String, String), (String, String)>,
-    /// After how many seconds rows of a table go by themselves; 0 for never.
+    /// After how many seconds the rows of a table expire; 0 for never.
     pub(crate) times_to_live: HashMap<String, i32>,
-    /// How reads of a table repair what they find to differ, by table. Not every cluster lets that be chosen.
+    /// The read repair of each table. Not every cluster offers a choice.
     pub(crate) read_repairs: HashMap<String, String>,
-    /// Whether writes do not go to the commit log.
+    /// Whether writes bypass the commit log.
     pub(crate) is_unlogged: bool,
 }
 
 impl Found {
-    /// Takes in one table as system_schema.tables has it: its columns by name, of which clusters that answer
-    /// as Cassandra does lack some.
+    /// Takes one table from a row of system_schema.tables, given as named columns. Clusters that are
+    /// compatible with Cassandra may lack some of them.
     pub(crate) fn take_table<'n>(&mut self, columns: impl Iterator<Item = (&'n str, Option<CqlValue>)>) {
         let (mut table, mut seconds, mut read_repair) = (None, 0, None);
         for (name, value) in columns {
@@ -66,14 +66,14 @@ impl Found {
         self.read_repairs.extend(read_repair.map(|how| (table, how)));
     }
 
-    /// How reads of cells repair, where that is not what makes a creation that was seen once stay.
+    /// The read repair of `cells`, if it is not the one by which a creation that was seen once stays.
     fn lax_repair(&self) -> Option<&str> {
         let how = self.read_repairs.get("cells")?;
         (!how.eq_ignore_ascii_case("BLOCKING")).then_some(how)
     }
 }
 
-/// Refuses tables in which something would be missing.
+/// Refuses tables that would lose or lack something.
 pub(crate) fn check(place: &str, keyspace: &str, found: &Found) -> Result<(), StoreError> {
     for (table, columns) in TABLES {
         let Some(&seconds) = found.times_to_live.get(table) else {

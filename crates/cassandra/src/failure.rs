@@ -1,7 +1,7 @@
-//! What an error of the driver means: whether the request may have happened, whether trying again can help,
-//! and what to tell the caller.
+//! Classifies errors of the driver: whether the request may have happened, whether a retry can help, and what
+//! the caller is told.
 //!
-//! Invariant: an error that is not known to come before anything happened counts as doubtful.
+//! Invariant: an error counts as doubtful unless it is known to precede any effect.
 
 use atoll_store::{ErrorKind, StoreError};
 use scylla::errors::{
@@ -14,15 +14,15 @@ use std::time::Duration;
 /// How a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// Nothing happened, and nothing will while the request stays the same.
+    /// Nothing happened, and nothing will as long as the request stays the same.
     Final,
     /// Nothing happened; the cluster may recover.
     Passing,
-    /// It may have happened, or may happen yet.
+    /// The request may have happened, or may happen later.
     Doubtful,
 }
 
-/// What the error says about the request.
+/// Classifies an error of the driver.
 pub(crate) fn judge(error: &ExecutionError) -> Failure {
     match error {
         ExecutionError::BadQuery(_) | ExecutionError::UseKeyspaceError(_) => Failure::Final,
@@ -39,7 +39,7 @@ fn judge_attempt(error: &RequestAttemptError) -> Failure {
         RequestAttemptError::SerializationError(_) | RequestAttemptError::CqlRequestSerialization(_) => {
             Failure::Final
         }
-        // It would come in parts again, of which the driver takes none.
+        // The answer would be paged again, and the driver takes no pages here.
         RequestAttemptError::NonfinishedPagingState => Failure::Final,
         RequestAttemptError::UnableToAllocStreamId => Failure::Passing,
         RequestAttemptError::DbError(error, text) => match error {
@@ -50,7 +50,7 @@ fn judge_attempt(error: &RequestAttemptError) -> Failure {
             | DbError::Unauthorized
             | DbError::ConfigError
             | DbError::ProtocolError => Failure::Final,
-            // It finds as many when it is asked again.
+            // A retry meets as many tombstones.
             DbError::ReadFailure { .. } if is_too_dead(text) => Failure::Final,
             DbError::Unavailable { .. }
             | DbError::Overloaded
@@ -63,32 +63,33 @@ fn judge_attempt(error: &RequestAttemptError) -> Failure {
     }
 }
 
-/// What to do about too many deleted rows.
+/// The remedy for too many tombstones.
 pub(crate) const REMEDY_FOR_TOMBSTONES: &str = "repair the keyspace, then compact it (`nodetool repair`, `nodetool compact`) once gc_grace_seconds have passed; \
      or raise tombstone_failure_threshold in cassandra.yaml";
 
-/// Whether a read met more deleted rows than a node passes over, which Cassandra says in words alone.
+/// Whether a read met more tombstones than a node tolerates. Cassandra reports that only in the message's
+/// text.
 fn is_too_dead(text: &str) -> bool {
     text.contains("TOO_MANY_TOMBSTONES")
 }
 
-/// Whether a request failed because of too many deleted rows.
+/// Whether a request failed because of too many tombstones.
 pub(crate) fn is_of_tombstones(error: &ExecutionError) -> bool {
     matches!(database_error(error), Some((DbError::ReadFailure { .. }, text)) if is_too_dead(text))
 }
 
-/// Whether an answer came in parts that was not to: the first is never taken for all of it.
+/// Whether an unpaged request got a paged answer, whose first page must never be taken for the whole.
 fn is_in_parts(error: &ExecutionError) -> bool {
     matches!(error, ExecutionError::LastAttemptError(RequestAttemptError::NonfinishedPagingState))
 }
 
-/// Whether a coordinator refused because of its replicas, which it may do in the middle of a conditional
+/// Whether a coordinator refused because of its replicas, which can happen in the middle of a conditional
 /// batch.
 pub(crate) fn is_of_replicas(error: &ExecutionError) -> bool {
     matches!(database_error(error), Some((DbError::Unavailable { .. } | DbError::Overloaded, _)))
 }
 
-/// The error of the database itself, with its text.
+/// The database's own error, with its text.
 pub(crate) fn database_error(error: &ExecutionError) -> Option<(&DbError, &str)> {
     match error {
         ExecutionError::LastAttemptError(RequestAttemptError::DbError(error, text)) => Some((error, text)),
@@ -96,7 +97,7 @@ pub(crate) fn database_error(error: &ExecutionError) -> Option<(&DbError, &str)>
     }
 }
 
-/// What a caller is told about a request that did not happen.
+/// The error for a request that did not happen.
 pub(crate) fn refused(place: &str, what: &'static str, error: ExecutionError) -> StoreError {
     match database_error(&error) {
         Some((DbError::Unauthorized, text)) => not_permitted(place, what, text),
@@ -143,7 +144,7 @@ pub(crate) fn refused(place: &str, what: &'static str, error: ExecutionError) ->
     }
 }
 
-/// Something that is not as it was written.
+/// The error for data that is not as it was written.
 pub(crate) fn damage(place: &str, problem: &str) -> StoreError {
     told(
         ErrorKind::Corrupt,
@@ -153,8 +154,8 @@ pub(crate) fn damage(place: &str, problem: &str) -> StoreError {
     )
 }
 
-/// Chunks that no replica that answers has as they were written. To repair them may give all replicas the
-/// wrong ones, which are of the same age.
+/// The error for chunks that no answering replica has as they were written. A repair may spread the wrong
+/// copy to all replicas, because the copies have the same age.
 pub(crate) fn damage_of_chunks(place: &str, problem: &str) -> StoreError {
     told(
         ErrorKind::Corrupt,
@@ -165,17 +166,17 @@ pub(crate) fn damage_of_chunks(place: &str, problem: &str) -> StoreError {
     )
 }
 
-/// What a caller is told about a request that may have happened.
+/// The error for a request that may have happened.
 pub(crate) fn unknown(what: &'static str, error: ExecutionError) -> StoreError {
     StoreError::Unknown { what, reason: first_line(&error), source: Some(Arc::new(error)) }
 }
 
-/// An error of the cluster with the remedy for it.
+/// An error of the cluster together with its remedy.
 pub(crate) fn told(kind: ErrorKind, message: String, hint: impl Into<String>) -> StoreError {
     StoreError::Remote { kind, unknown: false, message, hint: Some(hint.into()) }
 }
 
-/// A write of a partition whose writes before it had no answer; it was not sent.
+/// The error for a write that was never sent, because the writes before it in its partition got no answer.
 pub(crate) fn waited_in_vain(place: &str, time: Duration) -> StoreError {
     told(
         ErrorKind::Unavailable,
@@ -186,7 +187,7 @@ pub(crate) fn waited_in_vain(place: &str, time: Duration) -> StoreError {
     )
 }
 
-/// Nodes that do not answer in time.
+/// The error for nodes that do not answer in time.
 fn slow(place: &str, what: &'static str, error: &ExecutionError) -> StoreError {
     told(
         ErrorKind::Unavailable,
@@ -195,7 +196,7 @@ fn slow(place: &str, what: &'static str, error: &ExecutionError) -> StoreError {
     )
 }
 
-/// A role that lacks a right.
+/// The error for a role that lacks a permission.
 fn not_permitted(place: &str, what: &'static str, text: &str) -> StoreError {
     told(
         ErrorKind::Unauthenticated,
@@ -208,7 +209,7 @@ fn first_line(error: &impl std::fmt::Display) -> String {
     error.to_string().lines().next().unwrap_or_default().to_owned()
 }
 
-/// What a caller is told when no session came about.
+/// The error if no session could be established.
 pub(crate) fn not_connected(place: &str, error: NewSessionError) -> StoreError {
     if is_authentication(&error) {
         return told(

@@ -1,11 +1,11 @@
-//! What is kept in memory of what never changes: created cells that were read under their vow, and chunks.
+//! A cache of what never changes: created cells that were read under their vow, and chunks.
 //!
-//! The contract lets bytes under the vow be cached. A chunk is never written again under its name, so whoever
-//! has read the head that names it may take it from here.
+//! The contract allows caching of bytes under the vow. A chunk's name is never reused, so any reader that has
+//! the head that names it may take the chunk from here.
 //!
-//! Invariant: nothing is kept whose checksum was not right.
-//! Invariant: what is kept takes at most the bytes that it was given, shard by shard; what was asked for
-//! again since it came stays longer than what was not.
+//! Invariant: nothing is cached whose checksum did not match.
+//! Invariant: the cache takes at most the bytes that it was given, shard by shard; an entry that was read
+//! again since it was inserted outlasts one that was not.
 
 use crate::codec::{ChunkId, PieceHead};
 use atoll_store::{Batch, Buffer, Mutation, PartitionKey, SortKey};
@@ -16,7 +16,7 @@ use twox_hash::XxHash3_64;
 
 const SHARDS: usize = 16;
 
-/// What an entry takes beside its bytes: maps, queue, allocations.
+/// The memory of an entry besides its bytes: maps, queue, allocations.
 const ENTRY_BYTES: usize = 200;
 
 /// A created cell.
@@ -30,18 +30,18 @@ pub(crate) struct Created {
 type CellKey = (PartitionKey, SortKey);
 type ChunkKey = (ChunkId, u64);
 
-/// How often something was forgotten before a read began.
+/// The number of removals in a shard at the time at which a read began.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turn(u64);
 
-/// The memory of one store.
+/// The cache of one store.
 pub(crate) struct Kept {
     cells: [Mutex<Shelf<CellKey, Created>>; SHARDS],
     chunks: [Mutex<Shelf<ChunkKey, Buffer>>; SHARDS],
 }
 
 impl Kept {
-    /// So many bytes in all. Heads are small: an eighth is for them and for cells that are short.
+    /// A cache of `bytes_max` bytes in all. An eighth is for cells, whose heads and inline values are small.
     pub(crate) fn new(bytes_max: u64) -> Self {
         let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX) / SHARDS;
         let for_cells = bytes_max / 8;
@@ -55,14 +55,14 @@ impl Kept {
         self.cells_of(partition).lock().get(&(partition.to_vec(), sort.to_vec()))
     }
 
-    /// To be asked for before a cell is read that is to be kept.
+    /// Must be called before reading a cell that is to be cached.
     pub(crate) fn turn(&self, partition: &[u8]) -> Turn {
         Turn(self.cells_of(partition).lock().forgotten)
     }
 
-    /// Keeps a cell, unless something was forgotten since `turn`: it may be this one.
+    /// Caches a cell, unless a cell of its shard was removed since `turn`: it may have been this one.
     pub(crate) fn keep_cell(&self, turn: Turn, partition: &[u8], sort: &[u8], created: Created) {
-        // The key lies in the map and in the queue.
+        // The key is stored in both the map and the queue.
         let bytes = 2 * (partition.len() + sort.len()) + created.inline.allocated_bytes();
         let mut shelf = self.cells_of(partition).lock();
         if shelf.forgotten == turn.0 {
@@ -79,8 +79,7 @@ impl Kept {
         self.chunks_of(id, number).lock().put((*id, number), chunk.clone(), bytes);
     }
 
-    /// Forgets what this client itself deletes: its vow would allow to answer with it, and nobody expects
-    /// that.
+    /// Removes what this client itself deletes: the vow would allow returning it, but no caller expects that.
     pub(crate) fn forget(&self, partition: &[u8], batch: &Batch) {
         let mut shelf = self.cells_of(partition).lock();
         shelf.forgotten += 1;
@@ -100,19 +99,20 @@ impl Kept {
     }
 
     fn chunks_of(&self, id: &ChunkId, number: u64) -> &Mutex<Shelf<ChunkKey, Buffer>> {
-        // Chunks of one object lie on different shards: they are asked for together.
+        // Chunks of one value lie in different shards, because they are read together.
         &self.chunks[(XxHash3_64::oneshot(id).wrapping_add(number)) as usize % SHARDS]
     }
 }
 
-/// Entries in the order in which they came; at the end of its turn one that was asked for gets another turn.
+/// Entries in insertion order. An entry that was read since it was last examined gets another turn instead of
+/// being evicted.
 struct Shelf<K, V> {
     entries: HashMap<K, Entry<V>>,
-    /// The key of each entry, once.
+    /// The key of each entry, exactly once.
     turns: VecDeque<K>,
     bytes: usize,
     bytes_max: usize,
-    /// How often something was forgotten, whether it was here or only on its way.
+    /// How often a removal was requested, whether or not the entry was present or still on its way here.
     forgotten: u64,
 }
 
@@ -144,7 +144,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shelf<K, V> {
         self.entries.insert(key, Entry { value, bytes, was_asked: false });
     }
 
-    /// Lets entries go until at most so many bytes are left.
+    /// Evicts entries until at most `bytes_left` bytes are left.
     fn make_room(&mut self, bytes_left: usize) {
         while self.bytes > bytes_left {
             let Some(key) = self.turns.pop_front() else { return };
@@ -241,7 +241,7 @@ mod tests {
         let is_there = |partition: &[u8], sort: &[u8]| kept.cell(partition, sort).is_some();
         assert!(!is_there(b"p", b"a") && !is_there(b"p", b"b"));
         assert!(is_there(b"p", b"c") && is_there(b"q", b"b"));
-        // It was read before it was deleted, and the answer comes after.
+        // It was read before it was deleted, and the answer arrives afterwards.
         kept.keep_cell(before, b"p", b"a", created(b"a"));
         assert!(!is_there(b"p", b"a"));
         kept.keep_cell(kept.turn(b"p"), b"p", b"d", created(b"d"));

@@ -1,9 +1,9 @@
-//! Lanes: what this client does on one partition, so that its own calls do not race each other.
+//! Lanes: order this client's own calls on one partition, so that they do not race each other.
 //!
-//! Conditional writes of one partition go one after the other, and reads that come while another is under way
-//! are asked together, with the next one. Between clients the database decides.
+//! Conditional writes of one partition run one after the other. Reads that arrive while another one is in
+//! flight are sent together in the next request. Between clients the database decides.
 //!
-//! Invariant: a read is sent after it was asked for, so it sees every write that was acknowledged before.
+//! Invariant: a read is sent after it was requested, so it sees every write acknowledged before that.
 //! Invariant: no call waits for one that was dropped.
 
 use crate::cells::{AtOnce, Pieces};
@@ -20,13 +20,13 @@ use twox_hash::XxHash3_64;
 
 const SHARDS: usize = 16;
 
-/// Heads of partitions that are kept in mind in each shard.
+/// Partition heads remembered in each shard.
 const HEADS_MAX: usize = 1024;
 
-/// Cells that are asked for together at most.
+/// The most cells read with one request.
 const TOGETHER_MAX: usize = 64;
 
-/// The lane of writes of one partition.
+/// The lane for writes to one partition.
 pub(crate) type WriteLane = Arc<tokio::sync::Mutex<Known>>;
 
 type Waiting = (SortKey, oneshot::Sender<Result<Pieces, StoreError>>);
@@ -48,21 +48,21 @@ impl Lanes {
         &self.shards[XxHash3_64::oneshot(partition) as usize % SHARDS]
     }
 
-    /// The lane of writes of a partition.
+    /// The lane for writes to a partition.
     pub(crate) fn writes(&self, partition: &[u8]) -> WriteLane {
         let mut lanes = self.shard(partition).writes.lock();
         if let Some(lane) = lanes.get(partition) {
             return Arc::clone(lane);
         }
         if lanes.len() >= HEADS_MAX {
-            // Whoever holds a lane keeps it; only what is known of the others is forgotten.
+            // A lane in use is kept; only what is known of the idle ones is forgotten.
             lanes.retain(|_, lane| Arc::strong_count(lane) > 1);
         }
         Arc::clone(lanes.entry(partition.to_vec()).or_default())
     }
 }
 
-/// Reads one cell at SERIAL, together with others that are asked for meanwhile.
+/// Reads one cell at SERIAL, together with others requested meanwhile.
 pub(crate) async fn read(
     link: &Arc<Link>,
     lanes: &Arc<Lanes>,
@@ -89,8 +89,8 @@ pub(crate) async fn read(
     answer.await.unwrap_or_else(|_| Err(StoreError::closed(link.place.clone())))
 }
 
-/// Whoever serves a partition. If it ends before its time, those who wait are told so, and the next read
-/// starts anew.
+/// The task that serves the reads of a partition. If it ends early, its waiting callers get an error, and the
+/// next read starts a new task.
 struct Serving {
     lanes: Arc<Lanes>,
     partition: PartitionKey,
@@ -114,7 +114,7 @@ async fn serve(link: Arc<Link>, lanes: Arc<Lanes>, partition: PartitionKey) {
             let waiting = reads.get_mut(&partition).filter(|waiting| !waiting.is_empty());
             let Some(waiting) = waiting else {
                 reads.remove(&partition);
-                // From here on the next read has a task of its own.
+                // From here on the next read starts a task of its own.
                 serving.is_done = true;
                 return;
             };
@@ -130,20 +130,21 @@ async fn serve(link: Arc<Link>, lanes: Arc<Lanes>, partition: PartitionKey) {
                 None => Ok(found.cells.get(&sort).cloned().unwrap_or_default()),
                 Some(error) => Err(error),
             });
-            // Whoever asked may be gone.
+            // The caller may have stopped waiting.
             let _ = sender.send(pieces.map_err(Clone::clone));
         }
     }
 }
 
-/// Some cells of a partition at one moment each, of which a majority has those that were created.
+/// Reads some cells of a partition, each as of one moment, and makes sure that a majority has those that were
+/// created.
 async fn settled(link: &Link, partition: &[u8], sorts: &[&[u8]]) -> Result<AtOnce, StoreError> {
     let mut moves = Moves::default();
     loop {
         let mut found = link.cells_at_once(partition, sorts).await?;
         let seen = found.cells.iter().map(|(sort, pieces)| (sort.as_slice(), pieces.as_slice()));
         let settling = link.settle(partition, seen).await?;
-        // Nobody can have been told of what a majority does not have.
+        // A cell that a majority does not have cannot have been returned to any caller.
         found.cells.retain(|sort, _| settling.others.get(sort) != Some(&Majority::Absent));
         if !settling.others.values().any(|other| *other == Majority::Another) {
             return Ok(found);

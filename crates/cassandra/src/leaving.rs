@@ -1,9 +1,9 @@
-//! Chunks that cells have let go of, deleted a little later: whoever read the cell before may be reading
-//! them.
+//! Chunks that no cell refers to any longer, deleted after a delay: a client that read the cell before may
+//! still be reading them.
 //!
 //! Invariant: chunks wait here at least [`GRACE`], unless the store is closed.
-//! Invariant: only a few values go at a time, whatever was deleted at once: nobody who reads or writes waits
-//! for them.
+//! Invariant: only a few values' chunks are deleted at a time, however many became due at once, so that reads
+//! and writes do not wait for the deletions.
 
 use crate::codec::ChunkId;
 use crate::link::Link;
@@ -14,19 +14,19 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Longer than reading the longest value takes. Who reads longer reads anew.
+/// Longer than it takes to read the longest value. A slower reader reads its cell again.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Values whose chunks are deleted at once.
+/// Values whose chunks are deleted at the same time.
 const AT_ONCE: usize = 8;
 
-/// Values whose chunks may wait, in 10 MB. What is let go of beyond that is left to a sweep.
+/// Values whose chunks may wait, in 10 MB of memory. Any beyond that are left to a sweep.
 const WAITING_MAX: usize = 250_000;
 
-/// Chunks of one name, and how many there are.
+/// The name of some chunks, and their number.
 pub(crate) type Gone = (ChunkId, u64);
 
-/// What waits.
+/// The chunks that wait to be deleted.
 #[derive(Default)]
 pub(crate) struct Leaving {
     queue: Mutex<Queue>,
@@ -34,14 +34,14 @@ pub(crate) struct Leaving {
 
 #[derive(Default)]
 struct Queue {
-    /// The first one is due first.
+    /// Ordered by due time, earliest first.
     due: VecDeque<(Instant, Gone)>,
-    /// Whether a task looks after them.
+    /// Whether a task deletes them.
     is_watched: bool,
 }
 
 impl Leaving {
-    /// Takes chunks; tells whether nobody looks after them yet.
+    /// Takes chunks; returns whether the caller must start a task that deletes them.
     fn take(&self, chunks: Vec<Gone>, now: Instant) -> bool {
         let mut queue = self.queue.lock();
         let room = WAITING_MAX.saturating_sub(queue.due.len());
@@ -52,7 +52,7 @@ impl Leaving {
         !std::mem::replace(&mut queue.is_watched, true)
     }
 
-    /// The next one that is due, or when that will be; none if nothing waits.
+    /// The next chunks that are due, or the time at which they will be; none if nothing waits.
     fn next(&self, now: Instant) -> Option<Result<Gone, Instant>> {
         let mut queue = self.queue.lock();
         match queue.due.front() {
@@ -61,14 +61,14 @@ impl Leaving {
         }
     }
 
-    /// Whether nothing waits; then nobody looks after what comes.
+    /// Whether nothing waits. If so, the task that asks ends, and chunks that arrive later need a new one.
     fn is_over(&self) -> bool {
         let mut queue = self.queue.lock();
         queue.is_watched = !queue.due.is_empty();
         !queue.is_watched
     }
 
-    /// What waits, each when it is due.
+    /// The waiting chunks, each when it is due.
     fn due(&self) -> impl Stream<Item = Gone> + '_ {
         stream::unfold((), move |()| async move {
             loop {
@@ -80,21 +80,21 @@ impl Leaving {
         })
     }
 
-    /// Deletes what waits until nothing does.
+    /// Deletes chunks as they become due, until none wait.
     async fn run_out<F: Future<Output = ()>>(&self, delete: impl Fn(Gone) -> F) {
         while !self.is_over() {
             self.due().for_each_concurrent(AT_ONCE, &delete).await;
         }
     }
 
-    /// Everything that waits.
+    /// Takes everything that waits.
     pub(crate) fn all(&self) -> Vec<Gone> {
         self.queue.lock().due.drain(..).map(|(_, gone)| gone).collect()
     }
 }
 
-/// Deletes chunks after their time of grace, without keeping anybody waiting. What the end of the process
-/// prevents is left to a sweep.
+/// Deletes chunks in the background after their grace period. Deletions that the end of the process prevents
+/// are left to a sweep.
 pub(crate) fn delete_later(link: &Arc<Link>, leaving: &Arc<Leaving>, chunks: Vec<Gone>) {
     if chunks.is_empty() || !leaving.take(chunks, Instant::now()) {
         return;
@@ -132,7 +132,7 @@ mod tests {
             let count = under_way.fetch_add(1, Ordering::SeqCst) + 1;
             most.fetch_max(count, Ordering::SeqCst);
             if gone.fetch_add(1, Ordering::SeqCst) == 9_999 {
-                // While the last one goes, something else is let go of.
+                // While the last deletion runs, more chunks arrive.
                 assert!(!leaving.take(vec![(number(10_000), 1)], Instant::now()), "somebody looks after it");
             }
             tokio::time::sleep(Duration::from_millis(1)).await;

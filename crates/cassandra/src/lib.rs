@@ -1,11 +1,11 @@
 //! The contract on Apache Cassandra: a cluster that a site runs already, as a store.
 //!
-//! [`CassandraStore::open`] takes [`Options`] and gives a [`Store`](atoll_store::Store). What can change goes
-//! through lightweight transactions and is read at SERIAL; what is created once is written at a majority and
-//! read from any replica. The layout and its reasons are in docs/decisions/0018-cassandra.md.
+//! [`CassandraStore::open`] takes [`Options`] and gives a [`Store`](atoll_store::Store). State that can
+//! change is written by lightweight transactions and read at SERIAL; state that is created once is written at
+//! a majority and read from any replica. The layout and its reasons are in docs/decisions/0018-cassandra.md.
 //!
-//! Invariant: no cell that can change is ever written by a plain write or read by a plain read.
-//! Invariant: nothing is sent twice that must not happen twice.
+//! Invariant: a cell that can change is never written by a plain write or read by a plain read.
+//! Invariant: a request whose effect must not happen twice is sent only once.
 
 mod bind;
 mod cells;

@@ -1,7 +1,8 @@
-//! The link to the cluster: sending a statement, trying again while that is harmless, and how long a round
-//! trip takes.
+//! The link to the cluster: sends statements, retries them where that is harmless, and measures the round
+//! trip.
 //!
-//! Invariant: a conditional batch is sent once for each call of [`Link::decide`]; who calls knows what a
+//! Invariant: each call of [`Link::decide`] sends a conditional batch once; its caller knows what a doubtful
+//! answer means.
 //! doubtful answer means for it.
 
 use crate::bind::Bind;
@@ -27,40 +28,40 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-/// Requests in flight for each node with which a cluster does best.
+/// Requests in flight per node at which a cluster performs best.
 const REQUESTS_PER_NODE: usize = 64;
 
-/// More than this in flight at once helps no cluster that one client can fill.
+/// The most requests in flight; a cluster that one client can saturate gains nothing from more.
 const REQUESTS_MAX: usize = 1024;
 
-/// A session with its statements.
+/// A session with its prepared statements.
 pub(crate) struct Link {
     pub(crate) session: Session,
     pub(crate) statements: Statements,
     pub(crate) profiles: Profiles,
     pub(crate) options: Options,
     pub(crate) place: String,
-    /// One budget of requests in flight for everything that is issued in numbers.
+    /// One budget of requests in flight, shared by all bulk operations.
     pub(crate) budget: Arc<Semaphore>,
-    /// Another one for deletions of chunks, of which any number may be wanted at once and which nobody waits
-    /// for.
+    /// A separate budget for deletions of chunks, of which any number may be due at once and for which no
+    /// caller waits.
     pub(crate) deletions: Semaphore,
     pub(crate) parallelism: usize,
     pub(crate) kept: Kept,
     pub(crate) settled: Settled,
-    /// Whether a refusal of a conditional batch means that nothing of it was proposed: not so in Paxos v1,
-    /// which may refuse to commit what a majority has accepted.
+    /// Whether the refusal of a conditional batch means that nothing of it was proposed. Paxos v1 may refuse
+    /// to commit what a majority has accepted.
     is_refusal_final: AtomicBool,
-    /// Whether a write is acknowledged only once it is synced. It may cease to be so, and does not become so
-    /// again: who was told is told once.
+    /// Whether a write is acknowledged only once it is synced. This can turn false, and then stays false: the
+    /// warning about it is logged once.
     is_synced: AtomicBool,
     round_trip_ns: AtomicU64,
 }
 
-/// What became of a conditional batch.
+/// The outcome of a conditional batch.
 #[derive(Debug)]
 pub(crate) enum Decided {
-    /// All conditions held, and all of it is there.
+    /// All conditions held, and all changes were applied.
     Applied,
     /// A condition did not hold.
     Lost,
@@ -68,7 +69,7 @@ pub(crate) enum Decided {
     Refused(StoreError),
     /// Nothing happened; the cluster may recover.
     Passing(ExecutionError),
-    /// It may have happened, or may happen yet.
+    /// It may have happened, or may happen later.
     Doubtful(StoreError),
 }
 
@@ -101,7 +102,7 @@ impl Link {
         }
     }
 
-    /// Takes in how the nodes are set up now; none if none of them tells.
+    /// Applies the nodes' current settings; none if no node reported any.
     pub(crate) fn heed(&self, found: Option<ClusterSettings>) {
         self.is_refusal_final.store(found.is_some_and(|found| found.is_paxos_v2), Ordering::Relaxed);
         if found.is_some_and(|found| !found.is_synced) && self.is_synced.swap(false, Ordering::Relaxed) {
@@ -117,12 +118,13 @@ impl Link {
         self.is_synced.load(Ordering::Relaxed)
     }
 
-    /// Usual time of one request.
+    /// The usual time of one request.
     pub(crate) fn round_trip(&self) -> Duration {
         Duration::from_nanos(self.round_trip_ns.load(Ordering::Relaxed))
     }
 
-    /// Rows of a statement that is harmless when it is sent twice: a read, or a write that says the same.
+    /// The rows of a statement that is harmless when sent twice: a read, or a write that repeats the same
+    /// values.
     pub(crate) async fn rows(
         &self,
         what: &'static str,
@@ -134,7 +136,7 @@ impl Link {
         result.into_rows_result().map_err(|error| self.not_understood(&error))
     }
 
-    /// Rows as [`rows`](Self::rows) has them; none if too many deleted ones are among them.
+    /// The same as [`rows`](Self::rows), but none if the read met too many tombstones.
     pub(crate) async fn rows_among_dead(
         &self,
         what: &'static str,
@@ -148,7 +150,7 @@ impl Link {
         }
     }
 
-    /// Sends a statement that is harmless when it is sent twice, until it is answered or the time is up.
+    /// Sends a statement that is harmless when sent twice, until it is answered or the time is up.
     async fn run(
         &self,
         what: &'static str,
@@ -171,7 +173,7 @@ impl Link {
         }
     }
 
-    /// The same for a write: one that did not end well may have happened.
+    /// The same for a write: after a doubtful error its outcome stays unknown.
     pub(crate) async fn write(
         &self,
         what: &'static str,
@@ -199,7 +201,7 @@ impl Link {
         }
     }
 
-    /// Sends one conditional batch, once.
+    /// Sends one conditional batch, exactly once.
     pub(crate) async fn decide(&self, changes: &[(&PreparedStatement, Vec<Bind<'_>>)]) -> Decided {
         let mut batch = Batch::new(BatchType::Unlogged);
         batch.set_execution_profile_handle(Some(self.profiles.serial.clone()));
@@ -229,7 +231,7 @@ impl Link {
         match row.as_ref().and_then(|row| row.columns.first()) {
             Some(Some(CqlValue::Boolean(true))) => Decided::Applied,
             Some(Some(CqlValue::Boolean(false))) => Decided::Lost,
-            // It was answered, so it may well have applied.
+            // The batch was answered, so it may well have been applied.
             _ => Decided::Doubtful(StoreError::Unknown {
                 what: "write",
                 reason: "its answer was not understood".to_owned(),
@@ -245,7 +247,7 @@ impl Link {
         }
     }
 
-    /// An answer that has another form than the schema says.
+    /// The error for an answer whose form does not match the schema.
     pub(crate) fn not_understood(&self, error: &dyn std::fmt::Display) -> StoreError {
         told(
             ErrorKind::Corrupt,
@@ -254,14 +256,14 @@ impl Link {
         )
     }
 
-    /// Each answer counts an eighth.
+    /// Updates the round trip: a moving average in which each answer counts an eighth.
     fn took(&self, elapsed: Duration) {
         let (old, new) = (self.round_trip_ns.load(Ordering::Relaxed), elapsed.as_nanos() as u64);
         self.round_trip_ns.store(old - old / 8 + new / 8, Ordering::Relaxed);
     }
 }
 
-/// How long something is tried again, with growing pauses that differ between clients.
+/// A time limit for retries, with growing pauses that are randomised between clients.
 pub(crate) struct Patience {
     ends: Instant,
     pause: Duration,
@@ -275,7 +277,7 @@ impl Patience {
         Self { ends: Instant::now() + time_out, pause: PAUSE_FIRST }
     }
 
-    /// Pauses; or tells that the time is up.
+    /// Pauses and returns true, or returns false if the time is up.
     pub(crate) async fn goes_on(&mut self) -> bool {
         let pause = self.pause.mul_f64(fastrand::f64() + 0.5);
         self.pause = (self.pause * 2).min(PAUSE_MAX);

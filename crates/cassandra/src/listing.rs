@@ -1,9 +1,9 @@
-//! Partition keys in the order of their tokens, and how the ring is divided among readers.
+//! Lists partition keys in the order of their tokens, and divides the ring among readers.
 //!
-//! A split is a list of ranges of tokens that share a first replica, so that a reader beside it reads
-//! locally.
+//! A split is a list of token ranges that share their first replica, so that a reader next to that replica
+//! reads locally.
 //!
-//! Of several keys with the same token (one pair in 2^64) a listing may leave some out.
+//! Of several keys with the same token (one pair in 2^64) a listing may omit some.
 //!
 //! Invariant: the ranges of all splits together hold every token exactly once.
 
@@ -20,21 +20,21 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Rows that one request looks at. A page ends within a partition, and the next one begins behind it: to ask
-/// for one row of each partition would be the obvious way, but Cassandra 5.0.5 fails to answer that (PER
-/// PARTITION LIMIT, DISTINCT) once ranges were deleted in partitions that lie in several files.
+/// Rows read with one request. A page ends within a partition, and the next one begins behind it. Asking for
+/// one row of each partition would be the obvious way, but Cassandra 5.0.5 fails such a query (PER PARTITION
+/// LIMIT, DISTINCT) once ranges were deleted in partitions that lie in several files.
 const ROWS: i32 = 1000;
 
-/// Partitions of a page where each needs a request of its own.
+/// Partitions in a page if each of them needs a request of its own.
 const STEPS: usize = 100;
 
 /// More readers than this gain nothing.
 const SPLITS_MAX: usize = 1024;
 
-/// From a token to another one, both included.
+/// A range of tokens, both ends included.
 type TokenRange = (i64, i64);
 
-/// The first token that a key can have. The one below it means "no bound" to Cassandra.
+/// The first token that a key can have. Cassandra takes the one below it for "no bound".
 const FIRST: i64 = i64::MIN + 1;
 
 /// One page of partition keys.
@@ -70,18 +70,18 @@ pub(crate) async fn page(shared: &Arc<Shared>, query: PartitionQuery) -> Result<
     Ok(page)
 }
 
-/// What is left of a range behind a key; none if the range is done. The ranges of a split are in order.
+/// The part of a range behind a key; none if the range is exhausted. The ranges of a split are in order.
 fn rest(shared: &Shared, range: TokenRange, cursor: Option<&[u8]>) -> Option<TokenRange> {
     let Some(last) = cursor else { return Some(range) };
     let from = shared.token(last).checked_add(1)?.max(range.0);
     (from <= range.1).then_some((from, range.1))
 }
 
-/// The next partitions of a range.
+/// Reads the next partitions of a range.
 async fn look(shared: &Arc<Shared>, range: TokenRange, is_split: bool) -> Result<Looked, StoreError> {
     let link = &shared.link;
     let mut list = link.statements.plain.list.clone();
-    // The driver knows no token of a range: without being told it would ask any node.
+    // The driver derives no token from a range and would ask any node.
     if let Some(host) = host_of(shared, range.1).filter(|_| is_split) {
         list.set_load_balancing_policy(Some(Toward::policy(
             host,
@@ -92,8 +92,8 @@ async fn look(shared: &Arc<Shared>, range: TokenRange, is_split: bool) -> Result
     if let Some(looked) = rows_of(link, &list, range, ROWS).await? {
         return Ok(looked);
     }
-    // Rows that were deleted by themselves lie behind all others of their partition: who asks for its first
-    // row alone meets none of them.
+    // Expired rows sort behind all others of their partition, so a query for its first row alone meets none
+    // of them.
     let mut looked = Looked { keys: Vec::new(), is_done: false };
     let mut from = range.0;
     while looked.keys.len() < STEPS {
@@ -119,7 +119,7 @@ fn too_dead(link: &Link) -> StoreError {
     )
 }
 
-/// What so many rows of a range tell of partitions; none if too many deleted ones are among them.
+/// The partitions among the first `most` rows of a range; none if the read met too many tombstones.
 async fn rows_of(
     link: &Link,
     list: &PreparedStatement,
@@ -133,7 +133,7 @@ async fn rows_of(
     let mut looked = Looked { keys: Vec::new(), is_done: answer.rows_num() < most as usize };
     for row in rows {
         let (key, kind) = row.map_err(|error| link.not_understood(&error))?;
-        // Cells come before all other rows, so the first row tells whether there are any.
+        // Cells sort before all other rows, so the first row of a partition shows whether it has any.
         if looked.keys.last().is_none_or(|(last, _)| *last != key) {
             looked.keys.push((key.to_vec(), kind == KIND_CELL));
         }
@@ -141,15 +141,15 @@ async fn rows_of(
     Ok(Some(looked))
 }
 
-/// Partitions in their order.
+/// Partitions in token order.
 struct Looked {
     /// Their keys, and whether they have cells.
     keys: Vec<(PartitionKey, bool)>,
-    /// Whether no more are in the range.
+    /// Whether the range holds no more.
     is_done: bool,
 }
 
-/// The ring, dealt out to about `readers` readers.
+/// Divides the ring among about `readers` readers.
 pub(crate) fn splits(shared: &Shared, readers: usize) -> Result<Vec<Split>, StoreError> {
     if readers == 0 {
         return Err(StoreError::InvalidInput {
@@ -176,7 +176,7 @@ pub(crate) fn splits(shared: &Shared, readers: usize) -> Result<Vec<Split>, Stor
     Ok(splits)
 }
 
-/// The ranges between the tokens of the ring, which together are all tokens.
+/// The ranges between the tokens of the ring, which together cover all tokens.
 fn ring(shared: &Shared) -> Vec<TokenRange> {
     let state = shared.link.session.get_cluster_state();
     let mut ends: Vec<i64> = state.replica_locator().ring().iter().map(|(token, _)| token.value()).collect();
@@ -184,7 +184,7 @@ fn ring(shared: &Shared) -> Vec<TokenRange> {
     between(ends)
 }
 
-/// The ranges that end with these tokens, of which the last must be the last there is.
+/// The ranges that end at these tokens, which must include the last token there is.
 fn between(mut ends: Vec<i64>) -> Vec<TokenRange> {
     ends.sort_unstable();
     ends.dedup();
@@ -197,7 +197,7 @@ fn between(mut ends: Vec<i64>) -> Vec<TokenRange> {
     ranges
 }
 
-/// Each range cut into so many parts of about the same size.
+/// Cuts each range into this many parts of about the same size.
 fn cut(ranges: &[TokenRange], parts: usize) -> Vec<TokenRange> {
     let mut pieces = Vec::with_capacity(ranges.len() * parts);
     for &(from, to) in ranges {
@@ -205,7 +205,7 @@ fn cut(ranges: &[TokenRange], parts: usize) -> Vec<TokenRange> {
         let mut start = i128::from(from);
         for part in 1..=parts {
             let end = if part == parts { i128::from(to) } else { start + width - 1 };
-            // A range of fewer tokens than parts leaves some of them empty.
+            // With fewer tokens than parts, some parts are empty.
             if start <= end {
                 pieces.push((start as i64, end as i64));
             }
@@ -215,7 +215,7 @@ fn cut(ranges: &[TokenRange], parts: usize) -> Vec<TokenRange> {
     pieces
 }
 
-/// The first replica of a token, of those that may be asked.
+/// The first replica of a token, among those that may be asked.
 fn host_of(shared: &Shared, token: i64) -> Option<IpAddr> {
     let state = shared.link.session.get_cluster_state();
     let replicas = state.get_token_endpoints(&shared.link.options.keyspace, "cells", RingToken::new(token));

@@ -1,9 +1,9 @@
-//! Which node a request that any of them may answer goes to: the one beside this program, where there is one.
+//! Prefers the node next to this program for requests that any node may answer.
 //!
-//! Invariant: only the order of nodes is changed. If the near one is down or is no replica, the others
+//! Invariant: only the order of nodes changes. If the preferred node is down or is no replica, the others
 //! answer.
-//! Invariant: with `local-quorum` no node of another data centre is preferred, because a coordinator means
-//! its own one by "local".
+//! Invariant: with `local-quorum`, no node of another data centre is preferred, because a coordinator takes
+//! "local" to mean its own data centre.
 
 use scylla::client::session::Session;
 use scylla::cluster::{ClusterState, NodeRef};
@@ -12,11 +12,11 @@ use scylla::routing::Shard;
 use std::net::{IpAddr, UdpSocket};
 use std::sync::Arc;
 
-/// Asks one node first, if it has what is asked for, and else does what another policy says.
+/// Asks one node first, if it has the data, and otherwise follows another policy.
 #[derive(Debug)]
 pub(crate) struct Toward {
     node: IpAddr,
-    /// The data centre that it must lie in, if it matters.
+    /// The data centre that the node must lie in, if that matters.
     within: Option<String>,
     others: Arc<dyn LoadBalancingPolicy>,
 }
@@ -63,12 +63,13 @@ impl LoadBalancingPolicy for Toward {
     }
 }
 
-/// Whether a node of the data centre `there` may be meant where only `within` is, if that matters.
+/// Whether a node in the data centre `there` may be asked; if `within` is set, it must lie in that data
+/// centre.
 pub(crate) fn is_within(within: Option<&str>, there: Option<&str>) -> bool {
     within.is_none() || within == there
 }
 
-/// The node on this machine, if there is just one: where there are several, to prefer one would leave the
+/// The node on this machine, if there is exactly one. If there are several, preferring one would leave the
 /// others idle.
 pub(crate) fn on_this_machine(session: &Session) -> Option<IpAddr> {
     let state = session.get_cluster_state();
@@ -76,7 +77,7 @@ pub(crate) fn on_this_machine(session: &Session) -> Option<IpAddr> {
     here.next().filter(|_| here.next().is_none())
 }
 
-/// Whether it is an address of this machine: only such can be bound.
+/// Whether the address belongs to this machine: only such an address can be bound.
 pub(crate) fn is_here(address: IpAddr) -> bool {
     UdpSocket::bind((address, 0)).is_ok()
 }

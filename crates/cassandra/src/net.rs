@@ -1,39 +1,41 @@
-//! What a list of mutations comes to: for each cell one change, and ranges that touch none of these cells.
+//! The net effect of a list of mutations: one change for each cell, and ranges that touch none of these
+//! cells.
 //!
-//! All mutations of one conditional batch carry the same timestamp, and a deletion wins over a value of the
-//! same timestamp whatever their order was. So the order is worked out here, and what is sent has none.
+//! All mutations of one conditional batch carry the same timestamp, and a deletion wins over a value with
+//! that timestamp, whatever the order was. So the order is resolved here, and the batch that is sent has
+//! none.
 //!
-//! Invariant: no range holds a cell that is changed beside it, and no two ranges overlap.
+//! Invariant: no range contains a cell that is changed on its own, and no two ranges overlap.
 
 use atoll_store::{Buffer, Limits, Mutation, SortKey, SortRange, StoreError};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// What becomes of one cell.
+/// The new state of one cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// It holds these bytes, one after the other.
+    /// The cell holds these bytes, concatenated.
     Put(Vec<Buffer>),
-    /// These bytes are added to what it holds.
+    /// These bytes are appended to its value.
     Append(Vec<Buffer>),
-    /// It is gone.
+    /// The cell is deleted.
     Delete,
 }
 
-/// From the first sort key on, to before the second.
+/// A half-open range: from the first sort key up to, but excluding, the second.
 pub(crate) type HalfOpen = (SortKey, Option<SortKey>);
 
-/// What a list of mutations comes to.
+/// The net effect of a list of mutations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Net {
-    /// What becomes of single cells.
+    /// Changes to single cells.
     pub(crate) cells: BTreeMap<SortKey, Change>,
-    /// What else is deleted.
+    /// Ranges that are deleted besides.
     pub(crate) ranges: Vec<HalfOpen>,
 }
 
 impl Net {
-    /// Works the mutations out for cells that have these lengths now.
+    /// Computes the net effect for cells that have these lengths at present.
     ///
     /// # Errors
     /// `limit` if an append makes a value too long.
@@ -92,7 +94,7 @@ impl Net {
         self.ranges.iter().any(|range| contains(range, sort))
     }
 
-    /// Joins ranges that meet, and cuts them where a cell is written.
+    /// Joins ranges that overlap or touch, and cuts them at cells that are changed.
     fn separate(&mut self) {
         self.ranges.sort();
         let mut joined: Vec<HalfOpen> = Vec::new();
@@ -136,12 +138,12 @@ fn contains((from, to): &HalfOpen, sort: &[u8]) -> bool {
     from.as_slice() <= sort && to.as_ref().is_none_or(|to| sort < to.as_slice())
 }
 
-/// The smallest sort key behind `sort`.
+/// The smallest sort key greater than `sort`.
 pub(crate) fn after(sort: &[u8]) -> SortKey {
     [sort, &[0]].concat()
 }
 
-/// The range with its first key and the first key behind it.
+/// The range as its first key and the first key behind it.
 pub(crate) fn half_open(range: &SortRange) -> HalfOpen {
     let from = match &range.from {
         Bound::Unbounded => SortKey::new(),
@@ -203,7 +205,7 @@ mod tests {
         cells
     }
 
-    /// As the database does it: deletions win over what is written with the same timestamp.
+    /// What the database does: deletions win over values with the same timestamp.
     fn without_order(before: &Cells, net: &Net) -> Cells {
         let mut cells = before.clone();
         for (sort, change) in &net.cells {

@@ -1,8 +1,8 @@
-//! Numbers that nobody else draws: of attempts and of chunks.
+//! Unique random numbers for attempts and chunks.
 //!
-//! They come from the system each time. A generator of our own, however well it was seeded, would draw the
-//! same ones twice in a process that was restored twice from one snapshot, and one that is seeded by the
-//! clock does so in two processes that start at once.
+//! They come from the operating system each time. A generator of our own, however well seeded, would repeat
+//! its numbers in a process that was restored twice from one snapshot, and one seeded by the clock would do
+//! so in two processes that start at once.
 //!
 //! Invariant: two writes never carry the same number, and two values never lie in chunks of the same name.
 
@@ -15,7 +15,7 @@ pub(crate) fn attempt() -> Result<u128, StoreError> {
     draw().map(u128::from_be_bytes)
 }
 
-/// The name of chunks that are about to be written.
+/// A name for chunks that are about to be written.
 pub(crate) fn chunk_id() -> Result<ChunkId, StoreError> {
     draw()
 }

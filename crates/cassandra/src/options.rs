@@ -1,4 +1,4 @@
-//! What can be chosen about a store on Cassandra.
+//! The options of a store on Cassandra.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ pub enum Consistency {
     /// A majority of all replicas; conditional writes and reads are serial over all data centres.
     #[default]
     Quorum,
-    /// A majority of the replicas in the local data centre, and serial within it: every client of a keyspace
+    /// A majority of the replicas in the local data centre, and serial within it. Every client of a keyspace
     /// must then name the same data centre.
     LocalQuorum,
 }
@@ -42,46 +42,46 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
-/// How a store on Cassandra is reached and what it does.
+/// How to reach a store on Cassandra, and how it behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Contact points, each `host` or `host:port`; one that answers is enough.
     pub contacts: Vec<String>,
     /// The keyspace: letters, digits and underscores, at most 48.
     pub keyspace: String,
-    /// User and password, where the cluster asks for them.
+    /// User and password, if the cluster asks for them.
     pub credentials: Option<Credentials>,
     /// Whose majority a call waits for.
     pub consistency: Consistency,
-    /// The data centre that is near; that of the first contact point for none.
+    /// The near data centre; if none is named, the only one of the cluster, if it has just one.
     pub datacenter: Option<String>,
-    /// The node beside this program, which is asked first for what any replica may answer; for none the one
-    /// on this machine, if there is just one.
+    /// The node next to this program, which is asked first for anything that any replica may answer; if none
+    /// is named, the node on this machine, provided there is exactly one.
     pub beside: Option<IpAddr>,
-    /// Copies of a keyspace that has to be created; as many as the data centre has nodes, at most 3, for
-    /// none.
+    /// The number of copies for a keyspace that has to be created; if none is given, the number of nodes in
+    /// the data centre, at most 3.
     pub replication: Option<u32>,
     /// How connections are encrypted.
     pub tls: Tls,
-    /// Whether keyspace and tables that are not there are created.
+    /// Whether to create the keyspace and tables if they do not exist.
     pub create: bool,
     /// Whether the store refuses to write.
     pub read_only: bool,
     /// How long connecting may take.
     pub connect_time_out: Duration,
-    /// How long a call is tried again while the cluster does not answer as it should.
+    /// How long a call is retried while the cluster does not answer properly.
     pub request_time_out: Duration,
-    /// For how long a request id is remembered.
+    /// How long a request id is remembered.
     pub request_memory: Duration,
     /// How many waits may be open at once.
     pub waiters_max: usize,
-    /// Bytes of a chunk, of which large values are made; a read of part of a value reads whole chunks.
+    /// The length of the chunks that make up large values; reading part of a value reads whole chunks.
     pub chunk_bytes: usize,
-    /// Bytes of what never changes that are kept in memory after they were read.
+    /// The size of the in-memory cache of data that never changes.
     pub memory_bytes: u64,
-    /// Put in front of every partition key, so that several stores share a keyspace; at most 64 bytes. None
-    /// may begin with another one, or the two would share partitions: give all of a keyspace the same length,
-    /// and none of them an empty one.
+    /// A prefix of every partition key, so that several stores can share a keyspace; at most 64 bytes. No
+    /// namespace may be a prefix of another, or the two stores would share partitions: give all namespaces of
+    /// a keyspace the same length, and leave none of them empty.
     pub namespace: Vec<u8>,
 }
 
@@ -119,7 +119,7 @@ impl Default for Options {
     }
 }
 
-/// Longest name of a keyspace that Cassandra takes.
+/// The longest keyspace name that Cassandra accepts.
 const KEYSPACE_CHARACTERS_MAX: usize = 48;
 
 impl Options {
@@ -159,20 +159,20 @@ impl Options {
         self.datacenter.as_deref().filter(|_| self.consistency == Consistency::LocalQuorum)
     }
 
-    /// The keyspace as statements name it, whatever its case.
+    /// The keyspace as quoted in statements, which preserves its case.
     pub(crate) fn keyspace_quoted(&self) -> String {
         format!("\"{}\"", self.keyspace)
     }
 
-    /// How the store is called in messages: never with a password.
+    /// The name of the store in messages, without the password.
     #[must_use]
     pub fn place(&self) -> String {
         format!("cassandra://{}/{}", self.contacts.join(","), self.keyspace)
     }
 }
 
-/// Rows of request ids end by the clocks of the replicas, which differ a little; less than they are kept is
-/// promised.
+/// Rows of request ids expire by the clocks of the replicas, which differ slightly. So they are kept this
+/// much longer than the store promises.
 pub(crate) const REQUEST_MEMORY_MARGIN: Duration = Duration::from_secs(60);
 
 fn is_keyspace(name: &str) -> bool {

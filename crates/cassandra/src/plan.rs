@@ -1,6 +1,6 @@
-//! From what was read to what is sent: conditions are judged, pieces laid out, and old chunks noted.
+//! Turns what was read into what is sent: judges conditions, lays out pieces, and notes old chunks.
 //!
-//! Invariant: a condition that a cell is absent is also sent to the database, because `create` may make the
+//! Invariant: a condition that a cell is absent is also sent to the database, because `create` may add the
 //! cell without touching the head of the partition.
 
 use crate::bind::Bind;
@@ -16,27 +16,27 @@ use scylla::statement::prepared::PreparedStatement;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-/// Values up to this many bytes lie in the row when they are written conditionally: consensus writes each
-/// value several times.
+/// Values up to this many bytes are stored in the row when they are written conditionally; the limit is low
+/// because consensus writes each value several times.
 pub(crate) const INLINE_BYTES: usize = 64 << 10;
 
-/// Bytes of values in the rows of one conditional batch at most.
+/// The most bytes of values in the rows of one conditional batch.
 const INLINE_BATCH_BYTES: usize = 1 << 20;
 
-/// An append to a cell with so many pieces joins the small ones at its end.
+/// An append to a cell with at least this many pieces also joins the small ones at its end.
 const PIECES_JOINED: usize = 16;
 
 /// One statement of a conditional batch.
 pub(crate) type Sending<'a> = (&'a PreparedStatement, Vec<Bind<'a>>);
 
-/// What was read of a partition at one moment.
+/// The state of a partition as it was read at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct View {
     /// The cells that a batch names.
     pub(crate) cells: HashMap<SortKey, Pieces>,
-    /// Those of them that cannot be told, in whole or in part, and that it replaces.
+    /// Those of them that could not be read, in whole or in part, and that the batch replaces.
     pub(crate) damaged: BTreeSet<SortKey>,
-    /// Chunks of the cells in ranges that it deletes.
+    /// Chunks of the cells in ranges that the batch deletes.
     pub(crate) left_behind: Vec<(ChunkId, u64)>,
 }
 
@@ -47,11 +47,11 @@ struct NewPiece {
     number: i32,
     head: Vec<u8>,
     value: Vec<u8>,
-    /// Whether the row must not be there yet.
+    /// Whether the write requires that the row does not exist.
     is_first: bool,
 }
 
-/// What a batch comes to, ready to be sent.
+/// The effect of a batch, ready to be sent.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     pieces: Vec<NewPiece>,
@@ -59,19 +59,20 @@ pub(crate) struct Plan {
     deleted: Vec<SortKey>,
     deleted_behind: Vec<(SortKey, i32)>,
     ranges: Vec<crate::net::HalfOpen>,
-    /// Whether some cell is more than one inline piece now.
+    /// Whether some cell becomes more than one inline piece.
     pub(crate) is_compound: bool,
-    /// Chunks that nothing refers to once it applied.
+    /// Chunks that no cell refers to once the batch is applied.
     pub(crate) old_chunks: Vec<(ChunkId, u64)>,
 }
 
-/// How old chunks may be that a write begins to refer to: far less than those that a sweep takes.
+/// The largest age of chunks to which a write may begin to refer: far below the age at which a sweep takes
+/// them.
 pub(crate) const CHUNK_AGE_MAX: Duration = Duration::from_secs(3600);
 
-/// Chunks that were written for a batch, kept while it is tried again.
+/// Chunks that were written for a batch, kept while the batch is retried.
 pub(crate) type Written = HashMap<(SortKey, u64, u64), WrittenChunks>;
 
-/// The chunks of one piece, and since when they are there.
+/// The chunks of one piece, and when their writing began.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WrittenChunks {
     pub(crate) id: ChunkId,
@@ -79,7 +80,7 @@ pub(crate) struct WrittenChunks {
     begun: Moment,
 }
 
-/// Judges the conditions on what was read.
+/// Judges the conditions against what was read.
 pub(crate) async fn judge(
     link: &Link,
     partition: &[u8],
@@ -110,14 +111,14 @@ pub(crate) async fn judge(
     Ok(Judged::Holds)
 }
 
-/// What became of the conditions.
+/// The outcome of judging the conditions.
 #[derive(Debug)]
 pub(crate) enum Judged {
     /// All of them hold.
     Holds,
-    /// This one does not.
+    /// This condition does not hold.
     Conflict(Box<Conflict>),
-    /// Chunks of a cell are gone.
+    /// Chunks of this cell are gone.
     Gone(SortKey, ChunkId),
 }
 
@@ -139,7 +140,7 @@ async fn holds(
     Ok(link.joined(of, pieces, ByteRange::ALL).await?.map(|actual| actual == *expected))
 }
 
-/// Lays out what the batch comes to, and writes the chunks that it needs.
+/// Lays out the effect of the batch, and writes the chunks that it needs.
 pub(crate) async fn lay_out(
     link: &Link,
     partition: &[u8],
@@ -176,7 +177,7 @@ pub(crate) async fn lay_out(
     Ok(plan)
 }
 
-/// Where the bytes of new pieces go.
+/// Decides where the bytes of new pieces are stored.
 struct Layout<'a> {
     link: &'a Link,
     partition: &'a [u8],
@@ -199,22 +200,22 @@ impl Layout<'_> {
         Ok(NewPiece { sort: sort.clone(), number, head: head.encode(), value, is_first: false })
     }
 
-    /// The chunks of these bytes, which an earlier try may have written.
+    /// Returns chunks with these bytes, reusing those that an earlier try wrote.
     async fn chunks(&mut self, sort: &SortKey, sum: u64, bytes: &[u8]) -> Result<ChunkId, StoreError> {
         let key = (sort.clone(), sum, bytes.len() as u64);
-        // A writer that slept must not trust that they are still there.
+        // After a sleep, a writer must not assume that the chunks still exist.
         if let Some(written) = self.written.get(&key).filter(|written| written.begun.age() < CHUNK_AGE_MAX) {
             return Ok(written.id);
         }
         let id = numbers::chunk_id()?;
         let count = bytes.len().div_ceil(self.link.options.chunk_bytes) as u64;
-        // Noted before: chunks that were written in part are given back too.
+        // Recorded first, so that chunks that were written only in part are also deleted.
         self.written.insert(key, WrittenChunks { id, count, begun: Moment::now() });
         self.link.write_chunks(&id, Owner { partition: self.partition, sort }, bytes).await?;
         Ok(id)
     }
 
-    /// One more piece behind the others, together with the small ones at the end once there are many.
+    /// Adds one piece behind the others, joined with the small ones at the end once there are many.
     async fn append(
         &mut self,
         plan: &mut Plan,
@@ -272,18 +273,18 @@ impl Plan {
             && self.ranges.is_empty()
     }
 
-    /// Cells that are not what they were before.
+    /// Cells that the plan changes.
     pub(crate) fn changed(&self) -> impl Iterator<Item = &SortKey> {
         let behind = self.deleted_behind.iter().map(|(sort, _)| sort);
         self.pieces.iter().map(|piece| &piece.sort).chain(&self.deleted).chain(behind)
     }
 
-    /// Ranges of cells that are gone.
+    /// Ranges of cells that the plan deletes.
     pub(crate) fn ranges(&self) -> &[crate::net::HalfOpen] {
         &self.ranges
     }
 
-    /// Cells that are one piece in its row, as that piece is written.
+    /// Cells that consist of one inline piece, with that piece as it is written.
     pub(crate) fn whole_cells(&self) -> impl Iterator<Item = (&SortKey, Piece)> {
         self.pieces.iter().filter(|new| new.number == 0 && !new.value.is_empty()).filter_map(|new| {
             let head = PieceHead::decode(&new.head)?;
@@ -299,7 +300,7 @@ impl Plan {
         self.old_chunks.extend(old.iter().filter_map(|piece| piece.head.chunks()));
     }
 
-    /// Lets the database look after conditions of absence.
+    /// Makes the database itself check the conditions of absence.
     fn guard(&mut self, batch: &Batch) {
         let absent = batch.conditions.iter().filter_map(|condition| match condition {
             Condition::Absent(sort) => Some(sort),

@@ -1,5 +1,5 @@
-//! How the driver sends what it is given: where to, how long it waits, and that it never sends again by
-//! itself what must not happen twice.
+//! How the driver sends requests: to which nodes, with which time-outs, and never again by itself if the
+//! effect must not happen twice.
 
 use crate::near::Toward;
 use crate::options::{Consistency as Majority, Options};
@@ -10,31 +10,31 @@ use scylla::statement::{Consistency, SerialConsistency};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the driver waits for one attempt, at most. Cassandra itself gives up after 2 to 10 seconds, and
-/// its answer tells more.
+/// The longest that the driver waits for one attempt. Cassandra itself gives up after 2 to 10 seconds, and
+/// its answer says more than a time-out here.
 const ATTEMPT_TIME_OUT: Duration = Duration::from_secs(12);
 
-/// How long the driver waits for one attempt, at least.
+/// The shortest time that the driver waits for one attempt.
 const ATTEMPT_TIME_OUT_MIN: Duration = Duration::from_millis(500);
 
-/// The longest that one attempt of what is decided by consensus may take: a third of the time there is, so
-/// that enough is left to look what became of an attempt whose answer was lost. Anything else may take
-/// longer: a node answers a listing after up to ten seconds.
+/// The longest that one attempt of a consensus operation may take: a third of the time there is, which leaves
+/// enough to find out what became of an attempt whose answer was lost. Other requests may take longer: a node
+/// answers a listing after up to ten seconds.
 fn serial_time_out(time_out: Duration) -> Duration {
     (time_out / 3).clamp(ATTEMPT_TIME_OUT_MIN, ATTEMPT_TIME_OUT)
 }
 
-/// How often each connection is asked whether there is still a node behind it: a small request for each,
-/// beside hundreds in use.
+/// How often each connection is checked for a node behind it: a small request each time, next to hundreds in
+/// use.
 pub(crate) const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Longer than the pauses of a node that serves.
+/// Longer than the pauses of a node that serves requests.
 const SILENCE_MAX_MIN: Duration = Duration::from_secs(4);
 
-/// How long a connection may be silent before it is given up, and others are asked: nobody refuses a
-/// connection to a node that hangs or has lost its power, and the node that is asked first for a partition
-/// stays the first for as long as it is connected. As long as one attempt may take, so that whoever meets it
-/// has half of the time left for another node, and whoever has patience with slow nodes has it here too.
+/// How long a connection may be silent before it is given up and other nodes are asked. A node that hangs or
+/// has lost its power refuses no connection, and the node that is asked first for a partition stays first
+/// while it is connected. The limit equals the longest attempt, so that a call that meets such a node has
+/// half of its time left for another one, and a longer time-out for slow nodes applies here too.
 pub(crate) fn silence_max(time_out: Duration) -> Duration {
     serial_time_out(time_out).max(SILENCE_MAX_MIN)
 }
@@ -42,13 +42,13 @@ pub(crate) fn silence_max(time_out: Duration) -> Duration {
 /// The ways in which requests are sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Profiles {
-    /// Reads at SERIAL and conditional batches: sent once, and all clients to the same replica first, where
-    /// they meet without a race between coordinators.
+    /// Reads at SERIAL and conditional batches: sent once, and by all clients to the same replica first,
+    /// where they meet without a race between coordinators.
     pub(crate) serial: ExecutionProfileHandle,
-    /// Everything else: sent to any replica, and once more to another where the driver sees that it is
+    /// Everything else: sent to any replica, and once more to another one if the driver knows that to be
     /// harmless.
     pub(crate) plain: ExecutionProfileHandle,
-    /// Where requests go that any node may answer.
+    /// The routing of requests that any node may answer.
     pub(crate) routes: Arc<dyn LoadBalancingPolicy>,
 }
 
@@ -81,11 +81,11 @@ impl Profiles {
     }
 }
 
-/// To the replicas of a partition first, those of the near data centre before others.
+/// Asks the replicas of a partition first, and those of the near data centre before others.
 fn routes(options: &Options, shuffled: bool) -> Arc<dyn LoadBalancingPolicy> {
     let mut builder = DefaultPolicy::builder().token_aware(true).enable_shuffling_replicas(shuffled);
     if let Some(datacenter) = &options.datacenter {
-        // Serial within one data centre means nothing to another one.
+        // A serial order within one data centre means nothing in another one.
         let may_leave = options.consistency == Majority::Quorum;
         builder = builder.prefer_datacenter(datacenter.clone()).permit_dc_failover(may_leave);
     }

@@ -1,7 +1,7 @@
 //! Reads of single cells: linearizable, or under the vow of `create`.
 //!
-//! Invariant: a cell that refers to a chunk that is gone is read anew, because it was changed meanwhile; only
-//! one that goes on referring to it is damaged.
+//! Invariant: a cell that refers to a missing chunk is read again, because it was changed meanwhile; it is
+//! damaged only if it still refers to that chunk.
 
 use crate::cells::Pieces;
 use crate::chunks::{Found, Owner};
@@ -12,12 +12,12 @@ use crate::store::Shared;
 use atoll_store::{Buffer, ByteRange, StoreError};
 use std::sync::Arc;
 
-/// How often something is read anew because it changed while it was read. A partition takes some hundred
-/// writes a second, and a read some milliseconds, so about two of three reads are disturbed at worst: sixteen
-/// in a row are in one of a thousand reads, and as many as this in none.
+/// How often an item is read again because it changed during the read. A partition takes some hundred writes
+/// a second, and a read some milliseconds, so at worst about two of three reads are disturbed: sixteen
+/// disturbed reads in a row happen once in a thousand times, and this many practically never.
 const MOVES_MAX: usize = 64;
 
-/// Some bytes of a cell; none if it is absent.
+/// Some bytes of a cell; none if the cell is absent.
 pub(crate) async fn read(
     shared: &Arc<Shared>,
     partition: &[u8],
@@ -51,8 +51,7 @@ pub(crate) async fn read_pieces(
     crate::lanes::read(&shared.link, &shared.lanes, partition, sort).await
 }
 
-/// The cell as it was read before, as one replica has it, or else a majority; none if that is not enough to
-/// tell.
+/// The cell from memory, from one replica, or else from a majority; none if these cannot give an answer.
 async fn read_vowed(
     shared: &Arc<Shared>,
     partition: &[u8],
@@ -83,19 +82,20 @@ async fn read_vowed(
     Ok(None)
 }
 
-/// What was seen of something that is read again and again because it changes meanwhile.
+/// Counts the retries of a read whose subject keeps changing.
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
     count: usize,
-    /// How often of that nothing changed, and replicas differed.
+    /// How many of these retries saw no change, only replicas that differed.
     half_made: usize,
-    /// The chunks that the last read named and that were gone.
+    /// The missing chunks that the last read named.
     gone: Option<ChunkId>,
 }
 
 impl Moves {
-    /// A cell, read at SERIAL, named chunks of which one is gone. Chunks go only after a cell has let go of
-    /// them: to name them once is to be a moment late, to name them again is damage.
+    /// Notes that a cell, read at SERIAL, named a missing chunk. Chunks are deleted only after the cell has
+    /// stopped referring to them: to see a missing one once means that the read was a moment late, to see it
+    /// again means damage.
     pub(crate) fn gone(&mut self, link: &Link, of: Owner<'_>, id: ChunkId) -> Result<(), StoreError> {
         if self.gone == Some(id) {
             return Err(link.damaged(of, "a chunk of its value is gone"));
@@ -104,21 +104,21 @@ impl Moves {
         self.again(&link.place)
     }
 
-    /// Creations were among it that a majority did not have as they were seen.
+    /// Notes creations that a majority did not have as they were seen.
     pub(crate) fn unsettled(&mut self, link: &Link, settling: &Settling) -> Result<(), StoreError> {
         self.unsettled_at(&link.place, &link.options.keyspace, settling)
     }
 
     fn unsettled_at(&mut self, place: &str, keyspace: &str, settling: &Settling) -> Result<(), StoreError> {
         self.half_made += usize::from(settling.is_half_made());
-        // Once something changed as well, that may be all there is.
+        // If something changed as well, that alone may be the cause.
         self.again(place).map_err(|error| match self.half_made == self.count {
             true => half_made(place, keyspace),
             false => error,
         })
     }
 
-    /// It changed while it was read.
+    /// Notes that the subject changed while it was read; an error after too many changes.
     pub(crate) fn again(&mut self, place: &str) -> Result<(), StoreError> {
         self.count += 1;
         if self.count < MOVES_MAX {

@@ -1,10 +1,10 @@
-//! What a client remembers of a partition that it wrote: its head and small cells, so that one who writes
-//! alone need not ask before each write.
+//! A client's memory of a partition that it wrote: the head and small cells, so that a client that writes
+//! alone need not read before each write.
 //!
-//! Invariant: what is remembered is true as long as the head stands, because no cell that has a value changes
-//! without it; and every batch carries the head as its condition. Cells that are absent are never remembered:
-//! `create` makes them without the head, so the database itself looks after conditions of absence.
-//! Invariant: nothing is refused by what is remembered: whoever would be told about a conflict asks first.
+//! Invariant: what is remembered is true while the head stands, because a cell that has a value never changes
+//! without the head, and every batch is conditional on the head. Absent cells are never remembered: `create`
+//! adds them without touching the head, so the database itself checks conditions of absence.
+//! Invariant: memory alone never refuses a write: before a conflict is reported, the cells are read.
 
 use crate::cells::{Piece, Pieces};
 use crate::codec::{Body, FLAG_COMPOUND, PartitionHead};
@@ -14,26 +14,26 @@ use std::collections::HashMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Longest value that is remembered, and all of them in one partition.
+/// The longest value that is remembered, and the total for one partition.
 const VALUE_BYTES_MAX: usize = 1 << 10;
 const BYTES_MAX: usize = 4 << 10;
 
-/// Writes that ask, after one found that somebody else writes too.
+/// How many writes read first after another client was found to write too.
 const CAUTION: u8 = 8;
 
-/// What is known of a partition.
+/// The remembered state of a partition.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     head: Option<PartitionHead>,
     cells: HashMap<SortKey, Pieces>,
     bytes: usize,
     caution: u8,
-    /// When the last write was given up because nobody answered; none if it ended otherwise.
+    /// When the last write was given up because the cluster did not answer; none if it ended otherwise.
     given_up: Option<Instant>,
 }
 
 impl Known {
-    /// Nothing of it may be true any more.
+    /// Forgets everything, as none of it may hold any longer.
     pub(crate) fn forget(&mut self) {
         self.head = None;
         self.forget_cells();
@@ -44,26 +44,26 @@ impl Known {
         self.bytes = 0;
     }
 
-    /// A write ended, well or with this error.
+    /// Notes that a write ended, successfully or with this error.
     pub(crate) fn ended(&mut self, error: Option<&StoreError>, now: Instant) {
         let is_silent =
             |error: &StoreError| matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::TimedOut);
         self.given_up = error.filter(|error| is_silent(error)).map(|_| now);
     }
 
-    /// Whether a write that waited since then for those before it waited in vain, and for as long as it would
-    /// try by itself: the last of them had no answer either.
+    /// Whether a write that has waited since `asked` for the writes before it has waited in vain: the last of
+    /// them got no answer, and the wait took as long as the write would itself try.
     pub(crate) fn is_in_vain(&self, asked: Instant, time_out: Duration) -> bool {
         self.given_up.is_some_and(|given_up| given_up.saturating_duration_since(asked) >= time_out)
     }
 
-    /// Somebody else made a version meanwhile.
+    /// Notes that another writer made a version meanwhile.
     pub(crate) fn was_overtaken(&mut self) {
         self.forget();
         self.caution = CAUTION;
     }
 
-    /// The head, and the cells that the batch needs, if all of that is remembered.
+    /// The head and the cells that the batch needs, if all of them are remembered.
     pub(crate) fn recall(&mut self, batch: &Batch) -> Option<(PartitionHead, View)> {
         let head = self.head?;
         if self.caution > 0 {
@@ -94,7 +94,7 @@ impl Known {
         Some((head, View { cells, ..View::default() }))
     }
 
-    /// Takes in that a batch applied to what was seen under the head `before`.
+    /// Takes in that a batch was applied to what was read under the head `before`.
     pub(crate) fn learn(
         &mut self,
         before: Option<PartitionHead>,
@@ -103,7 +103,7 @@ impl Known {
         plan: &Plan,
     ) {
         if self.head != before {
-            // Of versions in between nobody here knows what they changed.
+            // This client does not know what the versions in between changed.
             self.forget();
         }
         self.head = Some(head);
@@ -121,7 +121,7 @@ impl Known {
         }
     }
 
-    /// Takes in that the head is this one now, and nothing else.
+    /// Takes in that this is the head, and forgets everything else.
     pub(crate) fn learn_head(&mut self, head: Option<PartitionHead>) {
         self.forget();
         self.head = head;
@@ -151,7 +151,7 @@ fn sort_of(mutation: &Mutation) -> Option<&[u8]> {
     }
 }
 
-/// Bytes of a cell whose value was read and lies in its one row; none for all others.
+/// The size of a cell whose value was read and lies in its single row; none for all others.
 fn bytes_of(sort: &SortKey, pieces: &[Piece]) -> Option<usize> {
     match pieces {
         [Piece { number: 0, head, sealed: Some(sealed) }] if head.body == Body::Inline => {
@@ -226,7 +226,7 @@ mod tests {
         for batch in too_little {
             assert!(knowing(0).recall(&batch).is_none(), "{batch:?}");
         }
-        // Where cells may have chunks, one that is not known must be looked at before it is replaced.
+        // If cells may have chunks, an unknown cell must be read before it is replaced.
         assert!(knowing(FLAG_COMPOUND).recall(&on().put(*b"b", b"2".to_vec())).is_none());
         assert!(knowing(FLAG_COMPOUND).recall(&on().put(*b"a", b"2".to_vec())).is_some());
     }

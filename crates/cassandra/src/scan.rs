@@ -1,8 +1,8 @@
-//! Scans: a page is one read at SERIAL, cut to what the contract allows.
+//! Scans: each page is one read at SERIAL, cut to what the contract allows.
 //!
 //! Invariant: all entries of a page were read at one moment; the chunks that they refer to were written
-//! before.
-//! Invariant: a read has a limit of rows, so that no page needs unbounded memory.
+//! before that.
+//! Invariant: every read limits its rows, so that no page needs unbounded memory.
 
 use crate::cells::{Pieces, length, raw_rows};
 use crate::chunks::{Found, Owner};
@@ -15,10 +15,10 @@ use atoll_store::{
 };
 use std::sync::Arc;
 
-/// Rows of one read with values: those of 64 KiB would be 16 MiB.
+/// The most rows of one read with values: at 64 KiB each they take 16 MiB.
 const ROWS_MAX: usize = 256;
 
-/// Rows of one read of keys.
+/// The most rows of one read of keys.
 const KEYS_MAX: usize = 1000;
 
 /// One page.
@@ -34,8 +34,8 @@ pub(crate) async fn page(shared: &Arc<Shared>, request: ScanRequest) -> Result<S
         let read = read_cells(shared, &partition, &request, last.as_deref()).await?;
         let cells = read.cells.iter().map(|(sort, pieces)| (sort.as_slice(), pieces.as_slice()));
         let settling = shared.link.settle(&partition, cells).await?;
-        // What a minority had was not there when the page was read, and is now: the page is read again, so
-        // that it is of one moment.
+        // A creation that only a minority had when the page was read is at a majority since then. The page is
+        // read again, so that it is of one moment.
         if !settling.others.is_empty() || (settling.asked > 0 && !has_settled) {
             has_settled = true;
             moves.unsettled(&shared.link, &settling)?;
@@ -51,7 +51,7 @@ pub(crate) async fn page(shared: &Arc<Shared>, request: ScanRequest) -> Result<S
     }
 }
 
-/// Whole cells in the order of the scan, and whether there may be more.
+/// Whole cells in scan order, and whether there may be more.
 struct Cells {
     cells: Vec<(SortKey, Pieces)>,
     has_more: bool,
@@ -97,7 +97,7 @@ async fn read_cells(
         cells.iter_mut().for_each(|(_, pieces)| pieces.reverse());
     }
     if is_cut && cells.is_empty() {
-        // The end of the scan would be told where only the read ended.
+        // An empty page would report the end of the scan where only the read ended.
         return Err(link.damaged(Owner { partition, sort: &last_row }, "rows of it have no head"));
     }
     if is_cut {
@@ -106,7 +106,7 @@ async fn read_cells(
     Ok(Cells { cells, has_more: is_cut })
 }
 
-/// Leaves out the last cell, of which pieces may be missing; if it is the only one, it is read whole.
+/// Drops the last cell, which may lack pieces; if it is the only one, it is read whole.
 async fn whole(
     shared: &Arc<Shared>,
     partition: &[u8],
@@ -120,7 +120,7 @@ async fn whole(
     Ok(())
 }
 
-/// What is left of the range behind the last key of the former page.
+/// The part of the range behind the last key of the previous page.
 fn rest(request: &ScanRequest, last: Option<&[u8]>) -> (SortKey, Option<SortKey>) {
     let (from, to) = half_open(&request.range);
     match (request.direction, last) {
@@ -130,16 +130,16 @@ fn rest(request: &ScanRequest, last: Option<&[u8]>) -> (SortKey, Option<SortKey>
     }
 }
 
-/// What became of the cells of a page.
+/// The outcome of projecting the cells of a page.
 enum Projected {
     Page(ScanPage),
-    /// A cell is gone since.
+    /// A cell was deleted meanwhile.
     Moved,
     /// Chunks of a cell are gone.
     Gone(SortKey, ChunkId),
 }
 
-/// The page of these cells.
+/// Builds the page from these cells.
 async fn project(
     shared: &Arc<Shared>,
     partition: &[u8],
@@ -155,7 +155,7 @@ async fn project(
     let mut page_bytes = 0;
     let mut is_full = false;
     for (sort, pieces) in &read.cells {
-        // A cell that was there alone when the page was cut, and is gone since: the page is read again.
+        // The page was cut down to this one cell, which has been deleted since: the page is read again.
         if pieces.is_empty() {
             return Ok(Projected::Moved);
         }

@@ -1,8 +1,8 @@
-//! The tables: how they are made, by one client only, and which version of them this build knows.
+//! The tables: how exactly one client creates them, and which format this build knows.
 //!
 //! Invariant: a keyspace that a newer release wrote is refused before anything else is read.
-//! Invariant: clients that create the same keyspace at once do so through the same node, which does one after
-//! the other.
+//! Invariant: clients that create the same keyspace at once do so through the same node, which runs the
+//! statements one after the other.
 
 use crate::drift::{self, Found};
 use crate::failure::{database_error, refused, told};
@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// one.
 pub(crate) const FORMAT: i32 = 2;
 
-/// The tables, in the order in which they are made; the one that says that all is there comes last.
+/// The tables in the order of their creation; the one that marks the store as complete comes last.
 pub(crate) fn tables(keyspace: &str) -> [String; 3] {
     [
         format!(
@@ -38,7 +38,7 @@ pub(crate) fn tables(keyspace: &str) -> [String; 3] {
     ]
 }
 
-/// Makes sure that the tables are there and of a format that this build knows.
+/// Ensures that the tables exist and have a format that this build knows.
 pub(crate) async fn ensure(
     session: &Session,
     profiles: &Profiles,
@@ -56,7 +56,7 @@ pub(crate) async fn ensure(
                  of the keyspace, capitals included",
             ));
         }
-        // What was altered says more than the statement that could not be understood.
+        // An altered table says more than the error of the statement that failed because of it.
         Err(error) => return Err(schema.check_drift().await.err().filter(is_drift).unwrap_or(error)),
     }
     schema.check_drift().await
@@ -92,7 +92,7 @@ impl Schema<'_> {
         Err(StoreError::NewerFormat { place, found, supported: FORMAT as u32 })
     }
 
-    /// The format of the keyspace; none if there is no complete store in it.
+    /// The format of the keyspace; none if it holds no complete store.
     async fn format(&self) -> Result<Option<i32>, StoreError> {
         let mut read = Statement::new(format!(
             "SELECT number FROM {}.meta WHERE name = 'format'",
@@ -141,7 +141,7 @@ impl Schema<'_> {
         ));
         stamp.set_execution_profile_handle(Some(self.profiles.serial.clone()));
         let mut patience = crate::link::Patience::new(self.options.request_time_out);
-        // Sent again it finds what it wrote before.
+        // If it is sent again, it finds the row that it wrote before.
         while let Err(error) = self.session.query_unpaged(stamp.clone(), ()).await {
             if !is_passing(&error) || !patience.goes_on().await {
                 return Err(self.refused("creating tables", error));
@@ -153,7 +153,7 @@ impl Schema<'_> {
         }
     }
 
-    /// Whether the tables are as they were made.
+    /// Checks that the tables are as they were made.
     async fn check_drift(&self) -> Result<(), StoreError> {
         let read = async |columns: &str, table: &str| {
             let read = format!("SELECT {columns} FROM system_schema.{table} WHERE keyspace_name = ?");
@@ -163,7 +163,7 @@ impl Schema<'_> {
         };
         let (columns, tables, keyspaces) = futures::try_join!(
             read("table_name, column_name, type, kind", "columns"),
-            // Not every cluster has each of the columns that are looked at.
+            // Not every cluster has all the columns that are examined.
             read("*", "tables"),
             read("durable_writes", "keyspaces")
         )?;
@@ -192,7 +192,7 @@ impl Schema<'_> {
         }
     }
 
-    /// Refuses cells without the table that says what they are: rows are written only after it is there.
+    /// Refuses cells without a format: rows are written only after the table `meta` states it.
     async fn check_unclaimed(&self) -> Result<(), StoreError> {
         let mut read =
             Statement::new(format!("SELECT p FROM {}.cells LIMIT 1", self.options.keyspace_quoted()));
@@ -239,7 +239,7 @@ impl Schema<'_> {
         )
     }
 
-    /// The node that all clients choose for definitions: the same as long as it is up.
+    /// The node through which all clients send definitions: the same one while it is up.
     fn first_node(&self) -> Result<Arc<Node>, StoreError> {
         let state = self.session.get_cluster_state();
         let nodes = state.get_nodes_info().iter().filter(|node| node.is_connected());
@@ -250,7 +250,7 @@ impl Schema<'_> {
         })
     }
 
-    /// Defines something through `node`, and waits until every node knows it.
+    /// Runs a definition through `node`, and waits until every node knows it.
     async fn define(&self, node: &Arc<Node>, definition: String) -> Result<(), StoreError> {
         let target = SingleTargetLoadBalancingPolicy::new(NodeIdentifier::Node(Arc::clone(node)), None);
         let mut patience = crate::link::Patience::new(self.options.request_time_out);
@@ -297,7 +297,7 @@ impl Schema<'_> {
     }
 }
 
-/// Whether keyspace or table are not there, which Cassandra says in words alone.
+/// Whether the keyspace or a table does not exist, which Cassandra reports only in the message's text.
 fn is_missing(error: &ExecutionError) -> bool {
     let Some((DbError::Invalid | DbError::ConfigError, text)) = database_error(error) else { return false };
     ["unconfigured table", "does not exist", "table does not exist"].iter().any(|words| text.contains(words))

@@ -1,10 +1,11 @@
-//! What the nodes say about how they are set up. Each answers for itself alone, so all that are up are asked,
-//! and the weakest counts: a node that was set up otherwise, as in the middle of a change, may be the one
-//! that a write depends on. They are asked again and again, since nodes join, and come back set up otherwise.
+//! The nodes' own settings. Each node answers only for itself, so all that are up are asked, and the weakest
+//! settings count: a node that is set up differently, for example in the middle of a change, may be the one
+//! that a write depends on. The nodes are asked again periodically, because nodes join, and come back with
+//! other settings.
 //!
-//! Invariant: a node that does not tell counts as one that is set up as Cassandra is unless it is told
-//! otherwise. One that is down, or does not tell when it is asked again, does so for Paxos alone: it
-//! acknowledges nothing, but it may be up before it is asked once more, and then decide.
+//! Invariant: a node that does not answer counts as one with Cassandra's defaults. A node that is down, or
+//! that does not answer a later question, counts like that for Paxos only: it acknowledges nothing at
+//! present, but it may be up, and take part in decisions, before it is asked again.
 
 use crate::failure::told;
 use crate::store::Shared;
@@ -21,44 +22,44 @@ use std::time::Duration;
 const READ: &str = "SELECT name, value FROM system_views.settings WHERE name IN \
                     ('commitlog_sync', 'max_mutation_size', 'commitlog_segment_size', 'paxos_variant')";
 
-/// Largest change of one partition that a node takes unless it is told otherwise.
+/// The default of the largest change of one partition that a node accepts.
 const MUTATION_BYTES_MAX: u64 = 16 << 20;
 
-/// Between two looks at how the nodes are set up: shorter than a node takes to start.
+/// The time between two looks at the nodes' settings: less than a node takes to start.
 const LOOK_AGAIN: Duration = Duration::from_secs(15);
 
-/// What the cluster says about itself that the store needs to know.
+/// The settings of the cluster that the store depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClusterSettings {
     /// Whether a write is acknowledged only after it was synced to the commit log's disk.
     pub(crate) is_synced: bool,
-    /// Largest change of one partition that a node takes.
+    /// The largest change of one partition that a node accepts.
     pub(crate) mutation_bytes_max: Option<u64>,
     /// Whether every node decides by Paxos v2.
     pub(crate) is_paxos_v2: bool,
-    /// Whether reads see what was decided, and decisions what was read: some variants of Paxos give that up.
+    /// Whether reads are linearizable with earlier decisions and decisions with earlier reads; some variants
+    /// of Paxos give that up.
     pub(crate) is_linearizable: bool,
 }
 
 impl Default for ClusterSettings {
-    /// As Cassandra is set up unless it is told otherwise.
+    /// Cassandra's defaults.
     fn default() -> Self {
         Self { is_synced: false, mutation_bytes_max: None, is_paxos_v2: false, is_linearizable: true }
     }
 }
 
-/// Asks all nodes that are up how they are set up, and takes one that does not tell for as weak as one can
-/// be.
+/// Asks all nodes that are up for their settings; a node that does not answer counts as the weakest.
 ///
 /// # Errors
-/// `invalid-input` if a node may answer a read without what was decided before it.
+/// `invalid-input` if a node's reads may miss what was decided before them.
 pub(crate) async fn cluster_settings(session: &Session, place: &str) -> Result<ClusterSettings, StoreError> {
     let told = ask_all(session, place).await?;
     Ok(weakest(&told.into_iter().map(|told| told.map(Option::unwrap_or_default)).collect::<Vec<_>>()))
 }
 
-/// The same again: one that does not tell this time, as while it is being restarted, counts as one that is
-/// down. None if nobody tells.
+/// Asks again: a node that does not answer this time, for example while it restarts, counts as down. None if
+/// no node answers.
 async fn cluster_settings_again(
     session: &Session,
     place: &str,
@@ -67,7 +68,8 @@ async fn cluster_settings_again(
     Ok(told.iter().any(Option::is_some).then(|| weakest(&told)))
 }
 
-/// What each node told; none for one that is down, and none within for one that did not tell.
+/// The answer of each node; the outer none is for a node that is down, the inner one for a node that did not
+/// answer.
 async fn ask_all(session: &Session, place: &str) -> Result<Vec<Option<Option<ClusterSettings>>>, StoreError> {
     let state = session.get_cluster_state();
     let nodes = state.get_nodes_info().iter().map(|node| async move {
@@ -92,13 +94,13 @@ fn not_linearizable(place: &str, node: &str) -> StoreError {
     )
 }
 
-/// Asks again and again, as long as the store is open.
+/// Asks again and again while the store is open.
 pub(crate) async fn look_now_and_then(shared: Weak<Shared>) {
     loop {
         tokio::time::sleep(LOOK_AGAIN).await;
         let Some(shared) = shared.upgrade().filter(|shared| !shared.is_closed()) else { return };
         let link = &shared.link;
-        // What cannot be relied on any more is not relied on, whatever is wrong.
+        // A guarantee that does not hold any longer must not be relied on, whatever the error is.
         let found = cluster_settings_again(&link.session, &link.place).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "a node is configured differently");
             Some(ClusterSettings::default())
@@ -107,7 +109,7 @@ pub(crate) async fn look_now_and_then(shared: Weak<Shared>) {
     }
 }
 
-/// None if it does not tell.
+/// The settings of one node; none if it does not answer.
 async fn of_node(session: &Session, node: &Arc<Node>) -> Option<ClusterSettings> {
     let mut read = Statement::new(READ);
     let target = SingleTargetLoadBalancingPolicy::new(NodeIdentifier::Node(Arc::clone(node)), None);
@@ -133,12 +135,12 @@ fn understood(rows: impl Iterator<Item = (String, String)>) -> ClusterSettings {
             _ => segment = size(&value),
         }
     }
-    // Half a segment is what a node takes unless it is told otherwise.
+    // By default a node accepts half a commit log segment.
     settings.mutation_bytes_max = settings.mutation_bytes_max.or(segment.map(|bytes| bytes / 2));
     settings
 }
 
-/// Of all nodes; none for one that is down.
+/// The weakest settings of all nodes; none stands for a node that is down.
 fn weakest(nodes: &[Option<ClusterSettings>]) -> ClusterSettings {
     let up = || nodes.iter().flatten();
     let all = |is: fn(&ClusterSettings) -> bool| up().next().is_some() && up().all(is);
@@ -150,7 +152,7 @@ fn weakest(nodes: &[Option<ClusterSettings>]) -> ClusterSettings {
     }
 }
 
-/// A size as Cassandra writes it: `32MiB`.
+/// Parses a size as Cassandra writes it: `32MiB`.
 fn size(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let shift = match &text[digits.len()..] {
@@ -209,7 +211,8 @@ mod tests {
         assert_eq!(of(&[&large, &large]).mutation_bytes_max, Some(64 << 20));
         assert_eq!(of(&[&large, &[]]).mutation_bytes_max, Some(16 << 20));
         assert_eq!(of(&[]), ClusterSettings { is_linearizable: false, ..ClusterSettings::default() });
-        // Nobody knows how one that is down comes back, and it may be asked before it is looked at.
+        // A node that is down may come back with any settings, and serve requests before it is asked for
+        // them.
         let down = weakest(&[Some(node(&strong)), None]);
         assert_eq!(down, ClusterSettings { is_paxos_v2: false, ..told });
     }

@@ -1,12 +1,12 @@
-//! Creations that perhaps a minority of replicas has: whoever sees one makes sure that a majority has it
-//! before anybody is told.
+//! Creations that only a minority of replicas may have: before a client returns one that it read, it makes
+//! sure that a majority has it.
 //!
 //! `create` is a plain write, and a read at SERIAL repairs only what consensus wrote: a creation whose client
-//! died in the middle would be there for one read and absent for the next. A plain read at a majority, whose
-//! read repair is Cassandra's own and blocks, settles it. What this client saw settled once it does not ask
-//! for again.
+//! died halfway would be present for one read and absent for the next. A plain read at a majority settles it,
+//! because Cassandra's own read repair blocks. A client does not check again what it has seen settled.
 //!
-//! Invariant: outside the vow no created cell is told, or judged by, that was not at a majority before.
+//! Invariant: outside the vow, a created cell is returned, or used to judge a condition, only after it was at
+//! a majority.
 
 use crate::cells::Piece;
 use crate::codec::{KIND_CELL, PieceHead};
@@ -18,11 +18,10 @@ use twox_hash::XxHash3_64;
 
 const SHARDS: usize = 16;
 
-/// Creations that are remembered in each shard: 16 bytes each. Of those that are forgotten one more question
-/// is asked.
+/// Creations remembered in each shard, at 16 bytes each. A forgotten one costs one more read.
 const REMEMBERED: usize = 4096;
 
-/// Cells asked for together.
+/// The most cells read with one request.
 const TOGETHER_MAX: usize = 256;
 
 /// Creations that are known to be at a majority.
@@ -32,7 +31,7 @@ pub(crate) struct Settled {
 }
 
 impl Settled {
-    /// Notes that a creation is at a majority.
+    /// Records that a creation is at a majority.
     pub(crate) fn note(&self, partition: &[u8], sort: &[u8], head: &PieceHead) {
         let name = name(partition, sort, head);
         let mut shard = self.shards[name as usize % SHARDS].lock();
@@ -47,7 +46,7 @@ impl Settled {
         self.shards[name as usize % SHARDS].lock().contains(&name)
     }
 
-    /// The creation in a cell of which it is not known whether a majority has it.
+    /// The creation in a cell, if it is not known to be at a majority.
     fn open<'p>(&self, partition: &[u8], sort: &[u8], pieces: &'p [Piece]) -> Option<&'p PieceHead> {
         let created = pieces.iter().map(|piece| &piece.head).find(|head| head.is_created)?;
         (!self.knows(partition, sort, created)).then_some(created)
@@ -60,33 +59,33 @@ fn name(partition: &[u8], sort: &[u8], head: &PieceHead) -> u128 {
     u128::from(XxHash3_64::oneshot_with_seed(1, &named)) << 64 | u128::from(XxHash3_64::oneshot(&named))
 }
 
-/// What a majority has of creations that were seen.
+/// What a majority has of the creations that were seen.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Settling {
-    /// How many had to be asked for.
+    /// How many had to be checked.
     pub(crate) asked: usize,
-    /// Those that a majority does not have as they were seen: on their way, or changed meanwhile.
+    /// Those that a majority does not have as they were seen: still on their way, or changed meanwhile.
     pub(crate) others: HashMap<Vec<u8>, Majority>,
 }
 
 impl Settling {
-    /// Whether nothing changed, but a majority does not have what some replica has.
+    /// Whether nothing changed, and a majority merely lacks what some replica has.
     pub(crate) fn is_half_made(&self) -> bool {
         !self.others.is_empty() && self.others.values().all(|other| *other == Majority::Absent)
     }
 }
 
-/// What a majority has of a cell.
+/// What a majority has instead of the creation that was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Majority {
-    /// Nothing.
+    /// No cell.
     Absent,
-    /// Something else.
+    /// Another value.
     Another,
 }
 
 impl Link {
-    /// Makes sure that a majority has the creations among these cells.
+    /// Ensures that a majority has the creations among these cells.
     pub(crate) async fn settle<'c>(
         &self,
         partition: &[u8],
@@ -118,7 +117,7 @@ impl Link {
     }
 }
 
-/// How what a majority has differs from what was seen; none if it has just that.
+/// How the heads at a majority differ from the one that was seen; none if that one is among them.
 fn compare(seen: &PieceHead, heads: &[bytes::Bytes]) -> Option<Majority> {
     match heads {
         [] => Some(Majority::Absent),
@@ -149,7 +148,7 @@ mod tests {
         assert_eq!(settled.open(b"p", b"s", &appended), Some(&created));
         settled.note(b"p", b"s", &created);
         assert_eq!(settled.open(b"p", b"s", &appended), None);
-        // Another cell, and another value of the same one.
+        // Another cell, and another value of the same cell.
         assert_eq!(settled.open(b"ps", b"", &appended), Some(&created));
         let other = head(3, true);
         assert_eq!(settled.open(b"p", b"s", &[piece(0, other)]), Some(&other));

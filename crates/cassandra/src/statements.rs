@@ -1,8 +1,8 @@
 //! Every statement that the store sends, prepared once, each with the consistency that it needs.
 //!
-//! Invariant: what can change is read at SERIAL and written by conditional batches alone; plain statements
-//! only write chunks and created cells, and only read what `create` vowed, what is being looked for, or
-//! listings.
+//! Invariant: state that can change is read at SERIAL and written only by conditional batches. Plain
+//! statements write only chunks and created cells, and read only cells under the vow of `create`, listings,
+//! and what a glance or a search looks for.
 
 use crate::options::Consistency as Majority;
 use crate::profiles::Profiles;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub(crate) struct Statements {
     /// Reads of cells.
     pub(crate) reads: Reads,
-    /// What conditional batches are made of.
+    /// The parts of conditional batches.
     pub(crate) changes: Changes,
     /// Chunks, created cells and listings.
     pub(crate) plain: Plain,
@@ -28,83 +28,84 @@ pub(crate) struct Statements {
 /// Reads of cells.
 #[derive(Debug)]
 pub(crate) struct Reads {
-    /// Rows by (kind, sort key), with values: serial.
+    /// Rows by (kind, sort key), with values; serial.
     pub(crate) names: PreparedStatement,
-    /// The same without values: serial.
+    /// The same without values; serial.
     pub(crate) names_heads: PreparedStatement,
-    /// The same without values, at a majority: to notice changes.
+    /// The same without values, at a majority; used to notice changes.
     pub(crate) names_glance: PreparedStatement,
     /// One cell from any replica.
     pub(crate) cell_near: PreparedStatement,
     /// One cell from a majority.
     pub(crate) cell: PreparedStatement,
-    /// Rows by (kind, sort key) with the time at which they were written, at a majority: before `create`.
+    /// Rows by (kind, sort key) with their write times, at a majority; used before `create`.
     pub(crate) look: PreparedStatement,
-    /// Creations that were seen, at a majority, which all of them have afterwards: read repair brings the
-    /// columns that are asked for, so values are, and stay in the cluster.
+    /// Creations that were seen, read at a majority, which has all of them afterwards. Read repair covers
+    /// only the columns that are asked for; `writetime(value)` includes the value, which itself stays in the
+    /// cluster.
     pub(crate) settle: PreparedStatement,
-    /// A page in order, with values: serial.
+    /// A page in order, with values, ascending and descending; serial.
     pub(crate) page: [PreparedStatement; 2],
     /// The same without values.
     pub(crate) page_heads: [PreparedStatement; 2],
-    /// Heads of a range, at a majority: to find what a deleted range leaves behind.
+    /// Heads of a range, at a majority; used to find the chunks that a deleted range leaves behind.
     pub(crate) range_heads: PreparedStatement,
 }
 
-/// What conditional batches are made of.
+/// The parts of conditional batches.
 #[derive(Debug)]
 pub(crate) struct Changes {
-    /// The condition that a conditional batch turns on.
+    /// Moves the head, on the condition that it is the expected one.
     pub(crate) advance: PreparedStatement,
-    /// Any row that is only a head: winners.
+    /// Writes the row of a winner, which is only a head.
     pub(crate) note: PreparedStatement,
-    /// A remembered request id.
+    /// Writes the row of a request id.
     pub(crate) remember: PreparedStatement,
-    /// A piece.
+    /// Writes a piece.
     pub(crate) put: PreparedStatement,
-    /// A piece, if there is none.
+    /// Writes a piece if it does not exist.
     pub(crate) put_absent: PreparedStatement,
-    /// Nothing, if there is no piece.
+    /// Writes nothing, on the condition that a piece does not exist.
     pub(crate) guard_absent: PreparedStatement,
-    /// All pieces of a cell.
+    /// Deletes all pieces of a cell.
     pub(crate) delete_cell: PreparedStatement,
-    /// The pieces of a cell behind one.
+    /// Deletes the pieces of a cell behind a given one.
     pub(crate) delete_pieces: PreparedStatement,
-    /// Cells from one sort key to before another.
+    /// Deletes cells from one sort key up to, but excluding, another.
     pub(crate) delete_range: PreparedStatement,
-    /// Cells from one sort key on.
+    /// Deletes cells from one sort key on.
     pub(crate) delete_from: PreparedStatement,
 }
 
 /// Chunks, created cells and listings.
 #[derive(Debug)]
 pub(crate) struct Plain {
-    /// A created cell, at a majority, with a timestamp of our own.
+    /// Writes a created cell at a majority, with a timestamp chosen by the client.
     pub(crate) create: PreparedStatement,
-    /// A chunk, at a majority.
+    /// Writes a chunk at a majority.
     pub(crate) put_chunk: PreparedStatement,
-    /// A chunk from any replica.
+    /// Reads a chunk from any replica.
     pub(crate) chunk_near: PreparedStatement,
-    /// A chunk from a majority.
+    /// Reads a chunk from a majority.
     pub(crate) chunk: PreparedStatement,
-    /// A chunk that nothing refers to.
+    /// Deletes a chunk that no cell refers to.
     pub(crate) delete_chunk: PreparedStatement,
-    /// A chunk that nothing refers to, as it was at some time.
+    /// Deletes a chunk that no cell refers to, unless it was written again since a given time.
     pub(crate) delete_old_chunk: PreparedStatement,
-    /// Who owns chunks, in the order of tokens.
+    /// The chunks and their owners, in the order of tokens.
     pub(crate) owners: PreparedStatement,
-    /// Partition keys in the order of tokens.
+    /// The partition keys in the order of tokens.
     pub(crate) list: PreparedStatement,
 }
 
 /// How a statement is sent.
 #[derive(Clone, Copy)]
 enum Sent {
-    /// As a read that sees every conditional write before it.
+    /// As a read that sees every earlier conditional write.
     Serial,
-    /// Inside conditional batches, whose own settings count.
+    /// In a conditional batch, whose own settings count.
     Conditional,
-    /// To a majority; harmless when it happens twice.
+    /// To a majority; harmless when sent twice.
     Majority,
     /// To one replica.
     Near,
@@ -225,7 +226,7 @@ impl Plain {
         let list = "SELECT p, kind FROM {k}.cells WHERE token(p) >= ? AND token(p) <= ? LIMIT ?";
         let of = async |text: &str| preparing.prepare(text, Sent::Majority).await;
         let mut create = of(&create).await?;
-        // The driver would tell how the last of its tries ended, and what became of the first would be lost.
+        // The driver would report only how the last of its tries ended, and hide the outcome of the first.
         create.set_retry_policy(Some(Arc::new(FallthroughRetryPolicy::new())));
         Ok(Self {
             create,

@@ -1,4 +1,4 @@
-//! The store: limits and deadlines in front of the paths, and what they share.
+//! The store: checks limits and deadlines before each operation, and holds the state that operations share.
 
 use crate::clock::StoreClock;
 use crate::connect::connect;
@@ -24,19 +24,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Usual time from a write of another client to the return of a wait for it.
+/// The usual time from another client's write to the return of a wait for it.
 const WAIT_LATENCY: Duration = Duration::from_millis(100);
 
 /// A store on a Cassandra cluster.
 ///
-/// It works inside the tokio runtime in which it was opened. What it answers comes in boxes: a future of a
-/// type of its own would be compiled anew, and most of the driver with it, in each crate that waits for it.
+/// It works inside the tokio runtime in which it was opened. Its futures are boxed: unnamed future types
+/// would be compiled anew, together with most of the driver, in every crate that awaits them.
 #[derive(Clone)]
 pub struct CassandraStore {
     shared: Arc<Shared>,
 }
 
-/// What all calls of one store share.
+/// The state that all calls of one store share.
 pub(crate) struct Shared {
     pub(crate) link: Arc<Link>,
     pub(crate) lanes: Arc<Lanes>,
@@ -49,22 +49,22 @@ pub(crate) struct Shared {
 }
 
 impl CassandraStore {
-    /// Connects to the cluster; makes keyspace and tables if they are not there and the options say so.
+    /// Connects to the cluster; creates the keyspace and tables if they do not exist and the options say so.
     ///
     /// # Errors
     /// `invalid-input` for wrong options, `unavailable` if no contact point answers, `unauthenticated` if the
-    /// cluster does not accept the credentials or the role may not do what is needed, `not-found` if there is
-    /// no store and none is to be made, `newer-format` if a newer release made it.
+    /// cluster does not accept the credentials or the role lacks a permission, `not-found` if there is no
+    /// store and none is to be created, `newer-format` if a newer release created it.
     pub fn open(options: Options) -> StoreFuture<'static, Self> {
         Box::pin(open(options))
     }
 
     /// Deletes what clients that ended in the middle of a write left behind: chunks that are older than `age`
-    /// and that no cell refers to. The store does it by itself once a week with an age of a day; nothing is
-    /// lost by a longer one, and one shorter than the longest write on its way would be wrong.
+    /// and that no cell refers to. The store does so by itself once a week with an age of a day. A greater
+    /// age loses nothing; an age below the duration of the longest write in flight would be wrong.
     ///
     /// # Errors
-    /// Those of reading and writing; what was deleted before stays deleted.
+    /// Those of reading and writing; chunks deleted before the error stay deleted.
     pub fn sweep(&self, age: Duration) -> StoreFuture<'_, Swept> {
         Box::pin(async move {
             self.shared.check_writable(WriteOptions::default())?;
@@ -99,7 +99,7 @@ async fn open(options: Options) -> Result<CassandraStore, StoreError> {
     Ok(CassandraStore { shared })
 }
 
-/// A conditional batch is kept in the log of each node twice over, with keys and what surrounds them.
+/// The limits of the cluster: each node logs a conditional batch twice, with its keys and overhead.
 fn limits(settings: ClusterSettings) -> Limits {
     let contract = Limits::CONTRACT;
     let mutation_bytes = settings.mutation_bytes_max.unwrap_or(u64::MAX);
@@ -108,7 +108,7 @@ fn limits(settings: ClusterSettings) -> Limits {
 }
 
 impl Shared {
-    /// The partition key as the table has it.
+    /// The partition key as stored in the table.
     pub(crate) fn key(&self, partition: &[u8]) -> PartitionKey {
         [self.link.options.namespace.as_slice(), partition].concat()
     }
@@ -125,12 +125,12 @@ impl Shared {
         hasher.finish().value()
     }
 
-    /// Deletes chunks that a cell referred to, when nobody reads them any more.
+    /// Deletes chunks that a cell referred to, once no reader can still be reading them.
     pub(crate) fn let_go_later(&self, chunks: Vec<Gone>) {
         delete_later(&self.link, &self.leaving, chunks);
     }
 
-    /// Deletes chunks that nothing ever referred to, without keeping anybody waiting.
+    /// Deletes chunks that no cell ever referred to, in the background.
     pub(crate) fn let_go(&self, chunks: Vec<Gone>) {
         if chunks.is_empty() {
             return;
@@ -177,7 +177,7 @@ impl Shared {
             parallelism_best: self.link.parallelism,
             round_trip: self.link.round_trip(),
             request_memory: self.link.options.request_memory,
-            // By time alone.
+            // Limited by time alone.
             request_memory_count: 0,
         }
     }
@@ -200,7 +200,7 @@ impl Shared {
         let may_be_done = || is_sent.load(Ordering::SeqCst);
         let writing = Writing::new(self, &batch, options.request, &is_sent);
         let done = within(options.deadline, ("write", &self.link.place), may_be_done, writing.run()).await;
-        // Whatever came of it.
+        // Whatever the outcome.
         self.link.kept.forget(&self.key(&batch.partition), &batch);
         let done = done?;
         if done == Done::Now {
@@ -242,7 +242,7 @@ impl Store for CassandraStore {
     fn get<'a>(&'a self, cell: Cell<'a>, options: ReadOptions) -> StoreFuture<'a, Option<Buffer>> {
         Box::pin(async move {
             let reading = self.shared.get(cell, options.range, options.immutable);
-            // A read changes nothing, so one that is given up did not happen.
+            // A read changes nothing, so a read that is given up counts as not done.
             within(options.deadline, ("get", &self.shared.link.place), || false, reading).await
         })
     }
@@ -267,7 +267,7 @@ impl Store for CassandraStore {
         value: Buffer,
         options: WriteOptions,
     ) -> StoreFuture<'a, Written> {
-        // Only a conditional write remembers a request id.
+        // Only a conditional write can remember a request id.
         if options.request.is_some() {
             return Box::pin(create_conditionally(self, cell, value, options));
         }
@@ -325,19 +325,19 @@ impl Store for CassandraStore {
     }
 
     fn sync(&self) -> StoreFuture<'_, ()> {
-        // Every acknowledgement is at the strongest class already.
+        // Every acknowledgement already has the strongest durability class.
         Box::pin(async move { self.shared.check_open() })
     }
 
     fn close(&self) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             self.shared.close();
-            // Nobody comes back for them. A reader that is late reads its cell anew.
+            // No later call deletes them. A late reader reads its cell again.
             let link = &self.shared.link;
             let gone = stream::iter(self.shared.leaving.all());
             let deleting =
                 gone.for_each_concurrent(link.parallelism, |(id, count)| link.delete_chunks(id, count));
-            // Where the cluster does not answer, what is left is left to a sweep.
+            // If the cluster does not answer, the rest is left to a sweep.
             if tokio::time::timeout(link.options.request_time_out, deleting).await.is_err() {
                 tracing::debug!("chunks are left to the next sweep");
             }

@@ -1,15 +1,16 @@
-//! Sweeping: chunks that no cell refers to, left by clients that ended between writing them and referring to
-//! them, or between letting go of them and deleting them.
+//! Sweeping: deletes chunks that no cell refers to. Clients leave them behind when they end between writing
+//! chunks and referring to them, or between ceasing to refer to them and deleting them.
 //!
-//! Invariant: before a chunk is deleted the head of its partition moves, after the chunk was old already. So
-//! a write that was begun before does not apply any more, and one that begins later does not go by chunks
-//! that are old. A cell that is absent is deleted with it, above whatever a creation may have written before.
-//! Invariant: beside a created cell no chunk goes: the row of another try of its creation, at one replica or
-//! in a queue, may be the one that stays, whatever the head of the partition is by then. They go once the
-//! cell is deleted.
-//! Invariant: a chunk that was written again since it was looked at stays, because the deletion carries the
-//! timestamp of what was seen.
-//! Invariant: nothing is deleted for a store that was closed.
+//! Invariant: before a chunk is deleted, the head of its partition moves, at a time when the chunk is already
+//! old. So a write that began before can no longer be applied, and a write that begins later does not refer
+//! to old chunks. If the cell is absent, the same write deletes it, above whatever a creation may have
+//! written before.
+//! Invariant: no chunk of a created cell is deleted. The row of another try of its creation, at one replica
+//! or in a queue, may be the one that survives, whatever the head of the partition is by then. The chunks are
+//! deleted after the cell is.
+//! Invariant: a chunk that was written again since it was examined stays, because its deletion carries the
+//! timestamp that was seen.
+//! Invariant: nothing is deleted on behalf of a closed store.
 
 use crate::bind::Bind;
 use crate::cells::Piece;
@@ -27,39 +28,39 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// No write is on its way for longer than this.
+/// Longer than any write is in flight.
 pub(crate) const AGE_MIN: Duration = Duration::from_secs(86_400);
 
 /// How often a keyspace is swept.
 const EVERY: Duration = Duration::from_secs(7 * 86_400);
 
-/// How long a store is open before it sweeps: a command that ends at once must not take the turn of a client
-/// that stays.
+/// How long a store must be open before it sweeps: a command that ends at once must not take the turn of a
+/// long-lived client.
 const SETTLED: Duration = Duration::from_secs(60);
 
-/// How often a store looks whether it is time for a sweep.
+/// How often a store checks whether a sweep is due.
 const LOOK_AGAIN: Duration = Duration::from_secs(6 * 3600);
 
-/// Chunks looked at with one request.
+/// Chunks examined with one request.
 const PAGE: i32 = 500;
 
-/// Values of which a sweep keeps in mind whether they are referred to.
+/// For how many values a sweep remembers whether a cell refers to them.
 const KNOWN_MAX: usize = 100_000;
 
-/// Values of which one sweep may not learn whether they are referred to: each may have taken as long as a
-/// request may.
+/// For how many values one sweep may fail to learn whether a cell refers to them: each may have taken the
+/// full request time-out.
 const UNJUDGED_MAX: usize = 256;
 
-/// What a sweep did.
+/// The result of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
-    /// Chunks that are there.
+    /// All chunks that were found, including those of other stores in the keyspace.
     pub looked_at: u64,
-    /// Chunks that nothing referred to, deleted now.
+    /// Chunks that no cell referred to and that were deleted.
     pub deleted: u64,
 }
 
-/// A chunk and whose it is.
+/// A chunk and its owner.
 struct Found {
     id: ChunkId,
     number: i32,
@@ -68,13 +69,13 @@ struct Found {
     written_us: i64,
 }
 
-/// What is swept.
+/// The chunks to be swept; a trait so that tests can replace the cluster.
 trait Ground {
-    /// Whether nobody wants it to be swept any more.
+    /// Whether the sweep must stop.
     fn is_over(&self) -> bool;
-    /// Chunks from a token on, and where to go on.
+    /// The chunks from a token on, and the token to continue from.
     fn look(&self, from: i64) -> impl Future<Output = Result<Page, StoreError>> + Send;
-    /// Whether the cell refers to the chunk, or may do so yet.
+    /// Whether the cell refers to the chunk, or may still do so.
     fn is_referred(&self, chunk: &Found) -> impl Future<Output = Result<bool, StoreError>> + Send;
     fn delete(&self, chunk: &Found) -> impl Future<Output = Result<(), StoreError>> + Send;
 }
@@ -82,7 +83,7 @@ trait Ground {
 /// The chunks of one store.
 struct Sweeping<'a> {
     shared: &'a Arc<Shared>,
-    /// Whether nobody asked for it, so that it ends with the last handle of the store.
+    /// Whether the sweep runs in the background, so that it ends with the last handle of the store.
     is_unasked: bool,
 }
 
@@ -111,7 +112,7 @@ pub(crate) async fn sweep(shared: &Arc<Shared>, age: Duration) -> Result<Swept, 
 
 async fn sweep_ground(store: &Sweeping<'_>, age: Duration) -> Result<Swept, StoreError> {
     let link = &store.shared.link;
-    // The age of a chunk is what the clock of some node says: a sweep goes by them only if all of them agree.
+    // The age of a chunk depends on the clock of some node: a sweep relies on it only if all clocks agree.
     let now_us = crate::clock::of_all(link).await? / 1000;
     let oldest_us = i64::try_from(now_us.saturating_sub(age.as_micros() as u64)).unwrap_or(0);
     let (swept, unjudged) = go_over(store, oldest_us, &link.place).await?;
@@ -124,12 +125,12 @@ async fn sweep_ground(store: &Sweeping<'_>, age: Duration) -> Result<Swept, Stor
     Ok(swept)
 }
 
-/// Goes over the chunks of a store. Tells also of how many values it could not be learned whether they are
-/// referred to.
+/// Goes over the chunks of a store. Also returns for how many values it could not learn whether a cell refers
+/// to them.
 async fn go_over(ground: &impl Ground, oldest_us: i64, place: &str) -> Result<(Swept, usize), StoreError> {
     let (mut swept, mut unjudged) = (Swept::default(), 0);
     let mut from = i64::MIN + 1;
-    // Chunks of one value lie on all nodes, and so on many pages.
+    // The chunks of one value lie on all nodes, and so on many pages.
     let mut referred: HashMap<ChunkId, bool> = HashMap::new();
     loop {
         let Page { looked_at, chunks, next } = ground.look(from).await?;
@@ -144,11 +145,11 @@ async fn go_over(ground: &impl Ground, oldest_us: i64, place: &str) -> Result<(S
             let is_referred = match referred.get(&chunk.id) {
                 Some(known) => *known,
                 None => match ground.is_referred(&chunk).await {
-                    // What a damaged cell refers to nobody knows, and the chunks of others are looked at all
-                    // the same.
+                    // What a damaged cell refers to is unknown; the chunks of others are examined all the
+                    // same.
                     Err(error) if error.kind() == ErrorKind::Corrupt => true,
-                    // Nor what one does of which replicas do not tell: it must not keep those behind it from
-                    // being looked at.
+                    // The same holds for a cell whose replicas do not answer: it must not keep the chunks
+                    // behind it from being examined.
                     Err(error) if error.kind() == ErrorKind::Unavailable && unjudged < UNJUDGED_MAX => {
                         tracing::debug!(%error, "it is unknown whether a value is referred to");
                         unjudged += 1;
@@ -158,7 +159,7 @@ async fn go_over(ground: &impl Ground, oldest_us: i64, place: &str) -> Result<(S
                 },
             };
             referred.insert(chunk.id, is_referred);
-            // It may have been closed meanwhile.
+            // The store may have been closed meanwhile.
             if !is_referred && !ground.is_over() {
                 ground.delete(&chunk).await?;
                 swept.deleted += 1;
@@ -174,11 +175,11 @@ async fn go_over(ground: &impl Ground, oldest_us: i64, place: &str) -> Result<(S
 
 /// Some chunks in the order of tokens.
 struct Page {
-    /// How many there are.
+    /// How many chunks the page has, of all stores of the keyspace.
     looked_at: u64,
-    /// Those of this store: others of the keyspace look after their own.
+    /// The chunks of this store; other stores of the keyspace sweep their own.
     chunks: Vec<Found>,
-    /// Where to go on, if there may be more.
+    /// The token to continue from, if there may be more.
     next: Option<i64>,
 }
 
@@ -209,8 +210,8 @@ async fn is_referred(shared: &Arc<Shared>, chunk: &Found) -> Result<bool, StoreE
     let pieces = crate::read::read_pieces(shared, key, &chunk.sort).await?;
     match standing(&pieces, &chunk.id) {
         Standing::Refers | Standing::Created => Ok(true),
-        // A creation that reached one replica, which then was down, must not appear after its chunks are
-        // gone.
+        // A creation that reached only one replica, which then went down, must not appear after its chunks
+        // are gone.
         Standing::Absent => {
             let batch = Batch::on(partition).if_absent(&chunk.sort[..]).delete(&chunk.sort[..]);
             match Writing::new(shared, &batch, None, &AtomicBool::new(false)).run().await {
@@ -223,22 +224,23 @@ async fn is_referred(shared: &Arc<Shared>, chunk: &Found) -> Result<bool, StoreE
             let batch = Batch::on(partition);
             Writing::new(shared, &batch, None, &AtomicBool::new(false)).moving().run().await?;
             let pieces = crate::read::read_pieces(shared, key, &chunk.sort).await?;
-            // One that was deleted meanwhile is left to the next sweep.
+            // If the cell was deleted meanwhile, the chunk is left to the next sweep.
             Ok(standing(&pieces, &chunk.id) != Standing::Other)
         }
     }
 }
 
-/// How a cell stands to chunks.
+/// The relation of a cell to some chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     /// It refers to them.
     Refers,
-    /// It is not there.
+    /// The cell does not exist.
     Absent,
-    /// It was created, and refers to others or none: those of another try of its creation.
+    /// The cell was created and refers to other chunks or to none: these may belong to another try of its
+    /// creation.
     Created,
-    /// It was written since, and refers to others or none.
+    /// The cell was written later and refers to other chunks or to none.
     Other,
 }
 
@@ -258,13 +260,12 @@ async fn delete(shared: &Shared, chunk: &Found) -> Result<(), StoreError> {
     link.write("sweeping", &link.statements.plain.delete_old_chunk, &values).await
 }
 
-/// Sweeps each week in which nobody else does, as long as the store is open.
+/// Sweeps in each week in which no other client does, while the store is open.
 pub(crate) async fn sweep_now_and_then(shared: Weak<Shared>) {
     now_and_then(|is_owed| turn(shared.clone(), is_owed).boxed()).await;
 }
 
-/// Takes one turn after the other, until one says that there are to be no more. Each is told what the one
-/// before left.
+/// Takes one turn after the other until one returns none. Each turn receives what the previous one returned.
 async fn now_and_then(mut turn: impl FnMut(bool) -> BoxFuture<'static, Option<bool>>) {
     let (mut pause, mut is_owed) = (SETTLED, false);
     loop {
@@ -277,8 +278,8 @@ async fn now_and_then(mut turn: impl FnMut(bool) -> BoxFuture<'static, Option<bo
     }
 }
 
-/// Sweeps if it is time for it. A week that was claimed and not swept to the end is owed: it is nobody else's
-/// any more.
+/// Sweeps if a sweep is due. A week that was claimed but not swept to the end is still owed, because no other
+/// client will claim it.
 async fn turn(shared: Weak<Shared>, is_owed: bool) -> Option<bool> {
     let shared = shared.upgrade().filter(|shared| !shared.is_closed())?;
     if !is_owed && claim(&shared).await != Some(true) {
@@ -293,7 +294,7 @@ async fn turn(shared: Weak<Shared>, is_owed: bool) -> Option<bool> {
     Some(swept.is_err())
 }
 
-/// Notes in the keyspace that it is being swept this week; of all clients, one succeeds.
+/// Claims this week's sweep in the keyspace; only one client succeeds.
 async fn claim(shared: &Shared) -> Option<bool> {
     let link = &shared.link;
     let week = i32::try_from(shared.clock.now(link).await.ok()?.0 / 1_000_000_000 / EVERY.as_secs()).ok()?;
@@ -328,7 +329,7 @@ mod tests {
         now_and_then(move |is_owed| {
             let mut turns = noted.lock();
             turns.push((started.elapsed().as_secs(), is_owed));
-            // The second one breaks off.
+            // The second turn fails.
             let next = (turns.len() < 4).then_some(turns.len() == 2);
             ready(next).boxed()
         })
@@ -339,8 +340,8 @@ mod tests {
         assert!(LOOK_AGAIN < EVERY, "no week goes by");
     }
 
-    /// Values of one chunk each, which nothing refers to. Some cannot be told of, and after so many deletions
-    /// the store is closed.
+    /// Values of one chunk each, to which no cell refers. For some of them that cannot be determined, and
+    /// after a number of deletions the store is closed.
     struct Few {
         values: u16,
         is_told: fn(u16) -> Result<bool, ErrorKind>,
@@ -357,7 +358,7 @@ mod tests {
             self.deleted.lock().len() >= self.closed_after
         }
 
-        /// Two to a page.
+        /// Two chunks per page.
         async fn look(&self, from: i64) -> Result<Page, StoreError> {
             let first = u16::try_from(from).unwrap_or(0);
             let of = |at: u16| Found {
@@ -383,7 +384,7 @@ mod tests {
         }
     }
 
-    /// How a sweep ends, and what it deleted.
+    /// The outcome of a sweep, and what it deleted.
     fn swept(few: Few) -> (Result<(u64, usize), String>, Vec<u16>) {
         let swept = go_over(&few, i64::from(u16::MAX), "here").now_or_never().unwrap();
         let ends = swept.map(|(swept, unjudged)| (swept.looked_at, unjudged));

@@ -1,4 +1,4 @@
-//! Encrypted connections: who is trusted.
+//! Encrypted connections: which certificates are trusted.
 
 use crate::failure::told;
 use crate::options::Tls;
@@ -9,7 +9,7 @@ use rustls::{ClientConfig, RootCertStore};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Where the systems that Atoll runs on keep the certificates that they trust.
+/// Where the systems that Atoll runs on keep their trusted certificates.
 const SYSTEM_FILES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -17,7 +17,7 @@ const SYSTEM_FILES: [&str; 4] = [
     "/etc/ssl/ca-bundle.pem",
 ];
 
-/// What the driver needs to encrypt; none where nothing is encrypted.
+/// The driver's TLS configuration; none if connections are not encrypted.
 pub(crate) fn context(tls: &Tls) -> Result<Option<Arc<ClientConfig>>, StoreError> {
     let roots = match tls {
         Tls::Off => return Ok(None),
@@ -43,7 +43,7 @@ fn authorities(path: &Path) -> Result<RootCertStore, StoreError> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(path).map_err(|error| problem(&error))? {
         let certificate = certificate.map_err(|error| problem(&error))?;
-        // A system's list may hold certificates of kinds that nobody uses any more.
+        // A system's list may hold certificates of obsolete kinds.
         let _ = roots.add(certificate);
     }
     if roots.is_empty() {

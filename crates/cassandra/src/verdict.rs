@@ -1,6 +1,6 @@
-//! What became of a try whose answer was lost, told by the traces that tries leave.
+//! Decides what became of a try whose answer was lost, by the traces that tries leave.
 //!
-//! Invariant: a try is taken for one that never applies only if its head is gone; one that may lie in a queue
+//! Invariant: a try counts as dead only if the head that it expects is gone; one that may still be in a queue
 //! stands.
 
 use crate::codec::{FLAG_COMPOUND, PartitionHead};
@@ -14,9 +14,9 @@ use std::time::Duration;
 pub(crate) struct Attempt {
     pub(crate) expected: Option<PartitionHead>,
     pub(crate) number: u128,
-    /// Whether it is not known what became of it.
+    /// Whether its outcome is unknown.
     pub(crate) is_doubtful: bool,
-    /// Before it was sent first.
+    /// A moment before it was first sent.
     pub(crate) since: Moment,
 }
 
@@ -26,8 +26,8 @@ impl Attempt {
         self.expected.map_or(0, |head| head.version) + 1
     }
 
-    /// Whether the row of its request id, if it has one, is surely still there: it is kept for `memory`.
-    /// Whoever slept for longer may find none of a try that applied.
+    /// Whether the row of its request id, if it has one, certainly still exists: it is kept for `memory`. A
+    /// client that slept longer may find no row although the try was applied.
     pub(crate) fn is_remembered(&self, memory: Duration) -> bool {
         self.since.age() < memory
     }
@@ -38,30 +38,30 @@ impl Attempt {
     }
 }
 
-/// What tells who wrote.
+/// The rows that identify who made a version.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Traces {
-    /// The version that the write with this request id made, if there was one.
+    /// The version made by the write with this request id, if there was one.
     pub(crate) request: Option<PartitionHead>,
-    /// The version in the slot of the last try.
+    /// The version recorded in the slot of the last try.
     pub(crate) winner: Option<PartitionHead>,
 }
 
-/// What became of the last try.
+/// The outcome of the last try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It applied.
+    /// It was applied.
     Applied,
-    /// It did not, and never will.
+    /// It was not applied, and never will be.
     Dead,
-    /// It may yet.
+    /// It may still be applied.
     Stands,
-    /// Nobody can tell any more.
+    /// The outcome can no longer be determined.
     Lost,
 }
 
-/// Whether a try applied, as far as this needs no other try. With a request id whose row is still there it
-/// can always be told: it is written with the try.
+/// Whether a try was applied, as far as that can be told without another try. It can always be told if the
+/// try had a request id whose row still exists, because that row is written together with the try.
 pub(crate) fn verdict(
     last: Attempt,
     head: Option<PartitionHead>,
@@ -73,11 +73,11 @@ pub(crate) fn verdict(
     match (traces.request, winner) {
         (Some(made), _) if is_mine(made) => Verdict::Applied,
         (_, Some(winner)) if is_mine(winner) => Verdict::Applied,
-        // Somebody else made the version that this try was for.
+        // Another writer made the version that this try was for.
         (_, Some(_)) => Verdict::Dead,
         _ if head == last.expected => Verdict::Stands,
         _ if has_request || !last.is_doubtful => Verdict::Dead,
-        // So many writes went by that the row of the version was used again.
+        // The slot was reused, because 256 or more writes followed.
         _ => Verdict::Lost,
     }
 }
@@ -90,7 +90,7 @@ pub(crate) fn lost_track() -> StoreError {
     }
 }
 
-/// An error after a doubtful try means that the outcome is unknown.
+/// Turns an error after a doubtful try into `unknown`.
 pub(crate) fn honest(last: Option<Attempt>, error: StoreError) -> StoreError {
     match last {
         Some(Attempt { is_doubtful: true, .. }) => StoreError::Unknown {
@@ -125,10 +125,10 @@ mod tests {
     fn the_row_of_the_version_tells_who_made_it() {
         assert_eq!(of(doubtful(), head(9, 2), head(4, MINE)), Verdict::Applied);
         assert_eq!(of(doubtful(), head(9, 2), head(4, 8)), Verdict::Dead);
-        // A row of an earlier round, or none: the try may lie in a queue.
+        // The slot holds an older version or nothing: the try may be in a queue.
         assert_eq!(of(doubtful(), head(3, 1), None), Verdict::Stands);
         assert_eq!(of(doubtful(), head(3, 1), head(0, MINE)), Verdict::Stands);
-        // The row was used again.
+        // The slot was reused.
         assert_eq!(of(doubtful(), head(300, 2), head(260, MINE)), Verdict::Lost);
         let certain = Attempt { is_doubtful: false, ..doubtful() };
         assert_eq!(of(certain, head(300, 2), head(260, 2)), Verdict::Dead);
@@ -137,12 +137,12 @@ mod tests {
     #[test]
     fn with_a_request_id_the_verdict_is_exact_however_many_writes_went_by() {
         let of = |request, winner| verdict(doubtful(), head(300, 2), Traces { request, winner }, true);
-        // It is this write's own try: nothing of it may be given back.
+        // It is this write's own try: none of its chunks may be deleted.
         assert_eq!(of(head(4, MINE), head(260, 2)), Verdict::Applied);
-        // Another call with the same id did it.
+        // Another call with the same id made it.
         assert_eq!(of(head(4, 8), head(260, 2)), Verdict::Dead);
         assert_eq!(of(head(200, MINE), head(260, 2)), Verdict::Dead);
-        // Nobody did.
+        // No call did.
         assert_eq!(of(None, head(260, 2)), Verdict::Dead);
     }
 

@@ -1,12 +1,12 @@
-//! Waits: what this client writes wakes its waits at once; what others write is found by polling.
+//! Waits: this client's own writes wake its waits at once; writes by others are found by polling.
 //!
-//! Each partition with waits is polled by one task, which glances at some of the cells waited for with each
-//! request, again after 5 ms at first and up to 250 ms later. A wait costs an entry in a map and a timer; who
-//! is woken reads the cell at SERIAL.
+//! Each partition with waits is polled by one task. Every request of it glances at some of the cells waited
+//! for; the pause before the next one grows from 5 to 250 ms. A wait costs a map entry and a timer; a waiter
+//! that is woken reads the cell at SERIAL.
 //!
 //! Invariant: a cell that differs from what any of its waiters read last wakes all of them at the next
 //! glance.
-//! Invariant: nothing polls a partition for which nobody waits.
+//! Invariant: a partition without waiters is not polled.
 
 use crate::cells::{Pieces, raw_rows};
 use crate::chunks::{Found, Owner};
@@ -25,13 +25,13 @@ use tokio::time::Instant;
 const PAUSE_FIRST: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(250);
 
-/// Cells looked at with one glance.
+/// Cells examined with one glance.
 const GLANCE_CELLS: usize = 256;
 
-/// One glance of so many goes through consensus, which completes what a dead coordinator left half done.
+/// One in this many glances goes through consensus, which completes what a dead coordinator left unfinished.
 const SERIAL_EVERY: u64 = 8;
 
-/// What is waited for, by partition.
+/// The cells that are waited for, by partition.
 #[derive(Default)]
 pub(crate) struct Polls {
     partitions: Mutex<HashMap<PartitionKey, Polled>>,
@@ -39,20 +39,20 @@ pub(crate) struct Polls {
 
 struct Polled {
     cells: BTreeMap<SortKey, Seen>,
-    /// Somebody began to wait, so that the next glance comes soon.
+    /// Notified when a waiter joins, so that the next glance comes soon.
     joined: Arc<Notify>,
 }
 
 #[derive(Default)]
 struct Seen {
     waiters: usize,
-    /// What the cell was when it was first read or last glanced at; none before.
+    /// The state of the cell when it was first read or last glanced at; none before.
     last: Option<Fingerprint>,
-    /// Whether a waiter read something else since.
+    /// Whether a waiter has read another state since.
     is_doubtful: bool,
 }
 
-/// What tells one state of a cell from another: the heads of its pieces, as they lie in its rows.
+/// What distinguishes one state of a cell from another: the heads of its pieces as stored.
 type Fingerprint = Vec<(i32, Vec<u8>)>;
 
 fn fingerprint(pieces: &Pieces) -> Fingerprint {
@@ -60,19 +60,19 @@ fn fingerprint(pieces: &Pieces) -> Fingerprint {
 }
 
 impl Seen {
-    /// A waiter read this.
+    /// Notes the state that a waiter read.
     fn read(&mut self, now: Fingerprint) {
         match &self.last {
             None => self.last = Some(now),
-            // Either may be the newer one, and what the cell is now may be like the one that is not told
+            // Either state may be the newer one, and the cell may by now be back in the one that is discarded
             // here.
             Some(last) => self.is_doubtful |= *last != now,
         }
     }
 
-    /// A glance found this: whether the waiters must read.
+    /// Notes the state that a glance found; returns whether the waiters must read.
     fn glanced(&mut self, now: Fingerprint) -> bool {
-        // Nobody has read it yet: who will, reads something at least as new as what was glanced at.
+        // No waiter has read the cell yet; the first read will be at least as new as this glance.
         let Some(last) = &self.last else { return false };
         let is_changed = *last != now || std::mem::take(&mut self.is_doubtful);
         self.last = Some(now);
@@ -80,7 +80,7 @@ impl Seen {
     }
 }
 
-/// One waiter; dropping it ends the polling if it was the last.
+/// One waiter; dropping the last one ends the polling.
 struct Waiter<'a> {
     shared: &'a Arc<Shared>,
     partition: PartitionKey,
@@ -102,7 +102,7 @@ impl<'a> Waiter<'a> {
         Self { shared, partition, sort: cell.sort }
     }
 
-    /// Notes what the waiter read, so that a glance has something to compare with.
+    /// Records what the waiter read, for comparison with later glances.
     fn saw(&self, pieces: &Pieces) {
         let mut partitions = self.shared.polls.partitions.lock();
         let seen = partitions.get_mut(&self.partition).and_then(|polled| polled.cells.get_mut(self.sort));
@@ -139,7 +139,7 @@ pub(crate) async fn wait(
     let watch = shared.watches.watch(cell)?;
     let waiter = Waiter::join(shared, cell);
     let ends = Instant::now().checked_add(time_out);
-    // The first look happens however short the time is; no later one makes it longer.
+    // The first look is taken however short the time-out is; later ones never exceed it.
     let mut current = look(shared, &waiter, cell).await?;
     let watching = async {
         while !expectation.is_met(current.as_deref()) {
@@ -174,11 +174,11 @@ async fn look(
     }
 }
 
-/// Glances at the cells of one partition until nobody waits for any.
+/// Polls the cells of one partition until none is waited for.
 async fn poll(shared: Weak<Shared>, partition: PartitionKey, joined: Arc<Notify>) {
     let (mut pause, mut at, mut round) = (PAUSE_FIRST, SortKey::new(), 0);
     loop {
-        // A new waiter makes the next glance come soon, but never at once: a thousand may come together.
+        // A new waiter makes the next glance come soon, but not at once: a thousand may arrive together.
         let soon = async {
             joined.notified().await;
             tokio::time::sleep(PAUSE_FIRST).await;
@@ -195,8 +195,8 @@ async fn poll(shared: Weak<Shared>, partition: PartitionKey, joined: Arc<Notify>
     }
 }
 
-/// Which cells are looked at next: those behind the last ones, and from the first again. None when nobody
-/// waits.
+/// The cells to examine next: those behind the last ones, then from the first again. None if there are no
+/// waiters.
 fn next_cells(
     shared: &Shared,
     partition: &[u8],
@@ -205,7 +205,7 @@ fn next_cells(
 ) -> Option<Vec<SortKey>> {
     let partitions = shared.polls.partitions.lock();
     let polled = partitions.get(partition)?;
-    // The last waiter may have left and another come, who is polled for by a task of its own.
+    // The last waiter may have left and another one joined, for which a new task polls.
     if !Arc::ptr_eq(&polled.joined, joined) {
         return None;
     }
@@ -216,7 +216,7 @@ fn next_cells(
     Some(sorts)
 }
 
-/// Compares cells with what was seen of them, and wakes who waits for one that changed.
+/// Compares cells with their last known states, and wakes the waiters of those that changed.
 async fn glance(
     shared: &Arc<Shared>,
     partition: &[u8],
@@ -228,7 +228,7 @@ async fn glance(
     let statement =
         if is_serial { &link.statements.reads.names_heads } else { &link.statements.reads.names_glance };
     let answer = link.rows("waiting", statement, &(partition, names)).await?;
-    // As they lie there: one that cannot be read is told to who waits for it, and to nobody else.
+    // Heads are not decoded here: a cell that cannot be read is an error for its own waiters only.
     let mut found: HashMap<SortKey, Fingerprint> = HashMap::new();
     for row in raw_rows(link, &answer, false)? {
         if let Some(head) = row.head {
@@ -269,7 +269,7 @@ mod tests {
         seen.read(state(BUSY));
         assert!(!seen.glanced(state(BUSY)));
         assert!(seen.glanced(state(FREE)), "the waiter is woken");
-        // Before it reads somebody was faster.
+        // Another client took it before the waiter's read.
         seen.read(state(BUSY));
         assert!(seen.glanced(state(FREE)), "free again");
         seen.read(state(FREE));

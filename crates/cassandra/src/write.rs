@@ -1,14 +1,14 @@
 //! Conditional writes: one batch, applied whole, by a lightweight transaction on the head of its partition.
 //!
 //! A write reads the head and the cells that it needs at SERIAL, judges its conditions, and sends one
-//! conditional batch: IF the head is still the one that was read, everything applies and the head becomes a
-//! new one that carries the number of this attempt. If the answer is lost, the same batch is sent again: it
-//! can apply only while the head stands, so it applies once, and afterwards the row of the version tells who
-//! made it. Merely finding the old head proves nothing: the first try may still lie in a queue.
+//! conditional batch: IF the head is still the one that was read, all changes apply, and a new head with the
+//! number of this attempt replaces it. If the answer is lost, the same batch is sent again. It can apply only
+//! while the head stands, so it applies once, and afterwards the row of the version shows who made it.
+//! Finding the old head proves nothing by itself: the first try may still be in a queue.
 //!
-//! Invariant: a head never comes back, because each carries a random number; so a batch applies at most once,
+//! Invariant: a head never recurs, because each carries a random number; so a batch applies at most once,
 //! however often it is sent.
-//! Invariant: a write ends as refused only if no try of it can apply any more.
+//! Invariant: a write ends as refused only if none of its tries can apply any more.
 
 use crate::bind::Bind;
 use crate::cells::RawRow;
@@ -32,32 +32,32 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::time::Instant;
 
-/// How a write ended well.
+/// How a write succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Done {
-    /// It applied now.
+    /// It was applied by this call.
     Now,
-    /// It had applied before.
+    /// It had been applied before.
     Before,
 }
 
-/// How often a write starts anew because others were faster, before it is given up.
+/// How often a write starts again because other writers were faster, before it is given up.
 const RACES_MAX: usize = 10_000;
 
-/// Heads in deleted ranges that are looked at for chunks; what is behind them is left to a sweep.
+/// How many heads in deleted ranges are searched for chunks; chunks beyond that are left to a sweep.
 const LEFT_BEHIND_MAX: i32 = 10_000;
 
-/// Cells that a batch only puts or deletes and that are read together with those whose values it needs: of so
-/// few a question of their own would take longer than their values.
+/// The most cells that a batch only puts or deletes and that are still read together with the cells whose
+/// values it needs: for so few, a separate request would take longer than reading their values.
 const OTHERS_MAX: usize = 8;
 
-/// One write on its way.
+/// One write in progress.
 pub(crate) struct Writing<'a> {
     shared: &'a Arc<Shared>,
     partition: PartitionKey,
     batch: &'a Batch,
     request: Option<RequestId>,
-    /// Set when something was sent that may apply.
+    /// Set once something was sent that may be applied.
     is_sent: &'a AtomicBool,
     /// Whether the head moves even if nothing else changes.
     must_move: bool,
@@ -65,17 +65,17 @@ pub(crate) struct Writing<'a> {
     moves: Moves,
 }
 
-/// What was read for a try.
+/// What a try has read.
 struct Look {
     head: Option<PartitionHead>,
     view: View,
     traces: Traces,
-    /// What a majority has of the creations among it: where that is something else, what was read is of more
-    /// than one moment.
+    /// What a majority has of the creations among these cells. If that differs, what was read is not of one
+    /// moment.
     settling: Settling,
 }
 
-/// What a try came to.
+/// The outcome of a try.
 enum Tried {
     Done(Done),
     Again(Option<Attempt>),
@@ -94,13 +94,13 @@ impl<'a> Writing<'a> {
         Self { shared, partition, batch, request, is_sent, must_move: false, chunks, moves }
     }
 
-    /// The same, which moves the head even if the batch changes nothing: whoever read the partition before
-    /// must read it again.
+    /// Makes the write move the head even if the batch changes nothing: a client that read the partition
+    /// before must read it again.
     pub(crate) fn moving(self) -> Self {
         Self { must_move: true, ..self }
     }
 
-    /// Writes; and gives back the chunks that came to nothing.
+    /// Writes the batch, and deletes the chunks that are not used in the end.
     pub(crate) async fn run(mut self) -> Result<Done, StoreError> {
         let lane = self.shared.lanes.writes(&self.partition);
         let (asked, time_out) = (Instant::now(), self.shared.link.options.request_time_out);
@@ -110,7 +110,7 @@ impl<'a> Writing<'a> {
         }
         let result = self.attempts(&mut known).await;
         known.ended(result.as_ref().err(), Instant::now());
-        // No try may apply any more then, and none did.
+        // In these cases no try was applied or can be.
         let is_refused = result.as_ref().is_err_and(|error| error.outcome() == Outcome::Refused);
         if is_refused || matches!(result, Ok(Done::Before)) {
             let chunks = self.chunks.into_values().map(|written| (written.id, written.count));
@@ -152,7 +152,7 @@ impl<'a> Writing<'a> {
     }
 
     async fn attempt(&mut self, known: &mut Known, last: Option<Attempt>, patience: &mut Patience) -> Tried {
-        // A request id has to be looked for, and a try before this one too.
+        // A request id has to be looked up, and so has the outcome of an earlier try.
         let recalled = if last.is_none() && self.request.is_none() { known.recall(self.batch) } else { None };
         let is_recalled = recalled.is_some();
         let look = match recalled {
@@ -186,7 +186,8 @@ impl<'a> Writing<'a> {
         match judged {
             Err(error) => return Tried::Fails(honest(last, error)),
             Ok(Some(Judged::Conflict(_))) if is_recalled => return Tried::Again(None),
-            // The last try may apply yet, where only a creation that few have seen stands in its way.
+            // The last try may still be applied, if only a creation that few replicas have seen stands in its
+            // way.
             Ok(Some(Judged::Conflict(conflict))) => {
                 return Tried::Fails(honest(last, StoreError::Conflict(conflict)));
             }
@@ -209,12 +210,12 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// Whether a row of a request id tells what became of a try.
+    /// Whether the row of a request id reveals what became of a try.
     fn is_remembered(&self, last: Attempt) -> bool {
         self.request.is_some() && last.is_remembered(self.shared.link.options.request_memory)
     }
 
-    /// What is sent, and under which number.
+    /// Prepares the plan to send and the attempt that carries it.
     async fn prepare(&mut self, look: &Look, last: Option<Attempt>) -> Result<(Plan, Attempt), StoreError> {
         let (link, limits) = (&self.shared.link, &self.shared.limits);
         let plan = lay_out(link, &self.partition, self.batch, &look.view, limits, &mut self.chunks).await?;
@@ -325,16 +326,16 @@ impl<'a> Writing<'a> {
             let cells = cells.iter().map(|(sort, pieces)| (sort.as_slice(), pieces.as_slice()));
             look.settling = link.settle(&self.partition, cells).await?;
         }
-        // Nothing is judged by these. They are read after the head, so that what is found is what the batch
-        // replaces if it applies to that head.
+        // No condition is judged by these cells. They are read after the head, so that what is found is what
+        // the batch replaces if it applies to that head.
         if !needed.later.is_empty() {
             let (names, statement) = (cell_names(&needed.later), &link.statements.reads.names_glance);
             for row in link.named(statement, &self.partition, &names, false).await? {
                 self.note(&mut look.view, row)?;
             }
         }
-        // Where so much was deleted before that it cannot be read, it can still be deleted: a sweep finds the
-        // chunks.
+        // If so much was deleted before that the range cannot be read, it can still be deleted: a sweep finds
+        // the chunks.
         look.view.left_behind = self.left_behind().await.unwrap_or_else(|error| {
             tracing::debug!(%error, "chunks of a deleted range are left to a sweep");
             Vec::new()
@@ -342,21 +343,21 @@ impl<'a> Writing<'a> {
         Ok(look)
     }
 
-    /// Takes a row of a cell into what was read.
+    /// Adds a row of a cell to what was read.
     fn note(&self, view: &mut View, row: RawRow) -> Result<(), StoreError> {
         let sort = row.sort.to_vec();
         match self.shared.link.piece(&self.partition, row) {
             Ok(Some(piece)) => view.cells.entry(sort).or_default().push(piece),
             Ok(None) => {}
-            // Whatever it was is gone then, and a sweep finds its chunks.
+            // The batch replaces the cell, and a sweep finds its chunks.
             Err(_) if self.replaces(&sort) => drop(view.damaged.insert(sort)),
             Err(error) => return Err(error),
         }
         Ok(())
     }
 
-    /// Chunks of the cells in ranges that the batch deletes. They are read after the head, so that what is
-    /// found is gone if the batch applies to that head.
+    /// The chunks of the cells in ranges that the batch deletes. They are read after the head, so that what
+    /// is found is gone if the batch applies to that head.
     async fn left_behind(&self) -> Result<Vec<(crate::codec::ChunkId, u64)>, StoreError> {
         let link = &self.shared.link;
         let mut found = Vec::new();
@@ -378,7 +379,7 @@ impl<'a> Writing<'a> {
         Ok(found)
     }
 
-    /// Whether the batch puts or deletes a cell whatever that was before.
+    /// Whether the batch puts or deletes the cell whatever it held before.
     fn replaces(&self, sort: &[u8]) -> bool {
         let appends = |mutation: &Mutation| matches!(mutation, Mutation::Append(to, _) if to == sort);
         let is_asked = self.batch.conditions.iter().any(|condition| condition.sort() == sort);
@@ -391,7 +392,7 @@ impl<'a> Writing<'a> {
 struct Needed<'b> {
     /// Together with the head.
     at_once: BTreeSet<&'b [u8]>,
-    /// Whether that is with their values: conditions are judged by them, and appends may join them.
+    /// Whether these are read with their values: conditions are judged by them, and appends may join them.
     has_values: bool,
     /// After the head, without values.
     later: BTreeSet<&'b [u8]>,
@@ -419,7 +420,7 @@ fn cell_names<'b>(sorts: &BTreeSet<&'b [u8]>) -> Vec<(i8, &'b [u8])> {
     sorts.iter().map(|sort| (KIND_CELL, *sort)).collect()
 }
 
-/// The row of a request id.
+/// The key of the row of a request id.
 fn request_key(id: RequestId) -> [u8; 24] {
     let mut key = [0; 24];
     key[..16].copy_from_slice(&id.client.to_be_bytes());
@@ -442,10 +443,10 @@ mod tests {
         let read = needed(&fenced);
         assert_eq!(read.at_once.iter().copied().collect::<Vec<_>>(), [&b"lease"[..], b"log"]);
         assert_eq!((read.has_values, read.later.len()), (true, 100));
-        // Without conditions one question without values is enough.
+        // Without conditions one request without values is enough.
         let plain = deleting(Batch::on(b"p"));
         assert_eq!((needed(&plain).has_values, needed(&plain).at_once.len()), (false, 100));
-        // Of few the values are read along.
+        // If there are few, their values are read too.
         let few = Batch::on(b"p".to_vec())
             .if_absent(b"lease".to_vec())
             .put(b"lease".to_vec(), b"mine".to_vec())

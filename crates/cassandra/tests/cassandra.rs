@@ -1,8 +1,8 @@
 //! The store keeps every promise of the contract on a real Cassandra.
 //!
 //! `ATOLL_CASSANDRA` names its contact points, such as `127.0.0.1:19042`; `cargo xtask test --room cassandra`
-//! starts a node and sets it. `CONFORMANCE_SEED=n` takes another seed, `CONFORMANCE_SIZE=full` the full size,
-//! `CONFORMANCE_CHECK=name` one check alone.
+//! starts a node and sets it. `CONFORMANCE_SEED=n` sets the seed, `CONFORMANCE_SIZE=full` selects the full
+//! size, `CONFORMANCE_CHECK=name` selects a single check.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -31,7 +31,7 @@ impl Subject for OnCassandra {
         Box::pin(async move { self.namespaces.open_fresh().await })
     }
 
-    // Each write is a round of consensus, and the nodes of a test share their cores with it.
+    // Each write is a round of consensus, and the nodes under test share their cores with this process.
     fn slowness(&self) -> u32 {
         4
     }
@@ -42,7 +42,7 @@ impl Subject for OnCassandra {
         ending: Ending,
     ) -> Option<BoxFuture<'_, Result<SharedStore, StoreError>>> {
         match ending {
-            // What the store holds in this process is all that its end takes away.
+            // The end of this process loses only what the store holds in memory.
             Ending::Closed | Ending::Killed => {
                 Some(Box::pin(async move { self.namespaces.open_again(&store).await }))
             }
@@ -74,7 +74,7 @@ fn the_store_on_cassandra_keeps_every_promise() {
     println!("{report}");
     assert!(!report.checks.is_empty(), "there is no such check");
     assert!(report.is_clean());
-    // Whatever else is not checked is not offered any more, or cannot be opened again.
+    // Any other skipped check means that the store lost a capability or cannot be opened again.
     let skipped: Vec<_> = report.skipped().map(|checked| checked.name).collect();
     let allowed = ["what_was_synced_survives_power_loss"];
     assert!(skipped == allowed || check.is_some_and(|_| skipped.is_empty()), "{skipped:?} were skipped");

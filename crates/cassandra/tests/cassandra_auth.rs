@@ -1,4 +1,4 @@
-//! Who may come in: a cluster that asks for a password tells apart a wrong one, none, and the right one.
+//! Authentication: a cluster that requires a password distinguishes a wrong one, none, and the right one.
 //!
 //! Needs `ATOLL_CASSANDRA_AUTH`, the contact point of a cluster whose superuser is `cassandra` with that
 //! password (`cargo xtask cassandra up --auth`).

@@ -1,4 +1,5 @@
-//! What is lost, late or garbled between client and cluster, at just the moment at which it matters.
+//! Requests and answers that are lost, late or garbled between client and cluster, at exactly the moment that
+//! matters.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -24,16 +25,16 @@ use std::time::Duration;
 use tokio::time::Instant;
 use way::{Answer, Fate, Way};
 
-/// A large value: it lies in chunks.
+/// The size of a large value, which is stored in chunks.
 const CHUNKED: usize = 900_000;
 
-/// Two clients of one store, of which the first goes a way that a test can bar.
+/// Two clients of one store; the first connects through a way that a test can block.
 struct Two {
     way: Way,
     far: CassandraStore,
     near: CassandraStore,
     partition: Vec<u8>,
-    /// Past both of them.
+    /// Bypasses both of them.
     session: Session,
 }
 
@@ -45,7 +46,7 @@ impl Two {
         let namespaces = Namespaces::new(contacts, "conformance");
         let namespace = namespaces.fresh();
         let partition = [&namespace[..], b"p"].concat();
-        // What a client keeps in memory need not be asked for.
+        // A client does not ask for what it keeps in memory.
         let near = Options { memory_bytes: 0, ..namespaces.options(namespace) };
         let far = Options { contacts: way.contacts.clone(), request_time_out: time_out, ..near.clone() };
         let near = CassandraStore::open(near).await.unwrap();
@@ -53,7 +54,7 @@ impl Two {
         Some(Self { way, far, near, partition, session })
     }
 
-    /// Holds reads of chunks until the way is opened; how many other requests came.
+    /// Holds reads of chunks until the way is opened; returns the count of the other requests.
     fn hold_chunks(&self) -> Arc<AtomicUsize> {
         let others = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&others);
@@ -78,7 +79,7 @@ fn is_row_of_creation(text: &str) -> bool {
 
 #[tokio::test]
 async fn a_creation_of_which_one_try_may_have_come_through_is_never_told_refused() {
-    // What is refused is tried again until this is over; to open the store may take as long.
+    // Refused requests are retried until this time-out; opening the store may take as long.
     let Some(two) = Two::open(Duration::from_secs(5)).await else { return };
     let mut tries = 0;
     two.way.rule(move |text| {
@@ -132,7 +133,7 @@ async fn a_wait_keeps_its_time_while_the_cluster_is_silent() {
     let Some(two) = Two::open(Duration::from_secs(15)).await else { return };
     let cell = Cell::new("p", "flag");
     two.far.put(cell, b"1", WriteOptions::default()).await.unwrap();
-    // Reads are held; a batch goes through, and the writer needs no read because it remembers the head.
+    // Reads are held, but a batch passes, and the writer needs no read because it remembers the head.
     let started = Instant::now();
     let expectation = Expectation::Equals(Some(Buffer::from(&b"3"[..])));
     let waiting = two.far.wait(cell, expectation, Duration::from_secs(1));
@@ -144,7 +145,8 @@ async fn a_wait_keeps_its_time_while_the_cluster_is_silent() {
     };
     let (waited, ()) = futures::join!(waiting, writing);
     assert_eq!(waited.unwrap(), Waited::TimedOut);
-    // Who kept the time of requests and not its own would take 15 s; a busy machine may take some.
+    // A wait that kept the time-out of requests instead of its own would take 15 s; a busy machine may add
+    // some.
     assert!(started.elapsed() < Duration::from_secs(10), "it took {:?}", started.elapsed());
 }
 
@@ -157,7 +159,7 @@ async fn who_reads_slowly_reads_the_value_that_it_began_with() {
     let replacing = async {
         two.way.holds().await;
         two.near.put(cell, &bytes(CHUNKED, 2), WriteOptions::default()).await.unwrap();
-        // Long enough to delete what the cell let go of, if that were done at once.
+        // Long enough for the old chunks to be deleted, if they were deleted at once.
         tokio::time::sleep(Duration::from_millis(700)).await;
         two.way.open();
     };
@@ -177,7 +179,7 @@ async fn who_finds_a_chunk_gone_reads_the_newer_value() {
         let replacing = async {
             two.way.holds().await;
             two.near.put(cell, &bytes(CHUNKED, 2), WriteOptions::default()).await.unwrap();
-            // As if this reader had slept for longer than chunks are kept for readers.
+            // As if this reader had slept longer than the grace period of chunks.
             for number in 0..chunks.len() as i32 {
                 let delete = "DELETE FROM conformance.chunks WHERE id = ? AND n = ?";
                 two.session.query_unpaged(delete, (&id, number)).await.unwrap();
@@ -223,7 +225,7 @@ fn is_look_at_heads(text: &str) -> bool {
 async fn a_creation_that_a_deletion_came_between_keeps_its_chunks() {
     let Some(two) = Two::open(Duration::from_secs(15)).await else { return };
     let (cell, value) = (Cell::new("p", "made"), bytes(CHUNKED, 4));
-    // Its row is there, and it has not seen so yet.
+    // The row is written, and the creator has not read it back yet.
     two.way.rule(|text| if is_look_at_heads(text) { Fate::Held } else { Fate::Passes });
     let creating = two.far.create(cell, value.clone(), WriteOptions::default());
     let deleting = async {
@@ -235,7 +237,7 @@ async fn a_creation_that_a_deletion_came_between_keeps_its_chunks() {
     let (created, deleted) = futures::join!(creating, deleting);
     assert!(!created.unwrap().repeated);
     deleted.unwrap();
-    // What the deletion let go of goes at once then, and would in ten seconds.
+    // Closing deletes at once the chunks that would otherwise go in ten seconds.
     two.near.close().await.unwrap();
     assert_eq!(two.far.get(cell, ReadOptions::default()).await.unwrap(), Some(value), "it was told done");
 }
@@ -258,7 +260,7 @@ async fn a_creation_that_is_made_again_after_a_deletion_keeps_its_chunks() {
     });
     let error = two.far.create(cell, value.clone(), WriteOptions::default()).await.unwrap_err();
     assert_eq!(error.outcome(), Outcome::Unknown, "{error}");
-    // Somebody finds it and deletes it, before its caller tries again what is harmless to try again.
+    // Another client deletes the cell before its creator retries, which is meant to be harmless.
     two.near.delete(cell, WriteOptions::default()).await.unwrap();
     two.way.rule(|_| Fate::Passes);
     two.far.create(cell, value.clone(), WriteOptions::default()).await.unwrap();
@@ -271,7 +273,7 @@ async fn connections_that_went_dead_without_a_word_are_given_up_while_there_is_t
     let Some(two) = Two::open(Options::default().request_time_out).await else { return };
     let (read, written) = (Cell::new("p", "a"), Cell::new("q", "b"));
     two.near.put(read, b"1", WriteOptions::default()).await.unwrap();
-    // One that the driver keeps for its own questions, and two for requests.
+    // One connection that the driver keeps for its own requests, and two for ours.
     two.way.joins(3).await;
     two.way.silence();
     let (read, written) = futures::join!(
@@ -305,7 +307,7 @@ async fn a_chunk_of_which_one_replica_has_wrong_bytes_is_read_from_another_and_w
     let read = two.far.get(large, ReadOptions::default()).await.unwrap();
     assert_eq!(read, Some(value.clone()));
     assert_eq!(written.load(Ordering::SeqCst), 1);
-    // What no replica has right is damage.
+    // A chunk that is wrong at every replica is damage.
     two.way.rule(|text| if text.starts_with("SELECT data") { Fate::Garbled } else { Fate::Passes });
     let error = two.far.get(large, ReadOptions::default()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");

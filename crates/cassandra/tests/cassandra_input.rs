@@ -1,6 +1,5 @@
-//! What a cluster can do wrong: tables that somebody altered, and a node that stops answering in the middle
-//! of writes. Each is an error that names cause and remedy, or `unknown` where that is the truth, and nothing
-//! is lost.
+//! What can go wrong in a cluster: altered tables, and a node that stops answering in the middle of writes.
+//! Each is an error that names cause and remedy, or `unknown` where that is the truth, and nothing is lost.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -26,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// A node that is stopped answers nobody: the tests of this file take turns.
+/// A stopped node answers no client, so the tests of this file take turns.
 static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 async fn session() -> Session {
@@ -40,7 +39,7 @@ async fn refusal(options: Options) -> StoreError {
     }
 }
 
-/// A keyspace of its own with one cell in it, small and large, altered by these statements.
+/// A keyspace of its own that holds a small and a large cell and was then altered by these statements.
 async fn altered(session: &Session, statements: &[&str]) -> (Options, CassandraStore) {
     let keyspace = format!("altered_{:x}", fastrand::u64(..));
     let options = Options::of(contacts().unwrap(), keyspace.as_str());
@@ -144,7 +143,7 @@ async fn value(store: &CassandraStore, sort: &str) -> Option<Buffer> {
     store.get(Cell::new("p", sort), ReadOptions::default()).await.unwrap()
 }
 
-/// Appends of words that differ, and what became of each.
+/// Appends distinct words, and returns the outcome of each.
 async fn append_words(
     store: SharedStore,
     writer: usize,
@@ -207,7 +206,7 @@ async fn writes_that_a_node_does_not_answer_are_done_refused_or_unknown_and_each
                 Some(Outcome::Unknown) => unknown += 1,
                 Some(_) => refused += 1,
             }
-            // One writer's words stand in the order in which it wrote them.
+            // One writer's words appear in the order in which they were written.
             if let Some(place) = log.find(&word) {
                 assert!(place >= at, "{word} stands before the word that came before it: {log}");
                 at = place;
@@ -264,7 +263,7 @@ async fn a_partition_with_more_dead_request_ids_than_a_node_passes_over_is_liste
     session.query_unpaged(delete, (partition,)).await.unwrap();
 }
 
-/// Makes a cell one that no release understands, as a disk or a hand might.
+/// Makes a cell unreadable to any release, as a faulty disk or a manual edit might.
 async fn damage(session: &Session, options: &Options, partition: &str, sort: &str) {
     let update = format!(
         "UPDATE {}.cells SET head = 0x07 WHERE p = ? AND kind = 0 AND s = ? AND piece = 0",
@@ -292,14 +291,14 @@ async fn a_cell_that_nobody_understands_is_named_and_hides_no_other_and_can_be_w
         println!("{said} [{:?}]", error.hint());
         error.kind() == ErrorKind::Corrupt && said.contains("partition \"p\" sort key \"b\"")
     };
-    // All of them are read at once, in one request.
+    // All of them are read with one request.
     let get = |sort: &'static str| store.get(Cell::new("p", sort), ReadOptions::default());
     let (a, b, c) = futures::join!(get("a"), get("b"), get("c"));
     let whole = Some(Buffer::from(&b"value"[..]));
     assert_eq!((a.unwrap(), c.unwrap()), (whole.clone(), whole.clone()));
     assert!(is_of_b(&b.unwrap_err()));
-    // Another store on it remembers nothing of before. Whatever depends on what it was is refused, and
-    // nothing is done.
+    // A second store on the same namespace remembers nothing. A batch that depends on the damaged cell is
+    // refused, and has no effect.
     let other = CassandraStore::open(options.clone()).await.unwrap();
     let write = |batch| other.write(batch, WriteOptions::default());
     for batch in [

@@ -1,10 +1,10 @@
 //! Histories on three nodes of which one is killed under load: every partition stays linearizable, and no
-//! outcome is told as done or refused that was not. Creations are among them, some of whose programs end in
-//! the middle.
+//! outcome is reported wrongly as done or refused. They include creations, some of whose programs end
+//! halfway.
 //!
 //! Needs a cluster of three nodes: `ATOLL_CASSANDRA`, `ATOLL_CASSANDRA_NODES=3`, and in
 //! `ATOLL_CASSANDRA_CONTROL` the program that kills and starts a node (`PROGRAM cassandra kill 2`).
-//! `KILL_SEED=n` takes another seed, `KILL_OPERATIONS=n` another length.
+//! `KILL_SEED=n` sets the seed, `KILL_OPERATIONS=n` the length.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -30,21 +30,21 @@ use std::time::Duration;
 
 const PARTITIONS: usize = 20;
 const CELLS: u8 = 3;
-/// Cells from this one on are created, each by one call, once.
+/// Cells from this number on are created, each by a single call.
 const CREATED: u8 = 10;
-/// Programs, each with a store of its own.
+/// The number of programs, each with a store of its own.
 const STORES: usize = 3;
 const CLIENTS_OF_A_STORE: usize = 3;
 
-/// What all clients share.
+/// The state that all clients share.
 struct Run {
-    /// One count of moments for all of them.
+    /// A counter that orders the moments of all clients.
     moments: AtomicU64,
     definite: AtomicU64,
     refused: AtomicU64,
     stop: AtomicBool,
     histories: Vec<Mutex<Vec<Operation>>>,
-    /// Creations that were begun in each partition.
+    /// The number of creations begun in each partition.
     created: Vec<AtomicU64>,
 }
 
@@ -88,7 +88,7 @@ async fn record(contacts: Vec<String>, control: String, seed: u64, operations: u
             clients.push(tokio::spawn(work(Arc::clone(&run), store.clone(), number, random)));
         }
     }
-    // Each third of the run sees one node down: another one each time.
+    // Each third of the run has one node down, a different one each time.
     for (node, share) in [("2", 1), ("3", 4), ("1", 7)] {
         reach(&run, operations * share / 10).await;
         steer(&control, "kill", node).await;
@@ -103,7 +103,7 @@ async fn record(contacts: Vec<String>, control: String, seed: u64, operations: u
     run
 }
 
-/// Waits until so many operations have a definite answer.
+/// Waits until this many operations have a definite answer.
 async fn reach(run: &Run, operations: u64) {
     let started = tokio::time::Instant::now();
     while run.definite.load(Ordering::SeqCst) < operations {
@@ -132,7 +132,7 @@ async fn work(run: Arc<Run>, store: SharedStore, number: u64, mut random: fastra
         let partition = random.usize(0..PARTITIONS);
         let action = choose(&mut random, format!("{number}-{at}."), &last_seen, &run.created[partition]);
         let is_creation = matches!(&action, Action::Swap(CREATED.., ..));
-        // Some programs end in the middle, between one replica and the next.
+        // Some programs end halfway, between one replica and the next.
         let patience = Duration::from_micros(match is_creation && random.u8(0..3) == 0 {
             true => random.u64(500..12_000),
             false => u64::MAX >> 20,
@@ -168,7 +168,7 @@ fn choose(
         12..=13 if number < 100 => {
             Action::Swap(CREATED + created.fetch_add(1, Ordering::SeqCst) as u8, None, value)
         }
-        // The newest ones are those that may be at a minority.
+        // The newest creations are those that may be at a minority.
         14..=15 if number > 0 => Action::Get(CREATED + number - 1 - random.u8(0..number.min(4))),
         0..=3 => Action::Get(cell),
         4 => Action::Scan,
@@ -180,14 +180,15 @@ fn choose(
     }
 }
 
-/// Nothing to explain of a call that was refused because nodes are down. Whatever else a call is refused for
-/// is wrong: damage that appears when a node dies would else leave the history with the calls that met it.
+/// Leaves out calls that were refused because nodes are down: there is nothing to explain. Any other refusal
+/// is a failure, because damage that appears when a node dies would otherwise vanish from the history
+/// together with the calls that met it.
 fn refused(error: &StoreError) -> Option<Answer> {
     assert!(error.kind() == ErrorKind::Unavailable, "a right call is refused as {}: {error}", error.kind());
     None
 }
 
-/// The answer; none if the store refused, which has no effect.
+/// The answer; none if the store refused the call, which then has no effect.
 async fn perform(store: &SharedStore, partition: &str, action: &Action) -> Option<Answer> {
     let text = |value: &Buffer| String::from_utf8_lossy(value).into_owned();
     let on = || Batch::on(partition);
@@ -232,9 +233,9 @@ async fn perform(store: &SharedStore, partition: &str, action: &Action) -> Optio
     }
 }
 
-/// Without writes of which nobody knows what became of them and whose value nobody ever saw. Each value is
-/// written by one operation alone, so that whatever order explains the answers does so without these as well;
-/// and the search for it would try all subsets of them.
+/// Removes writes whose outcome is unknown and whose value was never read. Each value is written by only one
+/// operation, so an order that explains the answers also does so without these; with them, the search would
+/// try all their subsets.
 fn without_unseen(mut history: Vec<Operation>) -> Vec<Operation> {
     let mut seen = String::new();
     for operation in &history {
@@ -279,7 +280,7 @@ fn judge(run: &Run, seed: u64) {
     assert!(refused * 10 < definite, "{refused} operations were refused, {definite} were not");
 }
 
-/// A store of which each tenth read fails.
+/// A store of which every tenth read fails.
 struct Failing {
     inner: SharedStore,
     reads: AtomicU64,
@@ -300,7 +301,7 @@ impl Relay for Failing {
     }
 }
 
-/// How many of twenty reads through it count as refused.
+/// How many of twenty reads through a failing store count as refused.
 async fn refused_of_twenty(how: fn() -> StoreError) -> usize {
     let inner = Arc::new(atoll_memory::MemoryStore::new());
     let store: SharedStore = Arc::new(Relayed(Failing { inner, reads: AtomicU64::new(0), how }));

@@ -1,5 +1,4 @@
-//! What a client keeps in memory: it spares questions, and never answers with what another client changed
-//! since.
+//! A client's memory saves reads, and never returns what another client has changed since.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -22,7 +21,7 @@ type Model = BTreeMap<u8, Vec<u8>>;
 const CELLS: u8 = 4;
 const ROUNDS: usize = 600;
 
-/// What a batch comes to if its conditions hold.
+/// Applies a random mutation to the model and adds it to the batch.
 fn apply(model: &mut Model, random: &mut fastrand::Rng, batch: Batch) -> Batch {
     let (sort, value) = (random.u8(0..CELLS), vec![random.u8(..); random.usize(1..40)]);
     match random.u8(0..10) {
@@ -45,7 +44,7 @@ fn apply(model: &mut Model, random: &mut fastrand::Rng, batch: Batch) -> Batch {
     }
 }
 
-/// A condition, and whether it holds.
+/// Adds a random condition to the batch; returns whether it holds.
 fn condition(model: &Model, random: &mut fastrand::Rng, batch: Batch) -> (Batch, bool) {
     let sort = random.u8(0..CELLS);
     let actual = model.get(&sort);
@@ -74,7 +73,7 @@ async fn clients_that_take_turns_never_write_by_what_they_remember() {
     let mut model = Model::new();
     let mut at = 0;
     for round in 0..ROUNDS {
-        // Long enough with one client that it dares to go by its memory, then the other one.
+        // Stays with one client long enough for it to rely on its memory, then switches to the other.
         if random.u8(0..12) == 0 {
             at = 1 - at;
         }
@@ -125,7 +124,7 @@ async fn what_was_created_and_read_once_is_answered_from_memory_until_this_clien
         for store in [&remembers, &forgets] {
             assert_eq!(store.get(cell, vowed(ByteRange::ALL)).await.unwrap().as_ref(), Some(&value));
         }
-        // The rows go without anybody being told.
+        // The rows are deleted without notifying any client.
         let partition = [&namespace[..], name.as_bytes()].concat();
         let delete = "DELETE FROM conformance.cells WHERE p = ?";
         session.query_unpaged(delete, (partition,)).await.unwrap();
@@ -134,7 +133,7 @@ async fn what_was_created_and_read_once_is_answered_from_memory_until_this_clien
         let read = remembers.get(cell, vowed(part)).await.unwrap();
         assert_eq!(read.as_deref(), Some(&value[start as usize..end as usize]));
         assert_eq!(forgets.get(cell, vowed(ByteRange::ALL)).await.unwrap(), None);
-        // Without the vow nothing is answered from memory.
+        // Without the vow, memory answers nothing.
         assert_eq!(remembers.get(cell, ReadOptions::default()).await.unwrap(), None);
         remembers.delete_partition(name.as_bytes(), WriteOptions::default()).await.unwrap();
         assert_eq!(remembers.get(cell, vowed(ByteRange::ALL)).await.unwrap(), None);

@@ -1,7 +1,7 @@
-//! Three nodes: who is asked, what is told when some are down or have the wrong time, and how the ring is
-//! divided.
+//! Three nodes: which node is asked, which errors are reported when some are down or have a wrong clock, and
+//! how the ring is divided.
 //!
-//! Needs what `cassandra_kill.rs` needs: three nodes, and the program that kills and starts one.
+//! Needs the same as `cassandra_kill.rs`: three nodes, and the program that kills and starts one.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::process::Command;
 use std::time::Duration;
 
-/// Nodes come and go: the tests of this file take turns.
+/// Nodes are stopped and started, so the tests of this file take turns.
 static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 const PARTITIONS: usize = 600;
@@ -51,7 +51,7 @@ impl Nodes {
         assert!(status.unwrap().success(), "{words:?}");
     }
 
-    /// Whatever a test that failed left behind.
+    /// Starts whatever nodes a failed test left down.
     fn all_up(&self) {
         ["1", "2", "3"].iter().for_each(|number| self.steer(&["start", number]));
     }
@@ -60,12 +60,12 @@ impl Nodes {
         Namespaces::new(self.contacts.clone(), "conformance")
     }
 
-    /// The address of the node of this number, from 1.
+    /// The address of the node with this number, counted from 1.
     fn address(&self, number: usize) -> String {
         self.contacts[number - 1].rsplit_once(':').unwrap().0.to_owned()
     }
 
-    /// Requests that programs called `atoll` have sent to each node since they connected.
+    /// The requests that programs named `atoll` have sent to each node since they connected.
     async fn requests(&self) -> Vec<i64> {
         let mut all = Vec::new();
         for contact in &self.contacts {
@@ -83,7 +83,7 @@ impl Nodes {
     }
 }
 
-/// A session that asks one node alone: what it tells of itself is in tables of its own.
+/// A session that asks only one node: its own state is in tables of its own.
 async fn alone(contact: &str) -> Session {
     use scylla::client::execution_profile::ExecutionProfile;
     use scylla::policies::load_balancing::{NodeIdentifier, SingleTargetLoadBalancingPolicy};
@@ -152,7 +152,7 @@ async fn splits_hold_every_partition_once_and_a_reader_of_one_asks_the_node_besi
         assert_eq!(places.len(), 3, "every node has a share: {places:?}");
     }
 
-    // The split of the node beside this reader, listed and read: the other nodes hear nothing of it.
+    // The split of the node next to this reader is listed and read without any request to the other nodes.
     let splits = reader.splits(3).await.unwrap();
     let here: Vec<&Split> = splits.iter().filter(|split| split.place == Place::Here).collect();
     let before = nodes.requests().await;
@@ -169,7 +169,7 @@ async fn splits_hold_every_partition_once_and_a_reader_of_one_asks_the_node_besi
     let asked: Vec<i64> = after.iter().zip(&before).map(|(after, before)| after - before).collect();
     println!("{count} cells of the split of {beside} were read by requests to each node: {asked:?}");
     assert!(count > 50, "{count} cells");
-    // The driver keeps its connections alive and looks for news now and then.
+    // The driver keeps its connections alive and refreshes its metadata now and then.
     assert!(asked[1] >= count && asked[0] < 20 && asked[2] < 20, "{asked:?}");
 }
 
@@ -196,7 +196,7 @@ async fn nodes_that_are_down_at_the_start_are_named_and_do_no_harm_while_a_major
     let store = CassandraStore::open(quick(namespace.clone())).await.unwrap();
     store.put(Cell::new("p", "a"), b"1", WriteOptions::default()).await.unwrap();
     nodes.steer(&["kill", "3"]);
-    // The first node notices within seconds; until then nobody knows what becomes of a write.
+    // The first node notices within seconds; until then the outcome of a write is unknown.
     let started = tokio::time::Instant::now();
     loop {
         let error = store.put(Cell::new("p", "a"), b"2", WriteOptions::default()).await.unwrap_err();
@@ -235,8 +235,8 @@ async fn the_node_whose_clock_is_far_off_is_named_and_costs_leases_alone() {
     println!("{error} [{:?}]", error.hint());
     assert!(error.to_string().contains(&format!("node {} is", nodes.address(2))), "{error}");
     assert!(error.hint().is_some_and(|hint| hint.contains("clock")), "{error}");
-    // No clock decides which of two writes counts. Cassandra itself drops what nodes send to one whose clock
-    // is that far ahead, so some requests end without an answer; what is answered is true.
+    // No clock decides which of two writes counts. Cassandra itself drops messages to a node whose clock is
+    // that far ahead, so some requests end without an answer; the answers that arrive are true.
     let cell = Cell::new("p", "a");
     let mut possible = vec![None];
     let mut done = 0;
@@ -275,10 +275,10 @@ async fn nothing_is_swept_while_the_clock_of_a_node_that_hangs_is_not_heard() {
     store.sweep(Duration::from_secs(3600)).await.unwrap();
     third.stop();
     let error = store.sweep(Duration::from_secs(3600)).await.unwrap_err();
-    // Leases need two voices, and have them.
+    // Leases need the clocks of two nodes, which are available.
     let now = store.now().await;
-    // Nor is anything swept once its connections are given up, and it might as well be down: that takes 6 s,
-    // and these 12.
+    // A sweep is also refused after the node's connections are given up, when it looks like one that is down:
+    // that takes 6 s, and these sweeps take 12.
     let mut later = Vec::new();
     for _ in 0..3 {
         later.push(store.sweep(Duration::from_secs(3600)).await);
@@ -290,14 +290,14 @@ async fn nothing_is_swept_while_the_clock_of_a_node_that_hangs_is_not_heard() {
         assert!(error.to_string().contains(&format!("{} does not answer", nodes.address(3))), "{error}");
     }
     now.unwrap();
-    // It is connected again after a pause of the driver's.
+    // The driver reconnects to it after a pause.
     let started = tokio::time::Instant::now();
     while let Err(error) = store.sweep(Duration::from_secs(3600)).await {
         assert!(started.elapsed() < Duration::from_secs(60), "{error}");
     }
 }
 
-/// Puts, reads and creates in one partition, side by side; tells how long that took.
+/// Puts, reads and creates in one partition, concurrently; returns how long that took.
 async fn all_three(store: &CassandraStore, partition: &str) -> Duration {
     let started = tokio::time::Instant::now();
     let cell = |sort| Cell::new(partition, sort);
@@ -329,7 +329,7 @@ async fn a_node_that_hangs_costs_calls_some_seconds_and_none_of_them_fails() {
         });
         let longest = futures::future::join_all(calls).await.into_iter().max().unwrap();
         println!("round {round} beside a node that hangs: {longest:?} at most");
-        // One attempt that nobody answers takes five seconds: in the second round nobody asks that node.
+        // An attempt without an answer takes five seconds: by the second round no request goes to that node.
         assert!(longest < longest_allowed, "round {round} took {longest:?}");
     }
     third.go_on();

@@ -1,5 +1,5 @@
-//! A store that mixes plain and conditional writes on cells that can change must be rejected by the suite:
-//! this is the mistake that loses updates, and nothing but the suite would find it.
+//! The suite must reject a store that mixes plain and conditional writes on cells that can change: this
+//! mistake loses updates, and nothing but the suite would find it.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -23,14 +23,14 @@ use twox_hash::XxHash3_64;
 
 const KEYSPACE: &str = "planted";
 
-/// Puts without conditions go past the head of the partition, as plain writes at QUORUM.
+/// A store whose unconditional puts bypass the head of the partition, as plain writes at QUORUM.
 struct Mixing {
     inner: SharedStore,
     namespace: Vec<u8>,
     session: Session,
     plant: Plant,
     put: PreparedStatement,
-    /// A put ends the pieces that appends made.
+    /// Deletes the pieces that appends made, as part of a put.
     cut: PreparedStatement,
 }
 
@@ -89,14 +89,14 @@ impl Relay for Mixing {
     }
 }
 
-/// What is planted.
+/// The planted mistake.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Plant {
     /// Puts that are plain writes.
     PlainPuts,
-    /// Nothing: puts go the way of all other writes.
+    /// None: puts take the same path as all other writes.
     Nothing,
-    /// Puts into a column that is not there.
+    /// Puts into a column that does not exist.
     NoSuchColumn,
 }
 
@@ -125,20 +125,21 @@ impl Subject for Planted {
         })
     }
 
-    /// As the store behind it: a check that only takes its time is not one that rejects.
+    /// The same as of the store behind it: a check that only runs out of time does not count as one that
+    /// rejects.
     fn slowness(&self) -> u32 {
         4
     }
 }
 
-/// The checks that race both kinds of writes, and how each says that an update was lost. Others may be broken
-/// by what was planted for another reason, and these too, by a mistake in the planting.
+/// The checks that race both kinds of writes, and the words by which each reports a lost update. The planted
+/// mistake may break other checks for other reasons, and a mistake in the planting may break these.
 const RACING: [(&str, &str); 2] = [
     ("histories_on_one_partition_are_linearizable", "has no order"),
     ("plain_and_conditional_writes_share_one_order", "does not see the plain write"),
 ];
 
-/// The check that rejects it because an update was lost; or all that was said instead.
+/// The check that rejects the store because of a lost update; or the outcomes of all checks.
 fn rejected_by(planted: &Planted) -> Result<&'static str, String> {
     let mut said = String::new();
     for (name, reason) in RACING {

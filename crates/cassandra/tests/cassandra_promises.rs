@@ -83,7 +83,7 @@ async fn a_batch_does_not_apply_beside_a_creation_that_it_excludes() {
         let (made, marker) = (format!("made {round}"), format!("marker {round}"));
         let creation = async {
             create(&creator, &made, &bytes(20, round)).await;
-            // Whoever has seen the creation acknowledged may look for the marker: it must not come later.
+            // A client that has seen the acknowledgement may look for the marker: it must not come later.
             value(&creator, &marker).await.is_some()
         };
         let batch = Batch::on(*b"p").if_absent(made.as_str()).put(marker.as_str(), b"x".to_vec());
@@ -123,7 +123,7 @@ async fn chunks_that_nothing_refers_to_go_and_all_others_stay() {
         .unwrap();
     let of_one = CHUNKED.div_ceil(Options::default().chunk_bytes);
     let mut left = 0;
-    // A reader of the former value has ten seconds.
+    // A reader of the previous value has ten seconds.
     for _ in 0..1200 {
         left = chunk_rows(&session, &partition).await;
         if left == 2 * of_one {
@@ -133,11 +133,11 @@ async fn chunks_that_nothing_refers_to_go_and_all_others_stay() {
     }
     assert_eq!(left, 2 * of_one, "chunks of two cells");
 
-    // A client that ends in the middle: its chunks are there, and no cell refers to them.
+    // A client that ends halfway: its chunks are written, and no cell refers to them.
     for steps in [2, 4, 8] {
         let mut put = store.write(Batch::on(*b"p").put(*b"torn", bytes(CHUNKED, 9)), WriteOptions::default());
         for _ in 0..steps {
-            // A quick cluster may be done by then, and what is done must not be asked again.
+            // A quick cluster may be done by now, and a finished future must not be polled again.
             if futures::poll!(&mut put).is_ready() {
                 break;
             }
@@ -165,7 +165,7 @@ async fn a_wait_ends_by_what_another_client_does() {
         let wait = tokio::spawn(async move {
             store.wait(Cell::new("p", sort), Expectation::Differs(None), Duration::from_secs(30)).await
         });
-        // The poll has settled by then, so that the change is found by it.
+        // By now the polling interval has grown to its steady state, so that polling has to find the change.
         tokio::time::sleep(Duration::from_millis(400)).await;
         match is_created {
             true => create(&writer, sort, &bytes(7, 3)).await,

@@ -1,4 +1,4 @@
-//! Sweeps beside writers that slept, and chunks that are gone or not those that they should be.
+//! Sweeps alongside writers that slept, and chunks that are missing or swapped.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -18,12 +18,12 @@ use std::time::Duration;
 
 const CHUNKED: usize = 1_300_000;
 
-/// A store, its namespace, and a session beside it.
+/// A store, its namespace, and a session next to it.
 async fn opened() -> Option<(CassandraStore, Vec<u8>, Session)> {
     let contacts = contacts()?;
     let namespaces = Namespaces::new(contacts.clone(), "conformance");
     let namespace = namespaces.fresh();
-    // What this client keeps in memory would hide what was done to the tables.
+    // A client's memory would hide what is done to the tables.
     let options = Options { memory_bytes: 0, ..namespaces.options(namespace.clone()) };
     let store = CassandraStore::open(options).await.unwrap();
     Some((store, namespace, SessionBuilder::new().known_nodes(contacts).build().await.unwrap()))
@@ -59,7 +59,7 @@ async fn chunks_beside_a_created_cell_stay_until_it_is_deleted_and_then_go() {
     let partition = [&namespace[..], b"p"].concat();
     let made = bytes(CHUNKED, 6);
     store.create(Cell::new("p", "made"), made.clone(), WriteOptions::default()).await.unwrap();
-    // Of a try whose row may lie at a replica that is down, and be the one that stays.
+    // A chunk of another try, whose row may be at a replica that is down and be the one that survives.
     leave_chunk(&session, &partition, b"made").await;
     assert_eq!(store.sweep(HOUR).await.unwrap().deleted, 0);
     assert_eq!(value(&store, "made").await, Some(made));
@@ -85,7 +85,7 @@ async fn chunks_that_are_gone_or_belong_elsewhere_are_damage_and_never_an_answer
         let (id, chunks) = chunks_of(&session, &partition, sort).await;
         let options = ReadOptions { immutable: is_vowed, ..ReadOptions::default() };
         let write = "UPDATE conformance.chunks SET data = ? WHERE id = ? AND n = ?";
-        // Two of the same length, each right in itself, the one in the place of the other.
+        // Two chunks of the same length, each valid in itself, with one in the other's place.
         session.query_unpaged(write, (&chunks[1], &id, 0)).await.unwrap();
         let error = store.get(Cell::new("p", sort), options).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{sort}: {error}");
@@ -97,7 +97,7 @@ async fn chunks_that_are_gone_or_belong_elsewhere_are_damage_and_never_an_answer
         assert!(error.to_string().contains("gone"), "{error}");
         let error = store.scan(ScanRequest::all(*b"p")).await.unwrap_err();
         assert!(error.kind() == ErrorKind::Corrupt && error.to_string().contains("gone"), "{error}");
-        // What is damaged can be replaced.
+        // A damaged cell can be replaced.
         store.put(Cell::new("p", sort), b"new", WriteOptions::default()).await.unwrap();
         assert_eq!(
             store.get(Cell::new("p", sort), ReadOptions::default()).await.unwrap().as_deref(),

@@ -1,4 +1,4 @@
-//! Stores for tests: one keyspace, and in it a namespace for each store.
+//! Stores for tests: one keyspace with a namespace for each store.
 
 use atoll_cassandra::{CassandraStore, Options};
 use atoll_conformance::SharedStore;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-/// The contact points of the cluster that tests may use; none, said aloud, if there is no such cluster.
+/// The contact points of the cluster that tests may use; none, with a message, if there is no such cluster.
 pub fn contacts() -> Option<Vec<String>> {
     match std::env::var("ATOLL_CASSANDRA") {
         Ok(contacts) if !contacts.is_empty() => Some(contacts.split(',').map(str::to_owned).collect()),
@@ -26,7 +26,7 @@ pub fn contacts() -> Option<Vec<String>> {
 pub struct Namespaces {
     contacts: Vec<String>,
     keyspace: String,
-    /// Differs from run to run, so that runs on one cluster never meet.
+    /// Differs from run to run, so that runs on the same cluster never meet.
     run: u64,
     opened: AtomicU64,
     names: Mutex<HashMap<usize, Vec<u8>>>,
@@ -39,12 +39,12 @@ impl Namespaces {
         Self { contacts, keyspace: keyspace.to_owned(), run: fastrand::u64(..), opened, names }
     }
 
-    /// How the store with this namespace is opened.
+    /// The options of the store with this namespace.
     pub fn options(&self, namespace: Vec<u8>) -> Options {
         Options { namespace, ..Options::of(self.contacts.clone(), self.keyspace.as_str()) }
     }
 
-    /// A namespace that nobody had.
+    /// A namespace that was not used before.
     pub fn fresh(&self) -> Vec<u8> {
         let number = self.opened.fetch_add(1, Ordering::Relaxed);
         [self.run.to_be_bytes(), number.to_be_bytes()].concat()
@@ -54,7 +54,7 @@ impl Namespaces {
         self.open_as(self.fresh()).await
     }
 
-    /// Another store on what `store` holds.
+    /// Another store on the same data as `store`.
     pub async fn open_again(&self, store: &SharedStore) -> Result<SharedStore, StoreError> {
         let name = self.names.lock().unwrap().get(&address(store)).cloned().unwrap_or_default();
         self.open_as(name).await
@@ -76,7 +76,7 @@ pub fn bytes(len: usize, seed: u64) -> Buffer {
     Buffer::build(len, |bytes| fastrand::Rng::with_seed(seed).fill(bytes))
 }
 
-/// A chunk as a writer left it two hours ago that ended, or sleeps, before it referred to it.
+/// Leaves a chunk as a writer does that ended, or fell asleep, two hours ago, before it referred to it.
 #[allow(dead_code)]
 pub async fn leave_chunk(session: &Session, partition: &[u8], sort: &[u8]) {
     let leave =
@@ -87,7 +87,7 @@ pub async fn leave_chunk(session: &Session, partition: &[u8], sort: &[u8]) {
     session.query_unpaged(leave, (&id[..], partition, sort, then)).await.unwrap();
 }
 
-/// Name and chunks of the value of a cell.
+/// The name and the chunks of a cell's value.
 #[allow(dead_code)]
 pub async fn chunks_of(session: &Session, partition: &[u8], sort: &str) -> (Vec<u8>, Vec<Vec<u8>>) {
     let read = "SELECT head FROM conformance.cells WHERE p = ? AND kind = 0 AND s = ?";
@@ -106,7 +106,7 @@ pub async fn chunks_of(session: &Session, partition: &[u8], sort: &str) -> (Vec<
     unreachable!()
 }
 
-/// A node that can be stopped without being ended, so that it answers nothing for a while.
+/// A node that can be paused without being ended, so that it does not answer for a while.
 #[allow(dead_code)]
 pub struct Paused {
     process: String,
@@ -114,7 +114,7 @@ pub struct Paused {
 
 #[allow(dead_code)]
 impl Paused {
-    /// The node of this number; none, said aloud, if nobody tells where its process is.
+    /// The node with this number; none, with a message, if its process is not known.
     pub fn node(number: usize) -> Option<Self> {
         let folder = std::env::var("ATOLL_CASSANDRA_FOLDER").ok();
         let file = folder.map(|folder| format!("{folder}/node-{number}/pid"));
@@ -143,7 +143,7 @@ impl Paused {
 
 impl Drop for Paused {
     fn drop(&mut self) {
-        // A test that failed in between must not leave the node of the others asleep.
+        // A failed test must not leave the shared node paused.
         self.go_on();
     }
 }

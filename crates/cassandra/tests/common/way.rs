@@ -1,9 +1,9 @@
-//! A way to the nodes that loses, holds back and replaces what goes through it: failures at moments that a
-//! test chooses, which no killed node would give twice.
+//! A proxy in front of the nodes that loses, holds back and replaces messages: failures at moments that a
+//! test chooses, which killing nodes could not reproduce.
 //!
 //! It listens on a port of its own at the address of each node, and the driver takes that port for the port
-//! of all nodes. It understands as much of the protocol as tells requests apart: `PREPARE` gives each
-//! statement a name, by which `EXECUTE` is known; conditional batches are `BATCH`.
+//! of all nodes. It understands just enough of the protocol to tell requests apart: `PREPARE` gives each
+//! statement a name, by which `EXECUTE` refers to it; conditional batches are `BATCH`.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ const EXECUTE: u8 = 0x0a;
 const BATCH: u8 = 0x0d;
 const HEADER_BYTES: usize = 9;
 
-/// What becomes of a request.
+/// The fate of a request.
 #[derive(Clone, Debug)]
 pub enum Fate {
     /// It reaches the node, and the answer comes back.
@@ -30,7 +30,7 @@ pub enum Fate {
     Garbled,
     /// It reaches the node, and no answer comes back.
     Unanswered,
-    /// It reaches the node when the way is opened.
+    /// It reaches the node once the way is opened.
     Held,
     /// It reaches the node, and this comes back.
     Replaced(Answer),
@@ -51,14 +51,14 @@ impl Answer {
         Self { opcode: RESULT, body: 1_i32.to_be_bytes().to_vec() }
     }
 
-    /// A coordinator had one answer of two, and says that sending again is harmless.
+    /// A write time-out: a coordinator got one answer of two, and says that sending again is harmless.
     pub fn write_time_out() -> Self {
         let of_write =
             [&[0, 4][..], &1_i32.to_be_bytes(), &2_i32.to_be_bytes(), &string("BATCH_LOG")].concat();
         Self::error(0x1100, &of_write)
     }
 
-    /// Too few replicas are alive.
+    /// An error that says that too few replicas are alive.
     pub fn unavailable() -> Self {
         Self::error(0x1000, &[&[0, 4][..], &2_i32.to_be_bytes(), &1_i32.to_be_bytes()].concat())
     }
@@ -75,22 +75,22 @@ fn string(text: &str) -> Vec<u8> {
 
 type Rule = Box<dyn FnMut(&str) -> Fate + Send>;
 
-/// The way.
+/// The proxy.
 pub struct Way {
-    /// Contact points to go through it.
+    /// Contact points that lead through it.
     pub contacts: Vec<String>,
     shared: Arc<Shared>,
 }
 
 struct Shared {
     rule: Mutex<Rule>,
-    /// Statements by the name that the nodes gave them.
+    /// Statements by the names that the nodes gave them.
     names: Mutex<HashMap<Vec<u8>, String>>,
     is_open: watch::Sender<bool>,
     held: watch::Sender<usize>,
-    /// Connections that were made.
+    /// The number of connections made.
     joined: watch::Sender<usize>,
-    /// The first of them that carries anything.
+    /// The first connection that still carries data.
     first_alive: AtomicUsize,
 }
 
@@ -101,7 +101,7 @@ impl Shared {
 }
 
 impl Way {
-    /// A way to these nodes on which everything passes.
+    /// A proxy in front of these nodes that lets everything pass.
     pub async fn to(contacts: &[String]) -> Self {
         let shared = Arc::new(Shared {
             rule: Mutex::new(Box::new(|_| Fate::Passes)),
@@ -129,18 +129,18 @@ impl Way {
         Self { contacts: through, shared }
     }
 
-    /// What becomes of requests from now on, by the text of the statement or `BATCH`.
+    /// Sets the fate of requests from here on, by the text of the statement or `BATCH`.
     pub fn rule(&self, rule: impl FnMut(&str) -> Fate + Send + 'static) {
         *self.shared.rule.lock().unwrap() = Box::new(rule);
     }
 
-    /// From now on the connections that are there carry nothing any more, and nobody says so, as when the
-    /// machine at the other end lost its power; new ones do.
+    /// Stops all traffic on the existing connections without closing them, as when the machine at the other
+    /// end has lost power; new connections work.
     pub fn silence(&self) {
         self.shared.first_alive.store(*self.shared.joined.borrow(), Ordering::SeqCst);
     }
 
-    /// Waits until so many connections were made.
+    /// Waits until this many connections were made.
     pub async fn joins(&self, connections: usize) {
         self.shared.joined.subscribe().wait_for(|joined| *joined >= connections).await.unwrap();
     }
@@ -150,7 +150,7 @@ impl Way {
         self.shared.held.subscribe().wait_for(|held| *held > 0).await.unwrap();
     }
 
-    /// Lets go what is held, and holds nothing any more.
+    /// Releases what is held, and holds nothing from here on.
     pub fn open(&self) {
         self.shared.is_open.send_replace(true);
     }
@@ -179,10 +179,10 @@ impl Frame {
         self.header[4]
     }
 
-    /// The same answer to the same request with other contents.
+    /// The same answer to the same request, with other contents.
     fn replaced(&self, answer: &Answer) -> Self {
         let mut header = self.header;
-        // An answer of the version that was asked in, without flags.
+        // An answer in the protocol version of the request, without flags.
         (header[0], header[1], header[4]) = (0x80 | header[0], 0, answer.opcode);
         header[5..].copy_from_slice(&(answer.body.len() as u32).to_be_bytes());
         Self { header, body: answer.body.clone() }
@@ -190,19 +190,19 @@ impl Frame {
 
     async fn write(&self, to: &tokio::sync::Mutex<OwnedWriteHalf>) {
         let bytes = [&self.header[..], &self.body].concat();
-        // Whoever went away needs nothing.
+        // A client that has left needs no answer.
         let _ = to.lock().await.write_all(&bytes).await;
     }
 }
 
-/// What is expected back on a connection.
+/// The answers that are expected on a connection.
 #[derive(Default)]
 struct Expected {
     prepared: HashMap<[u8; 2], String>,
     fates: HashMap<[u8; 2], Fate>,
 }
 
-/// One connection of a client, and of the node behind it.
+/// One connection of a client, and the one to the node behind it.
 #[derive(Clone)]
 struct Connection {
     number: usize,
