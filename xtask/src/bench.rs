@@ -12,10 +12,10 @@ use crate::{cargo, run, workspace};
 use std::path::PathBuf;
 
 const MANIFEST: &str = "benches/Cargo.toml";
-/// How the benches are compiled; Cargo would look for it beside the folder it runs in.
+/// The compiler settings of the benches; Cargo alone would look for them in the folder in which it runs.
 const CONFIG: &str = "benches/.cargo/config.toml";
 
-/// Runs one bench with this terminal as its own.
+/// Runs one bench, attached to this terminal.
 pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
     let names = known::names();
     let missing = arguments.wrong(format!("NAME is missing; there is: {names}"));
@@ -50,17 +50,18 @@ pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
     if peers {
         command.arg("--peers");
     }
-    // What the words say is the bench's to judge.
+    // The bench itself checks the remaining words.
     command.args(arguments.rest().iter().filter(|word| *word != "--"));
     run::attached(&format!("bench {name}"), &mut command)
 }
 
-/// How the bench is called that these words name, if they do.
+/// The usage of the bench that these words name, if they name one.
 pub fn usage(words: &[String]) -> Option<String> {
     words.iter().find_map(|word| known::find(word)).map(known::Bench::usage)
 }
 
-/// Benches side by side measure each other, and take each other's stores and answers away.
+/// Takes the lock that lets only one bench run at a time: two would disturb each other's measurements, stores
+/// and results.
 fn alone() -> Result<Lock, Failure> {
     let folder =
         std::env::var_os("ATOLL_BENCH_DIR").map_or_else(workspace::target_dir, |at| Ok(PathBuf::from(at)))?;

@@ -1,9 +1,9 @@
 //! The seeded programs: what `sim` and `soak` run.
 //!
 //! A program of its own takes `--seed-from N` and either `--seeds M` or `--minutes M`, and prints one line of
-//! JSON for each finished chunk of seeds (see [`crate::ledger`]). A simulation also takes `--seed N`: that
-//! seed alone, in words. Tests that take a seed from the environment are such programs too: [`Tests`] says
-//! how.
+//! JSON for each finished chunk of seeds (see [`crate::ledger`]). A simulation also takes `--seed N`, which
+//! runs that seed alone and describes it in words. Tests that take a seed from the environment count as such
+//! programs too; [`Tests`] describes them.
 
 use crate::failure::Failure;
 use crate::{cargo, run, workspace};
@@ -11,19 +11,19 @@ use std::process::Command;
 
 /// A program that runs seeds.
 pub struct Seeded {
-    /// What `soak` calls it.
+    /// Its name for `soak`.
     pub name: &'static str,
     /// How it is run.
     pub kind: Kind,
-    /// Whether a seed replays exactly: then `sim` runs it too.
+    /// Whether a seed replays exactly; if so, `sim` runs the program too.
     pub is_simulation: bool,
 }
 
 /// How a seeded program is run.
 pub enum Kind {
-    /// A program of its own, which tells its chunks itself.
+    /// A program of its own, which reports its chunks itself.
     Program(Program),
-    /// Tests, run again and again; each run is a chunk.
+    /// Tests that are run again and again; each run is a chunk.
     Tests(Tests),
 }
 
@@ -35,25 +35,26 @@ pub struct Program {
 
 /// Tests that take their seed from the environment.
 pub struct Tests {
-    /// Packages, their test programs, and tests that prove the others and need no repetition.
+    /// Packages, their test programs, and the tests to leave out: those that prove the others and need no
+    /// repetition.
     programs: &'static [(&'static str, &'static str, &'static [&'static str])],
-    /// The feature that they alone are built with.
+    /// The feature that only these tests are built with.
     feature: Option<&'static str>,
     /// The variable that takes the seed.
     seed: &'static str,
-    /// Other variables.
+    /// Other environment variables.
     environment: &'static [(&'static str, &'static str)],
-    /// A variable that takes a folder on a real disk.
+    /// The variable that takes a folder on a real disk.
     folder: Option<&'static str>,
-    /// How many seeds of the ledger one run is worth.
+    /// How many seeds of the ledger one run counts as.
     pub seeds_per_run: u64,
-    /// Goes up when what is promised changes.
+    /// Incremented when the promises under test change.
     pub format: u64,
-    /// Where a run tells its own line for the ledger, the test that judges all lines together.
+    /// If runs report their own lines for the ledger, the test that judges all lines together.
     pub verdict: Option<&'static str>,
 }
 
-/// The test that judges what all runs of `coverage` tallied.
+/// The test that judges the tallies of all runs of `coverage`.
 const COVERAGE_VERDICT: &str = "what_the_soak_has_tallied_so_far_holds";
 
 /// Every seeded program.
@@ -79,7 +80,7 @@ pub const SEEDED: &[Seeded] = &[
             programs: &[("atoll-engine", "schedules", &["each_planted_bug_is_seen"])],
             feature: Some("schedules"),
             seed: "ATOLL_SEED",
-            // Two hundred batches, each of a seed of its own.
+            // Two hundred batches, each with a seed of its own.
             environment: &[("ATOLL_SCHEDULES", "10000")],
             folder: None,
             seeds_per_run: 200,
@@ -143,8 +144,8 @@ pub const SEEDED: &[Seeded] = &[
             environment: &[
                 ("ATOLL_CELLS", "all"),
                 ("ATOLL_SEEDS", "20"),
-                // Samples come and go by the megabyte; the system is not asked for their memory again each
-                // time.
+                // Samples are allocated and freed by the megabyte; this keeps their memory from being
+                // requested from the system again each time.
                 ("MALLOC_MMAP_THRESHOLD_", "1000000000"),
                 ("MALLOC_TRIM_THRESHOLD_", "4000000000"),
             ],
@@ -157,20 +158,20 @@ pub const SEEDED: &[Seeded] = &[
     },
 ];
 
-/// The program that `soak` calls so.
+/// The program with this name for `soak`.
 pub fn find(name: &str) -> Option<&'static Seeded> {
     SEEDED.iter().find(|seeded| seeded.name == name)
 }
 
 impl Program {
-    /// Builds it; says so.
+    /// Builds the program, and prints that it does.
     pub fn build(&self) -> Result<(), Failure> {
         let mut command = cargo::building()?;
         command.args(["build", "--release", "--package", self.package, "--bin", self.package]);
         run::step(&format!("build {}", self.package), &mut command).map(drop)
     }
 
-    /// A command that runs it.
+    /// A command that runs the program.
     pub fn command(&self) -> Result<Command, Failure> {
         let mut command = cargo::command()?;
         command.args(["run", "--quiet", "--release", "--package", self.package, "--bin", self.package, "--"]);
@@ -180,7 +181,7 @@ impl Program {
 }
 
 impl Tests {
-    /// Builds them as `test` does, with all the assertions of such a build; says so.
+    /// Builds the tests as `test` does, with all assertions of such a build, and prints that it does.
     pub fn build(&self) -> Result<(), Failure> {
         for (package, test, _) in self.programs {
             let mut command = cargo::building()?;
@@ -191,18 +192,18 @@ impl Tests {
         Ok(())
     }
 
-    /// Commands that run them with `seed`, one after the other.
+    /// Commands that run the tests with `seed`, in sequence.
     pub fn commands(&self, seed: u64) -> Result<Vec<Command>, Failure> {
         self.programs.iter().map(|program| self.command(program, seed)).collect()
     }
 
-    /// A command that judges all that runs have told.
+    /// A command that judges the reports of all runs together.
     pub fn verdict(&self) -> Result<Option<Command>, Failure> {
         let (Some(test), Some((package, program, _))) = (self.verdict, self.programs.first()) else {
             return Ok(None);
         };
         let mut command = cargo::command()?;
-        // Not quiet: whether the test was there at all is read from what is said of it.
+        // Not quiet: the output shows whether the test exists at all.
         command.args(["test", "--package", package, "--test", program]);
         command.args(self.features());
         command.args(["--", "--show-output", test]);
@@ -217,14 +218,14 @@ impl Tests {
         let (package, test, left_out) = program;
         let mut command = cargo::command()?;
         command.args(["test", "--quiet", "--package", package, "--test", test]).args(self.features());
-        // One after the other: beside each other, tests measure each other.
+        // In sequence: tests that run side by side disturb each other's measurements.
         command.args(["--", "--show-output", "--test-threads", "1"]);
         for name in *left_out {
             command.args(["--skip", name]);
         }
         command.env(self.seed, seed.to_string()).envs(self.environment.iter().copied());
         if let Some(variable) = self.folder {
-            // Beside the builds: that is on a disk, where the system's temporary folder may be in memory.
+            // Next to the builds, which lie on a disk; the system's temporary folder may be in memory.
             let folder = workspace::target_dir()?.join("soak");
             std::fs::create_dir_all(&folder).map_err(Failure::io("make a folder for the soak"))?;
             command.env(variable, folder);

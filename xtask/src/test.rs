@@ -1,6 +1,6 @@
 //! `cargo xtask test`: builds everything once, then visits the rooms and times each.
 //!
-//! Its last line, alone, is for programs: `N passed, N failed, N skipped`.
+//! Programs read only its last line: `N passed, N failed, N skipped`.
 
 mod benches;
 mod commands;
@@ -22,10 +22,11 @@ use programs::{Built, Program};
 use std::time::{Duration, Instant};
 use summary::Summary;
 
-/// How far beyond its budget a test program may run before it is killed: a hang must not look like work.
+/// The factor by which a test program may exceed its budget before it is killed: a hang must not look like
+/// work.
 const LIMIT_FACTOR: u64 = 4;
 
-/// How long a test program of a room with such a budget may run.
+/// The longest that a test program of a room with this budget may run.
 const fn limit(budget_minutes: u64) -> Duration {
     Duration::from_secs(budget_minutes * 60 * LIMIT_FACTOR)
 }
@@ -84,7 +85,8 @@ fn visit(room: &Room, built: &mut Built, alone: Option<&str>) -> Result<Tally, F
     Ok(tally)
 }
 
-/// A program that cannot be run has failed, and what ran before it in its room counts.
+/// Runs one test program. One that cannot be run counts as failed, and the results of those before it in its
+/// room are kept.
 fn run_one(program: &Program, limit: Duration, guest: &Guest) -> Tally {
     tally_of(program, limit, guest).unwrap_or_else(|failure| summary::broken(&program.name, &failure))
 }
@@ -99,7 +101,7 @@ fn tally_of(program: &Program, limit: Duration, guest: &Guest) -> Result<Tally, 
     Ok(tally)
 }
 
-/// Ends a step by what its tests did; shows the whole output if one failed.
+/// Ends a step according to its tests; shows the whole output if one failed.
 fn judge(step: Step, tally: &Tally, output: &[String]) {
     let skipped =
         if tally.skipped.is_empty() { String::new() } else { format!(", {} skipped", tally.skipped.len()) };
@@ -117,7 +119,7 @@ fn judge(step: Step, tally: &Tally, output: &[String]) {
     }
 }
 
-/// The examples in the documentation of the code, then the commands in the pages.
+/// Runs the examples in the documentation of the code, then the commands in the pages.
 fn documentation(built: &Built) -> Result<Tally, Failure> {
     let mut command = cargo::building()?;
     command.args(["test", "--workspace", "--doc"]).args(cargo::locked());

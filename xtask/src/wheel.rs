@@ -1,7 +1,7 @@
 //! `cargo xtask wheel`: the Python package as it is published, one wheel for every Python from 3.11 on.
 //!
-//! On Linux it is linked against the C library of 2018, so that it runs on the clusters that people have; Zig
-//! brings that library along. What comes out is installed and used before it is called done.
+//! On Linux it is linked against the C library of 2018, so that it runs on the clusters in use; Zig provides
+//! that library. The finished wheel is installed and used before it counts as done.
 
 use crate::arguments::Arguments;
 use crate::console::heading;
@@ -14,7 +14,7 @@ const REQUIREMENTS: &str = "xtask/requirements-wheel.txt";
 /// What a wheel must be able to do without any other package.
 const PROOF: &str = include_str!("wheel_proof.py");
 
-/// Builds the wheel, tries it, and says where it is.
+/// Builds the wheel, tries it, and prints where it is.
 pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
     let folder: Option<String> = arguments.option("--out")?;
     arguments.finish()?;
@@ -30,14 +30,14 @@ pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The wheel in its place, once it is proven: one that fails does not come to lie there as if it were good,
-/// nor over the last one that was.
+/// Moves the wheel to its final place once it is proven: a wheel that fails never lies there as if it were
+/// good, nor replaces the last good one.
 fn proven(
     folder: &Path,
     build: impl FnOnce(&Path) -> Result<(), Failure>,
     prove: impl FnOnce(&Path) -> Result<(), Failure>,
 ) -> Result<PathBuf, Failure> {
-    // A folder of its own, so that the one wheel in it is the one that was built.
+    // A folder of its own, so that the only wheel in it is the one just built.
     let fresh = Removed::before_and_after(folder.join("fresh"));
     build(&fresh.0)?;
     let wheel = only_wheel(&fresh.0)?;
@@ -47,7 +47,7 @@ fn proven(
     Ok(place)
 }
 
-/// A folder of which nothing is left of a run before, nor will be of this one, however it ends.
+/// A folder that is removed before the run and after it, however the run ends.
 struct Removed(PathBuf);
 
 impl Removed {
@@ -76,7 +76,7 @@ fn build(fresh: &Path) -> Result<(), Failure> {
     run::step("maturin build", &mut command).map(drop)
 }
 
-/// The search path with the programs of an environment first: maturin looks for Zig there.
+/// The search path with an environment's programs first, where maturin looks for Zig.
 fn with_folder_of(python: &Path) -> Result<std::ffi::OsString, Failure> {
     let old = std::env::var_os("PATH").unwrap_or_default();
     let folders = python.parent().map(Path::to_path_buf).into_iter().chain(std::env::split_paths(&old));
@@ -114,7 +114,7 @@ fn prove(wheel: &Path) -> Result<(), Failure> {
     ]);
     run::step("install the wheel into an empty environment", install.arg(wheel))?;
     let mut proof = Command::new(&python);
-    // From elsewhere, so that nothing but the wheel can be what is imported.
+    // Run from another folder, so that only the wheel can be imported.
     proof.args(["-I", "-c", PROOF]).current_dir(folder);
     run::step("use it there", &mut proof).map(drop)
 }

@@ -1,9 +1,9 @@
-//! The Rust tests of the benches of the engine and of tables, whose crate lies outside of the workspace: what
-//! judges figures is judged here. Without rivals, so that RocksDB is not compiled, and without trials of
-//! whole benches.
+//! The Rust tests of the benches of the engine and of tables, whose crate lies outside of the workspace: they
+//! check the code that judges figures. They run without rivals, so that RocksDB is not compiled, and without
+//! trials of whole benches.
 //!
-//! The bench of the ring is left to whoever changes it: from nothing, its crates take longer to compile than
-//! a room may.
+//! The bench of the ring is tested only by those who change it: compiled from scratch, its crates take longer
+//! than a room may.
 
 use super::{judge, limit};
 use crate::console::Step;
@@ -14,7 +14,7 @@ use crate::{cargo, run};
 
 const MANIFEST: &str = "benches/Cargo.toml";
 
-/// Builds and runs them.
+/// Builds and runs these tests.
 pub fn visit() -> Result<Tally, Failure> {
     let mut command = cargo::building()?;
     command.args(["test", "--manifest-path", MANIFEST, "--bins"]).args(cargo::locked());

@@ -1,4 +1,4 @@
-//! Every `atoll` command that a page mentions exists: the built program is asked for its help.
+//! Checks that every `atoll` command that a page mentions exists, by asking the built program for its help.
 
 use crate::console::{Step, Verdict};
 use crate::failure::Failure;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Asks `atoll` for each command in the pages.
+/// Looks up each command of the pages in the help of `atoll`.
 pub fn check(atoll: Option<&Path>) -> Result<Tally, Failure> {
     let step = Step::start("commands in the pages");
     let Some(atoll) = atoll else {
@@ -38,14 +38,14 @@ pub fn check(atoll: Option<&Path>) -> Result<Tally, Failure> {
     Ok(tally)
 }
 
-/// The program, and what it said about each subcommand.
+/// The program, and its help for each subcommand asked for.
 struct Asked<'a> {
     atoll: &'a Path,
     helps: BTreeMap<String, Option<String>>,
 }
 
 impl Asked<'_> {
-    /// What is wrong with a mention.
+    /// The problem with a mention, if there is one.
     fn problem(&mut self, mention: &Mention) -> Result<Option<String>, Failure> {
         let mut path = String::new();
         let mut help = self.help("")?.unwrap_or_default();
@@ -82,13 +82,13 @@ impl Asked<'_> {
     }
 }
 
-/// The names under the heading `Commands:`, and the other names that are told of them.
+/// The names under the heading `Commands:`, with their aliases.
 fn subcommands(help: &str) -> Vec<&str> {
     let listed = help.lines().skip_while(|line| line.trim() != "Commands:").skip(1);
     let indented = listed.take_while(|line| line.starts_with(' ') || line.is_empty());
     let (mut names, mut others) = (Vec::new(), Vec::new());
     for line in indented {
-        // Names are indented by two; what continues an explanation is indented further.
+        // Names are indented by two spaces; continued explanations are indented further.
         if line.starts_with("  ") && !line.starts_with("   ") {
             names.extend(line.split_whitespace().next());
         }

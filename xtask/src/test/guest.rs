@@ -1,8 +1,7 @@
-//! What a room's tests need beside themselves: the room `cassandra` has one real node for as long as it is
-//! visited.
+//! The outside programs that a room's tests need: the room `cassandra` has one real node while it is visited.
 //!
-//! Invariant: a machine without Java or Maven is told so as a skip, which CI does not excuse; a node that
-//! does not start although both are there is a failure.
+//! Invariant: on a machine without Java or Maven the tests are reported as skipped, which CI does not excuse;
+//! a node that does not start although both are present is a failure.
 
 use super::programs::Program;
 use crate::cassandra::{FILE_OF_TESTS, Lent, ROOM};
@@ -15,13 +14,13 @@ use crate::tests_output::Tally;
 pub struct Guest(Option<Lent>);
 
 impl Guest {
-    /// What tests find in their environment.
+    /// The environment that the tests get.
     pub fn environment(&self) -> Result<Vec<(&'static str, String)>, Failure> {
         self.0.as_ref().map_or_else(|| Ok(Vec::new()), Lent::environment)
     }
 }
 
-/// What the room of this name needs; notes in `tally` what cannot be had.
+/// The guest that the room of this name needs; records in `tally` what is not available.
 pub fn of(room: &str, tally: &mut Tally) -> Result<Guest, Failure> {
     if room != ROOM {
         return Ok(Guest(None));
@@ -43,7 +42,8 @@ pub fn of(room: &str, tally: &mut Tally) -> Result<Guest, Failure> {
     }
 }
 
-/// Whether a test program runs in a room: tests that want the guest run where it is, whatever their crate.
+/// Whether a test program runs in a room: tests that want a guest run in the guest's room, whatever their
+/// crate.
 pub fn is_in_room(program: &Program, room: &Room) -> bool {
     if wants_cassandra(&program.name) {
         return room.name == ROOM;
@@ -51,7 +51,7 @@ pub fn is_in_room(program: &Program, room: &Room) -> bool {
     room.packages.contains(&program.package.as_str())
 }
 
-/// By the name of its file: `package/file`.
+/// Decides by the name of the test program: `package/file`.
 fn wants_cassandra(program: &str) -> bool {
     program.split_once('/').is_some_and(|(_, file)| file.starts_with(FILE_OF_TESTS))
 }

@@ -1,7 +1,7 @@
-//! Test programs side by side, where all they do is compute: many of them keep one processor busy, and there
+//! Runs test programs side by side if they only compute: many of them keep just one processor busy, and there
 //! are two.
 //!
-//! Invariant: programs that measure time, or a machine that they believe to be theirs, do not come here.
+//! Invariant: programs that measure time, or that need the machine to themselves, do not run here.
 
 use super::judge;
 use super::programs::Program;
@@ -17,11 +17,11 @@ use std::time::Duration;
 
 const LANES_MAX: usize = 2;
 
-/// A program that ended, or could not be run.
+/// A program that has ended or could not be run.
 type Ended<'p> = (&'p Program, Step, Result<Ran, Failure>);
 
-/// Runs all of them, in two lanes where there are two processors, none longer than `limit`; one that cannot
-/// be run has failed.
+/// Runs all programs, in two lanes if there are two processors, none for longer than `limit`; one that cannot
+/// be run counts as failed.
 pub fn run(programs: &[Program], limit: Duration) -> Tally {
     let lanes = thread::available_parallelism().map_or(1, usize::from).min(LANES_MAX);
     let waiting = Mutex::new(programs.iter());
@@ -56,7 +56,7 @@ fn run_one_after_another<'p>(
     limit: Duration,
 ) {
     loop {
-        // A lane that panicked took one program with it, and left the others.
+        // A lane that panicked lost one program and left the others.
         let next = waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).next();
         let Some(program) = next else { return };
         let mut step = Step::start(&program.name);

@@ -13,14 +13,14 @@ use std::process::Command;
 pub struct Program {
     /// The crate it tests.
     pub package: String,
-    /// What to call it: the crate, and the file of tests if it is one of several.
+    /// Its name: the crate, and the file of tests if it is one of several.
     pub name: String,
     executable: PathBuf,
     folder: PathBuf,
 }
 
 impl Program {
-    /// A command that runs it as Cargo would, and shows what passing tests print: skips are among it.
+    /// A command that runs it as Cargo would, and shows what passing tests print, including skips.
     pub fn command(&self) -> Result<Command, Failure> {
         let mut command = Command::new(&self.executable);
         command.arg("--show-output").current_dir(&self.folder);
@@ -28,7 +28,7 @@ impl Program {
         Ok(command)
     }
 
-    /// Something else that is run as if it were one.
+    /// A stand-in that runs another command as if it were a test program.
     #[cfg(test)]
     pub fn for_test(name: &str, executable: &str) -> Self {
         let folder = std::env::temp_dir();
@@ -36,20 +36,21 @@ impl Program {
     }
 }
 
-/// What a build left.
+/// The results of a build.
 #[derive(Default)]
 pub struct Built {
     /// Test programs.
     pub programs: Vec<Program>,
     /// The `atoll` program, if it was built.
     pub atoll: Option<PathBuf>,
-    /// Those with each feature, from when the first of them was asked for; none if they could not be built.
+    /// The test programs built with each feature, from the first request for that feature on; empty if they
+    /// could not be built.
     featured: BTreeMap<&'static str, Vec<Program>>,
 }
 
 impl Built {
-    /// A test program with its feature. The first that is asked for has all with that feature built: of its
-    /// room, or of all.
+    /// A test program that is built with its feature. The first request for a feature builds all programs
+    /// with that feature, of the room or of all rooms.
     pub fn featured(&mut self, wanted: &Featured, room: Option<&str>) -> Result<Option<&Program>, Failure> {
         if !self.featured.contains_key(wanted.feature) {
             let programs = build_featured(wanted.feature, room)?;
@@ -61,7 +62,7 @@ impl Built {
     }
 }
 
-/// Builds the tests of a room, or of all; a room without a crate needs the program alone.
+/// Builds the tests of a room, or of all; a room without a crate needs only the program.
 pub fn build(room: Option<&str>) -> Result<Built, Failure> {
     if matches!(room, Some("sanitizer" | "benches")) {
         return Ok(Built::default());
@@ -78,7 +79,7 @@ pub fn build(room: Option<&str>) -> Result<Built, Failure> {
 
 fn build_tests(room: Option<&str>) -> Result<Built, Failure> {
     let mut command = building()?;
-    // Tests of that room lie in any crate.
+    // The tests of that room are spread over all crates.
     let room = room.filter(|name| *name != cassandra::ROOM);
     match room.and_then(|name| ROOMS.iter().find(|room| room.name == name)) {
         Some(room) => {
@@ -93,14 +94,14 @@ fn build_tests(room: Option<&str>) -> Result<Built, Failure> {
     built_by("cargo test --no-run", &mut command)
 }
 
-/// Cargo, asked to build tests and to say what it built.
+/// A Cargo command that builds tests and reports what it built.
 pub fn building() -> Result<Command, Failure> {
     let mut command = cargo::building()?;
     command.args(["test", "--no-run", "--message-format", "json-render-diagnostics"]).args(cargo::locked());
     Ok(command)
 }
 
-/// What Cargo built, as one step.
+/// Runs a Cargo build as one step; returns what it built.
 pub fn built_by(name: &str, command: &mut Command) -> Result<Built, Failure> {
     let mut step = Step::start(name);
     let ran = run::watched(name, command, &mut step)?;
@@ -115,8 +116,8 @@ pub fn built_by(name: &str, command: &mut Command) -> Result<Built, Failure> {
     Err(Failure::Command { what: name.to_owned(), ended: ran.ended() })
 }
 
-/// All test programs with a feature. Beside the tests of all rooms they are built from the whole workspace,
-/// so that what they need of others has the same features and is there already.
+/// Builds all test programs with a feature. Together with the tests of all rooms they are built from the
+/// whole workspace, so that their dependencies have the same features and are built already.
 fn build_featured(feature: &str, room: Option<&str>) -> Result<Vec<Program>, Failure> {
     let mut command = building()?;
     let is_wanted = |featured: &&Featured| room.is_none_or(|room| room == featured.room);
@@ -132,13 +133,14 @@ fn build_featured(feature: &str, room: Option<&str>) -> Result<Vec<Program>, Fai
     }
     match built_by(&format!("build with feature {feature}"), &mut command) {
         Ok(built) => Ok(built.programs),
-        // Told already; the tests that are missing count as failed.
+        // Already reported; the missing tests count as failed.
         Err(Failure::Command { .. }) => Ok(Vec::new()),
         Err(failure) => Err(failure),
     }
 }
 
-/// Cargo builds a program beside its tests only if there are integration tests in the same crate.
+/// Builds `atoll` separately: Cargo builds a program along with its tests only if its crate has integration
+/// tests.
 fn build_atoll() -> Result<Option<PathBuf>, Failure> {
     let mut command = cargo::building()?;
     command

@@ -1,5 +1,5 @@
-//! The Python tests: they use the package of this checkout, and drive the built program from outside, with
-//! Python's own readers and writers.
+//! The Python tests: they use this checkout's package, and drive the built program from outside with Python's
+//! own readers and writers.
 
 use super::programs::Built;
 use super::{judge, limit};
@@ -13,11 +13,11 @@ use crate::{run, venv, workspace};
 use std::process::Command;
 use std::time::Duration;
 
-/// The need of a Python test that was skipped: never excused in CI, whose environment holds all that tests
-/// import.
+/// The need of a skipped Python test. It is never excused in CI, whose environment holds everything that
+/// tests import.
 const NEED: &str = "python";
 
-/// Makes the environment and runs the tests of all folders together.
+/// Prepares the environment and runs the tests of all folders together.
 pub fn visit(built: &Built) -> Result<Tally, Failure> {
     match (venv::python(), &built.atoll) {
         (Ok(python), Some(atoll)) => {
@@ -25,7 +25,8 @@ pub fn visit(built: &Built) -> Result<Tally, Failure> {
             let mut command = Command::new(python);
             command
                 .args(["-m", "pytest", "-v", "-rfEs", "-p", "no:cacheprovider"])
-                // Stores of tests that passed would take gigabytes until the third run after this one.
+                // The stores of passed tests would otherwise take gigabytes until the third run after this
+                // one.
                 .args(["-o", "tmp_path_retention_policy=failed"])
                 .args(rooms::PYTHON_FOLDERS)
                 .current_dir(workspace::root()?);
@@ -54,8 +55,8 @@ fn tests(command: &mut Command, limit: Duration) -> Result<Tally, Failure> {
     Ok(tally)
 }
 
-/// Reads `path::name VERDICT [ 10%]` lines, and at the end what was skipped: there stand also modules that
-/// were skipped when they were imported, with all their tests.
+/// Reads `path::name VERDICT [ 10%]` lines, and the list of skips at the end, which also contains modules
+/// that were skipped with all their tests when they were imported.
 fn read(lines: &[String], succeeded: bool) -> Tally {
     let mut tally = Tally::default();
     for line in lines {
@@ -74,7 +75,7 @@ fn read(lines: &[String], succeeded: bool) -> Tally {
     tally
 }
 
-/// The test and what became of it, unless it was skipped; there may be blanks in the name of a test.
+/// The test and its verdict, unless it was skipped; the name of a test may contain blanks.
 fn verdict(line: &str) -> Option<(&str, &str)> {
     if !line.split_whitespace().next()?.contains(".py::") {
         return None;
@@ -86,7 +87,7 @@ fn verdict(line: &str) -> Option<(&str, &str)> {
         .find_map(|word| Some((told.strip_suffix(word)?.strip_suffix(' ')?, word)))
 }
 
-/// As many as stand in `SKIPPED [2] file:line: reason`.
+/// As many skips as `SKIPPED [2] file:line: reason` counts.
 fn skips(line: &str) -> Vec<Skip> {
     let told = line.strip_prefix("SKIPPED [").and_then(|rest| rest.split_once("] "));
     let Some((count, (place, reason))) =
@@ -106,7 +107,7 @@ fn totals(line: &str) -> Option<Vec<(usize, &str)>> {
     counts.map(|(number, word)| Some((number.parse().ok()?, word))).collect()
 }
 
-/// What pytest counted otherwise than was read, so that nothing is left out in silence.
+/// The difference between what pytest counted and what was read, so that no test is left out silently.
 fn contradiction(told: Option<&[(usize, &str)]>, tally: &Tally) -> Option<String> {
     let Some(told) = told else { return Some("pytest told no totals".to_owned()) };
     let of = |wanted: &str| told.iter().find(|(_, word)| *word == wanted).map_or(0, |(number, _)| *number);

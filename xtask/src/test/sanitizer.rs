@@ -1,5 +1,6 @@
-//! The crates that allow `unsafe` code, again: all tests under AddressSanitizer, unit tests under Miri where
-//! it is installed. What only an interpreter can load has no such tests: Python's go through it.
+//! Tests the crates that allow `unsafe` code again: all tests under AddressSanitizer, and unit tests under
+//! Miri where it is installed. Code that only an interpreter can load has no such tests; the Python tests
+//! exercise it.
 
 use super::{judge, lanes, limit, programs};
 use crate::console::Step;
@@ -10,7 +11,7 @@ use crate::tests_output::Tally;
 use crate::workspace::{Package, packages, root, target_dir};
 use crate::{cargo, requirements, rooms, run};
 
-/// Tests every crate with such code.
+/// Tests every crate with `unsafe` code.
 pub fn visit() -> Result<Tally, Failure> {
     let files = unsafe_files(&Tree::read(&root()?)?);
     let mut tally = Tally::default();
@@ -28,7 +29,7 @@ fn address_sanitizer(package: &Package) -> Result<Tally, Failure> {
     let mut command = programs::building()?;
     command.args(["--tests", "--package", &package.name, "--target", &cargo::host()?]);
     command.env("CARGO_TARGET_DIR", target_dir()?.join("sanitizer"));
-    // The flag is not stable yet; the stable compiler has it all the same.
+    // The flag is unstable, but the stable compiler supports it as well.
     command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", "-Zsanitizer=address --cfg atoll_plain_memory");
     match programs::built_by(&name, &mut command) {
         Ok(mut built) => {
@@ -36,7 +37,7 @@ fn address_sanitizer(package: &Package) -> Result<Tally, Failure> {
             names.for_each(|name| name.push_str(" under AddressSanitizer"));
             Ok(lanes::run(&built.programs, limit(rooms::SANITIZER_BUDGET_MINUTES)))
         }
-        // Told already.
+        // Already reported.
         Err(Failure::Command { .. }) => Ok(Tally { failed: vec![name], ..Tally::default() }),
         Err(failure) => Err(failure),
     }

@@ -1,4 +1,4 @@
-//! The end of a test run: minutes per room against their budgets, what was skipped, and one line for
+//! The end of a test run: minutes per room compared with their budgets, skipped tests, and one line for
 //! programs.
 
 use crate::console::heading;
@@ -8,19 +8,19 @@ use crate::skip;
 use crate::tests_output::Tally;
 use std::time::{Duration, Instant};
 
-/// What happened in one room.
+/// The visit of one room.
 struct Visit {
     /// The room.
     room: &'static str,
     /// How long it took.
     took: Duration,
-    /// How long it may take.
+    /// Its budget.
     budget_minutes: u64,
-    /// Its tests.
+    /// The results of its tests.
     tally: Tally,
 }
 
-/// What happened in all of them.
+/// The visits of all rooms.
 #[derive(Default)]
 pub struct Summary {
     build: Duration,
@@ -28,13 +28,13 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Notes how long the build took.
+    /// Records how long the build took.
     pub fn built(&mut self, took: Duration) {
         self.build = took;
     }
 
-    /// Visits a room and notes what came of it. One that cannot be visited is a failure like that of a test:
-    /// the others, and the end of the run, come all the same.
+    /// Visits a room and records the result. A room that cannot be visited counts as one failed test: the
+    /// other rooms and the summary still follow.
     pub fn visit(
         &mut self,
         room: &'static str,
@@ -81,7 +81,7 @@ impl Summary {
     }
 }
 
-/// What could not be run, as one failed test of its name; says why.
+/// Counts a step that could not be run as one failed test of its name, and prints why.
 pub fn broken(name: &str, failure: &Failure) -> Tally {
     let hint = failure.hint().map_or(String::new(), |hint| format!("; {hint}"));
     println!("  FAIL {name}: {failure}{hint}");
