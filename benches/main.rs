@@ -1,9 +1,9 @@
 //! Benchmarks of Atoll beside its rivals.
 //!
-//! `engine` prints one row for each bar of the engine, and beside it every engine's own figures, losses as
-//! plainly as wins. Each phase of each engine runs in a child process of this program.
+//! `engine` prints one row for each bar of the engine, followed by every engine's own figures; losses are
+//! shown as plainly as wins. Each phase of each engine runs in a child process of this program.
 //!
-//! With the feature `tables` it also has what serves the benches in Python (`halves.rs`).
+//! The feature `tables` adds what serves the benches in Python (`halves.rs`).
 
 #[cfg(feature = "tables")]
 mod cassandra;
@@ -101,7 +101,7 @@ fn run_child(spec: &str) -> Result<bool, EngineError> {
     Ok(true)
 }
 
-/// Runs and prints; true when every phase ran and Atoll returned nothing wrong.
+/// Runs the bench and prints its results; true if every phase ran and Atoll returned nothing wrong.
 fn bench_engine(arguments: &EngineArguments) -> Result<bool, EngineError> {
     let scale = match (arguments.records, arguments.quick) {
         (Some(records), _) => Scale::shrunk_to(records),
@@ -112,7 +112,7 @@ fn bench_engine(arguments: &EngineArguments) -> Result<bool, EngineError> {
     let parts = arguments.phases.clone();
     let plan = Plan { scale, engines: engines(arguments)?, parts, work: work_folder()? };
     std::fs::create_dir_all(&plan.work)?;
-    // A trial of the bench itself is nothing that builds beside it should wait for.
+    // Builds alongside need not wait for a trial of the bench itself.
     let is_trial = arguments.records.is_some();
     let facts = MachineFacts::gather(&plan.work, !is_trial && raise_priority());
     plan::print_machine(&facts);
@@ -149,12 +149,12 @@ fn engines(arguments: &EngineArguments) -> Result<Vec<EngineName>, EngineError> 
     Ok(built)
 }
 
-/// The folder for the stores: on a real disk, never a memory file system by accident.
+/// The folder for the stores: on a real disk, never in a memory file system by accident.
 fn work_folder() -> Result<PathBuf, EngineError> {
     let chosen = std::env::var_os("ATOLL_BENCH_DIR").map(PathBuf::from);
     let folder = match chosen {
         Some(folder) => folder,
-        // Beside the profile folder that holds this program.
+        // Next to the profile folder that holds this program.
         None => std::env::current_exe()?
             .ancestors()
             .nth(2)

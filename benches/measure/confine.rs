@@ -1,25 +1,27 @@
-//! A control group with a limit of memory, page cache included, for the process that asks.
+//! A control group that limits the memory, page cache included, of the process that asks for it.
 //!
-//! Invariant: a process goes back to the group that it came from, and whoever only asks whether there may be
-//! such a group never leaves its own.
+//! Invariant: a process returns to the group from which it came, and a process that only asks whether such a
+//! group is possible never leaves its own.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The group that this process is in; it goes back to the one before, and removes it.
+/// The group that this process is in; when dropped, the process returns to its previous group and removes
+/// this one.
 pub struct Confined {
     group: PathBuf,
     back: PathBuf,
 }
 
-/// Where a group may be made, and the name of the limit there.
+/// A folder in which a group may be created, and the name of the limit there.
 type Where = (PathBuf, &'static str);
 
-/// Whether this user may make such groups; without them nothing is said about little memory.
+/// Whether this user may create such groups; without them, the bars about little memory are not measured.
 pub fn may_confine() -> bool {
-    // A process that ends with its input: if it could not be brought back, it is not this one.
+    // Tried with a process that ends with its input: if it could not be moved back, this process would not be
+    // affected.
     let sleeper = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
     let Ok(mut sleeper) = sleeper else { return false };
     let entered = enter(sleeper.id(), u64::MAX >> 1).is_ok();
@@ -29,20 +31,20 @@ pub fn may_confine() -> bool {
     entered && ended
 }
 
-/// Puts this process into a control group of its own that may use so many bytes of memory.
+/// Puts this process into a control group of its own that may use `bytes` bytes of memory.
 ///
 /// # Errors
-/// That no memory controller is mounted, or that this user may not use it.
+/// Fails if no memory controller is mounted, or if this user may not use it.
 pub fn confine(bytes: u64) -> io::Result<Confined> {
     let before = places();
     let group = enter(std::process::id(), bytes)?;
-    // Where both versions are mounted, the process goes back to its group in the version that took it.
+    // If both versions are mounted, the process returns to its group in the version that took it.
     let back = before.into_iter().find(|(_, limit)| group.join(limit).exists());
     let (back, _) = back.ok_or_else(none_mounted)?;
     Ok(Confined { group, back })
 }
 
-/// Removes the group of a process that has ended, in whatever way: one that is killed removes nothing.
+/// Removes the group of a process that has ended, however it ended: a killed process cannot remove its own.
 pub fn remove_group_of(process: u32) {
     for (place, _) in places() {
         let _ = fs::remove_dir(place.join(name_of(process)));
@@ -64,7 +66,7 @@ fn none_mounted() -> io::Error {
     io::Error::other("no memory controller is mounted")
 }
 
-/// Puts a process into a group of its own; where that is.
+/// Puts a process into a group of its own; returns the group's folder.
 fn enter(process: u32, bytes: u64) -> io::Result<PathBuf> {
     let mut refused = none_mounted();
     for (place, limit) in places() {
@@ -86,13 +88,13 @@ fn enter(process: u32, bytes: u64) -> io::Result<PathBuf> {
     Err(refused)
 }
 
-/// Writes to a file that is there: a folder that is no group has none, and must not get one.
+/// Writes to an existing file: a folder that is no group lacks the file, and must not get one.
 fn tell(file: &Path, number: u64) -> io::Result<()> {
     OpenOptions::new().write(true).open(file)?.write_all(number.to_string().as_bytes())
 }
 
-/// This process's own group, and those above it, nearest first: what is made below stays within their
-/// limits. A group of version 2 that has processes may have none below that limits memory.
+/// This process's own group and those above it, nearest first; a group created below one of them stays within
+/// its limits. A group of version 2 that has processes cannot have a group below it that limits memory.
 fn places() -> Vec<Where> {
     let told = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     places_of(&told).into_iter().filter(|(place, _)| place.join("cgroup.procs").exists()).collect()

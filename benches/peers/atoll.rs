@@ -8,7 +8,7 @@ use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes of records that a backup commits at once and then checkpoints.
+/// Bytes of records that a backup commits at once, followed by a checkpoint.
 const BACK_UP_BATCH: usize = 16 << 20;
 
 /// An open store with one tree.

@@ -1,5 +1,5 @@
-//! Berkeley DB as a hash table and as a tree, without transactions and without a log: as fast as it goes.
-//! What was written lies in its cache until it is closed, so nothing survives a killed process.
+//! Berkeley DB as a hash table and as a tree, without transactions and without a log: its fastest mode.
+//! Written data stays in its cache until it is closed, so nothing survives a killed process.
 
 use super::{Engine, EngineError, OpenOptions};
 use crate::workloads::KEY_BYTES;
@@ -59,7 +59,8 @@ pub struct Berkeley {
 }
 
 impl Berkeley {
-    /// Opens or makes it, with the cache that everybody has, and told how many records come.
+    /// Opens or creates a file, with the cache size that all engines share, and announces the number of
+    /// records.
     #[allow(unsafe_code, reason = "a library in C")]
     pub fn open(folder: &Path, options: OpenOptions, kind: Kind) -> Result<Self, EngineError> {
         let path = CString::new(folder.join("records.db").as_os_str().as_bytes())?;
@@ -105,8 +106,8 @@ impl Engine for Berkeley {
 
     fn get(&mut self, key: &[u8], found: &mut dyn FnMut(Option<&[u8]>)) -> Result<(), EngineError> {
         let mut error = 0;
-        // SAFETY: the file is open, the key lives through the call, and it writes no more than the room it is
-        // told.
+        // SAFETY: the file is open, the key lives through the call, and the call writes no more than the
+        // given length.
         let len = unsafe {
             atoll_berkeley_get(
                 self.db,
@@ -137,7 +138,7 @@ impl Engine for Berkeley {
     }
 
     fn close(self: Box<Self>) -> Result<(), EngineError> {
-        // SAFETY: the file is open, and nobody has the handle any more.
+        // SAFETY: the file is open, and the handle is not used after this.
         done("close", unsafe { atoll_berkeley_close(self.db) })
     }
 }

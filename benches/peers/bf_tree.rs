@@ -20,8 +20,8 @@ impl BfTree {
     /// Opens the snapshot in the folder, or makes a new tree.
     pub fn open(folder: &Path) -> Result<Self, EngineError> {
         let snapshot = folder.join("snapshot");
-        // A tree opened from a snapshot works in that very file, even for reads, and leaves it unusable: it
-        // must write a new snapshot when it closes, changed or not.
+        // A tree opened from a snapshot works in that very file, even for reads, and makes it unusable: when
+        // it closes, it must write a new snapshot, whether it was changed or not.
         let is_changed = snapshot.exists();
         let tree = if is_changed {
             let cache = Some(CACHE_BYTES as usize);
@@ -37,7 +37,7 @@ impl BfTree {
     }
 }
 
-// It has no batches: a load is a loop on either side of the call.
+// It has no batches: a load is a loop, whether here or behind the call.
 impl Engine for BfTree {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), EngineError> {
         self.is_changed = true;

@@ -62,7 +62,7 @@ impl Engine for Fjall {
 
     fn settle(&mut self) -> Result<(), EngineError> {
         self.records.rotate_memtable_and_wait()?;
-        // No call waits for compactions; counters say when none are left.
+        // No call waits for compactions; the counters show when none are left.
         while self.db.outstanding_flushes() > 0 || self.db.active_compactions() > 0 {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }

@@ -1,5 +1,5 @@
-//! The floor: the ordered map of the standard library, which shows the cost of an ordered map without any
-//! promise.
+//! The floor: the ordered map of the standard library, which shows the cost of an ordered map that promises
+//! nothing.
 
 use super::{Engine, EngineError};
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! No engine: answers every get with a value that was never stored, to measure the bench itself.
+//! No engine: answers every get with a generated value that was never stored, to measure the bench itself.
 
 use super::{Engine, EngineError};
 use crate::workloads::{KEY_BYTES, Key, fill_value};

@@ -1,5 +1,5 @@
-//! Kyoto Cabinet's hash table in a mapped file, with twice as many buckets as records, as its authors
-//! advise. It is not synced before it is closed.
+//! Kyoto Cabinet's hash table in a mapped file, with twice as many buckets as records, as its authors advise.
+//! It is not synced until it is closed.
 
 use super::{Engine, EngineError, OpenOptions};
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -115,7 +115,7 @@ impl Engine for Kyoto {
     fn close(self: Box<Self>) -> Result<(), EngineError> {
         // SAFETY: the file is open.
         let closed = self.checked("close", unsafe { kcdbclose(self.db) });
-        // SAFETY: the handle is not used any more.
+        // SAFETY: the handle is not used after this.
         unsafe { kcdbdel(self.db) };
         closed
     }

@@ -1,4 +1,5 @@
-//! LMDB through heed, in its fastest mode: written through the map, no sync at each commit, one at the end.
+//! LMDB through heed, in its fastest mode: writes go through the map, without a sync at each commit, and with
+//! one at the end.
 
 use super::{Beside, Engine, EngineError};
 use heed::types::Bytes;
@@ -9,7 +10,7 @@ const MAP_BYTES: usize = 64 << 30;
 
 /// An open environment.
 pub struct Lmdb {
-    // Before the environment, so that it is dropped first.
+    // Declared before the environment, so that it is dropped first.
     reading: Option<RoTxn<'static, WithTls>>,
     env: Env,
     records: Database<Bytes, Bytes>,

@@ -1,8 +1,8 @@
-//! An adapter for each engine behind one small trait, all set up alike.
+//! An adapter for each engine behind one small trait, all configured alike.
 //!
-//! Alike means: one folder on a real file system; every acknowledged write survives the end of the process
-//! if the engine can promise that; no compression, no encryption, 8 GiB of cache. If an engine cannot give
-//! what the others give, the difference is in its favour and is documented in the README.
+//! Alike means: one folder on a real file system; every acknowledged write survives the end of the process if
+//! the engine can promise that; no compression, no encryption, 8 GiB of cache. If an engine cannot give what
+//! the others give, the difference is in its favour and is documented in the README.
 
 use std::path::Path;
 
@@ -30,7 +30,7 @@ pub const CACHE_BYTES: u64 = 8 << 30;
 /// Any error of any engine; the bench can only report it.
 pub type EngineError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Makes a handle on an open store, in the thread that will use it.
+/// Makes a handle on an open store; called in the thread that will use it.
 pub type Beside = Box<dyn FnOnce() -> Box<dyn Engine> + Send>;
 
 /// An ordered map under measurement.
@@ -104,7 +104,7 @@ pub trait Engine {
     /// Drops the snapshot.
     fn let_go_of_snapshot(&mut self) {}
 
-    /// Writes out everything that only the log has.
+    /// Writes out everything that exists only in the log.
     fn checkpoint(&mut self) -> Result<(), EngineError> {
         self.settle()
     }
@@ -114,8 +114,8 @@ pub trait Engine {
         Err("this adapter makes no backups".into())
     }
 
-    /// How many log segments were cleaned since the store was opened; `None` if the engine has no such
-    /// thing.
+    /// The number of log segments cleaned since the store was opened; `None` if the engine does not clean a
+    /// log.
     fn segments_cleaned(&self) -> Option<u64> {
         None
     }
@@ -123,7 +123,7 @@ pub trait Engine {
     /// Waits for background work and makes everything durable, once.
     fn settle(&mut self) -> Result<(), EngineError>;
 
-    /// Closes the store; anything that stays open is a fault of the adapter.
+    /// Closes the store; anything that stays open is a bug in the adapter.
     fn close(self: Box<Self>) -> Result<(), EngineError>;
 }
 

@@ -1,4 +1,4 @@
-//! redb: commits that are not synced, except for one at the end.
+//! redb: commits are not synced, except for one at the end.
 
 use super::{CACHE_BYTES, Engine, EngineError};
 use redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, TableDefinition};

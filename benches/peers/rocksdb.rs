@@ -1,4 +1,4 @@
-//! RocksDB, set up as its tuning guide advises for data that fits in memory, with its log on.
+//! RocksDB, configured as its tuning guide advises for data that fits in memory, with its log on.
 
 use super::{Beside, Engine, EngineError, OpenOptions};
 use rocksdb::{
@@ -37,7 +37,7 @@ impl Rocks {
             blocks.set_cache_index_and_filter_blocks(true);
         }
         options.set_block_based_table_factory(&blocks);
-        // Opened by name, because only that gives a handle, and only a handle can read in batches.
+        // Opened by name, because only that yields a handle, and batched reads require one.
         let family = [(DEFAULT_COLUMN_FAMILY_NAME, options.clone())];
         Ok(Self { db: Arc::new(DB::open_cf_with_opts(&options, folder, family)?), write: write_options() })
     }

@@ -1,4 +1,4 @@
-//! Every adapter of this build keeps the promises on which the figures are based.
+//! Every adapter of this build keeps the promises on which the figures rely.
 
 use super::*;
 use crate::workloads::{Batch, Key, Verifier, fill_value, scan_requests};

@@ -1,4 +1,5 @@
-//! More than one thread on one store: two that run YCSB A, and one that reads while a checkpoint is written.
+//! Phases with more than one thread on a store: two threads that run YCSB A, and one that reads while a
+//! checkpoint or a copy is written.
 
 use super::window::Window;
 use super::write::{check_again, make_updates, open_timed};
@@ -10,24 +11,25 @@ use crate::workloads::{
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The reader's p99 while checkpoints are written, over its p99 in quiet.
+/// The reader's p99 while checkpoints are written, divided by its p99 in quiet.
 pub const READER_RATIO: &str = "reader p99 beside a checkpoint over quiet";
 /// The same while the store is copied, as a backup does.
 pub const BACKUP_RATIO: &str = "reader p99 beside a backup over quiet";
-/// Log segments that were cleaned by those checkpoints.
+/// The log segments that those checkpoints cleaned.
 pub const SEGMENTS_CLEANED: &str = "log segments cleaned beside the reader";
-/// How many copies the reader is beside.
+/// The number of copies during which the reader runs.
 const BACKUPS: usize = 2;
-/// How many checkpoints the reader is beside.
+/// The number of checkpoints during which the reader runs.
 const CHECKPOINTS: u64 = 5;
 
-/// Records have versions below this: A writes as many as it has requests, two threads as many again on top,
-/// the checkpoints' rounds are few, and a value of another key would have to be of some version far beyond.
+/// A bound above every record's version. A writes as many versions as it has requests, the two threads as
+/// many again, and the checkpoints' rounds add few; the value of another key would have a version far beyond
+/// the bound.
 fn versions(spec: &Spec) -> u64 {
     3 * (spec.requests + 2)
 }
 
-/// Reads every record once, so that all of it is cached; which versions they have.
+/// Reads every record once, so that all of them are cached; returns their versions.
 fn read_all(engine: &mut dyn Engine, spec: &Spec, verifier: &mut Verifier) -> Result<Vec<u32>, EngineError> {
     let mut found = vec![0; spec.records as usize];
     for (counter, version) in (0..).zip(&mut found) {
@@ -39,17 +41,18 @@ fn read_all(engine: &mut dyn Engine, spec: &Spec, verifier: &mut Verifier) -> Re
     Ok(found)
 }
 
-/// The calls of two writers of the same records, and what each of them knows.
+/// The calls of two writers to the same records, and what each of them knows.
 struct Pair {
     requests: Vec<UpdateRequest>,
-    /// The last version of each record that each of them wrote, or what was there before.
+    /// For each writer, the last version of each record that it wrote, or else the version that was there
+    /// before.
     last: [Vec<u32>; 2],
-    /// Versions from here on are theirs: even ones of the first, odd ones of the second.
+    /// Versions from here on belong to the two: the even ones to the first, the odd ones to the second.
     from: u32,
 }
 
 impl Pair {
-    /// Half of the calls each, into a store that has these versions.
+    /// Gives each writer half of the calls, for a store with these versions.
     fn of(spec: &Spec, found: Vec<u32>) -> Self {
         let mut requests = update_requests(spec.records, spec.requests, SEED + 9);
         let from = (found.iter().max().copied().unwrap_or(0) / 2 + 1) * 2;
@@ -60,7 +63,7 @@ impl Pair {
         Self { requests, last, from }
     }
 
-    /// The calls of one of them, and what it may find of the other.
+    /// The calls of one writer, and the other's versions that it may find.
     fn calls_of(&self, writer: usize) -> (&[UpdateRequest], Others) {
         let (ours, theirs) = self.requests.split_at(self.requests.len() / 2);
         let from = u64::from(self.from);
@@ -69,7 +72,8 @@ impl Pair {
         (if writer == 0 { ours } else { theirs }, others)
     }
 
-    /// Each record has the last version of one of the two, if either updated it, else what it had before.
+    /// Checks that each record has the last version of one of the two writers, or its previous version if
+    /// neither updated it.
     fn check_last(&self, engine: &mut dyn Engine, verifier: &mut Verifier) -> Result<(), EngineError> {
         for (counter, (&one, &other)) in (0..).zip(self.last[0].iter().zip(&self.last[1])) {
             let (one, other) = match (one < self.from, other < self.from) {
@@ -85,9 +89,9 @@ impl Pair {
     }
 }
 
-/// YCSB A by two threads, half of the calls each, on the same records, with the work of one thread for each
-/// call. A thread must find what it wrote last itself, or anything that the other wrote; in the end each
-/// record has the last version of one of them.
+/// YCSB A by two threads, half of the calls each, on the same records, with the same work per call as one
+/// thread has. A thread must find what it last wrote itself, or anything that the other one wrote; in the end
+/// each record has the last version of one of them.
 pub fn update_pair(spec: &Spec) -> Result<PhaseResult, EngineError> {
     let (mut engine, open_ms) = open_timed(spec)?;
     let mut verifier = Verifier::new(spec.value_bytes);
@@ -113,9 +117,9 @@ pub fn update_pair(spec: &Spec) -> Result<PhaseResult, EngineError> {
     Ok(result)
 }
 
-/// One thread gets records, first alone, then beside checkpoints of a tenth of the records, then beside
-/// copies of all, and of nothing else: the updates between checkpoints are made while it pauses. Long values
-/// lie in the log, which checkpoints clean.
+/// One thread gets records: first alone, then during checkpoints of a tenth of the records, then during
+/// copies of all records. Nothing else runs meanwhile: the updates between checkpoints are made while the
+/// reader pauses. Long values lie in the log, which checkpoints clean.
 pub fn read_beside(spec: &Spec) -> Result<PhaseResult, EngineError> {
     let (mut engine, open_ms) = open_timed(spec)?;
     let mut reading = Reading::of(spec);
@@ -150,7 +154,7 @@ pub fn read_beside(spec: &Spec) -> Result<PhaseResult, EngineError> {
     Ok(result)
 }
 
-/// The reader's p99 beside copies of the store.
+/// The reader's p99 during copies of the store.
 fn back_up_beside(engine: &mut dyn Engine, reading: &mut Reading) -> Result<f64, EngineError> {
     let mut meter = LatencyMeter::start();
     let folder = reading.spec.folder.join("backup");
@@ -162,29 +166,29 @@ fn back_up_beside(engine: &mut dyn Engine, reading: &mut Reading) -> Result<f64,
     Ok(meter.finish().p99_us)
 }
 
-/// A thread that reads.
+/// A reading thread.
 struct Reading {
     spec: Spec,
     requests: Requests,
     verifier: Verifier,
 }
 
-/// What is asked for, round and round: each time goes on where the one before ended, since what was asked for
-/// a moment ago is warmer in every cache than it is in quiet.
+/// The requested records, in a cycle. Each pass continues where the previous one ended, because recently read
+/// records are warmer in every cache than they are in the quiet phase.
 struct Requests {
     all: Vec<u32>,
     next: usize,
 }
 
 impl Requests {
-    /// From the next one on, a thousand times around at most.
+    /// The requests from the next one on, at most a thousand times around.
     fn calls(&self) -> impl Iterator<Item = u32> + '_ {
         let (before, from_next) = self.all.split_at(self.next);
         let around = from_next.iter().chain(before).cycle();
         around.copied().take(self.all.len().saturating_mul(1000))
     }
 
-    /// So many were asked.
+    /// Moves on by the requests that were made.
     fn go_on(&mut self, asked: usize) {
         self.next = (self.next + asked) % self.all.len().max(1);
     }
@@ -197,7 +201,7 @@ impl Reading {
         Self { spec: spec.clone(), requests, verifier: Verifier::new(spec.value_bytes) }
     }
 
-    /// Reads for as long as `work` takes.
+    /// Reads while `work` runs.
     fn beside(
         &mut self,
         engine: &mut dyn Engine,
@@ -222,7 +226,7 @@ impl Reading {
     }
 }
 
-/// Timed gets of these records, until they are over or `ended` says so; how many there were.
+/// Times gets of these records until they are exhausted or `ended` is set; returns their number.
 fn read_until(
     engine: &mut dyn Engine,
     spec: &Spec,

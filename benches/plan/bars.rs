@@ -1,4 +1,4 @@
-//! The bars of the engine: the target that must hold, the goal, and the measured figure.
+//! The bars of the engine: for each the target that must hold, the goal, and the measured figure.
 
 use super::results::{Measured, Subject};
 use super::runner::VALUE_BYTES;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// One line of the table, as other programs read it.
 ///
-/// `peers` has each engine's value in the unit behind the figure: CPU microseconds per operation for
+/// `peers` holds each engine's value in the unit behind the figure: CPU microseconds per operation for
 /// ratios, otherwise the figure's own unit.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Row {
@@ -23,14 +23,14 @@ pub struct Row {
     pub target: f64,
     /// The value that Atoll aims at.
     pub goal: Option<f64>,
-    /// Whether the target holds; `None` if it was not measured, or the machine was too busy to tell.
+    /// Whether the target holds; `None` if it was not measured, or if the machine was too busy to tell.
     pub holds: Option<bool>,
     /// The value of each engine.
     pub peers: BTreeMap<&'static str, f64>,
     /// Whether more is better.
     #[serde(skip)]
     pub more_is_better: bool,
-    /// Rivals of the bar that were not measured: without them the best one is unknown.
+    /// The rivals of the bar that were not measured; without them the best one is unknown.
     #[serde(skip)]
     pub lacking: Vec<&'static str>,
     /// The results from which the figure is computed.
@@ -59,14 +59,14 @@ impl Row {
 
 pub const SMALL: usize = VALUE_BYTES[0];
 pub const LARGE: usize = VALUE_BYTES[1];
-/// Names of the figures that only one phase has.
+/// The names of figures that only one phase has.
 pub const APPEND_RATIO: &str = "append to 60 MiB over append to empty";
 pub const CONTRACT_GET: &str = "contract over engine, get";
 pub const CONTRACT_PUT: &str = "contract over engine, put";
 
 /// All rows, in the order of the table.
 ///
-/// `scale_to_full` is the ratio of the log tail that the bar is about to the shorter one that was measured.
+/// `scale_to_full` is the length of the log tail that the bar is about, divided by that of the measured one.
 pub fn rows(measured: &Measured, scale_to_full: f64) -> Vec<Row> {
     let rows = [
         contract_rows(measured),
@@ -78,8 +78,8 @@ pub fn rows(measured: &Measured, scale_to_full: f64) -> Vec<Row> {
     rows.into_iter().flatten().map(|row| judge(row, measured)).collect()
 }
 
-/// A figure holds if it meets its target and Atoll returned nothing wrong and had no failure on the way.
-/// A figure that was measured on a busy machine says nothing either way.
+/// Judges a row: it holds if its figure meets the target and Atoll returned nothing wrong and had no failure
+/// on the way. A figure that was measured on a busy machine is not judged.
 fn judge(mut row: Row, measured: &Measured) -> Row {
     let is_spoiled = measured.is_spoiled(Atoll);
     row.disturbed = row.figure.and_then(|_| measured.disturbance(&row.made_of)).filter(|_| !is_spoiled);
@@ -106,7 +106,7 @@ pub fn at_most(bar: &'static str, unit: &'static str, target: f64, goal: impl In
 }
 
 /// The cost of the best of these rivals divided by Atoll's; not measured if one of the rivals was not,
-/// since that one may be the best.
+/// because that one may be the best.
 pub fn over_the_best(
     row: Row,
     peers: BTreeMap<&'static str, f64>,

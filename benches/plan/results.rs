@@ -1,30 +1,30 @@
-//! All results of a run, and medians over its repeats.
+//! All results of a run, and their medians over its repeats.
 
 use crate::measure::CALM_SHARE_MAX;
 use crate::peers::EngineName;
 use crate::phases::{Phase, PhaseResult};
 use std::collections::BTreeMap;
 
-/// Which figure of which store.
+/// Identifies a figure: its phase, its value length, and its engine.
 pub type Subject = (Phase, usize, EngineName);
 
 /// What a run measured.
 #[derive(Default)]
 pub struct Measured {
     results: BTreeMap<Subject, Vec<PhaseResult>>,
-    /// Phases that did not end well, each with its reason.
+    /// Phases that failed, each with its reason.
     pub failures: Vec<Failure>,
 }
 
-/// A phase that did not end well.
+/// A phase that failed.
 pub struct Failure {
-    /// Whose phase it was.
+    /// The engine whose phase it was.
     pub engine: EngineName,
-    /// Which one, and why.
+    /// Which phase, and why.
     pub what: String,
 }
 
-/// One result, for the record.
+/// One result, as recorded in the file.
 #[derive(serde::Serialize)]
 struct Line<'a> {
     engine: EngineName,
@@ -35,19 +35,19 @@ struct Line<'a> {
 }
 
 impl Measured {
-    /// Keeps one more result.
+    /// Adds one result.
     pub fn add(&mut self, subject: Subject, result: PhaseResult) {
         self.results.entry(subject).or_default().push(result);
     }
 
-    /// Median over the repeats of one figure of a result; none when the phase was not run.
+    /// The median over the repeats of one figure of a result; none if the phase was not run.
     pub fn median(&self, subject: Subject, figure: impl Fn(&PhaseResult) -> f64) -> Option<f64> {
         let mut figures: Vec<f64> = self.results.get(&subject)?.iter().map(figure).collect();
         figures.sort_by(f64::total_cmp);
         figures.get(figures.len().saturating_sub(1) / 2).copied()
     }
 
-    /// The largest over the repeats: for stalls a median would hide what users feel.
+    /// The largest over the repeats: for stalls, a median would hide what users notice.
     pub fn worst(&self, subject: Subject, figure: impl Fn(&PhaseResult) -> Option<f64>) -> Option<f64> {
         self.results.get(&subject)?.iter().filter_map(figure).max_by(f64::total_cmp)
     }
@@ -65,8 +65,8 @@ impl Measured {
             .collect()
     }
 
-    /// Bytes written per user byte of every engine: for Atoll the larger count, for its rivals the one of
-    /// what reached the disk, which leaves out what a later write overtook.
+    /// Bytes written per user byte, for every engine: for Atoll the larger of the two counts, for its rivals
+    /// only the bytes that reached the disk, which omits what a later write overtook.
     pub fn bytes_of_all(&self, phase: Phase, value_bytes: usize) -> BTreeMap<&'static str, f64> {
         let mut bytes = self.of_all(phase, value_bytes, PhaseResult::bytes_to_disk);
         bytes.retain(|name, _| EngineName::from_name(name).is_some_and(EngineName::is_persistent));
@@ -82,7 +82,7 @@ impl Measured {
         phases
     }
 
-    /// Wrong values that an engine returned, with the first of them.
+    /// The number of wrong values that an engine returned, with the first of them.
     pub fn wrong(&self, engine: EngineName) -> Option<(u64, String)> {
         let of_engine = self.results.iter().filter(|((_, _, name), _)| *name == engine);
         let wrong = of_engine.flat_map(|(_, results)| results).filter(|result| result.wrong > 0);
@@ -93,14 +93,15 @@ impl Measured {
         })
     }
 
-    /// Whether an engine returned something wrong, or did not come to the end of a phase: then none of its
-    /// other figures is worth anything, since what would have shown a wrong value may be what failed.
+    /// Whether an engine returned something wrong, or did not complete a phase. None of its other figures is
+    /// then worth anything, because the check that would have shown a wrong value may be what failed.
     pub fn is_spoiled(&self, engine: EngineName) -> bool {
         self.wrong(engine).is_some() || self.failures.iter().any(|failure| failure.engine == engine)
     }
 
-    /// The largest share that other processes took from a window, and that the host of a virtual machine took
-    /// from one of at least half a second; shorter ones are too coarse to tell of it.
+    /// The largest share of the machine that other processes took during a window, and the largest that the
+    /// host of a virtual machine took during a window of at least half a second; shorter ones are too coarse
+    /// for the latter.
     pub fn most_disturbed(&self) -> (f64, f64) {
         let stolen = |result: &PhaseResult| if result.wall_seconds > 0.5 { result.stolen_share } else { 0.0 };
         self.results.values().flatten().fold((0.0, 0.0), |(others, most_stolen), result| {
@@ -108,8 +109,9 @@ impl Measured {
         })
     }
 
-    /// Beside which of these results others used more of the machine than lets a figure be judged, the worst;
-    /// noise works both ways, so neither a good nor a bad figure says anything then.
+    /// The result among these during which other processes used the most of the machine, if that is too much
+    /// for a figure to be judged. Noise works both ways, so neither a good nor a bad figure means anything
+    /// then.
     pub fn disturbance(&self, subjects: &[Subject]) -> Option<String> {
         let share = |subject: &Subject| self.worst(*subject, |result| Some(result.others_at_least()));
         let shares = subjects.iter().filter_map(|subject| Some((subject, share(subject)?)));

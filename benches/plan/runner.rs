@@ -1,8 +1,8 @@
-//! Runs the steps: each phase of each engine in a child of its own, engines taking turns.
+//! Runs the steps: each phase of each engine in a child process of its own, with the engines taking turns.
 //!
-//! Invariant: no two children run at the same time, and before each the disk has nothing left to store; nor
-//! is it told what was removed before, which the system does behind everybody's back, unless others keep the
-//! machine busy for minutes.
+//! Invariant: no two children run at the same time, and before each one the disk has nothing left to store.
+//! Nor is it still being told what was removed before, which the system does in the background, unless other
+//! processes keep the machine busy for minutes.
 
 use super::results::{Failure, Measured};
 use crate::measure::{Calm, may_confine, remove_group_of, wait_for_calm};
@@ -15,35 +15,35 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-/// Length of the small and of the large values.
+/// The lengths of the small and of the large values.
 pub const VALUE_BYTES: [usize; 2] = [100, 1000];
-/// Length of the values of short pairs.
+/// The length of the values of short pairs.
 pub const PAIR_BYTES: usize = 16;
-/// Records of the phase with little memory, at least, but where the bench itself is tried.
+/// The fewest records of the phase with little memory, except when the bench itself is tried.
 const BEYOND_RECORDS_MIN: u64 = 4_000_000;
 const CHILD_TIME_MAX: Duration = Duration::from_secs(30 * 60);
-/// Asked once: the answer is the same for each step.
+/// Determined once: the answer is the same for each step.
 static MAY_CONFINE: LazyLock<bool> = LazyLock::new(may_confine);
 
-/// How much is run.
+/// The amount of work in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Scale {
-    /// Records with small values.
+    /// The number of records with small values.
     pub records: u64,
-    /// Records with large values.
+    /// The number of records with large values.
     pub large_records: u64,
-    /// Scans.
+    /// The number of scans.
     pub scans: u64,
     /// User bytes in the log tail of the recovery.
     pub tail_bytes: u64,
-    /// Short pairs, of their three counts.
+    /// The three counts of short pairs.
     pub pairs: [u64; 3],
-    /// How often everything is run; figures are medians. The most pairs are measured once.
+    /// How often everything is run; figures are medians. The largest count of pairs is measured once.
     pub repeats: usize,
 }
 
 impl Scale {
-    /// What the bars are about.
+    /// The scale that the bars refer to.
     pub const FULL: Self = Self {
         records: 5_000_000,
         large_records: 1_000_000,
@@ -52,7 +52,7 @@ impl Scale {
         pairs: [1_000_000, 10_000_000, 100_000_000],
         repeats: 3,
     };
-    /// A tenth of it, once: a first look.
+    /// A tenth of it, once: for a first look.
     pub const QUICK: Self = Self {
         records: 500_000,
         large_records: 100_000,
@@ -62,7 +62,7 @@ impl Scale {
         repeats: 1,
     };
 
-    /// The same with so many records, and all else in proportion: to try the bench itself.
+    /// The same with this many records, and all else in proportion: for trials of the bench itself.
     pub fn shrunk_to(records: u64) -> Self {
         Self {
             records,
@@ -75,19 +75,19 @@ impl Scale {
     }
 }
 
-/// What to run and where.
+/// What to run, and where.
 pub struct Plan {
-    /// How much.
+    /// The amount of work.
     pub scale: Scale,
-    /// Which engines.
+    /// The engines to run.
     pub engines: Vec<EngineName>,
-    /// Which parts; all if none are named.
+    /// The parts to run; all if empty.
     pub parts: Vec<Part>,
-    /// A folder for the stores; all in it is this bench's own.
+    /// A folder for the stores, which belongs entirely to this bench.
     pub work: PathBuf,
 }
 
-/// Phases that go together, since the later ones need the store of the first.
+/// Phases that belong together, because the later ones need the store of the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
     /// Values of 100 B: load, reads, scans, updates, overwrites.
@@ -106,7 +106,7 @@ pub enum Part {
     Pairs,
 }
 
-/// One phase for all engines that can run it.
+/// One phase, for all engines that can run it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Step {
     phase: Phase,
@@ -114,8 +114,8 @@ struct Step {
 }
 
 impl Plan {
-    /// Runs everything; `told` hears what is done before and after each step, and `round_ended` gets what was
-    /// measured after each round, so that a run that is broken off keeps the rounds it made.
+    /// Runs everything. `told` receives a message before and after each step; `round_ended` receives the
+    /// measurements after each round, so that an interrupted run keeps the rounds that it completed.
     pub fn run(
         &self,
         mut told: impl FnMut(&str),
@@ -139,8 +139,9 @@ impl Plan {
         Ok(measured)
     }
 
-    /// Loads once for nothing. The host of a virtual machine may have taken its idle memory back, and whoever
-    /// comes first pays for getting it again: twice the CPU time of a load was seen.
+    /// Runs one load whose result is discarded. The host of a virtual machine may have reclaimed its idle
+    /// memory, and the first engine to run would pay for getting it back: twice the CPU time of a load was
+    /// seen.
     fn warm_up(&self, told: &mut impl FnMut(&str)) -> Result<(), EngineError> {
         told("warming up, not counted");
         let steps = self.steps(0);
@@ -154,14 +155,14 @@ impl Plan {
         Ok(())
     }
 
-    /// What a round does. The most pairs take an hour on all sides, so they come once.
+    /// The steps of a round. The largest count of pairs takes an hour for all engines, so it is run once.
     fn steps(&self, repeat: usize) -> Vec<Step> {
         let is_wanted = |step: &Step| self.parts.is_empty() || self.parts.contains(&part_of(*step));
         let is_due = |step: &Step| repeat == 0 || step.phase != Phase::PairsMany;
         steps().into_iter().filter(is_wanted).filter(is_due).collect()
     }
 
-    /// Another engine goes first in every round.
+    /// The engines in an order that starts with a different one in every round.
     fn in_turn(&self, repeat: usize) -> impl Iterator<Item = EngineName> {
         let start = repeat % self.engines.len().max(1);
         self.engines.iter().cycle().skip(start).take(self.engines.len()).copied()
@@ -193,8 +194,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Waits until the system is done with what was removed, where that may be much. Whether others are busy
-    /// after it is judged by what each window saw of them.
+    /// Waits until the system has finished with removed files, if there may be many. Whether others are busy
+    /// afterwards is judged by what each window saw of them.
     fn rest(&self, told: &mut impl FnMut(&str)) {
         if self.scale.records == Scale::FULL.records {
             rustix::fs::sync();
@@ -210,7 +211,8 @@ impl Plan {
     fn spec(&self, engine: EngineName, step: Step) -> Spec {
         let records = match step.phase {
             Phase::TailFill | Phase::TailOpen => self.scale.tail_bytes / 124,
-            // Less than this, and what the control group leaves beside the budget is most of the data.
+            // With fewer records, what the control group leaves besides the budget would hold most of the
+            // data.
             Phase::Beyond if self.scale.records >= Scale::QUICK.records => {
                 self.scale.records.max(BEYOND_RECORDS_MIN)
             }
@@ -254,7 +256,7 @@ impl Plan {
         ) {
             let _ = fs::remove_dir_all(&spec.folder);
         }
-        // Nobody pays for what the one before left to the kernel.
+        // No engine pays for writes that its predecessor left to the kernel.
         rustix::fs::sync();
         let status = run_to_end(
             Command::new(std::env::current_exe()?).arg("child").arg(serde_json::to_string(spec)?),
@@ -274,7 +276,7 @@ impl Plan {
     }
 }
 
-/// Removes all that is in the folder and makes it anew.
+/// Empties the folder.
 pub fn clear(work: &Path) -> Result<(), EngineError> {
     if work.exists() {
         fs::remove_dir_all(work)?;
@@ -282,7 +284,7 @@ pub fn clear(work: &Path) -> Result<(), EngineError> {
     Ok(fs::create_dir_all(work)?)
 }
 
-/// Waits for the end of a child, but not for ever.
+/// Waits for a child to end, up to a time limit.
 fn run_to_end(command: &mut Command) -> Result<ExitStatus, EngineError> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
     let pid = rustix::process::Pid::from_child(&child);
@@ -294,7 +296,7 @@ fn run_to_end(command: &mut Command) -> Result<ExitStatus, EngineError> {
         child.kill()?;
     }
     let status = child.wait()?;
-    // One that was killed, for want of memory too, leaves its control group.
+    // A child that was killed, even for lack of memory, leaves its control group behind.
     remove_group_of(child.id());
     if is_late {
         return Err(format!("the child did not end within {CHILD_TIME_MAX:?}").into());
@@ -356,7 +358,7 @@ const fn ends_a_store(phase: Phase) -> bool {
     matches!(phase, Phase::ScanAged | Phase::TailOpen | Phase::Append | Phase::Beyond | Phase::Ranges)
 }
 
-/// Whether the step makes sense for the engine.
+/// Whether the step is meaningful for the engine.
 fn can_run(engine: EngineName, step: Step) -> bool {
     let is_large = step.value_bytes != VALUE_BYTES[0];
     if part_of(step) == Part::Pairs {
@@ -373,7 +375,7 @@ fn can_run(engine: EngineName, step: Step) -> bool {
         Phase::TailFill | Phase::TailOpen => engine.survives_kill(),
         Phase::Append | Phase::Contract | Phase::Ranges => engine == EngineName::Atoll,
         Phase::UpdatePair | Phase::ReadBeside | Phase::Overwrite | Phase::ScanAged => engine.serves_two(),
-        // Judged above.
+        // Decided above.
         Phase::PairsFew | Phase::Pairs | Phase::PairsMany => false,
         Phase::Beyond => matches!(engine, EngineName::Atoll | EngineName::Rocksdb) && *MAY_CONFINE,
     }

@@ -18,7 +18,7 @@ pub fn rows(measured: &Measured) -> Vec<Row> {
     rows.into_iter().flatten().collect()
 }
 
-/// A figure where more is better.
+/// A bar for which more is better.
 fn at_least(bar: &'static str, target: f64, goal: f64, figure: Option<f64>) -> Row {
     Row { figure, more_is_better: true, ..at_most(bar, "x", target, goal) }
 }
@@ -241,7 +241,7 @@ mod tests {
         for (engine, us) in rivals {
             measured.add((Phase::Update, SMALL, engine), cost(us));
         }
-        // To the bar, not requested and requested but failed are the same.
+        // The bar treats a rival that was not requested like one that was requested but failed.
         for _ in 0..2 {
             let row = best(&measured);
             assert_eq!((row.figure, row.holds, row.reaches_goal()), (None, None, None));

@@ -6,7 +6,7 @@ use super::runner::PAIR_BYTES;
 use crate::peers::EngineName;
 use crate::phases::{Phase, pairs};
 
-/// The bars of one count of pairs, in the order of [`pairs::OPERATIONS`].
+/// The bars of each count of pairs, in the order of [`pairs::OPERATIONS`].
 const BARS: [(Phase, [&str; 3]); 3] = [
     (Phase::PairsFew, ["1 M short pairs: insert", "1 M short pairs: get", "1 M short pairs: remove"]),
     (Phase::Pairs, ["10 M short pairs: insert", "10 M short pairs: get", "10 M short pairs: remove"]),

@@ -7,7 +7,7 @@ use crate::peers::EngineName;
 use crate::phases::{Phase, PhaseResult};
 use std::collections::BTreeMap;
 
-/// Prints the machine and how calm it was.
+/// Prints the machine and how quiet it was.
 pub fn print_machine(facts: &MachineFacts) {
     println!(
         "{} x {}, {:.0} GiB, Linux {}, {}, load {}{}\n",
@@ -49,7 +49,7 @@ pub fn print_rows(rows: &[Row]) {
     println!();
 }
 
-/// The rivals that a bar about the best one lacks; `None` if no rival was measured.
+/// The missing rivals of a bar that compares with the best one; `None` if no rival was measured.
 fn without(row: &Row) -> Option<String> {
     let has_rivals =
         row.peers.keys().any(|name| EngineName::from_name(name).is_some_and(EngineName::is_peer));
@@ -57,7 +57,7 @@ fn without(row: &Row) -> Option<String> {
     is_told.then(|| format!("the best rival is not known without {}", row.lacking.join(", ")))
 }
 
-/// Figures that appear in no phase's table: each engine's, the best first.
+/// Figures that appear in no phase's table: each engine's figure, the best first.
 fn by_engine(row: &Row) -> String {
     let mut figures: Vec<(&str, f64)> = row.peers.iter().map(|(name, figure)| (*name, *figure)).collect();
     figures.sort_by(|left, right| left.1.total_cmp(&right.1));
@@ -168,7 +168,7 @@ const fn writes(phase: Phase) -> bool {
     matches!(phase, Phase::Load | Phase::LoadSingle | Phase::Update | Phase::UpdatePair)
 }
 
-/// Prints where a rival is better than Atoll, one line each; and what was wrong, failed or disturbed.
+/// Prints one line for each figure in which a rival beats Atoll; then what was wrong, failed or disturbed.
 pub fn print_losses(measured: &Measured) {
     let losses = losses(measured);
     if !losses.is_empty() {

@@ -1,4 +1,4 @@
-//! What comes out of cut and heal: everybody's counts, and the bars.
+//! The report of cut and heal: the counts of every store, and the bars.
 
 use super::experiment::{Findings, OfCluster};
 use crate::phases::is_failure;
@@ -7,7 +7,7 @@ use crate::report::Row;
 const ATOLL: &str = "atoll";
 const RIVAL: &str = "redis";
 
-/// What a person reads.
+/// Prints the findings for a person.
 pub fn print(findings: &Findings) {
     println!("Cut and heal: three hosts, one cut off with its primary and a client beside it");
     for of in &findings.measured {
@@ -52,8 +52,8 @@ pub fn print(findings: &Findings) {
     println!();
 }
 
-/// Whether Atoll lost nothing, answered for everything and told nothing old, and everybody who was there came
-/// to the end.
+/// Whether Atoll lost nothing, answered everything and returned nothing stale, and every store that took part
+/// completed.
 pub fn is_right(findings: &Findings) -> bool {
     let is_well = |of: &OfCluster| of.lost() + of.unanswered() + of.wrong_reads == 0;
     findings.measured.iter().filter(|of| of.name == ATOLL).all(is_well)

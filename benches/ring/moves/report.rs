@@ -1,14 +1,14 @@
-//! What comes out of nodes that join and leave.
+//! The report of nodes that join and leave.
 
 use super::Findings;
 use crate::local::percentile;
 use crate::phases::is_failure;
 use crate::report::Row;
 
-/// Fewer moves of probed slots than this say nothing about a share of them.
+/// With fewer moves of probed slots than this, no share of them is judged.
 const MOVES_MIN: usize = 16;
 
-/// What a person reads.
+/// Prints the findings for a person.
 pub fn print(findings: &Findings) {
     println!(
         "Moves: nodes with three copies in folders (flushed) join and leave while clients write; {:.0} s in all",
@@ -44,7 +44,7 @@ pub fn print(findings: &Findings) {
     println!();
 }
 
-/// Whether nothing was done twice, lost or made up, and all of it came to its end, if it was offered at all.
+/// Whether nothing was done twice, lost or invented, and everything completed, if it was offered at all.
 pub fn is_right(findings: &Findings) -> bool {
     let is_well = |of: &super::Tally| of.doubled + of.lost + of.foreign == 0;
     findings.tallies().into_iter().all(|(_, of)| is_well(of))

@@ -1,14 +1,14 @@
-//! What comes out of total outages.
+//! The report of total outages.
 
 use super::{Findings, OfKeeping};
 use crate::local::{Keeping, percentile};
 use crate::phases::is_failure;
 use crate::report::Row;
 
-/// In a round with fewer acknowledged writes there was no load.
+/// A round with fewer acknowledged writes than this had no load.
 const WRITES_MIN: u64 = 16;
 
-/// What a person reads.
+/// Prints the findings for a person.
 pub fn print(findings: &Findings) {
     println!(
         "Total outage: all three nodes killed with -9 while 16 clients write, and started again; {:.0} s in all",
@@ -40,8 +40,8 @@ pub fn print(findings: &Findings) {
     println!();
 }
 
-/// Whether nothing that was acknowledged is missing, and nothing went wrong on the way; what was not offered
-/// cannot go wrong.
+/// Whether nothing that was acknowledged is missing, and nothing else went wrong; a class that was not
+/// offered cannot go wrong.
 pub fn is_right(findings: &Findings) -> bool {
     let is_offered = |of: &OfKeeping| of.missing.as_ref().is_none_or(|why| is_failure(why));
     let mut offered = findings.measured.iter().filter(|of| is_offered(of));
@@ -52,7 +52,7 @@ fn seconds(of: &OfKeeping) -> Vec<f64> {
     of.rounds.iter().map(|round| round.seconds).collect()
 }
 
-/// What was acknowledged, or read, and is not there.
+/// How much was acknowledged, or read, and is missing.
 fn lost(of: &OfKeeping) -> f64 {
     (of.counts.lost + of.counts.stale) as f64
 }
@@ -73,7 +73,7 @@ fn spoiled(of: &OfKeeping) -> Option<String> {
     is_idle.then(|| "a round without load".to_owned())
 }
 
-/// The bars of this phase: what is wrong in one class fails those of both.
+/// The bars of this phase; an error in one class fails the bars of both.
 pub fn rows(findings: &Findings) -> Vec<Row> {
     let spoiled = findings.measured.iter().find_map(spoiled);
     let classes = [(Keeping::Synced, "always"), (Keeping::Flushed, "everysec")];
@@ -81,7 +81,7 @@ pub fn rows(findings: &Findings) -> Vec<Row> {
         let of = findings.measured.iter().find(|of| of.keeping == keeping);
         let of = of.filter(|of| !of.rounds.is_empty());
         let row = |what: &str, unit, target, figure: Option<f64>| {
-            // Of processes: the machine goes on, and with it what was written and never synced.
+            // Only processes are killed: the machine stays up, and keeps what was written and never synced.
             let bar = format!("total outage by kill -9 under load, `{class}`: {what}");
             let mut row = Row::at_most(bar, unit, target, None);
             row.peers = figure.map(|figure| ("atoll".to_owned(), figure)).into_iter().collect();

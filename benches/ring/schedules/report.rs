@@ -1,4 +1,4 @@
-//! What comes out of random schedules: a line for each, how often everything occurred, and the bars.
+//! The report of random schedules: a line for each, how often each fault occurred, and the bars.
 
 use super::plan::{Keeping, Kind, Share};
 use super::{Findings, HOSTS, Outcome};
@@ -6,15 +6,15 @@ use crate::phases::is_failure;
 use crate::report::{Row, median};
 use std::collections::BTreeMap;
 
-/// From so many schedules on, a fault that never occurred is a failure.
+/// With at least this many schedules, a fault that never occurred is a failure.
 const COUNT_TO_SEE_ALL: usize = 20;
-/// Of the writes, so many must have ended definitely.
+/// The share of writes that must have a definite outcome.
 const DEFINITE_MIN: f64 = 0.6;
 
-/// If it takes longer until every slot serves, it is told what held the last ones up.
+/// If it takes longer than this until every slot serves, the report says what held the last ones up.
 const LONG_SECONDS: f64 = 3.0;
 
-/// One schedule, as it ends.
+/// Prints one schedule when it ends.
 pub fn print_one(outcome: &Outcome) {
     let (counts, plan) = (&outcome.counts, &outcome.plan);
     let seconds = |of: Option<f64>| of.map_or("never".to_owned(), |seconds| format!("{seconds:.1} s"));
@@ -66,7 +66,7 @@ pub fn print_one(outcome: &Outcome) {
     println!("             again: cargo xtask bench ring --phases schedules --schedule-seed {}", plan.seed);
 }
 
-/// How often everything occurred.
+/// Prints how often each fault occurred.
 pub fn print(findings: &Findings) {
     println!("Random schedules: {} of them", findings.outcomes.len());
     let shown: Vec<String> =
@@ -98,8 +98,8 @@ pub fn print(findings: &Findings) {
     println!("  one again: cargo xtask bench ring --phases schedules --schedule-seed N\n");
 }
 
-/// Whether nothing of Atoll's was wrong, and all schedules came to their end; where none were offered there
-/// are none.
+/// Whether nothing of Atoll's was wrong and all schedules completed; if none were offered, nothing can be
+/// wrong.
 pub fn is_right(findings: &Findings) -> bool {
     let is_whole = match &findings.missing {
         Some(why) => !is_failure(why),
@@ -132,7 +132,7 @@ fn occurrences(findings: &Findings) -> BTreeMap<&'static str, usize> {
     occurrences
 }
 
-/// What never occurred, though it had to.
+/// The faults that never occurred, although they had to.
 fn unseen(findings: &Findings) -> Vec<&'static str> {
     if findings.outcomes.len() < COUNT_TO_SEE_ALL {
         return Vec::new();
@@ -146,7 +146,7 @@ fn definite(findings: &Findings) -> f64 {
     known / (known + sum(|outcome| outcome.counts.unknown)).max(1.0)
 }
 
-/// What spoils every bar, if anything does.
+/// What spoils every bar, if anything.
 fn spoiled(findings: &Findings) -> Option<String> {
     if let Some(why) = &findings.missing {
         return Some(why.clone());
