@@ -1,4 +1,4 @@
-//! Every input that ever broke a parser, and every seed of a fuzzer, again: without a fuzzer.
+//! Replays every input that ever broke a parser, and every seed of a fuzzer, without a fuzzer.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
@@ -18,7 +18,7 @@ fn inputs(kind: &str, target: &str) -> Vec<PathBuf> {
 fn no_seed_and_no_former_finding_breaks_its_parser() {
     for (name, target) in TARGETS {
         let seeds = inputs("seeds", name);
-        // A target that is never called breaks nothing.
+        // A target without inputs would never fail.
         assert!(!seeds.is_empty(), "{name} has no seed in fuzz/seeds/{name}: a valid input is one");
         for path in seeds.into_iter().chain(inputs("findings", name)) {
             println!("replay with: cargo xtask fuzz {name} --minutes 0; the input is {}", path.display());

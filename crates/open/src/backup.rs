@@ -71,7 +71,7 @@ impl<'s> Backup<'s> {
         let sequence = self.create_snapshot(&name).await?;
         let state = State { sequence, ..state };
         let copied = self.copy(&target, &state).await;
-        // Without a part the new file took the place of the former one, and holds the state.
+        // If the part file is gone, the new file has replaced the former one and holds the state.
         if copied.is_err() && place.part().exists() {
             drop(target);
             // The store should not keep a state that no backup has. If deleting it fails, the part file tells

@@ -1,4 +1,4 @@
-//! Bugs planted in the protocol are found by some seed of the random runs.
+//! Bugs planted in the protocol are caught by some seed of the random runs.
 
 #![allow(
     clippy::unwrap_used,
@@ -24,12 +24,12 @@ use faults::Faults;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use world::World;
 
-/// A bug counts as missed after this many seeds of each kind.
+/// The number of seeds of each kind after which a bug counts as missed.
 const SEEDS: u64 = 1000;
 
-/// The bugs that these runs are to find. The others need conditions that do not occur here, above all clocks
-/// and processes that stand still at one exact moment, or are found sooner by the simulation of the whole
-/// ring: `OldPrimaryHeard` takes 689 seeds here.
+/// The bugs that these runs must catch. The others need conditions that do not occur here, above all clocks
+/// and processes that stop at one exact moment, or are caught sooner by the simulation of the whole ring:
+/// `OldPrimaryHeard` takes 689 seeds here.
 const SEEN: [Bug; 18] = [
     Bug::AppliedOnReceipt,
     Bug::NotTruncated,
@@ -51,13 +51,14 @@ const SEEN: [Bug; 18] = [
     Bug::OldProposalTaken,
 ];
 
-/// Bugs that an assertion of the protocol sees first: an entry of an older epoch behind one of a newer.
+/// Bugs that an assertion of the protocol detects first: an entry of an older epoch after one of a newer
+/// epoch.
 const ASSERTING: [Bug; 1] = [Bug::OldProposalTaken];
 
-/// What a panic is called.
+/// The description of a panic.
 const A_PANIC: &str = "a panic";
 
-/// How a run is judged with this bug, or without any.
+/// Runs a seed with this bug, or without any, and judges the run.
 fn judged(bug: Option<Bug>, seed: u64, faults: &'static Faults) -> Result<(), String> {
     plant(bug);
     let judged = std::panic::catch_unwind(|| World::new(seed, faults, false).run());
@@ -65,8 +66,8 @@ fn judged(bug: Option<Bug>, seed: u64, faults: &'static Faults) -> Result<(), St
     judged.unwrap_or_else(|_| Err(A_PANIC.to_owned()))
 }
 
-/// What the first seed that sees it says. A panic is no sign of a bug that does not assert, nor is what the
-/// same seed finds without it: any bug would be seen by such a seed.
+/// The report of the first seed that detects the bug. A panic does not count for a bug without an assertion,
+/// nor does anything that the same seed reports without the bug: such a seed would detect any bug.
 fn seen(bug: Bug) -> Option<String> {
     for seed in 0..SEEDS {
         for (kind, faults) in [("logged", &Faults::LOGGED), ("memory", &Faults::MEMORY)] {
@@ -89,7 +90,7 @@ fn bugs_planted_in_the_protocol_are_seen() {
         .chain(Bug::ALL.into_iter().filter(|bug| chosen.is_some() && !SEEN.contains(bug)))
         .filter(|bug| chosen.as_ref().is_none_or(|chosen| *chosen == format!("{bug:?}")))
         .collect();
-    // Some are found at once and some after hundreds of seeds, so each idle thread takes the next.
+    // Some bugs are caught at once and some after hundreds of seeds, so each idle thread takes the next bug.
     let next = AtomicUsize::new(0);
     let look = || {
         let mut missed = Vec::new();

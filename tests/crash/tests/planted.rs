@@ -5,11 +5,11 @@
 use atoll_crash::soak::{run_seeds, shows};
 use atoll_crash::{EngineBug, EngineSubject, run_seed};
 
-/// Seeds after which a bug counts as missed. Of most a few seeds are enough; groups that are chained to
-/// nothing come to lie where a new group ends in one of a thousand.
+/// The number of seeds after which a bug counts as missed. Most bugs need only a few seeds; log groups that
+/// are not chained to their predecessor end up where a new group ends only in one seed of a thousand.
 const SEEDS: u64 = 4000;
 
-/// Bugs that the engine's own assertions see first.
+/// Bugs that the engine's own assertions detect first.
 const ASSERTING: [EngineBug; 0] = [];
 
 #[test]

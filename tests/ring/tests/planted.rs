@@ -1,15 +1,15 @@
-//! Bugs planted in the protocol are caught by some seed, all but a few that are named.
+//! Bugs planted in the protocol are caught by some seed, except for a few that are named here.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 use atoll_ring_simulation::soak::{run_seeds, shows};
 use atoll_ring_simulation::{Bug, Case, Violation, run_seed};
 
-/// Seeds after which a bug counts as missed. Of most a few dozen are enough.
+/// The number of seeds after which a bug counts as missed. Most bugs need a few dozen.
 const SEEDS: u64 = 12_000;
 
-/// Not caught in 4,000 seeds so far: what they break needs two clocks or two messages to meet at one exact
-/// moment. That none of these runs sees them is known and is no promise that they do no harm.
+/// Bugs that 4,000 seeds did not catch: each needs two clocks or two messages to meet at one exact moment.
+/// That these runs miss them is known, and does not mean that they are harmless.
 const UNSEEN: [Bug; 6] = [
     Bug::PromiseNotLengthened,
     Bug::LeaseFromHearing,
@@ -19,17 +19,18 @@ const UNSEEN: [Bug; 6] = [
     Bug::LedByJoining,
 ];
 
-/// Seen here after thousands of seeds, and by the small runs of one slot (`crates/replica/tests/planted.rs`)
-/// after a dozen.
+/// Bugs that take thousands of seeds here, and a dozen in the small runs of one slot
+/// (`crates/replica/tests/planted.rs`).
 const SEEN_SOONER: [Bug; 1] = [Bug::PromiseBroken];
 
-/// What costs an answer that nobody would miss among faults: seen where nothing fails.
+/// Bugs that cost an answer whose loss would go unnoticed among faults: they are detected in runs without
+/// faults.
 const SEEN_IN_PEACE: [Bug; 3] = [Bug::HandedOverEarly, Bug::TakenBehindHandOver, Bug::RemovedWithCopies];
 
-/// Bugs that the protocol's own assertions see first.
+/// Bugs that the protocol's own assertions detect first.
 const ASSERTING: [Bug; 0] = [];
 
-/// What was taken for a sign of a bug and is none.
+/// Explains why an apparent sign of a bug is none.
 fn doubt(bug: Bug, violation: &Violation, sound: &Case) -> Option<(Bug, String)> {
     let shown = shows(violation, ASSERTING.contains(&bug), |seed| run_seed(seed, sound));
     shown.err().map(|why| (bug, why))

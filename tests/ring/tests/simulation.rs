@@ -1,4 +1,4 @@
-//! The ring in a world that fails: what clients are told can be explained, and everything comes back.
+//! The ring in a failing world: what clients are told can be explained, and everything recovers.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::print_stderr)]
 
@@ -6,11 +6,11 @@ use atoll_ring_simulation::soak::{Tally, run_seeds, shows};
 use atoll_ring_simulation::{Case, Flaw, Reads, run_seed, tell_seed};
 
 const SEEDS: u64 = 2000;
-/// Seeds with reads that are confirmed, and clocks that nobody could trust.
+/// The number of seeds with confirmed reads and with clocks that cannot be trusted.
 const CONFIRMED_SEEDS: u64 = 500;
-/// Of a hundred runs in so many at least enough happened for them to prove something.
+/// The percentage of runs in which enough must happen for them to prove something.
 const ENOUGH_PERCENT_MIN: u64 = 90;
-/// Seeds that are run twice.
+/// The number of seeds that are run twice.
 const TWICE: u64 = 20;
 
 fn assert_nothing_broken(tally: &Tally, asked: u64) {
@@ -47,10 +47,11 @@ fn clocks_may_go_as_they_like_where_reads_are_confirmed() {
     assert_nothing_broken(&run_seeds(SEEDS, CONFIRMED_SEEDS, &case, false), CONFIRMED_SEEDS);
 }
 
-/// Seeds in which nothing fails, and of a thousand moves of a slot so many must be as short as is promised.
+/// The number of seeds without faults, and how many moves of a slot in a thousand must be as short as is
+/// promised.
 const PEACE_SEEDS: u64 = 200;
 const SHORT_THOUSANDTHS: usize = 990;
-/// For how long a slot that moves is not served at most.
+/// The longest time for which a moving slot is not served.
 const PAUSE_US_MAX: u64 = 50_000;
 
 #[test]
@@ -66,10 +67,10 @@ fn where_nothing_fails_nodes_join_and_leave_and_every_request_is_answered_soon()
     assert!(tally.pause_us(SHORT_THOUSANDTHS) <= PAUSE_US_MAX, "{}", tally.pauses_in_words());
 }
 
-/// Seeds after which a mistake around the protocol counts as missed.
+/// The number of seeds after which a mistake around the protocol counts as missed.
 const FLAW_SEEDS: u64 = 20_000;
 
-/// Mistakes that the protocol's own assertions see first.
+/// Mistakes that the protocol's own assertions detect first.
 const ASSERTING: [Flaw; 0] = [];
 
 #[test]
@@ -94,7 +95,7 @@ fn what_breaks_what_the_protocol_relies_on_is_seen() {
 #[test]
 fn a_seed_repeats_itself_step_by_step() {
     for seed in 0..TWICE {
-        // In another thread hashers are seeded differently: nothing may hang on their order.
+        // Another thread seeds its hashers differently: nothing may depend on their order.
         let other = std::thread::spawn(move || tell_seed(seed, &Case::default()));
         let story = tell_seed(seed, &Case::default());
         let other = other.join().unwrap();
