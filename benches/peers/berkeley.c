@@ -1,25 +1,25 @@
-/* Berkeley DB through five plain functions: its own are fields of a structure of many hundred bytes, which
- * only its header knows. */
+/* Berkeley DB through plain functions: its own are fields of a structure of many hundred bytes, whose layout
+ * only its header defines. */
 
 #include <db.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Pages of a hash table, a bucket each. */
+/* The page size of a hash table; a page is a bucket. */
 static const uint32_t page_bytes = 4096;
 
-/* What it asks for so that a bucket is as full as its page: its guide reckons so. */
+/* The fill factor at which a bucket fills its page, by the formula of its guide. */
 static uint32_t records_a_bucket(uint32_t record_bytes) { return (page_bytes - 32) / (record_bytes + 8); }
 
-/* Told how many records come, and how many a bucket takes: without the second it ignores the first. */
+/* Sets the expected number of records, and the records per bucket: without the latter it ignores the former. */
 static int set_size(DB *db, uint32_t records, uint32_t record_bytes) {
     int error = db->set_pagesize(db, page_bytes);
     if (error == 0) error = db->set_h_ffactor(db, records_a_bucket(record_bytes));
     return error == 0 ? db->set_h_nelem(db, records) : error;
 }
 
-/* Opens or makes a file; NULL and the reason in `error` if that fails. */
+/* Opens or creates a file; returns NULL, with the reason in `error`, if that fails. */
 DB *atoll_berkeley_open(const char *path, int is_tree, uint64_t cache_bytes, uint32_t records, uint32_t record_bytes,
                         int *error) {
     DB *db = NULL;
@@ -46,7 +46,7 @@ int atoll_berkeley_put(DB *db, const void *key, uint32_t key_len, const void *va
     return db->put(db, NULL, &k, &v, 0);
 }
 
-/* Copies the value into `target`; its length, -1 if there is none, else -2 and the reason in `error`. */
+/* Copies the value into `target`; returns its length, -1 if there is none, or -2 with the reason in `error`. */
 int64_t atoll_berkeley_get(DB *db, const void *key, uint32_t key_len, void *target, uint32_t room, int *error) {
     DBT k = bytes_of(key, key_len), v = bytes_of(target, 0);
     v.ulen = room;
@@ -61,7 +61,7 @@ int atoll_berkeley_remove(DB *db, const void *key, uint32_t key_len) {
     return db->del(db, NULL, &k, 0);
 }
 
-/* Buckets of a hash table; -1 if it does not say. */
+/* The number of buckets of a hash table; -1 if it cannot be determined. */
 int64_t atoll_berkeley_buckets(DB *db) {
     DB_HASH_STAT *stat = NULL;
     if (db->stat(db, NULL, &stat, DB_FAST_STAT) != 0) return -1;

@@ -36,11 +36,11 @@ PHASES = (
     "slowdown",
 )
 _OF_TABLES = ("counts", "warm", "cold", "space", "tolerance")
-"""Phases that ask what was loaded."""
+"""Phases that query the loaded tables."""
 
 
 def main() -> int:
-    """Runs what was asked for; 1 if an answer was wrong, or something failed that was there."""
+    """Runs the chosen phases; 1 if an answer was wrong, or if something that is installed failed."""
     asked = _arguments()
     if not (asked.quick or asked.build):
         machine.go_first()
@@ -74,7 +74,7 @@ def main() -> int:
         f"{dataset.rows:,} rows of the {'simulation' if source == 'deck' else 'synthetic tube'},"
         f" {dataset.steps} steps{', quick: not a figure to quote' if asked.quick else ''}"
     )
-    # A first look waits for nobody, and says so all the same.
+    # A quick run does not wait for a calm machine, but warns about a busy one.
     if asked.earlier:
         phases = ("loading", *asked.phases)
         bench.measured.take(json.loads(asked.earlier.read_text()), phases=phases, rows=dataset.rows)
@@ -99,7 +99,7 @@ def _run(bench: Bench, asked: argparse.Namespace) -> None:
 
 
 def _run_together(bench: Bench, asked: argparse.Namespace) -> None:
-    """The phases in which every program answers; they are built within the first of them."""
+    """The phases in which every program answers; the programs are built within the first of them."""
     phases = {"warm": timing, "cold": cold, "space": space}
     names = [name for name in phases if name in asked.phases]
     programs = cache(lambda: _programs(bench, asked, names[0]))
@@ -108,7 +108,7 @@ def _run_together(bench: Bench, asked: argparse.Namespace) -> None:
 
 
 def _run_alone(bench: Bench, asked: argparse.Namespace) -> None:
-    """The phases that have nobody beside them, or bring their own."""
+    """The phases in which Atoll runs alone, or beside programs of the phase's own."""
     from .phases import live, packing, runs, slowdown, sustained, tolerance, writing
 
     phases = {
@@ -126,7 +126,7 @@ def _run_alone(bench: Bench, asked: argparse.Namespace) -> None:
 
 
 def _guarded(bench: Bench, asked: argparse.Namespace, name: str, phase: Callable[[], None]) -> bool:
-    """Whether it came to its end; what is known by then is kept."""
+    """Runs a phase; returns whether it completed. Saves what is known by then."""
     beside = machine.Beside()
     is_over = guarded(bench, name, bars.OF_PHASE[name], phase)
     if (share := beside.share()) > machine.BUSY:
@@ -137,10 +137,10 @@ def _guarded(bench: Bench, asked: argparse.Namespace, name: str, phase: Callable
 
 
 def _programs(bench: Bench, asked: argparse.Namespace, phase: str) -> list[Peer]:
-    """Atoll, and every rival that can take part; of those that were asked for, if any were."""
+    """Atoll, and every rival that can take part; only the chosen ones, if any were chosen."""
     made: list[Peer] = [AtollTable(bench.dataset, bench.store(ROWS_TABLE), ROWS_TABLE)]
     if asked.peers:
-        # Packages of theirs that are broken are none of Atoll's failures.
+        # A broken package of a rival is not Atoll's failure.
         with of_rival("rivals"):
             from .peers.everyone import PEERS
         made += [peer(bench.dataset, bench.folder) for peer in PEERS if not asked.engines or peer.name in asked.engines]
@@ -154,7 +154,7 @@ def _report(bench: Bench, asked: argparse.Namespace) -> None:
 
 
 def _keep(bench: Bench, asked: argparse.Namespace) -> None:
-    """What is known so far, into files: a run that is cut short has measured something too."""
+    """Writes what is known so far to files: an interrupted run has measured something too."""
     if asked.json:
         rows = bars.rows(bench.measured)
         asked.json.write_text(json.dumps([row.as_json() for row in rows], indent=2) + "\n")

@@ -1,6 +1,6 @@
-"""Processes of the bench's own, and waits.
+"""Child processes of the bench, and waits.
 
-Invariant: every wait has an end, which says what did not come, and no process outlives whoever started it.
+Invariant: every wait is bounded and names what did not come, and no process outlives the one that started it.
 """
 
 import contextlib
@@ -15,9 +15,9 @@ from . import machine
 
 CONTEXT = multiprocessing.get_context("spawn")
 _LOOK_SECONDS = 0.2
-"""How often it is looked whether who is waited for is still there."""
+"""How often a wait checks whether the process that it waits for still runs."""
 _CLOSED_SECONDS, _KILLED_SECONDS = 60.0, 60.0
-"""How long a process may take to end once it has answered, or was killed."""
+"""How long a process may take to end after it has answered or was killed."""
 
 
 class NotDone(RuntimeError):
@@ -25,12 +25,14 @@ class NotDone(RuntimeError):
 
 
 def answer_of(target: Callable, *given: object, seconds: float, what: str) -> object:
-    """What a process of its own answers to these words, within so many seconds."""
+    """Runs `target` in a process of its own, and returns its answer within `seconds`."""
     return answers_of(target, [given], seconds=seconds, what=what)[0]
 
 
 def answers_of(target: Callable, each: Sequence[tuple], *, seconds: float, what: str) -> list:
-    """What a process for each of these answers, all of them at once, within so many seconds; raises what one of them raises."""
+    """Runs `target` in one process for each argument tuple, all at once, and returns the answers within `seconds`;
+    raises if one of them raises.
+    """
     answers, found, ends = CONTEXT.Queue(), {}, time.monotonic() + seconds
     started = [
         CONTEXT.Process(target=_answer, args=(answers, number, target, given), daemon=True)
@@ -44,14 +46,14 @@ def answers_of(target: Callable, each: Sequence[tuple], *, seconds: float, what:
                 raise NotDone(f"{what}: {failed}")
             found[number] = answer
         for child in started:
-            # It closes what it has open, if it can.
+            # The process closes what it has open, if it can.
             child.join(_CLOSED_SECONDS)
     return [found[number] for number in range(len(started))]
 
 
 @contextlib.contextmanager
 def running(*children: BaseProcess) -> Iterator[None]:
-    """Starts them, and ends those that have not ended with the block, however that ends."""
+    """Starts the processes; at the end of the block, however it ends, kills those that still run."""
     try:
         for child in children:
             child.start()
@@ -64,10 +66,10 @@ def running(*children: BaseProcess) -> Iterator[None]:
 
 
 def next_of(answers, children: Sequence[BaseProcess], *, seconds: float, what: str) -> object:  # noqa: ANN001: of whichever context
-    """The next answer of these processes; raises if one of them ends before it, or the time does."""
+    """The next answer of these processes; raises if one of them ends first, or if the time is up."""
     ends = time.monotonic() + seconds
     while True:
-        # Before the look: what ends may have answered.
+        # Determined first: a process that has ended may have answered before.
         ended = [child.exitcode for child in children if not child.is_alive()]
         try:
             return answers.get(timeout=_LOOK_SECONDS)
@@ -79,7 +81,7 @@ def next_of(answers, children: Sequence[BaseProcess], *, seconds: float, what: s
 
 
 def until(is_so: Callable[[], bool], *, seconds: float, what: str) -> None:
-    """Waits until it is so; raises after so many seconds in which it never was."""
+    """Waits until `is_so` returns true; raises if it does not within `seconds`."""
     ends = time.monotonic() + seconds
     while not is_so():
         if time.monotonic() >= ends:

@@ -1,4 +1,4 @@
-"""The one way in which phases are run: one that fails fails its own bars, and leaves the others their figures."""
+"""The single way to run a phase: a phase that fails fails its own bars, and leaves the figures of the others."""
 
 import traceback
 from collections.abc import Callable, Collection
@@ -8,7 +8,9 @@ from .peers.base import RivalFailed, Unavailable
 
 
 def guarded(bench: Bench, name: str, keys: Collection[str], phase: Callable[[], None]) -> bool:
-    """Whether the phase came to its end; if Atoll did not, none of its bars holds, whatever was recorded before."""
+    """Runs a phase; returns whether it completed. If Atoll failed, none of the phase's bars holds, whatever was
+    recorded before.
+    """
     bench.begin(name)
     try:
         phase()

@@ -1,4 +1,4 @@
-"""The machine: what it is, how calm it is, and that this run goes before builds in other terminals."""
+"""The machine: its description, how calm it is, and the precedence of this run over builds in other terminals."""
 
 import ctypes
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 from .bench import told
 
 BUSY = 0.2
-"""Share of the machine's time that others may use before the figures are no longer worth quoting."""
+"""The share of the machine's time that others may use before figures are no longer worth quoting."""
 _PATIENCE_SECONDS = 120
 _LOOK_SECONDS = 2.0
 
@@ -28,20 +28,23 @@ def described() -> str:
 
 
 _DEATH_SIGNAL = 1
-"""What Linux calls the setting in prctl(2)."""
+"""The number of the setting in prctl(2) on Linux."""
 
 
 def end_with_parent() -> None:
-    """Ends this process with the one that started it, however that ends: what goes on writing disturbs the next bench."""
+    """Makes this process end with its parent, however that ends: a leftover writer would disturb the next bench."""
     if platform.system() == "Linux":
         ctypes.CDLL(None, use_errno=True).prctl(_DEATH_SIGNAL, signal.SIGKILL)
 
 
 def ending_with_parent(sign: signal.Signals) -> Callable[[], None] | None:
-    """What a process that is just being started runs, so that this signal ends it with its parent; none where none can."""
+    """A function for a child process to run at its start, so that this signal ends the child with its parent; none if
+    the system lacks this.
+    """
     if platform.system() != "Linux":
         return None
-    # Looked up here: between fork and exec nothing may be loaded, since other threads' locks are held for ever there.
+    # Looked up here: between fork and exec nothing may be loaded, because locks of other threads stay held for ever
+    # there.
     control = ctypes.CDLL(None, use_errno=True).prctl
     number = int(sign)
 
@@ -52,7 +55,7 @@ def ending_with_parent(sign: signal.Signals) -> Callable[[], None] | None:
 
 
 def go_first() -> None:
-    """Puts this terminal's work before others', where the system groups work by terminal and lets us."""
+    """Gives this terminal's work precedence, if the system groups work by terminal and permits it."""
     try:
         Path("/proc/self/autogroup").write_text("-8")
     except OSError:
@@ -60,7 +63,7 @@ def go_first() -> None:
 
 
 def wait_for_calm(seconds: float = _PATIENCE_SECONDS) -> str | None:
-    """Waits until little else runs, so long at most; then a warning if others are still busy."""
+    """Waits until little else runs, up to a time limit; warns if others are still busy then."""
     until = time.monotonic() + seconds
     while (busy := _busy()) > BUSY and time.monotonic() < until:
         told(f"waiting for a calm machine: {busy:.0%} busy with other work")
@@ -68,7 +71,7 @@ def wait_for_calm(seconds: float = _PATIENCE_SECONDS) -> str | None:
 
 
 def _busy() -> float:
-    """The share of all processors' time that is used just now."""
+    """The share of all processors' time that is in use at present."""
     before = _times()
     time.sleep(_LOOK_SECONDS)
     after = _times()
@@ -80,13 +83,15 @@ def _busy() -> float:
 
 
 class Beside:
-    """What others do to the machine from now on, beside this process and all that it started."""
+    """What other processes do to the machine from here on, apart from this process and all that it started."""
 
     def __init__(self) -> None:
         self._times, self._own = _times(), _own_ticks()
 
     def share(self) -> float:
-        """The share of all processors' time that they used since, or the host of a virtual machine took."""
+        """The share of all processors' time since then that other processes used, or that the host of a virtual machine
+        took.
+        """
         spent = [now - then for now, then in zip(_times(), self._times, strict=True)]
         if not spent:
             return 0.0
@@ -95,10 +100,10 @@ class Beside:
 
 
 def _own_ticks() -> int:
-    """Clock ticks of this process, of all that it started and that is alive, and of what those have seen the end of."""
+    """Clock ticks of this process, of its living descendants, and of the ended ones that these have waited for."""
     parents, ticks = {}, {}
     for folder in Path("/proc").glob("[0-9]*"):
-        # The name of a program may hold anything, a bracket too.
+        # The name of a program may contain anything, even a bracket.
         for line in _lines(str(folder / "stat"))[:1]:
             words = line.rpartition(")")[2].split()
             parents[int(folder.name)], ticks[int(folder.name)] = int(words[1]), sum(map(int, words[11:15]))
@@ -109,7 +114,7 @@ def _own_ticks() -> int:
 
 
 def _times() -> list[int]:
-    """Clock ticks of all processors by what they did; nothing where the system does not say."""
+    """Clock ticks of all processors by activity; empty if the system does not report them."""
     first = next(iter(_lines("/proc/stat")), "")
     return [int(word) for word in first.split()[1:9]]
 

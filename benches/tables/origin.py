@@ -1,4 +1,4 @@
-"""Whose figures: the commit, and the very programs that made them."""
+"""The origin of figures: the commit, and the exact programs that made them."""
 
 import hashlib
 import os
@@ -11,7 +11,7 @@ _PIECE = 1 << 20
 
 
 def commit() -> str:
-    """The commit of this checkout, and whether something was changed since; unknown where there is no Git."""
+    """The commit of this checkout, and whether files were changed since; unknown if there is no Git."""
     try:
         head = _git("rev-parse", "--short=12", "HEAD")
         return f"{head}, changed since" if _git("status", "--porcelain", "--untracked-files=no") else head
@@ -20,7 +20,7 @@ def commit() -> str:
 
 
 def programs(counter: Path, *more: Path) -> str:
-    """A digest of all that is measured and measures: the Rust half, the Python package, and the bench itself."""
+    """A digest of everything that is measured or measures: the Rust half, the Python package, and the bench itself."""
     import atoll
 
     package = Path(atoll.__file__).parent
@@ -28,7 +28,7 @@ def programs(counter: Path, *more: Path) -> str:
 
 
 def digest(files: Iterable[Path]) -> str:
-    """Of what is in these files, in this order."""
+    """A digest of the contents of these files, in this order."""
     found = hashlib.sha256()
     for file in files:
         with file.open("rb") as opened:

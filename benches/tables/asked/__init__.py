@@ -1,1 +1,1 @@
-"""What is asked: questions from a seed, and their true answers from plain scans."""
+"""Questions from a seed, and their true answers from plain scans."""

@@ -1,5 +1,6 @@
-"""Boxes from a seed: sides log-uniform, centred on random rows; a third over all time, a third over one to ten
-output steps, a third over one."""
+"""Boxes from a seed, with log-uniform sides, centred on random rows: a third of them over all time, a third over one to
+ten output steps, a third over one step.
+"""
 
 from collections.abc import Mapping
 
@@ -9,13 +10,13 @@ from ..data.rows import AXES, STEP_EVERY
 from .question import Interval, Question
 
 _SIDE_LEAST = 0.01
-"""Least side, as a share of the rows' extent; the greatest is all of it."""
+"""The shortest side, as a share of the rows' extent; the longest is the whole extent."""
 
 TIMES = ("all time", "some steps", "one step")
 
 
 def boxes(columns: Mapping[str, np.ndarray], count: int, seed: int) -> list[Question]:
-    """So many boxes about these rows: `x`, `y`, `z` and `step`, in the order of steps."""
+    """Makes `count` boxes around these rows: `x`, `y`, `z` and `step`, with the rows in the order of steps."""
     random = np.random.default_rng(seed)
     extents = {axis: float(columns[axis].max() - columns[axis].min()) for axis in AXES}
     return [_box(columns, extents, random, place) for place in range(count)]

@@ -1,4 +1,4 @@
-"""Which questions a run asks: each class of the table of bars, chosen by how many rows the boxes really have."""
+"""The questions of a run: each class of the table of bars, chosen by how many rows the boxes really have."""
 
 import hashlib
 import pickle
@@ -13,10 +13,10 @@ from .question import Question
 from .truth import Answer, Truth
 
 LARGE = 100_000
-"""Rows from which on a box is large."""
+"""The number of rows from which a box is large."""
 
 SMALL = (500, 2_000)
-"""Rows of a box of about a thousand."""
+"""The number of rows of a box of about a thousand."""
 
 _GLOBAL_SHARES = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.015, 0.03, 0.1)
 FIRST = 1_000
@@ -24,14 +24,14 @@ FIRST = 1_000
 
 @dataclass
 class Plan:
-    """Questions by class; and the true answer of every one of them, by name."""
+    """Questions by class, and the true answer to every one of them, by name."""
 
     counted: dict[str, list[Question]] = field(default_factory=dict)
     timed: dict[str, list[Question]] = field(default_factory=dict)
     truth: dict[str, Answer] = field(default_factory=dict)
 
     def answer_all(self, truth: Truth) -> None:
-        """Works out what has no answer yet."""
+        """Computes the answers that are still missing."""
         for question in [*_flat(self.counted), *_flat(self.timed)]:
             if question.name not in self.truth:
                 self.truth[question.name] = truth.answer(question)
@@ -42,7 +42,7 @@ def _flat(classes: dict[str, list[Question]]) -> Iterable[Question]:
 
 
 def plan(truth: Truth, *, count: int = 1_000, timed: int = 3, seed: int = 1) -> Plan:
-    """Chooses from `count` boxes; `timed` of each size are timed."""
+    """Chooses the questions from `count` boxes; `timed` boxes of each size are timed."""
     asked = boxes(truth.columns, count, seed)
     made = Plan()
     for question in asked:
@@ -67,7 +67,8 @@ def plan(truth: Truth, *, count: int = 1_000, timed: int = 3, seed: int = 1) -> 
 
 
 def kept_plan(folder: Path, truth: Truth, *, count: int, timed: int) -> Plan:
-    """The same from a file beside the rows, if one of this very code is there: the truth takes minutes to work out."""
+    """The same plan, read from a file next to the rows if this very code wrote one: computing the truth takes minutes.
+    """
     code = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))))
     file = folder / f"plan-{count}-{timed}-{code.hexdigest()[:16]}.pickle"
     if not file.exists():
@@ -78,7 +79,7 @@ def kept_plan(folder: Path, truth: Truth, *, count: int, timed: int) -> Plan:
 
 
 def _timed(asked: list[Question], rows: dict[str, int], all_rows: int, count: int) -> dict[str, list[Question]]:
-    """The boxes nearest to a tenth of all rows (a million of ten), a hundred thousand and a thousand rows."""
+    """The boxes nearest to a tenth of all rows (a million of ten), to a hundred thousand and to a thousand rows."""
 
     def nearest(wanted: int) -> list[Question]:
         found = [question for question in asked if rows[question.name] > 0]
@@ -104,7 +105,7 @@ def _told(truth: Truth, question: Question) -> Question:
 
 
 def _filters(truth: Truth, count: int, seed: int) -> list[Question]:
-    """Conditions on columns that are not indexed, with a sample of 1 %."""
+    """Conditions on columns without an index, with a sample of 1 %."""
     random = np.random.default_rng(seed + 1)
     found = []
     for place in range(count):
@@ -116,7 +117,7 @@ def _filters(truth: Truth, count: int, seed: int) -> list[Question]:
 
 
 def entities(truth: Truth, count: int, seed: int) -> list[int]:
-    """Particles whose whole path is asked for."""
+    """Particles whose whole path is queried."""
     random = np.random.default_rng(seed + 2)
     known = np.unique(truth.columns["pid"])
     return sorted(int(pid) for pid in random.choice(known, size=min(count, len(known)), replace=False))

@@ -1,4 +1,4 @@
-"""A question: a box, a condition, a share or a number of rows; in words that every adapter translates.
+"""A question: a box, a condition, and a share or a number of rows, in a form that every adapter can translate.
 
 Bounds of float columns are 32-bit floats, so that no program has to widen a column to compare it.
 """
@@ -11,15 +11,16 @@ ALL = 1 << PRIORITY_BITS
 """The cut that takes every row."""
 
 Interval = tuple[float | None, float | None]
-"""Half-open, from the first up to the second; none is open."""
+"""Half-open: includes the lower bound and excludes the upper one; none means no bound."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """Rows whose index columns lie in `box`, that satisfy `where`, with a priority below `cut`; the first `limit`.
+    """The rows whose index columns lie in `box`, that satisfy `where`, and whose priority is below `cut`; only the
+    first `limit`.
 
-    `told` is a cut that holds exactly those first rows. Nobody knows it before asking; the peer that is named after
-    it gets it all the same.
+    `told` is a cut that selects exactly those first rows. No real user knows it before asking; the peer that is named
+    after it gets it all the same.
     """
 
     name: str
@@ -35,15 +36,15 @@ class Question:
         return self.cut / ALL
 
     def sample(self, share: float) -> "Question":
-        """The same with a sample, at the next share that peers can draw."""
+        """The same question on a sample, at the next share that peers can draw."""
         return replace(self, name=f"{self.name}, {share:.4%}", cut=round(share * ALL))
 
     def first(self, rows: int) -> "Question":
-        """The same, the first so many rows by priority."""
+        """The same question for the first `rows` rows by priority."""
         return replace(self, name=f"{self.name}, first {rows}", limit=rows)
 
     def conditions(self) -> list[tuple[str, str, float]]:
-        """Box and condition together: (column, operator, value), all of which must hold."""
+        """Box and condition together, as (column, operator, value); all must hold."""
         found = []
         for column, (low, high) in self.box.items():
             found += [(column, ">=", low)] if low is not None else []
@@ -51,5 +52,5 @@ class Question:
         return found + list(self.where)
 
     def expression(self) -> str | None:
-        """The conditions in Atoll's grammar, which is SQL's here; none for none."""
+        """The conditions in Atoll's grammar, which agrees with SQL here; none if there are no conditions."""
         return " and ".join(f"{column} {sign} {value!r}" for column, sign, value in self.conditions()) or None

@@ -1,6 +1,6 @@
-"""True answers, by scanning plain columns.
+"""True answers, computed by scanning plain columns.
 
-Invariant: nothing here is shared with a program under test but the weights' definition.
+Invariant: nothing here is shared with a program under test, except for the definition of the weights.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _SIGNS = {"<": lt, "<=": le, ">": gt, ">=": ge, "=": eq, "<>": ne}
 
 @dataclass(frozen=True)
 class Answer:
-    """What identifies an answer: how many rows, and sums over them."""
+    """What identifies an answer: the number of rows, and sums over them."""
 
     rows: int
     sum_pid: int
@@ -33,18 +33,18 @@ class Answer:
         )
 
     def agrees(self, other: "Answer") -> bool:
-        """Whether both are the same rows; sums of floats may differ by their order of addition."""
+        """Whether both describe the same rows; sums of floats may differ by the order of addition."""
         if (self.rows, self.sum_pid, self.sum_step) != (other.rows, other.sum_pid, other.sum_step):
             return False
         return abs(self.sum_vz - other.sum_vz) <= 1e-9 * max(1.0, self.rows)
 
     def as_json(self) -> dict[str, float]:
-        """For files."""
+        """The answer in the form that is written to files."""
         return asdict(self)
 
 
 class Truth:
-    """All rows, in the order of steps, ready to be scanned."""
+    """All rows in the order of steps, ready to be scanned."""
 
     def __init__(self, columns: Mapping[str, np.ndarray]) -> None:
         self.columns = dict(columns)
@@ -53,7 +53,7 @@ class Truth:
         self._weight = weight
 
     def places(self, question: Question) -> np.ndarray:
-        """Where the rows of the answer are, lightest first where there is a limit."""
+        """The positions of the answer's rows, lightest first if there is a limit."""
         low, high = self._span(question)
         rows = slice(low, high)
         holds = np.ones(high - low, dtype=bool)
@@ -74,12 +74,12 @@ class Truth:
         return Answer.of({name: self.columns[name][found] for name in ("pid", "step", "vz")})
 
     def is_first_clear(self, question: Question) -> bool:
-        """Whether 31 bits of the weight suffice to tell the last row that a limit takes from the next one."""
+        """Whether 31 bits of the weight distinguish the last row within the limit from the next one."""
         both = self.places(question.first((question.limit or 0) + 1))
         return len(both) < 2 or self.columns["prio"][both[-1]] != self.columns["prio"][both[-2]]
 
     def _span(self, question: Question) -> tuple[int, int]:
-        """Which rows have the steps asked for: steps rise, so they are one piece."""
+        """The range of rows with the wanted steps; rows are in the order of steps, so the range is contiguous."""
         steps = self.columns["step"]
         low, high = 0, len(steps)
         for column, sign, value in question.conditions():

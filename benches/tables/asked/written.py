@@ -1,4 +1,6 @@
-"""Looks up what was written, once the clock has stopped: a step that is not there, or is another one, cost little to write."""
+"""Checks what was written, after the clock has stopped: a step that is missing or wrong would have cost little to
+write.
+"""
 
 from collections.abc import Callable, Mapping
 
@@ -7,11 +9,11 @@ import numpy as np
 from .truth import Answer
 
 _LOOKED_UP = 50
-"""Steps whose rows are compared, spread over all; of the others the rows are counted."""
+"""The number of steps whose rows are compared, spread over all steps; for the others, only the rows are counted."""
 
 
 def wrong(table, frame_of: Callable[[int], Mapping[str, np.ndarray]], steps: int, rows: int) -> list[str]:  # noqa: ANN001
-    """What is not as it was written: `frame_of` are the rows of a step, as they were handed over."""
+    """What differs from what was written; `frame_of` returns the rows of a step as they were handed over."""
     found = [] if (count := table.count()) == rows else [f"{count} rows instead of {rows}"]
     for number in sorted({round(each) for each in np.linspace(0, max(steps - 1, 0), min(steps, _LOOKED_UP))}):
         frame = frame_of(number)

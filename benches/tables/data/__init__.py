@@ -1,1 +1,1 @@
-"""The rows that everything is asked of: made once, kept below the bench's folder, never in the repository."""
+"""The rows that every question is about: made once, and kept in the bench's folder, never in the repository."""

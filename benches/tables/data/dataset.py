@@ -1,6 +1,6 @@
-"""The rows on disk: as steps for those who write, and as z-ordered Parquet for those who are asked.
+"""The rows on disk: as steps for programs that write, and as z-ordered Parquet for programs that answer.
 
-Invariant: a folder without its description was not finished, and is made anew.
+Invariant: a folder without its description is incomplete, and is made again.
 """
 
 import json
@@ -20,15 +20,15 @@ from .weights import priorities, weights
 from .zorder import zorder
 
 _LAYOUT = 4
-"""Changes with anything that makes other files."""
+"""Must change with anything that changes the files."""
 
 GROUP_ROWS = 16_384
-"""Rows of a Parquet row group: small ones let peers leave out the most."""
+"""Rows of a Parquet row group: small groups let peers skip the most."""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Rows that were made, and where they are."""
+    """Rows that were made, and their files."""
 
     folder: Path
     rows: int
@@ -37,12 +37,12 @@ class Dataset:
 
     @property
     def by_step(self) -> Path:
-        """Arrow IPC, a record batch for each output step."""
+        """Arrow IPC, with a record batch for each output step."""
         return self.folder / "steps.arrow"
 
     @property
     def z_ordered(self) -> Path:
-        """Parquet with zstd, z-ordered, with the priority: what peers answer from."""
+        """Z-ordered Parquet with zstd and the priority: the file from which peers answer."""
         return self.folder / "z.parquet"
 
     @property
@@ -64,7 +64,7 @@ class Dataset:
 
 
 def prepare(folder: Path, rows: int, source: str) -> Dataset:
-    """The first steps that have at least so many rows together; makes them where they are not there yet."""
+    """The first steps that together have at least `rows` rows; makes them if they are missing."""
     place = folder / f"{source}-{rows}-rows-{_LAYOUT}"
     described = place / "dataset.json"
     if not described.exists():
@@ -75,7 +75,7 @@ def prepare(folder: Path, rows: int, source: str) -> Dataset:
 
 
 def _make(dataset: Dataset, rows: int) -> dict[str, int]:
-    # A run loses particles on its way, never more than half of them.
+    # A run loses particles on its way, but never more than half of them.
     steps = 2 * max(1, -(-rows // PARTICLES))
     frames = deck.frames(steps) if dataset.source == "deck" else Tube(steps).frames()
     made = {"rows": 0, "steps": 0}

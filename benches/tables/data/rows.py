@@ -1,7 +1,7 @@
-"""What a row is: a particle at an output step.
+"""The schema of a row: a particle at an output step.
 
-Coordinates and velocities are 32-bit floats on every side, as simulations dump them. `prio` is the row's weight
-without its lower 33 bits: what a peer needs to draw the same sample, in the four bytes that suit it best.
+Coordinates and velocities are 32-bit floats on every side, as simulations dump them. `prio` is the row's weight without
+its lower 33 bits: what a peer needs to draw the same sample, in the four bytes that suit it best.
 """
 
 import pyarrow as pa
@@ -26,7 +26,7 @@ PRIORITY = pa.field("prio", pa.int32(), nullable=False)
 SCHEMA_WITH_PRIORITY = SCHEMA.append(PRIORITY)
 
 PRIORITY_BITS = 31
-"""Bits of a weight that peers have."""
+"""How many bits of a weight peers have."""
 
 ROW_BYTES = sum(field.type.bit_width // 8 for field in SCHEMA)
 """Bytes of a row as plain columns: 37."""
@@ -35,4 +35,4 @@ STEP_EVERY = 80
 """Simulated steps from one output to the next."""
 
 PARTICLES = 50_000
-"""Particles of the simulation, and so at most the rows of one step."""
+"""Particles of the simulation, and so the most rows of one step."""

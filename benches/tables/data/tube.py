@@ -1,7 +1,7 @@
-"""A synthetic run of the same shape as the simulation's: particles carried down a tube that branches twice.
+"""A synthetic run of the same shape as the simulation's: particles are carried down a tube that branches twice.
 
-The same bytes on every machine with the same NumPy: nothing but one seeded generator. It stands in where the
-simulation itself cannot run, and the table says which of the two was used.
+It has the same bytes on every machine with the same NumPy, because it uses only one seeded generator. It stands in
+where the simulation itself cannot run, and the table states which of the two was used.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ _BORE = 1.4
 """Radius of the tubes."""
 
 _LOST = 0.002
-"""Share of particles that leave the simulation at some step, as in the real one."""
+"""The share of particles that leave the simulation at some step, as in the real one."""
 
 
 class Tube:
@@ -33,14 +33,14 @@ class Tube:
         self._side = np.sign(random.random((2, particles)) - 0.5).astype(np.float32)
         self._radius = (_BORE * np.sqrt(random.random(particles))).astype(np.float32)
         self._angle = random.uniform(0, 2 * np.pi, particles).astype(np.float32)
-        # The axis is fastest, and heavy particles are slower: most have arrived after two thirds of the run.
+        # Flow is fastest on the axis, and heavy particles are slower: most have arrived after two thirds of the run.
         drift = random.lognormal(0.0, 0.4, particles) * (1.2 - (self._radius / _BORE) ** 2)
         self._speed = (drift * np.where(self._type == 2, 0.7, 1.0) * 120.0 / steps).astype(np.float32)
         lost = random.random(particles) < _LOST
         self._lost_at = np.where(lost, random.integers(1, steps + 1, particles), steps + 1)
 
     def frames(self) -> Iterator[dict[str, np.ndarray]]:
-        """Each output step's columns, by name; rows in no particular order, as a simulation leaves them."""
+        """Each output step's columns, by name; the rows are in no particular order, as a simulation leaves them."""
         for frame in range(self.steps):
             alive = np.flatnonzero(self._lost_at > frame)
             yield self._frame(frame, self._random.permutation(alive))
@@ -65,7 +65,7 @@ class Tube:
         return columns
 
     def _place(self, travelled: np.ndarray, of: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Which leg particles are on, where its axis is there, and which way it leads."""
+        """The leg of each particle, the position of the leg's axis there, and its direction."""
         ends = np.cumsum(_LEGS)
         leg = np.searchsorted(ends, travelled, side="right").clip(0, 3)
         gone = np.clip(travelled[None, :] - (ends - _LEGS)[:, None], 0.0, _LEGS[:, None])
@@ -79,7 +79,7 @@ class Tube:
 
 
 def _lateral(leg: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """The offset from a leg's axis: in the plane across it."""
+    """The offset from a leg's axis, in the plane across it."""
     nothing = np.zeros_like(first)
     x = np.choose(leg, [first, nothing, first, first])
     y = np.choose(leg, [second, first, nothing, second])

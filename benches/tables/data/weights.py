@@ -1,7 +1,7 @@
 """Weights of rows, as the documentation defines them, for whole columns at once.
 
-XXH3-64 of a key of 32 bytes: two lengths and two integers. Written out in NumPy, because a call for each of ten
-million rows would take longer than everything else here.
+They are XXH3-64 of a key of 32 bytes: two lengths and two integers. The hash is written out in NumPy, because a call
+for each of ten million rows would take longer than everything else here.
 
 Source: the XXH3 specification, "medium inputs" (17 to 128 bytes) for a length of 32 and no seed.
 """
@@ -39,7 +39,7 @@ def priorities(weight: np.ndarray) -> np.ndarray:
 
 
 def _words(values: np.ndarray) -> np.ndarray:
-    """Integers widened to 64 bits, as they are hashed."""
+    """Integers widened to 64 bits, the form in which they are hashed."""
     return values.astype(np.int64).view(np.uint64)
 
 

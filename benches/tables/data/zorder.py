@@ -6,7 +6,7 @@ _BITS = 16
 
 
 def zorder(columns: list[np.ndarray]) -> np.ndarray:
-    """Places that sort rows along the z-curve through up to four columns, each scaled to 16 bits of its range."""
+    """Positions that sort rows along the z-curve through up to four columns, each scaled to 16 bits of its range."""
     code = np.zeros(len(columns[0]), dtype=np.uint64)
     for axis, values in enumerate(columns):
         code |= _spread(_scaled(values), len(columns)) << np.uint64(axis)
@@ -21,7 +21,7 @@ def _scaled(values: np.ndarray) -> np.ndarray:
 
 
 def _spread(values: np.ndarray, axes: int) -> np.ndarray:
-    """Each bit moved to `axes` times its place."""
+    """Moves each bit to `axes` times its position."""
     spread = np.zeros_like(values)
     for bit in range(_BITS):
         spread |= ((values >> np.uint64(bit)) & np.uint64(1)) << np.uint64(bit * axes)

@@ -30,7 +30,8 @@ _KEPT_PORT = 20_642
 
 
 def main() -> int:
-    """Runs what was asked for; 1 if an answer was wrong, a test or a case failed, or something failed that was there."""
+    """Runs the chosen phases; 1 if an answer was wrong, a test or a case failed, or something that is installed failed.
+    """
     asked = _arguments()
     if not asked.quick:
         machine.go_first()
@@ -77,7 +78,7 @@ def _bench(asked: argparse.Namespace, folder: Path) -> Bench:
 
 
 def _alone(bench: Bench, asked: argparse.Namespace, clusters: Path) -> None:
-    """What brings its own clusters."""
+    """The phases that bring clusters of their own."""
     phases = {
         "suite": lambda: suite.run(bench, clusters, _PORT),
         "input": lambda: bad_input.run(bench, clusters, _PORT),
@@ -86,7 +87,7 @@ def _alone(bench: Bench, asked: argparse.Namespace, clusters: Path) -> None:
 
 
 def _together(bench: Bench, asked: argparse.Namespace, cluster: Cluster) -> None:
-    """What is asked of one cluster, which is kept: loading it takes the longest."""
+    """The phases that share one cluster, which is kept because loading it takes the longest."""
     phases = {
         "costs": lambda: costs.run(bench, cluster, "costs"),
         "writing": lambda: writing.run(bench, cluster, with_rivals=asked.peers),
@@ -126,9 +127,9 @@ def _sample(bench: Bench, cluster: Cluster, asked: argparse.Namespace) -> None:
 
 
 def _counts(bench: Bench) -> None:
-    """What is asked by particle is asked of a table that is sampled by particle.
+    """Counts the work of questions; questions by particle go to a table that is sampled by particle.
 
-    As in a folder, each table is one tree: what was loaded lies in several.
+    As in a folder, each table is made into one tree first: a loaded table consists of several.
     """
     for table, key in ((ROWS_TABLE, None), (PATHS_TABLE, "pid")):
         writing.load(bench, table, key)
@@ -140,7 +141,7 @@ def _counts(bench: Bench) -> None:
 
 
 def _in_order(bench: Bench, asked: argparse.Namespace, phases: dict[str, Callable[[], None]]) -> None:
-    """One that fails leaves the others their figures."""
+    """Runs the phases in order; one that fails leaves the figures of the others."""
     for name, phase in phases.items():
         if name in asked.phases:
             guarded(bench, name, OF_PHASE[name], phase)
@@ -148,7 +149,7 @@ def _in_order(bench: Bench, asked: argparse.Namespace, phases: dict[str, Callabl
 
 
 def _keep(bench: Bench, asked: argparse.Namespace) -> None:
-    """What is known so far, into files."""
+    """Writes what is known so far to files."""
     if asked.json:
         rows = reported.rows(bench.measured, BARS)
         asked.json.write_text(json.dumps([row.as_json() for row in rows], indent=2) + "\n")

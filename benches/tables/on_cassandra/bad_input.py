@@ -1,6 +1,7 @@
-"""Bad input: what a cluster can do wrong to Atoll, each answered by an error that names the cause, and nothing lost.
+"""Bad input: what a cluster can do wrong to Atoll. Each case must end in an error that names the cause, with nothing
+lost.
 
-Every case says what must be in the message. A case that ends otherwise is printed and counted.
+Every case states what the message must contain. A case that ends otherwise is printed and counted.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ _SCHEMA = pa.schema([pa.field("pid", pa.int32(), nullable=False), pa.field("x", 
 
 @dataclass
 class _Case:
-    """What is done, and which words its error must have."""
+    """An action, and the words that its error must contain."""
 
     name: str
     act: Callable[[], object]
@@ -32,7 +33,9 @@ class _Case:
 
 
 def run(bench: Bench, folder: Path, port: int) -> None:
-    """On two clusters of one node that are thrown away: one without passwords, one with."""
+    """Runs the cases on temporary clusters: one node without passwords, one node with them, and two nodes whose clocks
+    differ.
+    """
     wrong: list[str] = []
     plain = Cluster(folder / "input", 1, "768M", port)
     with _started(plain):
@@ -54,12 +57,12 @@ def run(bench: Bench, folder: Path, port: int) -> None:
 
 
 def _tested(cluster: Cluster) -> list[str]:
-    """Tables that were altered, and a node that hangs in the middle of batches: tests with a model of what may be."""
+    """Altered tables, and a node that hangs in the middle of batches: tests with a model of the permitted outcomes."""
     said, failed = ran_test(cluster, "input-tests", "cassandra_input")
     if failed is None:
         return ["altered tables and time-outs in the middle of a batch: the tests did not run"]
     named = [line for line in said.splitlines() if line.startswith("test ") and line.endswith("FAILED")]
-    # A test program may end badly though none of its tests is named as failed.
+    # A test program may fail without naming any of its tests as failed.
     return named or [f"cassandra_input failed, see input-tests.log ({number + 1})" for number in range(failed)]
 
 
@@ -94,7 +97,7 @@ def _fill(cluster: Cluster, keyspace: str = _KEYSPACE) -> None:
 
 
 def _kept(cluster: Cluster) -> list[str]:
-    """After all that, everything must be there."""
+    """After all that, every row must still be there."""
     import atoll
 
     with atoll.open(cluster.url(_KEYSPACE), create=False) as store:
@@ -138,7 +141,7 @@ def _far_off(cluster: Cluster) -> _Case:
         import atoll
 
         with atoll.open(cluster.url(_KEYSPACE), create=False) as store:
-            # Whoever packs takes a lease, which ends by the nodes' clocks.
+            # A pack takes a lease, which ends by the nodes' clocks.
             store.table(_TABLE).pack(whole=True)
 
     return _Case("a clock that is an hour off", pack, ("clock", "127.0.0."))

@@ -9,7 +9,7 @@ def _none(key: str, text: str) -> Bar:
 
 
 def _reported(key: str, text: str, unit: str) -> Bar:
-    """A figure that nothing is asked of: it has no target to meet, whichever way would be better."""
+    """A figure without a target, which is only reported, whichever way would be better."""
     return Bar(key, text, unit, None, None)
 
 
@@ -61,13 +61,13 @@ OF_PHASE = {
     "sample": ("over spark",),
     "counts": tuple(bar.key for bar in TOUCHED),
 }
-"""Bars of each phase: which do not hold if it comes to no end."""
+"""The bars of each phase, which fail if the phase does not complete."""
 
 
 def is_well(measured: Measured) -> bool:
-    """Whether all came to its end, no answer was wrong, and no test or case failed."""
+    """Whether everything completed, no answer was wrong, and no test or case failed."""
     return measured.is_well() and not any(measured.figures.get(key, 0) for key in _WRONG)
 
 
 BARS = (*_SUITE, *_COSTS, *TOUCHED, *_TIMES, *_WRITING, *_REST)
-"""All of them, in the order of the table."""
+"""All bars, in the order of the table."""

@@ -1,4 +1,4 @@
-"""Clusters of the bench's own, through the developer's command."""
+"""The bench's own clusters, controlled through the developer's command."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CONTROL = "ATOLL_CASSANDRA_CONTROL"
-"""The program that starts and ends nodes."""
+"""The program that starts and stops nodes."""
 
 
 @dataclass
@@ -21,21 +21,21 @@ class Cluster:
     options: tuple[str, ...] = ()
 
     def up(self) -> None:
-        """Starts what does not run; what it holds is what it held."""
+        """Starts the nodes that do not run; they keep their data."""
         words = ["--nodes", self.nodes, "--heap", self.heap, "--port", self.port, *self.options]
         self.control("up", *words)
 
     def down(self, *, keep: bool) -> None:
-        """Ends it."""
+        """Stops the cluster."""
         self.control("down", *(["--keep"] if keep else []))
 
     def control(self, *words: object) -> None:
-        """Tells the developer's command."""
+        """Runs the developer's command with these words."""
         program = os.environ[CONTROL]
         subprocess.run([program, "cassandra", *map(str, words)], check=True, env=self.environment(), stdout=2)
 
     def environment(self) -> dict[str, str]:
-        """What tests of this cluster find in their environment."""
+        """The environment that the cluster's tests get."""
         return {
             **os.environ,
             "ATOLL_CASSANDRA": self.contacts,
@@ -45,14 +45,14 @@ class Cluster:
 
     @property
     def contacts(self) -> str:
-        """Every node, with commas."""
+        """The addresses of all nodes, separated by commas."""
         return ",".join(f"127.0.0.{number}:{self.port}" for number in range(1, self.nodes + 1))
 
     def url(self, keyspace: str, options: str = "", user: str = "") -> str:
-        """A store in this cluster."""
+        """The URL of a store in this cluster."""
         return f"cassandra://{user and user + '@'}{self.contacts}/{keyspace}{options and '?' + options}"
 
     def pause(self, node: int, *, paused: bool) -> None:
-        """Stops a node's process without ending it, or lets it go on."""
+        """Stops a node's process without ending it, or lets it continue."""
         process = int((self.folder / f"node-{node}/pid").read_text())
         os.kill(process, signal.SIGSTOP if paused else signal.SIGCONT)

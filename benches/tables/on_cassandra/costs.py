@@ -1,4 +1,4 @@
-"""Lightweight transactions a second, and what each operation of the contract costs."""
+"""Lightweight transactions per second, and the cost of each operation of the contract."""
 
 import json
 import shutil
@@ -10,7 +10,7 @@ _SHOWN = {"get": "requests get", "put": "requests put", "create": "requests crea
 
 
 def run(bench: Bench, cluster: Cluster, keyspace: str) -> None:
-    """On a keyspace of their own; and in a folder, for those who choose between the two."""
+    """Measures in a keyspace of its own, and in a folder, for comparison of the two."""
     url = cluster.url(keyspace)
     costs = _costs(bench, "cassandra", "--store", url, "--contacts", cluster.contacts)
     folder = bench.folder / "atoll-costs"

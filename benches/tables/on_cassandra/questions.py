@@ -11,7 +11,7 @@ _CLASSES = ("first", "ten percent", "full")
 
 
 def run(bench: Bench, *, with_peers: bool) -> None:
-    """The classes of the bars; the ratio of each question, and their median."""
+    """Asks the classes of the bars; records the median of the ratios of their questions."""
     programs: list[Peer] = [AtollTable(bench.dataset, bench.store(ROWS_TABLE), ROWS_TABLE)]
     if with_peers:
         from ..peers.postgis import Postgis3d

@@ -1,10 +1,11 @@
 """A sample of everything: Atoll beside Spark with its connector, which filters a plain table in the same cluster.
 
-Spark runs in an environment of its own, because the connector is of an older Spark; it stays open from one question to
-the next, and its time ends when it has all columns in Python, as Atoll's does.
+Spark runs in an environment of its own, because the connector is for an older Spark. It stays open between questions,
+and its time ends when it has all columns in Python, as Atoll's does.
 
-Spark has nothing of the rows from one question to the next. So Atoll's client is opened anew for each question, as Spark's session
-is before the clock starts, and knows nothing either; the same question asked once more is told beside it.
+Spark keeps nothing of the rows between questions. So Atoll's client is opened anew for each question, before the clock
+starts like Spark's session, and knows nothing either; the time of the same question asked once more is reported as
+well.
 """
 
 import json
@@ -31,7 +32,7 @@ _WARM = "atoll, client that was asked before"
 
 
 def run(bench: Bench, cluster: Cluster, python: Path | None, jars: Path | None) -> None:
-    """The question of 1.5 %, in turn, each once before it counts."""
+    """Asks the 1.5 % question of both in turn; the first turn does not count."""
     question = bench.plan.timed["global 1.5 %"][0]
     times: dict[str, list[float]] = {}
     atoll = AtollTable(bench.dataset, bench.store(ROWS_TABLE), ROWS_TABLE)
@@ -56,7 +57,7 @@ def run(bench: Bench, cluster: Cluster, python: Path | None, jars: Path | None) 
                 with of_rival("spark"):
                     spark.close()
             except RivalFailed as failed:
-                # Told, and not raised: if Atoll has failed, that must not be hidden by it.
+                # Reported rather than raised: it must not hide a failure of Atoll's.
                 bench.fail("sample", str(failed), ())
                 times.pop("spark", None)
     medians = {name: median(each) for name, each in times.items()}
@@ -67,7 +68,7 @@ def run(bench: Bench, cluster: Cluster, python: Path | None, jars: Path | None) 
 
 
 def _both(atoll: AtollTable, question: Question) -> dict[str, tuple[float, Answer]]:
-    """By a client that knows nothing, and by the same one right after."""
+    """The answer of a client that knows nothing, and that of the same client right afterwards."""
     atoll.open()
     try:
         return {ATOLL: _asked(atoll, question), _WARM: _asked(atoll, question)}
@@ -116,7 +117,7 @@ class _Spark:
             self._process.stdin.close()
             self._process.wait(timeout=60)
         finally:
-            # Whatever went wrong, it does not go on beside what is measured next.
+            # Whatever went wrong, Spark must not run on beside the next measurement.
             self._process.kill()
 
     def _said(self) -> dict:

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 
 def main() -> None:
-    """Answers until standard input ends."""
+    """Answers questions until standard input ends."""
     asked = _arguments()
-    # Only answers go to standard output; whatever else is said goes where errors go.
+    # Only answers go to standard output; all other output goes to standard error.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     rows = _rows(asked)
@@ -41,7 +41,7 @@ def _rows(asked: argparse.Namespace):  # noqa: ANN202: the type is of a package 
         "spark.jars": ",".join(str(jar) for jar in sorted(asked.jars.glob("*.jar"))),
         "spark.cassandra.connection.host": asked.host,
         "spark.cassandra.connection.port": asked.port,
-        # Larger pages and smaller pieces than by default: both suit a scan on one machine.
+        # Larger pages and smaller splits than the default: both suit a scan on one machine.
         "spark.cassandra.input.fetch.sizeInRows": "5000",
         "spark.cassandra.input.split.sizeInMB": "64",
         "spark.ui.enabled": "false",

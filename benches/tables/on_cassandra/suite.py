@@ -1,4 +1,4 @@
-"""The conformance suite on one node and on three, histories while a node is killed, and the planted store."""
+"""The conformance suite on one node and on three, histories while nodes are killed, and the planted store."""
 
 import os
 import re
@@ -17,7 +17,7 @@ _OPERATIONS = re.compile(r"(\d[\d,_]*) definite operations")
 
 
 def run(bench: Bench, folder: Path, port: int) -> None:
-    """On clusters that are made for it and thrown away."""
+    """Runs them on temporary clusters."""
     heap = "768M"
     for nodes in (1, 3):
         cluster = Cluster(folder / f"suite-{nodes}", nodes, heap, port)
@@ -34,7 +34,9 @@ def run(bench: Bench, folder: Path, port: int) -> None:
 
 
 def _killed(bench: Bench, cluster: Cluster) -> None:
-    """Nodes killed under load, once for each seed; the fewest operations that any of them answered."""
+    """Kills nodes under load, once for each seed; records the failures, and the fewest operations answered in any of
+    the runs.
+    """
     failed, fewest = [], []
     for seed in _SEEDS[:1] if bench.is_quick else _SEEDS:
         said, count = ran_test(cluster, f"kill-{seed}", "cassandra_kill", {"KILL_SEED": str(seed)})
@@ -51,7 +53,7 @@ def _killed(bench: Bench, cluster: Cluster) -> None:
 
 
 def _one(bench: Bench, cluster: Cluster, key: str, test: str) -> None:
-    """One test program; how many of its tests fail is the figure."""
+    """Runs one test program; the figure is the number of its failed tests."""
     name = key.replace(" ", "-")
     _, failed = ran_test(cluster, name, test)
     if failed is None:
@@ -61,9 +63,9 @@ def _one(bench: Bench, cluster: Cluster, key: str, test: str) -> None:
 
 
 def ran_test(cluster: Cluster, name: str, test: str, settings: dict[str, str] | None = None) -> tuple[str, int | None]:
-    """What a test program said, and how many of its tests failed; none if it did not run."""
+    """The output of a test program, and how many of its tests failed; none if it did not run."""
     words = [os.environ.get("CARGO", "cargo"), "test", "--package", _PACKAGE, "--test", test, "--", "--show-output"]
-    # What Cargo says to the program that started this one would make it build things again.
+    # The variables that Cargo set for the parent program would cause rebuilds.
     kept = {key: value for key, value in cluster.environment().items() if not key.startswith(_OF_ANOTHER_BUILD)}
     ran = subprocess.run(words, cwd=_ROOT, env=kept | (settings or {}), capture_output=True, text=True, check=False)
     said = ran.stdout + ran.stderr
@@ -72,5 +74,5 @@ def ran_test(cluster: Cluster, name: str, test: str, settings: dict[str, str] | 
     told(f"  {name}: {passed} passed, {failed} failed")
     if "SKIPPED [cassandra" in said or (ran.returncode == 0 and not passed + failed):
         return said, None
-    # One that was not built, or ended before its first result, has failed as well.
+    # A program that was not built, or ended before its first result, has failed as well.
     return said, max(failed, int(ran.returncode != 0))

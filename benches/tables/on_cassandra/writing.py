@@ -1,13 +1,13 @@
-"""Writing: rows loaded into a packed table; the same rows appended step by step and packed then, as plain inserts, and as
-the same blocks in blobs without an index.
+"""Writing: rows loaded into a packed table; the same rows appended step by step and packed afterwards, as plain
+inserts, and as the same blocks in blobs without an index.
 
-What was written is kept for the questions; a later run of the very same programs, on a node with as much memory, measures
-nothing anew. Any other run begins with an empty cluster: figures are never those of another build.
+What was written is kept for the questions; a later run of exactly the same programs, on a node with the same memory,
+does not measure it again. Any other run begins with an empty cluster: figures never come from another build.
 
-A node that was just started is slow for everybody, until its virtual machine has compiled what it does: ten times the same
-work takes less each time. So before anything is timed, each program writes some steps that nobody asks for, and loads and
-blobs take turns that count for nothing, but are told. Then they take turns again, and the medians of these are compared.
-Plain rows come last: they leave the node much to compact.
+A node that was just started is slow for every client until its virtual machine has compiled the code in use: repeated
+ten times, the same work takes less time each time. So before anything is timed, each program writes some steps that no
+question is about, and loads and blobs take turns that do not count but are reported. Then they take turns again, and
+the medians of these turns are compared. Plain rows come last: they leave the node much to compact.
 """
 
 import json
@@ -25,20 +25,22 @@ RIVALS = "rivals"
 """The keyspace of plain rows and blobs."""
 
 _WRITERS = 4
-"""Writers of rows that come step by step, each with one step after the other; rivals have 64 requests in flight."""
+"""The number of writers of rows that come step by step, each writing one step at a time; rivals have 64 requests in
+flight.
+"""
 
 _APPENDED = "appended"
 """The table of rows that come step by step."""
 
 _ROUNDS = 7
-"""Turns of loads and of blobs; what the first of them load is asked questions afterwards, the others are dropped."""
+"""Turns of loads and of blobs. The rows of the first load are kept for the questions, the others are dropped."""
 _WARMING_ROUNDS = 10
-"""Turns before these that count for nothing."""
+"""Earlier turns that do not count."""
 _AGAIN = "again"
-"""The keyspace of what is loaded to be dropped."""
+"""The keyspace of loads that are dropped afterwards."""
 
 _MADE_BY = "cassandra-made-by.json"
-"""Which programs made what is kept, on which node, and at which commit. Goes with everything that is forgotten."""
+"""Records which programs made the kept data, on which node, and at which commit. Removed when the kept results are."""
 
 _WARMING = "warming"
 """The keyspace of what is written before anything is timed."""
@@ -46,7 +48,7 @@ _WARMING_STEPS = 8
 
 
 def run(bench: Bench, cluster: Cluster, *, with_rivals: bool) -> None:
-    """Whatever is not there yet; then the figures, from what each took."""
+    """Makes what is not there yet, then records the figures from the times taken."""
     warmed = _kept(bench, "warmed", lambda: _warm(bench, cluster, with_rivals=with_rivals))
     took = {"warming": warmed, "atoll": load(bench, ROWS_TABLE)}
     if with_rivals:
@@ -64,7 +66,7 @@ def run(bench: Bench, cluster: Cluster, *, with_rivals: bool) -> None:
 def _in_turns(
     bench: Bench, cluster: Cluster, loaded: dict[str, float], blobs: dict[str, float]
 ) -> dict[str, list[float]]:
-    """Seconds of each turn, the first of them included."""
+    """The seconds of each turn, including the first."""
     _drop(bench, cluster, f"TABLE {RIVALS}.blobs")
     others = _turns(bench, cluster, _ROUNDS - 1)
     return {
@@ -74,7 +76,7 @@ def _in_turns(
 
 
 def _turns(bench: Bench, cluster: Cluster, rounds: int) -> dict[str, list[float]]:
-    """Seconds of loads and blobs, of which nothing stays."""
+    """The seconds of loads and of blobs, which are dropped afterwards."""
     seconds: dict[str, list[float]] = {"loaded, s": [], "blobs, s": []}
     for _ in range(rounds):
         took = _load_into(bench, cluster.url(_AGAIN), bench.dataset.by_step, ROWS_TABLE)
@@ -86,7 +88,7 @@ def _turns(bench: Bench, cluster: Cluster, rounds: int) -> dict[str, list[float]
 
 
 def _drop(bench: Bench, cluster: Cluster, what: str) -> None:
-    """What is left would be flushed and compacted beside whoever comes next."""
+    """Drops what would otherwise be flushed and compacted during the next measurement."""
     bench.run_counter("cassandra-run", "--contacts", cluster.contacts, "--statement", f"DROP {what}")
 
 
@@ -113,7 +115,7 @@ def _record(bench: Bench, took: dict[str, dict]) -> None:
 
 
 def _kept(bench: Bench, name: str, make) -> dict:  # noqa: ANN001
-    """What it took, from a file if it was made before in this very cluster."""
+    """The result of `make`, from a file if it was made before in this very cluster."""
     file = bench.folder / f"cassandra-{name}.json"
     if not file.exists():
         made = make()
@@ -122,7 +124,7 @@ def _kept(bench: Bench, name: str, make) -> dict:  # noqa: ANN001
 
 
 def is_ours(bench: Bench, made_by: dict[str, str]) -> bool:
-    """Whether what is kept was made by these programs on such a node; the commit alone changes neither."""
+    """Whether the kept data was made by these programs on such a node; the commit alone changes neither."""
     file = bench.folder / _MADE_BY
     if not file.exists():
         return False
@@ -131,44 +133,44 @@ def is_ours(bench: Bench, made_by: dict[str, str]) -> bool:
 
 
 def begin(bench: Bench, made_by: dict[str, str]) -> None:
-    """The cluster is new: nothing is there, and what will be is made by these programs."""
+    """Notes that the cluster is new, and that these programs fill it."""
     forget(bench)
     (bench.folder / _MADE_BY).write_text(json.dumps(made_by))
 
 
 def made_by(bench: Bench) -> dict[str, str]:
-    """By whom what is kept was made."""
+    """The programs, the node and the commit that made the kept data."""
     return json.loads((bench.folder / _MADE_BY).read_text())
 
 
 def forget(bench: Bench) -> None:
-    """When the cluster is new, nothing is there."""
+    """Forgets all kept results, because the cluster is new."""
     for file in bench.folder.glob("cassandra-*.json"):
         file.unlink()
 
 
 def load(bench: Bench, table: str, sample_key: str | None = None) -> dict[str, float]:
-    """A table of the kept store, loaded, and packed by that; what it took, now or before."""
+    """Loads a table into the kept store, which packs it; the time it took, now or before."""
     steps = bench.dataset.by_step
     return _kept(bench, f"atoll-{table}", lambda: _load_into(bench, bench.url, steps, table, sample_key))
 
 
 def _load_into(bench: Bench, url: str, steps: Path, table: str, sample_key: str | None = None) -> dict[str, float]:
-    """Rows that are all there already, packed as they come."""
+    """Loads rows that are all available from the start, and packs them on the way."""
     more = ["--sample-key", sample_key] if sample_key else []
     words = ["--store", _made(url), "--table", table, "--rows", steps, "--loaded", *more]
     return {"loaded, s": _seconds(bench, "tables-load", *words)}
 
 
 def _append_into(bench: Bench, url: str, steps: Path, table: str) -> dict[str, float]:
-    """Rows that come step by step, each kept and seen as it comes; packed when all are there."""
+    """Appends rows step by step, each of them durable and visible as it comes; packs them once all are there."""
     words = ["--store", _made(url), "--table", table]
     appended = _seconds(bench, "tables-load", *words, "--rows", steps, "--writers", _WRITERS)
     return {"appended, s": appended, "packed, s": _seconds(bench, "tables-pack", *words)}
 
 
 def _made(url: str) -> str:
-    """The store's own tables are made before anything is timed; those of rivals are as well."""
+    """Creates the store's own tables before anything is timed, as is done for rivals."""
     import atoll
 
     atoll.open(url).close()
@@ -176,14 +178,14 @@ def _made(url: str) -> str:
 
 
 def _seconds(bench: Bench, *words: object) -> float:
-    """What a program says it took: as with rivals, from when it is connected."""
+    """The seconds that the program itself reports; like those of rivals, they start when it is connected."""
     out = bench.folder / "atoll.json"
     bench.run_counter(*words, "--out", out)
     return json.loads(out.read_text())["seconds"]
 
 
 def _warm(bench: Bench, cluster: Cluster, *, with_rivals: bool) -> dict[str, object]:
-    """The first steps, by every program; then the turns that count for nothing."""
+    """Writes the first steps with every program; then runs the turns that do not count."""
     steps = bench.folder / "steps-to-warm.arrow"
     _first_steps(_with_priority(bench) if with_rivals else bench.dataset.by_step, steps)
     url = cluster.url(_WARMING)
@@ -206,7 +208,7 @@ def _first_steps(source: Path, place: Path) -> None:
 
 
 def rows(bench: Bench, cluster: Cluster) -> dict[str, float]:
-    """The plain table, and what it took, now or before."""
+    """Writes the plain table; the time it took, now or before."""
     return _kept(bench, "plain-rows", lambda: _rival(bench, cluster, "cassandra-rows", _with_priority(bench)))
 
 

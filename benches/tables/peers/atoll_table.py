@@ -1,4 +1,4 @@
-"""Atoll itself, through its Python package, as its users have it."""
+"""Atoll itself, used through its Python package as its users do."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from ..data.dataset import Dataset
 from .base import Peer, Unavailable
 
 MEMORY_BYTES = 4 << 30
-"""What PostgreSQL gets of shared buffers and cache, roughly."""
+"""About the memory that PostgreSQL gets for shared buffers and cache."""
 
 
 class AtollTable(Peer):
@@ -35,7 +35,7 @@ class AtollTable(Peer):
         self._table = self._store.table(self._name)
 
     def close(self) -> None:
-        # A table that is still held would keep the store open.
+        # A table that is still referenced would keep the store open.
         self._table = None
         store, self._store = self._store, None
         if store is not None:
@@ -59,5 +59,5 @@ class AtollTable(Peer):
 
 
 def occupied(folder: Path) -> int:
-    """Bytes of what a store's files occupy, holes left out."""
+    """The bytes that a store's files occupy on disk, without holes."""
     return sum(path.stat().st_blocks * 512 for path in folder.rglob("*") if path.is_file())

@@ -1,4 +1,4 @@
-"""What every adapter offers, and the words of SQL that several of them share."""
+"""What every adapter offers, and the SQL that several of them share."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -21,12 +21,12 @@ class Unavailable(Exception):
 
 
 class RivalFailed(Exception):
-    """A rival came to no end: nothing is held against it, and no bar of Atoll's fails by that, but the run does not end well."""
+    """A rival did not complete. No bar of Atoll's fails because of it, but the run ends as failed."""
 
 
 @contextmanager
 def of_rival(name: str) -> Iterator[None]:
-    """What goes wrong in here is this rival's; Atoll's own failures pass as they are."""
+    """Attributes errors in the block to this rival; Atoll's own errors pass unchanged."""
     try:
         yield
     except Unavailable:
@@ -45,7 +45,7 @@ class Peer(ABC):
 
     name: ClassVar[str]
     is_only_warm: ClassVar[bool] = False
-    """Whether it keeps in memory what is asked again and again: where nothing is in memory, it takes no part."""
+    """Whether it keeps repeatedly read data in memory; if so, it takes no part in cold measurements."""
 
     def __init__(self, dataset: Dataset, folder: Path) -> None:
         self.dataset = dataset
@@ -53,27 +53,27 @@ class Peer(ABC):
 
     @abstractmethod
     def build(self) -> None:
-        """Loads the rows, unless that was done before."""
+        """Loads the rows, unless they are loaded already."""
 
     @abstractmethod
     def open(self) -> None:
-        """Starts what answers; nothing of the rows may be in memory afterwards that the disk's cache lacks."""
+        """Starts the program; afterwards no row may be in memory that is not in the disk's cache."""
 
     @abstractmethod
     def close(self) -> None:
-        """Ends it; harmless when it is not running."""
+        """Stops the program; harmless if it is not running."""
 
     @abstractmethod
     def ask(self, question: Question) -> pa.Table:
         """The rows of the answer with all columns, handed over to Python."""
 
     def bytes_on_disk(self) -> int:
-        """What the rows take."""
+        """The bytes that the rows take on disk."""
         return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
 
 
 def sql(question: Question, source: str, *, real: str, hints: tuple[str, ...] = ()) -> str:
-    """The question as SQL; `real` is what the dialect calls a 32-bit float."""
+    """The question as SQL; `real` is the dialect's name for a 32-bit float."""
     conditions = [*hints, *(_condition(each, real) for each in question.conditions())]
     if question.cut < ALL:
         conditions.append(f"prio < {question.cut}")

@@ -8,12 +8,12 @@ from .base import Peer, sql
 
 
 class DuckdbParquet(Peer):
-    """No load and no format of its own."""
+    """DuckDB without a load step and without a format of its own."""
 
     name = "duckdb parquet"
 
     def build(self) -> None:
-        """The dataset's own file is all it needs."""
+        """Does nothing: the dataset's own file is enough."""
 
     def open(self) -> None:
         self._database = duckdb.connect()

@@ -1,4 +1,4 @@
-"""DuckDB with a table of its own, loaded in z-order: its zone maps then leave out most of it."""
+"""DuckDB with a table of its own, loaded in z-order, so that its zone maps skip most of it."""
 
 import duckdb
 import pyarrow as pa

@@ -1,4 +1,4 @@
-"""Every rival that answers, in the order of the tables."""
+"""All rivals that answer questions, in the order of the tables."""
 
 from .base import Peer
 from .duckdb_parquet import DuckdbParquet

@@ -1,4 +1,4 @@
-"""Polars on z-ordered Parquet: a lazy scan, so that predicates leave out row groups."""
+"""Polars on z-ordered Parquet: a lazy scan, so that predicates skip row groups."""
 
 from operator import eq, ge, gt, le, lt, ne
 
@@ -11,16 +11,16 @@ from .base import Peer
 
 _SIGNS = {"<": lt, "<=": le, ">": gt, ">=": ge, "=": eq, "<>": ne}
 _TYPES = pl.DataFrame(SCHEMA.empty_table()).schema
-"""A bound of the column's own type: a wider one would widen the column."""
+"""For bounds of the column's own type: a wider bound would widen the column."""
 
 
 class PolarsParquet(Peer):
-    """The fastest reader of Parquet that was found for selective questions."""
+    """The fastest Parquet reader that was found for selective questions."""
 
     name = "polars parquet"
 
     def build(self) -> None:
-        """The dataset's own file is all it needs."""
+        """Does nothing: the dataset's own file is enough."""
 
     def open(self) -> None:
         self._scan = pl.scan_parquet(self.dataset.z_ordered)

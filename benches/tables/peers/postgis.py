@@ -1,8 +1,8 @@
 """PostgreSQL with PostGIS: one table in z-order, an index over three dimensions, and one over four.
 
 The points are expressions over plain columns, which keeps the heap small; steps have an index of their own, which
-PostgreSQL combines with either. Both are to its advantage. The four-dimensional index has the priority as its fourth,
-and is told the cut that a limit amounts to, which no real user knows.
+PostgreSQL combines with either. Both are to its advantage. The four-dimensional index has the priority as its fourth
+dimension, and is given the cut that corresponds to a limit, which no real user knows.
 """
 
 import io
@@ -88,14 +88,14 @@ class _Postgis(Peer):
 
 
 class Postgis3d(_Postgis):
-    """The index over places."""
+    """PostGIS with the index over places."""
 
     name = "postgis 3-d"
     dimensions = 3
 
 
 class Postgis4d(_Postgis):
-    """The index over places and priorities."""
+    """PostGIS with the index over places and priorities."""
 
     name = "postgis 4-d told the cut"
     dimensions = 4
@@ -111,7 +111,7 @@ def _closed(question: Question, axis: str) -> tuple[float, float]:
 
 
 def _layout(names: tuple[str, ...]) -> np.dtype:
-    """A row of PostgreSQL's binary copy: its number of fields, and before each field its length."""
+    """The layout of a row in PostgreSQL's binary copy: the number of fields, and before each field its length."""
     fields = [("fields", ">i2")]
     for name in names:
         kind = _TYPES.get(name, "f4")
@@ -133,7 +133,7 @@ def _native(name: str) -> np.dtype:
 
 
 def _load(connection: psycopg.Connection, dataset: Dataset) -> None:
-    """The table, unless it is there with all its rows."""
+    """Loads the table, unless it exists with all its rows."""
     found = connection.execute("SELECT to_regclass('particles')").fetchone()[0]
     if found and connection.execute("SELECT count(*) FROM particles").fetchone()[0] == dataset.rows:
         return

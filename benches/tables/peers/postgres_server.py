@@ -1,8 +1,9 @@
-"""A PostgreSQL of the bench's own: made, started and stopped here, reached through a socket that only this user sees.
+"""A PostgreSQL of the bench's own: created, started and stopped here, reached through a socket that only this user
+sees.
 
-PostgreSQL refuses to run as root; where this process is root, the server runs as another user. It is a child of this process
-and ends with it, however that ends: with its gigabytes it would disturb whatever is measured next, and the next bench could not
-start its own. One that an older bench left is stopped.
+PostgreSQL refuses to run as root; if this process is root, the server runs as another user. The server is a child of
+this process and ends with it, however that ends: with its gigabytes it would disturb later measurements, and the next
+bench could not start its own server. A server that an older bench left behind is stopped.
 """
 
 import contextlib
@@ -36,11 +37,11 @@ _SETTINGS = {
     "listen_addresses": "",
 }
 _START_SECONDS = 120.0
-"""How long a start may take: one that was killed before reads its log."""
+"""The time limit of a start: a server that was killed before reads its log first."""
 _STOP_SECONDS = 60.0
 _LOOK_SECONDS = 0.05
 _STATUS_LINE = 7
-"""Of the file that tells which process has a folder."""
+"""The status line of the file that names the process that owns a folder."""
 
 
 class Server:
@@ -53,7 +54,7 @@ class Server:
         self._process: subprocess.Popen | None = None
 
     def make(self) -> None:
-        """Makes the data folder if it is not there."""
+        """Creates the data folder if it does not exist."""
         programs = _programs()
         if (self.folder / "PG_VERSION").exists():
             return
@@ -61,12 +62,14 @@ class Server:
         self.folder.mkdir(parents=True)
         if (user := _user()) is not None:
             shutil.chown(self.folder, user)
-        # The order of bytes is the fastest for text; nothing here is text anyway.
+        # Byte order is the fastest collation for text; the table has no text anyway.
         words = ["-U", "bench", "--auth", "trust", "--locale", "C", "--encoding", "UTF8", "--no-sync"]
         _run([programs / "initdb", "-D", self.folder, *words])
 
     def start(self, who: str) -> str:
-        """Starts it unless it runs; the words to connect with. It runs until everybody who started it has stopped it."""
+        """Starts the server unless it runs; returns the connection string. It runs until every user who started it has
+        stopped it.
+        """
         self._users.add(who)
         if self._process is None or self._process.poll() is not None:
             self._end()
@@ -75,7 +78,7 @@ class Server:
         return f"host={self._socket} user=bench dbname=postgres"
 
     def stop(self, who: str) -> None:
-        """Stops it unless others use it; harmless when it does not run."""
+        """Stops the server unless others use it; harmless if it is not running."""
         self._users.discard(who)
         if not self._users:
             self._end()
@@ -93,8 +96,8 @@ class Server:
         settings = {**_SETTINGS, "unix_socket_directories": self._socket}
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         with log.open("ab") as said:
-            # It would inherit outputs of this process otherwise, and keep a pipe open. A session of its own: what is typed
-            # here to end the bench is not for it.
+            # Otherwise it would inherit this process's outputs and keep a pipe open. It gets a session of its own, so
+            # that a key typed here to end the bench does not reach it.
             self._process = subprocess.Popen(
                 [_programs() / "postgres", "-D", self.folder, *options],
                 stdin=subprocess.DEVNULL,
@@ -108,7 +111,7 @@ class Server:
         self._wait(log)
 
     def _wait(self, log: Path) -> None:
-        """Until it answers."""
+        """Waits until the server is ready."""
         until = time.monotonic() + _START_SECONDS
         while not _is_ready(self.folder, self._process.pid):
             ended = self._process.poll()
@@ -120,7 +123,7 @@ class Server:
             time.sleep(_LOOK_SECONDS)
 
     def _end(self) -> None:
-        """In order; at once if that takes too long."""
+        """Stops the server in order; kills it if that takes too long."""
         process, self._process = self._process, None
         if process is not None:
             for sign in (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL):
@@ -139,13 +142,13 @@ class Server:
 
 
 def _is_ready(folder: Path, process: int) -> bool:
-    """Whether this very process has the folder, and says that it is ready."""
+    """Whether this very process owns the folder and reports that it is ready."""
     lines = _told_by(folder)
     return len(lines) > _STATUS_LINE and lines[0] == str(process) and lines[_STATUS_LINE].strip() == "ready"
 
 
 def _left_behind(folder: Path) -> int | None:
-    """The process that has this very folder. A number that was given to another program since is none."""
+    """The process that owns this very folder. A process number that another program has reused does not count."""
     try:
         process = int(_told_by(folder)[0])
         words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
@@ -162,7 +165,7 @@ def _told_by(folder: Path) -> list[str]:
 
 
 def _programs() -> Path:
-    """The folder of the server's programs: the newest that has PostGIS."""
+    """The folder of the server's programs, in the newest version that has PostGIS."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[4]))
     found += [Path(program) for program in [shutil.which("initdb")] if program]
     if not found:
@@ -175,7 +178,7 @@ def _programs() -> Path:
 
 
 def _user() -> str | None:
-    """Who runs the server; none for this user."""
+    """The user who runs the server; none for the present user."""
     if os.geteuid() != 0:
         return None
     known = {entry.pw_name for entry in pwd.getpwall()}

@@ -1,6 +1,6 @@
-"""PySpark on all processors of this machine, answers as Arrow: on z-ordered Parquet, and on a table in its memory.
+"""PySpark on all processors of this machine, with answers as Arrow: on z-ordered Parquet, and on a table in its memory.
 
-Both ask one session, which ends when neither has it open.
+Both share one session, which ends when neither has it open.
 """
 
 import importlib.util
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # More than half of it is for tables in memory and what questions need: the whole table, in plain columns 41 bytes a row,
-    # has room there five times. PostgreSQL's 3 GB and Atoll's 4 GiB are beside it on a machine of 24 GiB.
+    # More than half of it is for tables in memory and the work of questions: the whole table, in plain columns of 41
+    # bytes a row, fits five times. PostgreSQL's 3 GB and Atoll's 4 GiB are in use besides, on a machine of 24 GiB.
     "spark.driver.memory": "6g",
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -35,14 +35,14 @@ _SETTINGS = {
 
 
 class _Shared:
-    """The one session; two in a process would be one context all the same."""
+    """The single session; two sessions in one process would share a context anyway."""
 
     def __init__(self) -> None:
         self._users: set[str] = set()
         self._session: "SparkSession | None" = None
 
     def open(self, who: str, folder: Path) -> "SparkSession":
-        """It, started if it does not run."""
+        """The session, started if it does not run."""
         from pyspark.sql import SparkSession
 
         self._users.add(who)
@@ -55,7 +55,7 @@ class _Shared:
         return self._session
 
     def close(self, who: str) -> None:
-        """Stops it if nobody else has it open."""
+        """Stops the session once no user has it open."""
         self._users.discard(who)
         if not self._users and self._session is not None:
             session, self._session = self._session, None
@@ -94,14 +94,16 @@ class _Spark(Peer):
 
 
 class SparkParquet(_Spark):
-    """Reads what it needs of the file each time."""
+    """Spark reading what it needs from the file each time."""
 
     name = "spark parquet"
     view = "particles"
 
 
 class SparkWarm(_Spark):
-    """As those ask who ask the same table again and again: its columns stay in memory, once a first question read them."""
+    """Spark with its columns kept in memory once a first question has read them, for users who query one table
+    repeatedly.
+    """
 
     name = "spark warm"
     view = "particles_in_memory"
@@ -120,8 +122,8 @@ class SparkWarm(_Spark):
             super().close()
 
     def _rows(self) -> Path:
-        # Spark answers from memory whatever reads the very file that is kept there: this one has a name of its own, so that
-        # the other view still reads Parquet.
+        # Spark answers every read of a cached file from memory: this link gives the cached rows a name of their own, so
+        # that the other view still reads Parquet.
         self.folder.mkdir(parents=True, exist_ok=True)
         rows = self.folder / "rows.parquet"
         rows.unlink(missing_ok=True)

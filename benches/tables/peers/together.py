@@ -1,7 +1,7 @@
 """Programs that take part in a phase together.
 
-Invariant: whatever happens in the phase, every program that was opened is closed. A rival that fails is out of the phase, and
-takes its figures with it; a failure of Atoll's ends the phase.
+Invariant: whatever happens in the phase, every program that was opened is closed. A rival that fails leaves the phase
+together with its figures; a failure of Atoll's ends the phase.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -15,7 +15,7 @@ _Found = TypeVar("_Found")
 
 
 def built(bench: Bench, phase: str, programs: Iterable[Peer]) -> list[Peer]:
-    """Those that have the rows now; a rival that cannot be loaded is none of them."""
+    """Builds the programs; returns those that have the rows, without rivals that cannot be loaded."""
     there = []
     for program in programs:
         told(f"  building {program.name}")
@@ -33,11 +33,11 @@ def built(bench: Bench, phase: str, programs: Iterable[Peer]) -> list[Peer]:
 
 @contextmanager
 def opened(bench: Bench, phase: str, programs: Iterable[Peer]) -> Iterator["Together"]:
-    """All of them open at once."""
+    """Opens all programs for the duration of the block."""
     together = Together(bench, phase, programs)
     with ExitStack() as stack:
         for program in [*together.there]:
-            # Before it is opened: what began to open is closed as well.
+            # Registered before it is opened, so that a program that opened only in part is closed as well.
             stack.callback(together.close, program)
             with together.judged(program):
                 program.open()
@@ -45,7 +45,7 @@ def opened(bench: Bench, phase: str, programs: Iterable[Peer]) -> Iterator["Toge
 
 
 class Together:
-    """The programs of a phase that did not fail so far."""
+    """The programs of a phase that have not failed so far."""
 
     def __init__(self, bench: Bench, phase: str, programs: Iterable[Peer]) -> None:
         self.there = [*programs]
@@ -53,7 +53,7 @@ class Together:
 
     @contextmanager
     def judged(self, program: Peer) -> Iterator[None]:
-        """What a rival does wrong in here puts it out of the phase; what Atoll does wrong goes on."""
+        """Removes a rival from the phase if it fails in the block; a failure of Atoll's is raised."""
         try:
             with of_rival(program.name):
                 yield
@@ -64,7 +64,7 @@ class Together:
             self._drop(program, str(failed))
 
     def alone(self, program: Peer, act: Callable[[], _Found]) -> _Found | None:
-        """What comes of it while this program is open, and then closed; nothing if that puts it out of the phase."""
+        """The result of `act` while only this program is open; none if the program fails and leaves the phase."""
         with self.judged(program):
             try:
                 program.open()
@@ -75,13 +75,13 @@ class Together:
         return None
 
     def close(self, program: Peer) -> None:
-        """Closes one that is not out of the phase: that one is closed already."""
+        """Closes a program, unless it has left the phase: then it is closed already."""
         if program in self.there:
             with self.judged(program):
                 program.close()
 
     def kept(self, figures: dict[str, float]) -> dict[str, float]:
-        """The figures of programs that came to the end."""
+        """The figures of programs that completed the phase."""
         names = {program.name for program in self.there}
         return {name: figure for name, figure in figures.items() if name in names}
 
@@ -89,7 +89,7 @@ class Together:
         self._bench.fail(self._phase, why, ())
         self.there.remove(program)
         try:
-            # What it left running would disturb the others.
+            # Whatever it left running would disturb the others.
             program.close()
         except Exception as error:  # noqa: BLE001: it is out, and the others go on
             self._bench.fail(self._phase, f"{program.name}, closed after it failed: {error!r}", ())

@@ -1,1 +1,1 @@
-"""What is measured, one file for each kind of figure."""
+"""The measurements, one file for each kind of figure."""

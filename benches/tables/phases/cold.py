@@ -1,6 +1,6 @@
-"""Times of cold questions: before each, every program is closed and the page cache is dropped.
+"""Times of cold questions: before each one, every program is closed and the page cache is dropped.
 
-What a virtual machine's host keeps is out of reach, so a cold time is a lower bound.
+The cache of a virtual machine's host is out of reach, so a cold time is a lower bound.
 """
 
 import os
@@ -20,11 +20,11 @@ _DROP = Path("/proc/sys/vm/drop_caches")
 _ROUNDS_MAX = 3
 
 RIVALS = tuple(name for name in timing.RIVALS if name != "spark warm")
-"""All that take part: what keeps a table in memory is never cold."""
+"""All rivals that take part: a program that keeps a table in memory is never cold."""
 
 
 def run(bench: Bench, programs: list[Peer]) -> None:
-    """One question of each class; the worst ratio is the figure."""
+    """Asks one question of each class; the worst ratio is the figure."""
     if not _may_drop():
         bench.leave_out("cold times", f"only root may write to {_DROP}")
         return
@@ -42,7 +42,7 @@ def run(bench: Bench, programs: list[Peer]) -> None:
 
 
 def _record(bench: Bench, times: dict[str, dict[str, float]]) -> None:
-    """The worst class; none if somebody who may be the best there did not answer."""
+    """Records the worst class; nothing if a rival that may be the best one there did not answer."""
     if missing := lacking(times.values(), RIVALS):
         leave_out_without(bench, "cold", "the time of every query over that of", missing, RIVALS)
     elif times:

@@ -1,4 +1,6 @@
-"""Counts of work: what each class of questions touches, reads and requests. Exact, and the same on every machine."""
+"""Counts of work: the rows that each class of questions touches, its reads and its requests. They are exact, and the
+same on every machine.
+"""
 
 import json
 from dataclasses import fields
@@ -67,7 +69,7 @@ def _check(bench: Bench, question: Question, counted: dict) -> None:
 
 
 def touched(counted: list[dict]) -> list[float]:
-    """Rows touched over rows returned, of those that returned any."""
+    """Rows touched divided by rows returned, for questions that returned any."""
     return [each["rows_touched"] / each["rows_returned"] for each in counted if each["rows_returned"]]
 
 

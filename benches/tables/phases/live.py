@@ -1,4 +1,4 @@
-"""While a run writes at full rate: when a step is seen by another process, and what samples touch meanwhile."""
+"""While a run writes at full rate: when another process sees a step, and what samples touch meanwhile."""
 
 import math
 import shutil
@@ -23,29 +23,29 @@ _SECONDS_QUICK = 10.0
 _STEP_SECONDS = 0.4
 """125 K rows a second: 50,000 particles, an output every 80 steps."""
 _OF_DISK = 0.75
-"""Share of the free space that may be taken."""
+"""The share of the free space that may be taken."""
 _BYTES_A_ROW = 160
-"""What a row takes while it is appended and packed several times, what was replaced included."""
+"""The space of a row while it is appended and packed several times, including what was replaced."""
 _SEEN_SECONDS = 30.0
 """How long the last step may take to be seen; what is not seen by then counts as never seen."""
 _STUCK_SECONDS = 300.0
-"""A writer that acknowledges nothing for so long hangs."""
+"""A writer that acknowledges nothing for this long hangs."""
 _BOX_ROWS = 140_000
-"""Rows of a box of 100 K rows, which may have twice as many: the last step of it may have come while it was asked."""
+"""Rows of a box of 100 K rows, which may have up to twice as many: its last step may have arrived during the query."""
 _RETURNED = range(10_000, 20_001)
 """Rows of a tenth of such a box."""
 
 
 @dataclass(frozen=True)
 class LastSteps:
-    """A box in space, over as many of the last steps as it takes until it has 140 K rows, however large the table is."""
+    """A box in space, over as many of the last steps as it takes to have 140 K rows, however large the table is."""
 
     space: Question
     rows: list[int]
-    """How many rows of each frame lie in it."""
+    """How many rows of each frame lie in the box."""
 
     def after(self, steps: int) -> Question | None:
-        """The box, once there are so many steps; none while they have too few rows."""
+        """The box after `steps` steps; none while they have too few rows."""
         found = 0
         for first in reversed(range(steps)):
             found += self.rows[first % len(self.rows)]
@@ -57,12 +57,12 @@ class LastSteps:
 
 @dataclass
 class _Seen:
-    """Versions that another process saw, and when."""
+    """The versions that another process saw, and when."""
 
     versions: list[tuple[float, int]] = field(default_factory=list)
     is_over: threading.Event = field(default_factory=threading.Event)
     last: int | None = None
-    """The version of the last step, once it is known: after that there is nothing to see."""
+    """The version of the last step, once it is known; the follower stops there."""
 
 
 def run(bench: Bench) -> None:
@@ -102,7 +102,7 @@ def _watched(box: LastSteps, store, writer, appended, steps: int) -> dict:  # no
             wait([follower], _SEEN_SECONDS)
         finally:
             seen.is_over.set()
-        # What ended it is told here, and nothing is recorded of a run that nobody followed.
+        # The error that ended it is reported here, and nothing is recorded of a run that no follower watched.
         follower.result()
     return {**made, "seen": seen.versions}
 
@@ -138,7 +138,7 @@ def _sampled(box: LastSteps, table, writer, appended, steps: int, follower: Futu
 
 
 def _drained(table) -> float:  # noqa: ANN001
-    """Seconds until nothing was left to pack."""
+    """The seconds until nothing was left to pack."""
     started = time.monotonic()
     while table.info().blocks and time.monotonic() < started + 300:
         time.sleep(0.1)
@@ -146,7 +146,7 @@ def _drained(table) -> float:  # noqa: ANN001
 
 
 def _follow(table, seen: _Seen) -> None:  # noqa: ANN001
-    """Notes every version that becomes current, as a viewer would learn of it."""
+    """Notes every version that becomes current, when a viewer would learn of it."""
     native = table._native
     last = 0
     while not seen.is_over.is_set() and (seen.last is None or last < seen.last):
@@ -157,7 +157,7 @@ def _follow(table, seen: _Seen) -> None:  # noqa: ANN001
 
 
 def _box(bench: Bench) -> LastSteps:
-    """That box of the plan, over all time, that has most nearly a fifth of all rows: 140 K of fourteen steps."""
+    """The box of the plan, over all time, whose rows are closest to a fifth of all rows: 140 K of fourteen steps."""
     answers, truth = bench.plan.truth, bench.truth
     over_all_time = [each for each in bench.plan.counted["all boxes"] if "step" not in each.box]
     space = min(over_all_time, key=lambda each: abs(answers[each.name].rows - bench.dataset.rows / 5))
@@ -172,7 +172,7 @@ def _as_query(table, box: Question):  # noqa: ANN001, ANN202
 
 
 def _check(bench: Bench, table, appended: list[Appended]) -> None:  # noqa: ANN001
-    """What was written is all there, and as it was written."""
+    """Checks that all that was written is there, and is as it was written."""
     batches = islice(bench.dataset.batches(), min(len(appended), FRAMES))
     frames = [{name: batch[name].to_numpy() for name in ("pid", "step", "vz")} for batch in batches]
     wrong = written.wrong(
@@ -182,8 +182,8 @@ def _check(bench: Bench, table, appended: list[Appended]) -> None:  # noqa: ANN0
 
 
 def visible_after(appended: list[Appended], seen: list[tuple[float, int]]) -> list[float]:
-    """Milliseconds from the beginning of each step's write to the first sight of a version that has it; without end for a
-    step that was never seen.
+    """The milliseconds from the beginning of each step's write until a version that includes it was first seen;
+    infinite for a step that was never seen.
     """
     found = []
     for step in appended:
@@ -230,7 +230,7 @@ def _record(bench: Bench, made: dict) -> None:
 
 
 def _record_box(bench: Bench, ratios: list[float], boxes: list[tuple[int, int]]) -> None:
-    """If most of the boxes that were asked had the rows that the bar is about."""
+    """Records the figure if most of the queried boxes had the number of rows that the bar is about."""
     judged = [(steps, rows) for steps, rows in boxes if rows in _RETURNED]
     if len(judged) * 2 <= len(boxes):
         had = f"{_RETURNED.start:,} to {_RETURNED.stop - 1:,} rows"

@@ -1,4 +1,4 @@
-"""The process that writes while another one looks: a run of two ranks at a steady rate."""
+"""The process that writes while another one reads: a run of two ranks at a steady rate."""
 
 import time
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from ..data.rows import COLUMNS, INDEX, SCHEMA, STEP_EVERY
 RUN = "run"
 
 FRAMES = 200
-"""Frames that are kept in memory; a longer run begins again with the first, as other steps."""
+"""Frames kept in memory; a longer run starts again with the first frame, under new step numbers."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Appended:
-    """One step: when its write began and was acknowledged (monotonic seconds), and the version that has it."""
+    """One step: when its write began and was acknowledged (in monotonic seconds), and the version that includes it."""
 
     began: float
     acknowledged: float
@@ -36,9 +36,9 @@ class Appended:
 
 
 def write(order: Order, dataset: Dataset, appended, is_looked_at) -> None:  # noqa: ANN001: of whichever context
-    """Appends `order.steps` steps as two ranks that divide the space at x = 0; tells when ready, and of each step.
+    """Appends `order.steps` steps as two ranks that divide the space at x = 0; reports when it is ready, and each step.
 
-    Stays until everything was looked at, since the other process goes through this one to the store.
+    It stays until everything was read, because the other process reaches the store through this one.
     """
     import atoll
 
@@ -64,5 +64,5 @@ def write(order: Order, dataset: Dataset, appended, is_looked_at) -> None:  # no
 
 
 def at(rows: dict[str, np.ndarray], number: int) -> dict[str, np.ndarray]:
-    """Rows as if they were of another step."""
+    """These rows under another step number."""
     return {**rows, "step": np.full(len(rows["pid"]), number * STEP_EVERY, dtype=np.int64)}

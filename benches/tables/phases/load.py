@@ -1,4 +1,4 @@
-"""Making the tables anew, so that no figure is about what an older Atoll wrote."""
+"""Makes the tables anew, so that no figure comes from what an older Atoll wrote."""
 
 import json
 import shutil
@@ -8,7 +8,7 @@ from ..bench import PATHS_TABLE, ROWS_TABLE, Bench, told
 
 
 def run(bench: Bench) -> None:
-    """Loads both tables, and packs them unless blocks are to be asked."""
+    """Loads both tables, and packs them unless blocks are to be queried."""
     for table, key in ((ROWS_TABLE, None), (PATHS_TABLE, "pid")):
         shutil.rmtree(bench.store(table), ignore_errors=True)
         words = ["--sample-key", key] if key else []
@@ -26,7 +26,7 @@ def run(bench: Bench) -> None:
 
 
 def _pack(bench: Bench) -> None:
-    """Everything into as few trees as possible; the slower of the two tables is the figure."""
+    """Packs everything into as few trees as possible; the slower of the two tables is the figure."""
     rates = []
     for table in (ROWS_TABLE, PATHS_TABLE):
         out = bench.folder / f"{table}-packed.json"

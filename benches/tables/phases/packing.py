@@ -1,4 +1,6 @@
-"""Packing in the background: bytes written for small steps, and a table that many small appends went into, at rest."""
+"""Packing in the background: bytes written for small steps, and the state at rest of a table that received many small
+appends.
+"""
 
 import time
 import warnings
@@ -18,7 +20,7 @@ from ..data.rows import COLUMNS, INDEX, ROW_BYTES, SCHEMA
 from ..peers.base import Unavailable
 from ..report.measured import median
 
-# Rows of the deck become steps of their own here, and say in their column whose they were: nobody asks for them by it.
+# Rows of the deck become steps of their own here, but keep the old step in their column: no question uses it.
 warnings.filterwarnings("ignore", message="the rows are step", category=UserWarning)
 
 _STEPS, _STEPS_QUICK, _STEP_ROWS = 10_000, 1_000, 1_000
@@ -27,11 +29,11 @@ _APPENDS, _APPENDS_QUICK = 10_000, 1_000
 _IDLE_SECONDS = 60.0
 _BOXES = 40
 _PATIENCE_SECONDS = 900.0
-"""Processes that take longer hang."""
+"""A process that takes longer hangs."""
 
 
 def run(bench: Bench) -> None:
-    """A tenth of everything is a first look and records nothing."""
+    """Runs the phase; with a tenth of the rows it is only a first look, and records nothing."""
     try:
         import atoll  # noqa: F401
     except ImportError as missing:
@@ -64,7 +66,7 @@ def _slices(rows: dict[str, np.ndarray], size: int):  # noqa: ANN202
 
 
 def _small_steps(bench: Bench) -> None:
-    """In a process of its own, whose bytes are counted by the system."""
+    """Runs in a process of its own, whose bytes the system counts."""
     steps = min(_STEPS_QUICK if bench.is_quick else _STEPS, bench.dataset.rows // _STEP_ROWS)
     rows = _rows(bench, steps * _STEP_ROWS)
     with fresh(bench.folder / "atoll-small-steps") as place:
@@ -103,7 +105,9 @@ def _write_small_steps(place: str, rows: dict[str, np.ndarray]) -> dict:
 
 
 def _wrong(place: Path | str, rows: dict[str, np.ndarray]) -> list[str]:
-    """What a table has not as it was handed over, in whatever portions: by the step that the column of each row says."""
+    """How a table differs from what was handed over, in whatever portions; rows are looked up by the step in their
+    column.
+    """
     import atoll
 
     steps = np.unique(rows["step"])
@@ -126,7 +130,7 @@ def _until_packed(table) -> None:  # noqa: ANN001: of a package that may be miss
 
 
 def _many_appends(bench: Bench) -> None:
-    """Four processes append to a table that this one keeps packed; beside it the same rows, imported and packed."""
+    """Four processes append to a table that this one keeps packed; compared with the same rows, imported and packed."""
     appends = min(_APPENDS_QUICK if bench.is_quick else _APPENDS, bench.dataset.rows // _APPEND_ROWS)
     appends = appends // _WRITERS * _WRITERS
     rows = _rows(bench, appends * _APPEND_ROWS)
@@ -154,7 +158,7 @@ def _many_appends(bench: Bench) -> None:
 
 
 def _appended(place: Path, rows: dict[str, np.ndarray], idle: float):  # noqa: ANN202: of a package that may be missing
-    """Seconds that the writers take, and what the table is after a rest."""
+    """The seconds that the writers take, and the state of the table after a rest."""
     import atoll
 
     with atoll.open(place) as store:
@@ -180,7 +184,9 @@ def _imported(place: Path, rows: dict[str, np.ndarray]):  # noqa: ANN202
 
 
 def _queried(bench: Bench, places: dict[str, Path], rows: dict[str, np.ndarray]) -> dict[str, dict[str, float]]:
-    """Milliseconds of each question: cold caches on both sides, and every question once before it is timed."""
+    """Milliseconds of each question: both sides start with cold caches, and every question is asked once before it is
+    timed.
+    """
     import atoll
 
     truth = Truth(rows)
@@ -190,14 +196,14 @@ def _queried(bench: Bench, places: dict[str, Path], rows: dict[str, np.ndarray])
 
 
 def _wait(table, seconds: float) -> None:  # noqa: ANN001
-    """Idles so long; the bar says how long a table may take to be as good as an import."""
+    """Idles for `seconds`; the bar states how long a table may take to become as good as an import."""
     ends = time.monotonic() + seconds
     while time.monotonic() < ends and (table.info().blocks or ends - time.monotonic() > seconds / 2):
         time.sleep(0.2)
 
 
 def _asked(bench: Bench, tables: dict, question: Question, expected: Answer) -> dict[str, float]:
-    """Milliseconds of each table, medians; every answer is held against the truth, once the clock has stopped."""
+    """The median milliseconds for each table; every answer is compared with the truth after the clock has stopped."""
     found: dict[str, list[float]] = {kind: [] for kind in tables}
     wrong = {}
     for turn in range(bench.rounds + 1):

@@ -1,4 +1,4 @@
-"""Ten thousand small runs in one table: made by one writer, listed, and asked for the first time."""
+"""Ten thousand small runs in one table: made by one writer, listed, and queried for the first time."""
 
 import time
 import warnings
@@ -12,7 +12,7 @@ from ..bench import Bench, fresh, told
 from ..data.rows import INDEX, SCHEMA, STEP_EVERY
 from ..peers.base import Unavailable
 
-# Rows of the deck become steps of their own here, and say in their column whose they were: nobody asks for them by it.
+# Rows of the deck become steps of their own here, but keep the old step in their column: no question uses it.
 warnings.filterwarnings("ignore", message="the rows are step", category=UserWarning)
 
 _RUNS, _RUNS_QUICK = 10_000, 1_000
@@ -21,7 +21,7 @@ _ASKED = Question("a tenth", box={"x": (0.0, float(np.float32(0.1)))}).sample(0.
 
 
 def run(bench: Bench) -> None:
-    """With a tenth of the runs nothing is recorded: the bars are about all of them."""
+    """Runs the phase; with a tenth of the runs nothing is recorded, because the bars are about all of them."""
     try:
         import atoll  # noqa: F401
     except ImportError as missing:
@@ -40,7 +40,7 @@ def run(bench: Bench) -> None:
 
 
 def _seconds(bench: Bench, place: Path, runs: int) -> dict[str, float]:
-    """What each part took; answers are judged."""
+    """The time of each part; the answers are checked."""
     import atoll
 
     seconds = {}
@@ -59,7 +59,7 @@ def _seconds(bench: Bench, place: Path, runs: int) -> dict[str, float]:
         told(f"  {runs:,} runs, the first query's work: {answer.work}")
         if not (found := Answer.of(answer.numpy())).agrees(expected := _expected(runs)):
             bench.measured.wrong.append(f"atoll, the first query of {runs} runs: {found} instead of {expected}")
-    # Opened anew for each: whichever came second would find what the first one read.
+    # Opened anew for each: the second would otherwise find what the first one read.
     with atoll.open(place) as store:
         table = store.table("runs")
         started = time.perf_counter()
@@ -70,7 +70,7 @@ def _seconds(bench: Bench, place: Path, runs: int) -> dict[str, float]:
 
 
 def _expected(runs: int) -> Answer:
-    """What the query must find, by a scan of every run."""
+    """What the query must find, determined by a scan of every run."""
     each = [Truth(_frame(number)).answer(_ASKED) for number in range(runs)]
     return Answer(
         sum(one.rows for one in each),

@@ -1,7 +1,8 @@
-"""How much slower a simulation is that gives its steps to a table: two ranks that spin, on as many cores.
+"""How much slower a simulation becomes by writing its steps to a table: two ranks that spin, on as many cores.
 
-Twelve outputs, and behind the last one as many simulated steps as between two: blocks are packed once three outputs have
-come, or when none came for ten seconds, so that all of them are while the clock runs. How many were is looked at.
+There are twelve outputs, and after the last one as many simulated steps as between two outputs. Blocks are packed once
+three outputs have arrived, or after ten seconds without one, so that all of them should be packed while the clock runs.
+How many were is checked.
 """
 
 import importlib.util
@@ -18,39 +19,41 @@ from ..peers.base import Unavailable
 from ..report.measured import median
 
 _RANKS = 2
-"""The deck divides its space in two."""
+"""The deck divides its space into two."""
 _EVERY, _EVERY_FULL = 800, 80
-"""Simulated steps from one output to the next: as the bars say, and at full rate."""
+"""Simulated steps from one output to the next: at the rate of the bars, and at full rate."""
 _OUTPUTS, _OUTPUTS_QUICK = {_EVERY: 12, _EVERY_FULL: 30}, {_EVERY: 2, _EVERY_FULL: 10}
 _PACKING = ("bare", "later", "background")
 _PACKED_LEAST = 0.5
-"""Share of the rows that has to be packed while the clock runs: else it is no figure about packing."""
+"""The share of the rows that must be packed while the clock runs; with less, the figure says nothing about packing."""
 _PATIENCE_SECONDS = 900.0
 """A simulation that takes longer hangs."""
 
 
 @dataclass(frozen=True)
 class Ran:
-    """A simulation: how long it took, and what was packed by then, of what it gave to a table."""
+    """A simulation: how long it took, and how much of what it gave to a table was packed by then."""
 
     seconds: float
     rows: int = 0
     rows_packed: int = 0
-    """As often as they were packed."""
+    """Rows packed; each counts as often as it was packed."""
     blocks: int = 0
     blocks_left: int = 0
-    """Of the blocks those that were not packed yet."""
+    """The blocks that were not packed yet."""
 
     def packed(self) -> float:
         """The share of the rows that was packed at least once."""
         if not self.rows or not self.blocks:
             return 0.0
-        # Blocks have about as many rows each.
+        # All blocks have about the same number of rows.
         return min(self.rows_packed / self.rows, 1.0 - self.blocks_left / self.blocks)
 
 
 def run(bench: Bench) -> None:
-    """The same steps without a table, with one that is packed later, and with one that is packed meanwhile, in turn."""
+    """Runs the same steps without a table, with one that is packed later, and with one that is packed meanwhile, in
+    turn.
+    """
     _needs()
     ran: dict[int, dict[str, list[Ran]]] = {every: {packing: [] for packing in _PACKING} for every in _OUTPUTS}
     for turn in range(1 if bench.is_quick else 3):
@@ -70,7 +73,7 @@ def run(bench: Bench) -> None:
 
 
 def _record(bench: Bench, every: int, times: dict[str, float], packed: float) -> None:
-    """Medians of the times, and the share that was packed in that run in which it was least."""
+    """Records the medians of the times, and the smallest share that was packed in any of the runs."""
     slower = {packing: (each / times["bare"] - 1) * 100 for packing, each in times.items() if packing != "bare"}
     shown = ", ".join(f"{packing} {each:.1f} s" for packing, each in times.items())
     told(f"  simulation, output every {every} steps: {shown}; {packed:.0%} of the rows packed meanwhile")
@@ -109,6 +112,6 @@ def _ran(bench: Bench, every: int, packing: str) -> Ran:
     lines = [line for line in ended.stdout.splitlines() if line.startswith("measured ")]
     if ended.returncode or not lines:
         why = f"the simulation ended with {ended.returncode}: {ended.stderr.strip()[-500:]}"
-        # Without a table it is nothing that Atoll does.
+        # Without a table, a failure is not Atoll's.
         raise Unavailable(why) if packing == "bare" else RuntimeError(why)
     return Ran(**json.loads(lines[0].removeprefix("measured ")))

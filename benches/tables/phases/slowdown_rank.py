@@ -21,7 +21,7 @@ def main() -> None:
     asked, comm = _arguments(), MPI.COMM_WORLD
     simulation = _started(comm)
     writer = _writer(asked.store, asked.pack, comm) if asked.store else None
-    # The first steps settle lists of neighbours and caches on both sides.
+    # The first steps let neighbour lists and caches settle in all variants.
     simulation.command("run 80 post no")
     comm.Barrier()
     started = MPI.Wtime()
@@ -54,7 +54,7 @@ def _started(comm: MPI.Comm):  # noqa: ANN202: the type is of a package that nee
 def _writer(store: Path, packing: str, comm: MPI.Comm):  # noqa: ANN202
     import atoll
 
-    # The first rank has the store; the others reach it through that one.
+    # The first rank owns the store; the others reach it through that rank.
     if comm.rank > 0:
         comm.Barrier()
     pack = packing if comm.rank == 0 else "later"
@@ -65,7 +65,7 @@ def _writer(store: Path, packing: str, comm: MPI.Comm):  # noqa: ANN202
 
 
 def _packed(writer, blocks: int) -> dict[str, int]:  # noqa: ANN001
-    """What is packed by now of so many blocks."""
+    """How much is packed by now, of `blocks` blocks."""
     report, info = writer.table.packing, writer.table.info()
     packed = 0 if report is None else report.rows
     return {"rows": info.rows, "rows_packed": packed, "blocks": blocks, "blocks_left": info.blocks}

@@ -9,13 +9,13 @@ from ..peers.base import ATOLL, Peer
 from ..peers.together import Together
 
 _AS_IT_LIES = "atoll's whole file"
-"""With room for readers of what a pack replaced."""
+"""Including room for readers of what a pack replaced."""
 _OBJECTS = "atoll's objects alone"
-"""Without what finds them: leaves, the manifest, its versions."""
+"""Without what is needed to find them: leaves, the manifest, its versions."""
 
 
 def run(bench: Bench, programs: list[Peer]) -> None:
-    """Records the ratio, if the table is packed: a log of blocks is not what the bar is about."""
+    """Records the ratio if the table is packed: the bar is not about a log of blocks."""
     rows = bench.dataset.rows
     parquet = bench.dataset.z_ordered.stat().st_size
     smallest = bench.dataset.z_ordered_smallest.stat().st_size
@@ -36,7 +36,8 @@ def run(bench: Bench, programs: list[Peer]) -> None:
 
 
 def _at_rest(bench: Bench) -> int:
-    """Bytes on disk of a store that has nothing but this table, and never had: all that others count as well, and no more."""
+    """The bytes on disk of a store that has only ever held this table: everything that the others count, and no more.
+    """
     import atoll
 
     place: Path = bench.folder / "atoll-at-rest"

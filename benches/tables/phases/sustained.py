@@ -1,8 +1,8 @@
-"""As fast as it can, for minutes, until everything is packed; beside raw appends of the same bytes to files.
+"""Writing at full speed, for minutes, until everything is packed; compared with raw appends of the same bytes to files.
 
-Ten minutes of that are more than a disk has room for. So there is one table after the other: each is written until it has
-its rows, then until all of it is packed and synced, and the clock stops while it is looked up and removed. The raw
-files get the same steps in the same portions, each synced, and are removed beside the clock as well.
+Ten minutes of that need more room than a disk has. So there is one table after another: each is written until it has
+its rows, then until all of it is packed and synced, and the clock stops while it is checked and removed. The raw files
+get the same steps in the same portions, each synced, and are also removed while the clock is stopped.
 """
 
 import shutil
@@ -19,22 +19,22 @@ from ..data.rows import COLUMNS, INDEX, SCHEMA, STEP_EVERY
 from ..peers.base import Unavailable
 
 _BACKLOG_STEPS = 150
-"""Steps that are not packed yet beyond which the writer waits: a minute of input at full rate."""
+"""The number of unpacked steps beyond which the writer waits: a minute of input at full rate."""
 _FRAMES = 60
 _TABLE_ROWS = 30_000_000
 """Rows of a table: four times what may wait to be packed, which is what is packed at once."""
 _OF_DISK = 0.6
-"""Share of the free space that may be taken."""
+"""The share of the free space that may be taken."""
 _BYTES_A_ROW = 200
-"""What a row takes at most while it is appended and packed several times, what was replaced included."""
+"""The most space of a row while it is appended and packed several times, including what was replaced."""
 _IDLE_SECONDS = 0.25
-"""Without a new step for so long the rest is packed: seldom in ten minutes, and here at the end of each table."""
+"""The rest is packed after this long without a new step: rare in ten minutes, and here at the end of each table."""
 _PATIENCE_SECONDS = 600.0
-"""A writer that waits longer for a pack waits for one that stands still."""
+"""A pack that takes longer than this is stuck."""
 
 
 def run(bench: Bench) -> None:
-    """The writer packs in its background; both sides are acknowledged by the operating system, synced at each end."""
+    """The writer packs in its background; on both sides the operating system acknowledges, and the end is synced."""
     try:
         import atoll  # noqa: F401
     except ImportError as missing:
@@ -48,7 +48,7 @@ def run(bench: Bench) -> None:
     for batch in islice(bench.dataset.batches(), _FRAMES):
         frames.append({name: np.array(batch[name].to_numpy()) for name in COLUMNS})
     with fresh(bench.folder / "atoll-sustained") as place:
-        # As long again for what is beside the clock, and the last wait of the writer.
+        # The same time again for what the clock does not count, and the writer's last wait.
         limit = seconds * 2 + _PATIENCE_SECONDS * 2
         made = answer_of(_write, str(place), frames, seconds, rows_max, seconds=limit, what="sustained writing")
     bench.measured.wrong += [f"atoll, sustained: {each}" for each in made.pop("wrong")]
@@ -57,7 +57,7 @@ def run(bench: Bench) -> None:
 
 
 def _record(bench: Bench, made: dict, raw: float, appended: float) -> None:
-    """Of what was made; with the rows a second of raw appends, and of Atoll's own of one table."""
+    """Records the figures, with the rows per second of raw appends and of Atoll's own appends to one table."""
     rate = made["rows"] / made["packed, s"]
     told(f"  {made}; {rate / 1e3:,.0f} K rows/s to the packed state, raw append {raw / 1e3:,.0f} K rows/s")
     own = f"{rate / appended:.2f}x of Atoll's own appends to one such table, packing left for later"
@@ -81,7 +81,7 @@ def _record(bench: Bench, made: dict, raw: float, appended: float) -> None:
 
 
 def _write(place: str, frames: list[dict], seconds: float, rows_max: int) -> dict:
-    """One table after the other, until the clock has counted so many seconds."""
+    """Writes one table after another until the clock has counted `seconds`."""
     tables, counted, started = [], 0.0, time.perf_counter()
     while not tables or counted < seconds:
         tables.append(_table(Path(place), frames, seconds - counted, rows_max))
@@ -103,7 +103,7 @@ def _write(place: str, frames: list[dict], seconds: float, rows_max: int) -> dic
 
 
 def _table(place: Path, frames: list[dict], seconds: float, rows_max: int) -> dict:
-    """A table that is written for so long, or until it has so many rows, and then packed; looked up, and removed."""
+    """Writes a table for `seconds` or until it has `rows_max` rows, then packs it; checks it, and removes it."""
     import atoll
 
     rows = steps = 0
@@ -129,12 +129,12 @@ def _table(place: Path, frames: list[dict], seconds: float, rows_max: int) -> di
 
 
 def _wait_for_blocks(table, most: int) -> None:  # noqa: ANN001: of a package that may be missing
-    """Until at most so many steps are not packed."""
+    """Waits until at most `most` steps are not packed."""
     until(lambda: table.info().blocks <= most, seconds=_PATIENCE_SECONDS, what=f"no more than {most} steps not packed")
 
 
 def _appended(bench: Bench, frames: list[dict], rows: int) -> float:
-    """Rows a second that Atoll appends when nothing is packed, synced at the end: what packing can cost at most."""
+    """The rows per second that Atoll appends without packing, synced at the end: a bound on what packing can cost."""
     with fresh(bench.folder / "atoll-appended") as place:
         return answer_of(_append, str(place), frames, rows, seconds=_PATIENCE_SECONDS, what="appends without packing")
 
@@ -158,12 +158,12 @@ def _append(place: str, frames: list[dict], wanted: int) -> float:
 
 
 def _at(frame: dict[str, np.ndarray], step: int) -> dict[str, np.ndarray]:
-    """A frame as if it were of another step."""
+    """A frame under another step number."""
     return {**frame, "step": np.full(len(frame["pid"]), step * STEP_EVERY, dtype=np.int64)}
 
 
 def _raw(bench: Bench, frames: list[dict], steps_of_files: list[int]) -> float:
-    """Seconds that it takes to append as many steps to each of so many files, column after column, and to sync them."""
+    """The seconds to append this many steps to each file, column after column, and to sync them."""
     from ..writing.files import RawAppend
 
     seconds = 0.0

@@ -1,7 +1,7 @@
-"""Times of warm questions, the programs taking turns, every answer compared with the truth.
+"""Times of warm questions: the programs take turns, and every answer is compared with the truth.
 
-A program is asked twice in its turn and the second answer is timed: what the program before it did to caches and
-memory is no property of this one.
+A program is asked twice in its turn, and the second answer is timed: what the program before it did to caches and
+memory is not a property of this one.
 """
 
 import time
@@ -19,14 +19,14 @@ Times = dict[str, dict[str, float]]
 """Milliseconds, by question and program: medians over the rounds."""
 
 SPARK = ("spark parquet", "spark warm")
-"""Of whom the better one is meant where a bar says Spark."""
+"""The better of these two is meant where a bar says Spark."""
 
 RIVALS = ("duckdb table", "duckdb parquet", "polars parquet", "postgis 3-d", *SPARK)
-"""Of whom the best is meant where a bar says so: with one of them missing, nobody knows which is the best."""
+"""The best of these is meant where a bar says so; if one of them is missing, the best is unknown."""
 
 
 def run(bench: Bench, programs: list[Peer]) -> None:
-    """Opens all of them, asks every timed question in rounds, and records the ratios."""
+    """Opens all programs, asks every timed question in rounds, and records the ratios."""
     with opened(bench, "warm", programs) as together:
         answered = {
             name: {question.name: asked(bench, together, question) for question in questions}
@@ -38,14 +38,14 @@ def run(bench: Bench, programs: list[Peer]) -> None:
 
 
 def kept(together: Together, times: Times) -> Times:
-    """The times of programs that came to the end of all questions."""
+    """The times of programs that completed all questions."""
     return {question: together.kept(each) for question, each in times.items()}
 
 
 def asked(bench: Bench, together: Together, question: Question) -> dict[str, float]:
-    """Milliseconds of each program, medians over the rounds."""
+    """The milliseconds of each program, medians over the rounds."""
     found = defaultdict(list)
-    # The first round is not counted: it brings everything into memory.
+    # The first round does not count: it brings everything into memory.
     for turn in range(bench.rounds + 1):
         for program in in_turn(together.there, turn):
             with together.judged(program):
@@ -60,7 +60,7 @@ def asked(bench: Bench, together: Together, question: Question) -> dict[str, flo
 
 
 def ask_once(bench: Bench, program: Peer, question: Question) -> float:
-    """Milliseconds from the question to all columns in Python; a wrong answer is kept for the end."""
+    """The milliseconds from the question to all columns in Python; a wrong answer is recorded for the summary."""
     started = time.perf_counter()
     table = program.ask(question)
     milliseconds = (time.perf_counter() - started) * 1e3
@@ -72,12 +72,12 @@ def ask_once(bench: Bench, program: Peer, question: Question) -> float:
 
 
 def best_rival(times: dict[str, float], rivals: tuple[str, ...] = RIVALS) -> float:
-    """The least time of the rivals, all of which are there."""
+    """The shortest time of the rivals, all of which must be present."""
     return min(times[name] for name in rivals)
 
 
 def lacking(each: Iterable[dict[str, float]], rivals: tuple[str, ...] = RIVALS) -> list[str]:
-    """Who did not answer each of these questions, Atoll and the rivals alike."""
+    """The programs, Atoll included, that did not answer each of these questions."""
     answered = list(each)
     return [name for name in (ATOLL, *rivals) if not all(name in times for times in answered)]
 
@@ -85,7 +85,7 @@ def lacking(each: Iterable[dict[str, float]], rivals: tuple[str, ...] = RIVALS) 
 def leave_out_without(
     bench: Bench, phase: str, bars: str, missing: list[str], rivals: tuple[str, ...] = RIVALS
 ) -> None:
-    """Says which bars are not measured, and for want of whom; nothing if there are no rivals at all, nor were to be."""
+    """Reports which bars are not measured, and which rivals are missing; nothing if no rival takes part at all."""
     if set(rivals) - set(missing):
         bench.leave_out(phase, f"{bars} the best rival: not measured without {', '.join(missing)}")
 

@@ -1,7 +1,7 @@
 """Tolerance queries: how much more is read than the tolerance needs, and whether the exact answer would cost less.
 
-The bar counts the rows that the estimator was given. Those that had to be decoded for them, since they lie beside them, are
-told beside it.
+The bar counts the rows that the estimator was given. Rows that had to be decoded for them, because they are stored next
+to them, are reported separately.
 """
 
 import math
@@ -15,28 +15,28 @@ from ..peers.base import Unavailable
 from ..report.measured import median
 
 _OF_SD = 0.05
-"""Half-width of the interval asked for, in standard deviations of the column."""
+"""Half-width of the requested interval, in standard deviations of the column."""
 _QUANTILE = 1.959964
-"""Of the normal distribution, for 95 %."""
+"""The quantile of the normal distribution for 95 %."""
 _MISS = 0.05
-"""How often the truth may lie outside of an interval of 95 %."""
+"""How often the truth may lie outside of a 95 % interval."""
 _DEVIATION_SLACK = 1.1
-"""The interval is a part of a deviation that is estimated as well."""
+"""The interval depends on a deviation that is itself estimated."""
 _FAR = 2.0
-"""Half-widths from the truth that chance does not explain: one interval in ten thousand."""
+"""A distance from the truth, in half-widths, that chance does not explain: one interval in ten thousand."""
 _CHANCE = 1e-3
-"""So unlikely misses are no chance."""
+"""Misses less likely than this are not due to chance."""
 
 
 class Work(Protocol):
-    """What is looked at of what an answer took."""
+    """What is examined of the work for an answer."""
 
     rows_touched: int
-    """Rows that were decoded, also where they are not of the answer."""
+    """Rows that were decoded, even if they do not belong to the answer."""
 
 
 class Estimate(Protocol):
-    """What is looked at of an estimate."""
+    """What is examined of an estimate."""
 
     value: float
     half_width: float
@@ -48,13 +48,15 @@ class Estimate(Protocol):
 
 
 def planned_units(rows: int) -> float:
-    """Rows that a mean with the asked interval needs, of so many in all: sampling without replacement."""
+    """The rows out of `rows` that a mean with the requested interval needs: sampling without replacement."""
     endless = (_QUANTILE / _OF_SD) ** 2
     return endless / (1 + endless / rows)
 
 
 def problems(estimate: Estimate, truth: float, deviation: float) -> list[str]:
-    """What is not as it was asked for: an interval of such a width, valid, about the truth."""
+    """How the estimate differs from the request: a valid interval of this width that contains the truth or lies near
+    it.
+    """
     found = []
     if not estimate.is_valid:
         found.append(f"not valid: {'; '.join(estimate.doubts)}")
@@ -66,13 +68,13 @@ def problems(estimate: Estimate, truth: float, deviation: float) -> list[str]:
 
 
 def outside_most(count: int) -> int:
-    """So many of such intervals may be beside the truth by chance."""
+    """How many of `count` such intervals may miss the truth by chance."""
     chances = [math.comb(count, misses) * _MISS**misses * (1 - _MISS) ** (count - misses) for misses in range(count + 1)]
     return next(most for most in range(count + 1) if sum(chances[most + 1 :]) < _CHANCE)
 
 
 def run(bench: Bench) -> None:
-    """A mean of `vz` over every large timed box, within a twentieth of its standard deviation at 95 %."""
+    """Asks for a mean of `vz` over every large timed box, within a twentieth of its standard deviation at 95 %."""
     try:
         import atoll
     except ImportError as missing:

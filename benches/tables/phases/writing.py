@@ -1,6 +1,6 @@
 """Acknowledged writing: the same steps to every program, each acknowledged before the next one is handed over.
 
-An acknowledgement is the same on every side: from the disk.
+An acknowledgement means the same on every side: the data is on the disk.
 """
 
 import itertools
@@ -24,11 +24,11 @@ _AGAINST = {"hdf5": "hdf5", "adios2": "adios2 bp5", "dump": "lammps dump", "csv"
 
 
 def run(bench: Bench) -> None:
-    """Rows a second of every program, medians over rounds in which they take turns."""
+    """The rows per second of every program: medians over rounds in which they take turns."""
     from ..writing.everyone import WRITERS
 
     batches = itertools.islice(bench.dataset.batches(), _STEPS)
-    # As a simulation has them: in memory of its own, which may be written to.
+    # As a simulation has them: in memory of its own, which may be overwritten.
     frames = [{name: np.array(batch[name].to_numpy()) for name in COLUMNS} for batch in batches]
     rates: dict[str, list[float]] = defaultdict(list)
     missing: set[type[Writer]] = set()

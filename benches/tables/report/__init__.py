@@ -1,1 +1,1 @@
-"""What comes out: the bars, for people and for programs."""
+"""The results: the bars, for people and for programs."""

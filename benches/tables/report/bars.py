@@ -1,7 +1,7 @@
-"""The bars: what must hold now, where Atoll is going, and the figure that was measured for each.
+"""The bars: for each the target that must hold, the goal, and the measured figure.
 
-Invariant: a bar without a figure does not hold, and fails only if what was measured came to no end; a figure without a
-target neither holds nor fails, nor does a time that was measured while others kept the machine busy.
+Invariant: a bar without a figure does not hold, and fails only if its measurement did not complete. A figure without a
+target neither holds nor fails, and neither does a time that was measured while others kept the machine busy.
 """
 
 from dataclasses import asdict, dataclass
@@ -14,15 +14,15 @@ class Bar:
     """One line of the table of bars."""
 
     key: str
-    """What a phase records the figure under."""
+    """The key under which a phase records the figure."""
     text: str
     unit: str
     target: float | None
-    """What must hold now; nothing for a figure that is only told."""
+    """What must hold; none for a figure that is only reported."""
     goal: float | None
     more_is_better: bool = False
     is_count: bool = False
-    """Whether it is of something that a busy machine does not change: rows, requests or bytes."""
+    """Whether it counts something that a busy machine does not change: rows, requests or bytes."""
 
     def meets(self, bound: float, figure: float) -> bool:
         """Whether a figure is at least as good as a bound."""
@@ -30,18 +30,18 @@ class Bar:
 
 
 def at_least(key: str, text: str, unit: str, target: float, goal: float) -> Bar:
-    """A bar that more is better for."""
+    """A bar for which more is better."""
     return Bar(key, text, unit, target, goal, more_is_better=True)
 
 
 def _count(key: str, text: str, unit: str, target: float | None, goal: float | None) -> Bar:
-    """A bar that no noise touches."""
+    """A bar that noise does not affect."""
     return Bar(key, text, unit, target, goal, is_count=True)
 
 
 @dataclass(frozen=True)
 class Row:
-    """A bar and what was measured, as other programs read it."""
+    """A bar and its figure, as other programs read them."""
 
     bar: str
     figure: float | None
@@ -53,10 +53,10 @@ class Row:
     earlier: dict[str, object] | None = None
     """Phase, commit, rows and minutes of a figure that another run measured."""
     disturbed: float | None = None
-    """How much of the machine others used beside it, if that is why it is not judged."""
+    """How much of the machine others used meanwhile, if the figure is not judged because of that."""
 
     def as_json(self) -> dict:
-        """For a file; that a figure is of another run is only said where it is."""
+        """The form for a file; the field `earlier` is only present for a figure of an earlier run."""
         found = asdict(self)
         del found["disturbed"]
         if self.earlier is None:
@@ -143,14 +143,14 @@ OF_PHASE = {
     "cold": _COLD,
     "space": ("space",),
 }
-"""Bars of each phase: which do not hold if it comes to no end."""
+"""The bars of each phase, which fail if the phase does not complete."""
 
 BARS = (*TOUCHED, *_WHILE_WRITING, *_WARM, *_WRITING, *_REST)
-"""All of them, in the order of the table."""
+"""All bars, in the order of the table."""
 
 
 def rows(measured: Measured, bars: tuple[Bar, ...] = BARS) -> list[Row]:
-    """Every bar with its figure; after a wrong answer none holds."""
+    """Every bar with its figure; none holds after a wrong answer."""
     return [_row(bar, measured) for bar in bars]
 
 
@@ -174,5 +174,7 @@ def _holds(bar: Bar, figure: float | None, measured: Measured) -> bool | None:
 
 
 def _disturbance(bar: Bar, measured: Measured) -> float | None:
-    """How much of the machine others used beside a time; noise works both ways, so it neither holds nor fails."""
+    """How much of the machine others used during a timing. Noise works both ways, so such a time neither holds nor
+    fails.
+    """
     return None if bar.is_count or bar.target is None else measured.disturbed.get(bar.key)

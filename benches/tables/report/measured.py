@@ -1,4 +1,4 @@
-"""What was measured so far, and what was found wrong or had to be left out."""
+"""What was measured so far, and what was wrong or had to be left out."""
 
 import math
 from collections.abc import Collection
@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a figure is from."""
+    """The origin of a figure."""
 
     phase: str
     commit: str
@@ -17,33 +17,33 @@ class Origin:
 
 @dataclass
 class Measured:
-    """Figures by key, and what belongs beside them."""
+    """Figures by key, with their context."""
 
     now: Origin | None = None
-    """Where the figures that come next are from."""
+    """The origin of the figures that are recorded next."""
     figures: dict[str, float] = field(default_factory=dict)
     origins: dict[str, dict[str, object]] = field(default_factory=dict)
-    """Where each figure is from."""
+    """The origin of each figure."""
     earlier: list[str] = field(default_factory=list)
-    """Keys of what another run measured."""
+    """Keys of figures that another run measured."""
     peers: dict[str, dict[str, float]] = field(default_factory=dict)
-    """What each program did, in the unit that the figure is made of."""
+    """The value of each program, in the unit behind the figure."""
     disturbed: dict[str, float] = field(default_factory=dict)
-    """Keys of what was measured while others used more of the machine than figures of times bear, and how much of it."""
+    """Keys measured while others used too much of the machine for times to be judged, with the share that they used."""
     missed: list[str] = field(default_factory=list)
-    """Keys of what was measured and came to no end: there is no figure, and the bar does not hold."""
+    """Keys whose measurement did not complete: there is no figure, and the bar does not hold."""
     wrong: list[str] = field(default_factory=list)
-    """Answers that were not the truth."""
+    """Answers that differ from the truth."""
     failed: list[str] = field(default_factory=list)
-    """Phases that came to no end, and rivals that did not, with what they said."""
+    """Phases and rivals that did not complete, with their errors."""
     left_out: list[str] = field(default_factory=list)
     """What could not run here, and what would make it run."""
     notes: list[str] = field(default_factory=list)
     detail: dict[str, object] = field(default_factory=dict)
-    """Everything single, for a file."""
+    """Every single value, for a file."""
 
     def record(self, key: str, figure: float | None, peers: dict[str, float] | None = None) -> None:
-        """Keeps a figure; none, or one that is no number, counts as not measured."""
+        """Records a figure; none, or one that is not a finite number, counts as not measured."""
         if figure is not None and math.isfinite(figure):
             self.figures[key] = figure
             self._is_of_now(key)
@@ -52,34 +52,37 @@ class Measured:
             self.peers[key] = {name: value for name, value in peers.items() if math.isfinite(value)}
 
     def miss(self, key: str) -> None:
-        """Keeps that what was measured came to no end."""
+        """Records that a measurement did not complete."""
         self._is_of_now(key)
         if key not in self.missed:
             self.missed.append(key)
 
     def fail(self, phase: str, why: str, keys: Collection[str]) -> None:
-        """Keeps that a phase came to no end, and so no bar of it holds, whatever it recorded before."""
+        """Records that a phase did not complete: none of its bars holds, whatever was recorded before."""
         self.failed.append(f"{phase}: {why}")
         for key in keys:
             self.miss(key)
 
     def disturb(self, phase: str, share: float) -> None:
-        """Keeps that others used so much of the machine beside a phase of this run."""
+        """Records that others used this share of the machine during a phase of this run."""
         own = [key for key, origin in self.origins.items() if origin["phase"] == phase and key not in self.earlier]
         self.disturbed.update(dict.fromkeys(own, share))
 
     def is_well(self) -> bool:
-        """Whether all that was asked for came to its end, or was left out for want of something, and no answer was wrong."""
+        """Whether everything requested completed, or was left out because something is not installed, and no answer was
+        wrong.
+        """
         return not self.wrong and not self.failed
 
     def as_json(self) -> dict[str, object]:
-        """All of it, for a file."""
+        """Everything in the form for a file."""
         return {name: each for name, each in asdict(self).items() if name != "now"}
 
     def take(self, earlier: dict[str, object], *, phases: Collection[str], rows: int) -> None:
-        """Begins with what an earlier run measured of as many rows, and wrote to a file.
+        """Starts with what an earlier run, with the same number of rows, measured and wrote to a file.
 
-        Not what it measured in the phases of this run: should one of them fail, it has no figure. What was wrong stays wrong.
+        Figures of this run's own phases are not taken: if one of these fails, it has no figure. Wrong answers stay
+        recorded.
         """
         origins, left = earlier.get("origins", {}), []
         for key in [*earlier["figures"], *earlier.get("missed", [])]:
@@ -116,12 +119,13 @@ class Measured:
 
 
 def median(values: list[float]) -> float:
-    """The median; not a number for none."""
+    """The median; not a number if there are no values."""
     return quantile(values, 0.5)
 
 
 def quantile(values: list[float], share: float) -> float:
-    """The value that `share` of all are at most, linear between neighbours; not a number for none."""
+    """The value that `share` of all values do not exceed, interpolated linearly; not a number if there are no values.
+    """
     if not values:
         return math.nan
     ranked = sorted(values)
@@ -129,6 +133,6 @@ def quantile(values: list[float], share: float) -> float:
     below = math.floor(place)
     above = min(below + 1, len(ranked) - 1)
     if place == below or ranked[below] == ranked[above]:
-        # What is without end has no difference to its neighbour.
+        # The difference between two infinite values is undefined.
         return ranked[below]
     return ranked[below] + (ranked[above] - ranked[below]) * (place - below)

@@ -1,4 +1,4 @@
-"""What a person reads: one aligned line for each bar, losses in red as plainly as wins in green."""
+"""The table for people: one aligned line for each bar, with losses in red as plainly as wins in green."""
 
 import os
 import sys
@@ -9,11 +9,11 @@ from .measured import Measured
 _RED, _GREEN, _DIM, _PLAIN = "\033[31m", "\033[32m", "\033[2m", "\033[0m"
 
 _WRONG_SHOWN = 10
-"""Wrong answers that are printed; the others are counted."""
+"""How many wrong answers are printed; the others are only counted."""
 
 
 def shown(rows: list[Row], measured: Measured, *, colours: bool, bars: tuple[Bar, ...] = BARS) -> str:
-    """The whole table, and below it what was wrong, left out or worth a note."""
+    """The whole table, followed by what was wrong, left out or noteworthy."""
     width = max(len(row.bar) for row in rows)
     lines = [f"{'bar':<{width}} {'figure':>13} {'to resolve':>13} {'goal':>11}  holds"]
     for bar, row in zip(bars, rows, strict=True):
@@ -36,7 +36,7 @@ def shown(rows: list[Row], measured: Measured, *, colours: bool, bars: tuple[Bar
 
 
 def wants_colours() -> bool:
-    """Whether standard output is a terminal that nobody asked to keep plain."""
+    """Whether standard output is a terminal for which colours are not switched off."""
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 
@@ -60,12 +60,12 @@ def _verdict(bar: Bar, row: Row) -> tuple[str, str]:
 
 
 def _by_program(row: Row) -> str:
-    """Each program's own figure, the least first."""
+    """Each program's own figure, the smallest first."""
     return ", ".join(f"{name} {value:,.4g}" for name, value in sorted(row.peers.items(), key=lambda each: each[1]))
 
 
 def with_unit(figure: float, unit: str) -> str:
-    """A figure as a person reads it."""
+    """A figure with its unit, formatted for people."""
     if unit == "x":
         return f"{figure:,.2f}x" if figure < 100 else f"{figure:,.0f}x"
     if unit == "rows/s":

@@ -1,4 +1,4 @@
-"""The programs that store a run step by step: one adapter each, each step acknowledged as durable.
+"""The programs that store a run step by step: one adapter each, with each step acknowledged as durable.
 
 `everyone` lists them; it needs all of their packages, and nothing else here does.
 """

@@ -5,7 +5,7 @@ from .base import Frame, Writer
 
 
 class Adios2(Writer):
-    """What large simulations write with."""
+    """The library with which large simulations write."""
 
     name = "adios2 bp5"
 
@@ -16,7 +16,7 @@ class Adios2(Writer):
             raise Unavailable(f"ADIOS2 is not installed: {missing}") from missing
         io = Adios().declare_io("run")
         io.set_engine("BP5")
-        # A step is to be handed over when it is acknowledged, not some time later.
+        # A step must be handed over by the time it is acknowledged, not some time later.
         io.set_parameters({"AsyncWrite": "Off", "NumAggregators": "1"})
         self._path = self.folder / "run.bp"
         self._stream = Stream(io, str(self._path), "w")

@@ -1,4 +1,4 @@
-"""What every adapter offers, and what an acknowledgement means: the same on every side."""
+"""What every adapter offers, and the meaning of an acknowledgement, which is the same for all."""
 
 import os
 from abc import ABC, abstractmethod
@@ -12,9 +12,9 @@ Frame = dict[str, np.ndarray]
 
 
 class Writer(ABC):
-    """A program that keeps a run. `start`, `step` for each step, `finish`.
+    """A program that stores a run: `start`, `step` for each step, `finish`.
 
-    A step is acknowledged when the operating system has it, and with `is_synced` when the disk has it.
+    A step is acknowledged when the operating system has it, or with `is_synced` when the disk has it.
     """
 
     name: ClassVar[str]
@@ -25,7 +25,7 @@ class Writer(ABC):
 
     @abstractmethod
     def start(self, frame: Frame) -> None:
-        """Makes ready, given the first frame; not timed."""
+        """Prepares for the run, given the first frame; not timed."""
 
     @abstractmethod
     def step(self, frame: Frame) -> None:
@@ -33,14 +33,14 @@ class Writer(ABC):
 
     @abstractmethod
     def finish(self) -> None:
-        """Ends; not timed."""
+        """Ends the run; not timed."""
 
     def wrong(self, frames: list[Frame]) -> list[str]:
-        """What is not there, or not as it was written, after the end; not timed, and only Atoll is asked."""
+        """What is missing or differs from what was written, after the end; not timed, and only asked of Atoll."""
         return []
 
     def sync(self, *files: Path | int) -> None:
-        """Waits until these files, by path or descriptor, are on the disk, if a step is to be."""
+        """Waits until these files, given by path or descriptor, are on the disk, if steps have to be."""
         if not self.is_synced:
             return
         for file in files:

@@ -1,4 +1,4 @@
-"""Everything that stores, Atoll first."""
+"""All programs that store, Atoll first."""
 
 from .adios import Adios2
 from .base import Writer

@@ -8,7 +8,7 @@ from .base import Frame, Writer
 
 
 class RawAppend(Writer):
-    """Column after column at the end of one file: what no format can beat."""
+    """Appends column after column to one file: a bound that no format can beat."""
 
     name = "raw append"
 
@@ -44,7 +44,7 @@ class Hdf5(Writer):
 
 
 class Csv(Writer):
-    """Polars' writer of CSV, the fastest that was found."""
+    """Polars' CSV writer, the fastest that was found."""
 
     name = "csv"
 

@@ -1,4 +1,4 @@
-"""LAMMPS' own dump: the command that simulations write text with, on as many atoms as the frame has rows."""
+"""LAMMPS' own dump: the command with which simulations write text, on as many atoms as the frame has rows."""
 
 import ctypes
 import sys
@@ -11,7 +11,7 @@ from .base import Frame, Writer
 
 
 class LammpsDump(Writer):
-    """`write_dump` of id, type, place and velocity, in the simulation's own order."""
+    """`write_dump` of id, type, position and velocity, in the simulation's own order."""
 
     name = "lammps dump"
 

@@ -1,4 +1,4 @@
-"""Atoll: a step is appended, and acknowledged as its store does by default, or synced where it can be."""
+"""Atoll: each step is appended, and acknowledged as its store does by default, or synced where requested."""
 
 from ..asked import written
 from ..data.rows import INDEX, SCHEMA
