@@ -1,6 +1,6 @@
-"""The clients that are tried: what each needs, how it is built, and how it is called.
+"""The clients under test: what each one needs, how it is built, and how it is called.
 
-A client is a program in a folder of its own, with the files in which clients of its language name what they depend on.
+A client is a program in a folder of its own, with the usual files of its language that list its dependencies.
 """
 
 import shutil
@@ -11,7 +11,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 
-# What every client shows before nodes come and go.
+# The checks that every client makes before nodes join and leave.
 CHECKS = (
     "set-and-get",
     "set-options",
@@ -31,7 +31,7 @@ CHECKS = (
     "both-protocols",
 )
 
-# Debian's packages; other systems call them alike.
+# Names of Debian's packages; other systems have similar ones.
 PACKAGES = {
     "go": "golang-go",
     "node": "nodejs",
@@ -50,18 +50,18 @@ OTHER_INSTALLS = {
 
 @dataclass(frozen=True)
 class Client:
-    """How one client is built and called; `{built}` stands for the folder of what is built."""
+    """How one client is built and called; `{built}` stands for the folder of the build."""
 
     name: str
     needs: tuple[str, ...]
     call: tuple[str, ...]
     build: tuple[tuple[str, ...], ...] = ()
     checks: tuple[str, ...] = CHECKS
-    # A program without a look at its own writes cannot tell what was lost.
+    # Whether the program checks its own writes; without that it cannot tell what was lost.
     looks_up: bool = True
     modules: tuple[str, ...] = ()
 
-    # If it is not called like the client.
+    # The name of the program's folder, if it differs from the client's.
     folder: str = ""
 
     @property
@@ -69,7 +69,7 @@ class Client:
         return HERE / (self.folder or self.name)
 
     def missing(self) -> list[str]:
-        """What this machine lacks for it, each with what installs it."""
+        """What this machine lacks for the client, each with the command that installs it."""
         programs = [program for program in self.needs if not shutil.which(program)]
         modules = [module for module in self.modules if not has_module(module)]
         return [f"{name} is missing; install it with: {install(name)}" for name in programs + modules]
@@ -81,7 +81,7 @@ class Client:
         return [word.format(built=self.built_in(built), python=sys.executable) for word in self.call]
 
     def make(self, built: Path, log: Path) -> bool:
-        """Builds it; what was said lies in the log."""
+        """Builds the client; the output goes to the log."""
         folder = self.built_in(built)
         folder.mkdir(parents=True, exist_ok=True)
         with log.open("wb") as output:

@@ -1,18 +1,18 @@
-"""What a client told, judged: every check, and nothing lost.
+"""Judges what a client reported: every check must hold, and nothing may be lost.
 
-Invariant: what is not told is not taken for granted: a missing or mistyped field is a finding.
+Invariant: what is not reported is not assumed: a missing or mistyped field is a finding.
 """
 
 from collections.abc import Iterable, Mapping
 
-# A load so small would show nothing.
+# A smaller load would prove nothing.
 ACKNOWLEDGED_MIN = 200
-# The ring goes on after a second or two; clients may need some more until they look where.
+# The ring recovers after a second or two; clients may need a little longer until they ask for the new leader.
 GAP_MS_MAX = 15_000
 
 
 def findings(told: Mapping[str, object], checks: Iterable[str], *, looks_up: bool = True) -> list[str]:
-    """Each thing that is not as it should be, in words."""
+    """Everything that is wrong, in words."""
     found = unlike(told, "checks", set(checks))
     for field in ("client", "version"):
         if not isinstance(told.get(field), str) or not told[field]:
@@ -36,11 +36,13 @@ def unlike(told: Mapping[str, object], field: str, expected: set[str]) -> list[s
 
 
 def number(told: Mapping[str, object], field: str) -> int:
-    """A count that was told; -1, which is never right, if it was not."""
+    """A reported count; -1, which is never right, if it was not reported."""
     value = told.get(field)
     return value if isinstance(value, int) and not isinstance(value, bool) else -1
 
 
 def ended(passed: int, failed: int, skipped: int, *, is_asked_for: bool) -> int:
-    """The exit code: a client that was asked for by its name, or with all of them, has to be tried, and one at least."""
+    """The exit code: every client that was requested by name or by --all must have been tried, and at least one in any
+    case.
+    """
     return 1 if failed or not passed or (skipped and is_asked_for) else 0

@@ -1,6 +1,6 @@
-"""A ring of real nodes: three to begin with, one of which is killed, and a fourth that joins.
+"""A ring of real nodes: three at first, one of which is killed, and a fourth that joins.
 
-Invariant: no node outlives this process: each reads an input of ours and ends with it.
+Invariant: no node outlives this process: each reads a pipe from this process and ends when the pipe does.
 """
 
 import contextlib
@@ -12,25 +12,25 @@ import subprocess
 import time
 from pathlib import Path
 
-# Clients 8_000 and above, other nodes 10,000 above them, the configuration another 10,000: all below the ports that
-# systems hand out.
+# Clients use 8_000 and above, other nodes 10,000 above that, the configuration another 10,000: all below the ports that
+# systems assign.
 PORT_FROM = 8_000
 PORT_STEP = 8
 PORT_BLOCKS = 500
 NODES = 3
 JOINING = NODES + 1
 
-# A node that is gone keeps its place for half a minute; only then another one is given copies of what it had.
+# A node that is gone keeps its place for half a minute; only then does another one get copies of its data.
 HAPPENS_SECONDS_MAX = 90
 LOOK_EVERY_SECONDS = 0.05
 
 
 class RingError(Exception):
-    """The ring did not do what the trial needs of it."""
+    """The ring did not do what the trial requires."""
 
 
 class Ring:
-    """The nodes, numbered from 1, and the token that clients show."""
+    """The nodes, numbered from 1, and the token that clients present."""
 
     def __init__(self, atoll: Path, folder: Path) -> None:
         self.atoll, self.folder = atoll, folder
@@ -47,7 +47,7 @@ class Ring:
         return f"127.0.0.1:{self.port + number - 1}"
 
     def addresses(self) -> list[str]:
-        """Those that a client is told; it finds the fourth by itself."""
+        """The addresses that a client is given; it finds the fourth node by itself."""
         return [self.address(number) for number in range(1, NODES + 1)]
 
     def start(self, number: int, of: int) -> None:
@@ -69,26 +69,26 @@ class Ring:
         self.running[number] = node
 
     def kill(self, number: int) -> None:
-        """Ends a node as a failing machine does, at once, and waits until others lead what it led."""
+        """Kills a node at once, as a machine failure would, and waits until others lead its slots."""
         node = self.running.pop(number)
         node.send_signal(signal.SIGKILL)
         node.wait()
         self.wait_until(lambda: self.slots_of(number) == 0, "take over from the killed node")
 
     def join(self) -> None:
-        """Starts the fourth node, and waits until it leads some slots; more follow."""
+        """Starts the fourth node, and waits until it leads some slots; more follow later."""
         self.start(JOINING, JOINING)
         self.wait_until(lambda: bool(self.slots_of(JOINING)), "let the fourth node lead slots")
 
     def slots_of(self, number: int) -> int | None:
-        """How many slots a node leads; none if nobody answers, or nobody knows it."""
+        """How many slots a node leads; none if no node answers, or no node knows it."""
         return self.slots_led().get(self.address(number))
 
     def serves(self, number: int) -> bool:
         return "cluster_state:ok" in self.ask(number, "CLUSTER INFO")
 
     def slots_led(self) -> dict[str, int]:
-        """How many slots each node leads, as any living node tells it."""
+        """How many slots each node leads, according to any living node."""
         led = {}
         for line in self.ask(next(iter(self.running)), "CLUSTER NODES").splitlines():
             words = line.split()
@@ -99,14 +99,14 @@ class Ring:
         return led
 
     def calls(self, number: int, command: str) -> int:
-        """How often a node was asked this."""
+        """How often a node received this command."""
         for line in self.ask(number, "INFO commandstats").splitlines():
             if line.startswith(f"cmdstat_{command}:calls="):
                 return int(line.split("=")[1].split(",")[0])
         return 0
 
     def ask(self, number: int, command: str) -> str:
-        """What a node answers, in the bytes of the protocol; nothing if it cannot be reached."""
+        """A node's answer, in the bytes of the protocol; empty if the node cannot be reached."""
         host, port = self.address(number).split(":")
         token = self.token_file.read_text().strip()
         with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 5) as connection:
@@ -143,7 +143,7 @@ class Ring:
 
 
 def free_block() -> int:
-    """The first of some ports that nobody uses, nor those 10,000 and 20,000 above them."""
+    """The first of a block of free ports, for which those 10,000 and 20,000 above are free as well."""
     for attempt in range(PORT_BLOCKS):
         port = PORT_FROM + (os.getpid() + attempt) % PORT_BLOCKS * PORT_STEP
         wanted = [port + number + above for number in range(JOINING) for above in (0, 10_000, 20_000)]

@@ -20,9 +20,9 @@ from clients import CLIENTS, Client
 from judge import ended, findings
 from ring import JOINING, NODES, Ring, RingError
 
-# Writes go on for so long at least, whatever happens to the nodes meanwhile.
+# The shortest time for which writes go on, whatever happens to the nodes meanwhile.
 LOAD_SECONDS = 15
-# Of it, before the first thing happens, and after the last.
+# The part of it before the first event, and after the last one.
 CALM_SECONDS = 3
 CHECKS_SECONDS_MAX = 240
 ENDS_SECONDS_MAX = 180
@@ -49,11 +49,11 @@ class Told:
         assert self.process.stdout
         for line in self.process.stdout:
             self.lines.put(line)
-        # It has ended.
+        # The client has ended.
         self.lines.put(b"")
 
     def next(self, seconds_max: float) -> dict[str, object]:
-        """The next line; an empty one if the client ended or said nothing for so long."""
+        """The next line; empty if the client ended, or wrote nothing for this long."""
         try:
             return json.loads(self.lines.get(timeout=seconds_max) or b"{}")
         except (queue.Empty, json.JSONDecodeError):
@@ -64,7 +64,7 @@ class Told:
         self.process.stdin.close()
 
     def ended(self) -> int:
-        """Its exit code; it is killed if it does not end."""
+        """The client's exit code; it is killed if it does not end."""
         try:
             return self.process.wait(10)
         except subprocess.TimeoutExpired:
@@ -75,7 +75,7 @@ class Told:
 def trial(
     client: Client, ring: Ring, killed: int, place: Path, *, kill_first: bool
 ) -> tuple[dict[str, object], list[str]]:
-    """Runs a client at a fresh ring; what it told, and what is wrong with it."""
+    """Runs a client at a fresh ring; returns its report, and what is wrong with it."""
     log = place / f"{client.name}.log"
     told = Told(client, ring, place / "built", log)
     try:
@@ -95,7 +95,9 @@ def trial(
 
 
 def come_and_go(ring: Ring, killed: int, *, kill_first: bool) -> dict[str, object]:
-    """What happens to the nodes while a client writes: a fourth joins, and one is killed while slots move to it."""
+    """What happens to the nodes while a client writes: a fourth joins, and one is killed while slots move to the new
+    node.
+    """
     began = time.monotonic()
     time.sleep(CALM_SECONDS)
     events = {"join": ring.join, "kill": lambda: ring.kill(killed)}
@@ -104,7 +106,7 @@ def come_and_go(ring: Ring, killed: int, *, kill_first: bool) -> dict[str, objec
         started = time.monotonic()
         events[name]()
         took[f"{name}_ms"] = round((time.monotonic() - started) * 1000)
-    # Wherever its slots are, the client has to find out.
+    # The client has to find out where the slots are.
     until = time.monotonic() + ENDS_SECONDS_MAX / 6
     while not calls_at_the_joined(ring) and time.monotonic() < until:
         time.sleep(0.1)
@@ -128,7 +130,7 @@ def last_line(log: Path) -> str:
 
 
 def tried(client: Client, killed: int, given: argparse.Namespace) -> tuple[dict[str, object], list[str]]:
-    """Builds a client and runs it at a ring of its own; one that shows a fault leaves the ring's folder behind."""
+    """Builds a client and runs it at a ring of its own; if it shows a fault, the ring's folder is kept."""
     place = given.folder
     folder = place / "rings" / client.name
     shutil.rmtree(folder, ignore_errors=True)

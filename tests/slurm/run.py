@@ -88,7 +88,7 @@ class Slurm:
         wait_until(lambda: idle_hosts() == HOSTS, "have all hosts idle")
 
     def name_hosts(self) -> None:
-        """Whoever looks up a host finds it; the file is another one in this namespace only."""
+        """Makes all hosts resolvable by name; the hosts file is replaced in this namespace only."""
         named = {"localhost": "127.0.0.1", "control": f"{NETWORK}.254", **self.hosts}
         names = self.folder / "hosts"
         names.write_text("".join(f"{address} {name}\n" for name, address in named.items()))
@@ -104,7 +104,7 @@ class Slurm:
         wait_until(socket_file.exists, "start munge")
 
     def start_host(self, name: str, address: str) -> None:
-        """A host: a name, a network and a slurmd of its own."""
+        """Starts a host: a name, a network and a slurmd of its own."""
         script = 'hostname "$1"; while ! ip addr show dev eth0 2>/dev/null | grep -q inet; do sleep 0.05; done; '
         script += 'exec slurmd -D -N "$1"'
         host = self.begin(f"slurmd-{name}", "unshare", "--net", "--uts", "sh", "-c", script, "sh", name)
@@ -141,7 +141,7 @@ class Jobs:
         self.atoll, self.folder, self.ring = atoll, folder, folder / "ring"
 
     def submit(self, name: str, hosts: str, command: str, *options: str) -> str:
-        """Submits a job; what its command says goes to a file of its name."""
+        """Submits a job; the output of its command goes to a file named after the job."""
         sbatch = [f"--nodelist={hosts}", f"--output={self.folder}/{name}.out", *options]
         written = [str(self.atoll), "ring", "slurm", "--nodes", str(NODES), "--store", str(self.ring)]
         written += [f"--sbatch={option}" for option in sbatch]
@@ -165,7 +165,7 @@ class Jobs:
 
 
 def trial(jobs: Jobs) -> None:
-    """The three jobs."""
+    """Runs the three jobs."""
     first = jobs.submit("first", "node[1-3]", jobs.write(1))
     wait_until(lambda: state(first) == "COMPLETED", "end the first job well", lambda: jobs.said("first"))
     expect(jobs, "first", "written 1")
@@ -193,7 +193,7 @@ def trial(jobs: Jobs) -> None:
 
 
 def ended_cleanly(jobs: Jobs, name: str) -> None:
-    """Fails where a node was killed, or ended with an error: then the script says so."""
+    """Fails if a node was killed or ended with an error, according to the script."""
     if "did not end" in jobs.said(name):
         raise SlurmError(f"a node did not end well: {jobs.said(name)}")
 
@@ -204,7 +204,7 @@ def expect(jobs: Jobs, name: str, text: str) -> None:
 
 
 def state(job: str) -> str:
-    """What Slurm says of a job."""
+    """The state of a job according to Slurm."""
     words = run("scontrol", "--oneliner", "show", "job", job).split()
     return next(word.split("=")[1] for word in words if word.startswith("JobState="))
 
@@ -230,7 +230,7 @@ def wait_until(holds, what: str, told=lambda: "") -> None:  # noqa: ANN001
 
 
 def missing() -> str | None:
-    """Why it cannot be tried here, if so."""
+    """Why the trial cannot run here, if it cannot."""
     if os.geteuid() != 0:
         return "root, for namespaces"
     lacking = [name for name in PROGRAMS if shutil.which(name) is None]
@@ -248,7 +248,7 @@ def main() -> int:
             return 2
         with tempfile.TemporaryDirectory(prefix="atoll-slurm-") as folder:
             again = [sys.executable, __file__, "--atoll", str(asked.atoll.resolve()), "--inside", folder]
-            # A process namespace ends with its first process, and everything in it.
+            # A process namespace ends with its first process, and takes all others along.
             spaces = ["unshare", "--mount", "--net", "--uts", "--pid", "--fork", "--mount-proc", "--kill-child"]
             return subprocess.run([*spaces, *again], check=False).returncode
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))

@@ -1,4 +1,4 @@
-// The checks: what a client can rely on while nothing changes.
+// The checks: what a client can rely on while the nodes stay the same.
 
 package main
 
@@ -21,10 +21,10 @@ type check struct {
 	run  func(context.Context, *redis.ClusterClient)
 }
 
-// broken is what a check that does not hold panics with.
+// broken is the panic value of a check that fails.
 type broken struct{ error }
 
-// made runs a check; why it does not hold, if so.
+// made runs a check, and returns why it fails, or nil.
 func made(check check, client *redis.ClusterClient) (err error) {
 	defer func() {
 		if caught := recover(); caught != nil {
@@ -51,14 +51,14 @@ func same[T any](actual T, expected T) {
 	}
 }
 
-// answers is for a command and the answer that it must give.
+// answers checks the answer to a command.
 func answers[T any](command interface{ Result() (T, error) }, expected T) {
 	actual, err := command.Result()
 	must(err)
 	same(actual, expected)
 }
 
-// refused is for a command that a node must refuse, as an error of the client's type for it.
+// refused checks that a node refused a command, with the client's own error type.
 func refused(err error, text string) {
 	var typed redis.Error
 	if !errors.As(err, &typed) || !strings.Contains(err.Error(), text) {
@@ -200,7 +200,7 @@ func pipelines(ctx context.Context, client *redis.ClusterClient) {
 	}
 }
 
-// A client of its own believes that the next node leads every slot; what it is told then, it follows.
+// A separate client believes that the next node leads every slot; it must follow the redirections that it gets.
 func moved(ctx context.Context, client *redis.ClusterClient) {
 	slots, err := client.ClusterSlots(ctx).Result()
 	must(err)

@@ -1,4 +1,4 @@
-// Writers, each with keys of its own, whose versions only rise, until the standard input ends.
+// Writers, each with keys of its own whose versions only rise, until standard input ends.
 
 package main
 
@@ -32,7 +32,7 @@ type load struct {
 	met    map[string]int
 }
 
-// seen is what one writer saw.
+// seen is what one writer observed.
 type seen struct {
 	acknowledged [keys]int
 	writes       int

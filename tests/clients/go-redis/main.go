@@ -19,7 +19,7 @@ var (
 )
 
 func connect(change func(*redis.ClusterOptions)) *redis.ClusterClient {
-	// By default this client asks who leads what once a minute, and a failed connection is no reason to ask sooner.
+	// By default this client asks for the leaders of slots once a minute, and no sooner after a failed connection.
 	options := &redis.ClusterOptions{Addrs: nodes, Password: token, ClusterStateReloadInterval: time.Second}
 	if change != nil {
 		change(options)

@@ -105,7 +105,7 @@ const checks = {
     assert.deepEqual(found.sort(), expected.sort());
   },
 
-  // A pipeline of this client is for the slots of one node: those of one tag are.
+  // A pipeline of this client is limited to the slots of one node; keys of one tag share a slot.
   async pipelines(client) {
     const write = client.pipeline();
     for (const number of count(200)) write.set(`{pipe}${number}`, number);
@@ -181,7 +181,7 @@ const checks = {
 
 async function main() {
   const client = connect();
-  // Each node that cannot be reached is told so; what that does to writes is what is looked at.
+  // Each unreachable node raises this event; what matters here is the effect on writes.
   client.on("error", () => {});
   for (const [name, check] of Object.entries(checks)) {
     await check(client).catch((error) => {

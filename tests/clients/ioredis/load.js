@@ -1,4 +1,4 @@
-// Writers, each with keys of its own, whose versions only rise, until the standard input ends.
+// Writers, each with keys of its own whose versions only rise, until standard input ends.
 "use strict";
 
 const { once } = require("node:events");

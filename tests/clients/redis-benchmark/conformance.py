@@ -1,8 +1,8 @@
 """`redis-benchmark --cluster` at a ring: it runs and ends well before a node is killed, while another joins, and after.
 
-A benchmark does not live through the end of a connection, nor look at what it wrote: runs that meet the killed node are
-counted as errors, and what ended well as acknowledged. Called with the nodes, HOST:PORT,HOST:PORT,...; the token is in
-REDISCLI_AUTH. tests/clients/README.md has the protocol.
+A benchmark does not survive the end of a connection, nor does it check what it wrote: runs that meet the killed node
+are counted as errors, and those that ended well as acknowledged. Called with the nodes, HOST:PORT,HOST:PORT,...; the
+token is in REDISCLI_AUTH. tests/clients/README.md has the protocol.
 """
 
 import json
@@ -32,7 +32,7 @@ class Ended(Exception):
 
 
 def benchmark(node: str, *options: str, requests: int = REQUESTS) -> None:
-    """One run; it has to say a rate for each of its tests."""
+    """One run, which must report a rate for each of its tests."""
     host, port = node.split(":")
     command = ["redis-benchmark", "--cluster", "-h", host, "-p", port, "-a", TOKEN, "-n", str(requests), *options, "-q"]
     try:
@@ -47,7 +47,9 @@ def benchmark(node: str, *options: str, requests: int = REQUESTS) -> None:
 
 
 def load() -> dict[str, object]:
-    """Runs one after the other, at one node after the other, until the standard input ends; then one that must end well."""
+    """Runs the benchmark again and again until standard input ends, moving to the next node after a failure; then each
+    check once more, which must succeed.
+    """
     is_over = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), is_over.set()), daemon=True).start()
     met: Counter[str] = Counter()
@@ -75,7 +77,7 @@ def load() -> dict[str, object]:
 
 
 def after(check: tuple[str, ...], attempt: int) -> None:
-    """At the end every living node must be good to begin with; the killed one is not there to be asked."""
+    """In the end, a run must succeed from every living node; the only permitted failure is that of the killed one."""
     reasons = []
     for number in range(len(NODES)):
         try:

@@ -25,7 +25,7 @@ CHECKS: dict[str, Callable[[], None]] = {}
 
 
 class Refused(Exception):
-    """What a node, or the program, said instead of an answer."""
+    """The error of a node, or of the program, in place of an answer."""
 
 
 def check(function: Callable[[], None]) -> Callable[[], None]:
@@ -34,7 +34,7 @@ def check(function: Callable[[], None]) -> Callable[[], None]:
 
 
 def cli(*words: str, node: str = NODES[0], options: tuple[str, ...] = ("-c",), given: bytes | None = None) -> bytes:
-    """What is answered; an error that is answered ends the program with another code, as a script has to know."""
+    """The answer; an error makes the program exit with another code, which a script depends on."""
     host, port = node.split(":")
     command = ["redis-cli", "-h", host, "-p", port, "-e", *options, *words]
     ran = subprocess.run(command, input=given, stdin=None if given is not None else subprocess.DEVNULL, capture_output=True)
@@ -52,7 +52,7 @@ def line(*command: str, **options: object) -> str:
 
 
 def script(*lines: str) -> list[str]:
-    """Commands on the standard input, one a line, bytes as \\x00; binary answers come back in the same letters."""
+    """Commands on standard input, one a line, bytes as \\x00; binary answers use the same notation."""
     given = "".join(f"{each}\n" for each in lines).encode()
     said = cli(options=("-c", "--no-raw"), given=given).decode().splitlines()
     return [each for each in said if not each.startswith("-> Redirected")]
@@ -144,7 +144,7 @@ def scan() -> None:
 
 @check
 def pipelines() -> None:
-    """`--pipe` sends the bytes of the protocol to one node: keys of one tag, at the node that leads it."""
+    """`--pipe` sends protocol bytes to one node: keys of one tag, at the node that leads it."""
     given = "".join(f"*3\r\n$3\r\nSET\r\n${len(key)}\r\n{key}\r\n$1\r\n1\r\n" for key in tagged()).encode()
     said = cli("--pipe", node=leader("{pipe}"), options=(), given=given).decode()
     same("errors: 0, replies: 200" in said, True)
@@ -156,7 +156,7 @@ def tagged() -> list[str]:
 
 
 def leader(key: str) -> str:
-    """Who leads the slot of a key: what another node says, or the one that does not say another."""
+    """The leader of a key's slot: the node that another node names, or the one that does not name another."""
     for node in NODES:
         try:
             cli("GET", key, node=node, options=())
@@ -194,7 +194,7 @@ def syntax_errors() -> None:
 @check
 def large_values() -> None:
     large = bytes(range(256)) * (16 << 10)
-    # The value is the last argument, read from the standard input.
+    # The value is the last argument, read from standard input.
     same(cli("SET", "large", options=("-c", "-x"), given=large), b"OK\n")
     same(cli("GET", "large") == large + b"\n", True)
 
@@ -238,7 +238,9 @@ class Load:
         self.under_way = threading.Barrier(WRITERS + 1)
 
     def again(self, writer: int, *command: str) -> str:
-        """Asks the node that answered last, or else the next: a program that starts anew does not know who is gone."""
+        """Asks the node that answered last, or else the next one: a program that starts anew does not know which node
+        is gone.
+        """
         until = time.monotonic() + RETRY_SECONDS_MAX
         while True:
             try:

@@ -159,7 +159,7 @@ def wrong_type(client: RedisCluster) -> None:
 
 @check
 def syntax_errors(client: RedisCluster) -> None:
-    # That this client finds the node by the key of a command that it does not know either is not asked of it.
+    # This client is not required to find the node by the key of a command that it does not know.
     refused(lambda: client.execute_command("SET", "s", "1", "NOSUCH"), redis.ResponseError, "syntax error")
     refused(lambda: client.execute_command("GET", "s", "s2"), redis.ResponseError, "wrong number of arguments")
     node = client.get_redis_connection(client.get_primaries()[0])

@@ -1,4 +1,4 @@
-//! The checks: what a client can rely on while nothing changes.
+//! The checks: what a client can rely on while the nodes stay the same.
 
 use crate::{Broken, Ring};
 use redis::cluster::{ClusterConnection, cluster_pipe};
@@ -33,7 +33,7 @@ pub const CHECKS: &[(&str, Check)] = &[
     ("both-protocols", both_protocols),
 ];
 
-/// What was answered must be what is expected, read as that.
+/// Checks that the answer, read as the expected type, is the expected one.
 fn same<T: PartialEq + Debug>(actual: RedisResult<T>, expected: T) -> Held {
     let actual = actual?;
     if actual == expected {
@@ -55,7 +55,7 @@ fn text(value: &str) -> Option<String> {
     Some(value.to_owned())
 }
 
-/// A node must refuse it, as an error of the client's kind for what nodes say.
+/// Checks that a node refuses it, with the client's kind of error for answers of nodes.
 fn refused<T: Debug>(answer: RedisResult<T>, code: &str, says: &str) -> Held {
     let error = answer.err().ok_or("no error")?;
     holds(
@@ -138,7 +138,7 @@ fn several_keys(client: &mut ClusterConnection, _: &Ring) -> Held {
     same(client.del(&["{t}1", "{t}2"]), 2)
 }
 
-/// Each node tells of its own keys.
+/// Each node scans only its own keys.
 fn scan(client: &mut ClusterConnection, ring: &Ring) -> Held {
     let mut expected: Vec<String> = (0..200).map(|number| format!("scan-{number}")).collect();
     for key in &expected {
@@ -183,7 +183,7 @@ fn pipelines(client: &mut ClusterConnection, _: &Ring) -> Held {
     same(read.query(client), (0..200).collect::<Vec<i64>>())
 }
 
-/// A command is led to the node of another slot; what it is told there, the client follows.
+/// A command is sent to the node of another slot; the client must follow the redirection that it gets there.
 fn moved(client: &mut ClusterConnection, ring: &Ring) -> Held {
     let slot: u16 = cmd("CLUSTER").arg("KEYSLOT").arg("moved").query(client)?;
     let get = cmd("GET").arg("moved").clone();

@@ -1,5 +1,4 @@
-//! Writers, each with keys and a connection of its own, whose versions only rise, until the standard input
-//! ends.
+//! Writers, each with a connection and keys of its own, whose versions only rise, until standard input ends.
 
 use crate::{Broken, tell};
 use redis::cluster::{ClusterClient, ClusterConnection};
@@ -46,8 +45,8 @@ impl<'a> Writer<'a> {
                         return Err(error);
                     }
                     thread::sleep(RETRY);
-                    // A connection of this client goes on trying the node that is gone; pools of connections
-                    // make a new one as well.
+                    // A connection of this client keeps trying the node that is gone; connection pools also make
+                    // a new connection in this case.
                     if error.is_io_error()
                         && let Ok(fresh) = self.client.get_connection()
                     {
@@ -114,7 +113,7 @@ pub fn run(client: &ClusterClient) -> Result<Value, Broken> {
                 scope.spawn(move || writer.write(is_over, &began))
             })
             .collect();
-        // If a writer fails at once, the channel closes and nothing is said to be under way.
+        // If a writer fails at once, the channel closes and the load is not reported as under way.
         drop(began);
         if begins.iter().take(WRITERS).count() == WRITERS {
             tell(&json!({ "under_way": true }));

@@ -11,10 +11,10 @@ use redis::{ProtocolVersion, RedisResult};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
-/// Why a check or the load does not hold.
+/// Why a check or the load failed.
 pub type Broken = Box<dyn std::error::Error + Send + Sync>;
 
-/// The nodes, and what lets a client in.
+/// The nodes, and the token of the ring.
 pub struct Ring {
     pub nodes: Vec<String>,
     pub token: String,
@@ -36,7 +36,7 @@ impl Ring {
     }
 }
 
-/// The version of the client, as the lock file has it.
+/// The version of the client, as recorded in the lock file.
 fn version() -> &'static str {
     let lock = include_str!("../Cargo.lock");
     let package = lock.split("[[package]]").find(|package| package.contains("name = \"redis\"\n"));

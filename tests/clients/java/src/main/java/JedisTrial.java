@@ -195,7 +195,7 @@ final class JedisTrial {
         }
     }
 
-    /** Leads each command to a wrong node first; what it is told there, the client follows. */
+    /** Sends each command to a wrong node first; the client must follow the redirection that it gets there. */
     private static final class Misled extends ClusterConnectionProvider {
         Misled(Set<HostAndPort> nodes, JedisClientConfig config) {
             super(nodes, config);

@@ -47,7 +47,7 @@ final class LettuceTrial {
     private LettuceTrial(String nodes) {
         this.nodes = Arrays.stream(nodes.split(",")).map(node -> uri(node, TOKEN)).toList();
         this.factory = RedisClusterClient.create(this.nodes);
-        // By default it looks who leads what when it is told of a move, and after some attempts at a node that is gone.
+        // By default it asks for the leaders of slots after a redirection, and after some attempts at a node that is gone.
         this.factory.setOptions(ClusterClientOptions.builder().topologyRefreshOptions(
             ClusterTopologyRefreshOptions.builder().enableAllAdaptiveRefreshTriggers()
                 .adaptiveRefreshTriggersTimeout(Duration.ofSeconds(1)).enablePeriodicRefresh(Duration.ofSeconds(1))
@@ -59,7 +59,7 @@ final class LettuceTrial {
     private static RedisURI uri(String node, String token) {
         String[] parts = node.split(":");
         return RedisURI.Builder.redis(parts[0], Integer.parseInt(parts[1])).withPassword(token.toCharArray())
-            // What is asked of a node that is gone waits for it, by default for a minute.
+            // A command to a node that is gone waits for it, by default for a minute.
             .withTimeout(Duration.ofSeconds(5)).build();
     }
 
@@ -194,7 +194,7 @@ final class LettuceTrial {
         Trial.same(new TreeSet<>(found), expected);
     }
 
-    /** What this client is asked without waiting goes out together. */
+    /** Commands that are sent without waiting for answers go out together. */
     private void pipelines() throws Exception {
         List<RedisFuture<String>> written = new ArrayList<>();
         List<RedisFuture<String>> read = new ArrayList<>();
@@ -212,7 +212,7 @@ final class LettuceTrial {
         }
     }
 
-    /** A client of its own is made to believe that another node leads every slot. */
+    /** A separate client is made to believe that another node leads every slot. */
     private void moved() {
         int slot = SlotHash.getSlot("moved");
         RedisURI leader = connection.getPartitions().getPartitionBySlot(slot).getUri();

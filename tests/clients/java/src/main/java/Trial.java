@@ -1,5 +1,5 @@
-// How a trial of a client in Java runs: its checks, then writers, each with keys of its own, whose versions only rise,
-// until the standard input ends. tests/clients/README.md has the protocol.
+// The trial of a client in Java: its checks, then writers, each with keys of its own whose versions only rise, until
+// standard input ends. tests/clients/README.md has the protocol.
 
 import java.io.InputStream;
 import java.io.OutputStream;
@@ -16,14 +16,14 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.stream.Collectors;
 
-/** The two commands that a load needs of a client. */
+/** The two commands that a load needs from a client. */
 interface Cells {
     void set(String key, String value);
 
     String get(String key);
 }
 
-/** What a check does. */
+/** The action of a check. */
 interface Check {
     void run() throws Exception;
 }
@@ -44,7 +44,7 @@ final class Trial {
         this.cells = cells;
     }
 
-    /** What one writer saw. */
+    /** What one writer observed. */
     private static final class Seen {
         final int[] acknowledged = new int[KEYS];
         int writes;
@@ -61,7 +61,7 @@ final class Trial {
         }
     }
 
-    /** For a call that a node must refuse, as an error of the client's type for it. */
+    /** Checks that a node refuses a call, with the client's own error type. */
     static void refused(Class<? extends Exception> type, String text, Check call) {
         try {
             call.run();
@@ -183,13 +183,13 @@ final class Trial {
         }
     }
 
-    /** A text as JSON has it. */
+    /** A text as a JSON string. */
     private static String text(String text) {
         String escaped = text.replace("\\", "\\\\").replace("\"", "\\\"").replaceAll("\\p{Cntrl}", " ");
         return "\"" + escaped + "\"";
     }
 
-    /** The version of the library that a class is of, from what Maven left in its archive. */
+    /** The version of the library that contains a class, as Maven recorded it in the library's archive. */
     static String version(Class<?> of, String artifact) throws Exception {
         java.util.Properties properties = new java.util.Properties();
         try (InputStream file = of.getResourceAsStream("/META-INF/maven/" + artifact + "/pom.properties")) {
