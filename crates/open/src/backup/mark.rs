@@ -77,8 +77,8 @@ fn state_of(text: &str) -> Option<State> {
 pub(crate) struct Destination {
     pub(crate) engine: Engine,
     pub(crate) place: String,
-    /// A backup that is given up writes on in its thread until that ends: the folder stays taken until the
-    /// last one who can write has let go of the engine.
+    /// A backup that is given up continues to write in its thread until that ends: the folder stays locked
+    /// until the last possible writer has released the engine.
     _held: Option<Arc<BackupFolder>>,
 }
 
@@ -146,7 +146,7 @@ impl Destination {
         self.contract_result(self.marks()?.put(FORMER_KEY, text.as_bytes(), Durability::Synced)).map(drop)
     }
 
-    /// Records that the source keeps nothing for the replaced backup any more.
+    /// Records that the source has deleted everything that it kept for the replaced backup.
     pub(crate) fn forget_former(&self) -> Result<(), StoreError> {
         self.contract_result(self.marks()?.delete(FORMER_KEY, Durability::Synced)).map(drop)
     }
