@@ -45,8 +45,8 @@ impl<'a> Writer<'a> {
                         return Err(error);
                     }
                     thread::sleep(RETRY);
-                    // A connection of this client keeps trying the node that is gone; connection pools also make
-                    // a new connection in this case.
+                    // A connection of this client keeps trying the node that is gone; connection pools also
+                    // make a new connection in this case.
                     if error.is_io_error()
                         && let Ok(fresh) = self.client.get_connection()
                     {
