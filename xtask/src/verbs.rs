@@ -19,7 +19,7 @@ const VERBS: &[Verb] = &[
     Verb {
         name: "demo",
         usage: "cargo xtask demo [--rows COUNT] [--ring NODES] [--json FILE] [--flights]",
-        about: "show the main use case: a simulation writes while others read, and a rank is killed",
+        about: "show the main use: a simulation writes, others read, a rank is killed",
         run: demo::run,
     },
     Verb {
@@ -67,7 +67,7 @@ const VERBS: &[Verb] = &[
     Verb {
         name: "clients",
         usage: "cargo xtask clients [CLIENT ...] [--kill-first] [--all] [--json FILE]",
-        about: "run stock Redis clients against a ring while a node is killed and another joins",
+        about: "run stock Redis clients against a ring while nodes die and join",
         run: clients::run,
     },
     Verb {

@@ -294,7 +294,7 @@ mod tests {
         for there in [&path, &link] {
             let refused = NewFile::create(there, true).unwrap_err();
             assert!(
-                matches!(&refused, Failure::Exists { hint, .. } if hint.contains("no file")),
+                matches!(&refused, Failure::Exists { hint, .. } if hint.contains("not a file that can be replaced")),
                 "{refused}"
             );
         }

@@ -217,7 +217,7 @@ fn rows_that_came_to_the_last_step_since_are_not_passed_over_in_silence() {
         place.write("run.csv", format!("pid,step,x,name\n{whole}"));
         let refused = atoll(&place, &import);
         let told = refused.fails(11);
-        assert!(told.contains("run \"run\" has 7 rows of step 2, and run.csv has more"), "{told}");
+        assert!(told.contains("run \"run\" has 7 rows of step 2, but run.csv has more"), "{told}");
         assert!(told.contains("--restart"), "{told}");
         assert_eq!(count(&place, ""), 27, "nothing behind the gap is in");
         atoll(&place, &format!("{import} --restart")).text();

@@ -151,7 +151,7 @@ fn unknown_log_settings_are_refused_before_anything_is_done() {
         let output = command.env(name, value).output().unwrap();
         let told = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{told}");
-        assert!(told.contains(name) && told.contains(value) && told.contains("hint: say "), "{told}");
+        assert!(told.contains(name) && told.contains(value) && told.contains("hint: use "), "{told}");
         assert!(!data.exists(), "{name}");
     }
 }

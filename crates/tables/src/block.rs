@@ -96,7 +96,7 @@ pub enum BlockError {
         data_type: DataType,
     },
     /// The texts of one column, concatenated, exceed the length of an Arrow array.
-    #[error("one column has {bytes} bytes of text, more than the {max} that fit in one array")]
+    #[error("{bytes} bytes of text in one column, more than the {max} that fit in one array")]
     TooMuchText {
         /// Bytes up to the first text that did not fit.
         bytes: usize,

@@ -191,7 +191,7 @@ mod tests {
         assert!(refused(&["t[0]"]).contains("index cannot use \"t\""));
         assert!(refused(&["ps[0]"]).ends_with("did you mean \"pos\"?"));
         assert!(refused(&["pos[0]", "pos[0]"]).contains("twice"));
-        assert!(refused(&["pos[00]"]).contains("no column"));
+        assert!(refused(&["pos[00]"]).contains("not a column"));
         assert_eq!(
             schema(&["pos[0]"], "pos[0]").unwrap_err(),
             SchemaError::Ambiguous { name: "pos[0]".to_owned() }

@@ -296,7 +296,7 @@ mod tests {
         let mut wrong = status.clone();
         (wrong.nodes[0].clock_off_ms, wrong.nodes[0].is_clock_doubted) = (Some(3_600_400), true);
         (wrong.nodes[1].clock_off_ms, wrong.nodes[2].clock_off_ms) = (Some(-59_000), Some(-90_000));
-        let told = "the clock of node 1 is 3600 s ahead of the others': it goes by theirs\n\
+        let told = "the clock of node 1 is 3600 s ahead of the others': it uses theirs\n\
                     the clock of node 10 is 90 s behind the others': nobody knows which is right";
         assert!(picture(&wrong).ends_with(told), "{}", picture(&wrong));
         wrong.nodes[1].is_seat_lost = true;

@@ -34,7 +34,7 @@ fn arrays_that_are_sound_and_are_no_columns_are_unsupported_and_say_how_to_save_
     let one = "{'descr': '<f8', 'fortran_order': False, 'shape': ()}";
     let (kind, text) = refusal(&place.write("a.npy", npy(one)), Format::Npy, &plain());
     assert_eq!(kind, ErrorKind::Unsupported, "{text}");
-    assert!(text.contains("one value") && text.contains("numpy.full"), "{text}");
+    assert!(text.contains("a single value") && text.contains("numpy.full"), "{text}");
     assert!(!text.contains("len(array)"), "{text}");
     let (kind, _) = refusal(&place.write("a.npy", "\u{93}NUMPY"), Format::Npy, &plain());
     assert_eq!(kind, ErrorKind::Corrupt);
