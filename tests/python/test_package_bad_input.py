@@ -43,7 +43,7 @@ def test_nan_infinity_and_none_in_an_index_column_are_found_by_their_own_conditi
         ({"pid": [5], "step": [1], "name": np.array([["a", "b"]])}, 'column "name" has shape (1, 2)'),
         ({"pid": [5], "step": [1], "name": np.array([["a", "b"]], dtype=object)}, 'column "name" has shape (1, 2)'),
         ({"pid": [5], "step": [1], "name": np.array("a")}, 'column "name" has shape ()'),
-        ({"pid": [5, 6], "step": [1, 1], "x": [np.zeros(3), None]}, 'column "x" is float64 in the table, and float64[3]'),
+        ({"pid": [5, 6], "step": [1, 1], "x": [np.zeros(3), None]}, 'column "x" is float64 in the table, but float64[3]'),
     ],
 )
 def test_what_does_not_fit_is_refused_by_column_and_nothing_is_kept(table, data: dict, told: str) -> None:
