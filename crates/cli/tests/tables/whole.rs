@@ -1,6 +1,6 @@
 //! Whole tables: created, listed, packed, gathered, kept in versions, dropped.
 
-use super::support::Workspace;
+use super::support::{Answer, Workspace};
 use super::{CREATE, atoll, csv, filled, lines, rows_of, sorted, words};
 use std::io::{BufRead, BufReader};
 
@@ -150,19 +150,32 @@ fn a_run_that_somebody_else_appended_to_is_not_gathered_on() {
     assert_eq!((gather().json()["rows"].clone(), count()), (10.into(), "10".to_owned()));
 }
 
+/// Runs the program on the store `one`, from which a table is gathered.
+fn on_source(place: &Workspace, arguments: &str) -> Answer {
+    place.run(&[&["--store", "one"], &words(arguments)[..]].concat())
+}
+
+/// A store `one` with ten rows and these columns more than a table beside it, into which a gather of the
+/// current version began and was interrupted before its first step. Returns that version.
+fn interrupted_gather(columns: &[&str]) -> (Workspace, serde_json::Value) {
+    let place = Workspace::new();
+    on_source(&place, CREATE).text();
+    place.write("run.csv", csv(0..2, 5));
+    on_source(&place, "table import t run.csv").text();
+    atoll(&place, CREATE).text();
+    for column in columns {
+        on_source(&place, &format!("table add-column t {column}:float32")).text();
+    }
+    let version = on_source(&place, "table info t --json").json()["version"].clone();
+    atoll(&place, &format!("table attributes t --run one gather.version={version}")).text();
+    (place, version)
+}
+
 #[test]
 fn what_a_vacuum_of_the_store_took_before_the_first_step_is_no_matter_to_a_gather() {
-    let place = Workspace::new();
-    let source = |arguments: &str| place.run(&[&["--store", "one"], &words(arguments)[..]].concat());
-    source(CREATE).text();
-    place.write("run.csv", csv(0..2, 5));
-    source("table import t run.csv").text();
-    // As behind one that was interrupted before its first step.
-    atoll(&place, CREATE).text();
-    let version = source("table info t --json").json()["version"].clone();
-    atoll(&place, &format!("table attributes t --run one gather.version={version}")).text();
-    source("table pack t --whole").text();
-    source("table vacuum t").text();
+    let (place, version) = interrupted_gather(&[]);
+    on_source(&place, "table pack t --whole").text();
+    on_source(&place, "table vacuum t").text();
     let told = atoll(&place, "table gather t --from one --json").json();
     assert_eq!(told["rows"], 10, "{told}");
     assert!(told["version"].as_u64() > version.as_u64(), "{told}");
@@ -170,20 +183,12 @@ fn what_a_vacuum_of_the_store_took_before_the_first_step_is_no_matter_to_a_gathe
 
 #[test]
 fn a_column_that_the_store_gets_meanwhile_does_not_stop_a_gather() {
-    let place = Workspace::new();
-    let source = |arguments: &str| place.run(&[&["--store", "one"], &words(arguments)[..]].concat());
-    source(CREATE).text();
-    place.write("run.csv", csv(0..2, 5));
-    source("table import t run.csv").text();
-    // As behind one that was interrupted before its first step.
-    atoll(&place, CREATE).text();
-    let version = source("table info t --json").json()["version"].clone();
-    atoll(&place, &format!("table attributes t --run one gather.version={version}")).text();
-    source("table add-column t charge:float32").text();
+    let (place, _) = interrupted_gather(&[]);
+    on_source(&place, "table add-column t charge:float32").text();
     for rows in [10, 0] {
         assert_eq!(atoll(&place, "table gather t --from one --json").json()["rows"], rows);
     }
-    // A gather that begins takes the newest columns, which the table has not.
+    // A gather that begins takes the newest columns, which the table lacks.
     atoll(&place, "table delete t --run one").text();
     let told = atoll(&place, "table gather t --from one");
     assert!(told.fails(2).contains("no column \"charge\""), "{}", told.stderr);
@@ -191,17 +196,8 @@ fn a_column_that_the_store_gets_meanwhile_does_not_stop_a_gather() {
 
 #[test]
 fn columns_that_table_and_store_got_both_do_not_stop_a_gather_of_an_older_version() {
-    let place = Workspace::new();
-    let source = |arguments: &str| place.run(&[&["--store", "one"], &words(arguments)[..]].concat());
-    source(CREATE).text();
-    place.write("run.csv", csv(0..2, 5));
-    source("table import t run.csv").text();
-    atoll(&place, CREATE).text();
-    source("table add-column t charge:float32").text();
-    let version = source("table info t --json").json()["version"].clone();
-    // As after a gather that was interrupted before its first step.
-    atoll(&place, &format!("table attributes t --run one gather.version={version}")).text();
-    source("table add-column t spin:float32").text();
+    let (place, _) = interrupted_gather(&["charge"]);
+    on_source(&place, "table add-column t spin:float32").text();
     for column in ["charge", "spin"] {
         atoll(&place, &format!("table add-column t {column}:float32")).text();
     }
