@@ -77,9 +77,14 @@ def _busy() -> float:
     after = _times()
     if not before or not after:
         return 0.0
+    used, whole = _used(before, after)
+    return used / max(1, whole)
+
+
+def _used(before: list[int], after: list[int]) -> tuple[int, int]:
+    """The ticks between two looks in which processors were in use, and all of them."""
     spent = [now - then for now, then in zip(after, before, strict=True)]
-    idle = spent[3] + spent[4]
-    return 1.0 - idle / max(1, sum(spent))
+    return sum(spent) - sum(spent[3:5]), sum(spent)
 
 
 class Beside:
@@ -92,11 +97,8 @@ class Beside:
         """The share of all processors' time since then that other processes used, or that the host of a virtual machine
         took.
         """
-        spent = [now - then for now, then in zip(_times(), self._times, strict=True)]
-        if not spent:
-            return 0.0
-        used = sum(spent) - spent[3] - spent[4] - (_own_ticks() - self._own)
-        return max(0.0, used / max(1, sum(spent)))
+        used, whole = _used(self._times, _times())
+        return max(0.0, (used - (_own_ticks() - self._own)) / max(1, whole))
 
 
 def _own_ticks() -> int:

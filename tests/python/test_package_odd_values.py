@@ -2,7 +2,6 @@
 
 import signal
 import threading
-from pathlib import Path
 
 import numpy
 import pandas
@@ -79,7 +78,7 @@ def test_half_of_a_surrogate_pair_is_refused_by_its_column_and_row(texts: atoll.
             ask()
 
 
-def test_what_no_argument_can_be_is_an_error_of_atoll(texts: atoll.Table, tmp_path: Path) -> None:
+def test_what_no_argument_can_be_is_an_error_of_atoll(texts: atoll.Table) -> None:
     texts.append({"id": [1, 2], "x": [0.5, 1.5]})
     assert texts.mean("x", confidence="0.95").is_exact and texts.quantile("x", "0.5").is_exact
     assert texts.pack(whole=True, share="1").rows == 2
@@ -105,7 +104,7 @@ def test_what_no_argument_can_be_is_an_error_of_atoll(texts: atoll.Table, tmp_pa
             ask()
 
 
-def test_a_signal_handler_may_append_in_the_middle_of_an_append(texts: atoll.Table, tmp_path: Path) -> None:
+def test_a_signal_handler_may_append_in_the_middle_of_an_append(texts: atoll.Table) -> None:
     """The handler runs on the thread of an append that waits: with locks that are not re-entrant, it deadlocks."""
     noted: list[int] = []
     appended = 0

@@ -174,7 +174,8 @@ def test_the_reference_has_every_public_name_as_its_docstring_explains_it() -> N
 @pytest.mark.parametrize("name", [name for name in atoll.__all__ if inspect.isclass(getattr(atoll, name))])
 def test_every_public_method_has_a_docstring(name: str) -> None:
     kind = getattr(atoll, name)
-    assert inspect.getdoc(kind), name
+    # Tuples and data classes without a docstring get their signature for one.
+    assert inspect.getdoc(kind) and not inspect.getdoc(kind).startswith(f"{name}("), name
     for member, each in members(kind):
         if callable(each) or isinstance(each, property):
             assert inspect.getdoc(each), f"{name}.{member}"

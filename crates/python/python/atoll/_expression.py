@@ -271,14 +271,13 @@ def literal(value: Any) -> str:
 
     A ``datetime`` without a zone is taken as UTC.
     """
-    if type(value).__name__ in ("MaskedConstant", "NaTType") or (
-        type(value).__name__ == "datetime64" and value != value
-    ):
+    kind = type(value).__name__
+    if kind in ("MaskedConstant", "NaTType") or (kind == "datetime64" and value != value):
         # A masked number of NumPy is a zero to `item`.
         raise InvalidInputError.hinted(f"{value!r} is no value, and equals none", "leave it out, or ask .is_null()")
-    if type(value).__name__ == "datetime64":
+    if kind == "datetime64":
         return f"timestamp '{_instant(value)}'"
-    if type(value).__name__ == "timedelta64":
+    if kind == "timedelta64":
         # For some units, `item` returns a bare number.
         raise InvalidInputError.hinted(
             f"{value!r} is a duration, which conditions cannot compare", "divide it by one of the column's unit"
