@@ -67,7 +67,7 @@ impl Node {
         self.address
     }
 
-    /// Whether it gets no requests for now.
+    /// Whether it is left without requests at this moment.
     pub fn is_silent(&self, now: Instant) -> bool {
         self.silent_until.is_some_and(|until| now < until)
     }

@@ -110,8 +110,8 @@ impl Configurations {
         }
     }
 
-    /// Packs the part that is open, so that all takes as little memory as it can. Call it when no more
-    /// changes come for now.
+    /// Packs the part that is open, so that all takes as little memory as it can. Call it after a batch of
+    /// changes.
     pub fn settle(&mut self) {
         if let Some(open) = self.open.take()
             && let Some(part) = self.parts.get_mut(open.part)

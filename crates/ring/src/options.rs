@@ -144,7 +144,7 @@ impl NodeOptions {
     pub fn validate(&self) -> Result<(), NodeError> {
         let wrong = |option, problem| Err(NodeError::Option { option, problem });
         if self.loops != 1 {
-            return wrong("loops", "one, for now");
+            return wrong("loops", "1: a node has one event loop");
         }
         if self.limits.connections_max == 0 {
             return wrong("limits.connections_max", "at least 1");

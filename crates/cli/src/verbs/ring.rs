@@ -78,7 +78,7 @@ pub struct RingServe {
     /// Keep all data in memory, and lose it when the node ends
     #[arg(long)]
     memory: bool,
-    /// Number of event loops, each with a thread of its own
+    /// Number of event loops; only 1 is supported
     #[arg(long, value_name = "N", default_value_t = 1)]
     loops: usize,
     /// File with the token that clients must show; created if it is missing
