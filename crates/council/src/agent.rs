@@ -188,6 +188,7 @@ impl Session<'_> {
             node: self.agent.options.me,
             nonce: self.agent.nonce,
             address: self.agent.options.address.clone(),
+            hints: self.agent.options.hints.clone(),
             survived: self.agent.survived.clone(),
         };
         match peers::ask(client, &Ask::Decide(change), CHANGE_TIMEOUT).await {
@@ -328,7 +329,7 @@ impl Session<'_> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use atoll_replica::{Group, GroupOptions};
+    use atoll_replica::{Group, GroupOptions, PlacementHints};
     use std::net::{SocketAddr, TcpListener};
     use tokio::sync::oneshot;
 
@@ -359,7 +360,13 @@ pub(crate) mod tests {
         (1..=count)
             .map(|nonce| {
                 let (node, address) = (NodeId(nonce as u32), String::new());
-                group.apply(Change::Register { node, nonce, address, survived: Survived::Nothing });
+                group.apply(Change::Register {
+                    node,
+                    nonce,
+                    address,
+                    hints: PlacementHints::default(),
+                    survived: Survived::Nothing,
+                });
                 group.table()
             })
             .collect()

@@ -259,11 +259,8 @@ mod tests {
         let options = CouncilOptions::new(NodeId(1), nobody, ring, String::new());
         let mut table = Table::empty(1);
         for node in [2, 3, 4] {
-            let (is_up, is_leaving, address) = (true, false, String::new());
-            table.members.insert(
-                NodeId(node),
-                Member { incarnation: LIFE, is_up, is_leaving, address: address.into() },
-            );
+            let member = Member { incarnation: LIFE, ..Member::new("".into()) };
+            table.members.insert(NodeId(node), member);
         }
         let began = Instant::now();
         before.nodes().begin(began, options.node_timeout());
@@ -271,11 +268,7 @@ mod tests {
         let now = began + Duration::from_millis(led_ms);
         before.nodes().heard.values_mut().for_each(|(_, at)| *at = now);
         let silent = before.nodes().silent(&table, &options, now);
-        let node = |change: &Change| match change {
-            Change::Fail { node, .. } => node.0,
-            _ => 0,
-        };
-        silent.iter().map(node).collect()
+        silent.iter().map(|(node, _)| node.0).collect()
     }
 
     #[test]

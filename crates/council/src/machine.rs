@@ -182,7 +182,7 @@ impl RaftSnapshotBuilder<Types> for Machine {
 mod tests {
     use super::*;
     use crate::types::Changes;
-    use atoll_replica::{Change, Incarnation, Survived};
+    use atoll_replica::{Change, Incarnation, PlacementHints, Survived};
     use openraft::{CommittedLeaderId, LogId};
 
     fn entry(index: u64, change: Change) -> EntryOf {
@@ -193,8 +193,13 @@ mod tests {
     #[tokio::test]
     async fn what_changed_and_changed_back_is_told_to_who_saw_it_between() {
         let (node, incarnation) = (NodeId(1), Incarnation(1));
-        let register =
-            Change::Register { node, nonce: 1, address: "here".to_owned(), survived: Survived::Nothing };
+        let register = Change::Register {
+            node,
+            nonce: 1,
+            address: "here".to_owned(),
+            hints: PlacementHints::default(),
+            survived: Survived::Nothing,
+        };
         let changes = [register, Change::Fail { node, incarnation }, Change::Hear { node, incarnation }];
         let entries: Vec<EntryOf> = (1..).zip(changes).map(|(index, change)| entry(index, change)).collect();
         let new = || Machine::new(GroupOptions { slots: 1, copies: 1 });

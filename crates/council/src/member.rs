@@ -81,7 +81,9 @@ pub(crate) fn may_be_asked(change: &Change) -> bool {
 /// Whether a node may submit this change.
 fn is_right(change: &Change) -> bool {
     match change {
-        Change::Register { address, .. } => address.len() <= ADDRESS_BYTES_MAX,
+        Change::Register { address, hints, .. } => {
+            address.len() <= ADDRESS_BYTES_MAX && hints.problem().is_none()
+        }
         change => may_be_asked(change),
     }
 }

@@ -1,7 +1,7 @@
 //! Options for taking part in the group, as a member or as a node that only asks.
 
 use crate::CouncilError;
-use atoll_replica::{COPIES_MAX, GroupOptions, NodeId, SLOTS_MAX};
+use atoll_replica::{COPIES_MAX, GroupOptions, NodeId, PlacementHints, SLOTS_MAX};
 use atoll_tls::PeerTls;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -52,6 +52,8 @@ pub struct CouncilOptions {
     pub tls: Option<CouncilTls>,
     /// Where clients and nodes reach this node, as text for the table.
     pub address: String,
+    /// What the placement of copies takes into account of this node.
+    pub hints: PlacementHints,
 }
 
 /// The address of a member of the group.
@@ -122,6 +124,7 @@ impl CouncilOptions {
             token: None,
             tls: None,
             address,
+            hints: PlacementHints::default(),
         }
     }
 
@@ -164,6 +167,9 @@ impl CouncilOptions {
         }
         if self.address.len() > ADDRESS_BYTES_MAX {
             return wrong("address", "at most 1,024 bytes");
+        }
+        if let Some(problem) = self.hints.problem() {
+            return wrong("hints.zone", problem);
         }
         Ok(())
     }

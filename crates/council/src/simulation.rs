@@ -15,7 +15,7 @@ use crate::founding;
 use crate::log::Log;
 use crate::machine::Machine;
 use crate::types::{Changes, EntryOf, Raft, Seat, SeatId};
-use atoll_replica::{Change, Decision, GroupOptions, NodeId, Survived};
+use atoll_replica::{Change, Decision, GroupOptions, NodeId, PlacementHints, Survived};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,7 +83,13 @@ async fn client(world: World, number: u32) {
         let any = world.draw(|random| random.usize(..members.len()));
         let (_, raft, _) = leader.unwrap_or(&members[any]).clone();
         let node = NodeId(1_000 + number * 100_000 + round);
-        let change = Change::Register { node, nonce: 1, address: String::new(), survived: Survived::Nothing };
+        let change = Change::Register {
+            node,
+            nonce: 1,
+            address: String::new(),
+            hints: PlacementHints::default(),
+            survived: Survived::Nothing,
+        };
         let written = raft.client_write(Changes::new(vec![change]));
         match tokio::time::timeout(Duration::from_secs(2), written).await {
             Ok(Ok(written)) => {

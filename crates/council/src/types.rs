@@ -40,6 +40,7 @@ impl Changes {
 pub(crate) fn weight_of(change: &Change) -> usize {
     match change {
         Change::Register { .. } => 4,
+        Change::FailTogether { nodes } => nodes.len(),
         _ => 1,
     }
 }

@@ -164,9 +164,11 @@ impl Replicated {
             return self.send(from, SlotMessage::Rejected { hint }, context);
         }
         let through = Sequence(previous.sequence.0 + entries.len() as u64);
-        if self.take_in(entries, context) {
-            self.verified = self.verified.max(through.min(self.log.last().sequence));
+        if !self.take_in(entries, context) {
+            // Whatever it says, nothing that it lacks here may count as logged.
+            return;
         }
+        self.verified = self.verified.max(through.min(self.log.last().sequence));
         let known = if planted::is(Bug::AppliedOnReceipt) {
             self.log.last().sequence
         } else {
@@ -212,6 +214,13 @@ impl Replicated {
                     found => found != Some(entry.position),
                 }
         };
+        let base = self.log.base();
+        let is_below = |entry: &Entry| entry.position.sequence <= base.sequence;
+        if entries.iter().any(|entry| is_below(entry) && entry.position.epoch > base.epoch) {
+            // A primary that lost what it had committed, such as one whose folder was put back to an earlier
+            // state, writes other entries in places that are applied here.
+            return false;
+        }
         let Some(first) = entries.iter().position(|entry| is_new(&self.log, entry)) else { return true };
         let new: Vec<_> = entries.into_iter().skip(first).collect();
         let Some(sequence) = new.first().map(|entry| entry.position.sequence.before()) else { return true };

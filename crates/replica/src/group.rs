@@ -6,7 +6,9 @@
 //! new epoch.
 
 use crate::next_table::NextTable;
-use crate::{Copies, Epoch, Incarnation, KeyspaceRules, Member, NodeId, Proposal, Slot, Table};
+use crate::{
+    Copies, Epoch, Incarnation, KeyspaceRules, Member, NodeId, PlacementHints, Proposal, Slot, Table,
+};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -39,6 +41,8 @@ pub enum Change {
         nonce: u64,
         /// Where it is reached.
         address: String,
+        /// What the placement of copies takes into account of it.
+        hints: PlacementHints,
         /// What it still has.
         survived: Survived,
     },
@@ -48,6 +52,12 @@ pub enum Change {
         node: NodeId,
         /// The life that was not heard.
         incarnation: Incarnation,
+    },
+    /// Nodes fell silent together. Where they have all copies in sync of a slot, each of them stays in sync:
+    /// whichever comes back first serves it.
+    FailTogether {
+        /// The nodes and the lives that were not heard.
+        nodes: Vec<(NodeId, Incarnation)>,
     },
     /// A node is heard again in this life.
     Hear {
@@ -177,14 +187,15 @@ impl Group {
 
     /// Decides about one change.
     pub fn apply(&mut self, change: Change) -> Decision {
-        if let Change::Register { node, nonce, address, survived } = change {
-            return self.register(node, nonce, address, &survived);
+        if let Change::Register { node, nonce, address, hints, survived } = change {
+            return self.register((node, nonce), address, &hints, &survived);
         }
         // If this table is not shared, it is changed in place: founding many slots copies none.
         let mut table = NextTable::of(Arc::make_mut(&mut self.table));
         match change {
-            Change::Fail { node, incarnation } => table.hear(node, incarnation, false),
-            Change::Hear { node, incarnation } => table.hear(node, incarnation, true),
+            Change::Fail { node, incarnation } => table.hear(&[(node, incarnation)], false),
+            Change::FailTogether { nodes } => table.hear(&nodes, false),
+            Change::Hear { node, incarnation } => table.hear(&[(node, incarnation)], true),
             Change::Propose(proposal) => table.propose(proposal),
             Change::Found { slot, copies } => table.found(slot, copies),
             Change::Copy { slot, node } => table.copy(slot, node),
@@ -205,7 +216,13 @@ impl Group {
         if table.end() { Decision::Changed } else { Decision::Unchanged }
     }
 
-    fn register(&mut self, node: NodeId, nonce: u64, address: String, survived: &Survived) -> Decision {
+    fn register(
+        &mut self,
+        (node, nonce): (NodeId, u64),
+        address: String,
+        hints: &PlacementHints,
+        survived: &Survived,
+    ) -> Decision {
         let known = self.nonces.entry(node).or_default();
         if let (Some(known), Some(incarnation)) = (known.back(), self.table.incarnation(node))
             && *known == nonce
@@ -223,8 +240,9 @@ impl Group {
         let former = self.table.incarnation(node).or(self.left.remove(&node)).unwrap_or_default();
         let incarnation = Incarnation(former.0 + 1);
         let mut table = NextTable::of(Arc::make_mut(&mut self.table));
-        let address = address.into();
-        table.begin(node, Member { incarnation, is_up: true, is_leaving: false, address }, survived);
+        let zone = hints.zone.as_deref().and_then(|name| table.zone(name));
+        let member = Member { incarnation, weight: hints.weight, zone, ..Member::new(address.into()) };
+        table.begin(node, member, survived);
         table.end();
         Decision::Registered { incarnation }
     }

@@ -120,7 +120,7 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Change, Decision, Epoch, Group, GroupOptions, NodeId, Survived};
+    use crate::{Change, Decision, Epoch, Group, GroupOptions, NodeId, PlacementHints, Survived};
 
     fn rules(name: &str, copies: u8, in_sync_min: u8) -> KeyspaceRules {
         KeyspaceRules { name: name.into(), copies, in_sync_min, latency_ms: 0 }
@@ -130,7 +130,13 @@ mod tests {
         let mut group = Group::new(GroupOptions { slots, copies: 3 });
         for node in 1..=4 {
             let (node, address, survived) = (NodeId(node), String::new(), Survived::Nothing);
-            group.apply(Change::Register { node, nonce: 1, address, survived });
+            group.apply(Change::Register {
+                node,
+                nonce: 1,
+                address,
+                hints: PlacementHints::default(),
+                survived,
+            });
         }
         group
     }
@@ -198,7 +204,13 @@ mod tests {
         let founded = |group: &Group| group.table().slots.iter().filter(|slot| slot.epoch > Epoch(0)).count();
         assert_eq!(founded(&group), 8);
         let (address, survived) = (String::new(), Survived::Nothing);
-        group.apply(Change::Register { node: NodeId(5), nonce: 1, address, survived });
+        group.apply(Change::Register {
+            node: NodeId(5),
+            nonce: 1,
+            address,
+            hints: PlacementHints::default(),
+            survived,
+        });
         place(&mut group);
         assert_eq!(founded(&group), 16);
     }

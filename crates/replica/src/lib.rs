@@ -23,6 +23,7 @@ mod members;
 mod next_table;
 mod placement;
 mod table;
+mod zones;
 
 // The protocol between nodes.
 mod copy;
@@ -50,3 +51,4 @@ pub use options::{OptionError, Options, Reads};
 pub use planted::{Bug, plant};
 pub use replica::{Found, Replica};
 pub use table::{COPIES_MAX, Configuration, Copies, Table};
+pub use zones::{PlacementHints, Weight, ZoneId, Zones, problem_of_zone};

@@ -3,7 +3,7 @@
 //! Invariant: the list is sorted by node number, and each number occurs once.
 //! Invariant: an address is returned byte by byte as it was given, however it is stored.
 
-use crate::{Incarnation, NodeId};
+use crate::{Incarnation, NodeId, Weight, ZoneId};
 use std::fmt::{self, Write};
 use std::net::Ipv4Addr;
 use std::ops::Index;
@@ -18,6 +18,10 @@ pub struct Member {
     pub is_up: bool,
     /// Whether it is to give up its copies and then leave the ring.
     pub is_leaving: bool,
+    /// How large it is.
+    pub weight: Weight,
+    /// Its zone, if it named one.
+    pub zone: Option<ZoneId>,
     /// Where clients and other nodes reach it.
     pub address: Address,
 }
@@ -43,7 +47,35 @@ pub struct Members(Vec<(NodeId, Member)>);
 /// The budget is 64 bytes a node, including what requests are routed by.
 const _: () = assert!(size_of::<(NodeId, Member)>() <= 56);
 
+/// The host of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Host<'a> {
+    Number(Ipv4Addr),
+    Name(&'a str),
+}
+
+impl Member {
+    /// A node that is up and stays, in its first life, without a zone.
+    #[must_use]
+    pub fn new(address: Address) -> Self {
+        let (weight, zone) = (Weight::default(), None);
+        Self { incarnation: Incarnation(1), is_up: true, is_leaving: false, weight, zone, address }
+    }
+}
+
 impl Address {
+    /// The host where clients reach the node, if the address is `NAME HOST:PORT HOST:PORT`.
+    pub(crate) fn host(&self) -> Option<Host<'_>> {
+        match &self.0 {
+            StoredAddress::Numbered { host, .. } => Some(Host::Number(*host)),
+            StoredAddress::Text(text) => {
+                let mut words = text.split(' ');
+                let (clients, _peers) = (words.nth(1)?, words.next()?);
+                clients.rsplit_once(':').map(|(host, _port)| Host::Name(host))
+            }
+        }
+    }
+
     /// Parses the text as another type.
     ///
     /// # Errors
@@ -202,7 +234,7 @@ mod tests {
     const NAME: &str = "0123456789abcdef0123456789abcdef01234567";
 
     fn member(address: &str) -> Member {
-        Member { incarnation: Incarnation(1), is_up: true, is_leaving: false, address: address.into() }
+        Member::new(address.into())
     }
 
     #[test]
@@ -230,6 +262,15 @@ mod tests {
             assert!(matches!(kept.0, StoredAddress::Text(_)), "{text}");
             assert_eq!(kept.to_string(), text);
         }
+    }
+
+    #[test]
+    fn nodes_of_one_host_are_told_by_their_addresses() {
+        let host = |text: String| Address::from(text).host().map(|host| format!("{host:?}"));
+        assert_eq!(host(format!("{NAME} 10.1.2.3:7379 10.1.2.3:17379")).unwrap(), "Number(10.1.2.3)");
+        assert_eq!(host(format!("{NAME} [::1]:7379 [::1]:17379")).unwrap(), "Name(\"[::1]\")");
+        assert_eq!(host(format!("{NAME} node-7:7379 10.0.0.7:17379")).unwrap(), "Name(\"node-7\")");
+        assert_eq!(host("n7".to_owned()), None);
     }
 
     #[test]

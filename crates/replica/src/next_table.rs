@@ -10,7 +10,7 @@
 use crate::planted::{self, Bug};
 use crate::{
     Configuration, Copies, Epoch, Incarnation, KeyspaceRules, Member, NodeId, Proposal, Slot, Survived,
-    Table, Version,
+    Table, Version, ZoneId,
 };
 use std::collections::BTreeMap;
 
@@ -76,6 +76,13 @@ impl<'a> NextTable<'a> {
         slots.into_iter().for_each(|slot| change(self, slot));
     }
 
+    /// The number of a zone.
+    pub(crate) fn zone(&mut self, name: &str) -> Option<ZoneId> {
+        let number = self.table.zones.number(name, &self.table.members, self.version);
+        self.is_changed |= self.table.zones.since == self.version;
+        number
+    }
+
     /// A node begins a life. Where it was in sync and still has everything, it stays in sync, in a new epoch;
     /// otherwise it has to catch up.
     pub(crate) fn begin(&mut self, node: NodeId, member: Member, survived: &Survived) {
@@ -102,18 +109,25 @@ impl<'a> NextTable<'a> {
         });
     }
 
-    pub(crate) fn hear(&mut self, node: NodeId, incarnation: Incarnation, is_up: bool) {
-        let Some(member) = self.table.members.get_mut(&node) else { return };
-        if member.incarnation != incarnation || member.is_up == is_up {
-            return;
-        }
-        member.is_up = is_up;
-        self.is_changed = true;
-        self.each_slot_of(node, |table, slot| {
-            if table.table.slot(slot).in_sync.contains(node) {
-                table.settle(slot);
+    /// Nodes are up or down from now on. All of them are marked before the first slot is settled: of copies that
+    /// fail together none is demoted because of another one.
+    pub(crate) fn hear(&mut self, nodes: &[(NodeId, Incarnation)], is_up: bool) {
+        let mut changed = Vec::new();
+        for &(node, incarnation) in nodes {
+            let Some(member) = self.table.members.get_mut(&node) else { continue };
+            if member.incarnation == incarnation && member.is_up != is_up {
+                member.is_up = is_up;
+                changed.push(node);
             }
-        });
+        }
+        self.is_changed |= !changed.is_empty();
+        for node in changed {
+            self.each_slot_of(node, |table, slot| {
+                if table.table.slot(slot).in_sync.contains(node) {
+                    table.settle(slot);
+                }
+            });
+        }
     }
 
     /// If any in-sync copy is up, demotes those that are down to catching up, and lets one that is up lead.
@@ -332,11 +346,20 @@ impl Configuration {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Change, Copies, Decision, Epoch, Group, GroupOptions, Incarnation, NodeId, Slot, Survived};
+    use crate::{
+        Change, Copies, Decision, Epoch, Group, GroupOptions, Incarnation, NodeId, PlacementHints, Slot,
+        Survived,
+    };
 
     fn register(group: &mut Group, node: u32, nonce: u64) {
         let (node, survived) = (NodeId(node), Survived::Nothing);
-        group.apply(Change::Register { node, nonce, address: String::new(), survived });
+        group.apply(Change::Register {
+            node,
+            nonce,
+            address: String::new(),
+            hints: PlacementHints::default(),
+            survived,
+        });
     }
 
     /// A slot whose copies were 1 and 2, of which 1 was lost for a moment, while 4 gets its first copy.
@@ -371,7 +394,13 @@ mod tests {
         let mut group = Group::new(GroupOptions { slots: 1, copies: 2 });
         for node in [1, 2] {
             let survived = Survived::Nothing;
-            group.apply(Change::Register { node: NodeId(node), nonce: 1, address: String::new(), survived });
+            group.apply(Change::Register {
+                node: NodeId(node),
+                nonce: 1,
+                address: String::new(),
+                hints: PlacementHints::default(),
+                survived,
+            });
         }
         let slot = Slot(0);
         let copy = Change::Copy { slot, node: NodeId(2) };
@@ -386,7 +415,13 @@ mod tests {
         let mut group = Group::new(GroupOptions { slots: 16_384, copies: 3 });
         for node in 1..=3 {
             let survived = Survived::Nothing;
-            group.apply(Change::Register { node: NodeId(node), nonce: 1, address: String::new(), survived });
+            group.apply(Change::Register {
+                node: NodeId(node),
+                nonce: 1,
+                address: String::new(),
+                hints: PlacementHints::default(),
+                survived,
+            });
         }
         for change in group.plan(&[]) {
             group.apply(change);

@@ -4,9 +4,18 @@
 //!
 //! Invariant: a node that leaves drops a copy only where the nodes that stay have as many in sync as there
 //! can be.
+//! Invariant: no copy is made or dropped so that a slot has copies in fewer zones than before, unless its node
+//! leaves or is gone. So copies that move for a better zone or a better share never move back.
+
+mod founding;
+mod load;
+mod spread;
 
 use crate::planted::{self, Bug};
-use crate::{COPIES_MAX, Change, Configuration, Copies, Epoch, Group, NodeId, Slot, Table};
+use crate::{COPIES_MAX, Change, Configuration, Epoch, Group, NodeId, Slot, Table};
+use founding::{Candidate, Circle};
+use load::Load;
+use spread::Spread;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most changes that one call returns, not counting the founding of slots.
@@ -16,17 +25,10 @@ const CHANGES_MAX: usize = 256;
 /// about all.
 const HANDED_OVER_MAX: usize = 64;
 
-/// How many slots a node has a copy of, and how many it leads or is about to lead.
-#[derive(Clone, Copy, Default)]
-struct Load {
-    copies: usize,
-    leads: usize,
-}
-
 impl Group {
-    /// Plans changes so that every slot has its copies, on nodes that are up and stay, and no node leads many
-    /// more slots than another. Slots are founded once there are as many nodes as each slot is to have
-    /// copies. The nodes in `gone` were not heard for so long that their copies are made elsewhere.
+    /// Plans changes so that every slot has its copies, on nodes that are up and stay, in as many zones as can
+    /// be, and nodes have copies and lead slots in proportion to their weights. Slots are founded once there
+    /// are as many nodes as each slot is to have copies. The nodes in `gone` were not heard for so long that their copies are made elsewhere.
     #[must_use]
     pub fn plan(&self, gone: &[NodeId]) -> Vec<Change> {
         let table = self.table();
@@ -45,8 +47,10 @@ impl Group {
 struct Plan<'a> {
     /// Nodes that are up and stay.
     loads: BTreeMap<NodeId, Load>,
-    /// The same nodes in order, filled when the first slot is founded.
-    nodes: Vec<NodeId>,
+    /// The zones of all nodes that stay and are not gone.
+    spread: Spread,
+    /// How slots with this many copies are founded, from when the first one is.
+    circles: BTreeMap<usize, Circle>,
     leaving: BTreeSet<NodeId>,
     table: &'a Table,
     /// How many copies each slot of the first keyspace is to have.
@@ -55,10 +59,8 @@ struct Plan<'a> {
     there: usize,
     gone: &'a [NodeId],
     handed_over: usize,
-    /// How many copies each node would have if all had equally many, rounded up.
-    fair_copies: usize,
-    /// No node has fewer copies than this.
-    least_copies: usize,
+    /// How many copies there are on nodes that are up and stay, and the weight of all these nodes.
+    total: (usize, usize),
     /// Whether the only copy of some slot is on its way. Until that is done, the numbers of copies are in
     /// flux.
     moves_only_copies: bool,
@@ -70,11 +72,14 @@ impl<'a> Plan<'a> {
         let staying = table.members.iter().filter(|(_, member)| !member.is_leaving);
         let there = staying.clone().filter(|(node, _)| !gone.contains(node)).count();
         let up = staying.filter(|(_, member)| member.is_up);
-        let mut loads: BTreeMap<NodeId, Load> = up.map(|(&node, _)| (node, Load::default())).collect();
+        let empty = |weight| Load { weight, ..Load::default() };
+        let mut loads: BTreeMap<NodeId, Load> =
+            up.map(|(&node, member)| (node, empty(member.weight))).collect();
         let (mut handed_over, mut moves_only_copies) = (0, false);
         for (slot, configuration) in (0..).map(Slot).zip(table.slots.iter()) {
             let has_more = configuration.in_sync.len() + configuration.joining.len() > 1;
-            moves_only_copies |= has_more && table.copies_of(slot, (copies, 1)).0 == 1;
+            let is_served = configuration.primary.is_some_and(|primary| loads.contains_key(&primary));
+            moves_only_copies |= has_more && is_served && table.copies_of(slot, (copies, 1)).0 == 1;
             let leads = configuration.successor.or(configuration.primary);
             handed_over += usize::from(configuration.successor.is_some());
             for node in configuration.in_sync.iter().chain(configuration.joining.iter()) {
@@ -85,16 +90,17 @@ impl<'a> Plan<'a> {
             }
         }
         let leaving = table.members.iter().filter(|(_, member)| member.is_leaving);
+        let total = loads.values().map(|load| (load.copies, usize::from(load.weight.get())));
         Self {
-            fair_copies: loads.values().map(|load| load.copies).sum::<usize>().div_ceil(loads.len().max(1)),
-            least_copies: loads.values().map(|load| load.copies).min().unwrap_or(0),
+            total: total.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1)),
+            spread: Spread::of(table, gone, &loads),
             moves_only_copies,
             leaving: leaving.map(|(&node, _)| node).collect(),
             table,
             copies,
             there,
             loads,
-            nodes: Vec::new(),
+            circles: BTreeMap::new(),
             gone,
             handed_over,
             changes: Vec::new(),
@@ -115,9 +121,8 @@ impl<'a> Plan<'a> {
             return;
         }
         let wanted = copies.min(self.loads.len());
-        let Some(primary) = configuration.primary else {
-            // The remaining copies may be all that is left of this slot.
-            return;
+        let Some(primary) = configuration.primary.filter(|primary| self.is_up(*primary)) else {
+            return self.revive(slot, configuration);
         };
         let is_lost = |node: &NodeId| self.gone.contains(node) || self.leaving.contains(node);
         let lost = configuration.joining.iter().find(is_lost);
@@ -127,9 +132,8 @@ impl<'a> Plan<'a> {
         if let Some(node) = lost {
             self.changes.push(Change::Drop { slot, node });
         } else if there < wanted {
-            if let Some(node) = self.least_loaded(|node| !configuration.has(node)) {
-                self.load(node, |load| load.copies += 1);
-                self.changes.push(Change::Copy { slot, node });
+            if let Some(node) = self.for_one_more(configuration) {
+                self.copy(slot, node);
             }
         } else if in_sync < configuration.in_sync.len() {
             // Before a leaving node drops its own.
@@ -143,20 +147,30 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Adjacent slots go to the same nodes: clients learn ranges of slots, and learn few of them quickly.
+    fn is_up(&self, node: NodeId) -> bool {
+        self.table.members.get(&node).is_some_and(|member| member.is_up)
+    }
+
+    /// A slot without a live primary. If a copy in sync is up, as where the primary went down while that one
+    /// was admitted, it leads. Otherwise the other copies may be all that is left of the slot, and stay.
+    fn revive(&mut self, slot: Slot, configuration: &Configuration) {
+        let mut in_sync = configuration.in_sync.iter();
+        if let Some(node) = self.idlest(configuration).or_else(|| in_sync.find(|node| self.is_up(*node))) {
+            self.changes.push(Change::Lead { slot, epoch: configuration.epoch, node });
+        }
+    }
+
     fn found(&mut self, slot: Slot, wanted: usize) {
-        if self.nodes.is_empty() {
-            self.nodes = self.loads.keys().copied().collect();
-        }
-        let count = self.nodes.len();
         let each = self.table.slots_each().max(1);
-        let first = u64::from(slot.0 % each) * count as u64 / u64::from(each);
-        let mut copies = Copies::default();
-        for at in (first as usize..).take(wanted) {
-            if let Some(&node) = self.nodes.get(at % count.max(1)) {
-                copies.insert(node);
-            }
-        }
+        let (spread, loads) = (&self.spread, &self.loads);
+        let circle = self.circles.entry(wanted).or_insert_with(|| {
+            let candidate = |(&node, load): (&NodeId, &Load)| {
+                let zone = spread.zone(node).unwrap_or_default();
+                Candidate { node, zone, weight: load.weight }
+            };
+            Circle::of(loads.iter().map(candidate).collect(), wanted)
+        });
+        let copies = circle.copies(slot.0 % each, each);
         if !copies.is_empty() {
             self.changes.push(Change::Found { slot, copies });
         }
@@ -174,16 +188,17 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Drops one surplus copy: that of the node with most copies. Where only one is to remain, and the
-    /// surplus one is the primary's, the slot is handed over first.
+    /// Drops one surplus copy: one that shares its zone with another copy, if any does, and of these that of
+    /// the node with most copies for its weight. Where only one is to remain, and the surplus one is the
+    /// primary's, the slot is handed over first.
     fn drop_one(&mut self, slot: Slot, configuration: &Configuration) {
-        let copies = |node: &NodeId| self.loads.get(node).map_or(0, |load| load.copies);
+        let share = |node: &NodeId| self.load_of(*node).copies();
         if self.copies_of(slot) == 1
             && let Some(primary) = configuration.primary
         {
             let others = configuration.in_sync.iter().filter(|&node| self.loads.contains_key(&node));
-            let idlest = others.min_by_key(copies);
-            if let Some(node) = idlest.filter(|node| copies(node) < copies(&primary)) {
+            let idlest = others.min_by_key(share);
+            if let Some(node) = idlest.filter(|node| share(node) < share(&primary)) {
                 if configuration.successor.is_none() {
                     self.hand_over(slot, configuration, node);
                 }
@@ -192,39 +207,84 @@ impl<'a> Plan<'a> {
         }
         let leads = [configuration.primary, configuration.successor];
         let others = configuration.in_sync.iter().filter(|&node| !leads.contains(&Some(node)));
-        if let Some(node) = others.max_by_key(copies) {
-            self.load(node, |load| load.copies = load.copies.saturating_sub(1));
-            self.changes.push(Change::Drop { slot, node });
+        let crowded = self.spread.crowded(&configuration.in_sync);
+        let is_crowded = |node: &NodeId| crowded.contains(*node);
+        let Some(node) = others.max_by_key(|node| (is_crowded(node), share(node))) else { return };
+        if !crowded.is_empty() && !is_crowded(&node) && configuration.successor.is_some() {
+            // The two that share a zone are the primary and its successor, and one of them is free soon.
+            return;
+        }
+        self.change_load(node, |load| load.copies = load.copies.saturating_sub(1));
+        self.changes.push(Change::Drop { slot, node });
+    }
+
+    /// Hands the slot over to a copy that leads less, or makes a copy in a zone without one, or on a node that
+    /// has fewer.
+    fn balance(&mut self, slot: Slot, configuration: &Configuration, primary: NodeId) {
+        let leads = |node: NodeId| self.load_of(node).leads();
+        let idlest = self.idlest(configuration);
+        if let Some(node) = idlest.filter(|&node| leads(node).and_one() < leads(primary)) {
+            return self.hand_over(slot, configuration, node);
+        }
+        if self.copies_of(slot) == 1 {
+            return self.balance_only_copy(slot, configuration, primary);
+        }
+        let node = match self.spread.lacks_zone(configuration) {
+            true => self.for_one_more(configuration),
+            false => self.instead_of_another(configuration, primary),
+        };
+        if let Some(node) = node {
+            self.copy(slot, node);
         }
     }
 
-    /// Hands the slot over to a copy that leads fewer slots, or makes a copy on a node that has fewer.
-    fn balance(&mut self, slot: Slot, configuration: &Configuration, primary: NodeId) {
-        let load = |node: NodeId| self.loads.get(&node).copied().unwrap_or_default();
-        let idlest = self.idlest(configuration);
-        if let Some(node) = idlest.filter(|&node| load(node).leads + 1 < load(primary).leads) {
-            return self.hand_over(slot, configuration, node);
-        }
-        let is_only_copy = self.copies_of(slot) == 1;
-        let gets_one = |copies: usize| match is_only_copy {
-            true => !self.moves_only_copies && load(primary).copies > self.fair_copies.max(copies + 1),
-            false => {
-                let others = configuration.in_sync.iter().filter(|&other| other != primary);
-                others.map(|other| load(other).copies).max().unwrap_or(0) > copies + 1
-            }
-        };
+    /// Makes a second copy of a slot that has one, on a node with fewer: the first one is dropped then.
+    fn balance_only_copy(&mut self, slot: Slot, configuration: &Configuration, primary: NodeId) {
+        let (from, (copies, weight)) = (self.load_of(primary), self.total);
+        let fair = (copies * usize::from(from.weight.get())).div_ceil(weight.max(1));
+        let may_give = !self.moves_only_copies && from.copies > fair;
         // In a ring at rest each slot ends here. Looking at all nodes for each slot would occupy the group's
         // only thread for a while, with each plan.
-        if !gets_one(self.least_copies) {
+        if !may_give || self.spread.least() >= from.copies() {
             return;
         }
         let least = self.least_loaded(|node| !configuration.has(node));
-        let Some(node) = least.filter(|&node| gets_one(load(node).copies)) else { return };
-        self.load(node, |load| load.copies += 1);
-        if is_only_copy {
-            self.load(primary, |load| load.copies -= 1);
+        let Some(node) = least.filter(|&node| self.load_of(node).copies().and_one() < from.copies()) else {
+            return;
+        };
+        self.change_load(primary, |load| load.copies -= 1);
+        self.copy(slot, node);
+    }
+
+    /// The node for one copy more: in a zone that has none if there is one, and there the one with fewest
+    /// copies for its weight.
+    fn for_one_more(&self, configuration: &Configuration) -> Option<NodeId> {
+        let is_new = |node: NodeId| !configuration.has(node);
+        let has_no_zone = |node: NodeId| is_new(node) && !self.spread.has_zone_of(configuration, node);
+        self.least_loaded(has_no_zone).or_else(|| self.least_loaded(is_new))
+    }
+
+    /// A node that should have a copy instead of a node that has one: one more there is still less, for its
+    /// weight, than what the other has, and the slot stays in as many zones.
+    fn instead_of_another(&self, configuration: &Configuration, primary: NodeId) -> Option<NodeId> {
+        let others = configuration.in_sync.iter().filter(|&node| node != primary);
+        // As above: in a ring at rest each slot ends here.
+        if self.spread.least() >= others.map(|node| self.load_of(node).copies()).max()? {
+            return None;
         }
-        self.changes.push(Change::Copy { slot, node });
+        let zones = self.spread.zones().filter_map(|(zone, least)| {
+            let crowded = self.spread.crowded_with(&configuration.in_sync, zone);
+            let may_go =
+                |node: &NodeId| *node != primary && (crowded.is_none_or(|crowded| crowded.contains(*node)));
+            let from = configuration.in_sync.iter().filter(may_go);
+            let most = from.map(|node| self.load_of(node).copies()).max()?;
+            if least >= most {
+                return None;
+            }
+            let is_there = |node: NodeId| self.spread.zone(node) == Some(zone) && !configuration.has(node);
+            self.least_loaded(is_there).filter(|&node| self.load_of(node).copies().and_one() < most)
+        });
+        zones.min_by_key(|&node| (self.load_of(node).copies(), node))
     }
 
     /// Only a few slots at a time: the others stay in service meanwhile.
@@ -233,14 +293,14 @@ impl<'a> Plan<'a> {
             return;
         }
         self.handed_over += 1;
-        self.load(node, |load| load.leads += 1);
+        self.change_load(node, |load| load.leads += 1);
         if let Some(primary) = configuration.primary {
-            self.load(primary, |load| load.leads = load.leads.saturating_sub(1));
+            self.change_load(primary, |load| load.leads = load.leads.saturating_sub(1));
         }
         self.changes.push(Change::HandOver { slot, epoch: configuration.epoch, node });
     }
 
-    /// The in-sync copy that leads the fewest slots, on a node that is up and stays.
+    /// The in-sync copy on a node that leads the fewest slots for its weight, is up and stays.
     fn idlest(&self, configuration: &Configuration) -> Option<NodeId> {
         let is_any = planted::is(Bug::HandedToAny);
         let joining = configuration.joining.iter().filter(|_| is_any);
@@ -249,7 +309,7 @@ impl<'a> Plan<'a> {
             .iter()
             .chain(joining)
             .filter_map(|node| Some((node, self.loads.get(&node)?)));
-        loads.min_by_key(|(node, load)| (load.leads, *node)).map(|(node, _)| node)
+        loads.min_by_key(|(node, load)| (load.leads(), *node)).map(|(node, _)| node)
     }
 
     fn take_out_those_that_left(&mut self, table: &Table) {
@@ -263,14 +323,24 @@ impl<'a> Plan<'a> {
 
     fn least_loaded(&self, may: impl Fn(NodeId) -> bool) -> Option<NodeId> {
         let free = self.loads.iter().filter(|(node, _)| may(**node));
-        free.min_by_key(|(node, load)| (load.copies, **node)).map(|(&node, _)| node)
+        free.min_by_key(|(node, load)| (load.copies(), **node)).map(|(&node, _)| node)
+    }
+
+    fn copy(&mut self, slot: Slot, node: NodeId) {
+        self.change_load(node, |load| load.copies += 1);
+        self.changes.push(Change::Copy { slot, node });
+    }
+
+    /// What a node has; nothing if it leaves or is down.
+    fn load_of(&self, node: NodeId) -> Load {
+        self.loads.get(&node).copied().unwrap_or_default()
     }
 
     /// Updates a node's load; nodes that leave or are down are not counted.
-    fn load(&mut self, node: NodeId, change: impl FnOnce(&mut Load)) {
+    fn change_load(&mut self, node: NodeId, change: impl FnOnce(&mut Load)) {
         if let Some(load) = self.loads.get_mut(&node) {
             change(load);
-            self.least_copies = self.least_copies.min(load.copies);
+            self.spread.at_least(node, load.copies().and_one());
         }
     }
 }

@@ -4,7 +4,7 @@
 //! them.
 //! Invariant: an epoch of a slot never has more than one primary.
 
-use crate::{Configurations, Epoch, Incarnation, KeyspaceRules, Members, NodeId, Slot, Version};
+use crate::{Configurations, Epoch, Incarnation, KeyspaceRules, Members, NodeId, Slot, Version, Zones};
 use std::sync::Arc;
 
 /// Most copies that a slot is to have.
@@ -49,6 +49,8 @@ pub struct Table {
     pub members: Members,
     /// Keyspaces other than the first, in the order in which they were created.
     pub keyspaces: Arc<[KeyspaceRules]>,
+    /// The names of zones.
+    pub zones: Zones,
     /// One configuration for each slot of each keyspace.
     pub slots: Configurations,
 }
@@ -157,6 +159,15 @@ impl Copies {
             left
         });
         self.len() < before
+    }
+}
+
+impl Extend<NodeId> for Copies {
+    /// Adds nodes, as far as there is room.
+    fn extend<T: IntoIterator<Item = NodeId>>(&mut self, nodes: T) {
+        for node in nodes {
+            self.insert(node);
+        }
     }
 }
 

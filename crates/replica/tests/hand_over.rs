@@ -6,7 +6,7 @@ mod small_ring;
 
 use atoll_replica::{
     Change, Decision, Epoch, Group, GroupOptions, Incarnation, Input, KeyspaceRules, NodeId, Options,
-    Proposal, Refusal, Slot, Survived, Version,
+    PlacementHints, Proposal, Refusal, Slot, Survived, Version,
 };
 use small_ring::{Outcome, Ring, SLOT, three};
 
@@ -209,8 +209,13 @@ fn the_group_hands_over_only_to_a_copy_in_sync_that_is_up_and_only_as_the_slot_i
 }
 
 fn register(group: &mut Group, node: u32, nonce: u64) -> Incarnation {
-    let change =
-        Change::Register { node: NodeId(node), nonce, address: String::new(), survived: Survived::Nothing };
+    let change = Change::Register {
+        node: NodeId(node),
+        nonce,
+        address: String::new(),
+        hints: PlacementHints::default(),
+        survived: Survived::Nothing,
+    };
     match group.apply(change) {
         Decision::Registered { incarnation } => incarnation,
         other => panic!("{other:?}"),

@@ -8,7 +8,8 @@
 )]
 
 use atoll_replica::{
-    Change, Configuration, Decision, Group, GroupOptions, Incarnation, NodeId, Proposal, Slot, Survived,
+    Change, Configuration, Decision, Group, GroupOptions, Incarnation, NodeId, PlacementHints, Proposal,
+    Slot, Survived,
 };
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -29,7 +30,13 @@ fn founded() -> Group {
 
 fn register(group: &mut Group, node: u32) {
     let (node, survived) = (NodeId(node), Survived::Nothing);
-    let registered = group.apply(Change::Register { node, nonce: 1, address: String::new(), survived });
+    let registered = group.apply(Change::Register {
+        node,
+        nonce: 1,
+        address: String::new(),
+        hints: PlacementHints::default(),
+        survived,
+    });
     assert_eq!(registered, Decision::Registered { incarnation: Incarnation(1) });
 }
 

@@ -68,6 +68,7 @@ pub(crate) const EXPECTED: &[&str] = &[
     "slots_kept",
     "nodes_left",
     "nodes_failed",
+    "nodes_failed_together",
     "slots_lost",
     "slots_recovered",
     "losses_accepted_in_between",

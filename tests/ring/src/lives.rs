@@ -261,7 +261,13 @@ impl World {
         if survived == Survived::Nothing && life > 1 {
             self.counts.bump("losses_registered");
         }
-        let change = Change::Register { node, nonce: life, address: node.to_string(), survived };
+        let change = Change::Register {
+            node,
+            nonce: life,
+            address: node.to_string(),
+            hints: self.settings.hints(node),
+            survived,
+        };
         match self.decide(change) {
             Decision::Registered { incarnation } => {
                 self.council.heard_at.insert(node, self.now);
@@ -345,10 +351,15 @@ impl World {
         if self.now < self.council.away_until {
             return;
         }
-        for (node, incarnation) in self.council.silent(self.now, self.settings.silence_us) {
-            if self.decide(Change::Fail { node, incarnation }) == Decision::Changed {
-                self.counts.bump("nodes_failed");
-            }
+        let silent = self.council.silent(self.now, self.settings.silence_us);
+        let together = silent.len() > 1;
+        let change = match silent[..] {
+            [] => None,
+            [(node, incarnation)] => Some(Change::Fail { node, incarnation }),
+            _ => Some(Change::FailTogether { nodes: silent }),
+        };
+        if change.is_some_and(|change| self.decide(change) == Decision::Changed) {
+            self.counts.bump(if together { "nodes_failed_together" } else { "nodes_failed" });
         }
         self.accept_losses();
         let members = self.council.authority.table().members.len();
@@ -363,6 +374,7 @@ impl World {
                 Change::Drop { .. } => "copies_dropped",
                 Change::HandOver { .. } => "primaries_moved",
                 Change::Remove { .. } => "nodes_left",
+                Change::Lead { .. } => "slots_revived",
                 _ => "slots_founded",
             };
             if self.decide(change) == Decision::Changed {

@@ -1,7 +1,7 @@
 //! What a seed decides at the start: the size of the world, and how bad it is.
 
 use crate::case::{Case, Flaw};
-use atoll_replica::{Options, Reads};
+use atoll_replica::{NodeId, Options, PlacementHints, Reads, Weight};
 use fastrand::Rng;
 
 /// When an entry counts as logged, and what survives.
@@ -50,6 +50,8 @@ pub(crate) struct Settings {
     pub(crate) patience_us: u64,
     /// The longest pause of a client between two operations.
     pub(crate) thinking_us: u64,
+    /// How many zones the nodes are in; with 0 each is a zone of its own, and all weigh the same.
+    pub(crate) zones: u32,
 }
 
 /// A rate error beyond anything that could be stated.
@@ -137,6 +139,7 @@ impl Settings {
             disk_us_max: one_of(random, &[500, 3_000, 12_000]),
             patience_us: random.u64(options.lease_us..=options.lease_us * 3) + 100_000,
             thinking_us: one_of(random, &[5_000, 30_000, 60_000]),
+            zones: one_of(random, &[0, 0, 2, 3]),
             options,
         }
     }
@@ -172,6 +175,17 @@ fn draw_options(random: &mut Rng, case: &Case, copies: usize, durability: Durabi
         logs: durability != Durability::Memory || random.bool(),
     };
     (options, if is_wild { WILD_PPM } else { rate_error_ppm as u32 })
+}
+
+impl Settings {
+    /// What a node says about itself for the placement of copies.
+    pub(crate) fn hints(&self, node: NodeId) -> PlacementHints {
+        if self.zones == 0 {
+            return PlacementHints::default();
+        }
+        let zone = Some(format!("zone-{}", node.0 % self.zones).into());
+        PlacementHints { zone, weight: Weight::new(1 + node.0 as u16 % 2).unwrap_or_default() }
+    }
 }
 
 /// Draws one of a few values; a value that is listed twice is twice as likely.

@@ -1,7 +1,10 @@
 //! Encoding of changes of the table and their outcomes.
 
 use super::bytes::{Coded, Damaged, Reader};
-use atoll_replica::{Change, Copies, Decision, KeyspaceRules, NodeId, Position, Proposal, Slot, Survived};
+use atoll_replica::{
+    Change, Copies, Decision, KeyspaceRules, NodeId, PlacementHints, Position, Proposal, Slot, Survived,
+    Weight,
+};
 
 const REGISTER: u8 = 1;
 const FAIL: u8 = 2;
@@ -17,6 +20,9 @@ const LEAVE: u8 = 11;
 const STAY: u8 = 12;
 const REMOVE: u8 = 13;
 const KEYSPACE: u8 = 14;
+/// A registration with hints; one without is written as it was before there were any.
+const REGISTER_WITH_HINTS: u8 = 15;
+const FAIL_TOGETHER: u8 = 16;
 
 const ADMIT: u8 = 1;
 const DISMISS: u8 = 2;
@@ -28,13 +34,18 @@ impl Coded for Change {
 
     fn put(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Register { node, nonce, address, survived } => {
-                out.push(REGISTER);
+            Self::Register { node, nonce, address, hints, survived } => {
+                let is_plain = *hints == PlacementHints::default();
+                out.push(if is_plain { REGISTER } else { REGISTER_WITH_HINTS });
                 (*node, *nonce).put(out);
                 address.put(out);
+                if !is_plain {
+                    hints.put(out);
+                }
                 survived.put(out);
             }
             Self::Fail { node, incarnation } => put_pair(FAIL, node, incarnation, out),
+            Self::FailTogether { nodes } => put_one(FAIL_TOGETHER, nodes, out),
             Self::Hear { node, incarnation } => put_pair(HEAR, node, incarnation, out),
             Self::Propose(proposal) => {
                 out.push(PROPOSE);
@@ -61,13 +72,15 @@ impl Coded for Change {
 
     fn take(from: &mut Reader<'_>) -> Result<Self, Damaged> {
         Ok(match from.byte()? {
-            REGISTER => Self::Register {
+            kind @ (REGISTER | REGISTER_WITH_HINTS) => Self::Register {
                 node: Coded::take(from)?,
                 nonce: Coded::take(from)?,
                 address: Coded::take(from)?,
+                hints: if kind == REGISTER { PlacementHints::default() } else { Coded::take(from)? },
                 survived: Coded::take(from)?,
             },
             FAIL => Self::Fail { node: Coded::take(from)?, incarnation: Coded::take(from)? },
+            FAIL_TOGETHER => Self::FailTogether { nodes: Coded::take(from)? },
             HEAR => Self::Hear { node: Coded::take(from)?, incarnation: Coded::take(from)? },
             PROPOSE => Self::Propose(Coded::take(from)?),
             FOUND => Self::Found { slot: Coded::take(from)?, copies: Coded::take(from)? },
@@ -88,6 +101,29 @@ impl Coded for Change {
             KEYSPACE => Self::Keyspace(Coded::take(from)?),
             _ => return Err(from.damaged("an unknown change")),
         })
+    }
+}
+
+impl Coded for PlacementHints {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.zone.as_deref().map(str::to_owned).put(out);
+        self.weight.put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let zone: Option<String> = Coded::take(from)?;
+        Ok(Self { zone: zone.map(Into::into), weight: Coded::take(from)? })
+    }
+}
+
+impl Coded for Weight {
+    fn put(&self, out: &mut Vec<u8>) {
+        u64::from(self.get()).put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let weight = u16::try_from(u64::take(from)?).ok().and_then(Self::new);
+        weight.ok_or_else(|| from.damaged("a weight that no node has"))
     }
 }
 
@@ -243,10 +279,19 @@ pub(crate) mod tests {
         let (slot, epoch, node, incarnation) = (Slot(16_383), Epoch(300), NodeId(7), Incarnation(2));
         let survived = Survived::Everything;
         let copies = Copies::of(&[NodeId(3), NodeId(0), NodeId(u32::MAX)]);
+        let hints = PlacementHints { zone: Some("rack-7".into()), weight: Weight::new(3).unwrap() };
+        let plain = PlacementHints::default();
         vec![
-            Change::Register { node, nonce: u64::MAX, address: "h\u{f6}st:7379".to_owned(), survived },
-            Change::Register { node, nonce: 0, address: String::new(), survived: Survived::Nothing },
+            Change::Register { node, nonce: u64::MAX, address: "h\u{f6}st:7379".to_owned(), hints, survived },
+            Change::Register {
+                node,
+                nonce: 0,
+                address: String::new(),
+                hints: plain,
+                survived: Survived::Nothing,
+            },
             Change::Fail { node, incarnation },
+            Change::FailTogether { nodes: vec![(node, incarnation), (NodeId(u32::MAX), Incarnation(0))] },
             Change::Hear { node, incarnation },
             Change::Propose(Proposal::Admit { slot, epoch, node, incarnation }),
             Change::Propose(Proposal::Dismiss { slot, epoch, node }),

@@ -8,6 +8,7 @@
 use super::bytes::{Coded, Damaged, Reader};
 use atoll_replica::{
     Configuration, Epoch, KEYSPACES_MAX, KeyspaceRules, Member, NodeId, SLOTS_MAX, Slot, Table, Version,
+    Weight, ZoneId, Zones,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,6 +24,8 @@ pub struct Update {
     slots_each: u32,
     /// All keyspaces other than the first.
     keyspaces: Vec<KeyspaceRules>,
+    /// The names of zones, if they may have changed.
+    zones: Option<Zones>,
     members: Vec<(NodeId, Member)>,
     /// The members that left.
     left: Vec<NodeId>,
@@ -39,6 +42,7 @@ impl Update {
             version: table.version,
             slots_each: table.slots_each(),
             keyspaces: table.keyspaces.to_vec(),
+            zones: Some(table.zones.clone()),
             members: table.members.iter().map(|(node, member)| (*node, member.clone())).collect(),
             left: Vec::new(),
             changed: founded
@@ -59,6 +63,7 @@ impl Update {
             version: table.version,
             slots_each: table.slots_each(),
             keyspaces: table.keyspaces.to_vec(),
+            zones: (table.zones.since > since).then(|| table.zones.clone()),
             members: members.map(|(node, member)| (*node, member.clone())).collect(),
             left: members_since.keys().copied().filter(is_gone).collect(),
             changed: table.slots.newer(since).collect(),
@@ -80,6 +85,9 @@ impl Update {
         table.keyspaces = self.keyspaces.into();
         table.slots.grow(self.slots_each * table.keyspace_count() as u32);
         table.version = self.version;
+        if let Some(zones) = self.zones {
+            table.zones = zones;
+        }
         table.members.extend(self.members);
         self.left.iter().for_each(|node| drop(table.members.remove(node)));
         for (slot, configuration) in self.changed {
@@ -104,15 +112,18 @@ impl Update {
 
 const WHOLE: u8 = 1;
 const SINCE: u8 = 2;
+/// Added to the form if zones and weights follow the members. Where no node named any, nothing does.
+const WITH_ZONES: u8 = 2;
 
 impl Coded for Update {
     fn put(&self, out: &mut Vec<u8>) {
+        let with_zones = if self.has_zones() { WITH_ZONES } else { 0 };
         match self.since {
             None => {
-                out.push(WHOLE);
+                out.push(WHOLE + with_zones);
             }
             Some(since) => {
-                out.push(SINCE);
+                out.push(SINCE + with_zones);
                 since.put(out);
             }
         }
@@ -121,6 +132,9 @@ impl Coded for Update {
         self.keyspaces.put(out);
         self.members.put(out);
         self.left.put(out);
+        if self.has_zones() {
+            self.put_zones(out);
+        }
         (self.changed.len() as u64).put(out);
         let mut next = 0;
         for (slot, configuration) in &self.changed {
@@ -132,9 +146,12 @@ impl Coded for Update {
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, Damaged> {
-        let since = match from.byte()? {
-            WHOLE => None,
-            SINCE => Some(Version::take(from)?),
+        let form = from.byte()?;
+        let (since, has_zones) = match form {
+            WHOLE => (None, false),
+            SINCE => (Some(Version::take(from)?), false),
+            _ if form == WHOLE + WITH_ZONES => (None, true),
+            _ if form == SINCE + WITH_ZONES => (Some(Version::take(from)?), true),
             _ => return Err(from.damaged("an unknown form of a table")),
         };
         let (version, slots_each): (_, u32) = (Coded::take(from)?, Coded::take(from)?);
@@ -143,7 +160,13 @@ impl Coded for Update {
         if keyspaces.len() >= KEYSPACES_MAX || slots > u64::from(SLOTS_MAX) {
             return Err(from.damaged("more slots than there can be"));
         }
-        let (members, left) = (Coded::take(from)?, Coded::take(from)?);
+        let (mut members, left): (Vec<(NodeId, Member)>, _) = (Coded::take(from)?, Coded::take(from)?);
+        let zones = match (has_zones, since) {
+            (true, _) => take_zones(from, &mut members)?,
+            // No node has named a zone.
+            (false, None) => Some(Zones::default()),
+            (false, Some(_)) => None,
+        };
         let count = from.count(Configuration::BYTES_MIN + 1)?;
         let mut changed = Vec::with_capacity(count);
         let mut next = 0_u32;
@@ -152,8 +175,46 @@ impl Coded for Update {
             next = slot.wrapping_add(1);
             changed.push((Slot(slot), Configuration::take(from)?));
         }
-        Ok(Self { since, version, slots_each, keyspaces, members, left, changed })
+        Ok(Self { since, version, slots_each, keyspaces, zones, members, left, changed })
     }
+}
+
+impl Update {
+    /// Whether anything in it is about zones and weights.
+    fn has_zones(&self) -> bool {
+        let is_named =
+            |(_, member): &(NodeId, Member)| member.zone.is_some() || member.weight != Weight::default();
+        let names = self.zones.as_ref().is_some_and(|zones| *zones != Zones::default());
+        names || self.members.iter().any(is_named)
+    }
+
+    fn put_zones(&self, out: &mut Vec<u8>) {
+        self.zones.is_some().put(out);
+        if let Some(Zones { names, since }) = &self.zones {
+            since.put(out);
+            names.iter().map(|name| name.to_string()).collect::<Vec<String>>().put(out);
+        }
+        for (_, member) in &self.members {
+            member.zone.map_or(0, ZoneId::get).put(out);
+            member.weight.put(out);
+        }
+    }
+}
+
+/// Reads the names of zones, and the zone and the weight of each member.
+fn take_zones(from: &mut Reader<'_>, members: &mut [(NodeId, Member)]) -> Result<Option<Zones>, Damaged> {
+    let zones = if bool::take(from)? {
+        let since = Version::take(from)?;
+        let names = Vec::<String>::take(from)?.into_iter().map(Into::into).collect();
+        Some(Zones { names, since })
+    } else {
+        None
+    };
+    for (_, member) in members {
+        member.zone = ZoneId::new(Coded::take(from)?);
+        member.weight = Coded::take(from)?;
+    }
+    Ok(zones)
 }
 
 impl Coded for Configuration {
@@ -191,23 +252,26 @@ impl Coded for Member {
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, Damaged> {
-        Ok(Self {
-            incarnation: Coded::take(from)?,
-            is_up: Coded::take(from)?,
-            is_leaving: Coded::take(from)?,
-            address: String::take(from)?.into(),
-        })
+        let (incarnation, is_up) = (Coded::take(from)?, Coded::take(from)?);
+        let is_leaving = Coded::take(from)?;
+        Ok(Self { incarnation, is_up, is_leaving, ..Self::new(String::take(from)?.into()) })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use atoll_replica::{Change, Group, GroupOptions, Proposal, Survived};
+    use atoll_replica::{Change, Group, GroupOptions, PlacementHints, Proposal, Survived};
 
     fn register(group: &mut Group, node: u32, nonce: u64) {
         let (node, address) = (NodeId(node), format!("127.0.0.1:{}", 7000 + node));
-        group.apply(Change::Register { node, nonce, address, survived: Survived::Nothing });
+        group.apply(Change::Register {
+            node,
+            nonce,
+            address,
+            hints: PlacementHints::default(),
+            survived: Survived::Nothing,
+        });
     }
 
     fn founded(slots: u32) -> Group {
@@ -289,8 +353,9 @@ mod tests {
             let node = NodeId(random.u32(1..6));
             let incarnation = table.incarnation(node).unwrap_or_default();
             let epoch = table.slot(slot).epoch;
-            match random.u8(..11) {
+            match random.u8(..12) {
                 0 => register(group, node.0, 100 + round),
+                11 => register_in_zone(group, node.0, 100 + round, random),
                 1 => drop(group.apply(Change::Fail { node, incarnation })),
                 2 => drop(group.apply(Change::Hear { node, incarnation })),
                 3 => drop(group.apply(Change::Copy { slot, node })),
@@ -303,6 +368,26 @@ mod tests {
                 _ => add_keyspace(group, random, round),
             }
         }
+    }
+
+    fn register_in_zone(group: &mut Group, node: u32, nonce: u64, random: &mut fastrand::Rng) {
+        let zone = random.bool().then(|| format!("zone-{}", random.u8(..4)).into());
+        let hints = PlacementHints { zone, weight: Weight::new(random.u16(1..5)).unwrap() };
+        let (node, address, survived) = (NodeId(node), "here".to_owned(), Survived::Nothing);
+        group.apply(Change::Register { node, nonce, address, hints, survived });
+    }
+
+    #[test]
+    fn a_ring_without_zones_sends_nothing_about_them() {
+        let mut group = founded(16);
+        let plain = Update::whole(&group.table()).to_bytes();
+        assert_eq!(plain[0], WHOLE);
+        let mut random = fastrand::Rng::with_seed(1);
+        (0..8).for_each(|nonce| register_in_zone(&mut group, 2, 100 + nonce, &mut random));
+        assert!(!group.table().zones.names.is_empty());
+        let update = Update::whole(&group.table());
+        assert_eq!(update.to_bytes()[0], WHOLE + WITH_ZONES);
+        assert_eq!(sent(&update).apply(None), Some(group.table()));
     }
 
     fn add_keyspace(group: &mut Group, random: &mut fastrand::Rng, round: u64) {

@@ -100,16 +100,14 @@ impl Shared {
         }
         let shared = Arc::clone(self);
         tokio::spawn(async move {
-            let nodes: Vec<_> = silent
-                .iter()
-                .filter_map(|change| match change {
-                    Change::Fail { node, .. } => Some(*node),
-                    _ => None,
-                })
-                .collect();
+            let nodes: Vec<_> = silent.iter().map(|(node, _)| *node).collect();
             tracing::info!(?nodes, "nodes were silent for too long");
+            let change = match silent[..] {
+                [(node, incarnation)] => Change::Fail { node, incarnation },
+                _ => Change::FailTogether { nodes: silent },
+            };
             // Until the outcome is known, heartbeats of these nodes are confirmed only by way of the log.
-            while matches!(shared.submit(silent.clone()).await, Err(NotDone::Unknown(_))) {
+            while matches!(shared.submit(vec![change.clone()]).await, Err(NotDone::Unknown(_))) {
                 // Returns at once where the log cannot be written any more.
                 tokio::time::sleep(AGAIN_EVERY).await;
             }

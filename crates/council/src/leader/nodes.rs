@@ -8,7 +8,7 @@
 //! that is.
 
 use crate::CouncilOptions;
-use atoll_replica::{Change, Incarnation, NodeId, Table};
+use atoll_replica::{Incarnation, NodeId, Table};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -56,7 +56,12 @@ impl Nodes {
     }
 
     /// Nodes that were not heard for too long.
-    pub(super) fn silent(&mut self, table: &Table, options: &CouncilOptions, now: Instant) -> Vec<Change> {
+    pub(super) fn silent(
+        &mut self,
+        table: &Table,
+        options: &CouncilOptions,
+        now: Instant,
+    ) -> Vec<(NodeId, Incarnation)> {
         let mut silent = Vec::new();
         let led_since = self.led_since.unwrap_or(now);
         for (&node, member) in table.members.iter() {
@@ -72,7 +77,7 @@ impl Nodes {
                 lost.is_some_and(|(_, at)| now.saturating_duration_since(*at) > options.lost_timeout());
             let is_silent = now.saturating_duration_since(heard_at) > options.node_timeout();
             if (is_silent || is_lost) && self.failing.insert(node) {
-                silent.push(Change::Fail { node, incarnation: member.incarnation });
+                silent.push((node, member.incarnation));
             }
         }
         silent
@@ -96,8 +101,7 @@ mod tests {
         let (nobody, ring) = (Vec::<(NodeId, MemberAddress)>::new(), GroupOptions { slots: 1, copies: 1 });
         let options = CouncilOptions::new(NodeId(1), nobody, ring, String::new());
         let mut table = Table::empty(1);
-        let (is_up, is_leaving, address) = (true, false, String::new().into());
-        table.members.insert(node, Member { incarnation: life, is_up, is_leaving, address });
+        table.members.insert(node, Member { incarnation: life, ..Member::new("".into()) });
         let began = Instant::now();
         let now = began + Duration::from_secs(10);
         let heard_at = |at: Instant| {

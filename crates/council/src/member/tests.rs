@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::{Council, Listen};
-use atoll_replica::{GroupOptions, Moment, Survived};
+use atoll_replica::{GroupOptions, Moment, PlacementHints, Survived};
 use atoll_wire::Client;
 use openraft::raft::VoteRequest;
 use openraft::{LeaderId, Vote};
@@ -94,6 +94,14 @@ fn changes_that_are_the_groups_own_and_strangers_are_refused() {
                 node: NodeId(3),
                 nonce: 1,
                 address: "x".repeat(ADDRESS_BYTES_MAX + 1),
+                hints: PlacementHints::default(),
+                survived: Survived::Nothing,
+            },
+            Change::Register {
+                node: NodeId(3),
+                nonce: 1,
+                address: String::new(),
+                hints: PlacementHints { zone: Some("two words".into()), ..PlacementHints::default() },
                 survived: Survived::Nothing,
             },
         ] {
@@ -184,6 +192,7 @@ fn a_node_that_falls_silent_is_noticed_while_slots_are_being_placed() {
             node: NodeId(node),
             nonce: 1,
             address: String::new(),
+            hints: PlacementHints::default(),
             survived: Survived::Nothing,
         };
         assert!(matches!(shared.decide(register(1)).await, Answer::Decision(_)));

@@ -119,7 +119,10 @@ impl Replicated {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Change, Effect, Group, GroupOptions, Incarnation, Input, Moment, NodeId, Options, Replica};
+    use crate::{
+        Change, Effect, Group, GroupOptions, Incarnation, Input, Moment, NodeId, Options, PlacementHints,
+        Replica,
+    };
     use crate::{Slot, Survived, Ticket};
     use std::cell::Cell;
 
@@ -133,7 +136,13 @@ mod tests {
         let mut group = Group::new(GroupOptions { slots: 1, copies: 2 });
         for node in [1, 2].map(NodeId) {
             let (address, survived) = (String::new(), Survived::Nothing);
-            group.apply(Change::Register { node, nonce: 1, address, survived });
+            group.apply(Change::Register {
+                node,
+                nonce: 1,
+                address,
+                hints: PlacementHints::default(),
+                survived,
+            });
         }
         for change in group.plan(&[]) {
             group.apply(change);

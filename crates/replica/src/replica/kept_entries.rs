@@ -33,7 +33,10 @@ pub(super) fn changed(all: usize, before: usize, copy: &Replicated) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Change, Effect, Group, GroupOptions, Incarnation, Input, Moment, NodeId, Options, Slot};
+    use crate::{
+        Change, Effect, Group, GroupOptions, Incarnation, Input, Moment, NodeId, Options, PlacementHints,
+        Slot,
+    };
     use crate::{Copies, Survived, Table, Ticket};
     use std::sync::Arc;
 
@@ -44,7 +47,13 @@ mod tests {
     fn leading(group: &mut Group) -> Replica {
         for node in [1, 2].map(NodeId) {
             let (address, survived) = (String::new(), Survived::Nothing);
-            group.apply(Change::Register { node, nonce: 1, address, survived });
+            group.apply(Change::Register {
+                node,
+                nonce: 1,
+                address,
+                hints: PlacementHints::default(),
+                survived,
+            });
         }
         for change in group.plan(&[]) {
             group.apply(change);

@@ -1,7 +1,7 @@
 //! Processes that start, crash and restart, and links and clocks that fail.
 
 use super::{Event, GROUP, SECOND, SLOT, World};
-use atoll_replica::{Change, Found, Incarnation, NodeId, Replica, Survived};
+use atoll_replica::{Change, Found, Incarnation, NodeId, PlacementHints, Replica, Survived};
 
 impl World {
     pub(super) fn register(&mut self, node: NodeId) {
@@ -10,6 +10,7 @@ impl World {
             node,
             nonce: there.life,
             address: String::new(),
+            hints: PlacementHints::default(),
             survived: there.survived.clone(),
         };
         self.ask_group(node, change);

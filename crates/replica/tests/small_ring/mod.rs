@@ -4,7 +4,7 @@
 
 use atoll_replica::{
     Change, Decision, Effect, Entry, Found, Group, GroupOptions, Incarnation, Input, LogRun, Message, Moment,
-    NodeId, Options, Position, Refusal, Replica, Slot, SlotMessage, Survived, Ticket,
+    NodeId, Options, PlacementHints, Position, Refusal, Replica, Slot, SlotMessage, Survived, Ticket,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -73,7 +73,13 @@ impl Ring {
     pub fn start(&mut self, node: NodeId, options: &Options, survived: Survived) {
         let nonce = self.now.0 + u64::from(node.0);
         let address = format!("127.0.0.{}", node.0);
-        let change = Change::Register { node, nonce, address, survived: survived.clone() };
+        let change = Change::Register {
+            node,
+            nonce,
+            address,
+            hints: PlacementHints::default(),
+            survived: survived.clone(),
+        };
         let Decision::Registered { incarnation } = self.group.apply(change) else { panic!("no life") };
         let mut replica = Replica::new(node, options.clone());
         let before = self.nodes.remove(&node);

@@ -1,0 +1,114 @@
+//! Slots whose copies in sync are down, or hang on one node: nothing of them is given away, and they are served as
+//! soon as may be.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it must be")]
+
+use atoll_replica::{Change, Group, GroupOptions, NodeId, PlacementHints, Proposal, Slot, Survived};
+
+fn register(group: &mut Group, node: u32, nonce: u64, survived: Survived) {
+    let (node, address, hints) = (NodeId(node), String::new(), PlacementHints::default());
+    group.apply(Change::Register { node, nonce, address, hints, survived });
+}
+
+/// A group whose slots are founded on these many nodes.
+fn founded(nodes: u32, copies: usize, slots: u32) -> Group {
+    let mut group = Group::new(GroupOptions { slots, copies });
+    (1..=nodes).for_each(|node| register(&mut group, node, 1, Survived::Nothing));
+    for change in group.plan(&[]) {
+        group.apply(change);
+    }
+    group
+}
+
+/// A group of four nodes, of which two failed one behind the other.
+fn failed_one_by_one() -> Group {
+    let mut group = founded(4, 2, 64);
+    for node in [2, 4] {
+        let incarnation = group.table().incarnation(NodeId(node)).unwrap();
+        group.apply(Change::Fail { node: NodeId(node), incarnation });
+    }
+    group
+}
+
+#[test]
+fn a_copy_that_failed_before_the_last_one_is_kept_while_nothing_else_is_there() {
+    let mut group = failed_one_by_one();
+    let lost: Vec<Slot> =
+        (0..64).map(Slot).filter(|slot| group.table().slot(*slot).primary == Some(NodeId(4))).collect();
+    let waiting: Vec<Slot> =
+        lost.into_iter().filter(|slot| group.table().slot(*slot).joining.contains(NodeId(2))).collect();
+    assert!(!waiting.is_empty(), "slots of both nodes");
+    for _ in 0..20 {
+        for change in group.plan(&[NodeId(2), NodeId(4)]) {
+            group.apply(change);
+        }
+    }
+    for &slot in &waiting {
+        let configuration = group.table().slot(slot);
+        assert!(configuration.joining.contains(NodeId(2)), "{slot:?}: {configuration:?}");
+        assert!(
+            !configuration.has(NodeId(1)) && !configuration.has(NodeId(3)),
+            "an empty copy would come first"
+        );
+    }
+    // It comes back with all that it had; the operator gives up node 4.
+    register(&mut group, 2, 9, Survived::Everything);
+    for slot in waiting {
+        group.apply(Change::Recover { slot });
+        assert_eq!(group.table().slot(slot).primary, Some(NodeId(2)), "{slot:?}");
+    }
+}
+
+#[test]
+fn whichever_of_those_that_failed_together_comes_back_first_serves() {
+    let mut group = founded(4, 2, 64);
+    let life = |group: &Group, node| (NodeId(node), group.table().incarnation(NodeId(node)).unwrap());
+    let nodes = vec![life(&group, 2), life(&group, 4)];
+    group.apply(Change::FailTogether { nodes });
+    let of_both: Vec<Slot> = (0..64)
+        .map(Slot)
+        .filter(|slot| [2, 4].iter().all(|node| group.table().slot(*slot).in_sync.contains(NodeId(*node))))
+        .collect();
+    assert!(!of_both.is_empty(), "both stay in sync: neither has missed anything");
+    register(&mut group, 2, 9, Survived::Everything);
+    for slot in of_both {
+        assert_eq!(group.table().slot(slot).primary, Some(NodeId(2)), "{slot:?}");
+    }
+    // Slots with one copy elsewhere go on with that one.
+    assert!(group.table().slots.iter().all(|slot| slot.primary.is_some_and(|node| node != NodeId(4))));
+}
+
+#[test]
+fn a_copy_that_was_admitted_when_the_primary_was_down_leads() {
+    let mut group = founded(3, 2, 16);
+    let slot = (0..16).map(Slot).find(|slot| group.table().slot(*slot).primary == Some(NodeId(1))).unwrap();
+    let other = group.table().slot(slot).in_sync.as_slice()[1];
+    let epoch = group.table().slot(slot).epoch;
+    group.apply(Change::Propose(Proposal::Dismiss { slot, epoch, node: other }));
+    let life = group.table().incarnation(NodeId(1)).unwrap();
+    let epoch = group.table().slot(slot).epoch;
+    group.apply(Change::Fail { node: NodeId(1), incarnation: life });
+    // The proposal was under way when the primary failed.
+    let incarnation = group.table().incarnation(other).unwrap();
+    group.apply(Change::Propose(Proposal::Admit { slot, epoch, node: other, incarnation }));
+    assert_eq!(group.table().slot(slot).primary, Some(NodeId(1)), "which is down");
+    for change in group.plan(&[]) {
+        group.apply(change);
+    }
+    assert_eq!(group.table().slot(slot).primary, Some(other));
+}
+
+#[test]
+fn a_dead_slot_with_one_copy_does_not_keep_others_from_moving() {
+    let mut group = founded(2, 1, 64);
+    register(&mut group, 3, 1, Survived::Nothing);
+    let copy = group.plan(&[]).into_iter().find_map(|change| match change {
+        Change::Copy { slot, .. } if group.table().slot(slot).primary == Some(NodeId(1)) => Some(change),
+        _ => None,
+    });
+    group.apply(copy.unwrap());
+    let incarnation = group.table().incarnation(NodeId(1)).unwrap();
+    group.apply(Change::Fail { node: NodeId(1), incarnation });
+    let moves = group.plan(&[]);
+    assert!(moves.iter().any(|change| matches!(change, Change::Copy { .. })), "{moves:?}");
+}
