@@ -7,7 +7,8 @@
 use super::ScaleError;
 use atoll_council::TableUpdate;
 use atoll_replica::{
-    Change, Configuration, Group, GroupOptions, NodeId, Proposal, Slot, Survived, Table, Version,
+    Change, Configuration, Group, GroupOptions, NodeId, PlacementHints, Proposal, Slot, Survived, Table,
+    Version,
 };
 use atoll_resp::Value;
 use atoll_ring::{HostPort, NodeAddress, NodeName, SlotTable};
@@ -106,7 +107,13 @@ pub fn founded(nodes: u32, slots: u32) -> Result<Group, ScaleError> {
     for node in 1..=nodes {
         let address = address(node).ok_or(ScaleError::Table("an address"))?.to_string();
         let survived = Survived::Nothing;
-        group.apply(Change::Register { node: NodeId(node), nonce: 1, address, survived });
+        group.apply(Change::Register {
+            node: NodeId(node),
+            nonce: 1,
+            address,
+            hints: PlacementHints::default(),
+            survived,
+        });
     }
     for change in group.plan(&[]) {
         group.apply(change);

@@ -110,6 +110,10 @@ pub struct NodeStatus {
     pub in_sync: u64,
     /// How many slots its copies are catching up with.
     pub catching_up: u64,
+    /// The name of its zone, if it named one. Nodes without one are in the zone of their host.
+    pub zone: Option<String>,
+    /// How large it is compared with others.
+    pub weight: u64,
     /// How many writes its copies lack, as reported by the primaries; none if one of them did not answer.
     pub behind: Option<u64>,
     /// The nodes to which it has no connection, as it reports itself; empty if it did not answer, or is
@@ -396,15 +400,21 @@ fn lists(map: &Value, wanted: &str) -> Option<Vec<Vec<u64>>> {
     lists.iter().map(list).collect()
 }
 
+fn text(map: &Value, wanted: &str) -> Option<String> {
+    String::from_utf8(find(map, wanted)?.bytes()?.to_vec()).ok()
+}
+
 fn read_node(node: &Value) -> Option<NodeStatus> {
     Some(NodeStatus {
         node: number(node, "node")?.try_into().ok()?,
-        address: String::from_utf8(find(node, "address")?.bytes()?.to_vec()).ok()?,
+        address: text(node, "address")?,
         is_up: number(node, "up")? != 0,
         is_leaving: number(node, "leaving")? != 0,
         leads: number(node, "leads")?,
         in_sync: number(node, "in_sync")?,
         catching_up: number(node, "catching_up")?,
+        zone: text(node, "zone").filter(|zone| !zone.is_empty()),
+        weight: number(node, "weight").unwrap_or(1),
         ..NodeStatus::default()
     })
 }

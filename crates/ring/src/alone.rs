@@ -6,9 +6,7 @@ use crate::reliance::NODE;
 use crate::table::SlotTable;
 use atoll_engine::{Durability, Engine, WriteBatch};
 use atoll_keyspace::SLOTS;
-use atoll_replica::{
-    Configuration, Copies, Epoch, Incarnation, KeyspaceRules, Member, NodeId, Table, Version,
-};
+use atoll_replica::{Configuration, Copies, Epoch, KeyspaceRules, Member, NodeId, Table, Version};
 use std::sync::Arc;
 
 /// The number of the only node.
@@ -21,7 +19,7 @@ const KEYSPACES: &[u8] = b"keyspaces";
 pub(crate) fn table(name: NodeName, clients: HostPort, engine: &Engine) -> Result<Table, NodeError> {
     let mut table = Table::empty(SLOTS.into());
     let address = NodeAddress { name, peers: clients.clone(), clients }.to_string().into();
-    table.members.insert(ME, Member { incarnation: Incarnation(1), is_up: true, is_leaving: false, address });
+    table.members.insert(ME, Member::new(address));
     let kept = engine.tree(NODE)?.get(KEYSPACES)?.map(|value| value.to_buffer()).transpose()?;
     let corrupt = NodeError::Corrupt { what: "the list of keyspaces" };
     table.keyspaces = kept.map_or(Some(Vec::new()), |kept| read(&kept)).ok_or(corrupt)?.into();

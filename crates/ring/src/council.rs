@@ -40,12 +40,13 @@ pub struct CouncilGroup {
 
 impl GroupDoor for CouncilGroup {
     fn join(&self, joining: Joining) -> Result<Box<dyn GroupMember>, NodeError> {
-        let Joining { node, address, survived, of_ring, clock, on_event } = joining;
+        let Joining { node, address, hints, survived, of_ring, clock, on_event } = joining;
         let mut options = CouncilOptions::new(node, self.members.clone(), self.ring, address);
         options.my_listen = self.listen.map(Listen::On);
         options.folder = self.folder.clone();
         options.founding_nodes = self.founding_nodes;
         options.of_ring = of_ring;
+        options.hints = hints;
         options.token = self.token.as_ref().and_then(|token| Secret::new(token.text()));
         let hosts = self.hosts.clone();
         options.names = hosts.clone();

@@ -166,7 +166,7 @@ impl Dates {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use atoll_replica::{Change, Epoch, Group, GroupOptions, Position, Sequence, Survived};
+    use atoll_replica::{Change, Epoch, Group, GroupOptions, PlacementHints, Position, Sequence, Survived};
 
     const YEAR: u64 = 365 * 86_400_000;
     const TODAY: u64 = 1_800_000_000_000;
@@ -220,7 +220,13 @@ mod tests {
         let mut group = Group::new(GroupOptions { slots: 1, copies: 1 });
         let mut table = |node: u32| {
             let (address, survived) = (String::new(), Survived::Nothing);
-            group.apply(Change::Register { node: NodeId(node), nonce: 1, address, survived });
+            group.apply(Change::Register {
+                node: NodeId(node),
+                nonce: 1,
+                address,
+                hints: PlacementHints::default(),
+                survived,
+            });
             group.table()
         };
         let mut dates = Dates::default();

@@ -6,7 +6,8 @@
 use crate::NodeError;
 use crate::clock::Clock;
 use atoll_replica::{
-    Change, Decision, Group, GroupOptions, Incarnation, Moment, NodeId, Proposal, Survived, Table, Version,
+    Change, Decision, Group, GroupOptions, Incarnation, Moment, NodeId, PlacementHints, Proposal, Survived,
+    Table, Version,
 };
 use std::collections::BTreeMap;
 use std::io;
@@ -55,6 +56,8 @@ pub struct Joining {
     pub node: NodeId,
     /// Where it is reached, as the table is to say.
     pub address: String,
+    /// What the placement of copies takes into account of it.
+    pub hints: PlacementHints,
     /// What survived of its earlier data.
     pub survived: Survived,
     /// The ring whose copies it holds. In another ring it must not claim to have anything.
@@ -242,7 +245,7 @@ impl State {
 
 impl GroupDoor for LocalGroup {
     fn join(&self, joining: Joining) -> Result<Box<dyn GroupMember>, NodeError> {
-        let Joining { node, address, survived, of_ring, clock, on_event } = joining;
+        let Joining { node, address, hints, survived, of_ring, clock, on_event } = joining;
         let mut state = self.shared.lock();
         if of_ring.is_some_and(|of_ring| of_ring != state.ring) {
             return Err(NodeError::OtherRing);
@@ -251,7 +254,7 @@ impl GroupDoor for LocalGroup {
         state.gone.retain(|gone| *gone != node);
         let nonce = state.nonces;
         if let Decision::Registered { incarnation } =
-            state.group.apply(Change::Register { node, nonce, address, survived })
+            state.group.apply(Change::Register { node, nonce, address, hints, survived })
         {
             on_event(GroupEvent::Registered(incarnation, state.ring));
         }

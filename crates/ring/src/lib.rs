@@ -63,7 +63,10 @@ mod syncer;
 // Parts of the options of a node of several.
 pub use atoll_council::MemberAddress;
 pub use atoll_keyspace::SLOTS;
-pub use atoll_replica::{COPIES_MAX, GroupOptions as RingShape, NodeId, Options as RingOptions};
+pub use atoll_replica::{
+    COPIES_MAX, GroupOptions as RingShape, NodeId, Options as RingOptions, PlacementHints, Reads, Weight,
+    problem_of_zone,
+};
 pub use atoll_resp::LatencyClass;
 
 pub use access::{AccessError, AccessFile};

@@ -1,4 +1,4 @@
-//! The state of one event loop beside its connections, and what all loops of a node share.
+//! The state of the event loop beside its connections, and what it shares with other threads of the node.
 
 use crate::access::AccessList;
 use crate::address::NodeName;
@@ -13,7 +13,7 @@ use crate::slots::Slots;
 use crate::split_requests::SplitRequests;
 use crate::table::SlotTable;
 use crate::token::Token;
-use atoll_replica::{Moment, NodeId, Table, Ticket, Version};
+use atoll_replica::{Moment, NodeId, PlacementHints, Table, Ticket, Version};
 use atoll_resp::Limits;
 use atoll_tls::NodeTls;
 use std::fmt::Display;
@@ -35,6 +35,8 @@ pub(crate) struct Choices {
     pub(crate) address: SocketAddr,
     pub(crate) memory_bytes: u64,
     pub(crate) persistence: Persistence,
+    /// Its zone and its weight among other nodes.
+    pub(crate) hints: PlacementHints,
     /// How many copies must be in sync for a write to be accepted, unless the keyspace has its own rule.
     pub(crate) in_sync_min: usize,
     /// Limits for gathering slots that come from other nodes.
@@ -57,37 +59,37 @@ impl Choices {
             address,
             memory_bytes: 1 << 30,
             persistence: Persistence::Always,
+            hints: PlacementHints::default(),
             in_sync_min: 1,
             gathering: GatheringRoom::default(),
         }
     }
 }
 
-/// What all loops of a node share.
+/// What the loop and other threads of a node share.
 pub(crate) struct Shared {
     pub(crate) chosen: Choices,
     pub(crate) began: Moment,
-    /// The counters of each loop.
-    pub(crate) metrics: Vec<Arc<Metrics>>,
-    /// Number of connections accepted by all loops.
+    pub(crate) metrics: Arc<Metrics>,
+    /// Number of connections accepted so far.
     pub(crate) connection_ids: AtomicU64,
     /// Whether metrics are served, so that a loop has to report what it knows of the ring.
     pub(crate) is_metered: AtomicBool,
     ring_seen: Mutex<RingSeen>,
     table: Mutex<Arc<SlotTable>>,
-    /// Number of table changes. Loops compare it to notice a new table without a lock.
+    /// Number of table changes. The loop compares it to notice a new table without a lock.
     table_changes: AtomicU64,
-    /// Whether a loop has ended.
+    /// Whether the loop has ended.
     is_ended: Mutex<bool>,
     ended: Condvar,
 }
 
 impl Shared {
-    pub(crate) fn new(chosen: Choices, loops: usize, table: SlotTable) -> Self {
+    pub(crate) fn new(chosen: Choices, table: SlotTable) -> Self {
         Self {
             began: chosen.clock.now().moment,
             chosen,
-            metrics: (0..loops).map(|_| Arc::default()).collect(),
+            metrics: Arc::default(),
             connection_ids: AtomicU64::new(0),
             is_metered: AtomicBool::new(false),
             ring_seen: Mutex::default(),
@@ -96,11 +98,6 @@ impl Shared {
             is_ended: Mutex::new(false),
             ended: Condvar::new(),
         }
-    }
-
-    /// Most memory that the connections of one loop may take.
-    pub(crate) fn memory_bytes_max_each(&self) -> u64 {
-        self.chosen.limits.memory_bytes_max / self.metrics.len().max(1) as u64
     }
 
     /// Whether anything outlives the process.
@@ -155,7 +152,7 @@ impl Shared {
     }
 }
 
-/// The state of one event loop beside its connections.
+/// The state of the event loop beside its connections.
 pub(crate) struct LoopState {
     pub(crate) shared: Arc<Shared>,
     pub(crate) slots: Slots,
@@ -198,8 +195,8 @@ pub(crate) enum Asked {
 const TICKET_BITS: u32 = 40;
 
 impl LoopState {
-    pub(crate) fn new(shared: Arc<Shared>, slots: Slots, place: usize) -> Self {
-        let metrics = shared.metrics.get(place).cloned().unwrap_or_default();
+    pub(crate) fn new(shared: Arc<Shared>, slots: Slots) -> Self {
+        let metrics = Arc::clone(&shared.metrics);
         let (table, now) = (shared.table(), shared.chosen.clock.now());
         let is_loading = is_of_nothing(&table, &slots);
         Self {

@@ -46,7 +46,9 @@ mod tests {
         let mut table = Table::default();
         for &(node, is_up) in nodes {
             let (incarnation, is_leaving, address) = (Incarnation(1), false, "somewhere".into());
-            table.members.insert(NodeId(node), Member { incarnation, is_up, is_leaving, address });
+            table
+                .members
+                .insert(NodeId(node), Member { incarnation, is_up, is_leaving, ..Member::new(address) });
         }
         table
     }

@@ -1,4 +1,4 @@
-//! A node: opens the store, runs the threads of its loops, and ends them.
+//! A node: opens the store, runs the thread of its loop, and ends it.
 
 use crate::NodeError;
 use crate::access::AccessList;
@@ -86,10 +86,11 @@ impl Node {
             address,
             memory_bytes: options.memory_bytes,
             persistence: options.persistence(),
+            hints: options.hints.clone(),
             in_sync_min: options.others.as_ref().map_or(1, |others| others.options.in_sync_min),
             gathering,
         };
-        let shared = Arc::new(Shared::new(chosen, options.loops, table));
+        let shared = Arc::new(Shared::new(chosen, table));
         let mut node = Self {
             address,
             engine,
@@ -120,7 +121,7 @@ impl Node {
     ) -> Result<(), NodeError> {
         let system = |action| move |source| NodeError::System { action, source };
         let (poll, waker) = EventLoop::poll().map_err(system("make an event loop"))?;
-        let metrics = shared.metrics.first().cloned().unwrap_or_default();
+        let metrics = shared.metrics.clone();
         let slots = match &options.others {
             None => {
                 let mut slots = Slots::open(
@@ -137,10 +138,10 @@ impl Node {
                 others::join(others, (&self.engine, reliance), &shared, clients, line)?
             }
         };
-        let here = LoopState::new(shared, slots, 0);
+        let here = LoopState::new(shared, slots);
         let event_loop = EventLoop::new(poll, Some(listener), here, self.stop.clone())
             .map_err(system("make an event loop"))?;
-        let thread = std::thread::Builder::new().name("atoll-ring-0".to_owned());
+        let thread = std::thread::Builder::new().name("atoll-ring-loop".to_owned());
         let ending = Ending(self.shared.clone());
         let run = move || {
             let _ending = ending;
@@ -192,8 +193,8 @@ impl Node {
         self.shared.set_table(table);
     }
 
-    /// A handle to wait for the end of its loops. They end because of a failure, which [`Node::stop`]
-    /// returns, or because the node was stopped.
+    /// A handle to wait for the end of its loop. It ends because of a failure, which [`Node::stop`] returns, or
+    /// because the node was stopped.
     #[must_use]
     pub fn ending(&self) -> NodeEnding {
         NodeEnding(self.shared.clone())
@@ -202,7 +203,7 @@ impl Node {
     /// Ends all connections, closes the store, and waits until both are done.
     ///
     /// # Errors
-    /// [`NodeError`]: why a loop had ended, or why the store could not be closed cleanly.
+    /// [`NodeError`]: why the loop had ended, or why the store could not be closed cleanly.
     pub fn stop(mut self) -> Result<(), NodeError> {
         self.end()
     }
@@ -266,7 +267,7 @@ fn name(engine: &Engine) -> Result<NodeName, NodeError> {
 
 /// Opens the store, and claims its folder for this process.
 fn open(options: &NodeOptions) -> Result<(Engine, Option<File>), NodeError> {
-    // Loops prefetch for many requests at once; a copy of a record would be one more cache miss to wait for.
+    // The loop prefetches for many requests at once; a copy of a record would be one more cache miss to wait for.
     let engine = Options { memory_bytes: options.memory_bytes, hot_bytes: Some(0), ..Options::default() };
     let SlotStorage::Folder(folder) = &options.place else { return Ok((Engine::in_memory(engine)?, None)) };
     if folder.join(STORE_FILE).exists() && !folder.join(RING_FILE).exists() {

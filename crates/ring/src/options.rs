@@ -6,7 +6,7 @@ use crate::address::HostPort;
 use crate::clock::{Clock, SystemClock};
 use crate::others::Others;
 use crate::token::Token;
-use atoll_replica::OptionError;
+use atoll_replica::{OptionError, PlacementHints};
 use atoll_resp::{LatencyClass, Limits};
 use atoll_tls::{NodeTls, TlsError};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -26,8 +26,6 @@ pub struct NodeOptions {
     /// What an acknowledged write survives, if slots are kept in a folder. Default
     /// [`Persistence::EverySecond`].
     pub persistence: Persistence,
-    /// Number of event loops, each a thread. Default 1.
-    pub loops: usize,
     /// The secret that clients have to show first. Default none.
     pub token: Option<Token>,
     /// The users beside `default`, and what they may do. Needs a token. Default none.
@@ -45,6 +43,8 @@ pub struct NodeOptions {
     pub clock: Arc<dyn Clock>,
     /// The other nodes of its ring; none if it is the whole ring.
     pub others: Option<Others>,
+    /// Its zone and its weight among the others.
+    pub hints: PlacementHints,
 }
 
 /// Where slots are kept.
@@ -99,7 +99,6 @@ impl Default for NodeOptions {
             announce: None,
             place: SlotStorage::default(),
             persistence: Persistence::default(),
-            loops: 1,
             token: None,
             access: None,
             metrics: None,
@@ -108,6 +107,7 @@ impl Default for NodeOptions {
             limits: ConnectionLimits::default(),
             clock: Arc::new(SystemClock),
             others: None,
+            hints: PlacementHints::default(),
         }
     }
 }
@@ -143,9 +143,6 @@ impl NodeOptions {
     /// [`NodeError`], naming the option.
     pub fn validate(&self) -> Result<(), NodeError> {
         let wrong = |option, problem| Err(NodeError::Option { option, problem });
-        if self.loops != 1 {
-            return wrong("loops", "1: a node has one event loop");
-        }
         if self.limits.connections_max == 0 {
             return wrong("limits.connections_max", "at least 1");
         }
@@ -154,6 +151,9 @@ impl NodeOptions {
         }
         if self.access.is_some() && self.token.is_none() {
             return wrong("access", "only with a token: without one every client may do everything");
+        }
+        if let Some(problem) = self.hints.problem() {
+            return wrong("hints.zone", problem);
         }
         let peers = self.others.as_ref().map(|others| others.listen);
         let mut doors = [Some(self.listen), self.metrics, peers].into_iter().flatten();

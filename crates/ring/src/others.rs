@@ -104,9 +104,10 @@ pub(crate) fn join(
     let address = NodeAddress { name: shared.chosen.name, clients, peers: peers_at }.to_string();
     let on_event = Arc::new(move |event| tell(LoopEvent::Group(event)));
     let (of_ring, clock) = (folder::ring(engine)?, shared.chosen.clock.clone());
-    let joining = Joining { node: others.me, address, survived, of_ring, clock, on_event };
+    let hints = shared.chosen.hints.clone();
+    let joining = Joining { node: others.me, address, hints, survived, of_ring, clock, on_event };
     copies.set_group(others.group.join(joining)?);
-    let metrics = shared.metrics.first().cloned().unwrap_or_default();
+    let metrics = shared.metrics.clone();
     let replicated = ReplicatedSlots::new(copies, persistence, told, syncer, shared.clone(), own, addresses);
     Slots::replicated(engine, replicated, persistence, shared.chosen.memory_bytes, metrics)
 }

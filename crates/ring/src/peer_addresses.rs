@@ -259,7 +259,7 @@ fn look_up(
 mod tests {
     use super::*;
     use crate::warned;
-    use atoll_replica::{Change, Group, GroupOptions, Survived};
+    use atoll_replica::{Change, Group, GroupOptions, PlacementHints, Survived};
     use std::cell::{Cell, RefCell};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -279,7 +279,13 @@ mod tests {
         fn begin(&mut self, node: u32, nonce: u64, host: &str) -> Arc<Table> {
             let address = format!("{} {host}:7000 {host}:17000", "a".repeat(40));
             let survived = Survived::Nothing;
-            self.0.apply(Change::Register { node: NodeId(node), nonce, address, survived });
+            self.0.apply(Change::Register {
+                node: NodeId(node),
+                nonce,
+                address,
+                hints: PlacementHints::default(),
+                survived,
+            });
             self.0.table()
         }
     }

@@ -87,7 +87,7 @@ impl ReplicatedSlots {
         (me, tick_us): (NodeId, u64),
         addresses: PeerAddresses,
     ) -> Self {
-        let metrics = shared.metrics.first().cloned().unwrap_or_default();
+        let metrics = shared.metrics.clone();
         // The group has not been asked before: until its first answer it counts as silent since the node
         // began.
         let heard_at = shared.began;

@@ -4,7 +4,7 @@
 mod support;
 
 use atoll_keyspace::{SLOTS, slot_of};
-use atoll_replica::{Configuration, Copies, Epoch, Incarnation, Member, NodeId, Table, Version};
+use atoll_replica::{Configuration, Copies, Epoch, Member, NodeId, Table, Version};
 use atoll_ring::{
     GroupDoor, GroupEvent, GroupMember, HostPort, Joining, LocalGroup, Node, NodeAddress, NodeError,
     NodeName, NodeOptions, Others, RingOptions, RingShape, SlotTable,
@@ -56,12 +56,7 @@ fn halves(own: NodeAddress, version: u64) -> Table {
         peers: HostPort { host: "10.1.2.3".to_owned(), port: 17000 },
     };
     for (id, address) in [(1, own), (2, other)] {
-        let member = Member {
-            incarnation: Incarnation(1),
-            is_up: true,
-            is_leaving: false,
-            address: address.to_string().into(),
-        };
+        let member = Member::new(address.to_string().into());
         table.members.insert(NodeId(id), member);
     }
     table.slots.change_each(|slot, configuration| {

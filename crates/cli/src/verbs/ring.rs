@@ -26,7 +26,7 @@ use keyspace::KeyspaceVerb;
 use nodes::RingNodes;
 use operate::{Leave, Stay};
 use recover::Recover;
-use serde_json::json;
+use serde_json::{Value, json};
 use slurm::Slurm;
 use status::Status;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -78,9 +78,10 @@ pub struct RingServe {
     /// Keep all data in memory, and lose it when the node ends
     #[arg(long)]
     memory: bool,
-    /// Number of event loops; only 1 is supported
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    loops: usize,
+    /// Number of event loops, the same on every node; best one for each processor core. Each loop is a node
+    /// with slots of its own, at a port of its own: --listen and the ports above it
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    loops: u16,
     /// File with the token that clients must show; created if it is missing
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -178,40 +179,32 @@ impl RingVerb {
 
 impl RingServe {
     async fn run(self, session: &Session) -> Result<(), Failure> {
-        let options = self.options(session)?;
-        let place = match &options.place {
+        let storage = place(self.memory, session)?;
+        let each = self.options(session, &storage)?;
+        let place = match &storage {
             SlotStorage::Memory => "memory".to_owned(),
             SlotStorage::Folder(folder) => folder.display().to_string(),
         };
-        if !self.listen.ip().is_loopback() && options.tls.is_none() && !self.certificates.plain_text {
+        let is_encrypted = each.first().is_some_and(|options| options.tls.is_some());
+        if !self.listen.ip().is_loopback() && !is_encrypted && !self.certificates.plain_text {
             note(
                 "traffic between machines, including the token, is not encrypted: name a certificate with --tls-certificate, or accept that with --plain-text",
             );
         }
-        let node = Node::start(options)?;
+        let nodes = each.into_iter().map(Node::start).collect::<Result<Vec<_>, _>>()?;
         session.end_on_interrupt();
-        let address = node.address();
-        let told = [
-            format!("node {} answers at {address}, from {place}, until Ctrl-C", node.name()),
-            format!("connect with: {}", self.how_to_connect(address)),
-        ];
-        let value = json!({
-            "listening": address.to_string(),
-            "node": node.name().as_str(),
-            "store": place,
-            "pid": std::process::id(),
-            "metrics": node.metrics_address().map(|address| address.to_string()),
-        });
+        let (text, value) = self.told(&nodes, &place);
         match self.until_input_ends {
             // A program reads it.
             true => session.output.json(&value)?,
-            false => session.output.either(|| told.join("\n"), || value)?,
+            false => session.output.either(|| text, || value)?,
         }
         session.output.flush()?;
-        let ending = node.ending();
-        // The node ends by itself only if it failed; otherwise a signal drops this future, and the node with
-        // it.
-        let ended = tokio::task::spawn_blocking(move || ending.wait());
+        // A node ends by itself only if it failed; otherwise a signal drops this future, and the nodes with
+        // it. The others of its process end with it: whoever restarts the process restarts all.
+        let endings = nodes.iter().map(Node::ending);
+        let ends = endings.map(|ending| tokio::task::spawn_blocking(move || ending.wait()));
+        let ended = futures::future::select_all(ends);
         match self.until_input_ends {
             true => {
                 let (over, is_over) = tokio::sync::oneshot::channel();
@@ -226,44 +219,99 @@ impl RingServe {
                 let _ = ended.await;
             }
         }
-        Ok(node.stop()?)
+        let stopped = nodes.into_iter().map(Node::stop);
+        Ok(stopped.fold(Ok(()), Result::and)?)
     }
 
-    fn options(&self, session: &Session) -> Result<NodeOptions, Failure> {
+    /// What is printed once the nodes serve, as text and for programs.
+    fn told(&self, nodes: &[Node], place: &str) -> (String, Value) {
+        let address = nodes.first().map_or(self.listen, Node::address);
+        let connect = format!("connect with: {}", self.how_to_connect(address));
+        let describe = |node: &Node| {
+            json!({
+                "listening": node.address().to_string(),
+                "node": node.name().as_str(),
+                "metrics": node.metrics_address().map(|address| address.to_string()),
+            })
+        };
+        let mut value = nodes.first().map_or(Value::Null, describe);
+        value["store"] = place.into();
+        value["pid"] = std::process::id().into();
+        let name = nodes.first().map(Node::name);
+        let text = match (nodes, name) {
+            ([_], Some(name)) => format!("node {name} answers at {address}, from {place}, until Ctrl-C"),
+            _ => {
+                value["loops"] = nodes.iter().map(describe).collect();
+                let last = nodes.last().map_or(address, Node::address);
+                let count = nodes.len();
+                format!(
+                    "{count} nodes answer at {address} to port {}, from {place}, until Ctrl-C",
+                    last.port()
+                )
+            }
+        };
+        (format!("{text}\n{connect}"), value)
+    }
+
+    /// The options of each node of this process.
+    fn options(&self, session: &Session, storage: &SlotStorage) -> Result<Vec<NodeOptions>, Failure> {
         let token = self.token_file.as_deref().map(Token::of_file).transpose()?;
         let memory_bytes = match self.memory_budget {
             Some(budget) => budget.0,
             None => session.settings.get::<Size>("engine.memory")?.0,
         };
-        let place = place(self.memory, session)?;
-        let folder = match &place {
+        let folder = match storage {
             SlotStorage::Memory => None,
             SlotStorage::Folder(folder) => Some(folder.as_path()),
         };
         let told = self.announce.clone().unwrap_or_else(|| self.listen.into());
         let tls = self.certificates.read(&told.host)?;
         let shown = (token.as_ref(), tls.as_ref());
-        let others = self.nodes.others(self.listen, self.announce.as_ref(), folder, shown)?;
+        let address = (self.listen, self.announce.as_ref());
+        let part = self.nodes.part(address, self.loops, folder, shown)?;
         let limits = ConnectionLimits {
             connections_max: self.connections,
             latency_class: self.latency_class.unwrap_or_default(),
             ..ConnectionLimits::default()
         };
-        Ok(NodeOptions {
+        let only = NodeOptions {
             listen: self.listen,
             announce: self.announce.clone(),
-            place,
-            others,
+            place: storage.clone(),
             persistence: persistence(session)?,
-            loops: self.loops,
             token,
             access: self.acl_file.as_deref().map(AccessFile::at),
             metrics: self.metrics,
             tls,
-            memory_bytes,
+            memory_bytes: memory_bytes / u64::from(self.loops),
             limits,
             ..NodeOptions::default()
-        })
+        };
+        let Some(part) = part else { return Ok(vec![only]) };
+        let each = (0..self.loops).zip(part.own).map(|(number, others)| {
+            let announced = self.announce.as_ref();
+            let announced = announced.map(|told| {
+                Ok::<_, Failure>(HostPort {
+                    host: told.host.clone(),
+                    port: nodes::raised(told.port, number)?,
+                })
+            });
+            Ok(NodeOptions {
+                listen: nodes::above(self.listen, number)?,
+                announce: announced.transpose()?,
+                place: match storage {
+                    SlotStorage::Memory => SlotStorage::Memory,
+                    SlotStorage::Folder(folder) => {
+                        SlotStorage::Folder(nodes::of_loop(folder, self.loops, number))
+                    }
+                },
+                metrics: self.metrics.map(|metrics| nodes::above(metrics, number)).transpose()?,
+                others: Some(others),
+                hints: part.hints.clone(),
+                ..only.clone()
+            })
+        });
+        each.collect()
     }
 
     fn how_to_connect(&self, address: SocketAddr) -> String {

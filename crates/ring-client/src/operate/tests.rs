@@ -15,6 +15,8 @@ fn a_status_is_read_in_both_versions_of_the_protocol() {
         (name("leads"), Value::Integer(5461)),
         (name("in_sync"), Value::Integer(16384)),
         (name("catching_up"), Value::Integer(3)),
+        (name("zone"), name("rack-2")),
+        (name("weight"), Value::Integer(4)),
     ];
     let lists = |lists: &[&[i64]]| {
         let list = |list: &&[i64]| Value::Array(list.iter().copied().map(Value::Integer).collect());
@@ -56,6 +58,7 @@ fn a_status_is_read_in_both_versions_of_the_protocol() {
     assert_eq!(third.down[1], DownSlots { first: 12, last: 12, had_by: vec![] });
     assert_eq!(read(&flat(ring(flat(node), flat(scratch)))), Some(third.clone()));
     assert_eq!((third.nodes[0].leads, third.nodes[0].is_up, third.version), (5461, true, 9));
+    assert_eq!((third.nodes[0].zone.as_deref(), third.nodes[0].weight), (Some("rack-2"), 4));
     let scratch = KeyspaceStatus {
         keyspace: 1,
         name: "scratch".to_owned(),

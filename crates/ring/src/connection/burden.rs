@@ -33,7 +33,7 @@ impl Connection {
             return Err(End::Stalled);
         }
         let may_have_to_go = buffers + parser > ROOM_BYTES || self.stream.is_handshaking();
-        let is_much = may_have_to_go && counter.get() > here.shared.memory_bytes_max_each();
+        let is_much = may_have_to_go && counter.get() > here.limits().memory_bytes_max;
         if is_much { Err(End::Memory) } else { Ok(()) }
     }
 

@@ -129,7 +129,7 @@ impl EventLoop {
     /// stay, however many new ones come.
     fn make_room_for(&mut self, key: usize) {
         let now = self.here.now.moment;
-        while self.here.metrics.connection_bytes.get() > self.here.shared.memory_bytes_max_each() {
+        while self.here.metrics.connection_bytes.get() > self.here.limits().memory_bytes_max {
             let large = self.connections.iter().filter(|(_, connection)| connection.is_large());
             let most = large.max_by_key(|(_, connection)| connection.eviction_rank(now)).map(|(key, _)| key);
             let Some(most) = most else { return self.end(key, End::Memory) };

@@ -17,7 +17,7 @@ use crate::table::SlotTable;
 use atoll_disk::{Disk, DiskError, MemoryDisk, Operation, Relay};
 use atoll_engine::{Engine, Options};
 use atoll_keyspace::SLOTS;
-use atoll_replica::{Configuration, Copies, Epoch, Incarnation, Member, NodeId, Table};
+use atoll_replica::{Configuration, Copies, Epoch, Member, NodeId, Table};
 use std::io::Read;
 use std::net::TcpStream as Socket;
 use std::sync::Arc;
@@ -108,12 +108,7 @@ fn table(address: SocketAddr) -> SlotTable {
     let name = NodeName::random().unwrap();
     let mut table = Table::empty(SLOTS.into());
     let address = crate::address::NodeAddress { name, peers: address.into(), clients: address.into() };
-    let member = Member {
-        incarnation: Incarnation(1),
-        is_up: true,
-        is_leaving: false,
-        address: address.to_string().into(),
-    };
+    let member = Member::new(address.to_string().into());
     table.members.insert(NodeId(1), member);
     let in_sync = Copies::of(&[NodeId(1)]);
     let all =
@@ -146,12 +141,12 @@ fn ready_on(disk: Arc<MemoryDisk>, clock: Arc<dyn Clock>, limits: ConnectionLimi
     let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
     let chosen = Choices { limits, ..Choices::of_test(clock, address) };
-    let shared = Arc::new(Shared::new(chosen, 1, table(address)));
-    let metrics = shared.metrics[0].clone();
+    let shared = Arc::new(Shared::new(chosen, table(address)));
+    let metrics = shared.metrics.clone();
     let slots = Slots::open(&engine, Persistence::Always, 1 << 30, metrics.clone()).unwrap();
     let (waiting, waker) = EventLoop::poll().unwrap();
     let stop = Arc::<AtomicBool>::default();
-    let here = LoopState::new(shared, slots, 0);
+    let here = LoopState::new(shared, slots);
     let event_loop = EventLoop::new(waiting, Some(listener), here, stop.clone()).unwrap();
     Ready { event_loop, disk, metrics, address, stop, waker }
 }

@@ -77,22 +77,21 @@ impl Executor<'_> {
             ("server_time_usec", (self.here.now.date_ms * 1000).to_string()),
             ("uptime_in_seconds", uptime.to_string()),
             ("uptime_in_days", (uptime / 86_400).to_string()),
-            ("event_loops", shared.metrics.len().to_string()),
         ]
     }
 
     fn clients_section(&self) -> Vec<(&'static str, String)> {
         vec![
-            ("connected_clients", self.sum(|metrics| &metrics.connections).to_string()),
+            ("connected_clients", self.count(|metrics| &metrics.connections).to_string()),
             ("maxclients", self.here.limits().connections_max.to_string()),
-            ("clients_memory", self.sum(|metrics| &metrics.connection_bytes).to_string()),
-            ("blocked_clients", self.sum(|metrics| &metrics.watches).to_string()),
+            ("clients_memory", self.count(|metrics| &metrics.connection_bytes).to_string()),
+            ("blocked_clients", self.count(|metrics| &metrics.watches).to_string()),
         ]
     }
 
     fn memory_section(&self) -> Vec<(&'static str, String)> {
         let stats = self.here.slots.engine().stats();
-        let used = stats.memory_bytes + self.sum(|metrics| &metrics.connection_bytes);
+        let used = stats.memory_bytes + self.count(|metrics| &metrics.connection_bytes);
         let budget = self.here.shared.chosen.memory_bytes;
         vec![
             ("used_memory", used.to_string()),
@@ -109,7 +108,7 @@ impl Executor<'_> {
     fn persistence_section(&self) -> Vec<(&'static str, String)> {
         let shared = &self.here.shared;
         let stats = self.here.slots.engine().stats();
-        let is_out_of_space = self.sum(|metrics| &metrics.out_of_space) > 0;
+        let is_out_of_space = self.count(|metrics| &metrics.out_of_space) > 0;
         vec![
             ("loading", u8::from(self.here.is_loading).to_string()),
             ("rdb_bgsave_in_progress", "0".to_owned()),
@@ -143,17 +142,15 @@ impl Executor<'_> {
             ("failed_commands", |metrics| &metrics.failures),
         ];
         let mut lines: Vec<_> =
-            of_each.into_iter().map(|(name, counter)| (name, self.sum(counter).to_string())).collect();
+            of_each.into_iter().map(|(name, counter)| (name, self.count(counter).to_string())).collect();
         lines.push(("evicted_keys", "0".to_owned()));
         lines
     }
 
     fn commands_section(&self) -> Vec<(String, String)> {
-        let of = |place: usize| {
-            let counters =
-                self.here.shared.metrics.iter().filter_map(move |metrics| metrics.calls.get(place));
-            counters.fold((0, 0), |sum, (calls, failed)| (sum.0 + calls.get(), sum.1 + failed.get()))
-        };
+        let calls = &self.here.metrics.calls;
+        let of =
+            |place: usize| calls.get(place).map_or((0, 0), |(calls, failed)| (calls.get(), failed.get()));
         let rows = COMMANDS.iter().enumerate().map(|(place, row)| (row.name, of(place)));
         rows.filter(|(_, (calls, _))| *calls > 0)
             .map(|(name, (calls, failed))| {
@@ -181,8 +178,8 @@ impl Executor<'_> {
             .collect()
     }
 
-    fn sum(&self, counter: impl Fn(&Metrics) -> &Counter) -> u64 {
-        self.here.shared.metrics.iter().map(|metrics| counter(metrics).get()).sum()
+    fn count(&self, counter: impl Fn(&Metrics) -> &Counter) -> u64 {
+        counter(&self.here.metrics).get()
     }
 }
 

@@ -5,7 +5,6 @@ use crate::loop_state::Shared;
 use crate::table::SlotTable;
 use atoll_resp::COMMANDS;
 use std::fmt::Write;
-use std::sync::Arc;
 
 type Row = (&'static str, &'static str, &'static str, fn(&Metrics) -> &Counter);
 
@@ -68,7 +67,7 @@ const ROWS: [Row; 24] = [
     ("entries_ahead_total", "counter", "Writes of other nodes with dates far ahead.", |metrics| {
         &metrics.entries_ahead
     }),
-    ("loop_rounds_total", "counter", "Rounds of the event loops.", |metrics| &metrics.rounds),
+    ("loop_rounds_total", "counter", "Rounds of the event loop.", |metrics| &metrics.rounds),
     ("gathered_turns_total", "counter", "Turns of connections that had waited for others.", |metrics| {
         &metrics.gathered
     }),
@@ -77,15 +76,13 @@ const ROWS: [Row; 24] = [
 /// Everything that a node counts, and what it knows of the ring.
 pub(crate) fn text(shared: &Shared) -> String {
     let mut text = String::new();
-    let loops = &shared.metrics;
+    let metrics = &shared.metrics;
     for (name, kind, help, counter) in ROWS {
         head(&mut text, name, kind, help);
-        for (place, metrics) in loops.iter().enumerate() {
-            let _ = writeln!(text, "atoll_ring_{name}{{loop=\"{place}\"}} {}", counter(metrics).get());
-        }
+        let _ = writeln!(text, "atoll_ring_{name} {}", counter(metrics).get());
     }
-    write_errors(&mut text, loops);
-    write_calls(&mut text, loops);
+    write_errors(&mut text, metrics);
+    write_calls(&mut text, metrics);
     write_node(&mut text, shared);
     write_ring(&mut text, &shared.table(), shared);
     text
@@ -100,22 +97,18 @@ fn gauge(text: &mut String, name: &str, help: &str, value: impl std::fmt::Displa
     let _ = writeln!(text, "atoll_ring_{name} {value}");
 }
 
-fn write_errors(text: &mut String, loops: &[Arc<Metrics>]) {
+fn write_errors(text: &mut String, metrics: &Metrics) {
     head(text, "error_replies_total", "counter", "Requests answered with an error, by its first word.");
-    for (place, metrics) in loops.iter().enumerate() {
-        for (kind, count) in metrics.error_kinds.counts() {
-            let labels = format!("loop=\"{place}\",kind=\"{kind}\"");
-            let _ = writeln!(text, "atoll_ring_error_replies_total{{{labels}}} {count}");
-        }
+    for (kind, count) in metrics.error_kinds.counts() {
+        let _ = writeln!(text, "atoll_ring_error_replies_total{{kind=\"{kind}\"}} {count}");
     }
 }
 
-fn write_calls(text: &mut String, loops: &[Arc<Metrics>]) {
+fn write_calls(text: &mut String, metrics: &Metrics) {
     head(text, "calls_total", "counter", "Calls of each command, and those answered with an error at once.");
     for (place, row) in COMMANDS.iter().enumerate() {
-        let of = loops.iter().filter_map(|metrics| metrics.calls.get(place));
-        let (calls, failed) =
-            of.fold((0, 0), |(calls, failed), (all, some)| (calls + all.get(), failed + some.get()));
+        let of = metrics.calls.get(place);
+        let (calls, failed) = of.map_or((0, 0), |(calls, failed)| (calls.get(), failed.get()));
         if calls > 0 {
             let name = row.name;
             let done = calls.saturating_sub(failed);

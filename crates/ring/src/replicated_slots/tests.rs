@@ -13,7 +13,8 @@ use atoll_disk::MemoryDisk;
 use atoll_engine::Engine;
 use atoll_keyspace::SLOTS;
 use atoll_replica::{
-    Change, Entry, Group, GroupOptions, Message, Options, Position, Sequence, SlotMessage, Survived,
+    Change, Entry, Group, GroupOptions, Message, Options, PlacementHints, Position, Sequence, SlotMessage,
+    Survived,
 };
 use std::net::TcpListener;
 use std::sync::mpsc::{Sender, channel};
@@ -47,7 +48,7 @@ fn node(me: NodeId, poll: &mio::Poll) -> (ReplicatedSlots, Sender<LoopEvent>) {
     let room = GatheringRoom::default();
     let copies = Copies::new(me, Options::default(), keyspaces, Some(log), peers, 1 << 20, room);
     let table = SlotTable::of(Arc::new(Table::empty(SLOTS.into())), me);
-    let shared = Arc::new(Shared::new(Choices::of_test(Arc::new(SystemClock), at), 1, table));
+    let shared = Arc::new(Shared::new(Choices::of_test(Arc::new(SystemClock), at), table));
     let addresses = PeerAddresses::begin(at, |_| ()).unwrap();
     let (tell, told) = channel();
     let own = (me, Options::default().tick_us);
@@ -59,7 +60,7 @@ fn ring_of_two() -> (Arc<Table>, Slot) {
     let mut group = Group::new(GroupOptions { slots: SLOTS.into(), copies: 2 });
     for node in [1, 2].map(NodeId) {
         let (address, survived) = (String::new(), Survived::Nothing);
-        group.apply(Change::Register { node, nonce: 1, address, survived });
+        group.apply(Change::Register { node, nonce: 1, address, hints: PlacementHints::default(), survived });
     }
     for change in group.plan(&[]) {
         group.apply(change);

@@ -142,7 +142,7 @@ impl SlotTable {
         let nodes: Vec<_> = self.described(keyspace).collect();
         writer.array(nodes.len());
         for (node, address, _) in nodes {
-            writer.map(7);
+            writer.map(9);
             number(writer, "node", node.id.0.into());
             writer.string(b"address");
             writer.string(address.clients.to_string().as_bytes());
@@ -151,6 +151,11 @@ impl SlotTable {
             number(writer, "leads", node.leads.into());
             number(writer, "in_sync", node.in_sync.into());
             number(writer, "catching_up", node.joining.into());
+            let member = self.table.members.get(&node.id);
+            let zone = member.and_then(|member| self.table.zones.name(member.zone?));
+            writer.string(b"zone");
+            writer.string(zone.unwrap_or_default().as_bytes());
+            number(writer, "weight", member.map_or(1, |member| member.weight.get().into()));
         }
         writer.string(b"behind");
         writer.array(others.behind.len());

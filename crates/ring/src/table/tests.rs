@@ -6,7 +6,7 @@ use crate::dates::ClockSeen;
 use crate::group::GroupHeard;
 use crate::metrics::OthersSeen;
 use atoll_keyspace::SLOTS;
-use atoll_replica::{Copies, Epoch, Incarnation, KeyspaceRules, Member, Slot};
+use atoll_replica::{Copies, Epoch, KeyspaceRules, Member, Slot};
 use atoll_resp::{Protocol, ReplyWriter};
 
 /// Three nodes: the first leads slots up to 99, the second those up to 16,000, no node the rest; the third
@@ -18,12 +18,7 @@ fn table() -> Table {
         let name = NodeName::new(format!("{id:040x}").as_bytes()).unwrap();
         let host = |port| HostPort { host: format!("10.0.0.{id}"), port };
         let address = NodeAddress { name, clients: host(7379), peers: host(17379) }.to_string();
-        let member = Member {
-            incarnation: Incarnation(1),
-            is_up: id != 3,
-            is_leaving: false,
-            address: address.into(),
-        };
+        let member = Member { is_up: id != 3, ..Member::new(address.into()) };
         table.members.insert(NodeId(id), member);
     }
     table.slots.change_each(|slot, configuration| {

@@ -1,16 +1,19 @@
-//! The nodes of a ring as the command line names them: their addresses, and which of them this one is.
+//! The nodes of a ring as the command line names them: their addresses, and which of them this process runs.
 //!
-//! Clients reach a node at its port, other nodes at that port plus 10,000. The first three nodes also serve
-//! the configuration group, at that port plus 20,000.
+//! Clients reach a node at its port, other nodes at that port plus 10,000. Three nodes, on different hosts if
+//! there are as many, also serve the configuration group, at that port plus 20,000. A process with several
+//! event loops runs a node for each, at adjacent ports.
 
 use super::hosts::expand;
 use crate::Failure;
 use crate::output::note;
 use atoll_ring::{
-    COPIES_MAX, CouncilGroup, HostPort, MemberAddress, NodeId, NodeTls, Others, RingOptions, RingShape, Token,
+    COPIES_MAX, CouncilGroup, HostPort, MemberAddress, NodeId, NodeTls, Others, PlacementHints, Reads,
+    RingOptions, RingShape, Token, Weight, problem_of_zone,
 };
 use atoll_wire::like_first;
 use clap::Args;
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -20,8 +23,11 @@ use std::sync::Arc;
 const PEERS_ABOVE: u16 = 10_000;
 const GROUP_ABOVE: u16 = 20_000;
 
-/// How many nodes, of those named first, keep the configuration.
+/// How many nodes keep the configuration, unless more are asked for.
 const GROUP_NODES: usize = 3;
+
+/// Parts per million in a percent.
+const PPM: f64 = 10_000.0;
 
 /// Which nodes a ring has.
 #[derive(Args, Debug)]
@@ -34,6 +40,50 @@ pub struct RingNodes {
     /// Number of copies of all data, in a ring of several nodes
     #[arg(long, value_name = "N", requires = "nodes")]
     copies: Option<usize>,
+    /// Number of copies that must have a write before it is acknowledged, where copies are missing: with
+    /// fewer in sync, writes are refused; by default 2, or 1 with a single copy
+    #[arg(long, value_name = "N", requires = "nodes")]
+    min_sync: Option<usize>,
+    /// Number of nodes that keep the configuration of the ring, the same on every node: 1, 3, 5, 7 or 9;
+    /// more than half of them must be up for nodes to fail over, join and leave
+    #[arg(long, value_name = "N", requires = "nodes", value_parser = parse_keepers)]
+    keepers: Option<usize>,
+    /// Zone of this node, such as its rack or room: copies of the same data are in different zones as far as
+    /// possible; by default its host
+    #[arg(long, value_name = "NAME", requires = "nodes", value_parser = parse_zone)]
+    zone: Option<String>,
+    /// Share of the data that this node gets, compared with the others, from 1 to 1000
+    #[arg(long, value_name = "N", requires = "nodes", default_value_t = 1,
+        value_parser = clap::value_parser!(u16).range(1..=1000))]
+    weight: u16,
+    /// Largest error in the rate of any node's clock, in percent, up to 50
+    #[arg(long, value_name = "PERCENT", requires = "nodes", default_value_t = 1.0, value_parser = parse_error)]
+    clock_error: f64,
+    /// Trust no clock: a read waits until all copies in sync confirm that no other node has taken over
+    #[arg(long, requires = "nodes", conflicts_with = "clock_error")]
+    no_clock: bool,
+}
+
+fn parse_zone(text: &str) -> Result<String, String> {
+    problem_of_zone(text).map_or_else(|| Ok(text.to_owned()), |problem| Err(problem.to_owned()))
+}
+
+fn parse_keepers(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number: &usize| (1..=9).contains(number) && number % 2 == 1);
+    number.ok_or_else(|| "an odd number from 1 to 9, so that more than half is always clear".to_owned())
+}
+
+fn parse_error(text: &str) -> Result<f64, String> {
+    let percent = text.parse().ok().filter(|percent: &f64| (0.0..=50.0).contains(percent));
+    percent.ok_or_else(|| "from 0 to 50 percent; --no-clock trusts no clock at all".to_owned())
+}
+
+/// What one process of a ring knows of it.
+pub struct RingPart {
+    /// The nodes that this process runs, in order, with what each needs to know of the others.
+    pub own: Vec<Others>,
+    /// Their zone and weight.
+    pub hints: PlacementHints,
 }
 
 /// Refuses a number of copies that a ring of so many nodes cannot keep.
@@ -48,51 +98,115 @@ pub(super) fn check_copies(copies: usize, nodes: usize) -> Result<(), Failure> {
 }
 
 impl RingNodes {
-    /// The other nodes, if there are any.
+    /// The nodes of this process, which has `loops` event loops, and the others; none if it runs one node that
+    /// is the whole ring.
     ///
     /// # Errors
-    /// What is wrong with the list.
-    pub fn others(
+    /// What is wrong with the list or the options.
+    pub fn part(
         &self,
-        listen: SocketAddr,
-        announce: Option<&HostPort>,
+        (listen, announce): (SocketAddr, Option<&HostPort>),
+        loops: u16,
         folder: Option<&Path>,
         (token, tls): (Option<&Token>, Option<&NodeTls>),
-    ) -> Result<Option<Others>, Failure> {
-        let Some(text) = &self.nodes else { return Ok(None) };
-        let nodes = parse(text, listen.port())?;
+    ) -> Result<Option<RingPart>, Failure> {
         let told = announce.cloned().unwrap_or_else(|| listen.into());
-        let Some(at) = nodes.iter().position(|node| *node == told) else {
+        let hosts = match &self.nodes {
+            Some(text) => parse(text, listen.port())?,
+            None if loops == 1 => return Ok(None),
+            None => vec![told.clone()],
+        };
+        let Some(at) = hosts.iter().position(|host| *host == told) else {
             return Err(wrong(
                 format!("--nodes does not name this node, {told}"),
                 "name it as --listen or --announce does; a new node is added at the end",
             ));
         };
-        let copies = self.copies.unwrap_or(nodes.len().min(3));
+        let nodes = each_loop(&hosts, loops)?;
+        // Nodes of one process end together, so by default they keep no copies of each other's data.
+        let copies = self.copies.unwrap_or(hosts.len().min(3));
         check_copies(copies, nodes.len())?;
-        let group: Vec<_> = (1..).map(NodeId).zip(nodes.iter().take(GROUP_NODES)).collect();
-        let hosts = group.iter().map(|(node, told)| (*node, told.host.clone())).collect();
-        let address = |other: &HostPort| group_address(other, *other == told, listen);
-        let members = group.into_iter().map(|(node, other)| Ok((node, address(other)?)));
-        let group = CouncilGroup {
-            hosts,
-            tls: tls.and_then(|tls| tls.peers.clone()),
-            members: members.collect::<Result<_, Failure>>()?,
-            listen: if at < GROUP_NODES { Some(above(listen, GROUP_ABOVE)?) } else { None },
-            folder: folder.map(|folder| folder.join("group")).filter(|_| at < GROUP_NODES),
-            ring: RingShape { slots: atoll_ring::SLOTS.into(), copies },
-            // Slots that are founded on all nodes need not move later.
-            founding_nodes: nodes.len(),
-            token: token.cloned(),
-        };
-        let number = u32::try_from(at + 1).unwrap_or(u32::MAX);
-        Ok(Some(Others {
-            me: NodeId(number),
-            listen: above(listen, PEERS_ABOVE)?,
-            group: Arc::new(group),
-            options: RingOptions { in_sync_min: copies.min(2), ..RingOptions::default() },
-        }))
+        let options = self.options(copies)?;
+        let wanted = self.keepers.unwrap_or(GROUP_NODES);
+        let keepers = keepers(&nodes, usize::from(loops), wanted);
+        if self.keepers.is_some_and(|wanted| wanted > keepers.len()) {
+            let problem = format!("--keepers {wanted} of {} processes", hosts.len());
+            return Err(wrong(problem, "at most as many as --nodes names"));
+        }
+        let own = (0..loops).map(|number| {
+            let own_listen = above(listen, number)?;
+            let place = at * usize::from(loops) + usize::from(number);
+            let is_keeper = keepers.contains(&place);
+            let address = |other: usize| group_address(&nodes[other], other == place, own_listen);
+            let id = |place: usize| NodeId(u32::try_from(place + 1).unwrap_or(u32::MAX));
+            let members = keepers.iter().map(|&other| Ok((id(other), address(other)?)));
+            let group = CouncilGroup {
+                hosts: keepers.iter().map(|&other| (id(other), nodes[other].host.clone())).collect(),
+                tls: tls.and_then(|tls| tls.peers.clone()),
+                members: members.collect::<Result<_, Failure>>()?,
+                listen: is_keeper.then(|| above(own_listen, GROUP_ABOVE)).transpose()?,
+                folder: folder
+                    .map(|folder| of_loop(folder, loops, number).join("group"))
+                    .filter(|_| is_keeper),
+                ring: RingShape { slots: atoll_ring::SLOTS.into(), copies },
+                // Slots that are founded on all nodes need not move later.
+                founding_nodes: nodes.len(),
+                token: token.cloned(),
+            };
+            let (listen, group) = (above(own_listen, PEERS_ABOVE)?, Arc::new(group));
+            Ok(Others { me: id(place), listen, group, options: options.clone() })
+        });
+        let weight = Weight::new(self.weight).unwrap_or_default();
+        let hints = PlacementHints { zone: self.zone.as_deref().map(Into::into), weight };
+        Ok(Some(RingPart { own: own.collect::<Result<_, Failure>>()?, hints }))
     }
+
+    /// How copies agree.
+    fn options(&self, copies: usize) -> Result<RingOptions, Failure> {
+        let in_sync_min = self.min_sync.unwrap_or(copies.min(2));
+        if !(1..=copies).contains(&in_sync_min) {
+            let problem = format!("--min-sync {in_sync_min} of {copies} copies");
+            return Err(wrong(problem, "from 1 to the number of copies"));
+        }
+        let reads = if self.no_clock { Reads::Confirmed } else { Reads::Leases };
+        let rate_error_ppm = (self.clock_error * PPM).round() as u64;
+        Ok(RingOptions { in_sync_min, reads, rate_error_ppm, ..RingOptions::default() })
+    }
+}
+
+/// The folder of the node of one event loop, in that of its process.
+pub(super) fn of_loop(folder: &Path, loops: u16, number: u16) -> PathBuf {
+    if loops == 1 { folder.to_owned() } else { folder.join(format!("loop-{}", number + 1)) }
+}
+
+/// All nodes of a ring whose processes have `loops` event loops each.
+fn each_loop(hosts: &[HostPort], loops: u16) -> Result<Vec<HostPort>, Failure> {
+    let mut nodes: Vec<HostPort> = Vec::new();
+    for host in hosts {
+        for number in 0..loops {
+            let node = HostPort { host: host.host.clone(), port: raised(host.port, number)? };
+            if nodes.contains(&node) {
+                let problem = format!("--nodes names {host}, and another process with --loops has its port");
+                return Err(wrong(
+                    problem,
+                    "leave as many ports between two processes of a host as each has loops",
+                ));
+            }
+            nodes.push(node);
+        }
+    }
+    Ok(nodes)
+}
+
+/// The nodes that keep the configuration: the first ones of processes on different hosts, and then those of
+/// further processes. Another node of a process would end together with its first.
+fn keepers(nodes: &[HostPort], loops: usize, wanted: usize) -> Vec<usize> {
+    let mut hosts = BTreeSet::new();
+    let firsts = (0..nodes.len()).step_by(loops.max(1));
+    let (new, more): (Vec<usize>, Vec<usize>) = firsts.partition(|&place| hosts.insert(&nodes[place].host));
+    let mut keepers: Vec<usize> = new.into_iter().chain(more).take(wanted).collect();
+    keepers.sort_unstable();
+    keepers
 }
 
 /// Parses a list given in words, or in a file.
@@ -151,12 +265,14 @@ fn group_address(node: &HostPort, is_this: bool, listen: SocketAddr) -> Result<M
     Ok(MemberAddress::Named { port, like: listen.ip() })
 }
 
-fn above(listen: SocketAddr, by: u16) -> Result<SocketAddr, Failure> {
+/// The address this many ports above another one; 0 above, any port may be named.
+pub(super) fn above(listen: SocketAddr, by: u16) -> Result<SocketAddr, Failure> {
     Ok(SocketAddr::new(listen.ip(), raised(listen.port(), by)?))
 }
 
-fn raised(port: u16, by: u16) -> Result<u16, Failure> {
-    let raised = (port != 0).then(|| port.checked_add(by)).flatten();
+/// The port this many above another one.
+pub(super) fn raised(port: u16, by: u16) -> Result<u16, Failure> {
+    let raised = if by == 0 { Some(port) } else { port.checked_add(by).filter(|_| port != 0) };
     let hint = "choose ports from 1 to 45535: a node uses those 10,000 and 20,000 above it as well";
     raised.ok_or_else(|| wrong(format!("port {port} of a node of several"), hint))
 }

@@ -128,6 +128,8 @@ fn json_of(status: &RingStatus) -> Value {
             "leads": node.leads,
             "in_sync": node.in_sync,
             "catching_up": node.catching_up,
+            "zone": node.zone,
+            "weight": node.weight,
             "behind": node.behind,
             "unreached": node.unreached,
             "group_seat_lost": node.is_seat_lost,
@@ -177,9 +179,17 @@ fn picture(status: &RingStatus) -> String {
         lines.splice(0..0, [told, String::new()]);
     }
     let width = status.nodes.iter().map(|node| node.address.len()).max().unwrap_or(0).max("address".len());
+    let standing = Standing::of(status);
     lines.push(format!(
-        "{:>4}  {:width$}  {:8}  {:>6}  {:>6}  {:>8}  {:>8}",
-        "node", "address", "state", "leads", "copies", "catching", "behind"
+        "{:>4}  {:width$}  {}{:8}  {:>6}  {:>6}  {:>8}  {:>8}",
+        "node",
+        "address",
+        standing.heading(),
+        "state",
+        "leads",
+        "copies",
+        "catching",
+        "behind"
     ));
     let most = status.nodes.iter().map(|node| node.leads).max().unwrap_or(0).max(1);
     for node in &status.nodes {
@@ -193,8 +203,13 @@ fn picture(status: &RingStatus) -> String {
         let bar = "#".repeat(usize::try_from((node.leads * BAR).div_ceil(most)).unwrap_or(0));
         let behind = node.behind.map_or_else(|| "?".to_owned(), |writes| writes.to_string());
         let line = format!(
-            "{:>4}  {:width$}  {state:8}  {:>6}  {:>6}  {:>8}  {behind:>8}  {bar}",
-            node.node, node.address, node.leads, node.in_sync, node.catching_up
+            "{:>4}  {:width$}  {}{state:8}  {:>6}  {:>6}  {:>8}  {behind:>8}  {bar}",
+            node.node,
+            node.address,
+            standing.of_node(node),
+            node.leads,
+            node.in_sync,
+            node.catching_up
         );
         lines.push(line.trim_end().to_owned());
     }
@@ -212,6 +227,34 @@ fn picture(status: &RingStatus) -> String {
         lines.extend(told);
     }
     lines.join("\n")
+}
+
+/// The columns for zones and weights, which a ring that has none does not show.
+struct Standing {
+    /// The width of the zone's column.
+    zones: Option<usize>,
+    has_weights: bool,
+}
+
+impl Standing {
+    fn of(status: &RingStatus) -> Self {
+        let zones = status.nodes.iter().filter_map(|node| node.zone.as_ref()).map(String::len).max();
+        let has_weights = status.nodes.iter().any(|node| node.weight > 1);
+        Self { zones: zones.map(|width| width.max("zone".len())), has_weights }
+    }
+
+    fn heading(&self) -> String {
+        self.line("zone", "weight")
+    }
+
+    fn of_node(&self, node: &NodeStatus) -> String {
+        self.line(node.zone.as_deref().unwrap_or("-"), &node.weight.to_string())
+    }
+
+    fn line(&self, zone: &str, weight: &str) -> String {
+        let zone = self.zones.map(|width| format!("{zone:width$}  ")).unwrap_or_default();
+        if self.has_weights { format!("{zone}{weight:>6}  ") } else { zone }
+    }
 }
 
 /// The nodes that this one cannot reach although the ring hears from them.
@@ -289,6 +332,13 @@ mod tests {
         );
         assert_eq!(lines[5], "  10  10.0.0.10:7379  DOWN           0   16384         0         ?");
         assert_eq!(lines[7..], ["node 10 at 10.0.0.10:7379 does not answer"]);
+        let mut zones = status.clone();
+        (zones.nodes[0].zone, zones.nodes[1].weight) = (Some("red".to_owned()), 3);
+        let seen = picture(&zones);
+        let lines: Vec<_> = seen.lines().collect();
+        assert!(lines[2].starts_with("node  address         zone  weight  state"), "{seen}");
+        assert!(lines[3].starts_with("   1  10.0.0.1:7379   red        0  up"), "{seen}");
+        assert!(lines[4].starts_with("   2  10.0.0.2:7379   -          3  up"), "{seen}");
         let mut cut = status.clone();
         (cut.nodes[0].unreached, cut.nodes[1].unreached) = (vec![2, 10], vec![10]);
         let told = "node 10 at 10.0.0.10:7379 does not answer\nnode 1 has no connection to node 2";

@@ -40,7 +40,7 @@ fn table_of(epoch: u64, primary: NodeId, joining: &[NodeId], nodes: RangeInclusi
     table.version = Version(epoch);
     for node in nodes {
         let (incarnation, is_up, is_leaving) = (Incarnation(1), true, false);
-        let member = Member { incarnation, is_up, is_leaving, address: "".into() };
+        let member = Member { incarnation, is_up, is_leaving, ..Member::new("".into()) };
         table.members.insert(NodeId(node), member);
     }
     let configuration = Configuration {

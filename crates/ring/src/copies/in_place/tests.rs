@@ -100,7 +100,7 @@ impl Node {
         table.version = Version(self.tables);
         for node in 1..=3 {
             let (incarnation, is_up, is_leaving) = (Incarnation(1), true, false);
-            let member = Member { incarnation, is_up, is_leaving, address: "".into() };
+            let member = Member { incarnation, is_up, is_leaving, ..Member::new("".into()) };
             table.members.insert(NodeId(node), member);
         }
         let configuration = Configuration {

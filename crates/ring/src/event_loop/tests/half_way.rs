@@ -64,7 +64,7 @@ fn a_node_that_keeps_nothing_ends_with_an_engine_that_answers_nothing() {
     let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
     let chosen = Choices::of_test(Arc::new(SystemClock), address);
-    let here = LoopState::new(Arc::new(Shared::new(chosen, 1, table(address))), slots, 0);
+    let here = LoopState::new(Arc::new(Shared::new(chosen, table(address))), slots);
     let (waiting, _waker) = EventLoop::poll().unwrap();
     let event_loop = EventLoop::new(waiting, Some(listener), here, Arc::default()).unwrap();
     let thread = std::thread::spawn(move || event_loop.run());
