@@ -60,6 +60,9 @@ mod reliance;
 mod replicated_slots;
 mod syncer;
 
+// For fuzzers.
+pub mod fuzz;
+
 // Parts of the options of a node of several.
 pub use atoll_council::MemberAddress;
 pub use atoll_keyspace::SLOTS;
