@@ -28,6 +28,12 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("records", atoll_engine::fuzz::records),
     ("log", atoll_engine::fuzz::log),
     ("groups", atoll_engine::fuzz::groups),
+    ("peer", peer),
+    ("greeting", greeting),
+    ("ask", ask),
+    ("answer", answer),
+    ("change", change),
+    ("table", table),
 ];
 
 /// A store URL, as a person types it.
@@ -96,4 +102,34 @@ fn replies(input: &[u8]) {
     // Compared as text, because NaN is not equal to itself.
     let told = |piece| format!("{:?}", atoll_resp::fuzz::replies(bytes, piece));
     assert_eq!(told(usize::from(*piece)), told(bytes.len()), "cut otherwise");
+}
+
+/// A message of another node of a ring.
+fn peer(input: &[u8]) {
+    let _ = atoll_ring::fuzz::message(input);
+}
+
+/// The first frame of another node of a ring; the first byte says whether the ring has a secret.
+fn greeting(input: &[u8]) {
+    let _ = atoll_ring::fuzz::greeting(input);
+}
+
+/// A request to a member of the configuration group.
+fn ask(input: &[u8]) {
+    let _ = atoll_council::fuzz::ask(input);
+}
+
+/// The answer of such a member.
+fn answer(input: &[u8]) {
+    let _ = atoll_council::fuzz::answer(input);
+}
+
+/// Changes of the table as they lie in the log of the group, decided one after the other.
+fn change(input: &[u8]) {
+    let _ = atoll_council::fuzz::changes(input);
+}
+
+/// An update of the table, applied to nothing and to a known table.
+fn table(input: &[u8]) {
+    let _ = atoll_council::fuzz::update(input);
 }

@@ -32,6 +32,9 @@ mod error;
 mod options;
 mod random_id;
 
+// For fuzzers.
+pub mod fuzz;
+
 #[cfg(test)]
 mod simulation;
 
