@@ -35,9 +35,11 @@ pub struct Program {
 
 /// Tests that take their seed from the environment.
 pub struct Tests {
-    /// Packages, their test programs, and the tests to leave out: those that prove the others and need no
-    /// repetition.
+    /// Packages, their test programs or [`LIBRARY`], and the tests to leave out: those that prove the others
+    /// and need no repetition.
     programs: &'static [(&'static str, &'static str, &'static [&'static str])],
+    /// Only the tests whose names contain this, if anything.
+    only: Option<&'static str>,
     /// The feature that only these tests are built with.
     feature: Option<&'static str>,
     /// The variable that takes the seed.
@@ -50,9 +52,14 @@ pub struct Tests {
     pub seeds_per_run: u64,
     /// Incremented when the promises under test change.
     pub format: u64,
-    /// If runs report their own lines for the ledger, the test that judges all lines together.
+    /// Whether each run prints its own line for the ledger.
+    pub prints_lines: bool,
+    /// The test that judges the lines of all runs together, if one does.
     pub verdict: Option<&'static str>,
 }
+
+/// In place of a test program: the tests inside of the package's library.
+const LIBRARY: &str = "(library)";
 
 /// The test that judges the tallies of all runs of `coverage`.
 const COVERAGE_VERDICT: &str = "what_the_soak_has_tallied_so_far_holds";
@@ -75,9 +82,26 @@ pub const SEEDED: &[Seeded] = &[
         is_simulation: true,
     },
     Seeded {
+        name: "council",
+        kind: Kind::Tests(Tests {
+            programs: &[("atoll-council", LIBRARY, &["mistakes_are_noticed"])],
+            only: Some("simulation::soak::"),
+            feature: None,
+            seed: "ATOLL_SEED",
+            environment: &[("ATOLL_SEEDS", "200")],
+            folder: None,
+            seeds_per_run: 200,
+            format: 1,
+            prints_lines: true,
+            verdict: None,
+        }),
+        is_simulation: false,
+    },
+    Seeded {
         name: "schedules",
         kind: Kind::Tests(Tests {
             programs: &[("atoll-engine", "schedules", &["each_planted_bug_is_seen"])],
+            only: None,
             feature: Some("schedules"),
             seed: "ATOLL_SEED",
             // Two hundred batches, each with a seed of its own.
@@ -85,6 +109,7 @@ pub const SEEDED: &[Seeded] = &[
             folder: None,
             seeds_per_run: 200,
             format: 1,
+            prints_lines: false,
             verdict: None,
         }),
         is_simulation: false,
@@ -93,12 +118,14 @@ pub const SEEDED: &[Seeded] = &[
         name: "processes",
         kind: Kind::Tests(Tests {
             programs: &[("atoll-embedded", "processes", &["a_store_that_loses"])],
+            only: None,
             feature: None,
             seed: "ATOLL_SEED",
             environment: &[("ATOLL_ROUNDS", "10")],
             folder: Some("ATOLL_AT"),
             seeds_per_run: 10,
             format: 1,
+            prints_lines: false,
             verdict: None,
         }),
         is_simulation: false,
@@ -110,12 +137,14 @@ pub const SEEDED: &[Seeded] = &[
                 ("atoll-conformance", "stores", &["every_store_with_a_planted_fault"]),
                 ("atoll-embedded", "conformance", &[]),
             ],
+            only: None,
             feature: None,
             seed: "CONFORMANCE_SEED",
             environment: &[("CONFORMANCE_SIZE", "full")],
             folder: Some("TMPDIR"),
             seeds_per_run: 1,
             format: 1,
+            prints_lines: false,
             verdict: None,
         }),
         is_simulation: false,
@@ -124,6 +153,7 @@ pub const SEEDED: &[Seeded] = &[
         name: "queries",
         kind: Kind::Tests(Tests {
             programs: &[("atoll-tables", "moments", &[])],
+            only: None,
             feature: Some("planted"),
             // The seed of an episode is the number of its first query.
             seed: "ATOLL_SEED",
@@ -131,6 +161,7 @@ pub const SEEDED: &[Seeded] = &[
             folder: None,
             seeds_per_run: 5000,
             format: 1,
+            prints_lines: false,
             verdict: None,
         }),
         is_simulation: false,
@@ -139,6 +170,7 @@ pub const SEEDED: &[Seeded] = &[
         name: "coverage",
         kind: Kind::Tests(Tests {
             programs: &[("atoll-tables", "coverage", &["intervals_of_samples", COVERAGE_VERDICT])],
+            only: None,
             feature: None,
             seed: "ATOLL_SEED",
             environment: &[
@@ -152,6 +184,7 @@ pub const SEEDED: &[Seeded] = &[
             folder: None,
             seeds_per_run: 20,
             format: 1,
+            prints_lines: true,
             verdict: Some(COVERAGE_VERDICT),
         }),
         is_simulation: false,
@@ -185,7 +218,7 @@ impl Tests {
     pub fn build(&self) -> Result<(), Failure> {
         for (package, test, _) in self.programs {
             let mut command = cargo::building()?;
-            command.args(["test", "--no-run", "--package", package, "--test", test]);
+            command.args(["test", "--no-run", "--package", package]).args(target(test));
             command.args(self.features());
             run::step(&format!("build {package}/{test}"), &mut command)?;
         }
@@ -204,8 +237,7 @@ impl Tests {
         };
         let mut command = cargo::command()?;
         // Not quiet: the output shows whether the test exists at all.
-        command.args(["test", "--package", package, "--test", program]);
-        command.args(self.features());
+        command.args(["test", "--package", package]).args(target(program)).args(self.features());
         command.args(["--", "--show-output", test]);
         Ok(Some(command))
     }
@@ -217,9 +249,9 @@ impl Tests {
     fn command(&self, program: &(&str, &str, &[&str]), seed: u64) -> Result<Command, Failure> {
         let (package, test, left_out) = program;
         let mut command = cargo::command()?;
-        command.args(["test", "--quiet", "--package", package, "--test", test]).args(self.features());
+        command.args(["test", "--quiet", "--package", package]).args(target(test)).args(self.features());
         // In sequence: tests that run side by side disturb each other's measurements.
-        command.args(["--", "--show-output", "--test-threads", "1"]);
+        command.args(["--", "--show-output", "--test-threads", "1"]).args(self.only);
         for name in *left_out {
             command.args(["--skip", name]);
         }
@@ -231,5 +263,50 @@ impl Tests {
             command.env(variable, folder);
         }
         Ok(command)
+    }
+}
+
+/// The words for Cargo that select a test program.
+fn target(test: &str) -> Vec<&str> {
+    if test == LIBRARY { vec!["--lib"] } else { vec!["--test", test] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The words of the commands that run a soak of tests with this seed, and their seed variable.
+    fn words(name: &str, seed: u64) -> Vec<(Vec<String>, Option<String>)> {
+        let Kind::Tests(tests) = &find(name).unwrap().kind else { panic!("{name} is a program") };
+        let commands = tests.commands(seed).unwrap().into_iter();
+        let told = commands.map(|command| {
+            let of = |text: &std::ffi::OsStr| text.to_string_lossy().into_owned();
+            let seed = command.get_envs().find(|(name, _)| *name == tests.seed);
+            (command.get_args().map(of).collect(), seed.and_then(|(_, seed)| seed.map(of)))
+        });
+        told.collect()
+    }
+
+    #[test]
+    fn tests_of_a_library_are_selected_by_their_names_and_those_of_a_program_by_it() {
+        let council = words("council", 400);
+        let [(council, seed)] = council.as_slice() else { panic!("{council:?}") };
+        assert_eq!(seed.as_deref(), Some("400"));
+        let council = council.join(" ");
+        assert!(council.contains("--package atoll-council --lib -- "), "{council}");
+        assert!(council.ends_with("simulation::soak:: --skip mistakes_are_noticed"), "{council}");
+        let (schedules, _) = words("schedules", 1).remove(0);
+        let schedules = schedules.join(" ");
+        assert!(schedules.contains("--package atoll-engine --test schedules --features schedules -- "));
+        assert!(schedules.ends_with("--test-threads 1 --skip each_planted_bug_is_seen"), "{schedules}");
+    }
+
+    #[test]
+    fn names_are_unique_and_simulations_are_programs() {
+        for (at, seeded) in SEEDED.iter().enumerate() {
+            assert!(SEEDED[..at].iter().all(|other| other.name != seeded.name), "{}", seeded.name);
+            // `sim` would pass over a simulation that is no program of its own.
+            assert!(!seeded.is_simulation || matches!(seeded.kind, Kind::Program(_)), "{}", seeded.name);
+        }
     }
 }

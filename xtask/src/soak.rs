@@ -167,7 +167,7 @@ fn soak_tests(
             }
         }
         let own = Chunk::of(name, tests.format, seed_from, tests.seeds_per_run, failures);
-        let Some(chunk) = chunk_of_run(own, told, tests.verdict.is_some()) else {
+        let Some(chunk) = chunk_of_run(own, told, tests.prints_lines) else {
             return Ok(SoakResult { failures: soaked.failures + failures.max(1), ..soaked });
         };
         soaked.seeds += chunk.seeds;

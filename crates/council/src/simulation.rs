@@ -8,6 +8,7 @@
 //! Invariant checked: a member that confirms that it leads knows every change that was answered before it was
 //! asked.
 
+mod soak;
 mod world;
 
 use crate::codec::Coded;
@@ -133,6 +134,7 @@ async fn run(seed: u64, mistake: Mistake) -> BTreeMap<&'static str, u64> {
         cut: std::collections::BTreeSet::new(),
         is_calm: false,
         book: BTreeMap::new(),
+        terms: std::collections::BTreeSet::new(),
         answered: BTreeMap::new(),
         counts: BTreeMap::new(),
     };
@@ -290,58 +292,3 @@ fn ran(seed: u64, mistake: Mistake) -> std::thread::Result<BTreeMap<&'static str
     let runtime = runtime.unwrap();
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| runtime.block_on(run(seed, mistake))))
 }
-
-/// How many seeds run by default; `ATOLL_COUNCIL_SEEDS=FIRST..END` selects others.
-const SEEDS: u64 = 40;
-
-fn seeds() -> std::ops::Range<u64> {
-    #[allow(clippy::disallowed_methods)]
-    let asked = std::env::var("ATOLL_COUNCIL_SEEDS").ok();
-    let range = asked.and_then(|asked| {
-        let (first, end) = asked.split_once("..")?;
-        Some(first.parse().ok()?..end.parse().ok()?)
-    });
-    range.unwrap_or(0..SEEDS)
-}
-
-#[test]
-fn members_apply_the_same_whatever_happens_to_them() {
-    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-    for seed in seeds() {
-        match ran(seed, Mistake::None) {
-            Ok(ran) => ran.into_iter().for_each(|(what, times)| *counts.entry(what).or_default() += times),
-            Err(panic) => {
-                eprintln!("seed {seed}: ATOLL_COUNCIL_SEEDS={seed}..{} replays it", seed + 1);
-                std::panic::resume_unwind(panic);
-            }
-        }
-    }
-    println!("{counts:#?}");
-    for what in EXPECTED {
-        assert!(counts.contains_key(what) || seeds().count() < 20, "it never came about: {what}");
-    }
-}
-
-#[test]
-fn mistakes_are_noticed() {
-    for mistake in [Mistake::SeatKept, Mistake::LeadNotConfirmed] {
-        assert!((0..60).any(|seed| ran(seed, mistake).is_err()), "{mistake:?}");
-    }
-}
-
-const EXPECTED: [&str; 14] = [
-    "changes answered",
-    "changes not answered",
-    "cuts",
-    "cuts one way",
-    "healed",
-    "leaders crashed",
-    "leads confirmed",
-    "leads not confirmed",
-    "logs lost",
-    "members back",
-    "members crashed",
-    "messages cut off",
-    "messages doubled",
-    "seats replaced",
-];

@@ -18,6 +18,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::time::sleep;
 
+/// How long a message takes at most, in milliseconds; and one that is late.
+const DELAY_MS_MAX: u64 = 8;
+const LATE_MS_MAX: u64 = 400;
+
 /// The state that all members share.
 #[derive(Clone)]
 pub(super) struct World(pub(super) Arc<Mutex<State>>);
@@ -42,6 +46,8 @@ pub(super) struct State {
     pub(super) is_calm: bool,
     /// The encoded entry that was first applied at each place.
     pub(super) book: BTreeMap<u64, Vec<u8>>,
+    /// The terms of applied entries: each of them had a leader.
+    pub(super) terms: BTreeSet<u64>,
     /// The node that each answered change registered, and at which place.
     pub(super) answered: BTreeMap<NodeId, u64>,
     pub(super) counts: BTreeMap<&'static str, u64>,
@@ -64,10 +70,13 @@ impl World {
     async fn travel(&self, from: NodeId, to: NodeId) -> bool {
         let (delay, is_lost) = {
             let mut state = self.state();
-            let slow = if !state.is_calm && state.random.u8(..20) == 0 { 400 } else { 8 };
+            let slow = if !state.is_calm && state.random.u8(..20) == 0 { LATE_MS_MAX } else { DELAY_MS_MAX };
             let is_lost = !state.is_calm && state.random.u8(..25) == 0;
             (state.random.u64(1..=slow), is_lost)
         };
+        if delay > DELAY_MS_MAX {
+            self.count("messages late");
+        }
         sleep(Duration::from_millis(delay)).await;
         let is_cut = self.state().cut.contains(&(from, to));
         if is_lost || is_cut {
@@ -154,6 +163,7 @@ impl RaftNetwork<Types> for Link {
     }
 
     async fn vote(&mut self, rpc: VoteRequest<SeatId>, _: RPCOption) -> Result<VoteResponse<SeatId>, Failed> {
+        self.network.world.count("votes asked for");
         let again = rpc.clone();
         self.double(|raft| async move { drop(raft.vote(again).await) });
         self.ask(|raft| async move { raft.vote(rpc).await }).await
@@ -207,6 +217,9 @@ impl RaftStateMachine<Types> for Booked {
             let mut state = self.world.state();
             let booked = state.book.entry(index).or_insert_with(|| bytes.clone());
             assert!(*booked == bytes, "two entries at place {index}");
+            if state.terms.insert(entry.log_id.leader_id.term) {
+                *state.counts.entry("leaders elected").or_default() += 1;
+            }
         }
         self.machine.apply(entries).await
     }
