@@ -7,6 +7,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
+/// Raised when what happens in a run or what is checked changes, so that the count of the ledger starts again.
+/// 1: cells of a slot came in one piece. 2: they may also come in parts, of which some are in place when
+/// anything else happens.
+const FORMAT: u64 = 2;
+
 /// The results of a range of seeds.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
@@ -35,7 +40,7 @@ impl Tally {
             self.counts.all().into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
         serde_json::json!({
             "soak": "ring-sim",
-            "format": 1,
+            "format": FORMAT,
             "seed_from": self.seed_from,
             "seeds": self.seeds,
             "failures": self.violations.len(),
@@ -160,6 +165,7 @@ pub fn shows<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::counts::EXPECTED;
 
     #[test]
     fn a_panic_and_a_seed_that_fails_anyway_show_no_bug() {
@@ -171,6 +177,30 @@ mod tests {
         assert!(shows(&panicked, false, well).is_err_and(|why| why.contains("out of range")));
         let anyway = |seed| if seed == 7 { Err::<(), _>(violation("stale")) } else { Ok(()) };
         assert!(shows(&lost, false, anyway).is_err_and(|why| why.contains("stale")));
+    }
+
+    #[test]
+    fn a_line_tells_also_what_never_occurred() {
+        let mut tally = Tally { seed_from: 100, seeds: 5, ..Tally::default() };
+        tally.counts.bump("imports_begun");
+        let line: serde_json::Value = serde_json::from_str(&tally.to_json()).unwrap();
+        let of = |name: &str| line["counts"][name].as_u64();
+        assert_eq!((of("imports_begun"), of("imports_done")), (Some(1), Some(0)));
+        assert_eq!((line["format"].as_u64(), line["seed_from"].as_u64()), (Some(FORMAT), Some(100)));
+    }
+
+    /// Lines of the ledger that say less than a run counts today are of an older format.
+    #[test]
+    fn no_line_of_the_ledger_with_other_counts_is_of_this_format() {
+        let ledger = concat!(env!("CARGO_MANIFEST_DIR"), "/../../benches/results/soak/ring-sim.jsonl");
+        for line in std::fs::read_to_string(ledger).unwrap().lines() {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            let lacks = |name: &&str| line["counts"].get(*name).is_none();
+            let lacking: Vec<&str> = EXPECTED.iter().copied().filter(lacks).collect();
+            let is_older = line["format"].as_u64() < Some(FORMAT);
+            let from = &line["seed_from"];
+            assert!(lacking.is_empty() || is_older, "seeds from {from} lack {lacking:?}: raise FORMAT");
+        }
     }
 
     #[test]
