@@ -43,6 +43,8 @@ struct Cli {
 enum Verb {
     /// Measure.
     Run(RunArguments),
+    /// Run random schedules, and print a line of JSON for each: `cargo xtask soak ring-schedules`.
+    Soak(SoakArguments),
     /// Keeps a program running for as long as standard input is open.
     #[command(hide = true)]
     Keep {
@@ -102,9 +104,6 @@ struct RunArguments {
     /// The seed of the first random schedule, to replay one.
     #[arg(long, value_name = "SEED")]
     schedule_seed: Option<u64>,
-    /// Append a line for each random schedule to this file, and continue after its last one.
-    #[arg(long, value_name = "FILE")]
-    ledger: Option<PathBuf>,
     /// A client of the random schedules reports some stale reads: the schedules must fail.
     #[arg(long, hide = true)]
     plant_stale_reads: bool,
@@ -114,6 +113,22 @@ struct RunArguments {
     /// The program that starts and stops nodes of Cassandra.
     #[arg(long, value_name = "FILE")]
     cassandra: Option<PathBuf>,
+}
+
+#[derive(Args)]
+struct SoakArguments {
+    /// The seed of the first schedule.
+    #[arg(long, value_name = "SEED")]
+    seed_from: u64,
+    /// How many schedules.
+    #[arg(long, value_name = "COUNT", required_unless_present = "minutes", conflicts_with = "minutes")]
+    seeds: Option<u64>,
+    /// Begin schedules for this many minutes.
+    #[arg(long)]
+    minutes: Option<u64>,
+    /// The program of Atoll.
+    #[arg(long, value_name = "FILE")]
+    atoll: PathBuf,
 }
 
 /// The phases.
@@ -165,6 +180,7 @@ impl Phase {
 fn main() -> ExitCode {
     let ended = match Cli::parse().verb {
         Verb::Run(arguments) => run(&arguments),
+        Verb::Soak(arguments) => soak(&arguments),
         Verb::Keep { log, command } => {
             servers::keep(&log, &command).map(|status| status.success()).map_err(Into::into)
         }
@@ -427,14 +443,14 @@ fn run_schedules_phase(arguments: &RunArguments, place: &BenchPaths) -> Result<M
         (None, None) if arguments.quick || arguments.records.is_some() => schedules::COUNT_QUICK,
         (None, None) => schedules::COUNT,
     };
-    let resumed = arguments.ledger.as_deref().map(schedules::next_seed).transpose()?.flatten();
-    let seed = arguments.schedule_seed.or(resumed).unwrap_or(schedules::SEED);
+    let seed = arguments.schedule_seed.unwrap_or(schedules::SEED);
     eprintln!("random schedules: about a quarter of a minute for each of {count}");
     let found = schedules::run(
         &schedules::ScheduleOptions {
             seed,
             count,
-            ledger: arguments.ledger.clone(),
+            minutes: None,
+            prints_lines: false,
             is_planted: arguments.plant_stale_reads,
         },
         place,
@@ -446,6 +462,22 @@ fn run_schedules_phase(arguments: &RunArguments, place: &BenchPaths) -> Result<M
     schedules::print(&findings);
     let (rows, detail) = (schedules::rows(&findings), serde_json::to_value(&findings)?);
     Ok(Measured { phase: Phase::Schedules, rows, detail, is_right: schedules::is_right(&findings) })
+}
+
+/// Random schedules with fresh seeds, with a line for the ledger for each; returns whether all held.
+fn soak(arguments: &SoakArguments) -> Result<bool, Box<dyn Error>> {
+    let work = WorkFolder::new()?;
+    let place = BenchPaths { folder: work.0.clone(), atoll: Some(arguments.atoll.clone()) };
+    let asked = schedules::ScheduleOptions {
+        seed: arguments.seed_from,
+        count: arguments.seeds.unwrap_or(u64::MAX),
+        minutes: arguments.minutes,
+        prints_lines: true,
+        is_planted: false,
+    };
+    let findings = schedules::run(&asked, &place)?;
+    schedules::print(&findings);
+    Ok(schedules::is_right(&findings))
 }
 
 fn rows_of(measured: &[Measured]) -> Vec<Row> {

@@ -5,6 +5,8 @@ mod known;
 mod ring;
 mod tables;
 
+pub use ring::schedules;
+
 use crate::arguments::Arguments;
 use crate::failure::Failure;
 use crate::lock::Lock;
@@ -84,7 +86,7 @@ mod tests {
     #[test]
     fn help_of_a_bench_is_about_that_bench() {
         let of = |word: &str| usage(&[word.to_owned(), "--help".to_owned()]);
-        assert!(of("ring").is_some_and(|usage| usage.contains("--ledger") && !usage.contains("--blocks")));
+        assert!(of("ring").is_some_and(|usage| usage.contains("--schedules") && !usage.contains("--blocks")));
         assert_eq!(of("engin"), None);
     }
 }

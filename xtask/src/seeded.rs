@@ -6,7 +6,7 @@
 //! programs too; [`Tests`] describes them.
 
 use crate::failure::Failure;
-use crate::{cargo, run, workspace};
+use crate::{bench, cargo, run, workspace};
 use std::process::Command;
 
 /// A program that runs seeds.
@@ -28,9 +28,11 @@ pub enum Kind {
 }
 
 /// A program of its own.
-pub struct Program {
-    package: &'static str,
-    words: &'static [&'static str],
+pub enum Program {
+    /// A program of a package of this workspace, and the words that it is run with.
+    Package(&'static str, &'static [&'static str]),
+    /// A program that takes more to build: builds everything and returns a command that runs it.
+    Built(fn() -> Result<Command, Failure>),
 }
 
 /// Tests that take their seed from the environment.
@@ -68,18 +70,23 @@ const COVERAGE_VERDICT: &str = "what_the_soak_has_tallied_so_far_holds";
 pub const SEEDED: &[Seeded] = &[
     Seeded {
         name: "crash-sim",
-        kind: Kind::Program(Program { package: "atoll-crash", words: &["sim"] }),
+        kind: Kind::Program(Program::Package("atoll-crash", &["sim"])),
         is_simulation: true,
     },
     Seeded {
         name: "crash-kill",
-        kind: Kind::Program(Program { package: "atoll-crash", words: &["kill"] }),
+        kind: Kind::Program(Program::Package("atoll-crash", &["kill"])),
         is_simulation: false,
     },
     Seeded {
         name: "ring-sim",
-        kind: Kind::Program(Program { package: "atoll-ring-simulation", words: &[] }),
+        kind: Kind::Program(Program::Package("atoll-ring-simulation", &[])),
         is_simulation: true,
+    },
+    Seeded {
+        name: "ring-schedules",
+        kind: Kind::Program(Program::Built(bench::schedules)),
+        is_simulation: false,
     },
     Seeded {
         name: "council",
@@ -197,18 +204,18 @@ pub fn find(name: &str) -> Option<&'static Seeded> {
 }
 
 impl Program {
-    /// Builds the program, and prints that it does.
-    pub fn build(&self) -> Result<(), Failure> {
+    /// Builds the program, prints that it does, and returns a command that runs it.
+    pub fn built(&self) -> Result<Command, Failure> {
+        let (package, words) = match self {
+            Self::Package(package, words) => (*package, *words),
+            Self::Built(built) => return built(),
+        };
         let mut command = cargo::building()?;
-        command.args(["build", "--release", "--package", self.package, "--bin", self.package]);
-        run::step(&format!("build {}", self.package), &mut command).map(drop)
-    }
-
-    /// A command that runs the program.
-    pub fn command(&self) -> Result<Command, Failure> {
+        command.args(["build", "--release", "--package", package, "--bin", package]);
+        run::step(&format!("build {package}"), &mut command)?;
         let mut command = cargo::command()?;
-        command.args(["run", "--quiet", "--release", "--package", self.package, "--bin", self.package, "--"]);
-        command.args(self.words);
+        command.args(["run", "--quiet", "--release", "--package", package, "--bin", package, "--"]);
+        command.args(words);
         Ok(command)
     }
 }
@@ -299,6 +306,16 @@ mod tests {
         let schedules = schedules.join(" ");
         assert!(schedules.contains("--package atoll-engine --test schedules --features schedules -- "));
         assert!(schedules.ends_with("--test-threads 1 --skip each_planted_bug_is_seen"), "{schedules}");
+    }
+
+    #[test]
+    fn every_ledger_that_is_kept_is_one_of_a_soak_that_goes_on() {
+        let folder = workspace::root().unwrap().join("benches/results/soak");
+        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        for path in files.filter(|path| path.extension().is_some_and(|extension| extension == "jsonl")) {
+            let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+            assert!(find(&name).is_some(), "no soak is called {name}");
+        }
     }
 
     #[test]

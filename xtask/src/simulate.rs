@@ -5,7 +5,8 @@ use crate::console::{Step, Verdict, heading};
 use crate::failure::Failure;
 use crate::ledger::Chunk;
 use crate::run;
-use crate::seeded::{Kind, Program, SEEDED};
+use crate::seeded::{Kind, SEEDED};
+use std::process::Command;
 
 /// Runs `--count` seeds from `--seed` in every simulation.
 pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
@@ -20,9 +21,9 @@ pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
     let mut failures = 0;
     for seeded in SEEDED.iter().filter(|seeded| seeded.is_simulation) {
         let (name, Kind::Program(program)) = (seeded.name, &seeded.kind) else { continue };
-        program.build()?;
+        let command = &mut program.built()?;
         failures +=
-            if count == 1 { tell(name, program, seed)? } else { count_failures(name, program, seed, count)? };
+            if count == 1 { tell(name, command, seed)? } else { count_failures(name, command, seed, count)? };
     }
     if failures > 0 {
         return Err(Failure::Broken { what: "seed", count: usize::try_from(failures).unwrap_or(usize::MAX) });
@@ -31,10 +32,9 @@ pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
 }
 
 /// Runs a single seed for inspection, with all its output on this terminal.
-fn tell(name: &str, program: &Program, seed: u64) -> Result<u64, Failure> {
-    let mut command = program.command()?;
+fn tell(name: &str, command: &mut Command, seed: u64) -> Result<u64, Failure> {
     command.args(["--seed", &seed.to_string()]);
-    match run::attached(name, &mut command) {
+    match run::attached(name, command) {
         Ok(()) => Ok(0),
         Err(Failure::Command { .. }) => Ok(1),
         Err(failure) => Err(failure),
@@ -42,11 +42,10 @@ fn tell(name: &str, program: &Program, seed: u64) -> Result<u64, Failure> {
 }
 
 /// Counts the seeds that failed; a program that did not run them all counts as one more failure.
-fn count_failures(name: &str, program: &Program, seed: u64, count: u64) -> Result<u64, Failure> {
-    let mut command = program.command()?;
+fn count_failures(name: &str, command: &mut Command, seed: u64, count: u64) -> Result<u64, Failure> {
     command.args(["--seed-from", &seed.to_string(), "--seeds", &count.to_string()]);
     let mut step = Step::start(name);
-    let ran = run::watched(name, &mut command, &mut step)?;
+    let ran = run::watched(name, command, &mut step)?;
     let chunks = ran.stdout.iter().filter_map(|line| Chunk::parse(line));
     let (seeds, failed) =
         chunks.fold((0, 0), |(seeds, failed), chunk| (seeds + chunk.seeds, failed + chunk.failures));

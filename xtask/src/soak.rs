@@ -9,9 +9,10 @@ use crate::console::{Step, Verdict, heading};
 use crate::failure::{Failure, shown};
 use crate::ledger::{self, Chunk, Ledger};
 use crate::run::{self, Ran};
-use crate::seeded::{self, Kind, Program, SEEDED, Seeded, Tests};
+use crate::seeded::{self, Kind, SEEDED, Seeded, Tests};
 use crate::tests_output::Tally;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// How much longer than asked a soak may run to finish its last chunk.
@@ -49,14 +50,17 @@ pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
     let minutes = minutes.ok_or(missing)?;
     heading(&format!("Soaking {name} for {minutes} minutes, from seed {}", ledger.next_seed()));
     let time = Duration::from_secs(minutes * 60);
-    match &seeded.kind {
-        Kind::Program(program) => program.build()?,
-        Kind::Tests(tests) => tests.build()?,
-    }
-    let mut step = Step::start(&name);
-    let soaked = match &seeded.kind {
-        Kind::Program(program) => soak_program(&name, program, time, &mut ledger, &mut step)?,
-        Kind::Tests(tests) => soak_tests(&name, tests, time, &mut ledger, &mut step)?,
+    let (soaked, step) = match &seeded.kind {
+        Kind::Program(program) => {
+            let mut command = program.built()?;
+            let mut step = Step::start(&name);
+            (soak_program(&name, &mut command, time, &mut ledger, &mut step)?, step)
+        }
+        Kind::Tests(tests) => {
+            tests.build()?;
+            let mut step = Step::start(&name);
+            (soak_tests(&name, tests, time, &mut ledger, &mut step)?, step)
+        }
     };
     conclude(&name, soaked, step, &ledger)?;
     verdict(&name, seeded)
@@ -124,16 +128,15 @@ fn conclude(name: &str, soaked: SoakResult, step: Step, ledger: &Ledger) -> Resu
 
 fn soak_program(
     name: &str,
-    program: &Program,
+    command: &mut Command,
     time: Duration,
     ledger: &mut Ledger,
     step: &mut Step,
 ) -> Result<SoakResult, Failure> {
-    let mut command = program.command()?;
     let minutes = (time.as_secs() / 60).to_string();
     command.args(["--seed-from", &ledger.next_seed().to_string(), "--minutes", &minutes]);
     let (mut soaked, mut since) = (SoakResult::default(), Instant::now());
-    let ran = run::streamed(name, &mut command, step, Some(time + GRACE), |line| {
+    let ran = run::streamed(name, command, step, Some(time + GRACE), |line| {
         let Some(chunk) = Chunk::parse(line) else { return Ok(()) };
         soaked.seeds += chunk.seeds;
         soaked.failures += chunk.failures;

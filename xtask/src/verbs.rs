@@ -36,7 +36,7 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "bench",
-        usage: "cargo xtask bench engine|tables|cassandra|ring [--peers] [--quick] [--json FILE] [--detail FILE] [--engines A,B] [--rounds COUNT] [--records COUNT] [--rows COUNT] [--boxes COUNT] [--source NAME] [--phases A,B] [--schedules COUNT] [--schedule-seed N] [--ledger FILE] [--blocks] [--build] [--minutes COUNT] [--earlier FILE] [--fresh]",
+        usage: "cargo xtask bench engine|tables|cassandra|ring [--peers] [--quick] [--json FILE] [--detail FILE] [--engines A,B] [--rounds COUNT] [--records COUNT] [--rows COUNT] [--boxes COUNT] [--source NAME] [--phases A,B] [--schedules COUNT] [--schedule-seed N] [--blocks] [--build] [--minutes COUNT] [--earlier FILE] [--fresh]",
         about: "run a bench, beside rivals with --peers",
         run: bench::run,
     },

@@ -22,7 +22,6 @@ pub use asker::{Answer, Asker, Request, cluster_info};
 pub use book::{Book, Counts};
 pub use final_checks::{look_up, write_every_slot};
 pub use lane::Lane;
-pub use ledger::next_seed;
 pub use plan::Keeping;
 pub use report::{is_right, print, rows};
 pub use trial::Outcome;
@@ -31,7 +30,6 @@ use crate::cut::{CutError, before, possible, read, spawn, text, wait_for};
 use crate::phases::{NOT_OFFERED, with_sources};
 use crate::servers::BenchPaths;
 use plan::Plan;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -52,10 +50,12 @@ const TIME_MAX: Duration = Duration::from_secs(360);
 pub struct ScheduleOptions {
     /// The first seed.
     pub seed: u64,
-    /// How many schedules.
+    /// How many schedules, at most.
     pub count: u64,
-    /// The file that gets a line for each schedule.
-    pub ledger: Option<PathBuf>,
+    /// After how many minutes no more schedules are begun.
+    pub minutes: Option<u64>,
+    /// Whether a line for the ledger of a soak is printed for each schedule.
+    pub prints_lines: bool,
     /// Whether a client reports some stale reads, to test that they are detected.
     pub is_planted: bool,
 }
@@ -67,10 +67,12 @@ pub struct Spec {
     pub program: PathBuf,
     /// The first seed.
     pub seed: u64,
-    /// How many schedules, with consecutive seeds.
+    /// How many schedules, with consecutive seeds, at most.
     pub count: u64,
-    /// The file that gets a line for each schedule.
-    pub ledger: Option<PathBuf>,
+    /// After how many minutes no more schedules are begun.
+    pub minutes: Option<u64>,
+    /// Whether a line for the ledger of a soak is printed for each schedule.
+    pub prints_lines: bool,
     /// Whether a client reports some stale reads.
     pub is_planted: bool,
     /// The folder for the files of failed schedules.
@@ -82,8 +84,6 @@ pub struct Spec {
 pub struct Findings {
     /// By schedule.
     pub outcomes: Vec<Outcome>,
-    /// The sums of the ledger, earlier runs included.
-    pub ledger: BTreeMap<String, u64>,
     /// Why schedules are missing, if any are.
     pub missing: Option<String>,
 }
@@ -96,13 +96,16 @@ pub fn run(asked: &ScheduleOptions, place: &BenchPaths) -> Result<Findings, CutE
     };
     possible()?;
     let kept = place.folder.parent().unwrap_or(&place.folder).to_owned();
-    let ScheduleOptions { seed, count, ledger, is_planted } = asked.clone();
-    let spec = Spec { program, seed, count, ledger, is_planted, kept };
+    let ScheduleOptions { seed, count, minutes, prints_lines, is_planted } = asked.clone();
+    let spec = Spec { program, seed, count, minutes, prints_lines, is_planted, kept };
     let out = place.folder.join("schedules.json");
     let words = ["schedules".into(), place.folder.clone().into(), text(&spec)?.into(), out.clone().into()];
     let child = spawn(before(), &words)?;
-    let ended =
-        wait_for(child, "all schedules", TIME_MAX.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX)));
+    let most = match minutes {
+        Some(minutes) => Duration::from_secs(minutes.saturating_mul(60)).saturating_add(TIME_MAX),
+        None => TIME_MAX.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX)),
+    };
+    let ended = wait_for(child, "all schedules", most);
     // Results that were written before a premature end are reported as well.
     match (ended, read::<Findings>(&out)) {
         (Ok(()), found) => found,
@@ -113,8 +116,11 @@ pub fn run(asked: &ScheduleOptions, place: &BenchPaths) -> Result<Findings, CutE
 
 /// The phase itself, where namespaces may be made.
 pub fn inside(folder: &Path, spec: &Spec, out: &Path) -> Result<(), CutError> {
-    let mut findings = Findings::default();
+    let (mut findings, started_at) = (Findings::default(), Instant::now());
     for seed in (0..spec.count).map(|number| spec.seed.wrapping_add(number)) {
+        if spec.minutes.is_some_and(|minutes| started_at.elapsed().as_secs() >= minutes.saturating_mul(60)) {
+            break;
+        }
         let folder = folder.join(format!("schedule-{seed}"));
         std::fs::create_dir_all(&folder).map_err(CutError::io("make a folder for a schedule"))?;
         let begun_at = Instant::now();
@@ -125,11 +131,8 @@ pub fn inside(folder: &Path, spec: &Spec, out: &Path) -> Result<(), CutError> {
             outcome.kept = keep(&folder, &spec.kept.join(format!("schedule-{seed}-failed")), &outcome);
         }
         report::print_one(&outcome);
-        if let Some(file) = &spec.ledger {
-            ledger::add(file, &outcome, begun_at.elapsed().as_secs())
-                .and_then(|()| ledger::sums(file))
-                .map(|sums| findings.ledger = sums)
-                .map_err(CutError::io("keep the ledger"))?;
+        if spec.prints_lines {
+            println!("{}", ledger::line(&outcome, begun_at.elapsed().as_secs()));
         }
         findings.outcomes.push(outcome);
         std::fs::write(out, text(&findings)?).map_err(CutError::io("write what was found"))?;

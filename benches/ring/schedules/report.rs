@@ -88,10 +88,6 @@ pub fn print(findings: &Findings) {
         of(|shared| shared.broken),
         of(|shared| shared.undecided),
     );
-    if !findings.ledger.is_empty() {
-        let sums: Vec<String> = findings.ledger.iter().map(|(name, sum)| format!("{name} {sum}")).collect();
-        println!("  the ledger so far: {}", sums.join(", "));
-    }
     if let Some(why) = &findings.missing {
         println!("  missing: {why}");
     }

@@ -71,7 +71,6 @@ pub const BENCHES: &[Bench] = &[
             RECORDS,
             ("--schedules", "COUNT"),
             ("--schedule-seed", "SEED"),
-            ("--ledger", "FILE"),
         ],
         phases: &[
             "throughput",

@@ -28,14 +28,27 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     if is_named(&words, "schedules") {
         requirements::networks("hosts that can be cut off")?;
     }
-    let atoll = cargo::program("atoll", &["--release", "--package", "atoll"])?;
-    let bench = cargo::program(PROGRAM, &["--release", "--manifest-path", MANIFEST])?;
-    let mut command = Command::new(bench);
-    command.arg("run").arg("--atoll").arg(atoll);
+    let mut command = built("run")?;
     // The bench starts and stops its Cassandra nodes through this program.
     command.arg("--cassandra").arg(std::env::current_exe().map_err(Failure::io("find this program"))?);
     command.args(words.iter().filter(|word| *word != "--"));
     run::attached("bench ring", &mut command)
+}
+
+/// Builds everything, and returns a command that runs random schedules and prints a line for each, as a soak
+/// does.
+pub fn schedules() -> Result<Command, Failure> {
+    requirements::networks("hosts that can be cut off")?;
+    built("soak")
+}
+
+/// Builds everything, and returns a command that runs the bench's program with this verb.
+fn built(verb: &str) -> Result<Command, Failure> {
+    let atoll = cargo::program("atoll", &["--release", "--package", "atoll"])?;
+    let bench = cargo::program(PROGRAM, &["--release", "--manifest-path", MANIFEST])?;
+    let mut command = Command::new(bench);
+    command.arg(verb).arg("--atoll").arg(atoll);
+    Ok(command)
 }
 
 /// Whether the words ask for this phase. Without `--phases` they ask for all.
