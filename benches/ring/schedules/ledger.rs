@@ -1,5 +1,5 @@
-//! The line of JSON that a soak prints for each schedule that ended: `cargo xtask soak` adds it to the ledger,
-//! with the commit and the date.
+//! The line of JSON that a soak prints for each schedule that ended: `cargo xtask soak` adds it to the
+//! ledger, with the commit and the date.
 
 use super::Outcome;
 use serde_json::json;

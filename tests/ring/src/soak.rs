@@ -7,9 +7,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-/// Raised when what happens in a run or what is checked changes, so that the count of the ledger starts again.
-/// 1: cells of a slot came in one piece. 2: they may also come in parts, of which some are in place when
-/// anything else happens.
+/// Raised when what happens in a run or what is checked changes, so that the count of the ledger starts
+/// again. 1: cells of a slot came in one piece. 2: they may also come in parts, of which some are in place
+/// when anything else happens.
 const FORMAT: u64 = 2;
 
 /// The results of a range of seeds.
