@@ -18,6 +18,7 @@ mod once;
 mod own;
 mod ring;
 mod server;
+mod slot_table;
 mod strings;
 mod table;
 mod watch;
@@ -34,6 +35,7 @@ pub use ring::RingRequest;
 pub use server::{
     AccessRequest, ClusterRequest, CommandRequest, PATTERN_BYTES_MAX, PREFIX_BYTES_MAX, ScanRequest,
 };
+pub use slot_table::TableVersion;
 pub use strings::{SetAnswer, SetCondition, SetLifetime, SetRequest};
 pub use table::{COMMANDS, Flag, Group, Keys, Specification};
 pub use watch::{Expected, WatchRequest};
@@ -83,6 +85,8 @@ pub enum Command<'a> {
     Cluster(ClusterRequest<'a>),
     /// `AT.RING`.
     Ring(RingRequest),
+    /// `AT.TABLE`, with the version that the client knows.
+    SlotTable(Option<TableVersion<'a>>),
     /// `DBSIZE`.
     DbSize,
     /// `FLUSHALL` and `FLUSHDB`.

@@ -30,7 +30,7 @@ pub use command::{
     CommandRequest, Deadline, Expected, ExpiryRule, FieldBatch, FieldCondition, FieldMutation, FieldRange,
     Flag, Group, Hello, Keys, KeyspaceRequest, LatencyClass, Once, OwnCommand, PATTERN_BYTES_MAX,
     PREFIX_BYTES_MAX, Pairs, Part, RangeRequest, RingRequest, ScanRequest, SetAnswer, SetCondition,
-    SetLifetime, SetRequest, Specification, Unit, WatchRequest, find, find_place,
+    SetLifetime, SetRequest, Specification, TableVersion, Unit, WatchRequest, find, find_place,
 };
 pub use error::ProtocolError;
 pub use limits::Limits;

@@ -44,6 +44,9 @@ pub enum CommandError {
     /// There is no such latency class.
     #[error("a latency class is 5, 50 or 500, in milliseconds, or NONE")]
     LatencyClass,
+    /// The version of `AT.TABLE` is none.
+    #[error("a version is what AT.TABLE returned, unchanged")]
+    TableVersion,
     /// The command cannot be used within `AT.ID`.
     #[error("AT.ID takes a command that changes keys of one slot, and '{name}' does not")]
     NotOnce {

@@ -3,7 +3,7 @@
 use super::arguments::Arguments;
 use super::{
     Command, CommandError, OwnCommand, class, connection, expiry, find, hashes, keys, keyspace, once, own,
-    ring, server, strings, watch,
+    ring, server, slot_table, strings, watch,
 };
 use crate::Request;
 
@@ -234,6 +234,7 @@ pub const COMMANDS: &[Specification] = &[
     row("at.range", -4, READ_ALL, Keys::ONE, Group::Hash, "Returns a page of fields in order.", own::own),
     row("at.ring", -2, ADMIN, Keys::NONE, Group::Cluster, "Describes the ring, and makes nodes leave it.", ring::ring),
     row("at.scan", -2, READ_ALL, Keys::NONE, Group::Generic, "Iterates over the keys of adjacent slots.", server::scan_run),
+    row("at.table", -1, READ_ALL, Keys::NONE, Group::Cluster, "Returns which node has which slots, unless the client knows.", slot_table::slot_table),
     row("at.unwatch", 2, FAST, Keys::NONE, Group::Hash, "Cancels a watch.", watch::unwatch),
     row("at.wait", -5, WAIT, Keys::SECOND, Group::Hash, "Waits until a field has the expected value.", watch::wait),
     row("at.watch", -6, WAIT, Keys::THIRD, Group::Hash, "Reports when a field has the expected value.", watch::watch),

@@ -176,6 +176,30 @@ fn a_latency_class_is_one_of_three_or_none() {
 }
 
 #[test]
+fn a_table_is_asked_for_by_the_version_that_a_node_named() {
+    let version = TableVersion { of: b"00ab.0", number: 42 };
+    assert_eq!(version.text(), b"00ab.0.42");
+    assert_is("AT.TABLE", Command::SlotTable(None));
+    assert_is("at.table 00ab.0.42", Command::SlotTable(Some(version)));
+    assert_eq!(error("AT.TABLE 00ab.0.42 00ab.0.43"), "ERR syntax error");
+    let wrong = "ERR a version is what AT.TABLE returned, unchanged";
+    for text in ["42", ".42", "00ab.0.", "00ab.0.-1", "00ab.0.042", "00ab.0.x", "a.18446744073709551615"] {
+        assert_eq!(error(&format!("AT.TABLE {text}")), wrong, "{text}");
+    }
+}
+
+#[test]
+fn versions_of_two_rings_or_keyspaces_do_not_compare() {
+    let of = |text: &'static str| TableVersion::read(text.as_bytes()).unwrap();
+    assert!(of("00ab.0.42").is_at_least(&of("00ab.0.42")));
+    assert!(of("00ab.0.42").is_at_least(&of("00ab.0.9")), "they are numbers");
+    assert!(!of("00ab.0.9").is_at_least(&of("00ab.0.42")));
+    for other in ["00ac.0.1", "00ab.1.1", "00ab.1"] {
+        assert!(!of("00ab.0.42").is_at_least(&of(other)), "{other}");
+    }
+}
+
+#[test]
 fn a_pattern_is_no_longer_than_one_that_is_matched_in_little_time() {
     for command in ["SCAN", "AT.SCAN"] {
         let of = |bytes: usize| format!("{command} 0 COUNT 5 MATCH {}", "a".repeat(bytes));
