@@ -109,6 +109,7 @@ impl Executor<'_> {
             Command::Access(request) => self.access(request),
             Command::Cluster(request) => self.cluster(request),
             Command::Ring(request) => self.ring(request),
+            Command::SlotTable(known) => self.slot_table(*known),
             Command::DbSize => self.dbsize(),
             Command::FlushAll => self.flush_all(request, known.keys, command),
             Command::Scan(request) => self.scan(request),

@@ -64,6 +64,8 @@ pub(crate) struct ReplicatedSlots {
     /// Whether this node's seat in the group waits for room on its disk.
     is_seat_waiting: bool,
     has_begun: bool,
+    /// The number of the ring, once the group told it.
+    pub(crate) ring: Option<u64>,
     /// Whether more cells could be sent to other nodes at once.
     has_pieces: bool,
     heard: Vec<(NodeId, Incarnation, Spoken)>,
@@ -105,6 +107,7 @@ impl ReplicatedSlots {
             is_seat_lost: false,
             is_seat_waiting: false,
             has_begun: false,
+            ring: None,
             has_pieces: false,
             heard: Vec::new(),
             addressed: Version::default(),
@@ -186,7 +189,7 @@ impl ReplicatedSlots {
     fn take(&mut self, told: LoopEvent, now: Now, registry: &Registry) -> Result<(), NodeError> {
         match told {
             LoopEvent::Group(GroupEvent::Registered(incarnation, ring)) => {
-                self.has_begun = true;
+                (self.has_begun, self.ring) = (true, Some(ring));
                 // These messages may be from a node of another ring, in which it has the same number and the
                 // same incarnation.
                 self.heard.clear();

@@ -24,7 +24,7 @@ pub struct SlotTable {
     nodes: Box<[NodeId]>,
     /// For each slot the index of its primary.
     routes: Box<[u16]>,
-    /// The `CLUSTER SLOTS` reply for each keyspace, which clients ask for most.
+    /// For each keyspace what clients ask for most: the reply to `CLUSTER SLOTS`, and the list of `AT.TABLE`.
     rendered: Box<[Rendered]>,
     /// Counts for each node, once they were asked for.
     counts: OnceLock<Box<[Counts]>>,
@@ -33,8 +33,9 @@ pub struct SlotTable {
     seen: Box<[OnceLock<(u64, u64)>]>,
 }
 
-/// A reply for the second and one for the third version of the Redis protocol.
-type Rendered = [OnceLock<Box<[u8]>>; 2];
+/// A reply for the second and one for the third version of the Redis protocol, and a list that is the same in
+/// both.
+type Rendered = [OnceLock<Box<[u8]>>; 3];
 
 /// Which node answers for a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -95,6 +95,65 @@ fn requests_for_slots_of_another_node_are_sent_there() {
     assert!(client.say("INFO stats").contains("moved_replies:6"));
 }
 
+/// What a client is told that has the table at hand, or a later one.
+fn nothing_new(version: &str) -> String {
+    format!("[version {version} nodes nil slots nil]")
+}
+
+/// The version in what a node tells of its table.
+fn version_of(told: &str) -> &str {
+    told.strip_prefix("[version ").unwrap().split(' ').next().unwrap()
+}
+
+#[test]
+fn who_has_the_table_at_hand_is_not_told_of_it_again() {
+    let node = node();
+    let port = node.address().port();
+    let own = HostPort::from(node.address());
+    let own = NodeAddress { name: node.name(), clients: own.clone(), peers: own };
+    node.set_table(SlotTable::of(Arc::new(halves(own.clone(), 5)), NodeId(1)));
+    let mut client = Client::connect(node.address());
+    let told = client.say("AT.TABLE");
+    let (of, number) = version_of(&told).rsplit_once('.').unwrap();
+    assert_eq!(number, "5");
+    let whole = |number: u64| {
+        let nodes = format!("[[127.0.0.1 {port}] [10.1.2.3 7000]]");
+        format!("[version {of}.{number} nodes {nodes} slots [0 8191 0 8192 16382 1]]")
+    };
+    assert_eq!(told, whole(5));
+    assert_eq!(client.say(&format!("AT.TABLE {of}.5")), nothing_new(&format!("{of}.5")));
+    assert_eq!(client.say(&format!("AT.TABLE {of}.4")), whole(5));
+    // A client that has seen a later table does not go back to this one.
+    assert_eq!(client.say(&format!("AT.TABLE {of}.6")), nothing_new(&format!("{of}.5")));
+    node.set_table(SlotTable::of(Arc::new(halves(own, 6)), NodeId(1)));
+    assert_eq!(client.say(&format!("AT.TABLE {of}.5")), whole(6));
+    assert_eq!(client.say(&format!("AT.TABLE {of}.6")), nothing_new(&format!("{of}.6")));
+    assert!(client.say("AT.TABLE 6").starts_with("-ERR a version is what AT.TABLE returned"));
+    assert!(client.say("HELLO 3").contains("proto: 3"));
+    assert_eq!(
+        client.say(&format!("AT.TABLE {of}.6")),
+        format!("{{version: {of}.6, nodes: nil, slots: nil}}")
+    );
+}
+
+#[test]
+fn a_version_of_another_ring_or_keyspace_says_nothing_about_this_table() {
+    let (node, other) = (node(), node());
+    let (mut client, mut stranger) = (Client::connect(node.address()), Client::connect(other.address()));
+    client.say("AT.KEYSPACE CREATE scratch");
+    stranger.say("AT.KEYSPACE CREATE scratch");
+    let [here, there] = [client.say("AT.TABLE"), stranger.say("AT.TABLE")];
+    let [(ring, number), (other_ring, same)] =
+        [&here, &there].map(|told| version_of(told).rsplit_once('.').unwrap());
+    assert!(ring != other_ring && number == same, "{here} {there}");
+    assert_eq!(client.say(&format!("AT.TABLE {}", version_of(&here))), nothing_new(version_of(&here)));
+    assert_eq!(client.say(&format!("AT.TABLE {}", version_of(&there))), here);
+    assert_eq!(client.say("SELECT 1"), "OK");
+    let scratch = client.say(&format!("AT.TABLE {}", version_of(&here)));
+    assert!(scratch.ends_with(" slots [0 16383 0]]"), "{scratch}");
+    assert_eq!(version_of(&scratch), format!("{}.1.{number}", ring.strip_suffix(".0").unwrap()));
+}
+
 #[test]
 fn a_scan_meets_every_key_and_none_that_is_elsewhere() {
     let node = node();

@@ -255,6 +255,35 @@ fn unreached_by(node: &Node) -> Vec<i64> {
 }
 
 #[test]
+fn the_version_of_the_table_that_one_node_names_is_the_same_at_all_of_them() {
+    let mut ring = Ring::start(vec![SlotStorage::Memory; 3], Persistence::Off);
+    for left in [vec![1_u32, 2, 3], vec![2, 3]] {
+        let nodes: Vec<String> = left.iter().map(|node| ring.nodes[node].address().to_string()).collect();
+        let mut client = ring.client();
+        let mut ask = |node: &str, arguments: &[&str]| match client.once(node, arguments).unwrap() {
+            Value::Array(pairs) => pairs,
+            other => panic!("{other:?}"),
+        };
+        let started = std::time::Instant::now();
+        // While the table changes, one node knows more than another, and at first nobody leads anything.
+        loop {
+            let told = ask(&nodes[0], &["AT.TABLE"]);
+            let version = text(&told[1]);
+            let others: Vec<_> = nodes[1..].iter().map(|node| ask(node, &["AT.TABLE", &version])).collect();
+            let is_known = |pairs: &Vec<Value>| pairs[1] == told[1] && pairs[3] == Value::Null;
+            if told[5] != Value::Array(Vec::new()) && others.iter().all(is_known) {
+                break;
+            }
+            assert!(started.elapsed() < LONG, "{told:?} {others:?}");
+        }
+        if left.len() == 3 {
+            ring.end(1);
+            ring.wait_for_copies(2);
+        }
+    }
+}
+
+#[test]
 fn a_node_says_to_whom_it_has_no_connection() {
     let mut ring = Ring::start(vec![SlotStorage::Memory; 3], Persistence::Off);
     let started = std::time::Instant::now();

@@ -36,6 +36,7 @@ fn commands_are_granted_and_taken_in_the_order_of_the_rules() {
     // Every user may introduce itself and look up the layout of the ring.
     let is_everybodys = |name: &str| may_use(&nobody, name);
     assert!(["ping", "auth", "cluster", "command", "client", "acl", "quit"].into_iter().all(is_everybodys));
+    assert!(is_everybodys("at.table"));
     assert!(
         !["get", "set", "flushall", "config", "at.ring", "dbsize", "at.scan"].into_iter().any(is_everybodys)
     );

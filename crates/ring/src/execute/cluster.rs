@@ -1,10 +1,10 @@
-//! `CLUSTER` and `AT.RING`: which node has which slots, and which keys are in those of this node.
+//! `CLUSTER`, `AT.TABLE` and `AT.RING`: which node has which slots, and which keys are in those of this node.
 
 use super::Executor;
 use crate::keyspaces::slot_at;
 use atoll_keyspace::slot_of;
 use atoll_replica::{Change, NodeId};
-use atoll_resp::{ClusterRequest, RingRequest};
+use atoll_resp::{ClusterRequest, RingRequest, TableVersion};
 
 /// Most keys of a slot that are listed.
 const KEYS_MAX: usize = 10_000;
@@ -31,6 +31,38 @@ impl Executor<'_> {
         match self.here.slots.ask_group(changes) {
             Ok(()) => self.writer().ok(),
             Err(problem) => self.error("ERR", problem),
+        }
+    }
+
+    /// `AT.TABLE`, for a client that knows this version of the table. If this node's own table is older, the
+    /// client is told of no nodes and slots either: it knows better.
+    pub(super) fn slot_table(&mut self, known: Option<TableVersion<'_>>) {
+        let (table, keyspace) = (self.here.table.clone(), self.session.keyspace);
+        let of = self.ring_name().map(|ring| format!("{ring}.{keyspace}"));
+        let version = of.as_ref().map(|of| TableVersion { of: of.as_bytes(), number: table.version().0 });
+        let mut writer = self.writer();
+        writer.map(3);
+        writer.string(b"version");
+        match version {
+            Some(version) => writer.string(&version.text()),
+            None => writer.null(),
+        }
+        if known.zip(version).is_some_and(|(known, version)| known.is_at_least(&version)) {
+            for name in ["nodes", "slots"] {
+                writer.string(name.as_bytes());
+                writer.null_array();
+            }
+        } else {
+            self.outbox.target().extend_from_slice(table.leaders_reply(keyspace));
+        }
+    }
+
+    /// What no other ring is called; none until the configuration group told it. Tables of a node that is the
+    /// whole ring are counted from 0 by each process, so each of them is a ring of its own here.
+    fn ring_name(&self) -> Option<String> {
+        match self.here.slots.is_alone() {
+            true => Some(self.here.shared.chosen.run_id.to_string()),
+            false => self.here.slots.ring().map(|ring| format!("{ring:016x}")),
         }
     }
 

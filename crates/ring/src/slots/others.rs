@@ -21,6 +21,14 @@ impl Slots {
         }
     }
 
+    /// The number of the ring, once the configuration group told it.
+    pub(crate) fn ring(&self) -> Option<u64> {
+        match &self.home {
+            Home::Alone(_) => None,
+            Home::Replicated(replicated) => replicated.ring,
+        }
+    }
+
     /// Replaces the date of a clock reading by the date that this node uses.
     pub(crate) fn dated(&mut self, clock: Now) -> Now {
         match &mut self.home {

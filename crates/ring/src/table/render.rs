@@ -5,17 +5,20 @@
 
 use super::SlotTable;
 use super::count::Counts;
-use crate::address::NodeAddress;
+use crate::address::{HostPort, NodeAddress};
 use crate::group::GroupHeard;
 use crate::metrics::OthersSeen;
 use atoll_replica::{Configuration, NodeId};
 use atoll_resp::{Protocol, ReplyWriter};
 use std::fmt::Write;
 
+/// The list of `AT.TABLE` for a keyspace that does not exist.
+const NOBODY: &[u8] = b"$5\r\nnodes\r\n*0\r\n$5\r\nslots\r\n*0\r\n";
+
 impl SlotTable {
-    /// `CLUSTER SLOTS`, which every client asks for after each redirection: rendered once.
+    /// `CLUSTER SLOTS`, which clients of Redis ask for after each redirection: rendered once.
     pub(crate) fn slots_reply(&self, keyspace: u8, protocol: Protocol) -> &[u8] {
-        let Some([second, third]) = self.rendered.get(usize::from(keyspace)) else { return b"*0\r\n" };
+        let Some([second, third, _]) = self.rendered.get(usize::from(keyspace)) else { return b"*0\r\n" };
         let rendered = if protocol == Protocol::Resp2 { second } else { third };
         rendered.get_or_init(|| {
             let mut reply = Vec::new();
@@ -39,6 +42,41 @@ impl SlotTable {
             writer.string(address.name.as_str().as_bytes());
             writer.map(0);
         }
+    }
+
+    /// The part of `AT.TABLE` behind the version, for a client that has another table: its pairs `nodes` and
+    /// `slots`, rendered once. They are the same in both versions of the protocol.
+    pub(crate) fn leaders_reply(&self, keyspace: u8) -> &[u8] {
+        let Some([.., listed]) = self.rendered.get(usize::from(keyspace)) else { return NOBODY };
+        listed.get_or_init(|| {
+            let mut reply = Vec::new();
+            self.write_leaders(keyspace, &mut ReplyWriter::new(&mut reply, Protocol::Resp2));
+            reply.into_boxed_slice()
+        })
+    }
+
+    /// Names each node once: with scattered slots there are far more ranges than nodes.
+    fn write_leaders(&self, keyspace: u8, writer: &mut ReplyWriter<'_>) {
+        let mut places: Vec<usize> = self.ranges(keyspace).map(|(.., place)| place).collect();
+        places.sort_unstable();
+        places.dedup();
+        let leaders = places.into_iter().filter_map(|place| Some((place, self.address(place)?.clients)));
+        let leaders: Vec<(usize, HostPort)> = leaders.collect();
+        writer.string(b"nodes");
+        writer.array(leaders.len());
+        for (_, HostPort { host, port }) in &leaders {
+            writer.array(2);
+            writer.string(host.as_bytes());
+            writer.integer((*port).into());
+        }
+        let range = |(first, last, place): (usize, usize, usize)| {
+            let leader = leaders.binary_search_by_key(&place, |(place, _)| *place).ok()?;
+            Some([first, last, leader])
+        };
+        let ranges: Vec<[usize; 3]> = self.ranges(keyspace).filter_map(range).collect();
+        writer.string(b"slots");
+        writer.array(ranges.len() * 3);
+        ranges.iter().flatten().for_each(|&one| writer.integer(number(one)));
     }
 
     /// The address of each node. All of them are readable.

@@ -81,6 +81,28 @@ fn clients_are_told_of_each_range_once() {
 }
 
 #[test]
+fn clients_that_ask_for_the_table_are_told_of_each_leader_once_and_of_nobody_else() {
+    let mut table = table();
+    // The first node leads nothing any more, and the second one scattered ranges.
+    table.slots.change_each(|slot, configuration| {
+        if slot.0 < 100 {
+            configuration.primary = Some(NodeId(2 + u32::from(slot.0 % 2 == 0)));
+        }
+    });
+    let seen = SlotTable::of(Arc::new(table), NodeId(1));
+    let told = String::from_utf8(seen.leaders_reply(0).to_vec()).unwrap();
+    let node = |id: u8| format!("*2\r\n$8\r\n10.0.0.{id}\r\n:7379\r\n");
+    let range = |first: u32, last: u32, place: u32| format!(":{first}\r\n:{last}\r\n:{place}\r\n");
+    let nodes = format!("*2\r\n{}{}", node(2), node(3));
+    let scattered: String = (0..99).map(|slot| range(slot, slot, u32::from(slot % 2 == 0))).collect();
+    let ranges = scattered + &range(99, 16_000, 0);
+    assert_eq!(told, format!("$5\r\nnodes\r\n{nodes}$5\r\nslots\r\n*300\r\n{ranges}"));
+    let rendered = || seen.leaders_reply(0).as_ptr();
+    assert!(std::ptr::eq(rendered(), rendered()), "it is rendered once");
+    assert_eq!(seen.leaders_reply(1), b"$5\r\nnodes\r\n*0\r\n$5\r\nslots\r\n*0\r\n");
+}
+
+#[test]
 fn slots_whose_node_is_down_are_told_as_failed_though_it_still_leads_them() {
     let mut table = table();
     table.members.get_mut(&NodeId(2)).unwrap().is_up = false;
@@ -286,6 +308,9 @@ fn each_keyspace_is_told_of_as_if_it_were_the_only_one() {
     assert!(slots(1).starts_with("*2\r\n*3\r\n:0\r\n:9\r\n"), "{}", slots(1));
     assert!(slots(1).contains(":10\r\n:16383\r\n"), "{}", slots(1));
     assert_eq!(slots(2), "*0\r\n");
+    let listed = |keyspace| String::from_utf8(seen.leaders_reply(keyspace).to_vec()).unwrap();
+    assert!(listed(0).ends_with(":100\r\n:16000\r\n:1\r\n"), "{}", listed(0));
+    assert!(listed(1).ends_with(":10\r\n:16383\r\n:0\r\n"), "{}", listed(1));
     let own: Vec<_> = seen.own_slots(1).collect();
     assert_eq!((own.first(), own.len()), (Some(&Slot(16_384 + 10)), 16_374));
     assert_eq!(seen.own_slots(0).count(), 100);
