@@ -1,5 +1,6 @@
-//! What an error of a node means for the call.
+//! What an error of a node means for the call, and what a map holds.
 
+use atoll_resp::Value;
 use atoll_store::{ErrorKind, StoreError};
 
 /// What an error of a node means.
@@ -78,6 +79,16 @@ pub(crate) fn meaning(text: &[u8], what: &'static str, place: &str) -> Refused {
                 hint: None,
             })
         }
+    }
+}
+
+/// The value of a name in a map, in either version of the protocol.
+pub(crate) fn find<'a>(map: &'a Value, wanted: &str) -> Option<&'a Value> {
+    let is_it = |name: &Value| name.bytes() == Some(wanted.as_bytes());
+    match map {
+        Value::Map(pairs) => pairs.iter().find(|(name, _)| is_it(name)).map(|(_, value)| value),
+        Value::Array(values) => values.chunks_exact(2).find(|pair| is_it(&pair[0])).map(|pair| &pair[1]),
+        _ => None,
     }
 }
 

@@ -11,6 +11,7 @@
 mod answer;
 mod connection;
 mod idle;
+mod known_table;
 mod lanes;
 mod listing;
 mod nodes;

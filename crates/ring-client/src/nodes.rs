@@ -6,12 +6,12 @@
 use crate::answer::{Refused, meaning};
 use crate::connection::{Connection, NoAnswer, in_time, written};
 use crate::idle::Idle;
+use crate::known_table::KnownTable;
 use crate::lanes::{Lanes, SHARED_BYTES_MAX, Way};
 use crate::options::RingOptions;
-use crate::owners::Owners;
 use crate::refreshing::Refreshing;
 use crate::sending::{Sending, SentAt, Silence};
-use atoll_keyspace::{SLOTS, slot_of};
+use atoll_keyspace::slot_of;
 use atoll_resp::Value;
 use atoll_store::{Source, StoreError};
 use parking_lot::Mutex;
@@ -37,7 +37,7 @@ pub(crate) type Address = Arc<str>;
 pub(crate) struct Nodes {
     pub(crate) options: RingOptions,
     pub(crate) place: String,
-    owners: Mutex<Owners>,
+    table: Mutex<KnownTable>,
     /// The nodes of the last table, and those named since, whether they answer or not.
     named: Mutex<BTreeSet<Address>>,
     idle: Idle,
@@ -50,11 +50,10 @@ pub(crate) struct Nodes {
 
 impl Nodes {
     pub(crate) fn new(options: RingOptions) -> Self {
-        let (place, owners) = (options.place(), Owners::nobodys(SLOTS.into()));
         Self {
+            place: options.place(),
             options,
-            place,
-            owners: Mutex::new(owners),
+            table: Mutex::new(KnownTable::unknown()),
             named: Mutex::default(),
             idle: Idle::default(),
             lanes: Lanes::default(),
@@ -280,7 +279,7 @@ impl Nodes {
     }
 
     pub(crate) fn owner(&self, slot: u16) -> Option<Address> {
-        self.owners.lock().get(slot.into()).map(Address::from)
+        self.table.lock().owners.get(slot.into()).map(Address::from)
     }
 
     /// The node to ask about a slot.
@@ -290,7 +289,7 @@ impl Nodes {
 
     pub(crate) fn set_owner(&self, slot: Option<u16>, address: &Address) {
         if let Some(slot) = slot {
-            self.owners.lock().set(slot.into(), address);
+            self.table.lock().owners.set(slot.into(), address);
             self.named.lock().insert(Address::clone(address));
         }
     }
@@ -301,7 +300,7 @@ impl Nodes {
     pub(crate) fn forget(&self, address: &Address, sent_at: Instant) {
         self.idle.forget(address, sent_at);
         self.lanes.forget(address, sent_at);
-        self.owners.lock().forget(address);
+        self.table.lock().owners.forget(address);
         self.refreshing.note(address, false);
     }
 

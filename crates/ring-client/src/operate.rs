@@ -1,5 +1,6 @@
 //! Operating a ring: its status, nodes that leave, lost slots, and keyspaces.
 
+use crate::answer::find;
 use crate::nodes::Nodes;
 use crate::options::RingOptions;
 use crate::sending::Sending;
@@ -306,16 +307,6 @@ fn tell_of_each(status: &mut RingStatus, answers: &[Option<Value>]) {
     }
     for node in &mut status.nodes {
         node.behind = behind.as_ref().map(|sum| sum.get(&node.node).copied().unwrap_or_default());
-    }
-}
-
-/// The value of a name in a map.
-fn find<'a>(map: &'a Value, wanted: &str) -> Option<&'a Value> {
-    let is_it = |name: &Value| name.bytes() == Some(wanted.as_bytes());
-    match map {
-        Value::Map(pairs) => pairs.iter().find(|(name, _)| is_it(name)).map(|(_, value)| value),
-        Value::Array(values) => values.chunks_exact(2).find(|pair| is_it(&pair[0])).map(|pair| &pair[1]),
-        _ => None,
     }
 }
 

@@ -1,10 +1,11 @@
-//! Which node leads which slot, as a client knows it: four bytes for a slot, and each address once.
+//! Which node leads which slot, as a client knows it: four bytes for a slot, and each address once; beside it
+//! what the client learned since it was told so.
 //!
 //! Invariant: a slot without a named owner has none; any node is asked about it.
 
 use crate::answer::bracketed;
 use atoll_resp::Value;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Stands for no address.
 const NONE: u32 = u32::MAX;
@@ -12,48 +13,59 @@ const NONE: u32 = u32::MAX;
 /// The owners of all slots.
 #[derive(Debug, Default)]
 pub struct Owners {
-    /// For each slot the index of its owner's address.
+    /// For each slot the index of its owner's address, as it was told.
     places: Box<[u32]>,
     addresses: Vec<Box<str>>,
+    /// Slots that have other owners by now.
+    moved: BTreeMap<usize, u32>,
+    /// Owners that did not answer, and count as owners only of slots of which they were named again.
+    doubted: BTreeSet<u32>,
 }
 
 impl Owners {
     /// This many slots without owners.
     #[must_use]
     pub fn nobodys(slots: usize) -> Self {
-        Self { places: vec![NONE; slots].into_boxed_slice(), addresses: Vec::new() }
+        Self { places: vec![NONE; slots].into_boxed_slice(), ..Self::default() }
     }
 
-    /// The owners of this many slots, from a `CLUSTER SLOTS` reply.
+    /// The owners of this many slots, from the lists `nodes` and `slots` of an `AT.TABLE` reply; none if they
+    /// are not such lists.
     #[must_use]
-    pub fn read(ranges: &[Value], slots: usize) -> Self {
+    pub fn read(nodes: &[Value], ranges: &[Value], slots: usize) -> Option<Self> {
         let mut owners = Self::nobodys(slots);
-        let mut places: HashMap<String, u32> = HashMap::new();
-        for range in ranges {
-            let Value::Array(parts) = range else { continue };
-            let [Value::Integer(first), Value::Integer(last), Value::Array(node), ..] = &parts[..] else {
-                continue;
-            };
-            let [host, Value::Integer(port), ..] = &node[..] else { continue };
-            let Some(host) = host.bytes() else { continue };
-            let address = bracketed(&format!("{}:{port}", String::from_utf8_lossy(host)));
-            let (Ok(first), Ok(last)) = (usize::try_from(*first), usize::try_from(*last)) else { continue };
+        let mut known: HashMap<String, u32> = HashMap::new();
+        let mut places = Vec::with_capacity(nodes.len());
+        for node in nodes {
             let addresses = &mut owners.addresses;
-            let place = *places.entry(address).or_insert_with_key(|address| {
+            places.push(*known.entry(address_of(node)?).or_insert_with_key(|address| {
                 addresses.push(address.as_str().into());
                 addresses.len() as u32 - 1
-            });
+            }));
+        }
+        let (ranges, rest) = ranges.as_chunks::<3>();
+        if !rest.is_empty() {
+            return None;
+        }
+        for range in ranges {
+            let [Value::Integer(first), Value::Integer(last), Value::Integer(node)] = range else {
+                return None;
+            };
+            let place = *places.get(usize::try_from(*node).ok()?)?;
+            let (first, last) = (usize::try_from(*first).ok()?, usize::try_from(*last).ok()?);
             let slots = owners.places.iter_mut().take(last.saturating_add(1)).skip(first);
             slots.for_each(|owner| *owner = place);
         }
         owners.addresses.shrink_to_fit();
-        owners
+        Some(owners)
     }
 
     /// The owner of a slot.
     #[must_use]
     pub fn get(&self, slot: usize) -> Option<&str> {
-        self.addresses.get(usize::try_from(*self.places.get(slot)?).ok()?).map(|address| &**address)
+        let told = || self.places.get(slot).copied().filter(|place| !self.doubted.contains(place));
+        let place = self.moved.get(&slot).copied().or_else(told)?;
+        self.addresses.get(usize::try_from(place).ok()?).map(|address| &**address)
     }
 
     /// All known nodes.
@@ -63,37 +75,54 @@ impl Owners {
 
     /// Makes a node the owner of a slot.
     pub(crate) fn set(&mut self, slot: usize, address: &str) {
-        let Some(owner) = self.places.get_mut(slot) else { return };
-        let known = self.addresses.iter().position(|one| **one == *address);
+        let Some(told) = self.places.get(slot).copied() else { return };
+        let known = self.place_of(address);
         let place = known.unwrap_or_else(|| {
             self.addresses.push(address.into());
-            self.addresses.len() - 1
+            self.addresses.len() as u32 - 1
         });
-        *owner = place as u32;
+        if place == told && !self.doubted.contains(&place) {
+            self.moved.remove(&slot);
+        } else {
+            self.moved.insert(slot, place);
+        }
     }
 
     /// Removes a node as an owner.
     pub(crate) fn forget(&mut self, address: &str) {
-        let Some(gone) = self.addresses.iter().position(|one| **one == *address) else { return };
-        let last = self.addresses.len() - 1;
-        self.addresses.swap_remove(gone);
-        for place in &mut self.places {
-            *place = match *place as usize {
-                at if at == gone => NONE,
-                at if at == last => gone as u32,
-                _ => continue,
-            };
-        }
+        let Some(gone) = self.place_of(address) else { return };
+        self.moved.retain(|_, place| *place != gone);
+        self.doubted.insert(gone);
     }
+
+    /// Makes the removed nodes owners again of what they were told to own, except for slots that moved.
+    pub(crate) fn trust_all(&mut self) {
+        self.doubted.clear();
+    }
+
+    fn place_of(&self, address: &str) -> Option<u32> {
+        self.addresses.iter().position(|one| **one == *address).map(|place| place as u32)
+    }
+}
+
+/// The address of a node that is told as its host and its port.
+fn address_of(node: &Value) -> Option<String> {
+    let Value::Array(parts) = node else { return None };
+    let [host, Value::Integer(port), ..] = &parts[..] else { return None };
+    Some(bracketed(&format!("{}:{port}", String::from_utf8_lossy(host.bytes()?))))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn range(first: i64, last: i64, port: i64) -> Value {
-        let node = Value::Array(vec![Value::String(b"10.0.0.1".to_vec()), Value::Integer(port)]);
-        Value::Array(vec![Value::Integer(first), Value::Integer(last), node])
+    /// The owners of this many slots: nodes with these ports, and ranges with the place of their node.
+    fn read(ports: impl IntoIterator<Item = i64>, ranges: &[[i64; 3]], slots: usize) -> Owners {
+        let host = || Value::String(b"10.0.0.1".to_vec());
+        let node = |port| Value::Array(vec![host(), Value::Integer(port)]);
+        let nodes: Vec<_> = ports.into_iter().map(node).collect();
+        let ranges: Vec<_> = ranges.iter().flatten().copied().map(Value::Integer).collect();
+        Owners::read(&nodes, &ranges, slots).unwrap()
     }
 
     fn all(owners: &Owners) -> Vec<Option<String>> {
@@ -102,7 +131,8 @@ mod tests {
 
     #[test]
     fn slots_are_whose_a_node_says_and_who_is_forgotten_has_none() {
-        let mut owners = Owners::read(&[range(0, 1, 7), range(3, 3, 8), range(4, 9, 7)], 6);
+        // The third node is the first one under another name.
+        let mut owners = read([7, 8, 7], &[[0, 1, 0], [3, 3, 1], [4, 9, 2]], 6);
         let some = |port: &str| Some(port.to_owned());
         assert_eq!(all(&owners), [some("7"), some("7"), None, some("8"), some("7"), some("7")]);
         assert_eq!(owners.addresses().count(), 2, "each is kept once");
@@ -114,10 +144,26 @@ mod tests {
     }
 
     #[test]
+    fn who_is_trusted_again_has_what_it_had_and_nothing_that_moved() {
+        let mut owners = read([7, 8], &[[0, 3, 0], [4, 5, 1]], 6);
+        let some = |port: &str| Some(port.to_owned());
+        owners.set(1, "10.0.0.1:8");
+        owners.set(4, "10.0.0.1:7");
+        owners.forget("10.0.0.1:7");
+        owners.set(2, "10.0.0.1:7");
+        assert_eq!(all(&owners), [None, some("8"), some("7"), None, some("8"), some("8")]);
+        owners.trust_all();
+        assert_eq!(all(&owners), [some("7"), some("8"), some("7"), some("7"), some("8"), some("8")]);
+        owners.set(1, "10.0.0.1:7");
+        assert_eq!(owners.get(1), Some("10.0.0.1:7"));
+        assert_eq!(owners.moved.len(), 1, "what is as it was told takes no room: {:?}", owners.moved);
+    }
+
+    #[test]
     fn a_table_of_a_million_slots_is_kept_as_well() {
         let slots = 1 << 20;
-        let ranges: Vec<_> = (0..64).map(|at| range(at << 14, ((at + 1) << 14) - 1, at)).collect();
-        let owners = Owners::read(&ranges, slots);
+        let ranges: Vec<_> = (0..64).map(|at| [at << 14, ((at + 1) << 14) - 1, at]).collect();
+        let owners = read(0..64, &ranges, slots);
         for slot in [0, (1 << 14) - 1, 1 << 14, slots - 1] {
             assert_eq!(owners.get(slot).map(|one| &one[9..]), Some((slot >> 14).to_string().as_str()));
         }

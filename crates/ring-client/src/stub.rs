@@ -130,10 +130,28 @@ async fn serve(mut stream: DuplexStream, answer: impl Fn(&str) -> Answer) {
     }
 }
 
+/// The answer of a node to `AT.TABLE`: the node with this port leads all slots. Without a version, whoever
+/// asks again asks for all of it.
+pub(crate) fn table(port: u16, version: Option<&str>) -> String {
+    let slots = "*3\r\n:0\r\n:16383\r\n:0\r\n";
+    table_of(version, &format!("*1\r\n*2\r\n$9\r\n127.0.0.1\r\n:{port}\r\n"), slots)
+}
+
+/// The answer of a node to who has the table of this version, or a later one.
+pub(crate) fn known_table(version: &str) -> String {
+    table_of(Some(version), "*-1\r\n", "*-1\r\n")
+}
+
+fn table_of(version: Option<&str>, nodes: &str, slots: &str) -> String {
+    let version =
+        version.map_or("$-1\r\n".to_owned(), |version| format!("${}\r\n{version}\r\n", version.len()));
+    format!("*6\r\n$7\r\nversion\r\n{version}$5\r\nnodes\r\n{nodes}$5\r\nslots\r\n{slots}")
+}
+
 /// The answers of a node that leads every slot, in memory, to all requests that are not about keys.
 pub(crate) fn usual(port: u16, words: &str) -> Option<Answer> {
     let text = match words {
-        "CLUSTER SLOTS" => format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:{port}\r\n"),
+        "AT.TABLE" => table(port, None),
         "CONFIG GET append*" => {
             "*4\r\n$10\r\nappendonly\r\n$2\r\nno\r\n$11\r\nappendfsync\r\n$2\r\nno\r\n".to_owned()
         }

@@ -63,7 +63,11 @@ fn word(requests: &mut impl BufRead) -> Option<String> {
 pub fn opened(address: &str, words: &str) -> Option<Reply> {
     let port = address.rsplit(':').next().unwrap();
     Some(Reply::Text(match words {
-        "CLUSTER SLOTS" => format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:{port}\r\n"),
+        // Without a version, so that whoever asks again asks for all of it.
+        "AT.TABLE" => format!(
+            "*6\r\n$7\r\nversion\r\n$-1\r\n$5\r\nnodes\r\n*1\r\n*2\r\n$9\r\n127.0.0.1\r\n:{port}\r\n\
+             $5\r\nslots\r\n*3\r\n:0\r\n:16383\r\n:0\r\n"
+        ),
         "CONFIG GET append*" => {
             "*4\r\n$10\r\nappendonly\r\n$2\r\nno\r\n$11\r\nappendfsync\r\n$2\r\nno\r\n".to_owned()
         }

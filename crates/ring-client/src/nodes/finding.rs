@@ -6,10 +6,9 @@
 
 use super::{Address, Nodes, Source};
 use crate::answer::{Refused, is_busy, meaning};
-use crate::connection::{NoAnswer, busy, too_late, written};
+use crate::connection::{NoAnswer, busy, too_late};
+use crate::known_table::{Heard, QUESTION};
 use crate::lanes::Way;
-use crate::owners::Owners;
-use atoll_keyspace::SLOTS;
 use atoll_resp::Value;
 use atoll_store::StoreError;
 use futures::StreamExt;
@@ -66,8 +65,8 @@ impl Nodes {
 
     async fn ask_who_has_what(&self, address: Address) -> (Address, Result<Value, NoAnswer>) {
         // Takes no place: the requests that hold them may all wait for this answer. A node has the answer at
-        // once, but with scattered slots it is long on a slow network.
-        let (request, within) = (written(&["CLUSTER", "SLOTS"]), self.options.connect_time_out);
+        // once, but with scattered slots a new table is long on a slow network.
+        let (request, within) = (self.table.lock().question(), self.options.connect_time_out);
         let asked = self.ask_at((&address, Way::Reads), &request, within, || ());
         let answer = tokio::time::timeout(self.options.request_time_out, asked).await;
         let answer = answer.unwrap_or_else(|late| Err(NoAnswer::Sent(too_late(late))));
@@ -81,23 +80,13 @@ impl Nodes {
         troubles: &mut Troubles,
     ) -> Option<Result<(), StoreError>> {
         match answer {
-            Ok(Value::Array(ranges)) => {
-                let owners = Owners::read(&ranges, SLOTS.into());
-                let named: BTreeSet<_> = owners.addresses().map(Address::from).collect();
-                // An empty table is no reason to forget nodes: they may lead slots again.
-                if !named.is_empty() {
-                    *self.named.lock() = named;
-                }
-                *self.owners.lock() = owners;
-                return Some(Ok(()));
-            }
             Ok(Value::Error(text)) if is_busy(&text) => troubles.last = Some(busy(&text)),
             Ok(Value::Error(text)) => {
                 if let Refused::Failed(error) = meaning(&text, "open", &self.place) {
                     return Some(Err(error));
                 }
             }
-            Ok(_) => return Some(Err(self.odd("CLUSTER SLOTS"))),
+            Ok(answer) => return Some(self.learn(&answer)),
             Err(NoAnswer::Stranger(error)) => return Some(Err(error)),
             Err(NoAnswer::Elsewhere(error)) => troubles.elsewhere = Some(error),
             Err(NoAnswer::Sent(error) | NoAnswer::Unsent(error)) => {
@@ -107,6 +96,18 @@ impl Nodes {
             }
         }
         None
+    }
+
+    /// Takes what a node says of the table.
+    fn learn(&self, answer: &Value) -> Result<(), StoreError> {
+        let heard = self.table.lock().hear(answer);
+        match heard {
+            // An empty table is no reason to forget nodes: they may lead slots again.
+            Heard::New(named) if !named.is_empty() => *self.named.lock() = named,
+            Heard::New(_) | Heard::Same => {}
+            Heard::Odd => return Err(self.odd(QUESTION)),
+        }
+        Ok(())
     }
 }
 

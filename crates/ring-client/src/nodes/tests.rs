@@ -1,7 +1,7 @@
 //! How nodes are asked for the table of slots.
 
 use super::*;
-use crate::stub::{Answer, Stub, usual};
+use crate::stub::{Answer, Stub, known_table, table, usual};
 use atoll_resp::{Limits, RequestParser};
 use futures::future::join_all;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -43,8 +43,7 @@ async fn serve(mut stream: TcpStream, port: u16, answers: bool, asked: Arc<Atomi
             if !answers {
                 return;
             }
-            let slots = format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:{port}\r\n");
-            stream.write_all(slots.as_bytes()).await.unwrap();
+            stream.write_all(table(port, None).as_bytes()).await.unwrap();
         }
         arrived.drain(..taken);
     }
@@ -107,7 +106,71 @@ async fn nodes_that_hang_keep_whoever_asks_who_has_what_for_a_moment_each_and_on
         nodes.refresh().await.unwrap();
         assert!(began.elapsed() <= most, "{:?}", began.elapsed());
     }
-    assert_eq!(node.came("CLUSTER SLOTS").len(), 2);
+    assert_eq!(node.came("AT.TABLE").len(), 2);
+}
+
+/// A node that leads all slots in the table of the version that `version` names at that time.
+async fn with_versions(version: impl Fn() -> &'static str + Send + Sync + 'static) -> Stub {
+    Stub::start(move |port, _, words| {
+        let version = version();
+        Answer::Says(match words.strip_prefix("AT.TABLE ") {
+            Some(known) if known == version => known_table(version),
+            _ => table(port, Some(version)),
+        })
+    })
+    .await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_table_is_sent_once_for_each_version_and_whoever_was_given_up_leads_again_what_it_led() {
+    let asked = AtomicUsize::new(0);
+    let versions = ["ring.0.7", "ring.0.7", "ring.0.7", "ring.0.9", "ring.0.9"];
+    let node = with_versions(move || versions[asked.fetch_add(1, Ordering::SeqCst)]).await;
+    let nodes = Nodes::new(RingOptions::of(vec![node.address.clone()]));
+    let address = Address::from(node.address.as_str());
+    for _ in versions {
+        nodes.refresh().await.unwrap();
+        assert_eq!(nodes.owner(7).as_ref(), Some(&address));
+        nodes.forget(&address, Instant::now());
+        assert_eq!(nodes.owner(7), None);
+    }
+    let known = ["", " ring.0.7", " ring.0.7", " ring.0.7", " ring.0.9"];
+    assert_eq!(node.came("AT.TABLE"), known.map(|known| format!("AT.TABLE{known}")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_behind_takes_nobody_back_and_one_of_another_ring_is_believed() {
+    let (ahead, behind) = (with_versions(|| "ring.0.9").await, with_versions(|| "ring.0.8").await);
+    let nodes = Nodes::new(RingOptions::of(vec![ahead.address.clone()]));
+    nodes.refresh().await.unwrap();
+    // From now on both are asked, in turn at random.
+    nodes.named.lock().insert(Address::from(behind.address.as_str()));
+    while behind.came("AT.TABLE").len() < 3 {
+        nodes.refresh().await.unwrap();
+        assert_eq!(nodes.owner(7).as_deref(), Some(&*ahead.address));
+    }
+    assert!(behind.came("AT.TABLE").iter().all(|words| words == "AT.TABLE ring.0.9"));
+    let other = with_versions(|| "other.0.1").await;
+    *nodes.named.lock() = [Address::from(other.address.as_str())].into();
+    while other.came("AT.TABLE").is_empty() {
+        nodes.refresh().await.unwrap();
+    }
+    assert_eq!(nodes.owner(7).as_deref(), Some(&*other.address));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_makes_no_sense_is_an_error_and_the_next_question_is_for_all() {
+    let node = Stub::start(|port, _, words| match words {
+        "AT.TABLE" => Answer::Says(table(port, Some("ring.0.7"))),
+        _ => Answer::Says(known_table("other.0.7")),
+    })
+    .await;
+    let nodes = Nodes::new(RingOptions::of(vec![node.address.clone()]));
+    nodes.refresh().await.unwrap();
+    let odd = nodes.refresh().await;
+    assert!(matches!(odd, Err(StoreError::Failed { what: "AT.TABLE", .. })), "{odd:?}");
+    nodes.refresh().await.unwrap();
+    assert_eq!(node.came("AT.TABLE"), ["AT.TABLE", "AT.TABLE ring.0.7", "AT.TABLE"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -55,13 +55,13 @@ async fn written(store: &RingStore) -> Result<Written, StoreError> {
 
 #[tokio::test(start_paused = true)]
 async fn a_ring_is_opened_at_a_node_that_has_begun_a_moment_ago() {
-    for start in ["AUTH", "AT.KEYSPACE", "CLUSTER", "CONFIG"] {
+    for start in ["AUTH", "AT.KEYSPACE", "AT.TABLE", "CONFIG"] {
         let node = begins(start, 0..3, LOADING).await;
         let opened = RingStore::open(options(&node)).await.map(drop);
         assert!(opened.is_ok(), "{start}: {opened:?}");
         assert!(node.came(start).len() > 3, "{start}");
     }
-    let node = begins("CLUSTER", 0..usize::MAX, LOADING).await;
+    let node = begins("AT.TABLE", 0..usize::MAX, LOADING).await;
     let patience = Duration::from_millis(50);
     let error = RingStore::open(RingOptions { patience, ..options(&node) }).await.map(drop).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);

@@ -10,7 +10,7 @@ async fn a_wait_that_nobody_takes_ends_in_time_however_many_nodes_say_nothing() 
     let node = Stub::start(move |port, _, words| match words.split(' ').next().unwrap() {
         "AT.GET" => Answer::Says("$-1\r\n".to_owned()),
         "AT.WATCH" => Answer::Says("-CLUSTERDOWN Hash slot not served\r\n".to_owned()),
-        "CLUSTER" if asked.fetch_add(1, Ordering::SeqCst) > 0 => Answer::Hangs,
+        "AT.TABLE" if asked.fetch_add(1, Ordering::SeqCst) > 0 => Answer::Hangs,
         _ => usual(port, words).unwrap_or_else(|| Answer::Says("+OK\r\n".to_owned())),
     })
     .await;
