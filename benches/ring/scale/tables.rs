@@ -93,8 +93,9 @@ fn look(nodes: u32, slots: u32) -> Result<TableCosts, ScaleError> {
     let (table, table_bytes) = heap_of(received);
     let table = table.ok_or(ScaleError::Table("a whole table"))?;
     let (routes, routes_bytes) = heap_of(|| SlotTable::of(Arc::clone(&table), NodeId(1)));
-    let ranges = ranges(&table);
-    let (owners, client_bytes) = heap_of(|| Owners::read(&ranges, slots as usize));
+    let (told, ranges) = told(&table);
+    let (owners, client_bytes) = heap_of(|| Owners::read(&told, &ranges, slots as usize));
+    let owners = owners.ok_or(ScaleError::Table("the owners of slots"))?;
     drop((routes, owners));
     let update = update(&mut group, table)?;
     let whole_bytes = whole.len();
@@ -130,20 +131,24 @@ pub fn address(node: u32) -> Option<NodeAddress> {
     Some(NodeAddress { name, clients: at(7379), peers: at(17379) })
 }
 
-/// The answer to `CLUSTER SLOTS`, as a client parses it.
-fn ranges(table: &Table) -> Vec<Value> {
+/// The nodes and slots in the answer to `AT.TABLE`, as a client parses them.
+fn told(table: &Table) -> (Vec<Value>, Vec<Value>) {
     let configurations: Vec<Configuration> = table.slots.iter().collect();
+    let (mut nodes, mut places) = (Vec::new(), BTreeMap::new());
     let (mut ranges, mut first) = (Vec::new(), 0_i64);
     for run in configurations.chunk_by(|one, other| one.primary == other.primary) {
         let last = first + run.len() as i64 - 1;
-        let at = run[0].primary.and_then(|node| address(node.0)).map(|address| address.clients);
-        if let Some(HostPort { host, port }) = at {
-            let node = vec![Value::String(host.into_bytes()), Value::Integer(port.into())];
-            ranges.push(Value::Array(vec![Value::Integer(first), Value::Integer(last), Value::Array(node)]));
+        let at = run[0].primary.and_then(|node| Some((node, address(node.0)?.clients)));
+        if let Some((node, HostPort { host, port })) = at {
+            let place = *places.entry(node).or_insert_with(|| {
+                nodes.push(Value::Array(vec![Value::String(host.into_bytes()), Value::Integer(port.into())]));
+                nodes.len() as i64 - 1
+            });
+            ranges.extend([first, last, place].map(Value::Integer));
         }
         first = last + 1;
     }
-    ranges
+    (nodes, ranges)
 }
 
 /// Removes a copy from one slot after the other.
