@@ -52,9 +52,6 @@ enum Verb {
         #[arg(last = true, required = true)]
         command: Vec<OsString>,
     },
-    /// Waits until standard input ends.
-    #[command(hide = true)]
-    Hold,
     /// Runs a program when standard input has ended.
     #[command(hide = true)]
     Afterwards {
@@ -187,7 +184,6 @@ fn main() -> ExitCode {
         Verb::Afterwards { command } => {
             servers::afterwards(&command).map(|status| status.success()).map_err(Into::into)
         }
-        Verb::Hold => servers::hold().map(|()| true).map_err(Into::into),
         Verb::Cut { folder, clusters, times, out } => {
             servers::end_with_parent();
             run_cut(&folder, &clusters, &times, &out)

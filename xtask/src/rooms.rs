@@ -77,7 +77,7 @@ pub const ROOMS: &[Room] = &[
         budget_minutes: 6,
     },
     Room { name: "crash", packages: &["atoll-crash"], budget_minutes: 2 },
-    Room { name: "system", packages: &["atoll-system-tests"], budget_minutes: 1 },
+    Room { name: "system", packages: &["atoll-system-tests", "atoll-hosts"], budget_minutes: 1 },
     Room { name: "house", packages: &["xtask"], budget_minutes: 1 },
 ];
 

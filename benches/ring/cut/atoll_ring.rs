@@ -1,8 +1,7 @@
 //! Atoll as its users set it up: three nodes, three copies of everything, in memory or in folders.
 
-use super::CutError;
 use super::cluster::{Cluster, HOSTS, wait_until_well};
-use super::hosts::Hosts;
+use super::{CutError, Hosts};
 use crate::local;
 use crate::schedules::{Keeping, cluster_info};
 use crate::servers::KeptProcess;
@@ -44,7 +43,7 @@ impl AtollRing {
 
     /// Starts a node, for the first time or with the data that it kept; each life writes a log of its own.
     pub fn start_node(&mut self, host: usize) -> Result<(), CutError> {
-        let mut command = self.hosts.within(host);
+        let mut command = self.hosts.within(host)?;
         command.push(self.program.clone().into());
         let listen = format!("{}:{PORT}", Hosts::address(host));
         let nodes: Vec<_> = self.addresses().iter().map(SocketAddr::to_string).collect();

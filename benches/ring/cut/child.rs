@@ -8,14 +8,6 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-/// The prefix of a command that lets it make namespaces: none for root, otherwise a new user namespace.
-pub fn before() -> Vec<OsString> {
-    if rustix::process::getuid().is_root() {
-        return Vec::new();
-    }
-    ["unshare", "--user", "--map-root-user", "--"].map(OsString::from).into()
-}
-
 /// Starts this program again, after the words of a prefix; the child ends when this process does.
 pub fn spawn(before: Vec<OsString>, words: &[OsString]) -> Result<Child, CutError> {
     let mut command = own_child(&before)?;

@@ -1,7 +1,6 @@
 //! A cluster on the hosts: three servers that hold copies for each other, ours or a rival's.
 
-use super::CutError;
-use super::hosts::Hosts;
+use super::{CutError, Hosts};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -30,12 +29,12 @@ pub trait Cluster {
 
     /// Cuts a host off.
     fn cut(&self, host: usize) -> Result<(), CutError> {
-        self.hosts().cut(host)
+        Ok(self.hosts().cut(host)?)
     }
 
     /// Undoes a cut.
     fn heal(&self, host: usize) -> Result<(), CutError> {
-        self.hosts().heal(host)
+        Ok(self.hosts().heal(host)?)
     }
 }
 

@@ -2,9 +2,8 @@
 
 use super::atoll_ring::AtollRing;
 use super::cluster::{Cluster, HOSTS, wait_until_well};
-use super::hosts::{Hosts, possible};
 use super::redis_cluster::RedisCluster;
-use super::{CutError, Task, beside, child, count, milliseconds_now, paced};
+use super::{CutError, Hosts, Task, before, beside, child, count, milliseconds_now, paced, possible};
 use crate::machine::MachineTime;
 use crate::phases::NOT_OFFERED;
 use crate::schedules::Keeping;
@@ -135,7 +134,7 @@ pub fn run(peers: bool, times: Times, place: &BenchPaths) -> Result<Findings, Cu
         .collect();
     let told = [child::text(&clusters)?, child::text(&times)?].map(OsString::from);
     let words = [vec!["cut".into(), place.folder.clone().into()], told.into(), vec![out.clone().into()]];
-    let child = child::spawn(child::before(), &words.concat())?;
+    let child = child::spawn(before(), &words.concat())?;
     child::wait_for(child, "the whole experiment", TIME_MAX)?;
     let mut findings: Findings = child::read(&out)?;
     if place.atoll.is_none() {
@@ -151,7 +150,7 @@ pub fn inside(folder: &Path, clusters: &[ClusterKind], times: Times, out: &Path)
     for whose in clusters {
         let folder = folder.join(format!("cut-{}", whose.name()));
         std::fs::create_dir_all(&folder).map_err(CutError::io("make a folder for a cluster"))?;
-        let hosts = whose.is_there().and_then(|()| Hosts::make(HOSTS, &folder));
+        let hosts = whose.is_there().and_then(|()| Ok(Hosts::make(HOSTS)?));
         let found = hosts.and_then(|hosts| {
             let mut cluster: Box<dyn Cluster> = match whose {
                 ClusterKind::Atoll(program) => {
@@ -247,7 +246,7 @@ impl Running {
     fn start(task: &Task, hosts: &Hosts, host: usize, folder: &Path) -> Result<Self, CutError> {
         let out = folder.join(format!("result-{host}.json"));
         let child = child::spawn(
-            hosts.within(host),
+            hosts.within(host)?,
             &["task".into(), child::text(task)?.into(), out.clone().into()],
         )?;
         Ok(Self { child, out })

@@ -12,7 +12,6 @@ mod child;
 mod cluster;
 mod count;
 mod experiment;
-mod hosts;
 mod node;
 mod paced;
 mod pacer;
@@ -22,16 +21,17 @@ mod slots;
 #[cfg(test)]
 mod tests;
 
+pub use atoll_hosts::{Hosts, before};
 pub use atoll_ring::AtollRing;
 pub use beside::authentication;
-pub use child::{before, read, spawn, text, wait_for};
+pub use child::{read, spawn, text, wait_for};
 pub use cluster::{Cluster, HOSTS, wait_until_well};
 pub use experiment::{ClusterKind, Findings, Times, inside, run};
-pub use hosts::{Hosts, possible};
 pub use report::{is_right, print, rows};
 pub use slots::{SLOTS, keys_of_all_slots, moved, slot_of, table};
 
 use crate::servers::StartError;
+use atoll_hosts::HostsError;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -61,9 +61,12 @@ pub fn perform(task: &Task, out: &Path) -> Result<(), CutError> {
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
 pub enum CutError {
-    /// A server or a host did not start.
+    /// A server did not start.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// The hosts did not start, or did not do what they were told.
+    #[error(transparent)]
+    Hosts(#[from] HostsError),
     /// A program failed.
     #[error("{what} failed: {words}")]
     Command {
@@ -126,6 +129,11 @@ impl CutError {
         let doing = doing.into();
         move |source| Self::Io { doing, source }
     }
+}
+
+/// Whether the bench may make network namespaces.
+pub fn possible() -> Result<(), CutError> {
+    atoll_hosts::possible().map_err(|error| CutError::NoHosts(Box::new(error.into())))
 }
 
 /// Milliseconds since 1970: all hosts share this machine's clock.

@@ -1,9 +1,9 @@
 //! Redis 7 as its users set it up: three primaries, three replicas, made by `redis-cli --cluster create`.
 
-use super::CutError;
 use super::cluster::{Cluster, HOSTS, wait_until_well};
-use super::hosts::{Hosts, output};
+use super::{CutError, Hosts};
 use crate::servers::KeptProcess;
+use atoll_hosts::output;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ impl RedisCluster {
     fn start_server(&mut self, host: usize, port: u16) -> Result<(), CutError> {
         let folder = self.folder.join(format!("redis-{host}-{port}"));
         std::fs::create_dir_all(&folder).map_err(CutError::io("make a folder for Redis"))?;
-        let mut command = self.hosts.within(host);
+        let mut command = self.hosts.within(host)?;
         let (address, port) = (Hosts::address(host).to_string(), port.to_string());
         let words = ["redis-server", "--bind", &address, "--port", &port, "--protected-mode", "no"];
         command.extend(words.map(OsString::from));
@@ -48,20 +48,21 @@ impl RedisCluster {
 
     /// Sends a command to one server, from its own host.
     fn ask(&self, host: usize, port: u16, words: &[&str]) -> Result<String, CutError> {
-        let mut command = self.hosts.within(host);
+        let mut command = self.hosts.within(host)?;
         let (address, port) = (Hosts::address(host).to_string(), port.to_string());
         command.extend(["redis-cli", "-h", &address, "-p", &port].map(OsString::from));
         command.extend(words.iter().map(OsString::from));
-        output(&command)
+        Ok(output(&command)?)
     }
 
     fn create(&self) -> Result<(), CutError> {
-        let mut command = self.hosts.within(1);
+        let mut command = self.hosts.within(1)?;
         command.extend(["redis-cli", "--cluster", "create"].map(OsString::from));
         let addresses = Self::all().map(|(host, port)| format!("{}:{port}", Hosts::address(host)));
         command.extend(addresses.map(OsString::from));
         command.extend(["--cluster-replicas", "1", "--cluster-yes"].map(OsString::from));
-        output(&command).map(drop)
+        output(&command)?;
+        Ok(())
     }
 }
 

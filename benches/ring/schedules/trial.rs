@@ -87,7 +87,7 @@ pub fn run(plan: &Plan, spec: &Spec, folder: &Path) -> Outcome {
     };
     let book = Arc::new(Book::new(HOSTS * PATIENCE_MS.len()));
     let history = Arc::new(History::new());
-    let begun = Hosts::make(HOSTS, folder).and_then(|hosts| {
+    let begun = Hosts::make(HOSTS).map_err(CutError::from).and_then(|hosts| {
         let mut ring = AtollRing::on(hosts, folder.to_owned(), spec.program.clone(), plan.keeping);
         ring.start()?;
         Ok(Stage::with(ring))

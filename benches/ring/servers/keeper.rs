@@ -52,14 +52,6 @@ impl KeptProcess {
         Self::spawn(keeper, program, log)
     }
 
-    /// Starts a process that only holds what `within` made for it, such as a network namespace.
-    pub fn holder(within: &[&str], log: &Path) -> Result<Self, StartError> {
-        let words: Vec<OsString> = within.iter().map(OsString::from).collect();
-        let mut keeper = own_child(&words)?;
-        keeper.arg("hold");
-        Self::spawn(keeper, within.join(" "), log)
-    }
-
     fn spawn(mut keeper: Command, program: String, log: &Path) -> Result<Self, StartError> {
         let failed = |source| StartError::System { program: program.clone(), source };
         let errors = fs::File::create(log).map_err(failed)?;
@@ -155,13 +147,6 @@ pub fn keep(log: &Path, command: &[OsString]) -> io::Result<ExitStatus> {
         let _ = rustix::process::pidfd_send_signal(&handle, rustix::process::Signal::KILL);
     });
     child.wait()
-}
-
-/// Prints its own process id and waits until standard input closes.
-pub fn hold() -> io::Result<()> {
-    say(std::process::id())?;
-    wait_for_the_end_of_input();
-    Ok(())
 }
 
 /// Waits until standard input closes, and then runs a program: what that removes outlives the bench by no

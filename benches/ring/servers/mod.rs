@@ -3,7 +3,7 @@
 mod keeper;
 mod ring;
 
-pub use keeper::{KeptProcess, StartError, afterwards, end_with_parent, hold, keep, own_child};
+pub use keeper::{KeptProcess, StartError, afterwards, end_with_parent, keep, own_child};
 pub use ring::{Ring, leader_of};
 
 use crate::client::{Protocol, Reply};

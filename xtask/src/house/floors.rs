@@ -7,7 +7,7 @@ use crate::workspace::Package;
 
 /// The floors, lowest first.
 const FLOORS: &[(&str, &[&str])] = &[
-    ("the foundation", &["atoll-errors", "atoll-buffer", "atoll-linearizability"]),
+    ("the foundation", &["atoll-errors", "atoll-buffer", "atoll-linearizability", "atoll-hosts"]),
     (
         "the ground",
         &["atoll-options", "atoll-wire", "atoll-tls", "atoll-resp", "atoll-disk", "atoll-row-files"],
