@@ -96,7 +96,7 @@ fn verdict(name: &str, seeded: &Seeded) -> Result<(), Failure> {
 fn judged(name: &str, lines: &[String]) -> Result<(), Failure> {
     let what = format!("the verdict on {name}");
     match Tally::read(&what, lines, true) {
-        Tally { passed: 1, failed, skipped } if failed.is_empty() && skipped.is_empty() => Ok(()),
+        Tally { passed: 1, failed, skipped, .. } if failed.is_empty() && skipped.is_empty() => Ok(()),
         tally => {
             let problem = format!("{} tests passed where one judges", tally.passed);
             Err(Failure::Malformed { what, problem })

@@ -117,6 +117,9 @@ fn judge(step: Step, tally: &Tally, output: &[String]) {
     for skip in &tally.skipped {
         println!("       {skip}");
     }
+    for notice in &tally.notices {
+        println!("       {notice}");
+    }
 }
 
 /// Runs the examples in the documentation of the code, then the commands in the pages.

@@ -11,6 +11,8 @@ pub struct Tally {
     pub failed: Vec<String>,
     /// The tests that could not run.
     pub skipped: Vec<Skip>,
+    /// What tests that ran say about how they did, each with the name of its test.
+    pub notices: Vec<String>,
 }
 
 impl Tally {
@@ -19,6 +21,7 @@ impl Tally {
         self.passed += other.passed;
         self.failed.extend(other.failed);
         self.skipped.extend(other.skipped);
+        self.notices.extend(other.notices);
     }
 
     /// How many tests there were in total.
@@ -40,10 +43,10 @@ impl Tally {
                 section = Some(name.to_owned());
             } else if let Some((name, verdict)) = verdict(line) {
                 tally.count(&format!("{program}::{name}"), verdict);
-            } else if let Some(test) = &section
-                && let Some(skip) = Skip::told(&format!("{program}::{test}"), line)
-            {
-                tally.skipped.push(skip);
+            } else if let Some(test) = &section {
+                let test = format!("{program}::{test}");
+                tally.skipped.extend(Skip::told(&test, line));
+                tally.notices.extend(line.strip_prefix(NOTICE).map(|told| format!("{test}: {told}")));
             }
         }
         // A skipped test also reports success.
@@ -72,6 +75,9 @@ impl Tally {
         }
     }
 }
+
+/// How a line begins in which a test that has several forms says which of them it ran, and why.
+const NOTICE: &str = "NOTICE ";
 
 /// The need of a test that is marked `#[ignore]`: never excused in CI.
 const IGNORED: &str = "ignored";
@@ -122,6 +128,28 @@ mod tests {
         let skip = &tally.skipped[0];
         assert_eq!((skip.what.as_str(), skip.reason.as_str()), ("p::t", "no go"));
         assert!(!skip.is_excused());
+    }
+
+    #[test]
+    fn what_a_test_says_about_how_it_ran_is_kept_whether_it_passed_or_failed() {
+        let text = |verdict: &str| {
+            format!(
+                "test a ... {verdict}\nNOTICE of nobody\n---- a stdout ----\nNOTICE on loopback addresses\n\
+                 it is no NOTICE here\n\ntest result: it ended;\n"
+            )
+        };
+        for (verdict, succeeded) in [("ok", true), ("FAILED", false)] {
+            let tally = read(&text(verdict), succeeded);
+            assert_eq!(tally.notices, ["p::a: on loopback addresses"], "{verdict}");
+            assert_eq!(
+                (tally.total(), tally.passed),
+                (1, usize::from(succeeded)),
+                "it is a test like others"
+            );
+        }
+        let mut all = read(&text("ok"), true);
+        all.add(read(&text("ok"), true));
+        assert_eq!(all.notices.len(), 2);
     }
 
     #[test]

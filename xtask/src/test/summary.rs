@@ -57,6 +57,10 @@ impl Summary {
         self.print_table();
         let all = self.tally();
         let not_excused = skip::conclude(&all.skipped);
+        if !all.notices.is_empty() {
+            heading("How tests with several forms ran:");
+            all.notices.iter().for_each(|notice| println!("  {notice}"));
+        }
         if !all.failed.is_empty() {
             heading("Failed:");
             all.failed.iter().for_each(|test| println!("  {test}"));
@@ -118,7 +122,7 @@ mod tests {
 
     fn tally(passed: usize, failed: &[&str]) -> Tally {
         let failed = failed.iter().map(|&name| name.to_owned()).collect();
-        Tally { passed, failed, skipped: Vec::<Skip>::new() }
+        Tally { passed, failed, skipped: Vec::<Skip>::new(), notices: Vec::new() }
     }
 
     #[test]
