@@ -20,7 +20,7 @@ use crate::evaluate::run::{self, Scene};
 use crate::evaluate::{self, Done, Reading, Writing};
 use crate::state::SlotState;
 use crate::verify::{self, Digest};
-use crate::{Applied, KeyspaceError, OwnCommand, ReadOutcome, SLOTS};
+use crate::{Applied, KeyspaceError, OwnCommand, Part, ReadOutcome, SLOTS};
 use atoll_engine::{Direction, Engine, Tree};
 use atoll_resp::{Command, Protocol};
 use cells::TreeCells;
@@ -240,6 +240,23 @@ impl Keyspace {
     ) -> Result<ReadOutcome, KeyspaceError> {
         let answer = Answer::new(reply, protocol);
         self.look(slot, now_ms, answer, |reading| evaluate::read_own(reading, command))
+    }
+
+    /// Like [`Keyspace::read`], for some bytes of the string at a key; appends null if the key is absent.
+    /// `GETRANGE` does not tell that from an empty string.
+    ///
+    /// # Errors
+    /// As [`Keyspace::read`].
+    pub fn read_string(
+        &self,
+        slot: u16,
+        now_ms: u64,
+        (key, part): (&[u8], Part),
+        protocol: Protocol,
+        reply: &mut Vec<u8>,
+    ) -> Result<ReadOutcome, KeyspaceError> {
+        let answer = Answer::new(reply, protocol);
+        self.look(slot, now_ms, answer, |reading| reading.string_part(key, part))
     }
 
     fn look(

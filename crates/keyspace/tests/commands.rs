@@ -3,6 +3,8 @@
 
 mod common;
 
+use atoll_keyspace::{Part, ReadOutcome};
+use atoll_resp::Protocol;
 use common::Subject;
 
 /// Each line is a command and its expected answer.
@@ -40,6 +42,36 @@ fn strings_are_set_read_and_counted_up() {
     let mut subject = Subject::new();
     check(&mut subject, &lines);
     assert_eq!(subject.keyspace.keys_in(common::SLOT), 3);
+}
+
+#[test]
+fn bytes_of_a_string_are_read_and_an_absent_key_is_no_empty_string() {
+    let mut subject = Subject::new();
+    let read = |subject: &Subject, key: &str, offset, len| {
+        let (asked, mut reply) = ((key.as_bytes(), Part { offset, len }), Vec::new());
+        let outcome =
+            subject.keyspace.read_string(common::SLOT, subject.now_ms, asked, Protocol::Resp3, &mut reply);
+        match outcome.unwrap() {
+            ReadOutcome::Answered => common::told(&common::value(&reply)),
+            ReadOutcome::Expired(overdue) => format!("{} expired, {} bytes", overdue.len(), reply.len()),
+        }
+    };
+    assert_eq!(read(&subject, "a", 0, 10), "nil");
+    subject.ask("SET a 12345 PX 100");
+    for (offset, len, bytes) in
+        [(0, 3, "\"123\""), (0, u64::MAX, "\"12345\""), (4, 3, "\"5\""), (5, 3, "\"\"")]
+    {
+        assert_eq!(read(&subject, "a", offset, len), bytes, "{offset} {len}");
+    }
+    subject.ask_words(&[b"SET".as_slice(), b"empty", b""]);
+    assert_eq!(read(&subject, "empty", 0, 10), "\"\"");
+    subject.ask("HSET h f v");
+    assert_eq!(
+        read(&subject, "h", 0, 10),
+        "-WRONGTYPE Operation against a key holding the wrong kind of value"
+    );
+    subject.now_ms += 100;
+    assert_eq!(read(&subject, "a", 0, 10), "1 expired, 0 bytes");
 }
 
 #[test]

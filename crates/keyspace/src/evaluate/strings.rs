@@ -6,7 +6,7 @@ use super::{Done, last_of_each};
 use crate::Refusal;
 use crate::cell::CellName;
 use crate::cells::{Cells, Changes};
-use atoll_resp::{SetAnswer, SetCondition, SetLifetime, SetRequest, parse_integer};
+use atoll_resp::{Part, SetAnswer, SetCondition, SetLifetime, SetRequest, parse_integer};
 
 impl<C: Cells> Reading<'_, C> {
     pub(super) fn get(&mut self, key: &[u8]) -> Done {
@@ -28,6 +28,18 @@ impl<C: Cells> Reading<'_, C> {
         let Some(found) = self.find(key)? else { return Ok(self.answer.string(b"")?) };
         let (offset, len) = range_within(start, end, found.length()?);
         Ok(self.answer.string(&found.part(offset, len)?)?)
+    }
+
+    /// Answers some bytes of a string, or null if the key is absent.
+    pub(crate) fn string_part(&mut self, key: &[u8], part: Part) -> Done {
+        match self.find(key)? {
+            None => self.answer.writer().null(),
+            Some(found) => {
+                let len = part.within(found.length()?);
+                self.answer.string(&found.part(part.offset, len)?)?;
+            }
+        }
+        Ok(())
     }
 }
 
