@@ -265,7 +265,7 @@ pub enum Command<'a> {
     Once(Once<'a>),
     /// `AT.CLASS`: sets the latency class of this connection, or asks for it.
     Class(Option<LatencyClass>),
-    /// `AT.WAIT` and `AT.WATCH`: wait until a field has an expected value.
+    /// `AT.WAIT` and `AT.WATCH`: wait until a field, or the string at a key, has an expected value.
     Watch(WatchRequest<'a>),
     /// `AT.UNWATCH`: cancels the watch of this connection with this id.
     Unwatch(u64),

@@ -311,7 +311,7 @@ impl ReplicatedSlots {
         self.note(done);
     }
 
-    /// Begins a watch on a field.
+    /// Begins a watch.
     pub(crate) fn watch(&mut self, slot: Slot, now: Now, watch: Watch) {
         let done = self.copies.watch(slot, now, watch);
         self.note(done);

@@ -336,7 +336,7 @@ impl Slots {
         self.metrics.failures.add(self.watches.look(now, keyspaces, table, touched));
     }
 
-    /// Begins a watch on a field.
+    /// Begins a watch.
     pub(crate) fn watch(&mut self, slot: Slot, now: Now, watch: Watch) {
         match &mut self.home {
             Home::Alone(_) => self.watches.begin(watch),

@@ -1,7 +1,9 @@
-//! Watches: clients that wait for fields to have other values, and are notified when they have.
+//! Watches: clients that wait for fields, or for the strings at keys, to have other values, and are notified
+//! when they have.
 //!
-//! What writes touch is recorded, and checked when the round is settled. A watch costs nothing while nothing
-//! writes to its field, or to its key by a command that does not name fields.
+//! What writes touch is recorded, and checked when the round is settled. A watch on a field costs nothing
+//! while nothing writes to this field, or to its key by a command that does not name fields. A watch on a
+//! string costs nothing while nothing writes to its key.
 //!
 //! Invariant: a watch is answered once, with a value that was settled while it waited.
 //! Invariant: watches take bounded memory, and none outlives its time or its connection.
@@ -101,7 +103,7 @@ impl Watches {
         let number = self.last;
         self.bytes += watch.bytes();
         let of_key = self.by_place.entry(Arc::clone(&watch.place)).or_default();
-        of_key.insert((Arc::clone(&watch.field), number));
+        of_key.insert((watch.target.clone(), number));
         self.by_end.insert((watch.ends_us, number));
         let of_connection = self.by_connection.entry(watch.waiter.connection).or_default();
         of_connection.insert((watch.waiter.id, number));
@@ -172,7 +174,7 @@ impl Watches {
         is_before(&self.users) || (waiter.id.is_some() && is_before(&self.pushed))
     }
 
-    /// Answers a watch that needs an answer, without revealing anything about the field.
+    /// Answers a watch that needs an answer, without revealing anything about the value.
     fn let_go(&mut self, waiter: &Waiter) {
         if waiter.id.is_none() && !self.is_gone(waiter) {
             self.tell(waiter, &WatchEnd::TimeOut);
@@ -216,7 +218,7 @@ impl Watches {
         self.bytes = self.bytes.saturating_sub(watch.bytes());
         self.by_end.remove(&(watch.ends_us, number));
         if let Some(of_key) = self.by_place.get_mut(&watch.place) {
-            of_key.remove(&(Arc::clone(&watch.field), number));
+            of_key.remove(&(watch.target.clone(), number));
             if of_key.is_empty() {
                 self.by_place.remove(&watch.place);
             }

@@ -1,4 +1,4 @@
-//! Watches on fields at one node.
+//! Watches on fields and strings at one node.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::panic)]
 
 mod support;
@@ -89,6 +89,110 @@ fn whoever_waits_is_told_by_the_write_and_by_no_other() {
 }
 
 #[test]
+fn a_string_that_is_so_already_is_told_at_once() {
+    let mut pair = pair();
+    pair.writes.say("SET k v");
+    assert_eq!(pair.waits.say("AT.WAIT 0 k AS STRING EQ v"), "[1 v]");
+    assert_eq!(pair.waits.say("AT.WAIT 0 k as string NE w"), "[1 v]");
+    assert_eq!(pair.waits.say("AT.WAIT 0 k AS STRING PRESENT"), "[1 v]");
+    assert_eq!(pair.waits.say("AT.WAIT 0 none AS STRING ABSENT"), "[1 nil]");
+    assert_eq!(pair.waits.say("AT.WAIT 0 none AS STRING NE v"), "[1 nil]");
+    assert_eq!(pair.waits.say("AT.WAIT 0 k AS STRING EQ w"), "[0 nil]");
+    assert_eq!(pair.waits.say("AT.WAIT 1 none AS STRING PRESENT"), "[0 nil]");
+    pair.writes.ask(&["SET", "empty", ""]);
+    assert_eq!(pair.waits.say("AT.WAIT 0 empty AS STRING PRESENT"), "[1 ]", "it is there");
+    // What a value, a field or a key is called changes nothing.
+    pair.writes.say("SET AS PRESENT");
+    assert_eq!(pair.waits.say("AT.WAIT 0 AS AS STRING EQ PRESENT"), "[1 PRESENT]");
+    assert_eq!(pair.waits.say("AT.WAIT 0 AS AS STRING NE PRESENT"), "[0 nil]");
+    pair.writes.say("HSET h AS v EQ w");
+    assert_eq!(pair.waits.say("AT.WAIT 0 h AS EQ v"), "[1 v]");
+    assert_eq!(pair.waits.say("AT.WAIT 0 h AS PRESENT"), "[1 v]");
+    assert_eq!(pair.waits.say("AT.WAIT 0 h EQ PRESENT"), "[1 w]");
+    assert_eq!(pair.waits.say("AT.WAIT 0 h EQ NE v"), "[1 w]");
+}
+
+#[test]
+fn whoever_waits_for_a_string_is_told_by_the_write_and_by_no_other() {
+    let mut pair = pair();
+    for (begins, waits, not_yet, write, told) in [
+        ("DEL k", "EQ 2", "SET k 1", "SET k 2", "[1 2]"),
+        ("DEL k", "PRESENT", "SET other 3", "AT.ID 1 1 0 SET k x", "[1 x]"),
+        ("DEL k", "EQ 7", "MSET k 6", "MSET k 7", "[1 7]"),
+        ("SET k 2", "NE 2", "SET k 2", "APPEND k 3", "[1 23]"),
+        ("SET k 4", "EQ 6", "INCR k", "INCR k", "[1 6]"),
+        ("SET k 2", "ABSENT", "SET k 3", "DEL k", "[1 nil]"),
+        ("SET k 2", "NE 2", "DEL other", "DEL k", "[1 nil]"),
+        ("SET k 2", "ABSENT", "GETEX k", "GETDEL k", "[1 nil]"),
+        ("SET k 2", "ABSENT", "DELIFEQ k 3", "DELIFEQ k 2", "[1 nil]"),
+        ("SET k 2", "ABSENT", "SET k 3", "FLUSHALL", "[1 nil]"),
+        ("SET k 1", "ABSENT", "EXPIRE k 9999", "PEXPIRE k 1", "[1 nil]"),
+        ("SET k 1", "NE 1", "SET k 1 EX 9999", "SET k 1 PX 1", "[1 nil]"),
+    ] {
+        pair.writes.say(begins);
+        pair.send(&format!("AT.WAIT 60000 k AS STRING {waits}"));
+        pair.watched(1);
+        pair.writes.say(not_yet);
+        pair.watched(1);
+        pair.writes.say(write);
+        assert_eq!(pair.told(), told, "{begins}, {waits}");
+        pair.watched(0);
+    }
+}
+
+#[test]
+fn whoever_waits_for_a_string_is_told_that_the_key_is_a_hash() {
+    let mut pair = pair();
+    pair.writes.say("HSET h f v");
+    for condition in ["EQ v", "NE v", "ABSENT", "PRESENT"] {
+        let told = pair.waits.say(&format!("AT.WAIT 60000 h AS STRING {condition}"));
+        assert!(told.starts_with("-WRONGTYPE"), "{condition}: {told}");
+    }
+    for (key, write) in [("a", "HSET a f v"), ("b", "HSETNX b f v"), ("c", "AT.BATCH c PUT f v")] {
+        pair.send(&format!("AT.WAIT 60000 {key} AS STRING EQ v"));
+        pair.watched(1);
+        pair.writes.say(write);
+        let told = pair.told();
+        assert!(told.starts_with("-WRONGTYPE"), "{write}: {told}");
+    }
+    // The other way round as well.
+    pair.send("AT.WAIT 60000 s f EQ v");
+    pair.watched(1);
+    pair.writes.say("SET s v");
+    assert!(pair.told().starts_with("-WRONGTYPE"));
+    pair.watched(0);
+}
+
+#[test]
+fn a_string_is_told_by_pushes_to_all_that_watch_it() {
+    let mut pair = pair();
+    assert!(pair.waits.say("AT.WATCH 1 60000 k AS STRING EQ 2").contains("HELLO 3"));
+    pair.waits.say("HELLO 3");
+    for id in 1..=3 {
+        assert_eq!(pair.waits.say(&format!("AT.WATCH {id} 60000 k AS STRING EQ 2")), "OK");
+    }
+    assert_eq!(pair.waits.say("AT.WATCH 4 60000 h f EQ 2"), "OK");
+    assert_eq!(pair.waits.say("AT.WATCH 5 1 k AS STRING EQ 2"), "OK");
+    assert_eq!(pair.told(), "[at.watch 5 0 nil]");
+    assert_eq!(pair.waits.say("AT.UNWATCH 2"), "1");
+    pair.writes.say("SET k 1");
+    pair.watched(3);
+    pair.writes.say("SET k 2");
+    assert_eq!(pair.told(), "[at.watch 1 1 2]");
+    assert_eq!(pair.told(), "[at.watch 3 1 2]");
+    assert_eq!(pair.waits.say("AT.WATCH 6 60000 k AS STRING ABSENT"), "OK");
+    pair.watched(2);
+    pair.writes.say("PEXPIRE k 1");
+    assert_eq!(pair.told(), "[at.watch 6 1 nil]");
+    pair.writes.say("HSET h f 2");
+    assert_eq!(pair.told(), "[at.watch 4 1 2]");
+    pair.send("AT.WATCH 7 60000 h AS STRING PRESENT");
+    assert_eq!(pair.told(), "OK");
+    assert!(pair.told().starts_with("[at.watch 7 -1 WRONGTYPE"));
+    pair.watched(0);
+}
+
+#[test]
 fn pushes_name_their_watch_and_come_between_answers() {
     let mut pair = pair();
     assert!(pair.waits.say("AT.WATCH 7 60000 k f PRESENT").contains("HELLO 3"));
@@ -167,14 +271,24 @@ fn what_is_no_watch_is_refused() {
         ("AT.WAIT x k f ABSENT", "not an integer"),
         ("AT.WAIT -1 k f ABSENT", "not an integer"),
         ("AT.UNWATCH x", "not an integer"),
+        ("AT.WAIT 1 k AS", "wrong number of arguments"),
+        ("AT.WAIT 1 k PRESENT", "wrong number of arguments"),
+        ("AT.WAIT 1 k AS STRING", "syntax error"),
+        ("AT.WAIT 1 k AS STRING EQ", "syntax error"),
+        ("AT.WAIT 1 k AS STRING ABSENT v", "syntax error"),
+        ("AT.WAIT 1 run:7 EQ done", "a field or AS STRING"),
+        ("AT.WAIT x k AS STRING ABSENT", "not an integer"),
     ] {
         let answer = pair.waits.say(words);
         assert!(answer.contains(told), "{words}: {answer}");
     }
     let long = "x".repeat((1 << 20) + 1);
     assert!(pair.waits.say(&format!("AT.WAIT 1 k f EQ {long}")).starts_with("-LIMIT"));
+    assert!(pair.waits.say(&format!("AT.WAIT 1 s AS STRING EQ {long}")).starts_with("-LIMIT"));
     pair.writes.say(&format!("HSET k f {long}"));
     assert_eq!(pair.waits.say("AT.WAIT 1 k f PRESENT"), "[2 nil]", "it is to be read");
+    pair.writes.say(&format!("SET s {long}"));
+    assert_eq!(pair.waits.say("AT.WAIT 1 s AS STRING PRESENT"), "[2 nil]", "it is to be read");
 }
 
 #[test]

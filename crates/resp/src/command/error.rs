@@ -32,6 +32,11 @@ pub enum CommandError {
     /// Arguments contradict each other, or one is unknown.
     #[error("syntax error")]
     Syntax,
+    /// What a watch is on, or what it waits for, cannot be told.
+    #[error(
+        "syntax error: a key is followed by a field or AS STRING, then EQ value, NE value, ABSENT or PRESENT"
+    )]
+    WatchCondition,
     /// An argument is not a 64-bit integer.
     #[error("value is not an integer or out of range")]
     Integer,

@@ -236,8 +236,8 @@ pub const COMMANDS: &[Specification] = &[
     row("at.scan", -2, READ_ALL, Keys::NONE, Group::Generic, "Iterates over the keys of adjacent slots.", server::scan_run),
     row("at.table", -1, READ_ALL, Keys::NONE, Group::Cluster, "Returns which node has which slots, unless the client knows.", slot_table::slot_table),
     row("at.unwatch", 2, FAST, Keys::NONE, Group::Hash, "Cancels a watch.", watch::unwatch),
-    row("at.wait", -5, WAIT, Keys::SECOND, Group::Hash, "Waits until a field has the expected value.", watch::wait),
-    row("at.watch", -6, WAIT, Keys::THIRD, Group::Hash, "Reports when a field has the expected value.", watch::watch),
+    row("at.wait", -5, WAIT, Keys::SECOND, Group::Hash, "Waits until a field or string has the expected value.", watch::wait),
+    row("at.watch", -6, WAIT, Keys::THIRD, Group::Hash, "Reports when a field or string has the expected value.", watch::watch),
     row("auth", -2, ANYBODY, Keys::NONE, Group::Connection, "Authenticates the connection.", connection::auth),
     row("client", -2, ALWAYS, Keys::NONE, Group::Connection, "Names this connection, and lists all connections.", connection::client),
     row("cluster", -2, READ_ALL, Keys::NONE, Group::Cluster, "Describes which node has which slots.", server::cluster),
@@ -329,5 +329,8 @@ mod tests {
         assert_eq!(places("mset", 5), [1, 3]);
         assert_eq!(places("hset", 6), [1]);
         assert_eq!(places("ping", 2), [0; 0]);
+        // AT.WAIT ms key AS STRING EQ value, and AT.WATCH with an id.
+        assert_eq!(places("at.wait", 7), [2]);
+        assert_eq!(places("at.watch", 8), [3]);
     }
 }

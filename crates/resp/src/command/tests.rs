@@ -175,6 +175,62 @@ fn a_latency_class_is_one_of_three_or_none() {
     assert_eq!(error("AT.CLASS 5 50"), "ERR syntax error");
 }
 
+fn wait<'a>(field: Option<&'a [u8]>, expected: Expected<&'a [u8]>) -> Command<'a> {
+    Command::Watch(WatchRequest { id: None, milliseconds: 5, key: b"k", field, expected })
+}
+
+#[test]
+fn a_wait_is_for_a_field_or_for_the_string_at_its_key() {
+    let (f, v) = (Some(&b"f"[..]), Some(&b"v"[..]));
+    assert_is("AT.WAIT 5 k f EQ v", wait(f, Expected::Equals(v)));
+    assert_is("at.wait 5 k f ne v", wait(f, Expected::Differs(v)));
+    assert_is("AT.WAIT 5 k AS STRING EQ v", wait(None, Expected::Equals(v)));
+    assert_is("at.wait 5 k as string ne v", wait(None, Expected::Differs(v)));
+    assert_is("AT.WAIT 5 k AS STRING ABSENT", wait(None, Expected::Equals(None)));
+    assert_is("AT.WAIT 5 k AS STRING PRESENT", wait(None, Expected::Differs(None)));
+    // Values and fields may be words of the syntax.
+    for word in ["ABSENT", "PRESENT", "EQ", "NE", "AS", "STRING"] {
+        let bytes = Some(word.as_bytes());
+        assert_is(&format!("AT.WAIT 5 k AS STRING EQ {word}"), wait(None, Expected::Equals(bytes)));
+        assert_is(&format!("AT.WAIT 5 k {word} NE {word}"), wait(bytes, Expected::Differs(bytes)));
+        assert_is(&format!("AT.WAIT 5 k {word} PRESENT"), wait(bytes, Expected::Differs(None)));
+    }
+    let expected = Expected::Equals(v);
+    let watch = WatchRequest { id: Some(7), milliseconds: 5, key: b"k", field: None, expected };
+    assert_is("AT.WATCH 7 5 k AS STRING EQ v", Command::Watch(watch));
+    for line in ["AT.WAIT 5 k AS STRING EQ v", "AT.WATCH 7 5 k AS STRING EQ v"] {
+        let keys = CommandRequest::Keys(vec![b"k"]);
+        assert_is(&format!("COMMAND GETKEYS {line}"), Command::Command(keys));
+    }
+}
+
+#[test]
+fn a_wait_that_cannot_be_told_says_what_follows_a_key() {
+    let follows = "a key is followed by a field or AS STRING, then EQ value, NE value, ABSENT or PRESENT";
+    for line in ["AT.WAIT 5 run:7 EQ done", "AT.WAIT 5 k AS STRING IS v", "AT.WATCH 7 5 k AS STRINGS EQ v"] {
+        assert_eq!(error(line), format!("ERR syntax error: {follows}"), "{line}");
+    }
+    for line in [
+        "AT.WAIT 5 k AS STRING",
+        "AT.WAIT 5 k AS STRING EQ",
+        "AT.WAIT 5 k AS STRING EQ v w",
+        "AT.WAIT 5 k AS STRING ABSENT v",
+        "AT.WATCH 7 5 k AS STRING NE",
+    ] {
+        assert_eq!(error(line), "ERR syntax error", "{line}");
+    }
+    for (line, name) in [
+        ("AT.WAIT 5 k AS", "at.wait"),
+        ("AT.WAIT 5 k PRESENT", "at.wait"),
+        ("AT.WATCH 7 5 k AS", "at.watch"),
+        ("AT.WATCH 7 5 k PRESENT", "at.watch"),
+    ] {
+        assert_eq!(error(line), format!("ERR wrong number of arguments for '{name}' command"), "{line}");
+    }
+    assert_eq!(error("AT.WAIT soon k AS STRING ABSENT"), "ERR value is not an integer or out of range");
+    assert_eq!(error("AT.WATCH -7 5 k AS STRING ABSENT"), "ERR value is not an integer or out of range");
+}
+
 #[test]
 fn a_table_is_asked_for_by_the_version_that_a_node_named() {
     let version = TableVersion { of: b"00ab.0", number: 42 };

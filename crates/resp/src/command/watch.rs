@@ -1,13 +1,20 @@
-//! Waiting for a field to have a certain value, or to change.
+//! Waiting for a field, or the string at a key, to have a certain value, or to change.
 //!
 //! ```text
-//! AT.WAIT  milliseconds key field EQ value | NE value | ABSENT | PRESENT       [1, value or nil], or [0, nil] at the timeout
-//! AT.WATCH id milliseconds key field EQ value | NE value | ABSENT | PRESENT    OK, and once a push in version 3:
-//!                                                                              [at.watch, id, 1, value or nil], [.., 0, nil]
-//!                                                                              at the timeout, or [.., -1, why not]
-//! AT.UNWATCH id                                                                how many were cancelled
+//! AT.WAIT  milliseconds key WHAT CONDITION       [1, value or nil], or [0, nil] at the timeout
+//! AT.WATCH id milliseconds key WHAT CONDITION    OK, and once a push in version 3:
+//!                                                [at.watch, id, 1, value or nil], [.., 0, nil] at the
+//!                                                timeout, or [.., -1, why not]
+//! AT.UNWATCH id                                  how many were cancelled
+//!
+//! WHAT         field | AS STRING
+//! CONDITION    EQ value | NE value | ABSENT | PRESENT
 //! ```
-//! `PRESENT` matches any value; `NE` also matches an absent field.
+//! `PRESENT` matches any value; `NE` also matches an absent field or string.
+//!
+//! Invariant: the bytes of a value do not decide what a request means. Without `AS STRING`, `key EQ PRESENT`
+//! could be about the value `PRESENT` of a string or about the field `EQ`. No condition is called `STRING`,
+//! so a field may still be called `AS`.
 
 use super::arguments::{Arguments, is_word};
 use super::{Command, CommandError};
@@ -21,13 +28,13 @@ pub struct WatchRequest<'a> {
     pub milliseconds: u64,
     /// The key.
     pub key: &'a [u8],
-    /// The field.
-    pub field: &'a [u8],
+    /// The field; none for the string at the key.
+    pub field: Option<&'a [u8]>,
     /// The expected value.
     pub expected: Expected<&'a [u8]>,
 }
 
-/// An expected value; `None` stands for an absent field.
+/// An expected value; `None` stands for an absent field or string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected<V> {
     /// Exactly this.
@@ -65,12 +72,16 @@ pub(super) fn unwatch<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, 
 fn request<'a>(id: Option<u64>, arguments: &mut Arguments<'a>) -> Result<WatchRequest<'a>, CommandError> {
     let milliseconds = natural(arguments)?;
     let (key, field, word) = (arguments.next(), arguments.next(), arguments.next());
+    let (field, word) = match is_word(field, "AS") && is_word(word, "STRING") {
+        true => (None, arguments.behind_word()?),
+        false => (Some(field), word),
+    };
     let expected = match word {
         word if is_word(word, "EQ") => Expected::Equals(Some(arguments.behind_word()?)),
         word if is_word(word, "NE") => Expected::Differs(Some(arguments.behind_word()?)),
         word if is_word(word, "ABSENT") => Expected::Equals(None),
         word if is_word(word, "PRESENT") => Expected::Differs(None),
-        _ => return Err(CommandError::Syntax),
+        _ => return Err(CommandError::WatchCondition),
     };
     arguments.end()?;
     Ok(WatchRequest { id, milliseconds, key, field, expected })

@@ -114,7 +114,7 @@ mod tests {
         };
         let value = vec![b'v'; 900];
         let expected = Expected::Equals(Some(&value[..]));
-        let request = WatchRequest { id: Some(1), milliseconds: 1, key: b"k", field: b"f", expected };
+        let request = WatchRequest { id: Some(1), milliseconds: 1, key: b"k", field: Some(b"f"), expected };
         let watch = Box::new(Watch::new(&request, 0, waiter, Now { moment: Moment(1), date_ms: 1 }));
         list.insert(Ticket(3), Waiting::Watch { slot: Slot(1), watch });
         assert!(!list.has_room(100 + 2 * PLACE_BYTES), "what is waited for counts as well");

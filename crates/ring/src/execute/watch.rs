@@ -1,4 +1,4 @@
-//! Watches on fields: `AT.WAIT` is answered later, `AT.WATCH` by a push.
+//! Watches on fields and strings: `AT.WAIT` is answered later, `AT.WATCH` by a push.
 
 use super::Executor;
 use crate::watches::{Waiter, Watch};

@@ -4,18 +4,19 @@
 //! and none is skipped.
 
 use super::touched::Fields;
+use super::watch::Target;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// The watches of a key. Those of one field stand together, oldest first.
-pub(super) type OfKey = BTreeSet<(Arc<[u8]>, u64)>;
+/// The watches of a key. Those of one target stand together, oldest first.
+pub(super) type OfKey = BTreeSet<(Target, u64)>;
 
 /// Watches by their key, prefixed with its keyspace.
 pub(super) type ByPlace = HashMap<Arc<[u8]>, OfKey>;
 
-/// A key, or a field of it.
-pub(super) type Part = (Arc<[u8]>, Option<Arc<[u8]>>);
+/// A key, or one target of it.
+pub(super) type Part = (Arc<[u8]>, Option<Target>);
 
 /// What was written and is to be checked.
 #[derive(Debug, Default)]
@@ -25,7 +26,7 @@ pub(super) struct Due {
     /// Each of these, and whether it was written again after some of its watches had been checked.
     again: HashMap<Part, bool>,
     /// The last watch that was checked, of the first part.
-    last: Option<(Arc<[u8]>, u64)>,
+    last: Option<(Target, u64)>,
 }
 
 impl Due {
@@ -37,15 +38,19 @@ impl Due {
         *self = Self::default();
     }
 
-    /// Queues all watches of a key, or those of some fields.
+    /// Queues all watches of a key, or those that a write to some fields is about.
     pub(super) fn add(&mut self, place: &Arc<[u8]>, of_key: &OfKey, fields: &Fields) {
         let Fields::These(fields) = fields else {
             return self.add_part((Arc::clone(place), None));
         };
+        // Whoever waits for a string learns that its key may be a hash by now.
+        if of_key.first().is_some_and(|(watched, _)| *watched == Target::String) {
+            self.add_part((Arc::clone(place), Some(Target::String)));
+        }
         for field in fields {
-            let first = (Arc::clone(field), 0);
-            if of_key.range(&first..).next().is_some_and(|(watched, _)| watched == field) {
-                self.add_part((Arc::clone(place), Some(Arc::clone(field))));
+            let first = (Target::Field(Arc::clone(field)), 0);
+            if of_key.range(&first..).next().is_some_and(|(watched, _)| *watched == first.0) {
+                self.add_part((Arc::clone(place), Some(first.0)));
             }
         }
     }
@@ -63,8 +68,8 @@ impl Due {
     /// The next watch to check.
     pub(super) fn next(&mut self, by_place: &ByPlace) -> Option<u64> {
         loop {
-            let (place, field) = self.order.front()?;
-            let first = field.as_ref().map(|field| (Arc::clone(field), 0));
+            let (place, target) = self.order.front()?;
+            let first = target.as_ref().map(|target| (target.clone(), 0));
             let from = match (&self.last, &first) {
                 (Some(last), _) => Bound::Excluded(last),
                 (None, Some(first)) => Bound::Included(first),
@@ -72,7 +77,7 @@ impl Due {
             };
             let next = by_place.get(place).and_then(|of_key| of_key.range((from, Bound::Unbounded)).next());
             if let Some(next) =
-                next.filter(|(watched, _)| field.as_ref().is_none_or(|field| field == watched))
+                next.filter(|(watched, _)| target.as_ref().is_none_or(|target| target == watched))
             {
                 self.last = Some(next.clone());
                 return Some(next.1);

@@ -1,15 +1,15 @@
 //! Checks whether watches are met: those on what was touched, new ones, those whose time is over, and those
 //! on slots that moved to other nodes.
 //!
-//! Invariant: a field that cannot be read is reported to its watchers, and to no other client.
-//! Invariant: checks come after everything that was written is settled, and a field is read once for all
-//! watches on it that are checked in a row.
+//! Invariant: a field or string that cannot be read is reported to its watchers, and to no other client.
+//! Invariant: checks come after everything that was written is settled, and a field or string is read once
+//! for all watches on it that are checked in a row.
 //! Invariant: a round checks a bounded number of watches and reads a bounded number of bytes for them,
 //! whatever is written or watched. The others follow in the next rounds, and a later watch does not overtake
 //! them.
 
 use super::touched::{Fields, Touched};
-use super::watch::{Watch, slot_of_place};
+use super::watch::{Target, Watch, slot_of_place};
 use super::{WatchEnd, Watches};
 use crate::address::HostPort;
 use crate::clock::Now;
@@ -45,10 +45,10 @@ pub(super) const LOOKS_MAX: usize = 4096;
 /// Most bytes read for each of these kinds in a round; one more value may go beyond.
 const READ_BYTES_MAX: u64 = 16 << 20;
 
-/// What was read for a watch. The next watch may be on the same field.
+/// What was read for a watch. The next watch may be on the same target.
 struct Seen {
     place: Arc<[u8]>,
-    field: Arc<[u8]>,
+    target: Target,
     /// None if the key has expired.
     reply: Option<Vec<u8>>,
 }
@@ -58,7 +58,7 @@ struct Look<'a> {
     now: Now,
     keyspaces: &'a Keyspaces,
     seen: Option<Seen>,
-    /// Fields that could not be read.
+    /// Fields and strings that could not be read.
     failed: u64,
     /// Watches that may still be checked.
     left: usize,
@@ -76,7 +76,7 @@ impl Look<'_> {
         self.left == 0 || self.left_bytes == 0
     }
 
-    /// Reads the field of a watch.
+    /// Reads the field or string of a watch.
     fn see(&mut self, watch: &Watch) -> &Seen {
         self.left = self.left.saturating_sub(1);
         let seen = match self.seen.take() {
@@ -94,9 +94,16 @@ impl Look<'_> {
 
 impl Seen {
     fn of(watch: &Watch, now: Now, keyspaces: &Keyspaces, failed: &mut u64) -> Self {
-        let get = OwnCommand::Get { key: watch.key(), field: &watch.field, part: PART_READ };
         let ((keyspace, number), mut reply) = (keyspaces.of(watch.slot()), Vec::new());
-        let reply = match keyspace.read_own(number, now.date_ms, &get, Protocol::Resp2, &mut reply) {
+        let (key, part, date_ms) = (watch.key(), PART_READ, now.date_ms);
+        let read = match &watch.target {
+            Target::String => keyspace.read_string(number, date_ms, (key, part), Protocol::Resp2, &mut reply),
+            Target::Field(field) => {
+                let get = OwnCommand::Get { key, field, part };
+                keyspace.read_own(number, date_ms, &get, Protocol::Resp2, &mut reply)
+            }
+        };
+        let reply = match read {
             Ok(ReadOutcome::Answered) => Some(reply),
             Ok(ReadOutcome::Expired(_)) => None,
             Err(error) => {
@@ -105,18 +112,18 @@ impl Seen {
                 Some(reply)
             }
         };
-        Self { place: Arc::clone(&watch.place), field: watch.field.clone(), reply }
+        Self { place: Arc::clone(&watch.place), target: watch.target.clone(), reply }
     }
 
     fn is_of(&self, watch: &Watch) -> bool {
-        self.place == watch.place && self.field == watch.field
+        self.place == watch.place && self.target == watch.target
     }
 }
 
 impl Watches {
     /// Checks watches on what was touched, new ones, those whose time is over, and those on slots that this
     /// node does not lead any more. To be called when everything that was written is settled. Returns how
-    /// many fields could not be read.
+    /// many fields and strings could not be read.
     pub(crate) fn look(
         &mut self,
         now: Now,
@@ -167,9 +174,9 @@ impl Watches {
                 self.looking.push_back(number);
             }
         }
-        // So that a field with several watches is read once.
+        // So that a field or string with several watches is read once.
         self.looking.make_contiguous().sort_by_cached_key(|number| {
-            self.all.get(number).map(|watch| (Arc::clone(&watch.place), Arc::clone(&watch.field)))
+            self.all.get(number).map(|watch| (Arc::clone(&watch.place), watch.target.clone()))
         });
     }
 

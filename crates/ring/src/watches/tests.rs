@@ -12,7 +12,8 @@ use atoll_engine::{Engine, Options};
 use atoll_keyspace::{Applied, SLOTS};
 use atoll_replica::{Moment, NodeId, Slot, Table};
 use atoll_resp::{
-    Command, Deadline, Expected, ExpiryRule, FieldBatch, FieldMutation, OwnCommand, Protocol, WatchRequest,
+    Command, Deadline, Expected, ExpiryRule, FieldBatch, FieldMutation, OwnCommand, Protocol, SetAnswer,
+    SetCondition, SetLifetime, SetRequest, WatchRequest,
 };
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,11 @@ fn watch(users: u32, id: Option<u64>) -> Watch {
 }
 
 fn watch_of(users: u32, id: Option<u64>, field: &[u8], expected: Expected<&[u8]>) -> Watch {
+    watch_on(users, id, Some(field), expected)
+}
+
+/// A watch on a field, or on the string at the key.
+fn watch_on(users: u32, id: Option<u64>, field: Option<&[u8]>, expected: Expected<&[u8]>) -> Watch {
     let ticket = Ticket(u64::from(users));
     let waiter = Waiter { ticket, connection: 3, session: 9, users, protocol: Protocol::Resp3, id };
     Watch::new(&WatchRequest { id, milliseconds: 1_000, key: b"key", field, expected }, 0, waiter, BEGIN)
@@ -341,4 +347,46 @@ fn a_write_to_one_field_of_a_key_whose_time_is_over_is_about_all_of_them() {
     // It has not been deleted yet.
     node.apply(9, &Command::HashSet { key: b"key", pairs: vec![(b"f", b"w")], says_ok: false });
     assert_eq!(node.round(), 1);
+}
+
+/// `SET` of the key of all these watches.
+fn set(value: &[u8]) -> Command<'_> {
+    Command::Set(SetRequest {
+        key: b"key",
+        value,
+        condition: SetCondition::Always,
+        lifetime: SetLifetime::Forever,
+        answer: SetAnswer::Ok,
+    })
+}
+
+#[test]
+fn many_that_wait_for_a_string_are_looked_at_some_with_each_round() {
+    let mut node = TestNode::new();
+    let count = LOOKS_MAX as u64 * 2 + 1;
+    for id in 0..count {
+        node.watches.begin(watch_on(0, Some(id), None, Expected::Equals(Some(b"done"))));
+    }
+    let round = |node: &mut TestNode| (node.round(), node.watches.goes_on(BEGIN.moment));
+    let begun = [1, 2, 3, 4].map(|_| round(&mut node));
+    assert_eq!(begun, [(0, true), (0, true), (0, false), (0, false)], "none is there yet");
+    node.apply(1, &set(b"done"));
+    let told = [1, 2, 3, 4].map(|_| round(&mut node));
+    assert_eq!(told, [(LOOKS_MAX, true), (LOOKS_MAX, true), (1, false), (0, false)]);
+}
+
+#[test]
+fn whoever_waits_for_a_string_is_not_told_of_the_field_with_an_empty_name() {
+    let mut node = TestNode::new();
+    node.watches.begin(watch_on(0, Some(1), None, Expected::Differs(None)));
+    node.watches.begin(watch_on(0, Some(2), Some(b""), Expected::Differs(None)));
+    node.watches.begin(watch_on(0, Some(3), Some(b"f"), Expected::Differs(None)));
+    assert_eq!(node.round(), 0);
+    node.put(b"", b"v");
+    node.watches.look(BEGIN, &node.keyspaces, &node.table, &mut node.touched);
+    let told: Vec<_> = node.watches.take_pushes().into_iter().map(|(_, _, bytes)| bytes).collect();
+    let [string, field] = told.as_slice() else { panic!("{told:?}") };
+    assert!(string.starts_with(b">4\r\n$8\r\nat.watch\r\n:1\r\n:-1\r\n"), "{}", string.escape_ascii());
+    assert_eq!(field.as_slice(), b">4\r\n$8\r\nat.watch\r\n:2\r\n:1\r\n$1\r\nv\r\n");
+    assert_eq!(node.watches.len(), 1);
 }

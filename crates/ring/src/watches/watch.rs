@@ -1,4 +1,4 @@
-//! One watch: which client waits, for which field to have what value, and until when.
+//! One watch: which client waits, for which field or string to have what value, and until when.
 //!
 //! Invariant: keys are prefixed with their keyspace everywhere here, so that keyspaces never mix.
 
@@ -9,7 +9,7 @@ use atoll_replica::{Slot, Ticket};
 use atoll_resp::{Expected, Protocol, WatchRequest};
 use std::sync::Arc;
 
-/// What a watch takes beside its key, field and value, roughly, in bytes.
+/// What a watch takes beside its key, target and value, roughly, in bytes.
 const WATCH_BYTES: usize = 448;
 
 /// Longest wait, in milliseconds: a day.
@@ -31,13 +31,22 @@ pub(crate) struct Waiter {
     pub(crate) id: Option<u64>,
 }
 
+/// What of a key is watched. The string comes before all fields.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Target {
+    /// The string at the key.
+    String,
+    /// This field.
+    Field(Arc<[u8]>),
+}
+
 /// What a client waits for.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
     pub(super) waiter: Waiter,
     /// The key, prefixed with its keyspace.
     pub(super) place: Arc<[u8]>,
-    pub(super) field: Arc<[u8]>,
+    pub(super) target: Target,
     pub(super) expected: Expected<Box<[u8]>>,
     pub(super) ends_us: u64,
 }
@@ -53,7 +62,8 @@ impl Watch {
         };
         let ends_us = now.moment.after(us).0;
         let place = place_of(keyspace, request.key).into();
-        Self { waiter, place, field: request.field.into(), expected, ends_us }
+        let target = request.field.map_or(Target::String, |field| Target::Field(field.into()));
+        Self { waiter, place, target, expected, ends_us }
     }
 
     pub(crate) fn key(&self) -> &[u8] {
@@ -68,7 +78,11 @@ impl Watch {
     /// The memory that it takes, roughly.
     pub(crate) fn bytes(&self) -> usize {
         let (Expected::Equals(value) | Expected::Differs(value)) = &self.expected;
-        WATCH_BYTES + self.place.len() + self.field.len() + value.as_ref().map_or(0, |value| value.len())
+        let field = match &self.target {
+            Target::String => 0,
+            Target::Field(field) => field.len(),
+        };
+        WATCH_BYTES + self.place.len() + field + value.as_ref().map_or(0, |value| value.len())
     }
 }
 
