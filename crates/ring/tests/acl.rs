@@ -206,6 +206,33 @@ fn what_one_user_waits_for_is_not_told_to_the_next_one_on_a_connection() {
 }
 
 #[test]
+fn who_waits_for_a_string_may_read_its_key_and_may_get_strings() {
+    let listed = Listed::start(&format!(
+        "user ana on {SECRET} ~run:* %R~shared +@read\nuser bob on {SECRET} ~* +@hash\n\
+         user cem on {SECRET} ~* +at.wait +get"
+    ));
+    let mut operator = listed.operator();
+    for set in ["SET run:7 done", "SET shared done", "SET other done", "HSET h f v"] {
+        assert!(["OK", "1"].contains(&operator.say(set).as_str()), "{set}");
+    }
+    let mut ana = listed.client("ana");
+    assert_eq!(ana.say("AT.WAIT 0 run:7 AS STRING EQ done"), "[1 done]");
+    assert_eq!(ana.say("AT.WAIT 0 shared AS STRING EQ done"), "[1 done]");
+    // Only the key is one: neither the value nor another argument opens the door.
+    assert_eq!(ana.say("AT.WAIT 0 other AS STRING EQ run:7"), NO_KEY);
+    assert_eq!(ana.say("AT.WATCH 1 0 other AS STRING EQ run:7"), NO_KEY);
+    assert!(ana.say("HELLO 3").contains("proto: 3"));
+    assert_eq!(ana.say("AT.WATCH 1 60000 run:7 AS STRING EQ done"), "OK");
+    assert_eq!(show(&ana.reply().unwrap()), "[at.watch 1 1 done]");
+    let mut bob = listed.client("bob");
+    assert_eq!(bob.say("AT.WAIT 0 h f EQ v"), "[1 v]");
+    assert_eq!(bob.say("AT.WAIT 0 other AS STRING EQ done"), may_not("bob", "at.wait"));
+    assert_eq!(bob.say("AT.WATCH 1 0 other AS STRING EQ done"), may_not("bob", "at.watch"));
+    let mut cem = listed.client("cem");
+    assert_eq!(cem.say("AT.WAIT 0 other AS STRING EQ done"), "[1 done]");
+}
+
+#[test]
 fn what_somebody_waited_for_is_not_told_to_whoever_begins_anew() {
     let listed = Listed::start(&format!("user ana on {SECRET} ~* +@all"));
     let mut nobody = listed.client("ana");

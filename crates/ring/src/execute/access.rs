@@ -8,7 +8,7 @@ use crate::access::{CATEGORIES, DEFAULT, User, UserDescription, is_about_all};
 use crate::connection::End;
 use atoll_resp::{
     AccessRequest, COMMANDS, ClientRequest, ClusterRequest, Command, KeyspaceRequest, Request, Specification,
-    find_place,
+    WatchRequest, find_place,
 };
 
 /// Why a user may not execute a command.
@@ -147,7 +147,11 @@ fn refused(
                 AccessRequest::Users | AccessRequest::List | AccessRequest::User(_) | AccessRequest::Load
             )
         );
-    let is_granted = may_use(request.get(0)) && (!is_of_others || may_use(Some(b"at.ring")));
+    // A wait for the string at a key tells its value, and `AT.WAIT` by itself is about hashes.
+    let tells_string = matches!(command, Command::Watch(WatchRequest { field: None, .. }));
+    let is_granted = may_use(request.get(0))
+        && (!is_of_others || may_use(Some(b"at.ring")))
+        && (!tells_string || may_use(Some(b"get")));
     // A named write counts as the command that it names.
     let inner = known.inner(request);
     if !is_granted || inner.is_some_and(|inner| !may_use(Some(inner))) {
