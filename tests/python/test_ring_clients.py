@@ -54,6 +54,24 @@ def test_one_node_is_spoken_to_in_both_protocols(ring: Ring, protocol: int) -> N
         plain_of(ring, protocol=protocol, password="not the token").ping()
 
 
+def test_one_job_waits_for_the_string_that_another_one_sets(ring: Ring) -> None:
+    # Otherwise redis-py ends the wait after five seconds, and begins another one.
+    waits = cluster_of(ring, socket_timeout=90)
+    wait = ("AT.WAIT", 60_000, "run:7", "AS", "STRING", "EQ", "done")
+    told: list[object] = []
+    waiter = threading.Thread(target=lambda: told.extend(waits.execute_command(*wait)))
+    waiter.start()
+    nodes = [redis.Redis(*node, password=ring.token) for node in ring.nodes]
+    while not any(node.info("clients")["blocked_clients"] for node in nodes):
+        assert waiter.is_alive(), told
+    sets = cluster_of(ring)
+    assert sets.set("run:7", "running")
+    assert waiter.is_alive(), told
+    assert sets.set("run:7", "done")
+    waiter.join(60)
+    assert told == [1, b"done"]
+
+
 def test_nothing_acknowledged_is_lost_when_a_node_is_killed_under_load(ring: Ring) -> None:
     acknowledged = [0] * 4
     is_over = threading.Event()
