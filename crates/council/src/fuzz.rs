@@ -4,7 +4,9 @@
 //! limited by the bytes that it is encoded to again, and those by the bytes that arrived.
 
 use crate::codec::{Answer, Ask, Coded, Update};
-use atoll_replica::{Change, Copies, Group, GroupOptions, NodeId, SLOTS_MAX, Slot, Survived, Table};
+use atoll_replica::{
+    Change, Copies, Group, GroupOptions, NodeId, PlacementHints, SLOTS_MAX, Slot, Survived, Table,
+};
 use std::sync::{Arc, LazyLock};
 
 /// How many times longer than what arrived the encoding of what was decoded may be. An older form may lack
@@ -119,7 +121,13 @@ fn founded() -> Group {
     let mut group = Group::new(GroupOptions { slots: SLOTS, copies: 3 });
     for node in 1..=3 {
         let address = format!("127.0.0.1:{}", 7_000 + node);
-        group.apply(Change::Register { node: NodeId(node), nonce: 1, address, survived: Survived::Nothing });
+        group.apply(Change::Register {
+            node: NodeId(node),
+            nonce: 1,
+            address,
+            hints: PlacementHints::default(),
+            survived: Survived::Nothing,
+        });
     }
     for slot in (0..SLOTS).map(Slot) {
         group.apply(Change::Found { slot, copies: Copies::of(&[NodeId(1), NodeId(2), NodeId(3)]) });
