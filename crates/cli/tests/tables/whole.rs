@@ -240,3 +240,48 @@ fn the_columns_that_info_shows_are_taken_as_they_are_shown() {
     let same = format!("table create t --column '{}' --id id --index t", shown.join(","));
     assert!(atoll(&place, &same).text().contains("was there already"));
 }
+
+#[test]
+fn two_stores_in_folders_of_one_name_are_never_taken_for_each_other() {
+    let place = Workspace::new();
+    for (folder, store, steps) in [("a", "a/data", 0..2), ("b", "b/data", 5..8)] {
+        std::fs::create_dir(place.folder.path().join(folder)).unwrap();
+        let run = |arguments: &str| place.run(&[&["--store", store], &words(arguments)[..]].concat());
+        run(CREATE).text();
+        place.write("run.csv", csv(steps, 5));
+        run("table import t run.csv").text();
+    }
+    let gathered = |line: &str| atoll(&place, &format!("table gather t --json {line}"));
+    let refused = |line: &str| atoll(&place, &format!("table gather t {line}"));
+    assert_eq!(gathered("--from a/data").json()["rows"], 10);
+    let other = refused("--from b/data");
+    assert!(other.fails(11).contains("another store"), "{}", other.stderr);
+    assert!(other.stderr.contains("--run"), "{}", other.stderr);
+    assert_eq!(atoll(&place, "table query t --count").text(), "10\n");
+    assert_eq!(gathered("--from b/data --run other").json()["rows"], 15);
+    assert_eq!(gathered("--from ./a/data").json()["rows"], 0);
+    let both = refused("--from a/data --from b/data");
+    assert!(both.fails(2).contains("--run"), "{}", both.stderr);
+    let both: Vec<_> = gathered("--from a/data --from b/data --run data --run other").json_lines();
+    assert_eq!(both.iter().map(|told| told["run"].as_str().unwrap()).collect::<Vec<_>>(), ["data", "other"]);
+    let one = refused("--from a/data --from b/data --run data");
+    assert!(one.fails(2).contains("1 name for 2 stores"), "{}", one.stderr);
+    assert_eq!(atoll(&place, "table query t --count").text(), "25\n");
+}
+
+#[test]
+fn a_store_that_moved_or_was_replaced_is_not_the_one_that_was_gathered() {
+    let (place, _) = interrupted_gather(&[]);
+    let gathered = |line: &str| atoll(&place, &format!("table gather t --json {line}"));
+    let refused = |line: &str| atoll(&place, &format!("table gather t {line}"));
+    assert_eq!(gathered("--from one").json()["rows"], 10);
+    let [one, moved] = ["one", "moved"].map(|name| place.folder.path().join(name));
+    std::fs::rename(&one, &moved).unwrap();
+    // The run had no store, as of an older program, until this one went on with it.
+    refused("--from moved --run one").fails(11);
+    atoll(&place, "table attributes t --run one gather.source=").text();
+    assert_eq!(gathered("--from moved --run one").json()["rows"], 0);
+    on_source(&place, CREATE).text();
+    let replaced = refused("--from one");
+    assert!(replaced.fails(11).contains("another store has taken its place"), "{}", replaced.stderr);
+}
