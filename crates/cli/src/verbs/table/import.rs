@@ -327,7 +327,12 @@ async fn note_end(
     match failure {
         // A user who repairs a record continues with the same file, although it then differs slightly.
         Some(Failure::Rows(RowFileError::Record { number, .. })) => match claim.holds(table, run).await {
-            Ok(true) => claim.end(table, run, &mark.before_line(*number)?, last).await,
+            Ok(true) => {
+                let line = *number;
+                let file = mark.name();
+                let before = tokio::task::spawn_blocking(move || mark.before_line(line)).await;
+                claim.end(table, run, &before.map_err(|lost| reader_lost(&lost, file))??, last).await
+            }
             _ => Ok(()),
         },
         // The store itself may be what failed.

@@ -3,7 +3,8 @@
 //! The mark does not record how far the import came, which the table does; it tells whether a repeated call
 //! is the same import.
 //!
-//! Invariant: only the beginning of a file is compared, so an import can continue with a file that grew.
+//! Invariant: only the beginning of a file and the end that it had are compared, so an import can continue
+//! with a file that grew.
 
 use crate::Failure;
 use atoll_row_files::Input;
@@ -11,22 +12,27 @@ use atoll_tables::{AttributesOf, RunSummary, StepSummary, Table};
 use serde_json::Value;
 use std::cmp::Ordering;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use twox_hash::XxHash3_128;
 
 /// How many bytes at the beginning of a file are compared.
 const BEGINNING_BYTES_MAX: u64 = 1 << 20;
 
+/// How many bytes are compared at the end that a longer file had. Runs of one program begin alike, and a file
+/// that was changed in its middle has other bytes there, because everything after the change moved.
+const END_BYTES: u64 = 64 << 10;
+
 /// The attributes of a run that describe its source.
 const FILE_ATTRIBUTE: &str = "import.file";
 const PLAN_ATTRIBUTE: &str = "import.options";
 const BEGINNING_ATTRIBUTE: &str = "import.beginning";
+const END_ATTRIBUTE: &str = "import.end";
 const ATTEMPT_ATTRIBUTE: &str = "import.attempt";
 
 /// Whether an attribute only tells an import how to continue, and means nothing to users.
 pub(in super::super) fn is_for_imports(attribute: &str) -> bool {
-    [PLAN_ATTRIBUTE, BEGINNING_ATTRIBUTE, ATTEMPT_ATTRIBUTE].contains(&attribute)
+    [PLAN_ATTRIBUTE, BEGINNING_ATTRIBUTE, END_ATTRIBUTE, ATTEMPT_ATTRIBUTE].contains(&attribute)
 }
 
 /// The source of a run.
@@ -37,7 +43,9 @@ pub(super) struct Mark {
     /// How it was read.
     plan: String,
     /// The part at its beginning that is compared.
-    beginning: Option<Beginning>,
+    beginning: Option<Extract>,
+    /// The part before the end that it had, if it was longer than its beginning.
+    end: Option<Extract>,
 }
 
 /// The attempt in which an import writes, and the last step of the run when it began.
@@ -83,21 +91,44 @@ impl ImportAttempt {
     }
 }
 
-/// The first bytes of a file, and their checksum.
+/// Some bytes of a file: where they end, and their checksum.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Beginning {
-    bytes: u64,
+struct Extract {
+    end: u64,
     checksum: String,
 }
 
-impl Beginning {
-    fn of(bytes: &[u8]) -> Self {
-        Self { bytes: bytes.len() as u64, checksum: format!("{:032x}", XxHash3_128::oneshot(bytes)) }
+impl Extract {
+    /// The bytes from one offset to another, or to the end of the file.
+    fn read(path: &Path, from: u64, to: u64) -> Result<Self, Failure> {
+        let mut bytes = Vec::new();
+        let read = File::open(path).and_then(|mut file| {
+            file.seek(SeekFrom::Start(from))?;
+            file.take(to.saturating_sub(from)).read_to_end(&mut bytes)
+        });
+        read.map_err(|source| unreadable(path, source))?;
+        let checksum = format!("{:032x}", XxHash3_128::oneshot(&bytes));
+        Ok(Self { end: from.saturating_add(bytes.len() as u64), checksum })
+    }
+
+    /// The first bytes of a file.
+    fn beginning(path: &Path, bytes: u64) -> Result<Self, Failure> {
+        Self::read(path, 0, bytes)
+    }
+
+    /// The last of the bytes before an offset.
+    fn before(path: &Path, offset: u64) -> Result<Self, Failure> {
+        Self::read(path, offset.saturating_sub(END_BYTES), offset)
     }
 
     fn parse(text: &str) -> Option<Self> {
-        let (bytes, checksum) = text.split_once(' ')?;
-        Some(Self { bytes: bytes.parse().ok()?, checksum: checksum.to_owned() })
+        let (end, checksum) = text.split_once(' ')?;
+        Some(Self { end: end.parse().ok()?, checksum: checksum.to_owned() })
+    }
+
+    fn to_text(&self) -> String {
+        let Self { end, checksum } = self;
+        format!("{end} {checksum}")
     }
 }
 
@@ -107,8 +138,17 @@ impl Mark {
             Input::File(path) if path.is_file() => Some(path.clone()),
             _ => None,
         };
-        let beginning = path.as_deref().map(|path| read_beginning(path, BEGINNING_BYTES_MAX)).transpose()?;
-        Ok(Self { path, plan, beginning: beginning.map(|read| Beginning::of(&read)) })
+        let Some(there) = &path else { return Ok(Self { path, plan, beginning: None, end: None }) };
+        let length = there.metadata().map_err(|source| unreadable(there, source))?.len();
+        let beginning = Some(Extract::beginning(there, BEGINNING_BYTES_MAX)?);
+        let is_longer = length > BEGINNING_BYTES_MAX;
+        let end = is_longer.then(|| Extract::before(there, length)).transpose()?;
+        Ok(Self { path, plan, beginning, end })
+    }
+
+    /// The name of the file in messages.
+    pub(super) fn name(&self) -> String {
+        self.path.as_ref().map_or_else(|| Input::Standard.name(), |path| path.display().to_string())
     }
 
     /// Checks that this import can continue with the content of the run.
@@ -123,7 +163,7 @@ impl Mark {
             return Err(conflict("was not made by an import".to_owned(), "choose another name with --run"));
         };
         let (Some(path), Some(before)) =
-            (&self.path, known.get(BEGINNING_ATTRIBUTE).and_then(|text| Beginning::parse(text)))
+            (&self.path, known.get(BEGINNING_ATTRIBUTE).and_then(|text| Extract::parse(text)))
         else {
             return Err(conflict(
                 "came through a pipe, which cannot be continued".to_owned(),
@@ -136,8 +176,13 @@ impl Mark {
                 "use the same options as then, or start again with --restart",
             ));
         }
-        // A file that grew still starts with the same bytes.
-        if Beginning::of(&read_beginning(path, before.bytes)?) != before {
+        // A file that grew still starts with the same bytes, and has those of its former end where they were.
+        let begins_alike = Extract::beginning(path, before.end)? == before;
+        let goes_on_alike = match known.get(END_ATTRIBUTE).and_then(|text| Extract::parse(text)) {
+            Some(end) => Extract::before(path, end.end)? == end,
+            None => true,
+        };
+        if !begins_alike || !goes_on_alike {
             return Err(conflict(
                 "was imported from another file".to_owned(),
                 "choose another name with --run, or start again with --restart",
@@ -155,16 +200,18 @@ impl Mark {
         }
     }
 
-    /// The same mark without the part of the file from `line` on, which a user is going to repair.
+    /// The same mark without the part of the file from `line` on, which a user is going to repair. It reads
+    /// the file up to there.
     pub(super) fn before_line(mut self, line: u64) -> Result<Self, Failure> {
-        let (Some(path), Some(beginning)) = (&self.path, &self.beginning) else { return Ok(self) };
-        let read = read_beginning(path, beginning.bytes)?;
-        let lines = usize::try_from(line).unwrap_or(usize::MAX).saturating_sub(1);
-        let ends = read.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(place, _)| place + 1);
+        let Some(path) = &self.path else { return Ok(self) };
+        let Some(offset) = offset_of(path, line).map_err(|source| unreadable(path, source))? else {
+            return Ok(self);
+        };
         // Nothing precedes the first line, so any file matches.
-        if let Some(end) = std::iter::once(0).chain(ends).nth(lines) {
-            self.beginning = Some(Beginning::of(&read[..end]));
-        }
+        let beginning = Extract::beginning(path, offset.min(BEGINNING_BYTES_MAX))?;
+        let is_longer = offset > BEGINNING_BYTES_MAX;
+        self.end = is_longer.then(|| Extract::before(path, offset)).transpose()?;
+        self.beginning = Some(beginning);
         Ok(self)
     }
 
@@ -182,13 +229,12 @@ impl Mark {
         }
         // Only the file name, so that no path of this machine ends up in a store that is copied elsewhere.
         let file = self.path.as_deref().and_then(Path::file_name).unwrap_or_default();
-        let beginning =
-            self.beginning.as_ref().map(|Beginning { bytes, checksum }| format!("{bytes} {checksum}"));
         let changes = [
             (PLAN_ATTRIBUTE, Some(self.plan.clone())),
             (ATTEMPT_ATTRIBUTE, Some(written.to_text())),
             (FILE_ATTRIBUTE, Some(file.to_string_lossy().into_owned())),
-            (BEGINNING_ATTRIBUTE, beginning),
+            (BEGINNING_ATTRIBUTE, self.beginning.as_ref().map(Extract::to_text)),
+            (END_ATTRIBUTE, self.end.as_ref().map(Extract::to_text)),
         ];
         let changes = changes.map(|(name, text)| (name.to_owned(), text.map(Value::String)));
         table.note(AttributesOf::Run(run), &changes.into()).await?;
@@ -206,9 +252,48 @@ pub(in super::super) async fn is_attempt_of_import(
     Ok(written.is_some_and(|written| written.attempt == known.attempt))
 }
 
-fn read_beginning(path: &Path, bytes: u64) -> Result<Vec<u8>, Failure> {
-    let mut beginning = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(bytes).read_to_end(&mut beginning));
-    read.map_err(|source| Failure::File { action: "read", place: path.display().to_string(), source })?;
-    Ok(beginning)
+/// Where a line of a file begins; `None` if the file has fewer lines.
+fn offset_of(path: &Path, line: u64) -> io::Result<Option<u64>> {
+    let mut bytes = BufReader::with_capacity(1 << 20, File::open(path)?);
+    let (mut offset, mut left) = (0_u64, line.saturating_sub(1));
+    while left > 0 {
+        let chunk = bytes.fill_buf()?;
+        let places = chunk.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(place, _)| place + 1);
+        // The line end before the line, if it is in this chunk, or else all of the chunk.
+        let mut used = chunk.len();
+        for place in places {
+            left -= 1;
+            if left == 0 {
+                used = place;
+                break;
+            }
+        }
+        if used == 0 {
+            return Ok(None);
+        }
+        bytes.consume(used);
+        offset += used as u64;
+    }
+    Ok(Some(offset))
+}
+
+fn unreadable(path: &Path, source: io::Error) -> Failure {
+    Failure::File { action: "read", place: path.display().to_string(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_begins_behind_the_line_end_before_it_however_far_that_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lines");
+        let long = "x".repeat(3 << 20);
+        std::fs::write(&path, format!("one\n\n{long}\nlast")).unwrap();
+        let offset = |line| offset_of(&path, line).unwrap();
+        assert_eq!([1, 2, 3].map(offset), [Some(0), Some(4), Some(5)]);
+        assert_eq!(offset(4), Some(5 + (3 << 20) + 1));
+        assert_eq!(offset(5), None);
+    }
 }
