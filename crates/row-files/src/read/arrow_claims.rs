@@ -1,8 +1,11 @@
-//! Checks the lengths that compressed buffers of an Arrow file claim. A compressed buffer begins with its
-//! uncompressed length, which no checksum covers. The decoder allocates that much memory before it looks at a
-//! byte, with ZSTD at least where the frame does not contradict the length, and failing to allocate ends the
-//! process.
+//! Checks the places and lengths that an Arrow file claims, which no checksum covers and its reader trusts.
 //!
+//! The reader panics on a block or a buffer of a negative length, and on a buffer beyond the end of its
+//! message. A compressed buffer begins with its uncompressed length: the decoder allocates that much memory
+//! before it looks at a byte, with ZSTD at least where the frame does not contradict the length, and failing
+//! to allocate ends the process.
+//!
+//! Invariant: no block is read that is not within the file, and no buffer that is not within its block.
 //! Invariant: no buffer is decompressed that claims more than its codec can make of its bytes, or more than
 //! there is memory for. The reader of the file reports any other damage.
 
@@ -24,6 +27,9 @@ const CLAIM_TRIED_FROM: u64 = 16 << 20;
 
 /// Length of the length field in front of a buffer.
 const LENGTH_BYTES: u64 = 8;
+
+/// The fewest bytes in front of the body of a block: a marker, a length, and a message.
+const BLOCK_HEAD_BYTES_MIN: u64 = 8;
 
 /// The marker in front of a message's length, missing only in very old files.
 const CONTINUATION: [u8; 4] = [0xff; 4];
@@ -64,8 +70,8 @@ impl Claims {
             PendingBatches::Stream(at) => {
                 while let Some((bytes, body)) = bytes_at(&mut self.file, *at) {
                     let Ok(message) = root_as_message(&bytes) else { break };
-                    check(&mut self.file, &message, body)?;
                     let Ok(length) = u64::try_from(message.bodyLength()) else { break };
+                    check(&mut self.file, &message, (body, length))?;
                     *at = body.saturating_add(length);
                     if message.header_type() == MessageHeader::RecordBatch {
                         break;
@@ -89,16 +95,27 @@ fn blocks(file: &mut File) -> Option<(Vec<Block>, Vec<Block>)> {
     Some((dictionaries, footer.recordBatches().into_iter().flatten().copied().collect()))
 }
 
+/// Checks that a block lies in the file, and the buffers of its message.
 fn check_block(file: &mut File, block: &Block) -> Result<(), ArrowError> {
-    let (Ok(at), Ok(length)) = (u64::try_from(block.offset()), u64::try_from(block.metaDataLength())) else {
-        return Ok(());
+    let claimed = [block.offset(), block.metaDataLength().into(), block.bodyLength()];
+    let [Ok(at), Ok(length), Ok(body)] = claimed.map(u64::try_from) else {
+        return Err(damaged("a block of it has a negative place or length"));
     };
-    let Ok(bytes) = read_at(file, at, length) else { return Ok(()) };
-    let before = if bytes.starts_with(&CONTINUATION) { 8 } else { 4 };
-    match root_as_message(bytes.get(before..).unwrap_or_default()) {
-        Ok(message) => check(file, &message, at.saturating_add(length)),
-        Err(_) => Ok(()),
+    let end = at.checked_add(length).and_then(|end| end.checked_add(body));
+    let file_length = file.seek(SeekFrom::End(0))?;
+    if length < BLOCK_HEAD_BYTES_MIN || end.is_none_or(|end| end > file_length) {
+        return Err(damaged("a block of it does not lie in the file"));
     }
+    let bytes = read_at(file, at, length)?;
+    let before = if bytes.starts_with(&CONTINUATION) { 8 } else { 4 };
+    // The reader would look for the message in the body as well, where nothing was checked.
+    let message = root_as_message(bytes.get(before..).unwrap_or_default());
+    let message = message.map_err(|_| damaged("a block of it does not begin with a message"))?;
+    check(file, &message, (at.saturating_add(length), body))
+}
+
+fn damaged(problem: &str) -> ArrowError {
+    ArrowError::IpcError(problem.to_owned())
 }
 
 /// The message at an offset of a stream, and where its body begins; `None` at the end.
@@ -113,25 +130,32 @@ fn bytes_at(file: &mut File, at: u64) -> Option<(Vec<u8>, u64)> {
     Some((read_at(file, begin, length).ok()?, begin.checked_add(length)?))
 }
 
-/// Checks the buffers of a message whose body begins at `body`.
-fn check(file: &mut File, message: &Message<'_>, body: u64) -> Result<(), ArrowError> {
+/// Checks the buffers of a message whose body has this place and length.
+fn check(file: &mut File, message: &Message<'_>, (body, length): (u64, u64)) -> Result<(), ArrowError> {
     let batch = match message.header_type() {
         MessageHeader::RecordBatch => message.header_as_record_batch(),
         MessageHeader::DictionaryBatch => message.header_as_dictionary_batch().and_then(|batch| batch.data()),
         _ => None,
     };
-    let codec = batch.as_ref().and_then(|batch| batch.compression()).map(|compression| compression.codec());
+    let mut buffers = Vec::new();
+    for buffer in batch.as_ref().and_then(|batch| batch.buffers()).into_iter().flatten() {
+        let place = (u64::try_from(buffer.offset()), u64::try_from(buffer.length()));
+        match place {
+            (Ok(from), Ok(bytes)) if from.checked_add(bytes).is_some_and(|end| end <= length) => {
+                buffers.push((from, bytes));
+            }
+            _ => return Err(damaged("a buffer of it does not lie in its block")),
+        }
+    }
+    let codec = batch.and_then(|batch| batch.compression()).map(|compression| compression.codec());
     let (name, expansion_max) = match codec {
         Some(CompressionType::LZ4_FRAME) => ("LZ4", LZ4_EXPANSION_MAX),
         Some(CompressionType::ZSTD) => ("ZSTD", ZSTD_EXPANSION_MAX),
         // The reader refuses any other codec.
         _ => return Ok(()),
     };
-    for buffer in batch.and_then(|batch| batch.buffers()).into_iter().flatten() {
-        let (Ok(from), Ok(length)) = (u64::try_from(buffer.offset()), u64::try_from(buffer.length())) else {
-            continue;
-        };
-        let Some(compressed) = length.checked_sub(LENGTH_BYTES) else { continue };
+    for (from, bytes) in buffers {
+        let Some(compressed) = bytes.checked_sub(LENGTH_BYTES) else { continue };
         let Ok(claimed) = read_at(file, body.saturating_add(from), LENGTH_BYTES) else { continue };
         // A negative length marks a buffer that is not compressed.
         let claimed = <[u8; 8]>::try_from(claimed).map_or(0, i64::from_le_bytes);

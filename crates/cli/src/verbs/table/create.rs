@@ -1,5 +1,6 @@
 //! `atoll table create`: creates a table from columns, from a file that has them, or from a schema.
 
+use super::import::reader_lost;
 use super::renames::{Renames, pairs_of, parse_renames};
 use super::{parse_delimiter, parse_pair};
 use crate::compressed::ReadingVerb;
@@ -82,7 +83,7 @@ struct FileArguments {
 
 impl Create {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
-        let schema = self.table_schema()?;
+        let schema = self.table_schema().await?;
         let store = session.store(Access::Create).await?;
         let was_there = Table::open(Arc::clone(&store), &self.table).await.is_ok();
         let table = Table::create(store, &self.table, schema).await?;
@@ -105,7 +106,7 @@ impl Create {
         )
     }
 
-    fn table_schema(&self) -> Result<TableSchema, Failure> {
+    async fn table_schema(&self) -> Result<TableSchema, Failure> {
         if let Some(path) = &self.schema {
             let place = path.display().to_string();
             let text = std::fs::read_to_string(path).map_err(|source| Failure::File {
@@ -116,7 +117,7 @@ impl Create {
             return Ok(TableSchema::from_json(&text)?);
         }
         let (columns, known) = match &self.like {
-            Some(path) => self.columns_of_file(path)?,
+            Some(path) => self.columns_of_file(path).await?,
             None => (parse_columns("--column", &self.columns)?, None),
         };
         if columns.is_empty() {
@@ -178,7 +179,7 @@ impl Create {
     }
 
     /// The columns of a file, and the schema of the table that it was exported from, if any.
-    fn columns_of_file(&self, path: &Path) -> Result<(Vec<Field>, Option<TableSchema>), Failure> {
+    async fn columns_of_file(&self, path: &Path) -> Result<(Vec<Field>, Option<TableSchema>), Failure> {
         let types = parse_columns("--types", &self.file.types)?;
         let options = ReadOptions {
             delimiter: self.file.delimiter,
@@ -189,7 +190,11 @@ impl Create {
             ..ReadOptions::default()
         };
         let format = format_of(self.file.format, path, ReadingVerb::Create)?;
-        let described = describe(&Input::File(path.to_owned()), format, &options)?;
+        let input = Input::File(path.to_owned());
+        let file = input.name();
+        // On a thread of its own, so that an interruption is noticed while a large file is read.
+        let described = tokio::task::spawn_blocking(move || describe(&input, format, &options)).await;
+        let described = described.map_err(|lost| reader_lost(&lost, file))??;
         let known = described.metadata().get(SCHEMA_KEY).and_then(|text| TableSchema::from_json(text).ok());
         let names: Vec<String> = described.fields().iter().map(|field| field.name().clone()).collect();
         if let Some(name) = self.file.without.iter().find(|name| !names.contains(name)) {

@@ -1,13 +1,17 @@
-//! Tests of compressed Arrow files: a damaged length of a buffer is an error.
+//! Tests of the places and lengths in Arrow files: a damaged one is an error.
 
 use super::*;
 use arrow_array::DictionaryArray;
 use arrow_array::types::Int32Type;
-use arrow_ipc::CompressionType;
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
+use arrow_ipc::{CompressionType, Footer, root_as_footer, root_as_message};
 
 fn compressed(rows: &RecordBatch, compression: CompressionType, is_stream: bool) -> Vec<u8> {
-    let options = IpcWriteOptions::default().try_with_compression(Some(compression)).unwrap();
+    written(rows, Some(compression), is_stream)
+}
+
+fn written(rows: &RecordBatch, compression: Option<CompressionType>, is_stream: bool) -> Vec<u8> {
+    let options = IpcWriteOptions::default().try_with_compression(compression).unwrap();
     let mut bytes = Vec::new();
     if is_stream {
         let mut writer = StreamWriter::try_new_with_options(&mut bytes, &rows.schema(), options).unwrap();
@@ -94,5 +98,80 @@ fn what_lz4_makes_as_small_as_it_can_is_read() {
             count += part.rows.num_rows();
         }
         assert_eq!(count, 3 << 20);
+    }
+}
+
+fn footer_of(whole: &[u8]) -> Footer<'_> {
+    let end = whole.len() - 10;
+    let length = i32::from_le_bytes(whole[end..end + 4].try_into().unwrap());
+    root_as_footer(&whole[end - usize::try_from(length).unwrap()..end]).unwrap()
+}
+
+/// A column of texts that are a dictionary: the file has blocks of both kinds.
+fn texts_of_a_dictionary() -> (RecordBatch, SchemaRef) {
+    let values: DictionaryArray<Int32Type> = ["one", "two", "one", "three"].into_iter().collect();
+    let rows = RecordBatch::try_from_iter([("name", Arc::new(values) as ArrayRef)]).unwrap();
+    (rows, schema(&[("name", DataType::Utf8, true)]))
+}
+
+#[test]
+fn a_block_that_does_not_lie_in_the_file_is_an_error_and_no_panic() {
+    let place = Place::new();
+    let (rows, wanted) = texts_of_a_dictionary();
+    let whole = written(&rows, None, false);
+    let footer = footer_of(&whole);
+    let blocks = footer.dictionaries().into_iter().flatten().chain(footer.recordBatches().unwrap());
+    let blocks: Vec<usize> = blocks.flat_map(|block| places(&whole, &block.0)).collect();
+    assert!(blocks.len() >= 4, "{blocks:?}");
+    let is_refused = |at: usize, bit: u8| {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 1 << bit;
+        let told = read(&place.write("a.arrow", &damaged), Format::Arrow, &wanted, &plain());
+        let described = describe(&place.write("b.arrow", damaged), Format::Arrow, &plain());
+        let kinds = [told.err(), described.err()].map(|error| error.map(|error| error.kind()));
+        assert!(kinds.iter().flatten().all(|kind| *kind == atoll_errors::ErrorKind::Corrupt), "{kinds:?}");
+        kinds[0].is_some()
+    };
+    for block in blocks {
+        // A small change may lead to other bytes of the file, which are read or refused.
+        for at in (block..block + 12).chain(block + 16..block + 24) {
+            for bit in 0..8 {
+                is_refused(at, bit);
+            }
+        }
+        // The highest bytes of the offset, of the length of the message, and of that of the body.
+        for at in [block + 7, block + 11, block + 23] {
+            assert!((5..8).all(|bit| is_refused(at, bit)), "byte {} of a block", at - block);
+        }
+    }
+}
+
+#[test]
+fn a_buffer_that_does_not_lie_in_its_block_is_an_error_and_no_panic() {
+    let place = Place::new();
+    let wanted = schema(&[("x", DataType::Int64, true)]);
+    let values: ArrayRef = Arc::new(Int64Array::from(vec![7; 1000]));
+    let rows = RecordBatch::try_new(Arc::clone(&wanted), vec![values]).unwrap();
+    let whole = written(&rows, None, false);
+    let block = *footer_of(&whole).recordBatches().unwrap().get(0);
+    let at = usize::try_from(block.offset()).unwrap();
+    // Behind a marker and its length.
+    let message = root_as_message(&whole[at + 8..at + usize::try_from(block.metaDataLength()).unwrap()]);
+    let batch = message.unwrap().header_as_record_batch().unwrap();
+    let values = batch.buffers().unwrap().iter().last().unwrap();
+    assert_eq!(values.length(), 8000);
+    for is_stream in [false, true] {
+        let whole = written(&rows, None, is_stream);
+        let buffers = places(&whole, &values.0);
+        assert_eq!(buffers.len(), 3, "stream: {is_stream}");
+        // The offset of a buffer, and then its length: too large, far too large, and negative.
+        let fields = buffers.into_iter().flat_map(|at| [at, at + 8]);
+        for (at, bit) in fields.flat_map(|at| [(at + 2, 1), (at + 6, 5), (at + 7, 7)]) {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 1 << bit;
+            let told = read(&place.write("a.arrow", damaged), Format::Arrow, &wanted, &plain());
+            let kind = told.err().map(|error| error.kind());
+            assert_eq!(kind, Some(atoll_errors::ErrorKind::Corrupt), "stream: {is_stream}, byte {at}");
+        }
     }
 }
