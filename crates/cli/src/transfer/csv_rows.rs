@@ -106,19 +106,20 @@ impl CsvReader {
         }
     }
 
-    /// The fields joined by the separator. A field that contains it is refused: two keys could become the
-    /// same.
+    /// The fields joined by the separator. If splitting the key at each separator does not give them back, they
+    /// are refused: two keys could become the same.
     fn joined(&self, what: &str, columns: &[usize]) -> Result<Vec<u8>, String> {
         let fields: Vec<&[u8]> = columns.iter().map(|at| self.row.get(*at).unwrap_or_default()).collect();
         let separator = self.separator.as_bytes();
-        let holds_it = |field: &&[u8]| field.windows(separator.len().max(1)).any(|part| part == separator);
-        if fields.len() > 1 && fields.iter().any(holds_it) {
+        let joined = fields.join(separator);
+        if fields.len() > 1 && !is_split_into(&joined, separator, &fields) {
             return Err(format!(
-                "a part of the {what} key holds the separator \"{}\"; choose another with --separator",
+                "the parts of the {what} key hold the separator \"{}\", or make it where they are joined; choose another with \
+                 --separator",
                 self.separator
             ));
         }
-        Ok(fields.join(separator))
+        Ok(joined)
     }
 
     fn json(&self, columns: &[(String, usize)]) -> Result<Vec<u8>, String> {
@@ -130,6 +131,20 @@ impl CsvReader {
         }
         serde_json::to_vec(&object).map_err(|error| error.to_string())
     }
+}
+
+/// Whether splitting the joined fields at each separator, from left to right, gives them back.
+fn is_split_into(joined: &[u8], separator: &[u8], fields: &[&[u8]]) -> bool {
+    let next = |rest: &[u8]| rest.windows(separator.len().max(1)).position(|part| part == separator);
+    let Some((_, before_last)) = fields.split_last() else { return true };
+    let mut rest = joined;
+    for field in before_last {
+        if next(rest) != Some(field.len()) {
+            return false;
+        }
+        rest = rest.get(field.len() + separator.len()..).unwrap_or_default();
+    }
+    next(rest).is_none()
 }
 
 impl RecordReader for CsvReader {
@@ -320,6 +335,25 @@ mod tests {
         assert_eq!(problems, [(2, true), (3, true), (5, false), (6, false), (7, true)]);
         assert_eq!(rows[2].record, Err("1 fields where the header has 2".to_owned()));
         assert!(rows[3].record.as_ref().unwrap_err().contains("separator"));
+    }
+
+    #[test]
+    fn parts_that_make_the_separator_where_they_are_joined_are_no_key() {
+        let wanted = |separator: &str| Columns {
+            separator: separator.to_owned(),
+            ..columns(&["a", "b"], &[], &["c"])
+        };
+        // `a:::b` is the key of `a` and `:b`, and of no other parts.
+        let rows = read("a,b,c\na:,b,1\na,:b,2\na,b,3\n:a,b:,4\n", &wanted("::")).unwrap();
+        let kept: Vec<_> = rows.iter().map(|row| row.record.is_ok()).collect();
+        assert_eq!(kept, [false, true, true, true]);
+        assert_eq!([texts(&rows[1]).0, texts(&rows[3]).0], ["a:::b", ":a::b:"]);
+        let rows = read("a,b,c\nx-,-y,1\nx,y,2\n", &wanted("--")).unwrap();
+        assert_eq!([rows[0].record.is_ok(), rows[1].record.is_ok()], [false, true]);
+        // Parts may be empty.
+        let three = Columns { separator: "::".to_owned(), ..columns(&["a", "b", "c"], &[], &["c"]) };
+        let rows = read("a,b,c\n,,\nx,,y\n", &three).unwrap();
+        assert_eq!([texts(&rows[0]).0, texts(&rows[1]).0], ["::::", "x::::y"]);
     }
 
     #[test]

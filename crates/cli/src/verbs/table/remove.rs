@@ -25,7 +25,7 @@ struct RowsArguments {
     /// Rows of this run
     #[arg(long, value_name = "NAME")]
     run: Option<String>,
-    /// Rows of these steps, such as 100:200 without the upper end
+    /// Rows of these steps, such as 100:200 without the upper end, or 100: for all from there on
     #[arg(long, value_name = "FROM:TO", value_parser = parse_steps)]
     steps: Option<Steps>,
     /// Rows for which this holds
@@ -49,7 +49,12 @@ fn parse_steps(text: &str) -> Result<Steps, String> {
         "" => Ok(None),
         digits => digits.parse().map(Some).map_err(|_| format!("{digits:?} is not a step")),
     };
-    Ok(Steps(number(from)?.unwrap_or(0), number(to)?))
+    // Of "$FROM:$TO" with variables that are not set, a colon is left.
+    let from = number(from)?.ok_or(
+        "no step precedes the colon: 0: means all steps, as does --run without --steps for one run, and --all \
+         means all rows",
+    )?;
+    Ok(Steps(from, number(to)?))
 }
 
 impl Delete {
@@ -122,5 +127,21 @@ impl Drop {
             ended => ended?,
         }
         if session.output.is_json() { session.output.json(&json!({ "done": true })) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_have_a_first_one_and_perhaps_an_end() {
+        let read = |text: &str| parse_steps(text).map(|Steps(first, end)| (first, end));
+        assert_eq!(read("100:200"), Ok((100, Some(200))));
+        assert_eq!((read("0:"), read(" 7 : ")), (Ok((0, None)), Ok((7, None))));
+        for text in [":", " : ", ":200"] {
+            assert!(read(text).is_err_and(|problem| problem.contains("--all")), "{text}");
+        }
+        assert!(read("7").is_err() && read("-1:").is_err() && read("a:b").is_err());
     }
 }
