@@ -21,6 +21,7 @@ mod output;
 mod progress;
 mod row_format;
 mod session;
+mod store_defaults;
 mod table_hints;
 mod text;
 mod transfer;

@@ -4,6 +4,7 @@
 
 use crate::failure::unreported;
 use crate::output::{Output, note};
+use crate::store_defaults::with_defaults;
 use crate::{Failure, GlobalArguments, options};
 use atoll_open::{Location, Maintenance, Mode, Opened, StoreUrl};
 use atoll_options::{Origin, Settings};
@@ -106,13 +107,15 @@ impl Session {
         self.open_url(&self.store_url()?, access).await
     }
 
-    /// Opens another store than the one of the settings, for the same kind of use.
+    /// Opens another store than the one of the settings, for the same kind of use. Its calls have the
+    /// durability class and the deadline of the settings, unless the caller chooses others.
     pub(crate) async fn open_url(&self, url: &str, access: Access) -> Result<Opened, Failure> {
         let mut options = options::open_options(&self.settings)?;
         options.mode = if access == Access::Read { Mode::Read } else { Mode::Write };
         options.create = matches!(access, Access::Create | Access::Wait);
         let is_made = options.create && is_absent(url);
-        let opened = self.within_patience(url, atoll_open::open_with_maintenance(url, &options)).await?;
+        let mut opened = self.within_patience(url, atoll_open::open_with_maintenance(url, &options)).await?;
+        opened.store = with_defaults(opened.store, self.write_options()?, url);
         if is_made {
             // A mistyped folder would otherwise be noticed much later.
             note(&format!("there was no store in {}: a new one was made", opened.place));

@@ -2,7 +2,7 @@
 //! right.
 
 use super::support::Workspace;
-use super::{atoll, filled};
+use super::{CREATE, atoll, csv, filled, words};
 
 #[test]
 fn files_that_are_sound_and_options_that_do_not_fit_are_not_told_as_damage() {
@@ -241,4 +241,19 @@ fn the_work_of_a_count_does_not_speak_of_rows_that_it_returns() {
     assert_ne!(rows, "0");
     assert!(!answer.stderr.contains("0 rows of"), "{}", answer.stderr);
     assert!(answer.stderr.contains("rows were read, in "), "{}", answer.stderr);
+}
+
+#[test]
+fn the_durability_that_is_asked_for_holds_for_tables_as_for_cells() {
+    let place = Workspace::new();
+    let asked = |verb: &[&str]| place.run(&[&["--store", "mem:", "--durability", "synced"], verb].concat());
+    // A store in memory has no such class.
+    let [cell, table] = [asked(&["kv", "put", "p", "s", "v"]), asked(&words(CREATE))];
+    assert_ne!(cell.exit, Some(0));
+    assert_eq!(table.exit, cell.exit, "{}", table.stderr);
+    assert!(table.stderr.contains("durability class synced"), "{}", table.stderr);
+    atoll(&place, &format!("{CREATE} --durability synced --deadline 1min")).text();
+    place.write("run.csv", csv(0..2, 5));
+    atoll(&place, "table import t run.csv --durability synced --deadline 1min").text();
+    assert_eq!(atoll(&place, "table query t --count --deadline 1min").text(), "10\n");
 }
