@@ -6,16 +6,23 @@
 //! killed process, and is removed when its name is needed.
 //! Invariant: no other writer's file is written to, and no file is replaced without `--force`. What is not a
 //! regular file, such as a device, is never replaced.
+//! Invariant: nobody may read the new file, or its part file, who could not read the one that it replaces.
 
 use crate::Failure;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 /// Most files that can be written for one name at the same time.
 const PARTS_MAX: usize = 1000;
+
+/// Permissions of a part file while it is unknown who may read it in the end: the user alone.
+const PRIVATE_MODE: u32 = 0o600;
+
+/// Permissions of a new file, before the mask of the process.
+const ANY_MODE: u32 = 0o666;
 
 /// Most symbolic links that are followed in a chain, the same as the kernel's limit.
 const LINKS_MAX: usize = 40;
@@ -44,7 +51,8 @@ impl NewFile {
             }
             false => path.to_owned(),
         };
-        let (part, file) = create_part(&path)?;
+        let replaced = path.metadata().ok().filter(|_| replace);
+        let (part, file) = create_part(&path, if replaced.is_some() { PRIVATE_MODE } else { ANY_MODE })?;
         let new = Self { path, part, file, replace, is_renamed: false };
         let target = new.file.try_clone().map_err(|source| failure("create", &new.part, source))?;
         Ok((new, target))
@@ -65,6 +73,10 @@ impl NewFile {
 
     fn rename(&mut self) -> Result<(), Failure> {
         replaceable(&self.path)?;
+        // Looked at again, because its permissions may have been changed while this file was written.
+        if let Ok(there) = self.path.metadata() {
+            permit_as(&self.file, &there).map_err(|source| failure("write", &self.path, source))?;
+        }
         fs::rename(&self.part, &self.path).map_err(|source| failure("write", &self.path, source))?;
         self.is_renamed = true;
         Ok(())
@@ -93,6 +105,20 @@ impl Drop for NewFile {
     }
 }
 
+/// Gives a file the permissions of the one that it replaces, and its owner and group where that is allowed.
+fn permit_as(file: &File, replaced: &fs::Metadata) -> io::Result<()> {
+    let own = file.metadata()?;
+    let mut mode = replaced.mode() & 0o777;
+    // Only the superuser may give files away; a member of the group may choose it.
+    let _ = fchown(file, Some(replaced.uid()), None);
+    if own.gid() != replaced.gid() && fchown(file, None, Some(replaced.gid())).is_err() {
+        // Another group would get the permissions of the former one.
+        mode &= !0o070;
+    }
+    // Some file systems have no permissions, and refuse to set them.
+    if own.mode() & 0o777 == mode { Ok(()) } else { file.set_permissions(fs::Permissions::from_mode(mode)) }
+}
+
 /// Fails if `path` exists and is neither a regular file nor a link to one: the reader of a pipe would wait
 /// forever, and a replaced device would be gone for the whole machine.
 fn replaceable(path: &Path) -> Result<(), Failure> {
@@ -117,8 +143,9 @@ fn followed(path: &Path) -> PathBuf {
     path
 }
 
-/// Creates a part file beside `path`, under a name that no live writer uses.
-fn create_part(path: &Path) -> Result<(PathBuf, File), Failure> {
+/// Creates a part file beside `path`, under a name that no live writer uses, with these permissions as far as
+/// the mask of the process allows.
+fn create_part(path: &Path, mode: u32) -> Result<(PathBuf, File), Failure> {
     let mut part = PathBuf::new();
     for number in 1..=PARTS_MAX {
         let mut name: OsString = path.file_name().unwrap_or_default().to_owned();
@@ -126,7 +153,7 @@ fn create_part(path: &Path) -> Result<(PathBuf, File), Failure> {
         part = path.with_file_name(name);
         // Twice, because a file that was left behind is removed first.
         for _ in 0..2 {
-            match OpenOptions::new().write(true).create_new(true).open(&part) {
+            match OpenOptions::new().write(true).create_new(true).mode(mode).open(&part) {
                 // Another process may have taken it for one left behind, before it was locked.
                 Ok(file) if is_ours(&file, &part) => return Ok((part, file)),
                 Ok(_) => {}
@@ -307,6 +334,33 @@ mod tests {
         assert!(matches!(new.finish(), Err(Failure::Exists { .. })));
         assert_eq!(names(place.path()), ["a.csv", "late.csv", "link.csv"]);
         assert!([path, late].iter().all(|path| !path.metadata().unwrap().is_file()));
+    }
+
+    #[test]
+    fn who_could_not_read_a_file_cannot_read_the_one_that_replaces_it() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("a.csv");
+        let mode = |path: &Path| path.metadata().unwrap().mode() & 0o777;
+        for wanted in [0o600, 0o640, 0o664, 0o444] {
+            fs::write(&path, "old").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(wanted)).unwrap();
+            let (new, mut to_new) = NewFile::create(&path, true).unwrap();
+            assert_eq!(mode(new.part()), PRIVATE_MODE);
+            to_new.write_all(b"new").unwrap();
+            new.finish().unwrap();
+            assert_eq!((mode(&path), fs::read(&path).unwrap()), (wanted, b"new".to_vec()));
+            fs::remove_file(&path).unwrap();
+        }
+        // Permissions that were changed meanwhile hold, and a new file has the usual ones.
+        fs::write(&path, "old").unwrap();
+        let (new, _) = NewFile::create(&path, true).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        new.finish().unwrap();
+        assert_eq!(mode(&path), 0o640);
+        let (usual, other) = (place.path().join("usual"), place.path().join("other"));
+        fs::write(&usual, "").unwrap();
+        NewFile::create(&other, true).unwrap().0.finish().unwrap();
+        assert_eq!(mode(&other), mode(&usual));
     }
 
     #[test]
