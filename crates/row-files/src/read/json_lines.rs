@@ -214,6 +214,9 @@ impl JsonLines {
 
     fn take_field(&mut self, name: &str, text: Cell) -> Result<(), String> {
         match self.places.get(name) {
+            Some(&place) if self.fields[place].is_some() => {
+                return Err(format!("\"{name}\" has two values, one of them in a list"));
+            }
             Some(&place) => self.fields[place] = text,
             // A wanted member is never superfluous, however late it first occurs.
             None if self.options.ignore_extra
@@ -344,6 +347,21 @@ mod tests {
             "{\"pid\": 7, \"pos\": [1.5, 2e3], \"on\": true}\n\n{\"on\": false, \"name\": \"a\\nb\", \"pid\": 8}\n",
         );
         assert_eq!(found, [texts(&["7", "1.5", "2e3", "true", ""]), texts(&["8", "", "", "false", "a\nb"])]);
+    }
+
+    #[test]
+    fn an_element_that_is_a_member_too_makes_a_bad_record_and_loses_neither() {
+        let lines = [
+            r#"{"pos": [1, 2], "pos[0]": 9}"#,
+            r#"{"pos[0]": 9, "pos": [1, 2]}"#,
+            r#"{"pos": [1, 2], "pos[0]": null}"#,
+            r#"{"pos": [3, 4]}"#,
+            r#"{"pos[0]": 5, "pos[1]": 6}"#,
+        ];
+        let found = records(&lines.join("\n"));
+        let problem = |at: usize| found[at].as_ref().unwrap_err().1.as_str();
+        assert!((0..3).all(|at| problem(at).contains("\"pos[0]\" has two values")), "{found:?}");
+        assert_eq!(found[3..], [texts(&["3", "4"]), texts(&["5", "6"])]);
     }
 
     #[test]
