@@ -73,6 +73,8 @@ impl BatchReader {
         while !self.is_done && rows < limits.rows && bytes < limits.bytes {
             let taken = self.take(limits.rows - rows, limits.bytes - bytes);
             match taken.and_then(|batch| batch.map(|batch| self.converter.convert(&batch)).transpose()) {
+                // However many batches without rows follow each other, they are not the end.
+                Ok(Some(fitted)) if fitted.num_rows() == 0 => {}
                 Ok(Some(fitted)) => {
                     rows += fitted.num_rows();
                     bytes += bytes_of(&fitted).max(1);
@@ -119,5 +121,39 @@ impl RowReader for BatchReader {
     fn bytes_read(&self) -> u64 {
         let Some((rows, bytes)) = self.source.size.filter(|(rows, _)| *rows > 0) else { return 0 };
         u64::try_from(u128::from(bytes) * u128::from(self.rows) / u128::from(rows)).unwrap_or(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::{ArrayRef, Int64Array};
+    use std::sync::Arc;
+
+    struct Given(std::vec::IntoIter<RecordBatch>);
+
+    impl BatchSource for Given {
+        fn next(&mut self, _: usize) -> Result<Option<RecordBatch>, RowFileError> {
+            Ok(self.0.next())
+        }
+    }
+
+    #[test]
+    fn batches_without_rows_are_not_the_end_however_many_they_are() {
+        let ids: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));
+        let whole = RecordBatch::try_from_iter([("id", ids)]).unwrap();
+        let schema = whole.schema();
+        let none = vec![whole.slice(0, 0); 1000];
+        let all = [none.clone(), vec![whole.clone()], none.clone(), vec![whole], none].concat();
+        let batches = Box::new(Given(all.into_iter()));
+        let source = Batches { file: "a".to_owned(), schema: Arc::clone(&schema), size: None, batches };
+        let mut reader = BatchReader::new(source, &schema, &ReadOptions::default()).unwrap();
+        let limits = PartLimits { rows: 100, bytes: 64 };
+        let mut rows = 0;
+        while let Some(part) = reader.next(limits).unwrap() {
+            assert!(part.rows.num_rows() > 0);
+            rows += part.rows.num_rows();
+        }
+        assert_eq!(rows, 6);
     }
 }
