@@ -74,7 +74,7 @@ impl Header {
         }
         let mut head = vec![0; length];
         exact(bytes, &mut head)?;
-        Self::parse(&String::from_utf8_lossy(&head))
+        Self::parse(&text_of(start[6], head)?)
     }
 
     fn parse(head: &str) -> Result<Self, Refusal> {
@@ -226,6 +226,14 @@ impl Header {
     }
 }
 
+/// The text of a head: in Latin-1 up to version 2, of which each byte is a character, and in UTF-8 since.
+fn text_of(version: u8, head: Vec<u8>) -> Result<String, String> {
+    match version {
+        1 | 2 => Ok(head.into_iter().map(char::from).collect()),
+        _ => String::from_utf8(head).map_err(|_| "its head is not UTF-8".to_owned()),
+    }
+}
+
 fn element(data_type: DataType) -> Field {
     Field::new("item", data_type, false)
 }
@@ -241,5 +249,33 @@ fn checked(header: Header) -> Result<Header, String> {
         Ok(header)
     } else {
         Err(format!("a row of it has {} bytes", header.row_bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The head of an array with a column, in a version of the format.
+    fn name_in(version: u8, name: &[u8]) -> Option<String> {
+        let (before, behind) = ("{'descr': [('", "', '<f8')], 'fortran_order': False, 'shape': (2,)}");
+        let head = [before.as_bytes(), name, behind.as_bytes()].concat();
+        let mut bytes = b"\x93NUMPY".to_vec();
+        bytes.extend([version, 0]);
+        match version {
+            1 => bytes.extend((head.len() as u16).to_le_bytes()),
+            _ => bytes.extend((head.len() as u32).to_le_bytes()),
+        }
+        bytes.extend(head);
+        Header::read(&mut bytes.as_slice()).ok().map(|header| header.first_name().to_owned())
+    }
+
+    #[test]
+    fn names_are_latin_1_up_to_version_2_and_utf_8_since() {
+        for version in [1, 2] {
+            assert_eq!(name_in(version, b"gr\xfcn").as_deref(), Some("gr\u{fc}n"), "{version}");
+        }
+        assert_eq!(name_in(3, "gr\u{fc}n".as_bytes()).as_deref(), Some("gr\u{fc}n"));
+        assert_eq!(name_in(3, b"gr\xfcn"), None);
     }
 }
