@@ -60,7 +60,7 @@ fn instants(unit: TimeUnit, data_type: &DataType) -> Box<dyn Values> {
 
 /// An instant in units of `NANOSECONDS` nanoseconds; `None` if it is not a whole number of units, or out of
 /// their range.
-fn instant<const NANOSECONDS: i64>(text: &str) -> Option<i64> {
+pub(super) fn instant<const NANOSECONDS: i64>(text: &str) -> Option<i64> {
     if is_finer(text) {
         return None;
     }
@@ -103,7 +103,7 @@ fn with_plain_year(text: &str) -> Option<(Cow<'_, str>, i64)> {
 const UTC: &str = "+00:00";
 
 /// A date, which may be written as the instant at which it begins.
-fn date(text: &str) -> Option<i32> {
+pub(super) fn date(text: &str) -> Option<i32> {
     match text.contains(['T', 't', ' ']) || text.starts_with(['+', '-']) {
         true => instant::<DAY_NANOSECONDS>(text).and_then(|days| i32::try_from(days).ok()),
         false => Date32Type::parse(text),
@@ -113,7 +113,7 @@ fn date(text: &str) -> Option<i32> {
 const DAY_NANOSECONDS: i64 = 86_400 * 1_000_000_000;
 
 /// A number; one beyond the range of the type is refused, unless it is written as infinity.
-fn float<F: std::str::FromStr + Copy + Into<f64>>(text: &str) -> Option<F> {
+pub(super) fn float<F: std::str::FromStr + Copy + Into<f64>>(text: &str) -> Option<F> {
     let number: F = text.parse().ok()?;
     let is_meant = || text.trim_start_matches(['+', '-']).starts_with(['i', 'I']);
     (!number.into().is_infinite() || is_meant()).then_some(number)
@@ -134,7 +134,7 @@ fn ticks(text: &str) -> Option<i64> {
 }
 
 /// An integer, which may be written like a float.
-fn integer<N: std::str::FromStr>(text: &str) -> Option<N> {
+pub(super) fn integer<N: std::str::FromStr>(text: &str) -> Option<N> {
     text.parse().ok().or_else(|| whole(text)?.parse().ok())
 }
 
@@ -199,15 +199,19 @@ impl<T: ArrowPrimitiveType> Values for Numbers<T> {
     }
 }
 
+pub(super) fn boolean(text: &str) -> Option<bool> {
+    match text {
+        "true" | "True" | "TRUE" | "1" => Some(true),
+        "false" | "False" | "FALSE" | "0" => Some(false),
+        _ => None,
+    }
+}
+
 struct Booleans(BooleanBuilder);
 
 impl Values for Booleans {
     fn push(&mut self, text: &str) -> bool {
-        let value = match text.trim() {
-            "true" | "True" | "TRUE" | "1" => Some(true),
-            "false" | "False" | "FALSE" | "0" => Some(false),
-            _ => None,
-        };
+        let value = boolean(text.trim());
         self.0.append_option(value);
         value.is_some()
     }

@@ -1,7 +1,9 @@
 //! Inference of column types in text files: the narrowest type that all inspected fields admit.
+//!
+//! Invariant: no value is kept, so that many records take no more memory than one.
 
 use super::ReadOptions;
-use super::field::{Values, values};
+use super::field::{boolean, date, float, instant, integer};
 use super::text::Records;
 use crate::RowFileError;
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
@@ -15,32 +17,50 @@ pub const NO_VALUE_KEY: &str = "atoll.no_value";
 /// The most records that are inspected.
 const RECORDS_MAX: usize = 100_000;
 
-/// A type that a column may still have.
+/// The most columns of a file. A table has far fewer, but others of the file may be left out.
+const NAMES_MAX: usize = 1 << 15;
+
+/// A type that a column may have.
 struct Candidate {
     data_type: DataType,
-    values: Box<dyn Values>,
+    /// Whether a text without white space around it has a value of the type.
+    has_value: fn(&str) -> bool,
 }
 
-/// The possible types of a column, from narrow to wide; text is always possible.
-fn candidates() -> Vec<Candidate> {
-    let types = [
-        DataType::Int64,
-        DataType::UInt64,
-        DataType::Float64,
-        DataType::Boolean,
-        DataType::Date32,
-        DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
-        DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
-    ];
-    let candidate = |data_type: DataType| Some(Candidate { values: values(&data_type)?, data_type });
-    types.into_iter().filter_map(candidate).collect()
+/// The types of columns, from narrow to wide; text is always possible.
+fn candidates() -> [Candidate; 7] {
+    let instants = |unit: TimeUnit| DataType::Timestamp(unit, Some("UTC".into()));
+    [
+        Candidate { data_type: DataType::Int64, has_value: |text| integer::<i64>(text).is_some() },
+        Candidate { data_type: DataType::UInt64, has_value: |text| integer::<u64>(text).is_some() },
+        Candidate { data_type: DataType::Float64, has_value: |text| float::<f64>(text).is_some() },
+        Candidate { data_type: DataType::Boolean, has_value: |text| boolean(text).is_some() },
+        Candidate { data_type: DataType::Date32, has_value: |text| date(text).is_some() },
+        Candidate {
+            data_type: instants(TimeUnit::Microsecond),
+            has_value: |text| instant::<1_000>(text).is_some(),
+        },
+        Candidate {
+            data_type: instants(TimeUnit::Nanosecond),
+            has_value: |text| instant::<1>(text).is_some(),
+        },
+    ]
 }
 
 /// The columns of a text file, under their new names.
 pub(super) fn columns(mut records: impl Records, options: &ReadOptions) -> Result<Schema, RowFileError> {
+    if records.names().len() > NAMES_MAX {
+        let (file, columns) = (records.file(), records.names().len());
+        return Err(RowFileError::Unsupported {
+            what: format!("{file} has {columns} columns; up to {NAMES_MAX} are read"),
+            hint: "is its first line a header? write a file with only the columns that the table should have",
+        });
+    }
     let names = options.all_renamed(records.file(), records.names().iter().map(String::as_str))?;
     check_named(records.file(), &names, options)?;
-    let mut possible: Vec<Vec<Candidate>> = names.iter().map(|_| candidates()).collect();
+    let candidates = candidates();
+    // One bit for each candidate that all texts of the column admit.
+    let mut possible = vec![u8::MAX; names.len()];
     let mut has_value = vec![false; names.len()];
     let mut seen = 0;
     while seen < RECORDS_MAX {
@@ -59,7 +79,11 @@ pub(super) fn columns(mut records: impl Records, options: &ReadOptions) -> Resul
             }
             has_value[place] = true;
             let is_quoted = records.is_quoted(place);
-            possible[place].retain_mut(|candidate| candidate.admits(text, is_quoted));
+            for (bit, candidate) in candidates.iter().enumerate() {
+                if possible[place] & (1 << bit) != 0 && !candidate.admits(text, is_quoted) {
+                    possible[place] &= !(1 << bit);
+                }
+            }
         }
     }
     let fields = names.iter().zip(possible).zip(has_value).map(|((name, possible), has_value)| {
@@ -67,7 +91,8 @@ pub(super) fn columns(mut records: impl Records, options: &ReadOptions) -> Resul
         if let Some((_, data_type)) = named {
             return Field::new(name, data_type.clone(), true);
         }
-        let guessed = possible.into_iter().next().map_or(DataType::Utf8, |candidate| candidate.data_type);
+        let narrowest = candidates.get(possible.trailing_zeros() as usize);
+        let guessed = narrowest.map_or(DataType::Utf8, |candidate| candidate.data_type.clone());
         match has_value {
             true => Field::new(name, guessed, true),
             false => {
@@ -82,7 +107,7 @@ pub(super) fn columns(mut records: impl Records, options: &ReadOptions) -> Resul
 impl Candidate {
     /// Whether a text stands for a value of the type, and not merely resembles one. A quoted text is not a
     /// number, except for those that JSON cannot write otherwise.
-    fn admits(&mut self, text: &str, is_quoted: bool) -> bool {
+    fn admits(&self, text: &str, is_quoted: bool) -> bool {
         let is_like_one = match &self.data_type {
             // 0 and 1 are taken for numbers.
             DataType::Boolean => !is_quoted && !matches!(text, "0" | "1"),
@@ -94,7 +119,7 @@ impl Candidate {
             DataType::Timestamp(..) => text.len() > 10 && !is_day(text),
             _ => true,
         };
-        is_like_one && self.values.push(text)
+        is_like_one && (self.has_value)(text.trim())
     }
 }
 

@@ -118,3 +118,18 @@ fn a_snapshot_that_a_restart_wrote_again_is_an_error_and_what_lies_before_it_is_
     let rows = all(&read(&input, Format::LammpsDump, &found, &both).unwrap(), &found);
     assert_eq!(rows.column(0).as_primitive::<Int64Type>().values(), &[0, 0, 100, 100, 200]);
 }
+
+#[test]
+fn a_file_of_far_more_columns_than_a_table_has_is_unsupported() {
+    let place = Place::new();
+    let header = |columns: usize| {
+        let names: Vec<String> = (0..columns).map(|column| format!("c{column}")).collect();
+        format!("{}\n{}\n", names.join(","), vec!["1"; columns].join(","))
+    };
+    let wide = describe(&place.write("a.csv", header(20_000)), Format::Csv, &plain()).unwrap();
+    assert_eq!(wide.fields().len(), 20_000);
+    assert!(wide.fields().iter().all(|field| field.data_type() == &DataType::Int64));
+    let (kind, text) = refusal(&place.write("b.csv", header(40_000)), Format::Csv, &plain());
+    assert_eq!(kind, ErrorKind::Unsupported, "{text}");
+    assert!(text.contains("40000 columns"), "{text}");
+}
