@@ -66,6 +66,10 @@ pub(super) fn instant<const NANOSECONDS: i64>(text: &str) -> Option<i64> {
     }
     let (text, cycles) = with_plain_year(text)?;
     let instant = string_to_datetime(&UTC.parse::<Tz>().ok()?, &text).ok()?;
+    // A leap second, however it is written, is parsed as the second before it with that much more.
+    if instant.timestamp_subsec_nanos() >= NANOSECONDS_OF_SECOND {
+        return None;
+    }
     // Nanoseconds in 64 bits would cover only the years from 1677 to 2262.
     let seconds = i128::from(instant.timestamp()) + i128::from(cycles) * CYCLE_SECONDS;
     let nanoseconds = seconds * 1_000_000_000 + i128::from(instant.timestamp_subsec_nanos());
@@ -73,15 +77,15 @@ pub(super) fn instant<const NANOSECONDS: i64>(text: &str) -> Option<i64> {
     if nanoseconds % unit == 0 { i64::try_from(nanoseconds / unit).ok() } else { None }
 }
 
-/// Whether a text gives an instant more precisely than nanoseconds can: by digits after the ninth, or by a
-/// leap second. The parser would ignore both.
+/// Whether a text gives an instant more precisely than nanoseconds can, by digits after the ninth, which the
+/// parser would ignore.
 fn is_finer(text: &str) -> bool {
     let digits = text.split_once('.').map_or("", |(_, rest)| rest);
     let digits = digits.split(|each: char| !each.is_ascii_digit()).next().unwrap_or_default();
-    let is_between = digits.get(9..).is_some_and(|rest| rest.bytes().any(|digit| digit != b'0'));
-    let of_day = text.split(['T', 't', ' ']).nth(1).unwrap_or_default();
-    is_between || of_day.split([':', '.', 'Z', 'z', '+', '-']).nth(2) == Some("60")
+    digits.get(9..).is_some_and(|rest| rest.bytes().any(|digit| digit != b'0'))
 }
+
+const NANOSECONDS_OF_SECOND: u32 = 1_000_000_000;
 
 /// The Gregorian calendar repeats every 400 years.
 const CYCLE_SECONDS: i128 = 146_097 * 86_400;
@@ -312,6 +316,23 @@ mod tests {
             assert_eq!(valid, [false, false, false, true, true], "{unit:?}");
         }
         assert_eq!(read(&DataType::Date32, &texts[1..3]).null_count(), 2, "the next day is another one");
+    }
+
+    #[test]
+    fn a_leap_second_is_no_value_however_it_is_written() {
+        let texts = [
+            "2016-12-31T235960",
+            "2016-12-31 235960Z",
+            "2016-12-31T23:59:60.5Z",
+            "2017-01-01T00:59:60+01:00",
+            "2016-12-31T235959Z",
+        ];
+        for unit in [TimeUnit::Second, TimeUnit::Millisecond, TimeUnit::Microsecond, TimeUnit::Nanosecond] {
+            let read = read(&DataType::Timestamp(unit, None), &texts);
+            let valid: Vec<_> = (0..5).map(|row| read.is_valid(row)).collect();
+            assert_eq!(valid, [false, false, false, false, true], "{unit:?}");
+        }
+        assert_eq!(read(&DataType::Date32, &texts).null_count(), 5, "the next day is another one");
     }
 
     #[test]
