@@ -3,14 +3,25 @@
 //! Invariant: the checksum at a position covers exactly the bytes before it, however far ahead was read.
 
 use crate::transfer::TransferError;
+use atoll_store::Limits;
 use std::fs::File;
 use std::hash::Hasher;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use twox_hash::XxHash3_64;
 
-/// The size limit of a record: a value of 64 MiB in base64 with its keys, and some slack.
-pub(crate) const RECORD_BYTES_MAX: usize = 160 << 20;
+/// The size limit of a record: the largest cell of a store, in the longest text that an export writes of it,
+/// and some slack.
+pub(crate) const RECORD_BYTES_MAX: usize = ESCAPED_BYTES_MAX * CELL_BYTES_MAX + (1 << 20);
+
+/// The longest text of a byte: `\xNN` in CSV. JSON Lines has base64 instead where a text would be longer.
+const ESCAPED_BYTES_MAX: usize = 4;
+
+/// The bytes of the largest cell, with its keys.
+const CELL_BYTES_MAX: usize = {
+    let limits = Limits::CONTRACT;
+    limits.value_bytes as usize + limits.partition_key_bytes + limits.sort_key_bytes
+};
 
 /// Where an import reads from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -192,6 +203,25 @@ impl Read for Tracked {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::Encoding;
+    use crate::transfer::{Record, csv_rows, json_lines};
+
+    #[test]
+    fn the_largest_cell_can_be_imported_from_whatever_an_export_writes_of_it() {
+        let times = Limits::CONTRACT.value_bytes as usize / 1024;
+        for byte in 0..=u8::MAX {
+            let record = Record { partition: vec![byte], sort: Vec::new(), value: vec![byte; 1024] };
+            for encoding in [Encoding::Escaped, Encoding::Base64] {
+                let [_, _, value] = csv_rows::fields(&record, encoding);
+                // Between quotes, those within are doubled.
+                let bytes = value.len() + value.matches('"').count();
+                assert!(bytes * times < RECORD_BYTES_MAX, "byte {byte} in {encoding:?}");
+            }
+            let mut line = Vec::new();
+            json_lines::write_line(&record, &mut line).unwrap();
+            assert!(line.len() * times < RECORD_BYTES_MAX, "byte {byte} in JSON Lines");
+        }
+    }
 
     #[test]
     fn the_checksum_covers_exactly_what_was_used() {
