@@ -106,8 +106,8 @@ impl CsvReader {
         }
     }
 
-    /// The fields joined by the separator. If splitting the key at each separator does not give them back, they
-    /// are refused: two keys could become the same.
+    /// The fields joined by the separator. If splitting the key at each separator does not give them back,
+    /// they are refused: two keys could become the same.
     fn joined(&self, what: &str, columns: &[usize]) -> Result<Vec<u8>, String> {
         let fields: Vec<&[u8]> = columns.iter().map(|at| self.row.get(*at).unwrap_or_default()).collect();
         let separator = self.separator.as_bytes();
