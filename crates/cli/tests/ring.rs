@@ -9,6 +9,8 @@
 
 #[path = "ring/killed.rs"]
 mod killed;
+#[path = "ring/loops.rs"]
+mod loops;
 #[path = "ring/names.rs"]
 mod names;
 #[allow(dead_code, reason = "other tests use more of it")]
@@ -38,6 +40,19 @@ fn say(address: &str, lines: &str) -> String {
     let mut replies = String::new();
     socket.read_to_string(&mut replies).unwrap();
     replies
+}
+
+/// Waits until a node reports that all slots are served.
+fn wait_until_served(address: &str) {
+    let began = std::time::Instant::now();
+    loop {
+        let told = say(address, "CLUSTER INFO");
+        if told.contains("cluster_state:ok") {
+            return;
+        }
+        assert!(began.elapsed().as_secs() < 60, "{told}");
+        std::thread::yield_now();
+    }
 }
 
 fn end(mut node: Child, signal: Signal) {
@@ -129,7 +144,7 @@ fn a_node_that_cannot_start_says_why_and_what_helps() {
         (&["--memory", "--listen", "203.0.113.1:7379", "--token-file", "token"], 12, "203.0.113.1:7379"),
         (&[], 2, "--memory"),
         (&["--store", "cassandra://127.0.0.1/keyspace"], 14, "--store ./ring"),
-        (&["--memory", "--loops", "0"], 12, "loops"),
+        (&["--memory", "--loops", "0"], 2, "--loops"),
         (&["--memory", "--memory-budget", "much"], 2, "much"),
         (&["--memory", "--token-file", "no/such/token"], 10, "no/such/token"),
     ] {
@@ -378,6 +393,18 @@ fn a_ring_that_is_named_wrongly_is_refused() {
         (&["slurm", "--store", "ring", "--nodes", "3", "--copies", "9", "--", "true"], 2, "--copies 9 of 3"),
         (&["serve", "--memory", "--nodes", "127.0.0.1:7379", "--copies", "2"], 2, "--copies 2"),
         (&["serve", "--memory", "--copies", "2"], 2, "--nodes"),
+        (&["serve", "--memory", "--zone", "red"], 2, "--nodes"),
+        (&["serve", "--memory", "--nodes", "127.0.0.1:7379", "--zone", "two words"], 2, "without spaces"),
+        (&["serve", "--memory", "--nodes", "127.0.0.1:7379", "--weight", "0"], 2, "1..=1000"),
+        (&["serve", "--memory", "--nodes", "127.0.0.1:7379", "--min-sync", "2"], 2, "--min-sync 2 of 1"),
+        (&["serve", "--memory", "--nodes", "127.0.0.1:7379", "--keepers", "2"], 2, "odd"),
+        (&["serve", "--memory", "--nodes", "127.0.0.1:7379", "--keepers", "3"], 2, "--keepers 3 of 1"),
+        (&["serve", "--memory", "--nodes", "127.0.0.1:7379", "--clock-error", "60"], 2, "--no-clock"),
+        (
+            &["serve", "--memory", "--loops", "2", "--nodes", "127.0.0.1:7379,127.0.0.1:7380"],
+            2,
+            "another process",
+        ),
         (&["serve", "--memory", "--nodes", "@no-such-file"], 10, "no-such-file"),
         (&["serve", "--memory", "--listen", "127.0.0.1:60000", "--nodes", "127.0.0.1:60000"], 2, "45535"),
         (&["serve", "--memory", "--store", "kept"], 2, "--store"),

@@ -1,22 +1,9 @@
 //! Nodes named by hosts that do not resolve at the moment.
 
-use crate::say;
 use crate::support::{Workspace, free_port, started};
+use crate::wait_until_served;
 use std::io::Read;
 use std::process::Child;
-
-/// Waits until a node reports that all slots are served.
-fn wait_until_served(address: &str) {
-    let began = std::time::Instant::now();
-    loop {
-        let told = say(address, "CLUSTER INFO");
-        if told.contains("cluster_state:ok") {
-            return;
-        }
-        assert!(began.elapsed().as_secs() < 60, "{told}");
-        std::thread::yield_now();
-    }
-}
 
 fn kill(mut node: Child) -> String {
     node.kill().unwrap();

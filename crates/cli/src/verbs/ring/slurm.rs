@@ -30,6 +30,9 @@ pub struct Slurm {
     /// Number of copies of all data; by default 3, or the number of nodes if that is less
     #[arg(long, value_name = "N")]
     copies: Option<usize>,
+    /// Number of event loops of each node, each with slots and ports of its own; best one for each core
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    loops: u16,
     /// Port for clients; the ports 10,000 and 20,000 above it are used as well
     #[arg(long, value_name = "PORT", default_value_t = 7379)]
     port: u16,
@@ -86,11 +89,14 @@ impl Slurm {
             Some(Durability::Buffered | Durability::Flushed | Durability::Synced) => persistence(session)?,
         };
         let options: String = self.sbatch.iter().map(|option| format!("#SBATCH {option}\n")).collect();
-        let copies = self.copies.map(|copies| format!(" --copies {copies}")).unwrap_or_default();
+        let mut shape = self.copies.map(|copies| format!(" --copies {copies}")).unwrap_or_default();
+        if self.loops > 1 {
+            shape += &format!(" --loops {}", self.loops);
+        }
         let script = SCRIPT
             .replace("%NODES%", &self.nodes.to_string())
             .replace("%OPTIONS%\n", &options)
-            .replace("%COPIES%", &copies)
+            .replace("%SHAPE%", &shape)
             .replace("%USERS%", &self.acl_file.as_deref().map(path).transpose()?.unwrap_or_default())
             .replace("%PORT%", &self.port.to_string())
             .replace("%DURABILITY%", up::words(durability))

@@ -30,7 +30,7 @@ srun --overlap --nodes=%NODES% --ntasks=%NODES% --ntasks-per-node=1 --kill-on-ba
     unset ATOLL_STORE
     name=$SLURMD_NODENAME
     number=$(tr , "\n" <<< "$nodes" | grep -nxF "$name:$port" | cut -d: -f1)
-    exec "$atoll" ring serve --listen "0.0.0.0:$port" --announce "$name:$port" --nodes "$nodes"%COPIES% \
+    exec "$atoll" ring serve --listen "0.0.0.0:$port" --announce "$name:$port" --nodes "$nodes"%SHAPE% \
         --token-file "$token" ${users:+--acl-file "$users"} --store "$folder/node-$number" --durability %DURABILITY%' &
 ring=$!
 command=

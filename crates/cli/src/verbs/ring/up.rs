@@ -37,6 +37,9 @@ pub struct RingUp {
     /// Number of copies of all data; by default 3, or the number of nodes if that is less
     #[arg(long, value_name = "N")]
     copies: Option<usize>,
+    /// Number of zones to divide the nodes into, to see copies go to different ones
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    zones: Option<u16>,
     /// Port of the first node for clients
     #[arg(long, value_name = "PORT", default_value_t = 7379)]
     port: u16,
@@ -164,6 +167,10 @@ impl RingUp {
             ["ring", "serve", "--listen", &address, "--nodes", &nodes].map(OsString::from).into();
         if let Some(copies) = self.copies {
             typed.extend(["--copies".into(), copies.to_string().into()]);
+        }
+        if let Some(zones) = self.zones {
+            let zone = (number - 1) % u32::from(zones) + 1;
+            typed.extend(["--zone".into(), format!("zone-{zone}").into()]);
         }
         let mut files = Vec::new();
         match folder {
