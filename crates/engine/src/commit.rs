@@ -85,6 +85,16 @@ impl Engine {
         let visible = self.shared.commit_decided(writer, &batch, Durability::Flushed)?;
         Ok((answer, Some(SyncTicket { engine: self.clone(), position: visible.position })))
     }
+
+    /// As [`Engine::write`] with [`Durability::Synced`], but returns once the batch is visible, with a ticket
+    /// for the sync that remains to be done.
+    ///
+    /// # Errors
+    /// As [`Engine::write`], except for those of the sync.
+    pub fn write_visible(&self, batch: &WriteBatch) -> Result<SyncTicket, EngineError> {
+        let visible = self.shared.commit_unsynced(&batch.ops(), Vec::new(), Durability::Synced)?;
+        Ok(SyncTicket { engine: self.clone(), position: visible.position })
+    }
 }
 
 impl Shared {
@@ -100,6 +110,17 @@ impl Shared {
         placed: Vec<PlacedValue>,
         durability: Durability,
     ) -> Result<Commit, EngineError> {
+        let visible = self.commit_unsynced(ops, placed, durability)?;
+        self.make_durable(&visible, durability)
+    }
+
+    /// As [`Shared::commit_placed`], but leaves the sync to the caller.
+    fn commit_unsynced(
+        &self,
+        ops: &[Op<'_>],
+        placed: Vec<PlacedValue>,
+        durability: Durability,
+    ) -> Result<Visible, EngineError> {
         if let Err(error) = self.wait_for_room(Need::of(ops)) {
             self.unplace(&placed.into_iter().map(Some).collect::<Vec<_>>());
             return Err(error);
@@ -108,11 +129,10 @@ impl Shared {
             ([op], true) => self.write_in_place(op, is_flushed(durability))?,
             _ => None,
         };
-        let visible = match visible {
-            Some(visible) => visible,
-            None => self.commit_visible(self.writer.alone(), ops, placed, durability)?,
-        };
-        self.make_durable(&visible, durability)
+        match visible {
+            Some(visible) => Ok(visible),
+            None => self.commit_visible(self.writer.alone(), ops, placed, durability),
+        }
     }
 
     /// Commits the batch that an update returned.

@@ -113,6 +113,40 @@ fn after_a_failed_sync_nothing_more_is_promised_until_it_is_opened_again() {
 }
 
 #[test]
+fn a_batch_is_visible_before_the_sync_of_its_ticket_and_unknown_if_that_fails() {
+    let disk = SimDisk::seeded(9);
+    let (engine, tree) = open(&disk);
+    let batch_of = |keys: &[&[u8]]| {
+        let mut batch = WriteBatch::new();
+        keys.iter().for_each(|key| batch.put(&tree, key, b"value"));
+        batch
+    };
+    let is_there = |key: &[u8]| tree.get(key).unwrap().is_some();
+    // The first batch fits in place, the second does not.
+    let (one, two): ([&[u8]; 1], [&[u8]; 2]) = ([b"a"], [b"b", b"c"]);
+    for keys in [&one[..], &two[..]] {
+        let before = disk.counters().syncs;
+        let ticket = engine.write_visible(&batch_of(keys)).unwrap();
+        assert!(keys.iter().all(|key| is_there(key)));
+        assert_eq!(disk.counters().syncs, before, "the ticket has yet to sync");
+        ticket.run().unwrap();
+        assert_eq!(disk.counters().syncs, before + 1);
+    }
+    let tickets = [&b"d"[..], &b"e"[..]].map(|key| engine.write_visible(&batch_of(&[key])).unwrap());
+    disk.set_plan(FaultPlan { fail_sync: Some(0), ..FaultPlan::default() });
+    for ticket in tickets {
+        assert!(ticket.run().unwrap_err().is_unknown(), "its batch is visible");
+    }
+    let refused = engine.write_visible(&batch_of(&[&b"f"[..]]));
+    assert!(matches!(refused, Err(EngineError::Poisoned { .. })));
+    assert!(is_there(b"e") && !is_there(b"f"));
+    let (_, tree) = open(&disk.crash());
+    for key in [b"a", b"b", b"c"] {
+        assert!(tree.get(key).unwrap().is_some(), "its sync succeeded");
+    }
+}
+
+#[test]
 fn read_only_media_can_be_read_and_are_never_written() {
     let disk = SimDisk::seeded(4);
     let (engine, tree) = open(&disk);
