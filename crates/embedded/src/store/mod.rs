@@ -17,6 +17,8 @@ mod splits;
 mod write;
 
 #[cfg(test)]
+mod at_once;
+#[cfg(test)]
 mod tests;
 
 use atoll_engine::{Attempt, Beside, Engine, EngineError, Options, Tree};

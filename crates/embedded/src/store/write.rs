@@ -4,6 +4,10 @@
 //! Small puts that the engine keeps beside leaves that are not in memory wait for no page, and succeed even
 //! where a page cannot be read.
 //!
+//! A write that decides nothing, without conditions or a request id, needs no moment between two others. If
+//! it changes one cell, the engine makes it in place, while other tasks do the same elsewhere; tasks that
+//! wait for a sync share it.
+//!
 //! Invariant: a waiter for a cell is woken after the commit that changed it, never before.
 
 use super::{EmbeddedStore, Inner, LIMITS, keys, requests};
@@ -124,6 +128,9 @@ impl Inner {
         options: WriteOptions,
         durability: Durability,
     ) -> Result<(Written, Option<SyncTicket>), StoreError> {
+        if batch.conditions.is_empty() && options.request.is_none() {
+            return self.commit_blind(batch, durability);
+        }
         let now = options.request.map(|_| self.options.clock.now());
         let remembering = options.request.zip(now).zip(self.requests.as_ref());
         let mut remembered = None;
@@ -159,6 +166,24 @@ impl Inner {
             self.watches.wrote(batch);
         }
         Ok((Written { durability, repeated }, ticket))
+    }
+
+    /// The same for a write that decides nothing. The engine takes the writer lock only if the write does
+    /// not fit in place, and then only for the commit: the batch is complete before.
+    fn commit_blind(
+        &self,
+        batch: &Batch,
+        durability: Durability,
+    ) -> Result<(Written, Option<SyncTicket>), StoreError> {
+        let changes = self.changes_of(batch);
+        let committed = if durability == Durability::Synced && !self.is_in_memory {
+            self.engine.write_visible(&changes).map(Some)
+        } else {
+            self.engine.write(&changes, class_of(durability)).map(|_| None)
+        };
+        let ticket = committed.map_err(|error| self.refused("write", error))?;
+        self.watches.wrote(batch);
+        Ok((Written { durability, repeated: false }, ticket))
     }
 
     /// The error to report for a write with a request id. An error that stops a retry says nothing about an
