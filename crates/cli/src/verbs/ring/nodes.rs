@@ -239,7 +239,7 @@ fn parse(text: &str, port: u16) -> Result<Vec<HostPort>, Failure> {
     Ok(nodes)
 }
 
-/// The address of one of the first three nodes, as far as it is known: a cluster may resolve only the names
+/// The address of one of the keepers, as far as it is known: a cluster may resolve only the names
 /// of nodes that are up, and those must be able to start without the others.
 fn group_address(node: &HostPort, is_this: bool, listen: SocketAddr) -> Result<MemberAddress, Failure> {
     let port = raised(node.port, GROUP_ABOVE)?;
