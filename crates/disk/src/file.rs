@@ -1,6 +1,11 @@
 //! A real file: positioned reads and writes, `fdatasync`, space reserved ahead.
 //!
-//! Everything that differs by operating system is in `allocate` and `punch` at the end of this file.
+//! What differs by operating system here is in `allocate`, `punch` and `ask_for` at the end of this file. In
+//! the rest of this crate it is the module `mapped` of `window.rs` (pages of a file in memory) and
+//! `opened_again` of `direct.rs` (a file past the page cache). Other crates have places of their own: memory
+//! in `atoll-buffer` and in `heap.rs` and `hot/memory.rs` of `atoll-engine`; locks, file systems and the
+//! identity of processes in `owner` of `atoll-embedded`; clocks in `age.rs` of `atoll-store`; what the doors
+//! and the ring ask of the system (limits, sockets, `/proc`) in theirs.
 //!
 //! Invariant: a file opened with [`Mode::Read`] is never written, not one byte and not one timestamp.
 //! Invariant: a file that [`Mode::Create`] made still exists after a power loss, empty or with later

@@ -1,7 +1,8 @@
 //! The door to a disk: real, in memory, and simulated with faults.
 //!
 //! A [`Disk`] is one file that the engine fills as it likes: reads and writes at offsets, a sync, a length.
-//! Everything that differs by operating system, and every fault that can be planted, sits behind it.
+//! Everything about the store's file that differs by operating system, and every fault that can be planted,
+//! sits behind it.
 //! [`FileDisk`] is a file, [`MemoryDisk`] a block of memory, [`SimDisk`] loses power on command; a [`Relay`]
 //! stands in front of any of them.
 //!
