@@ -63,7 +63,7 @@ impl Doctor {
     /// Why the location could not be examined, or what makes it unsuitable.
     pub fn run(self, session: &Session) -> Result<(), Failure> {
         let folder = Folder::nearest(&self.path)?;
-        let mut findings = vec![kernel(), machine(), rings(), file_system(&folder), space(&folder)];
+        let mut findings = vec![kernel(), machine(), file_system(&folder), space(&folder)];
         match Scratch::make(&folder) {
             Ok(scratch) => findings.extend(measured(&scratch)),
             Err(error) => findings.push(Finding::bad(
@@ -97,18 +97,6 @@ fn machine() -> Finding {
         .map_or("memory unknown".to_owned(), |bytes| format!("{} memory", rounded(bytes)));
     let limit = probes::memory_limit_bytes().map(|bytes| format!(", limited to {}", rounded(bytes)));
     Finding::good("machine", format!("{cores} cores, {memory}{}", limit.unwrap_or_default()))
-}
-
-fn rings() -> Finding {
-    match probes::io_uring_setting().as_deref() {
-        Some("0") => Finding::good("io_uring", "the kernel allows it"),
-        Some(_) => Finding::falls_back("io_uring", "switched off", "a thread pool is used; nothing to do"),
-        None => Finding::falls_back(
-            "io_uring",
-            "not known to this kernel",
-            "a thread pool is used; nothing to do",
-        ),
-    }
 }
 
 fn file_system(folder: &Folder) -> Finding {

@@ -137,8 +137,3 @@ pub(super) fn memory_limit_bytes() -> Option<u64> {
         places.into_iter().find_map(|place| fs::read_to_string(place).ok()?.trim().parse::<u64>().ok())?;
     memory_bytes().filter(|total| limit < *total).map(|_| limit)
 }
-
-/// The kernel's setting for io_uring: "0" if every process may use it.
-pub(super) fn io_uring_setting() -> Option<String> {
-    fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok().map(|text| text.trim().to_owned())
-}
