@@ -8,8 +8,8 @@ use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes of records that a backup commits at once, followed by a checkpoint.
-const BACK_UP_BATCH: usize = 16 << 20;
+/// Bytes of records that a copy commits at once, followed by a checkpoint.
+const COPY_BATCH: usize = 16 << 20;
 
 /// An open store with one tree.
 pub struct Atoll {
@@ -113,7 +113,7 @@ impl Engine for Atoll {
         Ok(())
     }
 
-    fn back_up(&mut self, folder: &Path) -> Result<(), EngineError> {
+    fn copy_by_scans(&mut self, folder: &Path) -> Result<(), EngineError> {
         let disk = FileDisk::open(&folder.join("store"), Mode::Create)?;
         let options = Options { background: false, ..Options::default() };
         let target = atoll_engine::Engine::open(Arc::new(disk), options)?;
@@ -131,7 +131,7 @@ impl Engine for Atoll {
                     }
                     Err(error) => unread = Some(error),
                 }
-                let is_full = bytes >= BACK_UP_BATCH || unread.is_some();
+                let is_full = bytes >= COPY_BATCH || unread.is_some();
                 if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             })?;
             unread.take().map_or(Ok(()), Err)?;

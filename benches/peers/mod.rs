@@ -109,9 +109,9 @@ pub trait Engine {
         self.settle()
     }
 
-    /// Copies the current state to a new store in this folder, as a backup does.
-    fn back_up(&mut self, _folder: &Path) -> Result<(), EngineError> {
-        Err("this adapter makes no backups".into())
+    /// Copies the current state to a new store in this folder, by scans of a snapshot.
+    fn copy_by_scans(&mut self, _folder: &Path) -> Result<(), EngineError> {
+        Err("this adapter copies no store".into())
     }
 
     /// The number of log segments cleaned since the store was opened; `None` if the engine does not clean a

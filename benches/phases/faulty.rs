@@ -101,8 +101,8 @@ impl Engine for Faulty {
         self.engine.checkpoint()
     }
 
-    fn back_up(&mut self, folder: &Path) -> Result<(), EngineError> {
-        self.engine.back_up(folder)
+    fn copy_by_scans(&mut self, folder: &Path) -> Result<(), EngineError> {
+        self.engine.copy_by_scans(folder)
     }
 
     fn segments_cleaned(&self) -> Option<u64> {

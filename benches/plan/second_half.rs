@@ -176,6 +176,7 @@ fn memory(measured: &Measured) -> Vec<Row> {
         .made_of(both),
         most("data 4x budget: written beside the log over data", "x", 6.0, 3.0, own(beyond::METADATA))
             .made_of(alone),
+        most("the same, load included", "x", 6.0, 3.0, own(beyond::METADATA_LOADED)).made_of(alone),
         Row { unit: "KB", ..at_least("data 4x budget: mean write", 256.0, 512.0, own(beyond::MEAN_WRITE)) }
             .made_of(alone),
         Row {
@@ -207,8 +208,14 @@ fn stalls(measured: &Measured) -> Vec<Row> {
         .made_of(own(Phase::ReadBeside, SMALL)),
         most("values of 1,000 B: the same, cleaning the log", "x", 2.0, 1.2, cleaning)
             .made_of(own(Phase::ReadBeside, LARGE)),
-        most("reader p99 beside a backup, over quiet", "x", 2.0, 1.2, beside(SMALL, beside::BACKUP_RATIO))
-            .made_of(own(Phase::ReadBeside, SMALL)),
+        most(
+            "reader p99 beside a copy by scans, over quiet",
+            "x",
+            2.0,
+            1.2,
+            beside(SMALL, beside::COPY_RATIO),
+        )
+        .made_of(own(Phase::ReadBeside, SMALL)),
     ]
 }
 
