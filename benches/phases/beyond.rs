@@ -204,7 +204,8 @@ mod tests {
         };
         let (data, updated) = (100 * spec.record_bytes(), 50 * spec.record_bytes());
         let before_load = Handed { bytes: 7_000, calls: 3 };
-        // The load writes its records to the log and seven times more, the updates theirs and half of the data.
+        // The load writes its records to the log and seven times more; the updates write theirs and half of
+        // the data.
         let before_updates = Handed { bytes: 7_000 + 8 * data, calls: 3 + 8 };
         let after = Handed { bytes: before_updates.bytes + updated + data / 2, calls: 3 + 8 + 2 };
         let figures = written(&spec, [before_load, before_updates, after]);
