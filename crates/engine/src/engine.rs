@@ -256,7 +256,8 @@ impl Engine {
         self.close_shared()
     }
 
-    /// As [`Engine::close`], for one of several handles. Closing twice is no error.
+    /// As [`Engine::close`], for one of several handles. Closing twice is no error, also by two
+    /// threads at once.
     ///
     /// # Errors
     /// As [`Engine::close`].
@@ -279,6 +280,11 @@ impl Engine {
         let _placing = unless(Bug::CloseUnlocked, || self.shared.placing.write());
         let _running = self.shared.checkpointing.lock();
         let mut writer = self.shared.writer.alone();
+        if self.is_closed() {
+            // Another handle closed it meanwhile and returns how that ended. What the log still holds must
+            // not be written by now.
+            return Ok(());
+        }
         self.shared.answering.close();
         let Some(log) = &mut writer.log else { return result };
         // A failed checkpoint takes nothing from the log, so the log is flushed all the same. A store that
@@ -337,5 +343,37 @@ impl Shared {
         }
         self.flushed.store(log.flushed(), Ordering::Release);
         Ok(in_log)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atoll_disk::MemoryDisk;
+    use std::time::Duration;
+
+    /// While a second handle closes the store, the first one has gone through with it.
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "nothing tells that a thread waits for a lock")]
+    fn a_store_that_another_handle_closes_meanwhile_is_closed_without_an_error() {
+        let options = Options { background: false, log_windows: false, ..Options::default() };
+        let engine = Engine::open(Arc::new(MemoryDisk::new()), options).unwrap();
+        engine.tree("t").unwrap().put(b"k", b"v", Durability::Buffered).unwrap();
+        let shared = &*engine.shared;
+        let flushed = || shared.flushed.load(Ordering::Acquire);
+        let before = flushed();
+        let running = shared.checkpointing.lock();
+        std::thread::scope(|scope| {
+            let closing = scope.spawn(|| engine.close_shared());
+            // Its first step hands the log over. It waits for the checkpoint lock soon after that.
+            while flushed() == before {
+                std::thread::yield_now();
+            }
+            std::thread::sleep(Duration::from_millis(50));
+            shared.answering.close();
+            drop(running);
+            let closed = closing.join().unwrap();
+            assert!(closed.is_ok(), "{closed:?}");
+        });
     }
 }

@@ -122,3 +122,16 @@ pub fn close() {
     );
     assert!(again.check().unwrap().damage.is_empty());
 }
+
+/// Two threads close a store at once, which is no error for either of them.
+pub fn close_at_once() {
+    let disk = Scheduled::empty();
+    let (engine, tree) = open(disk.clone(), options());
+    put(&tree, "a", b"0");
+    let other = engine.clone();
+    let closing =
+        vec![spawn(move || engine.close_shared().unwrap()), spawn(move || other.close_shared().unwrap())];
+    join(closing);
+    let (again, tree) = open(disk, Options { life: Some(2), ..options() });
+    assert!(get(&tree, "a").is_some() && again.recovery().clean);
+}

@@ -154,6 +154,7 @@ models! {
     hot_records_of_two_leaves_do_not_hide_each_other: hot::of_two_trees;
     what_was_synced_survives: durable::synced;
     nothing_is_written_once_a_store_is_closed: durable::close;
+    a_store_is_closed_by_two_threads_at_once: durable::close_at_once;
 }
 
 /// The bugs that models must catch, each with its model.
