@@ -89,7 +89,8 @@ impl Delta {
 
     /// Reads the records of its second page, if the key may be among them and they are not in memory. Returns
     /// whether to look the key up there once more, which is also so if another thread read them since the
-    /// caller looked and the key is among them.
+    /// caller looked and the key is among them. Never so where that would find nothing new: the caller would
+    /// read the page again and again.
     pub(crate) fn bring_in_for(
         &self,
         key: &[u8],
@@ -104,8 +105,14 @@ impl Delta {
         if let Some(is_there) = is_there {
             return Ok(is_there && !planted::is(Bug::BroughtInUnseen));
         }
-        self.records_of(home, Reading::One, backing)?;
+        let records = self.records_of(home, Reading::One, backing)?;
         self.note_use();
+        if self.content.read().records.is_some() {
+            return Ok(true);
+        }
+        // There is no room for all of them, as beside a leaf that cannot be read there may be many.
+        let Some(value) = records.get(key) else { return Ok(false) };
+        self.note_seen(key, value);
         Ok(true)
     }
 
@@ -118,6 +125,8 @@ impl Delta {
             (None, _) => return Ok(false),
         };
         let records = Records::read(&second, Reading::One, backing)?;
+        // They are not what goes when room is made for them.
+        self.note_use();
         let mut content = self.content.write();
         content.records.get_or_insert(records);
         content.weigh();
@@ -203,4 +212,64 @@ fn merge<'a>(below: &'a Leaf, records: &'a Records) -> (Vec<Record<'a>>, Vec<Cha
     }
     all.extend((at..below.len()).map(|slot| below.record(slot)));
     (all, replaced)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atoll_disk::{Disk, MemoryDisk};
+    use std::sync::Arc;
+
+    /// Room for two pages of a usual lookup.
+    const MEMORY_BYTES: u64 = 24 << 10;
+
+    fn key(number: u32) -> [u8; 4] {
+        number.to_be_bytes()
+    }
+
+    fn value(number: u32) -> [u8; 100] {
+        [number as u8; 100]
+    }
+
+    /// A delta on disk whose second page has the records of the even numbers below `count`, and its home. The
+    /// filter lets every key through.
+    fn on_disk(count: u32) -> (Backing, Delta, Home) {
+        let mut records = Records::default();
+        (0..count).step_by(2).for_each(|number| records.put(&key(number), &value(number)));
+        let mut page = Vec::new();
+        records.encode(&mut page);
+        let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::with_bytes(page.clone()));
+        let backing = Backing::new(Some(disk), 7, MEMORY_BYTES);
+        let second =
+            PageRef { offset: 0, len: page.len() as u32, checksum: backing.checksum(&page), birth: 1 };
+        let home = Home { page: PageRef::default(), delta: Some(second), filter: u64::MAX };
+        let delta = Delta::on_disk(home, backing.meter());
+        (backing, delta, home)
+    }
+
+    #[test]
+    fn a_lookup_is_sent_back_only_to_what_is_there_though_the_records_find_no_room() {
+        // All of them find room, and then there is none for so many.
+        for (count, is_kept) in [(20, true), (600, false)] {
+            let (backing, delta, home) = on_disk(count);
+            let found =
+                |number: u32| delta.find(&key(number), |found| assert_eq!(found, value(number))).is_some();
+            for number in [4, 8] {
+                assert_eq!(found(number), is_kept && number == 8, "{count} records, number {number}");
+                let is_nearer = delta.bring_in_for(&key(number), &home, &backing).unwrap();
+                assert!(is_nearer && found(number), "{count} records, number {number}");
+            }
+            assert_eq!(delta.content.read().records.is_some(), is_kept);
+            assert!(!delta.bring_in_for(&key(5), &home, &backing).unwrap(), "{count} records have no 5");
+            assert!(!found(5));
+        }
+    }
+
+    #[test]
+    fn records_that_were_brought_in_without_room_are_not_the_first_to_go() {
+        let (backing, delta, _) = on_disk(600);
+        assert!(delta.bring_in(&backing).unwrap());
+        assert!(delta.take_use());
+        assert!(!delta.bring_in(&backing).unwrap(), "they are there");
+    }
 }
