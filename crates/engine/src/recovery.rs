@@ -1,13 +1,13 @@
 //! Opening a store: the last commit, and the log after it.
 //!
-//! Invariant: recovery writes nothing but a superblock that has to be mended, and data that it read and will
-//! rely on, unchanged and in place; and it writes only once it knows that the store is whole. So a crash
-//! during recovery is as a crash before it.
+//! Invariant: recovery writes nothing but a superblock that has to be mended, data that it read and will rely
+//! on, unchanged and in place, and zeros over the header of a group that it cut; and it writes only once it
+//! knows that the store is whole. So a crash during recovery is as a crash before it.
 
 use crate::backing::{Backing, Reading};
 use crate::codec::Malformed;
 use crate::forest::{Count, Forest, NamedSnapshot, TreeState};
-use crate::log::{FoundSignpost, Log, LogPoint, SEGMENT_HEADER, Signpost, SignpostPlace};
+use crate::log::{FoundSignpost, GROUP_HEADER, Log, LogPoint, SEGMENT_HEADER, Signpost, SignpostPlace};
 use crate::node::PageRef;
 use crate::options::Options;
 use crate::page;
@@ -258,12 +258,15 @@ fn open(
         FoundSignpost::None | FoundSignpost::Damaged => None,
     };
     let (end, synced) = state.replay(superblock.log, signpost, options.salvage)?;
-    let Replayer { forest, space, retired, mut report, unsynced, met_damage, .. } = state;
+    let Replayer { forest, space, retired, mut report, unsynced, met_damage, is_cut_intact, .. } = state;
     report.clean = superblock.clean && report.groups_replayed == 0 && report.cut.is_none();
     report.superblock_mended = mend.is_some();
     if !options.read_only {
         if !planted::is(Bug::TailNotWrittenAgain) {
             write_again(&*disk, &unsynced)?;
+        }
+        if is_cut_intact {
+            erase_group(&*disk, &end.point)?;
         }
         renew_superblocks(&*disk, &superblock, mend)?;
     }
@@ -334,6 +337,17 @@ fn renew_superblocks(disk: &dyn Disk, superblock: &Superblock, mend: Option<u64>
             disk.sync()?;
         }
     }
+    Ok(())
+}
+
+/// Writes zeros over the header of the group, or of the jump to it, that follows the end of the log and is
+/// intact. The group was cut only because a large value that it names was lost. Values are written before
+/// the groups that name them, so the same bytes may come to the same place before the log goes on: then this
+/// group and all behind it, whose chain leads here, would count once more.
+fn erase_group(disk: &dyn Disk, end: &LogPoint) -> Result<(), EngineError> {
+    disk.write_at(end.offset_of(end.position), &[0; GROUP_HEADER])?;
+    // Later values may reach the medium at any time.
+    disk.sync()?;
     Ok(())
 }
 

@@ -44,6 +44,8 @@ pub(crate) struct Replayer<'a> {
     salvages: bool,
     /// Whether a leaf that the log changes could not be read.
     pub(crate) met_damage: bool,
+    /// Whether the log ends before a group that is intact, but names a large value that is not.
+    pub(crate) is_cut_intact: bool,
     gathered: Vec<Group>,
     gathered_bytes: u64,
     /// Bytes that are gathered however little memory is left.
@@ -70,6 +72,7 @@ impl<'a> Replayer<'a> {
             entered: 0,
             salvages: false,
             met_damage: false,
+            is_cut_intact: false,
             gathered: Vec::new(),
             gathered_bytes: 0,
             gathered_bytes_least: memory_bytes / 64,
@@ -93,7 +96,10 @@ impl<'a> Replayer<'a> {
             let next = group.next;
             match self.take(group, &replay)? {
                 Ok(()) => at = next,
-                Err(Unfinished) => break,
+                Err(Unfinished) => {
+                    self.is_cut_intact = true;
+                    break;
+                }
             }
             self.report.groups_replayed += 1;
             self.report.bytes_replayed = next.position - from.position;

@@ -1,8 +1,8 @@
 //! What the engine does when its disk refuses: nothing is lost, and it continues once the cause is gone.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
-use atoll_disk::{Disk, DiskError, FaultPlan, SimDisk};
-use atoll_engine::{Damage, Durability, Engine, EngineError, Options, Tree, WriteBatch};
+use atoll_disk::{Disk, DiskError, FaultPlan, SimDisk, Survival};
+use atoll_engine::{Damage, Durability, Engine, EngineError, Options, Tree, ValueWriter, WriteBatch};
 use atoll_errors::ErrorKind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -226,6 +226,52 @@ fn a_group_that_was_cut_stays_cut() {
     let (_, tree) = open(&disk.kill());
     assert!(tree.get(b"a").unwrap().is_some());
     assert!(tree.get(b"b").unwrap().is_none());
+}
+
+/// Begins a large value and writes all of it.
+fn upload(tree: &Tree, bytes: &[u8]) -> ValueWriter {
+    let mut value = tree.value_writer(b"large").unwrap();
+    value.write(bytes).unwrap();
+    value
+}
+
+/// A group whose large value the medium lost is cut and is itself intact. Neither it nor what follows it may
+/// come back when the same bytes come to the same place.
+#[test]
+fn a_group_that_was_cut_for_its_large_value_stays_cut_when_that_is_written_again() {
+    let large = vec![7; 1 << 20];
+    let disk = SimDisk::seeded(17);
+    let (_engine, tree) = open(&disk);
+    tree.put(b"before", b"v", Durability::Synced).unwrap();
+    upload(&tree, &large).commit(Durability::Flushed).unwrap();
+    tree.put(b"after", b"v", Durability::Flushed).unwrap();
+    let mut bytes = disk.to_bytes();
+    let place = (0..bytes.len()).step_by(4096).find(|&at| bytes[at..].starts_with(&large)).unwrap();
+    bytes[place..place + large.len()].fill(0);
+    let assert_cut = |tree: &Tree| {
+        assert!(tree.get(b"before").unwrap().is_some());
+        assert!(tree.get(b"large").unwrap().is_none() && tree.get(b"after").unwrap().is_none());
+    };
+
+    let disk = SimDisk::with_bytes(18, &bytes);
+    let (engine, tree) = open(&disk);
+    let cut = engine.recovery().cut.expect("the value is not there").offset as usize;
+    assert_cut(&tree);
+    // An upload that is given up leaves the bytes, and no group.
+    drop(upload(&tree, &large));
+    assert!(disk.to_bytes()[place..].starts_with(&large), "it came to another place");
+    assert_cut(&open(&disk.kill()).1);
+
+    // The power may fail before this process writes anything else.
+    let disk = SimDisk::with_bytes(19, &bytes);
+    let _opened = open(&disk);
+    let medium = disk.crash_with(Survival::Nothing).to_bytes();
+    assert_eq!(medium[cut..cut + 40], [0; 40], "the group is on the medium");
+
+    let disk = SimDisk::with_bytes(20, &bytes);
+    disk.set_plan(FaultPlan { read_only: true, ..FaultPlan::default() });
+    let read_only = Engine::open(Arc::new(disk), Options { read_only: true, ..options() }).unwrap();
+    assert_cut(&read_only.tree("t").unwrap());
 }
 
 /// One copy torn by a failed write, the other by a crash: the copy in doubt must be written first.
