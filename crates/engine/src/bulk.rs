@@ -1,7 +1,11 @@
 //! Bulk load: sorted records become leaves directly, without passing through the log.
+//!
+//! Invariant: no commit after a load is in the log unless the load is committed on disk, or the log has a
+//! group behind it that deletes what was loaded.
 
 use crate::EngineError;
 use crate::backing::{Backing, Reading};
+use crate::batch::{Action, Op};
 use crate::commit::check_size;
 use crate::engine::Tree;
 use crate::forest::Forest;
@@ -14,6 +18,7 @@ use crate::slot::Slot;
 use crate::value::{Chain, INLINE_BELOW, Piece, Stored, VALUE_MAX};
 use crate::{Durability, KEY_MAX};
 use atoll_buffer::Buffer;
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// Bytes of records to which a leaf is filled; the rest is left for later changes.
@@ -27,9 +32,9 @@ impl Tree {
     /// checkpoint at the end makes all records durable at once.
     ///
     /// # Errors
-    /// [`EngineError::NotSorted`], and those of a write. A tree that was empty is then unchanged, unless it
-    /// was the checkpoint that failed: its records are in place, and durable with the next checkpoint that
-    /// succeeds.
+    /// [`EngineError::NotSorted`], and those of a write. A tree that was empty then has nothing of the load,
+    /// unless [`EngineError::is_unknown`]. While the checkpoint runs, readers may see records that go again
+    /// if it fails.
     pub fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         records: impl IntoIterator<Item = (K, V)>,
@@ -67,7 +72,9 @@ impl Tree {
                 _ => Err(EngineError::WrittenMeanwhile { tree: self.name().to_owned() }),
             }
         };
-        self.engine.shared.checkpoint_with(place).map(|_| ())
+        // What later commits find is then the same, whether or not a crash keeps the records.
+        let undo = Op { tree: self.id(), action: Action::DeleteRange(Bound::Unbounded, Bound::Unbounded) };
+        self.engine.shared.checkpoint_with(place, &[undo]).map(|_| ())
     }
 
     fn load_in_batches<K: AsRef<[u8]>, V: AsRef<[u8]>>(

@@ -13,6 +13,7 @@ mod superblocks;
 mod writing;
 
 use crate::EngineError;
+use crate::batch::Op;
 use crate::cleaning::Standing;
 use crate::forest::Forest;
 use crate::gate::Alone;
@@ -95,7 +96,7 @@ impl Shared {
             let (retired, _weight) = self.clean_first()?;
             self.make_headroom();
             let frozen = self.freeze(&mut self.writer.alone());
-            self.finish(&**disk, frozen, retired, clean, None)
+            self.finish(&**disk, frozen, retired, clean, &mut None)
         })
     }
 
@@ -112,10 +113,11 @@ impl Shared {
     }
 
     /// Makes a change that is not in the log together with the checkpoint that includes it; no commit comes
-    /// between.
+    /// between. If the checkpoint fails, `undo` takes the change back before another commit can rely on it.
     pub(crate) fn checkpoint_with(
         &self,
         change: impl FnOnce(&mut Forest, &mut RetiredList) -> Result<(), EngineError>,
+        undo: &[Op<'_>],
     ) -> Result<Checkpoint, EngineError> {
         let _running = self.checkpointing.lock();
         let mut writer = self.writer.alone();
@@ -124,7 +126,12 @@ impl Shared {
             change(&mut self.forest.write(), &mut writer.retired)?;
             let Some(disk) = self.backing.disk() else { return Ok(Checkpoint::default()) };
             let frozen = self.freeze(&mut writer);
-            self.finish(&**disk, frozen, Vec::new(), false, Some(writer))
+            let mut held = Some(writer);
+            let done = self.finish(&**disk, frozen, Vec::new(), false, &mut held);
+            done.map_err(|error| match held.take() {
+                Some(writer) => self.take_back(writer, undo, error),
+                None => error,
+            })
         })
     }
 
@@ -157,18 +164,19 @@ impl Shared {
     }
 
     /// Commits the frozen state. What is in `retired` left the trees before what is in `frozen.retired`.
-    fn finish(
-        &self,
+    /// After an error the writer lock is in `held`, whether or not it was before.
+    fn finish<'s>(
+        &'s self,
         disk: &dyn Disk,
         frozen: Result<Frozen, EngineError>,
         retired: Vec<Retired>,
         clean: bool,
-        mut writer: Option<Alone<'_, Writer>>,
+        held: &mut Option<Alone<'s, Writer>>,
     ) -> Result<Checkpoint, EngineError> {
         let mut frozen = match frozen {
             Ok(frozen) => frozen,
             Err(error) => {
-                writer.unwrap_or_else(|| self.writer.alone()).retired.put_back(retired);
+                held.get_or_insert_with(|| self.writer.alone()).retired.put_back(retired);
                 return Err(error);
             }
         };
@@ -181,12 +189,12 @@ impl Shared {
         if self.backing.excess_with(self.backing.room() / 4) > 0 {
             drop(self.let_go_of_views());
         }
-        let nodes = match &mut writer {
+        let nodes = match held.as_mut() {
             Some(writer) => writer.retired.take_nodes(),
             None => self.writer.alone().retired.take_nodes(),
         };
         let settled = nodes.decided();
-        let mut writer = writer.unwrap_or_else(|| self.writer.alone());
+        let writer = held.get_or_insert_with(|| self.writer.alone());
         writer.retired.put_back(settled);
         // Pages that only snapshots need are on disk, whether or not the commit succeeded.
         let left = pages.of_snapshots.drain(..).chain(pages.replaced.drain(..));
@@ -202,7 +210,7 @@ impl Shared {
                 let let_go = forest.let_go_of_snapshots();
                 self.let_go_of_leaves(&mut forest.trees, Looks::Two, 0);
                 drop(forest);
-                drop(writer);
+                *held = None;
                 drop(let_go);
                 self.cut_free_end(disk);
                 self.release_free(disk, commit.written_bytes, clean);

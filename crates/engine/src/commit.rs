@@ -155,13 +155,25 @@ impl Shared {
         placed: Vec<PlacedValue>,
         durability: Durability,
     ) -> Result<Visible, EngineError> {
+        let forest = self.take_in(&mut writer, ops, placed, durability)?;
+        Ok(self.end_alone(writer, forest))
+    }
+
+    /// Logs `ops` and makes their changes, which are visible once the lock that this returns is released.
+    fn take_in(
+        &self,
+        writer: &mut Writer,
+        ops: &[Op<'_>],
+        placed: Vec<PlacedValue>,
+        durability: Durability,
+    ) -> Result<Write<'_, Forest>, EngineError> {
         let mut placed: Vec<Option<PlacedValue>> = placed.into_iter().map(Some).collect();
         let _bytes = self.count_to_log(ops);
         if let Err(error) = self.prepare(ops, &mut placed) {
             self.unplace(&placed);
             return Err(error);
         }
-        let logged = self.log_ops(&mut writer, ops, &placed, is_flushed(durability));
+        let logged = self.log_ops(writer, ops, &placed, is_flushed(durability));
         let in_log = logged.inspect_err(|_| self.unplace(&placed))?;
         let changes: Vec<_> = changes_of(ops, &placed).collect();
         let mut forest = self.forest.write();
@@ -170,9 +182,40 @@ impl Shared {
         let half_done = in_log;
         self.forget_hot(&forest, ops);
         let applied = forest.apply(&changes, &self.backing, &mut writer.retired);
-        applied.map_err(|error| self.undecided(&mut writer, error))?;
+        applied.map_err(|error| self.undecided(writer, error))?;
         half_done.done();
-        Ok(self.end_alone(writer, forest))
+        Ok(forest)
+    }
+
+    /// Commits `ops`, which take back a change that is in the trees and not in the log, after the checkpoint
+    /// that was to include the change failed with `error`. Returns the error for the caller.
+    ///
+    /// The next opening may find that checkpoint all the same. With this group behind it, it makes no
+    /// difference.
+    pub(crate) fn take_back(
+        &self,
+        mut writer: Alone<'_, Writer>,
+        ops: &[Op<'_>],
+        error: EngineError,
+    ) -> EngineError {
+        // Nothing will be committed that could rely on the change.
+        if self.check_writable().is_err() {
+            return error;
+        }
+        let half_done = self.unfinished();
+        match self.take_in(&mut writer, ops, Vec::new(), Durability::Flushed) {
+            Ok(forest) => {
+                half_done.done();
+                self.end_alone(writer, forest);
+                error
+            }
+            // The store is broken before the writer lock is released.
+            Err(refused) => {
+                let store = self.backing.name();
+                tracing::error!(%store, error = %refused, "a change whose checkpoint failed could not be taken back: open the store again");
+                EngineError::Undecided { store, source: Box::new(error) }
+            }
+        }
     }
 
     /// Drops the hot copies of all records that a commit is about to change, before any of them is seen

@@ -146,11 +146,12 @@ pub enum EngineError {
         #[source]
         source: DiskError,
     },
-    /// The trees could not take in a write that the log has, or that could not be handed to the disk either.
-    /// It may have taken effect; opening the store again shows whether it did. Until then the store answers
-    /// nothing, because half of the write may be in the trees.
+    /// The trees could not take in a write that the log has, or that could not be handed to the disk either;
+    /// or they could not let go of a bulk load whose checkpoint failed. It may have taken effect; opening the
+    /// store again shows whether it did. Until then the store answers nothing, because half of the write may
+    /// be in the trees.
     #[error(
-        "the log of {store} has the write, but the trees could not take it in: open the store again to see whether it took effect"
+        "{store} may have the write on disk, but its trees do not agree: open the store again to see whether it took effect"
     )]
     Undecided {
         /// The file.
