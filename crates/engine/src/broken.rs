@@ -14,6 +14,7 @@
 use crate::shared::{Shared, Writer};
 use crate::threads::{AtomicBool, AtomicUsize, Mutex};
 use crate::{Engine, EngineError};
+use atoll_errors::ErrorKind;
 use std::sync::atomic::Ordering;
 
 const ANSWERING: usize = 0;
@@ -99,33 +100,58 @@ impl Drop for UnfinishedGroup<'_> {
     }
 }
 
-/// Whether a checkpoint panicked; no checkpoint is made after that.
+/// Whether checkpoints can be counted on: one that panicked is the last one, and others may fail one after
+/// the other.
 #[derive(Default)]
 pub(crate) struct Spoiled {
     is_spoiled: AtomicBool,
+    /// Background checkpoints that failed since one succeeded.
+    failures: AtomicUsize,
+    /// How the last of them failed.
+    failure: Mutex<Option<(ErrorKind, String)>>,
     /// Whether the log has since reached its limit.
     is_log_full: AtomicBool,
 }
 
-/// Where no checkpoint will be made, writes are refused once the log is this many times as long as what makes
-/// a checkpoint due.
+/// Where no checkpoint succeeds, writes are refused once the log is this many times as long as what makes a
+/// checkpoint due.
 const LOG_FULL_FACTOR: u64 = 4;
 
+/// After this many checkpoints in a row that failed, the next one is not expected to succeed either.
+const FAILURES_MAX: usize = 3;
+
 impl Spoiled {
-    pub(crate) fn is_spoiled(&self) -> bool {
+    /// Whether no checkpoint is expected to succeed.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.is_spoiled() || self.failures.load(Ordering::Relaxed) >= FAILURES_MAX
+    }
+
+    fn is_spoiled(&self) -> bool {
         self.is_spoiled.load(Ordering::Relaxed)
     }
 
     #[inline]
     pub(crate) fn is_log_full(&self) -> bool {
-        self.is_log_full.load(Ordering::Relaxed)
+        self.is_log_full.load(Ordering::Relaxed) && self.is_stuck()
     }
 
     /// Notes that `waiting` bytes of log wait for a checkpoint, where `due` bytes make one due.
     pub(crate) fn note_waiting(&self, waiting: u64, due: u64) {
-        if self.is_spoiled() && waiting >= due.saturating_mul(LOG_FULL_FACTOR) {
+        if waiting >= due.saturating_mul(LOG_FULL_FACTOR) && self.is_stuck() {
             self.is_log_full.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Notes that a background checkpoint failed.
+    pub(crate) fn note_failure(&self, error: &EngineError) {
+        *self.failure.lock() = Some((error.kind(), error.to_string()));
+        self.failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes that a checkpoint succeeded.
+    fn note_success(&self) {
+        self.failures.store(0, Ordering::Relaxed);
+        self.is_log_full.store(false, Ordering::Relaxed);
     }
 }
 
@@ -158,6 +184,21 @@ impl Engine {
 }
 
 impl Shared {
+    /// The error for a write that finds no room, where no checkpoint is expected to make some. The next one
+    /// is tried all the same, as no commit will ask for it.
+    #[cold]
+    pub(crate) fn refusal_without_checkpoints(&self) -> EngineError {
+        let store = self.backing.name();
+        let failure = self.spoiled.failure.lock().clone();
+        match failure {
+            Some((kind, cause)) if !self.spoiled.is_spoiled() => {
+                self.ask_for_checkpoint();
+                EngineError::CheckpointsFail { store, kind, cause }
+            }
+            _ => EngineError::Broken { store },
+        }
+    }
+
     /// Begins a step that must not end half-way.
     #[inline]
     pub(crate) fn unfinished(&self) -> UnfinishedGroup<'_> {
@@ -191,6 +232,9 @@ impl Shared {
         let running = RunningCheckpoint(self);
         let done = run();
         std::mem::forget(running);
+        if done.is_ok() {
+            self.spoiled.note_success();
+        }
         done
     }
 }

@@ -181,7 +181,7 @@ impl Shared {
             }
         };
         let sorted = self.sort_out(&mut frozen, retired);
-        let mut pages = PageWriter::new(&self.backing, &self.space, frozen.retirements);
+        let mut pages = PageWriter::new(&self.backing, &self.space, frozen.retirements, &self.options.clock);
         let written = self.write_checkpoint(&mut pages, disk, &frozen, &sorted, clean);
         let (epoch, position) = (frozen.epoch, frozen.point.position);
         // What it held can go now. There may be much of it, so it is dropped while no lock is held.

@@ -265,8 +265,12 @@ impl Shared {
     /// everything it is about to write still seems to wait; a commit after it sees what is left.
     pub(crate) fn ask_if_due(&self, waiting: u64) {
         let is_due = waiting >= self.options.checkpoint_bytes || self.backing.wants_checkpoint();
-        if is_due && !self.checkpointing.is_locked() {
-            self.spoiled.note_waiting(waiting, self.options.checkpoint_bytes);
+        if !is_due {
+            return;
+        }
+        // Where checkpoints fail, one runs nearly all the time.
+        self.spoiled.note_waiting(waiting, self.options.checkpoint_bytes);
+        if !self.checkpointing.is_locked() {
             self.ask_for_checkpoint();
         }
     }

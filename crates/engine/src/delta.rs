@@ -19,6 +19,7 @@
 
 mod reading;
 mod records;
+mod unread;
 
 pub(crate) use records::{Records, record_bytes, record_len};
 
@@ -32,6 +33,7 @@ use crate::threads::{AtomicBool, AtomicU64, RwLock};
 use crate::value::Chain;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use unread::Unread;
 
 /// Up to this many bytes of page and delta together, records go beside a leaf; beyond, the leaf is read and
 /// perhaps split. A full leaf has a page of 7 KiB, and most puts replace existing records.
@@ -67,6 +69,7 @@ pub(crate) struct Delta {
     retired_as: AtomicU64,
     /// Whether a lookup found something here since the last scan for what to evict.
     was_used: AtomicBool,
+    unread: Unread,
 }
 
 struct Content {
@@ -165,6 +168,7 @@ impl Delta {
             content: RwLock::new(content),
             retired_as: AtomicU64::new(0),
             was_used: AtomicBool::new(false),
+            unread: Unread::default(),
         }
     }
 

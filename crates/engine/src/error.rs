@@ -166,6 +166,19 @@ pub enum EngineError {
         /// The file.
         store: String,
     },
+    /// Checkpoints fail one after the other, and what waits for one has filled the memory, or the log up to
+    /// its limit. Writes go on as soon as a checkpoint succeeds; each refused write has one tried.
+    #[error(
+        "checkpoints of {store} fail, and there is no room for more that waits for one; the last failure: {cause}"
+    )]
+    CheckpointsFail {
+        /// The file.
+        store: String,
+        /// The kind of the last failure.
+        kind: ErrorKind,
+        /// The last failure.
+        cause: String,
+    },
     /// The engine was closed.
     #[error("{store} was closed")]
     Closed {
@@ -251,7 +264,11 @@ impl EngineError {
             | Self::WrittenMeanwhile { .. }
             | Self::Occupied { .. }
             | Self::Overlap { .. } => ErrorKind::Conflict,
-            Self::Poisoned { .. } | Self::Broken { .. } | Self::Closed { .. } => ErrorKind::Unavailable,
+            Self::CheckpointsFail { kind: ErrorKind::OutOfSpace, .. } => ErrorKind::OutOfSpace,
+            Self::CheckpointsFail { .. }
+            | Self::Poisoned { .. }
+            | Self::Broken { .. }
+            | Self::Closed { .. } => ErrorKind::Unavailable,
             Self::NotDurable { .. } | Self::Undecided { .. } => ErrorKind::TimedOut,
         }
     }

@@ -3,6 +3,7 @@
 
 use crate::EngineError;
 use crate::backing::{Backing, Reading};
+use crate::clock::Clock;
 use crate::delta::{Delta, Retirement};
 use crate::leaf::{Leaf, SharedLeaf};
 use crate::meter::Weight;
@@ -17,6 +18,7 @@ use crate::threads::Mutex;
 use crate::value::{Chain, EXTENT_FROM, Piece};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Bytes of one run.
 const RUN_BYTES: u64 = 1 << 20;
@@ -57,6 +59,8 @@ pub(crate) struct PageWriter<'a> {
     /// Whether some leaf has a page of records beside it.
     pub(crate) has_second_pages: bool,
     pub(crate) written: u64,
+    /// The time when it began.
+    now: Duration,
 }
 
 /// Items that are written apart, because they will be replaced at different times: what lies together should
@@ -108,7 +112,12 @@ struct SettledDelta {
 
 impl<'a> PageWriter<'a> {
     /// A writer for a commit whose freeze saw `retirements_before` as the greatest retirement number.
-    pub(crate) fn new(backing: &'a Backing, space: &'a Mutex<Space>, retirements_before: u64) -> Self {
+    pub(crate) fn new(
+        backing: &'a Backing,
+        space: &'a Mutex<Space>,
+        retirements_before: u64,
+        clock: &Clock,
+    ) -> Self {
         Self {
             backing,
             space,
@@ -123,6 +132,7 @@ impl<'a> PageWriter<'a> {
             retires_as: backing.next_retirement(),
             has_second_pages: false,
             written: 0,
+            now: clock.now(),
         }
     }
 
@@ -191,7 +201,7 @@ impl<'a> PageWriter<'a> {
     ) -> Result<(SettledDelta, RunKind), EngineError> {
         let mut page = std::mem::take(&mut self.scratch);
         page.clear();
-        let shown = delta.show_all_records(self.backing, |records, is_lossy| {
+        let shown = delta.show_all_records(self.backing, self.now, |records, is_lossy| {
             records.encode(&mut page);
             (records.filter(), is_lossy)
         });

@@ -8,8 +8,8 @@
 //! Invariant: a waiting writer holds no lock, and waits at most until one whole checkpoint has ended, perhaps
 //! after one that is already under way.
 //! Invariant: no writer waits unless a thread runs that makes checkpoints.
-//! Invariant: after a checkpoint that panicked, which is the last one, writes are refused where there is no
-//! room in memory or in the log.
+//! Invariant: after a checkpoint that panicked, which is the last one, and after several background
+//! checkpoints that failed in a row, writes are refused where there is no room in memory or in the log.
 
 use crate::batch::{Action, Given, Op};
 use crate::forest::TreeState;
@@ -105,7 +105,7 @@ impl Engine {
     /// be.
     ///
     /// # Errors
-    /// [`EngineError`] if the store takes no writes.
+    /// [`EngineError`] if the store takes no writes, or if checkpoints fail and there is no room.
     pub fn wait_for_room(&self, lengths: impl Iterator<Item = usize>) -> Result<(), EngineError> {
         self.shared.wait_for_room(self.shared.need_of(lengths))
     }
@@ -142,9 +142,9 @@ impl Shared {
         self.backing.shed_values_for(self.bytes_for(need) + self.backing.room() / 64);
         self.make_room_by_waiting(need);
         self.wait_for_checkpoint(need);
-        // Where no checkpoint will ever be made, nothing else bounds what is written.
-        if self.spoiled.is_spoiled() && !self.has_room(need) {
-            return Err(EngineError::Broken { store: self.backing.name() });
+        // Where no checkpoint succeeds, nothing else bounds what is written.
+        if self.spoiled.is_stuck() && !self.has_room(need) {
+            return Err(self.refusal_without_checkpoints());
         }
         Ok(())
     }

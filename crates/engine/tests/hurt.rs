@@ -5,10 +5,11 @@
 mod support;
 
 use atoll_disk::{Disk, DiskError, MemoryDisk, Operation, Relay};
-use atoll_engine::{Damage, Durability, Engine, EngineError, Options, Tree};
+use atoll_engine::{Clock, Damage, Durability, Engine, EngineError, Options, Tree};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use support::{image, options, value};
 
 const BLOCK: u64 = 4096;
@@ -206,6 +207,51 @@ fn records_beside_a_leaf_that_the_disk_does_not_read_for_a_while_are_not_given_u
     engine.close().unwrap();
     let (engine, tree) = open(&disk).unwrap();
     check(&engine, &tree);
+}
+
+#[test]
+fn records_beside_a_leaf_that_the_disk_never_reads_again_do_not_stop_checkpoints_for_ever() {
+    let key = |number: u32| number.to_be_bytes();
+    // Seconds at which a checkpoint fails: many in a short time, and few in a long one.
+    for (fails_at, given_up_at) in [(vec![0; 20], 60), (vec![0, 90, 180, 270, 360, 450, 540], 540)] {
+        let disk = with_a_second_page();
+        let time = Arc::new(AtomicU64::new(0));
+        let told = Arc::clone(&time);
+        let clock = Clock::new(move || Duration::from_secs(told.load(Ordering::Relaxed)));
+        let options = Options { blind_puts: true, clock, ..options() };
+        let engine = Engine::open(Arc::clone(&disk) as Arc<dyn Disk>, options).unwrap();
+        let tree = engine.tree("t").unwrap();
+        // So that the depth of the leaves is known.
+        tree.put(&key(0), b"first of all", Durability::Buffered).unwrap();
+        tree.put(&key(10_001), &[9; 100], Durability::Flushed).unwrap();
+        disk.make_unreadable(Some(2 * BLOCK..disk.bytes.len().unwrap()));
+        for second in fails_at {
+            time.store(second, Ordering::Relaxed);
+            let refused = engine.checkpoint().map(|_| ()).unwrap_err();
+            assert!(matches!(refused, EngineError::Disk(_)), "{refused}");
+        }
+        time.store(given_up_at, Ordering::Relaxed);
+        engine.checkpoint().unwrap();
+        disk.make_unreadable(None);
+        // The last put is found, the leaf's other keys are errors rather than older values, and everything
+        // else is intact.
+        let check = |tree: &Tree| {
+            assert_eq!(value(tree, 10_001).unwrap(), Some(vec![9; 100]));
+            for number in [10_000, 10_003] {
+                let found = value(tree, number);
+                assert!(matches!(found, Err(EngineError::Corrupt { .. })), "{number}: {found:?}");
+            }
+            for number in [5, 9_000, 11_000, 19_999] {
+                assert_eq!(value(tree, number).unwrap(), Some(vec![7; 100]), "{number}");
+            }
+        };
+        check(&tree);
+        engine.close().unwrap();
+        let (engine, tree) = open(&disk).unwrap();
+        check(&tree);
+        let damage = engine.check().unwrap().damage;
+        assert_eq!(damage.len(), 1, "{damage:?}");
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ use crate::planted::{self, Bug};
 use crate::tree::HashedKey;
 use crate::value::{Chain, Stored};
 use crate::{Damage, EngineError};
+use std::time::Duration;
 
 impl Delta {
     /// The leaf that everything adds up to. It must not be changed: the delta remains the truth.
@@ -135,10 +136,11 @@ impl Delta {
 
     /// Shows all records above the page at the bottom, for the checkpoint that gives the delta a home, and
     /// whether more were lost on a second page that is damaged. A second page that the disk fails to read is
-    /// an error.
+    /// an error, until that has lasted for long; `now` is the time.
     pub(crate) fn show_all_records<R>(
         &self,
         backing: &Backing,
+        now: Duration,
         show: impl FnOnce(&Records, bool) -> R,
     ) -> Result<R, EngineError> {
         {
@@ -147,33 +149,28 @@ impl Delta {
                 return Ok(show(records, false));
             }
         }
-        let (records, is_lossy) = self.all_records(backing)?;
+        let (records, is_lossy) = self.all_records(backing, Some(now))?;
         Ok(show(&records, is_lossy))
     }
 
     /// As many of them as can be read, for a salvage.
     pub(crate) fn readable_records(&self, backing: &Backing) -> Records {
-        self.all_records(backing).map(|(records, _)| records).unwrap_or_default()
+        self.all_records(backing, None).map(|(records, _)| records).unwrap_or_default()
     }
 
-    /// All records above the page at the bottom, and whether some below them are damaged.
-    fn all_records(&self, backing: &Backing) -> Result<(Records, bool), EngineError> {
+    /// All records above the page at the bottom, and whether some below them are lost. A checkpoint gives the
+    /// time.
+    fn all_records(&self, backing: &Backing, now: Option<Duration>) -> Result<(Records, bool), EngineError> {
         match self.copied() {
             (Base::Home(home), _) => match self.records_of(&home, Reading::Along, backing) {
-                // Read damaged records once more, because what is given up is never asked for again. A disk
-                // that fails to read may recover, and its data may be intact: then the checkpoint fails, and
-                // a later one tries again.
-                Err(error) if error.is_corrupt() => match self.records_of(&home, Reading::One, backing) {
-                    Err(error) if error.is_corrupt() => {
-                        tracing::error!(store = backing.name(), %error, "records beside a leaf are damaged; the leaf is lost");
-                        Ok((Records::default(), true))
-                    }
-                    read => Ok((read?, false)),
-                },
-                read => Ok((read?, false)),
+                Err(error) if error.is_damage() => self.read_again(&home, &error, backing, now),
+                read => {
+                    self.unread.end();
+                    Ok((read?, false))
+                }
             },
             (Base::Delta(below), newer) => {
-                let (mut records, is_lossy) = below.all_records(backing)?;
+                let (mut records, is_lossy) = below.all_records(backing, now)?;
                 if planted::is(Bug::OlderRecordsLost) {
                     return Ok((newer, is_lossy));
                 }
@@ -182,6 +179,33 @@ impl Delta {
             }
             (Base::Page(_), records) => Ok((records, false)),
         }
+    }
+
+    /// Reads the records of its second page once more after this error, because what is given up is never
+    /// asked for again. Returns none, and that they are lost, if they are given up.
+    ///
+    /// A disk that fails to read may recover, and its data may be intact: then the checkpoint fails, and a
+    /// later one tries again, but not for ever.
+    fn read_again(
+        &self,
+        home: &Home,
+        before: &EngineError,
+        backing: &Backing,
+        now: Option<Duration>,
+    ) -> Result<(Records, bool), EngineError> {
+        let error = match self.records_of(home, Reading::One, backing) {
+            Err(error) if error.is_damage() => error,
+            read => {
+                self.unread.end();
+                return Ok((read?, false));
+            }
+        };
+        let is_damaged = before.is_corrupt() && error.is_corrupt();
+        if !is_damaged && !now.is_some_and(|now| self.unread.note_failure(now)) {
+            return Err(error);
+        }
+        tracing::error!(store = backing.name(), %error, "records beside a leaf are damaged; the leaf is lost");
+        Ok((Records::default(), true))
     }
 }
 

@@ -71,6 +71,7 @@ fn keep_up(shared: &Shared) {
     while shared.nudge.wait() == Wanted::Checkpoint {
         shared.checkpoint_begins();
         if let Err(error) = shared.checkpoint(false) {
+            shared.spoiled.note_failure(&error);
             tracing::warn!(store = shared.backing.name(), error = %error, "a checkpoint failed; the log keeps growing");
         }
         shared.checkpoint_ended();
