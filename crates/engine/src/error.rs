@@ -43,6 +43,19 @@ pub enum EngineError {
         /// Newest format this build reads.
         supported: u32,
     },
+    /// The file has a feature of a newer release.
+    #[error(
+        "{store} has feature bit {bit}, which a build must know to {} it: use a newer atoll",
+        if *to_write { "write to" } else { "read" }
+    )]
+    NewerFeature {
+        /// The file.
+        store: String,
+        /// The lowest bit that this build does not know.
+        bit: u32,
+        /// Whether it is one of the features needed to write; the store can then be opened for reading.
+        to_write: bool,
+    },
     /// The store was opened for reading.
     #[error("{store} is open for reading only")]
     ReadOnly {
@@ -256,7 +269,7 @@ impl EngineError {
             | Self::NotSorted { .. }
             | Self::OtherStore { .. }
             | Self::ForeignTree { .. } => ErrorKind::InvalidInput,
-            Self::NewerFormat { .. } => ErrorKind::NewerFormat,
+            Self::NewerFormat { .. } | Self::NewerFeature { .. } => ErrorKind::NewerFormat,
             Self::ReadOnly { .. } => ErrorKind::ReadOnly,
             Self::Size { .. } => ErrorKind::Limit,
             Self::NotYetAStore { .. } | Self::NoSnapshot { .. } => ErrorKind::NotFound,

@@ -87,6 +87,7 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, options: &Options) -> Result<Recovere
         return create_and_open(disk, options);
     };
     if !options.read_only {
+        check_known_to_write(&*disk, &superblock)?;
         return open(disk, options, superblock, mend);
     }
     let mut broken_at = None;
@@ -107,6 +108,14 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, options: &Options) -> Result<Recovere
         broken_at = breaks_at;
     }
     open(disk, options, superblock, mend)
+}
+
+/// Refuses a store with a feature that a build must know to write to it. Reading it is safe.
+fn check_known_to_write(disk: &dyn Disk, superblock: &Superblock) -> Result<(), EngineError> {
+    match superblock.unknown_to_write() {
+        Some(bit) => Err(EngineError::NewerFeature { store: disk.name().to_owned(), bit, to_write: true }),
+        None => Ok(()),
+    }
 }
 
 /// Where the log seemed to be broken before its synced end, whether that was refused or salvaged.
@@ -154,7 +163,16 @@ fn create(disk: &Arc<dyn Disk>, options: &Options) -> Result<(), EngineError> {
     disk.write_at(extent.offset, &bytes)?;
     disk.write_at(signpost, &Signpost::of(&log).encode(store_id))?;
     disk.sync()?;
-    let superblock = Superblock { store_id, epoch: 1, features: 0, clean: true, table, log, signpost };
+    let superblock = Superblock {
+        store_id,
+        epoch: 1,
+        features: 0,
+        features_to_write: 0,
+        clean: true,
+        table,
+        log,
+        signpost,
+    };
     for copy in COPIES {
         disk.write_at(copy, &superblock.encode())?;
         disk.sync()?;
@@ -190,7 +208,7 @@ fn read_superblock(disk: &dyn Disk) -> Result<Option<(Superblock, Option<u64>)>,
         looks_like_one |= Superblock::looks_like_one(&bytes);
         copies.push(Superblock::decode(&bytes));
     }
-    let decides = |copy: &Copy| matches!(copy, Copy::Intact(_) | Copy::Newer(_));
+    let decides = |copy: &Copy| matches!(copy, Copy::Intact(_) | Copy::Newer(_) | Copy::NewerFeature(_));
     if let Some(error) = unread
         && !copies.iter().any(decides)
     {
@@ -200,6 +218,9 @@ fn read_superblock(disk: &dyn Disk) -> Result<Option<(Superblock, Option<u64>)>,
     let newer = |found| Err(EngineError::NewerFormat { store: store(), found, supported: FORMAT });
     match (copies[0], copies[1]) {
         (Copy::Newer(found), _) | (_, Copy::Newer(found)) => newer(found),
+        (Copy::NewerFeature(bit), _) | (_, Copy::NewerFeature(bit)) => {
+            Err(EngineError::NewerFeature { store: store(), bit, to_write: false })
+        }
         (Copy::Intact(a), Copy::Intact(b)) if a == b => Ok(Some((a, None))),
         (Copy::Intact(a), Copy::Intact(b)) if a.epoch > b.epoch => Ok(Some((a, Some(COPIES[1])))),
         (_, Copy::Intact(newest)) => Ok(Some((newest, Some(COPIES[0])))),

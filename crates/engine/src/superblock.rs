@@ -42,6 +42,13 @@ pub(crate) const DELTAS: u64 = 4;
 /// All features needed to read that this build knows.
 pub(crate) const KNOWN_TO_READ: u64 = MOVED_RANGES | UNCOUNTED | DELTAS;
 
+/// All features needed to write that this build knows: there are none yet.
+const KNOWN_TO_WRITE: u64 = 0;
+
+/// Optional features that this build writes: there are none yet. Those of a newer build are not kept, so that
+/// it sees that a build which does not know them has written since.
+const OPTIONAL: u64 = 0;
+
 /// The root of one commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
@@ -49,6 +56,8 @@ pub(crate) struct Superblock {
     pub(crate) epoch: u64,
     /// Features that a build must know to read the store.
     pub(crate) features: u64,
+    /// Features that a build must know to write to the store. One that only reads it may not know them.
+    pub(crate) features_to_write: u64,
     /// Whether the store was closed with this commit, so that the log ends where the commit says.
     pub(crate) clean: bool,
     pub(crate) table: PageRef,
@@ -64,14 +73,13 @@ pub(crate) enum Copy {
     /// All zero: never written.
     Blank,
     Damaged,
-    /// Written by a newer release, which uses this format or feature.
+    /// Written by a newer release, which uses this format.
     Newer(u32),
+    /// Written by a newer release. It has a feature, with this bit, that a build must know to read the store.
+    NewerFeature(u32),
     /// Not intact by the rules of this build, but it names a format that this build does not know.
     PerhapsNewer(u32),
 }
-
-/// Features needed to write, and optional ones: there are none.
-const NO_FEATURES: u64 = 0;
 
 /// Offsets of the two copies.
 pub(crate) const COPIES: [u64; 2] = [0, BLOCK];
@@ -82,7 +90,7 @@ impl Superblock {
         bytes.put_u64(MAGIC);
         bytes.put_u32(FORMAT);
         bytes.put_u32(if self.clean { FLAG_CLEAN } else { 0 });
-        for features in [self.features, NO_FEATURES, NO_FEATURES] {
+        for features in [self.features, self.features_to_write, OPTIONAL] {
             bytes.put_u64(features);
         }
         bytes.put_u64(self.store_id);
@@ -131,9 +139,12 @@ impl Superblock {
         }
         let format = fields.u32()?;
         let clean = fields.u32()? & FLAG_CLEAN != 0;
-        let (features, write, _optional) = (fields.u64()?, fields.u64()?, fields.u64()?);
-        if format > FORMAT || features & !KNOWN_TO_READ != 0 || write != 0 {
+        let (features, features_to_write, _optional) = (fields.u64()?, fields.u64()?, fields.u64()?);
+        if format > FORMAT {
             return Ok(Copy::Newer(format));
+        }
+        if let Some(bit) = lowest_bit(features & !KNOWN_TO_READ) {
+            return Ok(Copy::NewerFeature(bit));
         }
         let (store_id, epoch) = (fields.u64()?, fields.u64()?);
         let (offset, len, _zero, checksum) = (fields.u64()?, fields.u32()?, fields.u32()?, fields.u64()?);
@@ -155,13 +166,25 @@ impl Superblock {
         {
             return Err(Malformed);
         }
-        Ok(Copy::Intact(Self { store_id, epoch, features, clean, table, log, signpost }))
+        let found = Self { store_id, epoch, features, features_to_write, clean, table, log, signpost };
+        Ok(Copy::Intact(found))
+    }
+
+    /// The lowest bit of the features that a build must know to write to the store and that this one does not
+    /// know.
+    pub(crate) const fn unknown_to_write(&self) -> Option<u32> {
+        lowest_bit(self.features_to_write & !KNOWN_TO_WRITE)
     }
 
     /// Whether the bytes look like a superblock, intact or not.
     pub(crate) fn looks_like_one(bytes: &[u8]) -> bool {
         bytes.starts_with(&MAGIC.to_le_bytes())
     }
+}
+
+/// Number of the lowest bit that is set.
+const fn lowest_bit(bits: u64) -> Option<u32> {
+    if bits == 0 { None } else { Some(bits.trailing_zeros()) }
 }
 
 /// A tree as a commit records it.
@@ -377,8 +400,16 @@ mod tests {
             sequence: 12,
         };
         let table = PageRef { offset: 90112, len: 300, checksum: 5, birth: 9 };
-        let features = MOVED_RANGES;
-        Superblock { store_id: 42, epoch: 9, features, clean: true, table, log, signpost: 81920 }
+        Superblock {
+            store_id: 42,
+            epoch: 9,
+            features: MOVED_RANGES,
+            features_to_write: 0,
+            clean: true,
+            table,
+            log,
+            signpost: 81920,
+        }
     }
 
     #[test]
@@ -399,16 +430,21 @@ mod tests {
     }
 
     #[test]
-    fn a_feature_that_this_build_does_not_know_is_refused() {
-        // Needed to read, needed to write, and optional, which is ignored.
-        for (offset, is_refused) in [(16, true), (24, true), (32, false)] {
+    fn the_lowest_feature_that_this_build_does_not_know_is_told() {
+        // Two bits that nobody knows: needed to read, needed to write, and optional ones, which are ignored.
+        let bits: u64 = (1 << 41) | (1 << 62);
+        let found = |offset: usize| {
             let mut bytes = sample().encode();
-            bytes[offset] |= 1 << 7;
+            let known = u64::from_le_bytes(bytes[offset..offset + 8].try_into().unwrap());
+            bytes[offset..offset + 8].copy_from_slice(&(known | bits).to_le_bytes());
             let sum = crate::checksum::checksum(MAGIC, &bytes[..4088]);
             bytes[4088..].copy_from_slice(&sum.to_le_bytes());
-            let found = Superblock::decode(&bytes);
-            assert_eq!(found == Copy::Newer(FORMAT), is_refused, "{offset}: {found:?}");
-        }
+            Superblock::decode(&bytes)
+        };
+        assert_eq!(found(16), Copy::NewerFeature(41));
+        let to_write = Superblock { features_to_write: bits, ..sample() };
+        assert_eq!((found(24), to_write.unknown_to_write()), (Copy::Intact(to_write), Some(41)));
+        assert_eq!((found(32), sample().unknown_to_write()), (Copy::Intact(sample()), None));
     }
 
     #[test]

@@ -189,6 +189,19 @@ pub enum StoreError {
         /// Newest format this build reads.
         supported: u32,
     },
+    /// The data has a feature of a newer release.
+    #[error(
+        "{place} has feature bit {bit}, which a build must know to {} it",
+        if *to_write { "write to" } else { "read" }
+    )]
+    NewerFeature {
+        /// The store.
+        place: String,
+        /// The lowest bit that this build does not know.
+        bit: u32,
+        /// Whether it is one of the features needed to write; the store can then be opened for reading.
+        to_write: bool,
+    },
     /// The operation failed below, and nothing happened.
     #[error("{what} failed at {place}")]
     Failed {
@@ -251,7 +264,7 @@ impl StoreError {
             Self::Corrupt { .. } => ErrorKind::Corrupt,
             Self::OutOfSpace { .. } => ErrorKind::OutOfSpace,
             Self::ReadOnly { .. } | Self::Denied { .. } => ErrorKind::ReadOnly,
-            Self::NewerFormat { .. } => ErrorKind::NewerFormat,
+            Self::NewerFormat { .. } | Self::NewerFeature { .. } => ErrorKind::NewerFormat,
             Self::Unknown { .. } => ErrorKind::TimedOut,
             Self::Remote { kind, .. } => *kind,
         }
@@ -331,7 +344,13 @@ impl StoreError {
             }
             Self::Corrupt { .. } => "run `atoll store check` on it for the extent of the damage".to_owned(),
             Self::OutOfSpace { .. } => "free some space, then try again; nothing was lost".to_owned(),
+            Self::NewerFeature { to_write: true, .. } => "use a newer atoll: the release that wrote it, or a \
+                 later one; this one can read it, named as file:PATH?mode=read"
+                .to_owned(),
             Self::NewerFormat { .. } => "use the release that wrote it, or a later one".to_owned(),
+            Self::NewerFeature { .. } => {
+                "use a newer atoll: the release that wrote it, or a later one".to_owned()
+            }
             Self::ReadOnly { .. } => "open it for writing, on writable media".to_owned(),
             Self::Denied { .. } => {
                 "`ls -l` shows who may; a user who may only read it names it as file:PATH?mode=read".to_owned()

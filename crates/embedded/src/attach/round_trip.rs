@@ -257,6 +257,7 @@ fn errors(random: &mut Random) -> Vec<StoreError> {
         StoreError::OutOfSpace { place: random.text(), source: source() },
         StoreError::ReadOnly { place: random.text() },
         StoreError::NewerFormat { place: random.text(), found: random.0.u32(..), supported: 1 },
+        StoreError::NewerFeature { place: random.text(), bit: random.0.u32(..64), to_write: random.0.bool() },
         StoreError::Unknown { what: "write", reason: random.text(), source: None },
         StoreError::Remote {
             kind: ErrorKind::ALL[random.0.usize(..13)],

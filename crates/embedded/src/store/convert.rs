@@ -20,6 +20,7 @@ pub fn refused(what: &'static str, place: &str, error: EngineError) -> StoreErro
         EngineError::NewerFormat { found, supported, .. } => {
             StoreError::NewerFormat { place, found, supported }
         }
+        EngineError::NewerFeature { bit, to_write, .. } => StoreError::NewerFeature { place, bit, to_write },
         EngineError::ReadOnly { .. } => StoreError::ReadOnly { place },
         EngineError::Closed { .. } => StoreError::closed(place),
         EngineError::NoSnapshot { name } => StoreError::NotFound { what: "snapshot", name },
@@ -60,5 +61,25 @@ fn told(error: &EngineError) -> String {
             "{error}: the file ends before that; it was cut, or only a part of it was copied: copy it again from where it is whole"
         ),
         _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_feature_that_only_writing_needs_leads_to_reading() {
+        for to_write in [true, false] {
+            let error = EngineError::NewerFeature { store: "./s/store.atoll".to_owned(), bit: 3, to_write };
+            let error = refused("open", "./s", error);
+            assert_eq!(error.kind(), ErrorKind::NewerFormat);
+            assert!(error.to_string().starts_with("./s has feature bit 3, which"), "{error}");
+            let hint = error.hint().unwrap();
+            assert!(
+                hint.starts_with("use a newer atoll") && hint.contains("mode=read") == to_write,
+                "{hint}"
+            );
+        }
     }
 }

@@ -47,6 +47,8 @@ impl Shared {
             store_id: self.backing.store_id(),
             epoch: frozen.epoch,
             features: self.features.load(Ordering::Relaxed),
+            // A store with such a feature that this build does not know was not opened for writing.
+            features_to_write: 0,
             clean,
             table: home,
             log: frozen.point,
