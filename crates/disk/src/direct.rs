@@ -212,6 +212,34 @@ mod tests {
         assert!(!direct.read(&file, 0, &mut long).unwrap());
     }
 
+    /// No file system refuses calls because a test asks it to. But every system refuses an offset beyond the
+    /// greatest one, and with the same error.
+    const BEYOND: u64 = 1 << 63;
+
+    #[test]
+    fn a_file_system_that_refuses_a_call_gets_no_other() {
+        let (file, expected) = file();
+        let (mut room, mut found) = (Vec::new(), [0; 3000]);
+        for is_write in [false, true] {
+            let direct = Direct::to(file.try_clone().unwrap());
+            assert!(direct.read(&file, 0, &mut found).unwrap());
+            let other: io::Result<Option<()>> = direct.unless_refused(Err(io::ErrorKind::StorageFull.into()));
+            assert!(other.is_err() && direct.read(&file, 4096, &mut found).unwrap(), "that was no refusal");
+            let before = found;
+            let refused = match is_write {
+                true => direct.write(&file, BEYOND, aligned(&mut room, BLOCK)),
+                false => direct.read(&file, BEYOND, &mut found),
+            };
+            assert!(!refused.unwrap(), "it is no error: the caller goes the other way");
+            assert!(!direct.read(&file, 0, &mut found).unwrap());
+            assert!(!direct.write(&file, 0, aligned(&mut room, BLOCK)).unwrap());
+            assert!(found == before, "what was refused has filled nothing");
+        }
+        let mut bytes = vec![0; expected.len()];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        assert!(bytes == expected, "nor written anything");
+    }
+
     #[test]
     fn a_file_that_cannot_be_written_is_an_error() {
         let (file, _) = file();

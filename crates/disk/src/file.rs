@@ -335,6 +335,36 @@ mod tests {
     }
 
     #[test]
+    fn what_the_file_system_refuses_past_the_cache_goes_through_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let past = tempfile::tempfile().unwrap();
+        let mut disk = FileDisk::open(&folder.path().join("store"), Mode::Create).unwrap();
+        disk.direct = Direct::to(past.try_clone().unwrap());
+        for file in [&disk.file, &past] {
+            file.set_len(4 * BLOCK as u64).unwrap();
+        }
+        let mut room = Vec::new();
+        let block = aligned(&mut room, BLOCK);
+        block.fill(7);
+        let firsts = |file: &File| {
+            [0, BLOCK, 2 * BLOCK].map(|at| {
+                let mut byte = [0];
+                file.read_exact_at(&mut byte, at as u64).unwrap();
+                byte[0]
+            })
+        };
+        disk.write_past(0, block).unwrap();
+        assert_eq!((firsts(&past), firsts(&disk.file)), ([7, 0, 0], [0, 0, 0]), "past the cache");
+        // Every system refuses this offset with the error by which file systems refuse such calls.
+        disk.read_past(1 << 63, &mut [0; 10]).unwrap_err();
+        disk.write_past(BLOCK as u64, block).unwrap();
+        assert_eq!((firsts(&past), firsts(&disk.file)), ([7, 0, 0], [0, 7, 0]), "through it");
+        let mut found = [0; 10];
+        disk.read_past(BLOCK as u64, &mut found).unwrap();
+        assert_eq!(found, [7; 10]);
+    }
+
+    #[test]
     fn what_may_share_a_page_with_a_window_goes_through_the_cache() {
         const MIB: usize = 1 << 20;
         let folder = tempfile::tempdir().unwrap();
