@@ -4,6 +4,10 @@
 //! waits in a list; a sync carries the list to the second; a crash decides, write by write, what of the list
 //! survives. Handles are clones of one disk, so a test can cut the power under a running engine.
 //!
+//! There is no cache to bypass, so a write past the cache is a write like any other. There are windows if
+//! they are asked for: a copy into one waits for a sync as a write does, but no plan makes it fail or go
+//! astray, because it is no call.
+//!
 //! Invariant: the same seed, plans and sequence of calls give the same result, byte for byte.
 //! Invariant: without planted faults, what was written before a successful sync survives every crash.
 
@@ -12,7 +16,7 @@ mod plan;
 mod survival;
 
 use crate::fault::{check_end, past_end};
-use crate::{Disk, DiskError, Operation};
+use crate::{Disk, DiskError, Operation, Window};
 use image::Image;
 use parking_lot::Mutex;
 use plan::strikes;
@@ -46,6 +50,7 @@ struct State {
     /// Blocks that were given back and not written since: writing there takes space, as growing the file
     /// does.
     holes: BTreeSet<u64>,
+    has_windows: bool,
 }
 
 impl SimDisk {
@@ -64,6 +69,11 @@ impl SimDisk {
 
     fn from_state(state: State) -> Self {
         Self { state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// Offers windows from here on, also after crashes and in forks.
+    pub fn offer_windows(&self) {
+        self.state.lock().has_windows = true;
     }
 
     /// Replaces the planned faults; the default plan has none.
@@ -96,6 +106,7 @@ impl SimDisk {
         let mut old = self.state.lock();
         old.powered = false;
         let mut new = State::new(old.visible.clone(), old.rng.fork(), old.counters);
+        new.has_windows = old.has_windows;
         new.durable = std::mem::take(&mut old.durable);
         new.pending = std::mem::take(&mut old.pending);
         Self::from_state(new)
@@ -106,7 +117,20 @@ impl SimDisk {
     pub fn fork(&self) -> Self {
         let mut state = self.state.lock();
         let rng = state.rng.fork();
-        Self::from_state(State::new(state.visible.clone(), rng, Counters::default()))
+        let mut new = State::new(state.visible.clone(), rng, Counters::default());
+        new.has_windows = state.has_windows;
+        Self::from_state(new)
+    }
+
+    /// Writes zeros to a part of a window, as a call does; what is copied there later waits for no space.
+    pub(crate) fn prepare_window(&self, range: &Range<u64>) -> Result<(), DiskError> {
+        let len = range.end.saturating_sub(range.start) as usize;
+        self.state.lock().write(range.start, &vec![0; len])
+    }
+
+    /// Copies into a part of a window that was prepared.
+    pub(crate) fn copy_to_window(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        self.state.lock().copy_to_window(offset, bytes)
     }
 
     /// Flips one bit of the byte at `offset`, on the medium and for readers.
@@ -178,6 +202,15 @@ impl Disk for SimDisk {
         self.state.lock().release(offset, len)
     }
 
+    fn window(&self, offset: u64, len: u64) -> Option<Window> {
+        let range = offset..offset.checked_add(len)?;
+        let is_given = {
+            let state = self.state.lock();
+            state.has_windows && !range.is_empty() && range.end <= state.visible.len()
+        };
+        if is_given { Window::simulated(self.clone(), NAME, range) } else { None }
+    }
+
     fn room_bytes(&self) -> Option<u64> {
         self.state.lock().plan.space_left
     }
@@ -205,6 +238,7 @@ impl State {
             powered: true,
             counters,
             holes: BTreeSet::new(),
+            has_windows: false,
         }
     }
 
@@ -248,6 +282,20 @@ impl State {
         let target = self.target_of_write(offset, bytes.len() as u64);
         self.accept(target, bytes);
         self.counters.writes += 1;
+        Ok(())
+    }
+
+    fn copy_to_window(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        self.check_power(Operation::Write, offset)?;
+        // A process may write to mapped pages of a medium that has become read-only, and the system never
+        // writes them out. A store notices with its next call, so it is the same to refuse the copy.
+        self.check_writable(Operation::Write, offset)?;
+        let fails = self.power_fails();
+        self.accept(offset, bytes);
+        if fails {
+            return Err(power_is_off(Operation::Write, offset));
+        }
+        self.counters.window_copies += 1;
         Ok(())
     }
 
@@ -404,7 +452,9 @@ impl State {
         counters.crashes += 1;
         let pending = std::mem::take(&mut self.pending);
         survive(&mut medium, pending, survival, &mut rng, &mut counters);
-        Self::new(medium, rng, counters)
+        let mut new = Self::new(medium, rng, counters);
+        new.has_windows = self.has_windows;
+        new
     }
 }
 

@@ -13,13 +13,16 @@
 //! only given where a present page stays writable: on file systems that overwrite in place, on a range that
 //! exists already.
 //!
+//! A simulated disk has windows as well, if it is asked to: the same steps, but what is copied goes to its
+//! image instead of to memory that belongs to the system.
+//!
 //! Invariant: nothing is copied outside of the window, or to a page that was not populated.
 //! Invariant: a window is only written; no reference into it is ever made.
 //! Invariant: zeros are written only behind everything written so far, and never once the window has ended.
 
 use crate::file::{allocate, write_zeros};
 use crate::page_exclusion::WindowGuard;
-use crate::{DiskError, Operation};
+use crate::{DiskError, Operation, SimDisk};
 use mapped::{Memory, PAGE};
 use parking_lot::Mutex;
 use std::fs::File;
@@ -46,9 +49,16 @@ pub struct Window {
     guard: Option<WindowGuard>,
 }
 
+/// Where the bytes of a window go.
+#[derive(Debug)]
+enum Pages {
+    Mapped(MappedPages),
+    Simulated(SimDisk),
+}
+
 /// The file, and its pages in memory.
 #[derive(Debug)]
-struct Pages {
+struct MappedPages {
     file: File,
     memory: Memory,
     /// Offset in the file at which the memory begins.
@@ -74,6 +84,28 @@ pub struct Ahead {
 }
 
 impl Pages {
+    /// Fills a range with zeros, so that copies to it cannot fail any more.
+    fn make_ready(&self, range: &Range<u64>) -> io::Result<()> {
+        match self {
+            Self::Mapped(pages) => pages.make_ready(range),
+            Self::Simulated(disk) => disk.prepare_window(range).map_err(|error| error.source),
+        }
+    }
+
+    /// Copies `bytes` to `offset` of the file, which was made ready. Only a simulated disk reports an error:
+    /// that its power is off, which a process on a real one does not live to see.
+    fn copy(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Mapped(pages) => {
+                pages.memory.copy(offset - pages.start, bytes);
+                Ok(())
+            }
+            Self::Simulated(disk) => disk.copy_to_window(offset, bytes).map_err(|error| error.source),
+        }
+    }
+}
+
+impl MappedPages {
     /// Fills a range of the file with zeros, and populates its pages.
     fn make_ready(&self, range: &Range<u64>) -> io::Result<()> {
         write_zeros(&self.file, range.start, range.end)?;
@@ -105,10 +137,20 @@ impl Window {
         allocate(file, range.start, range.end - range.start).ok()?;
         let start = range.start / PAGE * PAGE;
         let memory = Memory::of(file, &(start..range.end))?;
-        let pages = Arc::new(Pages { file: file.try_clone().ok()?, memory, start });
-        let ready = range.start..range.start;
-        let mut window = Self { pages, name: name.to_owned(), range, ready, ahead: None, guard: None };
+        let pages = MappedPages { file: file.try_clone().ok()?, memory, start };
         // A system that cannot populate pages reports it only here.
+        Self::prepared(Pages::Mapped(pages), name, range)
+    }
+
+    /// A window on a range of a simulated disk; none where the first part of it cannot be prepared.
+    pub(crate) fn simulated(disk: SimDisk, name: &str, range: Range<u64>) -> Option<Self> {
+        Self::prepared(Pages::Simulated(disk), name, range)
+    }
+
+    /// A window whose first part is ready.
+    fn prepared(pages: Pages, name: &str, range: Range<u64>) -> Option<Self> {
+        let (pages, ready) = (Arc::new(pages), range.start..range.start);
+        let mut window = Self { pages, name: name.to_owned(), range, ready, ahead: None, guard: None };
         window.prepare(window.range.start, 1).ok()?;
         Some(window)
     }
@@ -138,12 +180,10 @@ impl Window {
             true => self.prepare(offset, len),
             false => Err(io::ErrorKind::InvalidInput.into()),
         };
-        prepared.map_err(|source| {
+        prepared.and_then(|()| self.pages.copy(offset, bytes)).map_err(|source| {
             let (operation, name) = (Operation::Write, self.name.clone());
             DiskError { operation, name, offset, source }
-        })?;
-        self.pages.memory.copy(offset - self.pages.start, bytes);
-        Ok(())
+        })
     }
 
     /// The pages that another thread should prepare before writes that continue at `offset` need them, if it
@@ -467,7 +507,7 @@ mod tests {
         let Some(mut window) = Window::on(file.as_file(), "file", PAGE..MIB) else { return skipped() };
         window.write_at(PAGE, b"there").unwrap();
         // Behaves as a failing disk that takes no more.
-        let pages = Arc::get_mut(&mut window.pages).unwrap();
+        let Pages::Mapped(pages) = Arc::get_mut(&mut window.pages).unwrap() else { panic!("not of a file") };
         pages.file = File::open(file.path()).unwrap();
         assert!(window.write_at(MIB / 2 + PAGE, b"gone").is_err());
         window.write_at(PAGE + 5, b"there").unwrap();

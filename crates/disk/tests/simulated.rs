@@ -275,3 +275,68 @@ fn a_read_only_medium_refuses_every_change() {
     }
     assert_eq!(disk.to_bytes(), [1; 100]);
 }
+
+#[test]
+fn a_window_is_given_once_it_is_offered_and_only_where_the_file_is() {
+    let disk = SimDisk::with_bytes(1, &[1; 8192]);
+    assert!(disk.window(0, 4096).is_none(), "nobody asked for it");
+    disk.offer_windows();
+    for (offset, len) in [(0, 8193), (8192, 1), (0, 0), (u64::MAX, 2)] {
+        assert!(disk.window(offset, len).is_none(), "{len} at {offset}");
+    }
+    let fork = disk.fork();
+    let killed = disk.kill();
+    let crashed = killed.crash();
+    assert!(fork.window(0, 4096).is_some() && crashed.window(0, 4096).is_some());
+    assert!(killed.window(0, 4096).is_none(), "its power is off");
+    let plan = FaultPlan { fail_write: Some(0), ..FaultPlan::default() };
+    crashed.set_plan(plan);
+    assert!(crashed.window(0, 4096).is_none(), "its pages cannot be prepared");
+}
+
+#[test]
+fn what_is_copied_into_a_window_waits_for_a_sync_as_a_write_does() {
+    let (mut kept, mut lost) = (0, 0);
+    for seed in 0..SEEDS {
+        let disk = SimDisk::with_bytes(seed, &[1; 8192]);
+        disk.offer_windows();
+        let mut window = disk.window(4096, 4096).unwrap();
+        window.write_at(4096, &[2; 100]).unwrap();
+        disk.sync().unwrap();
+        window.write_at(4196, &[3; 100]).unwrap();
+        let at = |offset| byte_at(&disk, offset);
+        assert_eq!([at(4095), at(4195), at(4196), at(4296)], [1, 2, 3, 0], "zeros lie behind");
+        let counters = disk.counters();
+        assert_eq!((counters.window_copies, counters.writes), (2, 1), "one call wrote the zeros");
+        let after = disk.crash();
+        assert!(window.write_at(4296, &[4]).is_err(), "the power is off");
+        let at = |offset| byte_at(&after, offset);
+        assert_eq!([at(4095), at(4096), at(4195)], [1, 2, 2], "seed {seed}");
+        match at(4250) {
+            3 => kept += 1,
+            0 => lost += 1,
+            other => panic!("seed {seed}: {other}"),
+        }
+    }
+    assert!(kept > 0 && lost > 0, "{kept} kept, {lost} lost");
+}
+
+#[test]
+fn the_power_may_fail_at_a_copy_but_a_copy_is_no_call_that_fails_or_goes_astray() {
+    let disk = SimDisk::with_bytes(1, &[1; 8192]);
+    disk.offer_windows();
+    let mut window = disk.window(4096, 4096).unwrap();
+    disk.set_plan(FaultPlan {
+        fail_write: Some(0),
+        misdirect_write: Some(0),
+        power_cut_after: Some(1),
+        ..FaultPlan::default()
+    });
+    window.write_at(4096, &[2; 10]).unwrap();
+    assert_eq!(byte_at(&disk, 4105), 2);
+    assert!(window.write_at(4106, &[3; 10]).is_err());
+    let counters = disk.counters();
+    assert_eq!((counters.power_cuts, counters.write_errors, counters.misdirected_writes), (1, 0, 0));
+    let bytes = disk.crash_with(Survival::Everything).to_bytes();
+    assert_eq!(bytes[4096..4116], [[2; 10], [3; 10]].concat(), "the struck copy may be on the medium");
+}

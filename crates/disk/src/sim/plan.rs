@@ -4,8 +4,9 @@
 /// of an operation strike once; `space_left`, `read_only` and `unreadable` last.
 #[derive(Clone, Debug, Default)]
 pub struct FaultPlan {
-    /// Changes (write, sync, reserve, truncate, release) that still succeed. The next one finds the power
-    /// gone, and so does everything after it. The struck write may reach the medium, whole or in part.
+    /// Changes (write, copy into a window, sync, reserve, truncate, release) that still succeed. The next one
+    /// finds the power gone, and so does everything after it. The struck write or copy may reach the medium,
+    /// whole or in part.
     pub power_cut_after: Option<u64>,
     /// The write that is acknowledged but lands on another block.
     pub misdirect_write: Option<u64>,
@@ -66,6 +67,8 @@ counters! {
     reads,
     /// Writes that succeeded.
     writes,
+    /// Copies into windows that succeeded; they are no writes.
+    window_copies,
     /// Syncs that succeeded.
     syncs,
     /// Reservations that succeeded.
