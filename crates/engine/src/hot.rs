@@ -31,8 +31,10 @@ use crate::planted::{self, Bug};
 use crate::threads::{AtomicU64, AtomicUsize, Mutex};
 use crate::value::Stored;
 use memory::Places;
-use place::{Place, RECORD_BYTES_MAX, Room};
+use place::{Elected, Place, RECORD_BYTES_MAX, Room};
 use std::array;
+// Nothing waits for this counter, so its steps are none that a schedule has to order.
+use std::sync::atomic::AtomicU64 as Counter;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
@@ -63,6 +65,18 @@ pub(crate) struct Hot {
     /// Records of a tree are valid if they came in at this age.
     ages: [AtomicU64; AGES],
     weight: Mutex<Weight>,
+    /// How often a record without votes made way for another one.
+    evicted: CachePadded<Counter>,
+}
+
+/// How hot records were used since a store was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HotUse {
+    /// Records that lookups have found since they came in, and that still have votes from that. Lookups are
+    /// not counted themselves: they would all write the same word.
+    pub found: u64,
+    /// How often a record without votes made way for another one.
+    pub evicted: u64,
 }
 
 /// A key of a tree.
@@ -97,6 +111,7 @@ impl Hot {
             filled: CachePadded(AtomicUsize::new(0)),
             ages: array::from_fn(|_| AtomicU64::new(0)),
             weight: Mutex::new(Weight::of(meter, Kind::Buffer, 0)),
+            evicted: CachePadded(Counter::new(0)),
         }
     }
 
@@ -122,8 +137,10 @@ impl Hot {
     fn note_lookup(&self, key: &HotKey<'_>, value: &[u8]) {
         let Some(place) = self.place_of(key) else { return self.begin() };
         let is_over = |tree: u32, age: u64| self.age(tree) != age;
-        if place.stands_for_election(key, value, self.age(key.tree), is_over) {
-            self.note_filled();
+        match place.stands_for_election(key, value, self.age(key.tree), is_over) {
+            Elected::IntoEmpty => self.note_filled(),
+            Elected::Evicting => _ = self.evicted.fetch_add(1, Ordering::Relaxed),
+            Elected::No | Elected::AfterOver => {}
         }
     }
 
@@ -197,6 +214,14 @@ impl Hot {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.places.get().is_none()
+    }
+
+    /// How the records were used. This looks at all places.
+    pub(crate) fn usage(&self) -> HotUse {
+        let places = self.places.get().and_then(Option::as_deref).unwrap_or_default();
+        let used = self.last.load(Ordering::Relaxed) + 1;
+        let found = places.iter().take(used).filter(|place| place.is_wanted()).count() as u64;
+        HotUse { found, evicted: self.evicted.load(Ordering::Relaxed) }
     }
 
     /// Bytes that places take.

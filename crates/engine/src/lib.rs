@@ -99,6 +99,7 @@ pub use commit::{Commit, SyncTicket};
 pub use engine::{Engine, Tree};
 pub use error::{Damage, EngineError};
 pub use format::Format;
+pub use hot::HotUse;
 pub use options::Options;
 #[cfg(feature = "planted")]
 pub use planted::{Bug, plant};

@@ -58,6 +58,9 @@ pub(crate) struct PageWriter<'a> {
     retires_as: u64,
     /// Whether some leaf has a page of records beside it.
     pub(crate) has_second_pages: bool,
+    /// How many such pages were written, and how many leaves became one page with the records beside them.
+    pub(crate) second_pages: u64,
+    pub(crate) leaves_merged: u64,
     pub(crate) written: u64,
     /// The time when it began.
     now: Duration,
@@ -131,6 +134,8 @@ impl<'a> PageWriter<'a> {
             retirements_before,
             retires_as: backing.next_retirement(),
             has_second_pages: false,
+            second_pages: 0,
+            leaves_merged: 0,
             written: 0,
             now: clock.now(),
         }
@@ -174,6 +179,8 @@ impl<'a> PageWriter<'a> {
             Some(leaf) => (self.write_merged(delta, &leaf)?, RunKind::Leaves),
         };
         let home = settled.home;
+        let counted = if home.delta.is_some() { &mut self.second_pages } else { &mut self.leaves_merged };
+        *counted += 1;
         self.note(address, home, Unsettled::Delta(settled), part);
         Ok(home)
     }

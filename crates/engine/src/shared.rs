@@ -33,6 +33,8 @@ use crate::{Damage, EngineError};
 use atoll_disk::Window;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+// Nothing waits for these counters, so their steps are none that a schedule has to order.
+use std::sync::atomic::AtomicU64 as Counter;
 
 /// What a lookup beside a leaf may bring in: two pages, and what is kept of them.
 const SOUGHT_BYTES: u64 = 16 << 10;
@@ -82,6 +84,8 @@ pub(crate) struct Shared {
     pub(crate) checkpoints: AtomicU64,
     pub(crate) segments_cleaned: AtomicU64,
     pub(crate) values_moved: AtomicU64,
+    pub(crate) second_pages: Counter,
+    pub(crate) leaves_merged: Counter,
     /// Log segments, by offset, from which nothing could be moved.
     pub(crate) fruitless: Mutex<BTreeMap<u64, Fruitless>>,
     /// Where cleaning stopped in long segments from which something was moved.
@@ -198,6 +202,8 @@ impl Shared {
             checkpoints: AtomicU64::new(0),
             segments_cleaned: AtomicU64::new(0),
             values_moved: AtomicU64::new(0),
+            second_pages: Counter::new(0),
+            leaves_merged: Counter::new(0),
             fruitless: Mutex::default(),
             resume_points: Mutex::default(),
             doubtful_copy: AtomicUsize::new(0),

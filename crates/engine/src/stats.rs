@@ -1,6 +1,7 @@
 //! Figures about a store.
 
 use crate::engine::Engine;
+use crate::hot::HotUse;
 use std::sync::atomic::Ordering;
 
 /// Figures about a store, at one moment.
@@ -18,6 +19,10 @@ pub struct Stats {
     pub segments_cleaned: u64,
     /// Values moved by cleaning since then.
     pub values_moved: u64,
+    /// Pages of records beside leaves that checkpoints wrote since then.
+    pub second_pages_written: u64,
+    /// Leaves that checkpoints wrote as one page together with the records beside them since then.
+    pub leaves_merged: u64,
     /// Bytes of log that recovery would replay.
     pub log_tail_bytes: u64,
     /// Log segments, those that cleaning made included.
@@ -84,6 +89,13 @@ impl Engine {
         })
     }
 
+    /// How hot records were used since the store was opened. It looks at the whole table of them, which may
+    /// be hundreds of megabytes: for tests and for a closer look, not for a figure that is read every second.
+    #[must_use]
+    pub fn hot_use(&self) -> HotUse {
+        self.shared.hot.usage()
+    }
+
     /// Requests a checkpoint, where a background thread makes them; it frees the space of what was deleted.
     pub fn ask_for_checkpoint(&self) {
         self.shared.ask_for_checkpoint();
@@ -97,6 +109,8 @@ impl Engine {
             checkpoints_made: shared.checkpoints.load(Ordering::Relaxed),
             segments_cleaned: shared.segments_cleaned.load(Ordering::Relaxed),
             values_moved: shared.values_moved.load(Ordering::Relaxed),
+            second_pages_written: shared.second_pages.load(Ordering::Relaxed),
+            leaves_merged: shared.leaves_merged.load(Ordering::Relaxed),
             leaf_memory_bytes: shared.backing.leaf_bytes(),
             memory_bytes: shared.backing.held_bytes(),
             memory_bytes_most: shared.backing.meter().most_bytes(),

@@ -342,6 +342,9 @@ fn a_checkpoint_writes_what_was_put_beside_leaves_and_not_the_leaves() {
         let written = engine.checkpoint().unwrap().written_bytes;
         // The inner node and the table are half of it; ten leaves would be 70 KB.
         assert!(written < 40_000, "{written} bytes");
+        // The first leaf is in memory.
+        let stats = engine.stats();
+        assert!((9..=10).contains(&stats.second_pages_written), "{stats:?}");
         engine.close().unwrap();
     }
     let (engine, tree) = opened(&disk);

@@ -60,6 +60,8 @@ impl Shared {
             pages.of_snapshots.push(Retired { offset: table.offset, len: table.len, birth, death });
             return Err(error);
         }
+        self.second_pages.fetch_add(pages.second_pages, Ordering::Relaxed);
+        self.leaves_merged.fetch_add(pages.leaves_merged, Ordering::Relaxed);
         Ok(WrittenCommit { written_bytes, extents, dead, table })
     }
 

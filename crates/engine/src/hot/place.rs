@@ -80,6 +80,19 @@ impl Election {
     }
 }
 
+/// What became of a key that stood for election.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Elected {
+    /// It stays outside.
+    No,
+    /// It came in where the place was empty.
+    IntoEmpty,
+    /// It came in instead of a record without votes.
+    Evicting,
+    /// It came in instead of a record whose age was over.
+    AfterOver,
+}
+
 /// Where a record is copied to before it is shown.
 pub(super) struct Room([[u8; 8]; WORDS]);
 
@@ -161,8 +174,7 @@ impl Place {
 
     /// Lets a key that was looked up and is not here stand for election, with its value and the present age
     /// of its tree. It comes in if the place is empty or its record's age is over, or if the key is the
-    /// candidate already and the record has no votes left. Returns whether it came in where the place was
-    /// empty.
+    /// candidate already and the record has no votes left.
     #[inline]
     pub(super) fn stands_for_election(
         &self,
@@ -170,22 +182,34 @@ impl Place {
         value: &[u8],
         age: u64,
         is_over: impl FnOnce(u32, u64) -> bool,
-    ) -> bool {
+    ) -> Elected {
         if !has_room(key, value) {
-            return false;
+            return Elected::No;
         }
         let shape = self.shape.load(Ordering::Relaxed);
         let election = Election::of(self.votes.load(Ordering::Relaxed));
         let candidate = key.hash >> 16;
+        let is_won = election.is_won_by(candidate);
         let is_free = shape == 0
-            || election.is_won_by(candidate)
+            || is_won
             || is_over((shape >> (2 * LENGTH_BITS)) as u32, self.age.load(Ordering::Relaxed));
         if is_free {
             self.votes.store(Election { votes: 0, ..election }.word(), Ordering::Relaxed);
-            return self.hold().is_some_and(|held| held.fill(key, value, age));
+            return match self.hold().map(|held| held.fill(key, value, age)) {
+                None => Elected::No,
+                Some(true) => Elected::IntoEmpty,
+                Some(false) if is_won => Elected::Evicting,
+                Some(false) => Elected::AfterOver,
+            };
         }
         self.votes.store(election.after(candidate).word(), Ordering::Relaxed);
-        false
+        Elected::No
+    }
+
+    /// Whether its record was found since it came in, and still has votes from that.
+    pub(super) fn is_wanted(&self) -> bool {
+        let election = Election::of(self.votes.load(Ordering::Relaxed));
+        self.shape.load(Ordering::Relaxed) != 0 && election.votes > 0
     }
 
     /// Prefetches it.

@@ -89,6 +89,26 @@ fn what_is_wanted_stays_while_everything_is_read_once() {
 }
 
 #[test]
+fn what_is_found_and_what_makes_way_is_told() {
+    let (hot, _) = hot(64 << 10);
+    assert_eq!(hot.usage(), HotUse::default());
+    // The first lookup makes the places, the second one brings the record in, the third one finds it.
+    (0..2).for_each(|_| _ = look_up(&hot, b"a", b"one"));
+    assert_eq!(hot.usage(), HotUse::default());
+    look_up(&hot, b"a", b"one");
+    assert_eq!(hot.usage(), HotUse { found: 1, evicted: 0 });
+    hot.forget(&HotKey::of(TREE, b"a"));
+    assert_eq!(hot.usage(), HotUse::default());
+    let (one, _) = self::hot(size_of::<Place>() as u64);
+    (0..3).for_each(|_| _ = look_up(&one, b"a", b"one"));
+    for _ in 0..40 {
+        look_up(&one, b"b", b"another");
+    }
+    let HotUse { found, evicted } = one.usage();
+    assert_eq!((found, evicted), (1, 1), "there is one place, and the second key has won it");
+}
+
+#[test]
 fn places_become_more_up_to_the_budget_and_count() {
     let (hot, meter) = hot(1 << 20);
     look_up(&hot, b"a", b"");
