@@ -4,9 +4,11 @@ use atoll_disk::Counters;
 use std::collections::BTreeMap;
 
 /// Every transition that a full run must have met at least once.
-const EXPECTED: [&str; 51] = [
+const EXPECTED: [&str; 57] = [
+    "whole_seeds",
     "operations",
     "commits",
+    "commits_acknowledged",
     "batches_across_trees",
     "puts_of_64_kib_or_more",
     "puts_of_256_b_or_more",
@@ -56,10 +58,14 @@ const EXPECTED: [&str; 51] = [
     "ranges_split_off",
     "ranges_absorbed",
     "ranges_that_could_not_move",
+    "second_pages_written",
+    "leaves_merged",
+    "hot_records_found",
+    "hot_records_evicted",
 ];
 
-/// Every disk fault that must have occurred.
-const EXPECTED_FAULTS: [&str; 15] = [
+/// Every disk fault that must have occurred, and other things that only the disk sees.
+const EXPECTED_FAULTS: [&str; 16] = [
     "power_cuts",
     "crashes",
     "writes_kept",
@@ -75,7 +81,35 @@ const EXPECTED_FAULTS: [&str; 15] = [
     "out_of_space",
     "read_only_refusals",
     "releases",
+    "window_copies",
 ];
+
+/// Names that only a store with its own pages can reach.
+pub const BEYOND_A_TOY: [&str; 11] = [
+    "whole_seeds",
+    "flips_detected_at_read",
+    "refusals_after_errors",
+    "segments_cleaned",
+    "values_moved",
+    "second_pages_written",
+    "leaves_merged",
+    "hot_records_found",
+    "hot_records_evicted",
+    "releases",
+    "window_copies",
+];
+
+/// Least number of operations of a whole seed.
+pub const OPERATIONS_MIN: u64 = 2000;
+
+/// Least number of its commits that the store acknowledged.
+const COMMITS_MIN: u64 = 3;
+
+/// Least number of its checkpoints, each of a store that went on.
+const CHECKPOINTS_MIN: u64 = 1;
+
+/// Least number of its log segments that were cleaned.
+const CLEANINGS_MIN: u64 = 1;
 
 /// Counts of one run or of many.
 #[derive(Clone, Debug, Default)]
@@ -99,6 +133,21 @@ impl Counts {
     #[must_use]
     pub fn of(&self, name: &str) -> u64 {
         self.by_name.get(name).copied().unwrap_or_default()
+    }
+
+    /// Checkpoints, without those that closed a store.
+    #[must_use]
+    pub fn checkpoints(&self) -> u64 {
+        self.of("checkpoints_asked") + self.of("checkpoints_by_themselves")
+    }
+
+    /// Whether the run of one seed went through everything that a seed must to be whole.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.of("operations") >= OPERATIONS_MIN
+            && self.of("commits_acknowledged") >= COMMITS_MIN
+            && self.checkpoints() >= CHECKPOINTS_MIN
+            && self.of("segments_cleaned") >= CLEANINGS_MIN
     }
 
     /// Adds the counters of a disk.
@@ -127,5 +176,34 @@ impl Counts {
         let transitions = EXPECTED.into_iter().filter(|name| self.of(name) == 0);
         let faults = self.disk.iter().filter(|(name, count)| *count == 0 && EXPECTED_FAULTS.contains(name));
         transitions.chain(faults.map(|(name, _)| name)).filter(|name| !excused.contains(name)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_is_whole_only_with_everything_and_a_close_is_no_checkpoint() {
+        let all = [
+            ("operations", OPERATIONS_MIN),
+            ("commits_acknowledged", COMMITS_MIN),
+            ("checkpoints_asked", CHECKPOINTS_MIN),
+            ("segments_cleaned", CLEANINGS_MIN),
+        ];
+        let counts_of = |lacking: &str| {
+            let mut counts = Counts::default();
+            counts.add_to("clean_closes", 5);
+            counts.add_to("commits", 100);
+            all.iter().for_each(|&(name, count)| counts.add_to(name, count - u64::from(name == lacking)));
+            counts
+        };
+        assert!(counts_of("nothing").is_whole());
+        for (name, _) in all {
+            assert!(!counts_of(name).is_whole(), "{name}");
+        }
+        let mut counts = counts_of("checkpoints_asked");
+        counts.bump("checkpoints_by_themselves");
+        assert!(counts.is_whole());
     }
 }

@@ -192,12 +192,16 @@ impl Subject for EngineSubject {
         failed.into_iter().next().map_or(Ok(damage.len() as u64), |error| Err(failure(error)))
     }
 
-    fn values_moved(&self) -> u64 {
-        self.engine.stats().values_moved
-    }
-
-    fn cleanings(&self) -> u64 {
-        self.engine.stats().segments_cleaned
+    fn inside(&self) -> Vec<(&'static str, u64)> {
+        let (stats, hot) = (self.engine.stats(), self.engine.hot_use());
+        vec![
+            ("segments_cleaned", stats.segments_cleaned),
+            ("values_moved", stats.values_moved),
+            ("second_pages_written", stats.second_pages_written),
+            ("leaves_merged", stats.leaves_merged),
+            ("hot_records_found", hot.found),
+            ("hot_records_evicted", hot.evicted),
+        ]
     }
 
     fn close(self) -> Outcome<()> {

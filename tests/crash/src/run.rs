@@ -8,7 +8,7 @@ mod faults;
 mod moves;
 mod steps;
 
-use crate::counts::Counts;
+use crate::counts::{Counts, OPERATIONS_MIN};
 use crate::damage::{self, Allowed, Damage};
 use crate::oracle::{Ending, Oracle};
 use crate::read::read_state;
@@ -21,8 +21,6 @@ use faults::Fault;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// A seed counts only with at least this many operations.
-pub const OPERATIONS_MIN: u64 = 2000;
 const RECOVERY_ATTEMPTS_MAX: u32 = 5;
 const FLIPS_PER_SEED: u32 = 6;
 const FRONT_BYTES: u64 = 16 * 1024;
@@ -99,7 +97,7 @@ impl<S: Subject> Run<S> {
     #[must_use]
     pub fn new(seed: u64, bug: Option<S::Bug>) -> Self {
         let mut rng = Rng::with_seed(seed);
-        Self {
+        let run = Self {
             seed,
             workload: Workload::new(&mut rng),
             settings: small_settings(&mut rng),
@@ -119,7 +117,20 @@ impl<S: Subject> Run<S> {
             strike: None,
             counts: Counts::default(),
             trace: None,
+        };
+        if bug.is_none() && !run.has_misdirection() {
+            run.disk.offer_windows();
         }
+        run
+    }
+
+    /// Whether a write of the last life is misdirected.
+    ///
+    /// Such a seed has no windows, nor has one with a bug. The zeros that are written ahead of a window may
+    /// otherwise go to the end of the log and end its last groups, which nothing records; and they hide what
+    /// former groups behind the end can do to a store with a bug.
+    const fn has_misdirection(&self) -> bool {
+        self.seed.is_multiple_of(2)
     }
 
     /// Runs the seed to its end.
@@ -138,6 +149,9 @@ impl<S: Subject> Run<S> {
         let outcome = catch_unwind(AssertUnwindSafe(|| self.lives()))
             .unwrap_or_else(|panic| Err(format!("panicked: {}", panic_text(&*panic))));
         self.counts.add_disk(&self.disk.counters());
+        if outcome.is_ok() && self.counts.is_whole() {
+            self.counts.bump("whole_seeds");
+        }
         outcome.map_err(|what| Violation {
             seed: self.seed,
             life: self.life,
@@ -153,24 +167,18 @@ impl<S: Subject> Run<S> {
     }
 
     fn lives(&mut self) -> Checked<()> {
-        while self.operations < OPERATIONS_MIN || !self.has_checkpoint() {
+        while self.operations < OPERATIONS_MIN || self.counts.checkpoints() == 0 {
             let store = self.come_up(Recovering::MayFail)?;
             self.begin_faults();
             self.live(store)?;
         }
         let store = self.flips()?;
-        if self.seed.is_multiple_of(2) {
+        if self.has_misdirection() {
             self.begin_misdirection();
             self.live(store)?;
             self.examine_misdirected()?;
         }
         Ok(())
-    }
-
-    fn has_checkpoint(&self) -> bool {
-        ["checkpoints_asked", "checkpoints_by_themselves", "clean_closes"]
-            .into_iter()
-            .any(|name| self.counts.of(name) > 0)
     }
 
     /// One life from the first step to the end of the store.
@@ -184,9 +192,7 @@ impl<S: Subject> Run<S> {
             }
             self.change_faults();
         }
-        self.counts.add_to("checkpoints_by_themselves", store.checkpoints());
-        self.counts.add_to("segments_cleaned", store.cleanings());
-        self.counts.add_to("values_moved", store.values_moved());
+        store.inside().into_iter().for_each(|(name, count)| self.counts.add_to(name, count));
         let events_before = self.oracle.flushed_len();
         self.end_life(store)?;
         self.notice_strike(events_before);

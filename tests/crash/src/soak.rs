@@ -7,6 +7,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
+/// Incremented when a seed goes through more, or another seed stands for the same run.
+const FORMAT: u64 = 2;
+
+/// Least share of seeds, in percent, that must be whole ([`Counts::is_whole`]). Not all are: in some mixes of
+/// steps few values lie in the log, and then nothing there has to be cleaned.
+const WHOLE_PERCENT_MIN: u64 = 15;
+
+/// The share of fewer seeds says little.
+const SEEDS_WITH_A_SHARE: u64 = 200;
+
 /// The results of a range of seeds.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
@@ -21,6 +31,21 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// How many seeds were whole, in words.
+    #[must_use]
+    pub fn whole(&self) -> String {
+        let whole = self.counts.of("whole_seeds");
+        let percent = whole * 100 / self.seeds.max(1);
+        format!("{whole} of {} seeds ({percent} %) were whole, with cleaning and a checkpoint", self.seeds)
+    }
+
+    /// Whether too small a share of the seeds was whole to prove much.
+    #[must_use]
+    pub fn is_shallow(&self) -> bool {
+        let whole = self.counts.of("whole_seeds");
+        self.seeds >= SEEDS_WITH_A_SHARE && whole * 100 < self.seeds * WHOLE_PERCENT_MIN
+    }
+
     /// One line of JSON, to be added up over runs.
     #[must_use]
     pub fn to_json(&self) -> String {
@@ -28,7 +53,7 @@ impl Tally {
             self.counts.all().into_iter().map(|(name, count)| (name, count.into())).collect();
         serde_json::json!({
             "soak": "crash-sim",
-            "format": 1,
+            "format": FORMAT,
             "seed_from": self.seed_from,
             "seeds": self.seeds,
             "failures": self.violations.len(),
@@ -114,6 +139,18 @@ fn run_whole<T>(seed: u64, run: impl FnOnce(u64) -> Result<T, Violation>) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_soak_of_many_seeds_needs_its_share_of_whole_ones() {
+        let tally = |seeds, whole| {
+            let mut tally = Tally { seeds, ..Tally::default() };
+            tally.counts.add_to("whole_seeds", whole);
+            tally
+        };
+        assert!(tally(1000, 149).is_shallow() && !tally(1000, 150).is_shallow());
+        assert!(!tally(SEEDS_WITH_A_SHARE - 1, 0).is_shallow() && tally(SEEDS_WITH_A_SHARE, 0).is_shallow());
+        assert!(tally(1000, 200).whole().starts_with("200 of 1000 seeds (20 %)"));
+    }
 
     #[test]
     fn a_panic_and_a_seed_that_fails_anyway_show_no_bug() {

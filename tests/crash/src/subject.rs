@@ -192,17 +192,10 @@ pub trait Subject: Sized {
     /// # Errors
     /// Any.
     fn check(&self) -> Outcome<u64>;
-    /// How many checkpoints the store made without being asked.
-    fn checkpoints(&self) -> u64 {
-        0
-    }
-    /// How many values cleaning has moved since the store was opened.
-    fn values_moved(&self) -> u64 {
-        0
-    }
-    /// How many log segments were cleaned since the store was opened.
-    fn cleanings(&self) -> u64 {
-        0
+    /// How often things that only the store itself sees happened since it was opened, by their names among
+    /// the counts.
+    fn inside(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
     }
     /// Makes everything durable and closes.
     ///

@@ -2,12 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
+use atoll_crash::counts::BEYOND_A_TOY;
 use atoll_crash::soak::run_seeds;
 use atoll_crash::{Toy, ToyBug};
-
-/// Counts that only a store with its own pages can reach.
-const BEYOND_A_TOY: [&str; 5] =
-    ["flips_detected_at_read", "refusals_after_errors", "segments_cleaned", "values_moved", "releases"];
 
 const SEEDS: u64 = 300;
 const SEEDS_FEW: u64 = 20;

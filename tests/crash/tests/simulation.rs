@@ -15,6 +15,7 @@ fn no_synced_write_is_lost_no_read_is_wrong_and_every_fault_occurs() {
     for (name, count) in tally.counts.all() {
         println!("{name:40} {count}");
     }
+    println!("{}", tally.whole());
     for violation in &tally.violations {
         eprintln!(
             "{violation}\n  replay: cargo run --release -p atoll-crash -- sim --seed {}",
@@ -25,6 +26,7 @@ fn no_synced_write_is_lost_no_read_is_wrong_and_every_fault_occurs() {
     assert_eq!(tally.seeds, SEEDS);
     let never = tally.counts.never(&[]);
     assert!(never.is_empty(), "never occurred in {SEEDS} seeds: {never:?}");
+    assert!(!tally.is_shallow(), "too few: {}", tally.whole());
 }
 
 /// Everything that a seed did: a trace of each step, and the final bytes of the disk.

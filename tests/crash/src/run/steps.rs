@@ -71,6 +71,7 @@ impl<S: Subject> Run<S> {
             }
             Ok(sequence) => {
                 self.last_sequence = sequence;
+                self.counts.bump("commits_acknowledged");
                 if std::mem::take(&mut self.was_refused) {
                     self.counts.bump("writes_after_refusal");
                 }
