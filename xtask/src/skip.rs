@@ -8,8 +8,8 @@
 /// What a machine may lack even in CI, and why.
 const NEEDS: &[(&str, &str)] = &[
     ("miri", "part of nightly toolchains only"),
-    ("io-uring", "many containers forbid its system calls"),
-    ("direct-io", "not every file system offers it"),
+    ("direct", "not every file system has a way past the cache"),
+    ("windows", "only some file systems keep pages writable"),
     ("mount", "needs the right to mount file systems"),
     ("other-user", "needs the right to be another user"),
     ("control-groups", "needs the right to make control groups"),
@@ -17,7 +17,6 @@ const NEEDS: &[(&str, &str)] = &[
     ("cassandra-nodes", "`test` starts one node; `cargo xtask bench cassandra` starts three"),
     ("cassandra-auth", "the node of `test` asks for no password; start one with `cassandra up --auth`"),
     ("redis", "not every machine has one; `apt-get install redis-server`"),
-    ("other-system", "holds on another operating system only"),
 ];
 
 /// The need of a skip that names none.
@@ -83,6 +82,8 @@ pub fn conclude(skips: &[Skip]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::house::Tree;
+    use crate::workspace;
 
     #[test]
     fn a_skip_is_read_from_the_output_of_a_test() {
@@ -90,6 +91,17 @@ mod tests {
         assert_eq!((skip.need.as_str(), skip.reason.as_str()), ("miri", "not installed"));
         assert!(skip.is_excused());
         assert_eq!(Skip::parse("some test", "nothing SKIPPED here"), None);
+    }
+
+    #[test]
+    fn every_need_that_is_excused_is_one_that_some_check_names() {
+        let tree = Tree::read(&workspace::root().unwrap()).unwrap();
+        for (need, _) in NEEDS {
+            let words = [format!("SKIPPED [{need}]"), format!("need: \"{need}\"")];
+            let names = |text: &str| words.iter().any(|words| text.contains(words));
+            let is_named = tree.all().any(|(path, text)| path != "xtask/src/skip.rs" && names(text));
+            assert!(is_named, "no check prints SKIPPED [{need}]");
+        }
     }
 
     #[test]
