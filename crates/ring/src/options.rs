@@ -122,7 +122,7 @@ impl Default for ConnectionLimits {
             stalled_us_max: 60_000_000,
             silent_us_max: 10_000_000,
             awaited_max: 1024,
-            request: Limits::default(),
+            request: Limits::AUTHENTICATED,
             latency_class: LatencyClass::None,
         }
     }

@@ -1,9 +1,11 @@
 //! The body of an entry of a slot's log: a client's request as it came, expired keys to delete, or an order
 //! to forget clients that were silent for long.
 
-use crate::peer::codec::{Reader, put};
+use crate::peer;
+use crate::peer::codec::{ONE_ENTRY_BYTES, Reader, put};
 use atoll_keyspace::Overdue;
 use atoll_resp::{Command, Limits, Request, RequestParser, write_request};
+use atoll_wire::HEADER_BYTES;
 use std::sync::Arc;
 
 /// The body of an entry.
@@ -26,13 +28,24 @@ pub(super) const LIMITS: Limits =
 /// grows the buffer.
 const INLINE_BYTES: usize = 32;
 
+// An entry travels in one frame. One that fits into none would never reach another copy, and every later
+// write to its slot would wait behind it.
+const _: () = assert!(
+    ONE_ENTRY_BYTES + KIND_BYTES + Limits::AUTHENTICATED.request_bytes_max()
+        <= peer::LIMITS.frame_bytes - HEADER_BYTES,
+    "the longest request of a client fits into a frame between nodes"
+);
+
+/// Bytes of a body before the request.
+const KIND_BYTES: usize = 1;
+
 const REQUEST: u8 = 0;
 const EXPIRY: u8 = 1;
 const FORGETTING: u8 = 2;
 
 impl<'a> Body<'a> {
     pub(super) fn of_request(request: &Request<'_>) -> Arc<[u8]> {
-        let mut body = Vec::with_capacity(1 + request.bytes() + INLINE_BYTES);
+        let mut body = Vec::with_capacity(KIND_BYTES + request.bytes() + INLINE_BYTES);
         body.push(REQUEST);
         write_all(request, &mut body);
         body.into()

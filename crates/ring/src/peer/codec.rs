@@ -57,6 +57,11 @@ const TABLE_IS: u8 = 6;
 const PIECE: u8 = 7;
 const DATE: u8 = 8;
 
+/// Bytes of a message with one entry, beside the entry's body: the kind, the slot and the epoch; where the
+/// entry belongs and what is committed; how many entries there are; the entry's position, its date and the
+/// length of its body.
+pub(crate) const ONE_ENTRY_BYTES: usize = (1 + 4 + 8) + (16 + 8) + 4 + (16 + 8 + 4);
+
 /// Appends a message to `out`.
 pub(crate) fn encode(message: &Message, out: &mut Vec<u8>) {
     match message {
@@ -321,6 +326,15 @@ mod tests {
         for spoken in spoken() {
             assert_eq!(decode(&encoded(&spoken)), Ok(spoken));
         }
+    }
+
+    #[test]
+    fn a_message_with_one_entry_is_as_much_longer_than_its_body_as_it_is_said_to_be() {
+        let entry = Entry { position: position(3, 8), time_ms: 77, body: [9; 1_000].into() };
+        let (entries, previous) = (vec![entry], position(2, 7));
+        let about = SlotMessage::Append { previous, entries, committed: Sequence(6) };
+        let message = Message::Slot { slot: Slot(16_383), epoch: Epoch(4), about };
+        assert_eq!(encoded(&Spoken::Message(message)).len(), ONE_ENTRY_BYTES + 1_000);
     }
 
     #[test]
