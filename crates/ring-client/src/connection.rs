@@ -97,8 +97,9 @@ impl Connection {
 
     /// Whether the node is still there, as far as can be told without asking it.
     pub(crate) fn is_alive(&mut self) -> bool {
-        // No bytes are due, so anything to read, the end included, makes it useless.
-        self.stream.read(&mut [0]).now_or_never().is_none()
+        // No bytes are due, so anything to read, the end included, makes it useless. The runtime lets a task
+        // that has done much at once wait, which would look as if nothing had arrived.
+        tokio::task::coop::unconstrained(self.stream.read(&mut [0])).now_or_never().is_none()
     }
 
     /// Sends an encoded request, and reads the answer.
@@ -278,8 +279,18 @@ fn stranger(text: &[u8], place: &str) -> StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::io::DuplexStream;
+    use tokio::sync::Semaphore;
 
     const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+    fn on(here: DuplexStream) -> Connection {
+        Connection {
+            stream: Box::new(here),
+            parser: ReplyParser::new(Limits::default()),
+            arrived: Vec::new(),
+        }
+    }
 
     /// A connection to a node that accepts some of the sent bytes in each of this many rounds, and then
     /// answers.
@@ -293,11 +304,19 @@ mod tests {
             there.write_all(b"+OK\r\n").await.unwrap();
             std::future::pending::<()>().await;
         });
-        Connection {
-            stream: Box::new(here),
-            parser: ReplyParser::new(Limits::default()),
-            arrived: Vec::new(),
-        }
+        on(here)
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_has_ended_is_not_alive_however_much_its_task_has_done() {
+        let ((here, there), (other, _kept)) = (tokio::io::duplex(1024), tokio::io::duplex(1024));
+        let (mut ended, mut alive) = (on(here), on(other));
+        drop(there);
+        let permits = Semaphore::new(1);
+        // There is always a permit. That it is not given means that the task is to let others run first.
+        let has_done_much = (0..10_000).any(|_| permits.acquire().now_or_never().is_none());
+        assert!(has_done_much);
+        assert!(!ended.is_alive() && alive.is_alive());
     }
 
     #[tokio::test(start_paused = true)]
