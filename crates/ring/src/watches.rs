@@ -186,6 +186,8 @@ impl Watches {
     pub(crate) fn end_pushes(&mut self, connection: usize, users: u32) {
         let pushed = self.numbers(connection, (Some(0), 0)..);
         pushed.into_iter().for_each(|number| drop(self.remove(number)));
+        // The same request may have changed the user, which ended watches with a push for each.
+        self.pushes.retain(|(of, ..)| *of != connection);
         self.pushed.insert(connection, users);
     }
 

@@ -8,6 +8,7 @@ use atoll_keyspace::SESSIONS_MAX;
 use atoll_replica::{GroupOptions, NodeId, Options};
 use atoll_ring::{AccessFile, LocalGroup, Node, NodeError, NodeOptions, Others, Token};
 use std::fs::Permissions;
+use std::io::Write;
 use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -203,6 +204,30 @@ fn what_one_user_waits_for_is_not_told_to_the_next_one_on_a_connection() {
     assert_eq!(bob.say("AUTH ana secret"), "OK");
     assert_eq!(bob.say("AUTH bob secret"), "OK");
     assert_eq!(show(&bob.reply().unwrap()), "[at.watch 7 0 nil]", "its time is over");
+}
+
+#[test]
+fn what_one_user_waits_for_is_not_pushed_to_the_next_one_who_understands_no_pushes() {
+    let listed = Listed::start(&format!("user ana on {SECRET} ~* +@all\nuser bob on {SECRET} ~* +@all"));
+    // In one request, in two, and for somebody who has yet to say who it is.
+    let ways: [(&[&str], &str); 3] = [
+        (&["HELLO 2 AUTH bob secret"], "PONG"),
+        (&["AUTH bob secret", "HELLO 2"], "PONG"),
+        (&["AUTH bob secret", "RESET"], "-NOAUTH Authentication required."),
+    ];
+    for (requests, last) in ways {
+        let mut client = listed.client("ana");
+        assert!(client.say("HELLO 3").contains("proto: 3"));
+        assert_eq!(client.say("AT.WATCH 7 60000 k f PRESENT"), "OK");
+        // In one packet, so that the user and the version change in one round.
+        let lines: String = requests.iter().map(|request| format!("{request}\r\n")).collect();
+        client.socket.write_all(lines.as_bytes()).unwrap();
+        for request in requests {
+            let told = show(&client.reply().unwrap());
+            assert!(!told.starts_with('-') && !told.contains("at.watch"), "{request}: {told}");
+        }
+        assert_eq!(client.say("PING"), last, "{requests:?}");
+    }
 }
 
 #[test]

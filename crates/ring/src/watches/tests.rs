@@ -123,6 +123,21 @@ fn who_understands_no_pushes_any_more_waits_on_for_answers() {
     assert_eq!((watches.len(), watches.take_answers().len()), (0, 3));
 }
 
+#[test]
+fn who_changes_the_user_and_understands_no_pushes_any_more_is_told_nothing_by_them() {
+    let mut watches = Watches::default();
+    let mut of_other = watch(0, Some(1));
+    of_other.waiter.connection = 4;
+    watches.begin(of_other);
+    watches.begin(watch(0, Some(1)));
+    watches.begin(watch(0, None));
+    watches.change_user(4, 1);
+    watches.change_user(3, 1);
+    watches.end_pushes(3, 2);
+    let told: Vec<_> = watches.take_pushes().into_iter().map(|(connection, ..)| connection).collect();
+    assert_eq!((told, watches.take_answers().len()), (vec![4], 1));
+}
+
 /// Whether many watches of one connection and one key end by this in a time that does not grow with their
 /// square.
 fn ends_soon(end: impl FnOnce(&mut Watches)) -> bool {
