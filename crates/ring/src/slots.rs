@@ -9,6 +9,7 @@
 mod expiring;
 mod forgetting;
 mod others;
+mod watching;
 
 use crate::clock::{Clock, Now};
 use crate::keyspaces::Keyspaces;
@@ -18,8 +19,7 @@ use crate::replicated_slots::ReplicatedSlots;
 use crate::room::{Lack, NAME_BYTES, Room};
 use crate::shares::Shares;
 use crate::syncer::Rounds;
-use crate::table::SlotTable;
-use crate::watches::{Touched, Watch, Watches};
+use crate::watches::{Touched, Watches};
 use crate::{NodeError, failures};
 use atoll_engine::{Durability, Engine, Tree, WriteBatch};
 use atoll_errors::ErrorKind;
@@ -311,41 +311,6 @@ impl Slots {
     /// The number of the last sync that is done.
     pub(crate) fn synced(&mut self) -> Result<u64, NodeError> {
         self.rounds.as_mut().map_or(Ok(0), Rounds::synced)
-    }
-
-    /// Answers watches that are met, now that the writes are settled.
-    pub(crate) fn look_at_watches(&mut self, now: Now, table: &SlotTable) {
-        let (keyspaces, touched) = match &mut self.home {
-            Home::Alone(keyspaces) => (&**keyspaces, &mut self.touched),
-            Home::Replicated(replicated) => {
-                for (watch, refused) in replicated.copies.take_watched() {
-                    match refused {
-                        None => self.watches.begin(watch),
-                        Some(why) => self.watches.refuse(&watch, &why),
-                    }
-                }
-                (&replicated.copies.keyspaces, &mut replicated.copies.touched)
-            }
-        };
-        self.metrics.watches.set(self.watches.len() as u64);
-        if self.watches.is_empty() {
-            self.watches.rest();
-            *touched = Touched::default();
-            return;
-        }
-        self.metrics.failures.add(self.watches.look(now, keyspaces, table, touched));
-    }
-
-    /// Begins a watch.
-    pub(crate) fn watch(&mut self, slot: Slot, now: Now, watch: Watch) {
-        match &mut self.home {
-            Home::Alone(_) => self.watches.begin(watch),
-            Home::Replicated(replicated) => replicated.watch(slot, now, watch),
-        }
-    }
-
-    pub(crate) fn watches(&mut self) -> &mut Watches {
-        &mut self.watches
     }
 
     /// Returns the answers since the last call, each once.

@@ -11,6 +11,7 @@
 mod due;
 mod looking;
 mod touched;
+mod under_way;
 mod watch;
 
 use atoll_errors::ErrorKind;
@@ -21,6 +22,7 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::ops::RangeBounds;
 use std::sync::Arc;
 pub(crate) use touched::Touched;
+use under_way::UnderWay;
 pub(crate) use watch::{Waiter, Watch};
 
 /// Most memory for watches, in bytes.
@@ -40,6 +42,8 @@ pub(crate) struct Watches {
     by_end: BTreeSet<(u64, u64)>,
     /// The watches of each connection, by the id under which they are pushed, if they are.
     by_connection: HashMap<usize, BTreeSet<(Option<u64>, u64)>>,
+    /// Those that have not begun yet.
+    under_way: UnderWay,
     /// The last connection at each index that has ended. A watch that it asked for may still be on its way
     /// here.
     ended: HashMap<usize, u64>,
@@ -85,6 +89,22 @@ impl Watches {
         self.all.len()
     }
 
+    /// Records that a watch is on its way here. It comes by [`arrive`](Self::arrive).
+    pub(crate) fn await_arrival(&mut self, watch: &Watch) {
+        self.under_way.add(&watch.waiter);
+    }
+
+    /// Begins or refuses a watch that was on its way, unless its client has ended it meanwhile.
+    pub(crate) fn arrive(&mut self, watch: Watch, refused: Option<&str>) {
+        if !self.under_way.take(&watch.waiter) {
+            return;
+        }
+        match refused {
+            None => self.begin(watch),
+            Some(why) => self.refuse(&watch, why),
+        }
+    }
+
     /// Begins a watch, which is checked in this round.
     pub(crate) fn begin(&mut self, watch: Watch) {
         if self.is_over(&watch.waiter) {
@@ -119,11 +139,11 @@ impl Watches {
         self.tell(&watch.waiter, &WatchEnd::Refused(why));
     }
 
-    /// Ends the watches of a connection with this id; returns how many there were.
+    /// Ends the watches of a connection with this id, also those on their way; returns how many there were.
     pub(crate) fn end_id(&mut self, connection: usize, id: u64) -> i64 {
         let ended = self.numbers(connection, (Some(id), 0)..=(Some(id), u64::MAX));
         ended.iter().for_each(|&number| drop(self.remove(number)));
-        ended.len() as i64
+        (ended.len() + self.under_way.end_id(connection, id)) as i64
     }
 
     /// The watches of a connection with ids in this range.
@@ -142,6 +162,7 @@ impl Watches {
     }
 
     fn end_waits(&mut self, connection: usize) {
+        self.under_way.end_all(connection);
         for (_, number) in self.by_connection.remove(&connection).unwrap_or_default() {
             if let Some(watch) = self.remove(number) {
                 self.tell(&watch.waiter, &WatchEnd::TimeOut);
@@ -186,6 +207,7 @@ impl Watches {
     pub(crate) fn end_pushes(&mut self, connection: usize, users: u32) {
         let pushed = self.numbers(connection, (Some(0), 0)..);
         pushed.into_iter().for_each(|number| drop(self.remove(number)));
+        self.under_way.end_all(connection);
         // The same request may have changed the user, which ended watches with a push for each.
         self.pushes.retain(|(of, ..)| *of != connection);
         self.pushed.insert(connection, users);
@@ -203,6 +225,7 @@ impl Watches {
         self.users.remove(&connection);
         self.pushed.remove(&connection);
         self.silent.remove(&connection);
+        self.under_way.end_all(connection);
         for (_, number) in self.by_connection.remove(&connection).unwrap_or_default() {
             self.remove(number);
         }

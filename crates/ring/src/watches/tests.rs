@@ -138,6 +138,73 @@ fn who_changes_the_user_and_understands_no_pushes_any_more_is_told_nothing_by_th
     assert_eq!((told, watches.take_answers().len()), (vec![4], 1));
 }
 
+/// A watch that will be pushed, whose request had this ticket.
+fn asked(ticket: u64, id: u64) -> Watch {
+    let mut asked = watch(0, Some(id));
+    asked.waiter.ticket = Ticket(ticket);
+    asked
+}
+
+#[test]
+fn a_watch_that_is_ended_on_its_way_does_not_begin_and_a_later_one_with_its_id_does() {
+    let mut watches = Watches::default();
+    let all = [asked(1, 7), asked(2, 7), asked(3, 8), asked(4, 7)];
+    watches.await_arrival(&all[0]);
+    watches.await_arrival(&all[1]);
+    assert_eq!((watches.end_id(3, 7), watches.end_id(3, 7)), (2, 0));
+    watches.await_arrival(&all[2]);
+    watches.await_arrival(&all[3]);
+    assert_eq!((watches.end_id(4, 7), watches.end_id(3, 9)), (0, 0));
+    // They arrive in any order. A refusal is not pushed either: the client may have given the id to another.
+    let [first, second, other, last] = all;
+    watches.arrive(second, Some("MOVED 1 a:1"));
+    watches.arrive(last, None);
+    watches.arrive(first, None);
+    watches.arrive(other, None);
+    assert_eq!((watches.len(), watches.take_pushes().len()), (2, 0));
+    assert!(watches.under_way.is_empty());
+    // One has begun, and the other one is on its way.
+    let more = asked(5, 7);
+    watches.await_arrival(&more);
+    assert_eq!(watches.end_id(3, 7), 2);
+    watches.arrive(more, None);
+    assert_eq!(watches.len(), 1);
+    assert!(watches.under_way.is_empty());
+}
+
+#[test]
+fn what_is_refused_on_its_way_is_told_and_what_is_answered_has_no_id() {
+    let mut watches = Watches::default();
+    let (pushed, answered) = (asked(1, 7), watch(0, None));
+    watches.await_arrival(&pushed);
+    watches.await_arrival(&answered);
+    assert_eq!(watches.end_id(3, 0), 0);
+    watches.arrive(pushed, Some("MOVED 1 a:1"));
+    watches.arrive(answered, None);
+    assert_eq!((watches.len(), watches.take_pushes().len(), watches.take_answers().len()), (1, 1, 0));
+}
+
+#[test]
+fn nothing_is_kept_of_watches_on_their_way_whose_connection_gave_them_up() {
+    let ends: [fn(&mut Watches); 5] = [
+        |watches| watches.end_connection(3, 9),
+        |watches| watches.end_pushes(3, 1),
+        |watches| watches.change_user(3, 1),
+        |watches| watches.begin_anew(3, 1),
+        |watches| watches.give_up(3),
+    ];
+    for end in ends {
+        let mut watches = Watches::default();
+        let late = asked(1, 7);
+        watches.await_arrival(&late);
+        end(&mut watches);
+        assert!(watches.under_way.is_empty());
+        assert_eq!(watches.end_id(3, 7), 0);
+        watches.arrive(late, None);
+        assert_eq!((watches.len(), watches.take_pushes().len()), (0, 0));
+    }
+}
+
 /// Whether many watches of one connection and one key end by this in a time that does not grow with their
 /// square.
 fn ends_soon(end: impl FnOnce(&mut Watches)) -> bool {

@@ -1,0 +1,42 @@
+//! The watches of a loop: how they begin, and when they are checked.
+
+use super::{Home, Slots};
+use crate::clock::Now;
+use crate::table::SlotTable;
+use crate::watches::{Touched, Watch, Watches};
+use atoll_replica::Slot;
+
+impl Slots {
+    /// Begins a watch, or asks whether it may begin if other nodes have copies.
+    pub(crate) fn watch(&mut self, slot: Slot, now: Now, watch: Watch) {
+        if let Home::Replicated(replicated) = &mut self.home {
+            self.watches.await_arrival(&watch);
+            return replicated.watch(slot, now, watch);
+        }
+        self.watches.begin(watch);
+    }
+
+    /// Answers watches that are met, now that the writes are settled.
+    pub(crate) fn look_at_watches(&mut self, now: Now, table: &SlotTable) {
+        let (keyspaces, touched) = match &mut self.home {
+            Home::Alone(keyspaces) => (&**keyspaces, &mut self.touched),
+            Home::Replicated(replicated) => {
+                for (watch, refused) in replicated.copies.take_watched() {
+                    self.watches.arrive(watch, refused.as_deref());
+                }
+                (&replicated.copies.keyspaces, &mut replicated.copies.touched)
+            }
+        };
+        self.metrics.watches.set(self.watches.len() as u64);
+        if self.watches.is_empty() {
+            self.watches.rest();
+            *touched = Touched::default();
+            return;
+        }
+        self.metrics.failures.add(self.watches.look(now, keyspaces, table, touched));
+    }
+
+    pub(crate) fn watches(&mut self) -> &mut Watches {
+        &mut self.watches
+    }
+}
