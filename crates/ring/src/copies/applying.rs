@@ -1,4 +1,4 @@
-//! Applies entries to the cells of their slots, and answers reads from these cells.
+//! Applies entries to the cells of their slots, answers reads from these cells, and lets watches begin.
 //!
 //! Invariant: a read that fails gets an error reply. An entry that cannot be applied ends the node, which
 //! would otherwise go on with less than the others have.
@@ -9,8 +9,9 @@ use super::body::Body;
 use super::waiting::Waiting;
 use super::{ANSWER_BYTES_MAX, Copies, OWN_TICKETS, number_of};
 use crate::clock::Now;
+use crate::watches::Watch;
 use crate::{NodeError, failures};
-use atoll_keyspace::{Applied, ReadOutcome};
+use atoll_keyspace::{Applied, Overdue, ReadOutcome};
 use atoll_replica::{Entry, Position, Refusal, Slot, Ticket};
 use atoll_resp::{Command, Protocol, ReplyWriter, find};
 
@@ -97,8 +98,8 @@ impl Copies {
         }
         let (slot, bytes, protocol) = match self.waiting.remove(ticket) {
             Some(Waiting::Read { slot, request, protocol }) => (slot, request, protocol),
-            Some(Waiting::Watch { watch, .. }) => {
-                self.watched.push((*watch, None));
+            Some(Waiting::Watch { slot, watch }) => {
+                self.let_begin(now, (ticket, slot), watch);
                 return Ok(());
             }
             _ => return Ok(()),
@@ -116,18 +117,37 @@ impl Copies {
                 self.push_answer(ticket, reply);
             }
             Ok(ReadOutcome::Expired(overdue)) => {
-                // If the deletion is refused, so is the read: asked again at once it would find the same
-                // expired keys.
-                let keys = overdue.iter().map(|key| number_of(&key.key)).collect();
-                self.waiting.insert(ticket, Waiting::Read { slot, request: bytes, protocol });
-                if self.is_full() {
-                    self.refuse(ticket, Refusal::Busy);
-                    return Ok(());
-                }
-                self.expire(slot, now, &overdue, Some((ticket, keys)));
+                let waiting = Waiting::Read { slot, request: bytes, protocol };
+                self.repeat_without(now, (ticket, slot), waiting, &overdue);
             }
         }
         Ok(())
+    }
+
+    /// Lets a watch begin, once an expired key that it meets is deleted.
+    fn let_begin(&mut self, now: Now, (ticket, slot): (Ticket, Slot), watch: Box<Watch>) {
+        let overdue = watch.overdue(self.keyspaces.of(slot), now.date_ms);
+        match overdue.is_empty() {
+            true => self.watched.push((*watch, None)),
+            false => self.repeat_without(now, (ticket, slot), Waiting::Watch { slot, watch }, &overdue),
+        }
+    }
+
+    /// Repeats a read or a watch once the expired keys that it met are deleted. If the deletion is refused,
+    /// so is whatever waits for it: asked again at once it would find the same expired keys.
+    fn repeat_without(
+        &mut self,
+        now: Now,
+        (ticket, slot): (Ticket, Slot),
+        waiting: Waiting,
+        overdue: &[Overdue],
+    ) {
+        let keys = overdue.iter().map(|key| number_of(&key.key)).collect();
+        self.waiting.insert(ticket, waiting);
+        match self.is_full() {
+            true => self.refuse(ticket, Refusal::Busy),
+            false => self.expire(slot, now, overdue, Some((ticket, keys))),
+        }
     }
 }
 

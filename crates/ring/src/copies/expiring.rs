@@ -1,7 +1,8 @@
 //! Deletes expired keys through the log of their slot, like any other write, and forgets clients that were
 //! silent for long in the same way.
 //!
-//! Invariant: a read that waits for a deletion is repeated once the deletion is decided, or refused with it.
+//! Invariant: a read or a watch that waits for a deletion is repeated once the deletion is decided, or
+//! refused with it.
 
 use super::body::Body;
 use super::waiting::Waiting;
@@ -57,7 +58,7 @@ impl Copies {
         }
     }
 
-    /// Deletes expired keys through the log and then repeats a read, if one waits.
+    /// Deletes expired keys through the log and then repeats the read or watch that waits, if one does.
     pub(super) fn expire(
         &mut self,
         slot: Slot,
@@ -75,7 +76,7 @@ impl Copies {
         });
     }
 
-    /// Makes a ticket for a write of this node's own, and for the read that waits for it.
+    /// Makes a ticket for a write of this node's own, and for the read or watch that waits for it.
     fn expiry_ticket(&mut self, slot: Slot, read: Option<(Ticket, Vec<u64>)>) -> Ticket {
         self.own_tickets += 1;
         let ticket = Ticket(self.own_tickets);

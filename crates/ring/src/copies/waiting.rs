@@ -24,7 +24,7 @@ pub(super) enum Waiting {
         slot: Slot,
         watch: Box<Watch>,
     },
-    /// A deletion of expired keys, and the read that waits for it, if any.
+    /// A deletion of expired keys, and the read or watch that waits for it, if any.
     Expiry {
         slot: Slot,
         read: Option<(Ticket, Vec<u64>)>,

@@ -1,10 +1,14 @@
 //! The watches of a loop: how they begin, and when they are checked.
+//!
+//! Invariant: a watch begins as a read does. An expired key that it meets is deleted first, through the log,
+//! so that the watch never takes a key for there that a read would not find.
 
-use super::{Home, Slots};
+use super::{Home, Reply, Slots};
 use crate::clock::Now;
 use crate::table::SlotTable;
 use crate::watches::{Touched, Watch, Watches};
 use atoll_replica::Slot;
+use atoll_resp::Protocol;
 
 impl Slots {
     /// Begins a watch, or asks whether it may begin if other nodes have copies.
@@ -12,6 +16,15 @@ impl Slots {
         if let Home::Replicated(replicated) = &mut self.home {
             self.watches.await_arrival(&watch);
             return replicated.watch(slot, now, watch);
+        }
+        let overdue = watch.overdue(self.home.keyspaces().of(slot), now.date_ms);
+        if !overdue.is_empty()
+            && let Err(error) = self.expire(slot, &overdue, now)
+        {
+            let mut reply = Vec::new();
+            self.fail(&error, &mut Reply { target: &mut reply, protocol: Protocol::Resp2 });
+            let why = String::from_utf8_lossy(reply.get(1..).unwrap_or_default());
+            return self.watches.refuse(&watch, why.trim_end());
         }
         self.watches.begin(watch);
     }
@@ -40,3 +53,6 @@ impl Slots {
         &mut self.watches
     }
 }
+
+#[cfg(test)]
+mod tests;

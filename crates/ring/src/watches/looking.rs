@@ -16,7 +16,7 @@ use crate::clock::Now;
 use crate::failures;
 use crate::keyspaces::{Keyspaces, number_of_slot};
 use crate::table::{Route, SlotTable};
-use atoll_keyspace::{CONDITION_BYTES_MAX, OwnCommand, Part, ReadOutcome};
+use atoll_keyspace::{CONDITION_BYTES_MAX, Part, ReadOutcome};
 use atoll_replica::Moment;
 use atoll_resp::{Protocol, ReplyWriter};
 use std::collections::HashMap;
@@ -94,15 +94,8 @@ impl Look<'_> {
 
 impl Seen {
     fn of(watch: &Watch, now: Now, keyspaces: &Keyspaces, failed: &mut u64) -> Self {
-        let ((keyspace, number), mut reply) = (keyspaces.of(watch.slot()), Vec::new());
-        let (key, part, date_ms) = (watch.key(), PART_READ, now.date_ms);
-        let read = match &watch.target {
-            Target::String => keyspace.read_string(number, date_ms, (key, part), Protocol::Resp2, &mut reply),
-            Target::Field(field) => {
-                let get = OwnCommand::Get { key, field, part };
-                keyspace.read_own(number, date_ms, &get, Protocol::Resp2, &mut reply)
-            }
-        };
+        let mut reply = Vec::new();
+        let read = watch.read(keyspaces.of(watch.slot()), now.date_ms, PART_READ, &mut reply);
         let reply = match read {
             Ok(ReadOutcome::Answered) => Some(reply),
             Ok(ReadOutcome::Expired(_)) => None,

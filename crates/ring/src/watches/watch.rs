@@ -4,7 +4,7 @@
 
 use crate::clock::Now;
 use crate::keyspaces::slot_at;
-use atoll_keyspace::slot_of;
+use atoll_keyspace::{Keyspace, KeyspaceError, Overdue, OwnCommand, Part, ReadOutcome, slot_of};
 use atoll_replica::{Slot, Ticket};
 use atoll_resp::{Expected, Protocol, WatchRequest};
 use std::sync::Arc;
@@ -14,6 +14,9 @@ const WATCH_BYTES: usize = 448;
 
 /// Longest wait, in milliseconds: a day.
 const MILLISECONDS_MAX: u64 = 86_400_000;
+
+/// No byte of a value: whether it can be read at all is what counts.
+const NOTHING: Part = Part { offset: 0, len: 0 };
 
 /// The client that waits.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +76,37 @@ impl Watch {
     /// The slot of its key.
     pub(crate) fn slot(&self) -> Slot {
         slot_of_place(&self.place)
+    }
+
+    /// Reads this part of the field or string, in the keyspace and under the number of its slot.
+    pub(super) fn read(
+        &self,
+        (keyspace, number): (&Keyspace, u16),
+        date_ms: u64,
+        part: Part,
+        reply: &mut Vec<u8>,
+    ) -> Result<ReadOutcome, KeyspaceError> {
+        let key = self.key();
+        match &self.target {
+            Target::String => keyspace.read_string(number, date_ms, (key, part), Protocol::Resp2, reply),
+            Target::Field(field) => {
+                let get = OwnCommand::Get { key, field, part };
+                keyspace.read_own(number, date_ms, &get, Protocol::Resp2, reply)
+            }
+        }
+    }
+
+    /// The expired keys that have to be deleted before it can be read.
+    pub(crate) fn overdue(&self, (keyspace, number): (&Keyspace, u16), date_ms: u64) -> Vec<Overdue> {
+        // Nearly every slot has none, which is known without a read.
+        if !keyspace.may_be_overdue(number, date_ms) {
+            return Vec::new();
+        }
+        match self.read((keyspace, number), date_ms, NOTHING, &mut Vec::new()) {
+            Ok(ReadOutcome::Expired(overdue)) => overdue,
+            // If it cannot be read, the first check says so.
+            Ok(ReadOutcome::Answered) | Err(_) => Vec::new(),
+        }
     }
 
     /// The memory that it takes, roughly.

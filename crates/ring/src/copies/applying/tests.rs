@@ -1,21 +1,23 @@
-//! The effect of an entry reaches the disk after the log's record of it, whenever the process ends; and a
-//! read that fails does not end the node.
+//! The effect of an entry reaches the disk after the log's record of it, whenever the process ends; a read
+//! that fails does not end the node; and a watch begins as a read does.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
 use crate::copies::GatheringRoom;
+use crate::copies::full::Full;
 use crate::keyspaces::Keyspaces;
 use crate::log::SlotLog;
 use crate::options::Persistence;
 use crate::peer::{Peers, Spoken};
 use crate::warned;
+use crate::watches::Waiter;
 use atoll_disk::{FaultPlan, SimDisk};
 use atoll_engine::Engine;
 use atoll_replica::{
     Configuration, Effect, Epoch, Found, Incarnation, Input, Member, Message, Moment, NodeId, Options,
     Sequence, SlotMessage, Table, Version,
 };
-use atoll_resp::write_request;
+use atoll_resp::{Expected, WatchRequest, write_request};
 use std::net::TcpListener;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -84,6 +86,17 @@ fn leading(engine: &Engine) -> (Copies, mio::Poll) {
     (copies, poll)
 }
 
+/// Makes all entries durable, those included that follow from others.
+fn settle(copies: &mut Copies, now: Now) {
+    while copies.write_log().unwrap() {
+        let handed = copies.take_handed();
+        if handed.is_empty() {
+            break;
+        }
+        copies.logged(now, handed).unwrap();
+    }
+}
+
 /// The reply to a request.
 fn ask(copies: &mut Copies, words: &[&str]) -> String {
     let mut bytes = Vec::new();
@@ -92,16 +105,10 @@ fn ask(copies: &mut Copies, words: &[&str]) -> String {
     let request = parser.parse(&bytes).unwrap().unwrap();
     let asked = (Ticket(7), Protocol::Resp2);
     match words[0] {
-        "set" => copies.write(SLOT, NOW, &request, [1].into_iter(), asked).unwrap(),
+        "set" | "hset" | "pexpireat" => copies.write(SLOT, NOW, &request, [1].into_iter(), asked).unwrap(),
         _ => copies.read(SLOT, NOW, &request, [1].into_iter(), asked).unwrap(),
     }
-    while copies.write_log().unwrap() {
-        let handed = copies.take_handed();
-        if handed.is_empty() {
-            break;
-        }
-        copies.logged(NOW, handed).unwrap();
-    }
+    settle(copies, NOW);
     copies.take_answers().into_iter().map(|(_, reply)| String::from_utf8(reply).unwrap()).collect()
 }
 
@@ -190,4 +197,47 @@ fn a_slot_that_cannot_be_read_is_not_sent_for_a_while_and_told_of_once() {
     assert_eq!([1, 2].map(&mut send), [(false, 1), (false, 0)]);
     disk.set_plan(FaultPlan::default());
     assert_eq!([60_000_000, 60_000_001].map(&mut send), [(false, 0), (true, 0)]);
+}
+
+/// Waits for the absence of a field of a key, or of the string at it.
+fn wait_for_absence(copies: &mut Copies, now: Now, field: Option<&[u8]>) {
+    let (ticket, protocol) = (Ticket(8), Protocol::Resp2);
+    let waiter = Waiter { ticket, connection: 0, session: 1, users: 0, protocol, id: None };
+    let expected = Expected::Equals(None);
+    let request = WatchRequest { id: None, milliseconds: 1, key: b"key", field, expected };
+    copies.watch(SLOT, now, Watch::new(&request, 0, waiter, now)).unwrap();
+}
+
+#[test]
+fn a_watch_that_meets_an_expired_key_begins_once_that_is_deleted() {
+    let hash: [&[&str]; 2] = [&["hset", "key", "f", "v"], &["pexpireat", "key", "50"]];
+    let string: [&[&str]; 2] = [&["set", "key", "v"], &["pexpireat", "key", "50"]];
+    for (writes, field) in [(hash, Some(b"f".as_slice())), (string, None), (hash, None)] {
+        let engine = Engine::open(Arc::new(SimDisk::seeded(1)), atoll_engine::Options::default()).unwrap();
+        let (mut copies, _poll) = leading(&engine);
+        for words in writes {
+            let told = ask(&mut copies, words);
+            assert!(told == ":1\r\n" || told == "+OK\r\n", "{words:?}: {told}");
+        }
+        let keys = |copies: &Copies| {
+            let (keyspace, number) = copies.keyspaces.of(SLOT);
+            keyspace.keys_in(number)
+        };
+        // Before its time it is simply there.
+        wait_for_absence(&mut copies, NOW, field);
+        assert!(matches!(&copies.take_watched()[..], [(_, None)]));
+        let later = Now { date_ms: 100, ..NOW };
+        // What cannot be deleted now would be found again.
+        copies.full = Some(Full::default());
+        wait_for_absence(&mut copies, later, field);
+        let watched = copies.take_watched();
+        assert!(matches!(&watched[..], [(_, Some(why))] if why.starts_with("TRYAGAIN ")), "{watched:?}");
+        copies.full = None;
+        wait_for_absence(&mut copies, later, field);
+        assert!(copies.take_watched().is_empty(), "the deletion is not logged yet");
+        assert_eq!(keys(&copies), 1);
+        settle(&mut copies, later);
+        assert!(matches!(&copies.take_watched()[..], [(_, None)]));
+        assert_eq!(keys(&copies), 0);
+    }
 }
