@@ -146,3 +146,56 @@ def test_a_schema_shows_names_types_and_what_is_noted(store: atoll.Store) -> Non
     # The printed schema makes the same columns.
     shown = [line.strip().split(": ") for line in repr(table.schema).splitlines()[1:5]]
     assert store.create_table("again", dict(shown), id="pid", index="pid").schema.fields() == table.schema.fields()[:4]
+
+
+def test_the_notes_of_an_arrow_schema_are_those_of_the_columns(store: atoll.Store) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    told = {"unit": "Å/ps", "description": "along the pipe", "seen by": "us"}
+    # What a library keeps there for itself differs from file to file, and is no note.
+    field = pyarrow.field("vz", pyarrow.float64(), metadata={**told, "PARQUET:field_id": "3", "ARROW:x": "", "_PL_y": ""})
+    schema = pyarrow.schema([pyarrow.field("id", pyarrow.int64(), metadata={"unit": "1"}), field])
+    described = {"schema": schema, "mapping": {name: schema.field(name) for name in schema.names}, "rows": schema.empty_table()}
+    for name, given in described.items():
+        table = store.create_table(name, given, id="id", index="vz")
+        found = pyarrow.schema(table.schema).field("vz").metadata
+        assert found == {key.encode(): text.encode() for key, text in told.items()}, name
+        table.append({"id": [1, 2], "vz": [0.5, 1.5]})
+        assert table.mean("vz").value_unit == "Å/ps" and table.mean("id").value_unit == "1"
+        # The schema that a table has makes the same table again.
+        again = store.create_table(name, table.schema, id="id", index="vz")
+        assert again.count() == 2
+    grown = store.create_table("grown", {"id": "int64"}, id="id", index="id")
+    grown.add_column("vz", field, unit="nm/ps")
+    assert repr(grown.schema).splitlines()[-1] == "  vz: float64? in nm/ps, along the pipe"
+
+
+def test_a_column_has_the_unit_that_is_given_beside_its_type(store: atoll.Store) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    arrow = pyarrow.schema([("id", pyarrow.int64()), pyarrow.field("vz", pyarrow.float64(), metadata={"unit": "nm/ps"})])
+    example = {"id": numpy.arange(3), "vz": numpy.zeros(3)}
+    pandas = pytest.importorskip("pandas")
+    schemas = [arrow, {"id": "int64", "vz": "float64"}, {"id": int, "vz": float}, example, pandas.DataFrame(example)]
+    for place, schema in enumerate(schemas):
+        table = store.create_table(f"run {place}", schema, id="id", index="vz", units={"vz": "Å/ps"})
+        assert pyarrow.schema(table.schema).field("vz").metadata == {b"unit": "Å/ps".encode()}, place
+    described = {"id": int, "vz": float}
+    table = store.create_table("run", described, id="id", index="vz", units={"vz": "Å/ps"})
+    table.append({"id": [1], "vz": [2.0]})
+    assert repr(table.mean("vz")) == "2 Å/ps (exact)"
+    for units, told in [(None, 'the unit of column "vz" is "Å/ps", and not none'), ({"vz": "m/s"}, 'and not "m/s"')]:
+        with pytest.raises(atoll.errors.ConflictError, match=told):
+            store.create_table("run", described, id="id", index="vz", units=units)
+    for units, told in [({"vx": "m"}, '"vx", which is no'), ({"vz": 3}, "a unit is a text"), ("m", "units are texts")]:
+        with pytest.raises(atoll.errors.InvalidInputError, match=told):
+            store.create_table("other", described, id="id", index="vz", units=units)
+    assert "other" not in store.tables()
+
+
+def test_a_simulation_opens_the_table_that_the_command_line_made_with_a_unit(atoll, tmp_path: Path) -> None:
+    import atoll as package
+
+    atoll("table", "create", "run", "--column", "id:int64,vz:float64", "--id", "id", "--index", "vz", "--unit", "vz=Å/ps")
+    with package.open(tmp_path / "store") as opened:
+        table = opened.create_table("run", {"id": int, "vz": float}, id="id", index="vz", units={"vz": "Å/ps"})
+        table.append({"id": [1], "vz": [2.0]})
+        assert table.sum("vz").value_unit == "Å/ps"

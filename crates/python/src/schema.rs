@@ -8,10 +8,21 @@ use arrow_schema::{DataType, Field, SchemaRef, TimeUnit};
 use atoll_tables::TypeName;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// A column as text: its name, its type, and whether it may be null.
 pub(crate) type FieldText = (String, String, bool);
+
+/// The notes on a column, such as its unit, by name.
+type Notes = BTreeMap<String, String>;
+
+/// A column of a new table: a [`FieldText`] and its notes.
+pub(crate) type NotedField = (String, String, bool, Notes);
+
+/// Beginnings of the metadata keys that libraries use among themselves. They describe the layout that a column
+/// has there, which is not the one in the table, and differ from one source of the same columns to the next.
+const KEYS_OF_LIBRARIES: [&str; 4] = ["ARROW:", "PARQUET:", "_PL_", "atoll."];
 
 /// The columns of a table or of an answer.
 #[pyclass(frozen, module = "atoll._atoll")]
@@ -43,9 +54,9 @@ impl Schema {
     }
 }
 
-/// The columns of anything that has an Arrow schema, with types that a table can hold.
+/// The columns of anything that has an Arrow schema, with types that a table can hold, and their notes.
 #[pyfunction]
-pub(crate) fn fields(object: &Bound<'_, PyAny>) -> PyResult<Vec<FieldText>> {
+pub(crate) fn fields(object: &Bound<'_, PyAny>) -> PyResult<Vec<NotedField>> {
     let schema = if object.hasattr("__arrow_c_schema__")? {
         capsule::schema_in(object)?
     } else if object.hasattr("__arrow_c_stream__")? {
@@ -53,14 +64,26 @@ pub(crate) fn fields(object: &Bound<'_, PyAny>) -> PyResult<Vec<FieldText>> {
     } else {
         return Err(misuse("neither a schema nor a stream"));
     };
-    Ok(schema.fields().iter().map(|field| text_of(field)).collect())
+    let noted = |field: &Field| {
+        let (name, type_name, is_nullable) = text_of(field);
+        (name, type_name, is_nullable, notes_of(field))
+    };
+    Ok(schema.fields().iter().map(|field| noted(field)).collect())
 }
 
-/// The name of an Arrow type, or of the type of a field, and whether it may be null.
+/// The name of an Arrow type, or of the type of a field, whether it may be null, and the notes of a field.
 #[pyfunction]
-pub(crate) fn type_name(object: &Bound<'_, PyAny>) -> PyResult<(String, bool)> {
-    let (_, name, is_nullable) = text_of(&capsule::field_in(object)?);
-    Ok((name, is_nullable))
+pub(crate) fn type_name(object: &Bound<'_, PyAny>) -> PyResult<(String, bool, Notes)> {
+    let field = capsule::field_in(object)?;
+    let (_, name, is_nullable) = text_of(&field);
+    Ok((name, is_nullable, notes_of(&field)))
+}
+
+/// The notes on a column: its metadata, without what libraries keep there for themselves.
+fn notes_of(field: &Field) -> Notes {
+    let is_note = |key: &str| !KEYS_OF_LIBRARIES.iter().any(|&start| key.starts_with(start));
+    let notes = field.metadata().iter().filter(|(key, _)| is_note(key));
+    notes.map(|(key, text)| (key.clone(), text.clone())).collect()
 }
 
 fn text_of(field: &Field) -> FieldText {
@@ -114,8 +137,11 @@ pub(crate) fn held_as(data_type: &DataType) -> DataType {
 }
 
 /// A schema from text.
-pub(crate) fn schema_of(fields: Vec<FieldText>) -> Result<SchemaRef, Failure> {
-    let field = |(name, type_name, is_nullable): FieldText| field_of(name, &type_name, is_nullable);
+pub(crate) fn schema_of(fields: Vec<NotedField>) -> Result<SchemaRef, Failure> {
+    let field = |(name, type_name, is_nullable, notes): NotedField| {
+        let notes: HashMap<String, String> = notes.into_iter().collect();
+        Ok::<_, Failure>(field_of(name, &type_name, is_nullable)?.with_metadata(notes))
+    };
     let fields: Vec<Field> = fields.into_iter().map(field).collect::<Result<_, _>>()?;
     Ok(Arc::new(arrow_schema::Schema::new(fields)))
 }

@@ -2,7 +2,7 @@
 
 use crate::error::Failure;
 use crate::runtime::{Kept, wait};
-use crate::schema::{FieldText, schema_of};
+use crate::schema::{NotedField, schema_of};
 use crate::table::Table;
 use atoll_open::{Mode, OpenOptions, Password};
 use atoll_tables::{Roles, TableSchema};
@@ -56,7 +56,7 @@ impl Store {
         &self,
         py: Python<'_>,
         name: String,
-        fields: Vec<FieldText>,
+        fields: Vec<NotedField>,
         id: Vec<String>,
         sample_key: Vec<String>,
         index: Vec<String>,

@@ -3,6 +3,9 @@ from typing import Any
 
 __version__: str
 
+# Name, type, whether it may be null, and notes such as the unit.
+_NotedField = tuple[str, str, bool, dict[str, str]]
+
 # Axes, low ends, lengths and tilts.
 _Cell = tuple[list[str], list[float], list[float], list[float]]
 
@@ -53,7 +56,7 @@ class Store:
     def create_table(
         self,
         name: str,
-        fields: list[tuple[str, str, bool]],
+        fields: list[_NotedField],
         id: list[str],
         sample_key: list[str],
         index: list[str],
@@ -148,8 +151,8 @@ def estimate_histogram(
     table: Table, ask: Any, column: str, edges: list[float], how: tuple[float, bool]
 ) -> tuple[Rows | None, list[dict[str, Any] | None], int | None, int, int, dict[str, int]]: ...
 def union(tables: list[Table]) -> Table: ...
-def fields(object: object) -> list[tuple[str, str, bool]]: ...
-def type_name(object: object) -> tuple[str, bool]: ...
+def fields(object: object) -> list[_NotedField]: ...
+def type_name(object: object) -> tuple[str, bool, dict[str, str]]: ...
 def rows(object: object) -> Rows: ...
 def rows_of_stream(stream: bytes) -> Rows: ...
 def schema_of_stream(stream: bytes) -> Schema: ...

@@ -31,6 +31,8 @@ _Column = tuple[str, str | None, Any, Any, int | None]
 #: Texts that are looked at together: one by one takes longer, and all at once takes their memory again.
 _TEXTS_AT_ONCE = 1024
 _TIME_UNITS = ("s", "ms", "us", "ns")
+#: A column of a new table: name, type, whether it may be null, and its notes, such as the unit, by name.
+NotedField = tuple[str, str, bool, dict[str, str]]
 
 
 def needed(module: str, what_for: str) -> Any:
@@ -462,8 +464,8 @@ def numpy_column(held: _atoll.Rows, name: str) -> Any:
     return values if missing is None else numpy.ma.masked_array(values, mask=numpy.array(missing))
 
 
-def fields(schema: Any) -> list[tuple[str, str, bool]]:
-    """Return the columns of a new table, from any description of them: name, type and whether it may be null."""
+def fields(schema: Any) -> list[NotedField]:
+    """Return the columns of a new table, from any description of them."""
     if is_frame(schema):
         columns = {str(name): values for name, values in columns_of_frame(schema)}
         known = [field for field in _atoll.fields(schema) if field[0] in columns]
@@ -475,17 +477,39 @@ def fields(schema: Any) -> list[tuple[str, str, bool]]:
         return _atoll.fields(schema)
     if isinstance(schema, Mapping):
         return [_field(str(name), described) for name, described in schema.items()]
-    return rows(schema).schema.fields()
+    # No notes here: what `rows` notes on a column is about these very values.
+    return [(*field, {}) for field in rows(schema).schema.fields()]
 
 
-def _field(name: str, described: Any) -> tuple[str, str, bool]:
+def with_units(columns: list[NotedField], units: Mapping[str, str] | None) -> list[NotedField]:
+    """Return the columns with these units, by name of the column, in place of those that they have.
+
+    Raises ``InvalidInputError`` for a name that is no column.
+    """
+    if not isinstance(units, Mapping | None):
+        raise InvalidInputError.hinted(f"units are texts by column, not {units!r}", 'write units={"vz": "Å/ps"}')
+    told = {label(name, "the name of a column"): label(unit, "a unit") for name, unit in (units or {}).items()}
+    unknown = sorted(told.keys() - {name for name, *_ in columns})
+    if unknown:
+        listed = ", ".join(name for name, *_ in columns)
+        raise InvalidInputError.hinted(
+            f'units name "{unknown[0]}", which is not a column of the table',
+            f"its columns are {listed}; all elements of a vector have one unit, that of their column",
+        )
+    return [
+        (name, kind, nullable, {**notes, "unit": told[name]} if name in told else notes)
+        for name, kind, nullable, notes in columns
+    ]
+
+
+def _field(name: str, described: Any) -> NotedField:
     if isinstance(described, str):
         return _named_field(name, described)
     if isinstance(described, type) and described in _PYTHON_TYPES:
-        return name, _PYTHON_TYPES[described], False
+        return name, _PYTHON_TYPES[described], False, {}
     if isinstance(described, type) or type(described).__name__.endswith("DType"):
         numpy = needed("numpy", "a type of NumPy")
-        return name, _numpy_type(name, numpy.dtype(described))[0], False
+        return name, _numpy_type(name, numpy.dtype(described))[0], False, {}
     if hasattr(described, "__arrow_c_schema__"):
         return name, *_atoll.type_name(described)
     try:
@@ -495,13 +519,14 @@ def _field(name: str, described: Any) -> tuple[str, str, bool]:
             f'column "{name}": {described!r} is neither a type nor an example of its values', 'write "float64" or an array'
         ) from None
     _, type_name, nullable = _atoll.rows([example]).schema.fields()[0]
-    return name, type_name, nullable
+    return name, type_name, nullable, {}
 
 
-def _named_field(name: str, described: str) -> tuple[str, str, bool]:
+def _named_field(name: str, described: str) -> NotedField:
     """Parse ``float64``, ``timestamp[us]``, or ``float32[3]`` for vectors; a question mark at the end allows nulls."""
     type_name, nullable = described.removesuffix("?"), described.endswith("?")
     element, bracket, length = type_name.removesuffix("]").partition("[")
     if bracket and length.isdigit():
         type_name = f"{_NUMPY_TYPES.get(element, element)}[{length}]"
-    return name, _NUMPY_TYPES.get(type_name, {"str": "utf8", "string": "utf8"}.get(type_name, type_name)), nullable
+    type_name = _NUMPY_TYPES.get(type_name, {"str": "utf8", "string": "utf8"}.get(type_name, type_name))
+    return name, type_name, nullable, {}

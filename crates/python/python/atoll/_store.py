@@ -7,12 +7,12 @@ import glob
 import html
 import os
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NoReturn, overload
 from urllib.parse import quote
 
 from . import _atoll
-from ._convert import fields, label, names, whole
+from ._convert import fields, label, names, whole, with_units
 from ._table import Table
 from .errors import InvalidInputError, NotFoundError, UnavailableError, UnsupportedError
 
@@ -65,6 +65,7 @@ class Store:
         sample_key: str | Sequence[str] | None = None,
         salt: int = 0,
         unique: bool = False,
+        units: Mapping[str, str] | None = None,
         pack: Pack = "later",
     ) -> Table:
         """Create a table, or open the existing one if its schema is the same.
@@ -86,18 +87,24 @@ class Store:
         without ``run=`` belong to a run private to this handle of the table. Without ``unique``, keeping ids distinct
         is up to you.
 
+        ``units`` are the units of columns, as texts of your choice: ``units={"vz": "Å/ps"}``. They are kept with the
+        columns, and estimates have them (:attr:`Estimate.value_unit`). The metadata of the fields of an Arrow schema is
+        kept as well, such as ``unit`` and ``description``; a unit given here takes the place of one given there. Units
+        and descriptions belong to the schema: an existing table must have the same.
+
         ``pack`` says when appended rows are rearranged so that queries read little: ``"background"`` in a thread of
         this process while the table is open (:meth:`Table.keep_packed`), ``"later"`` when :meth:`Table.pack` or
         ``atoll table pack`` is called.
 
         Raises ``ConflictError`` if the table exists with another schema, and ``InvalidInputError`` for an invalid
-        schema; it names the column.
+        schema and for the unit of a column that does not exist; each names the column.
         """
         id, index = names(id, "id"), names(index, "index")
         sample_key = [] if sample_key is None else names(sample_key, "sample_key")
         # The columns that identify a row are never null, but most tools mark every column as nullable.
         named = {*id, *sample_key}
-        columns = [(column, kind, nullable and column not in named) for column, kind, nullable in fields(schema)]
+        described = with_units(fields(schema), units)
+        columns = [(each, kind, nullable and each not in named, notes) for each, kind, nullable, notes in described]
         name, native, salt = label(name, "the name of a table"), self._native, whole(salt, "salt")
         _check_pack(pack)
         return self._packed(Table(native.create_table(name, columns, id, sample_key, index, salt, unique), self), pack)

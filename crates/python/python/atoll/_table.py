@@ -78,17 +78,18 @@ class Table(Asking, Noted, Appending):
         """Add a nullable column and return the first version that has it.
 
         ``t.add_column("charge", "float32", unit="e", description="partial charge")``. ``kind`` is a type as for
-        :meth:`Store.create_table`. Existing rows have no value in the column; rows appended later may. Writers that do
+        :meth:`Store.create_table`; ``unit`` and ``description`` take the place of those that a PyArrow field has.
+        Existing rows have no value in the column; rows appended later may. Writers that do
         not know the column continue unchanged, and earlier versions are read without it. Adding the same column again
         changes nothing.
 
         Raises ``InvalidInputError`` for a name that another column has, and ``ConflictError`` where another process is
         adding a column of that name.
         """
-        [(_, type_name, _)] = fields({label(name, "the name of a column"): kind})
+        [(_, type_name, _, noted)] = fields({label(name, "the name of a column"): kind})
         told = (("unit", unit), ("description", description))
         notes = {key: label(text, key) for key, text in told if text is not None}
-        return self._native.add_column(name, type_name, notes)
+        return self._native.add_column(name, type_name, {**noted, **notes})
 
     @property
     def id(self) -> list[str]:

@@ -46,8 +46,31 @@ impl TableSchema {
         if mine.iter().zip(others).any(|(mine, other)| mine.name() != other.name()) {
             return Some("its columns are in another order".to_owned());
         }
-        (mine != others).then(|| "units or descriptions of its columns differ".to_owned())
+        mine.iter()
+            .zip(others)
+            .find(|(mine, other)| mine != other)
+            .map(|(mine, asked)| difference_of_notes(mine, asked))
     }
+}
+
+/// The first difference between the notes of two columns of one name and type.
+fn difference_of_notes(mine: &Field, asked: &Field) -> String {
+    let name = mine.name();
+    let told = |field: &Field, key: &str| match field.metadata().get(key) {
+        Some(text) => format!("\"{text}\""),
+        None => "none".to_owned(),
+    };
+    for key in ["unit", "description"] {
+        let (is, was) = (mine.metadata().get(key), asked.metadata().get(key));
+        if is != was {
+            return format!(
+                "the {key} of column \"{name}\" is {}, and not {}",
+                told(mine, key),
+                told(asked, key)
+            );
+        }
+    }
+    format!("the notes of column \"{name}\" differ")
 }
 
 /// The type of a column as users write it, with a `?` if the column is nullable.
@@ -108,5 +131,20 @@ mod tests {
         );
         assert_eq!(difference(schema(plain(), |roles| roles.salt = 7)), "its salt is 0, and not 7");
         assert_eq!(difference(one.clone().with_unique_ids()), "its ids need not be unique");
+        let noted = |key: &str, text: &str| {
+            let note = [(key.to_owned(), text.to_owned())];
+            let x = column("x", DataType::Float64, false).as_ref().clone().with_metadata(note.into());
+            schema(vec![plain()[0].clone(), plain()[1].clone(), Arc::new(x)], |_| {})
+        };
+        assert_eq!(difference(noted("unit", "nm")), "the unit of column \"x\" is none, and not \"nm\"");
+        assert_eq!(
+            noted("unit", "nm").difference(&noted("unit", "pm")).unwrap(),
+            "the unit of column \"x\" is \"nm\", and not \"pm\""
+        );
+        assert_eq!(
+            noted("description", "of the wall").difference(&one).unwrap(),
+            "the description of column \"x\" is \"of the wall\", and not none"
+        );
+        assert_eq!(difference(noted("seen", "1")), "the notes of column \"x\" differ");
     }
 }
