@@ -226,6 +226,42 @@ def test_bins_hold_the_farthest_rows_where_nothing_else_is_said(store: atoll.Sto
         table.where("x is nan").histogram("x", 5)
 
 
+def test_groups_that_are_named_are_not_seen_rather_than_left_out(large: atoll.Table) -> None:
+    for query in (large.query(), large.sample(0.2)):
+        plain = query.group_means("x", by="type")
+        assert plain.not_seen == ()
+        # Any order, and any type whose values fit the column.
+        for groups in ([9, 2, 1, -4, 9], (9.0, -4), {-4, 9}, numpy.array([9, -4], "i8"), range(-4, 10, 13)):
+            named = query.group_means("x", by="type", groups=groups)
+            assert named.not_seen == (-4, 9), groups
+            assert list(named) == [1, 2, 3], groups
+            assert [mean.half_width for mean in named.values()] == pytest.approx([mean.half_width for mean in plain.values()])
+            assert repr(named).splitlines()[-2:] == ["  -4: not seen", "  9: not seen"]
+            assert pickle.loads(pickle.dumps(named)).not_seen == (-4, 9)
+        assert query.group_means("x", by="type", groups=[None]).not_seen == (None,)
+        assert query.group_means("x", by="type", groups=[]).not_seen == ()
+        for wrong, told in [([2.5], "2.5 does not fit"), ("12", "groups are values"), (3, "groups are values")]:
+            with pytest.raises(atoll.errors.InvalidInputError, match=told):
+                query.group_means("x", by="type", groups=wrong)
+        with pytest.raises(atoll.errors.NotFoundError, match="nothing"):
+            query.group_means("x", by="nothing", groups=[1])
+    # Intervals that hold together are wider where there are more of them, whether or not a group was seen.
+    alone, among = (
+        large.sample(0.2).group_means("x", by="type", groups=groups, simultaneous=True) for groups in ([], range(100))
+    )
+    assert among[1].half_width > 1.1 * alone[1].half_width
+
+
+def test_groups_of_texts_and_of_instants_that_are_named_are_not_seen(store: atoll.Store) -> None:
+    table = store.create_table("named", {"id": "int64", "at": "timestamp[ns]", "kind": "utf8?"}, id="id", index="id")
+    days = numpy.array(["2026-01-01", "2026-01-03"], "M8[D]")
+    table.append({"id": [1, 2], "at": days, "kind": ["heavy", None]})
+    means = table.group_means("id", by="kind", groups=["light", "heavy"])
+    assert list(means) == ["heavy", None] and means.not_seen == ("light",)
+    means = table.group_means("id", by="at", groups=numpy.array(["2026-01-02", "2026-01-03"], "M8[D]"))
+    assert means.not_seen == (numpy.datetime64("2026-01-02", "ns"),) and len(means) == 2
+
+
 def test_groups_of_vectors_are_refused_by_their_column(table: atoll.Table) -> None:
     for query in (table.query(), table.sample(0.5)):
         with pytest.raises(atoll.errors.UnsupportedError, match='grouped by column "pos"') as error:

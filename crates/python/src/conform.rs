@@ -80,7 +80,7 @@ fn as_meant(wanted: &Field, given: &Field, column: &ArrayRef) -> Result<ArrayRef
 }
 
 /// Converts a column to the type of its field.
-fn fit(field: &Field, column: &ArrayRef) -> Result<ArrayRef, Failure> {
+pub(crate) fn fit(field: &Field, column: &ArrayRef) -> Result<ArrayRef, Failure> {
     let fitted = Fit { name: field.name(), elements: 1 }.array(column, field.data_type())?;
     if fitted.null_count() > 0 && !field.is_nullable() {
         let row = (0..fitted.len()).find(|&row| fitted.is_null(row)).unwrap_or_default();

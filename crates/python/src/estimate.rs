@@ -1,15 +1,17 @@
 //! Estimates: questions from Python, and the answers of the estimators.
 
 use crate::ask::Ask;
+use crate::conform::fit;
 use crate::error::{Failure, misuse};
 use crate::rows::Rows;
 use crate::runtime::wait;
 use crate::table::{Table, work_as_dict};
-use arrow_array::RecordBatch;
+use arrow_array::{ArrayRef, RecordBatch};
 use atoll_tables::estimate::{Confidence, Estimate, EstimateRequest, Subject, Tolerance};
 use atoll_tables::expression::{Column, Expression};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use std::sync::Arc;
 
 /// The attributes of a question that the native half reads.
 #[derive(FromPyObject)]
@@ -87,24 +89,41 @@ pub(crate) fn estimate<'py>(
 type Several<'py> =
     (Option<Rows>, Vec<Option<Bound<'py, PyDict>>>, Option<u64>, u64, u64, Bound<'py, PyDict>);
 
-/// Estimates the mean of a column in each group of another.
+/// Estimates the mean of a column in each group of another. `known` has the values of groups that are known to
+/// exist, in its first column.
 #[pyfunction]
+#[pyo3(signature = (table, ask, column, by, how, known=None))]
 pub(crate) fn estimate_groups<'py>(
     table: &Bound<'py, Table>,
     ask: Ask,
     column: &str,
     by: String,
     how: (f64, bool),
+    known: Option<Bound<'py, Rows>>,
 ) -> PyResult<Several<'py>> {
     let py = table.py();
+    let known = known.map(|known| known_groups(table, &by, &known)).transpose()?;
     let (table, query) = (table.get().readable()?, ask.query()?);
     let (column, how) = (column_of(column)?, (Confidence::new(how.0).map_err(refused)?, how.1));
     let name = by.clone();
-    let found = wait(py, async move { table.estimate_groups(&query, &column, &by, None, how).await })?;
+    let found = wait(py, async move { table.estimate_groups(&query, &column, &by, known, how).await })?;
     let groups = RecordBatch::try_from_iter([(name, found.groups)]).map_err(Failure::from)?;
     let means = found.means.into_iter().map(|mean| mean.map(|mean| estimate_as_dict(py, mean)).transpose());
     let (means, work) = (means.collect::<PyResult<_>>()?, work_as_dict(py, &found.work)?);
     Ok((Some(Rows::new(groups)), means, None, found.version.0, found.rows_read, work))
+}
+
+/// The values of known groups, in the type that their column has in the table.
+fn known_groups(table: &Bound<'_, Table>, by: &str, known: &Bound<'_, Rows>) -> PyResult<ArrayRef> {
+    let py = table.py();
+    let (schema, known) = (table.get().schema_now(py)?, known.get().whole(py)?);
+    let Some(values) = known.columns().first() else { return Err(misuse("a column of groups")) };
+    match schema.columns().column_with_name(by) {
+        // Where the column is never null, a group of null is not seen.
+        Some((_, field)) => Ok(fit(&field.clone().with_nullable(true), values)?),
+        // The estimate refuses a column that does not exist.
+        None => Ok(Arc::clone(values)),
+    }
 }
 
 /// Estimates the share of rows in each bin of a column.

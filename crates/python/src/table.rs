@@ -42,7 +42,7 @@ impl Table {
     }
 
     /// The current schema; for a closed store, the one at the time of opening.
-    fn schema_now(&self, py: Python<'_>) -> PyResult<Arc<TableSchema>> {
+    pub(crate) fn schema_now(&self, py: Python<'_>) -> PyResult<Arc<TableSchema>> {
         match self.readable() {
             Err(_) => Ok(Arc::clone(&self.opened_with)),
             Ok(Readable::Many(union)) => Ok(union.schema()),

@@ -120,6 +120,12 @@ fn groups_shares_and_quantiles_are_estimated_and_what_makes_no_sense_is_refused(
     let groups = atoll(&place, "table estimate t --mean pid --group-by step --json");
     let first: serde_json::Value = serde_json::from_str(&lines(&groups)[0]).unwrap();
     assert_eq!((first["group"].as_u64(), first["rows"].as_u64()), (Some(0), Some(200)), "{first}");
+    let groups = lines(&atoll(&place, "table estimate t --mean pid --group-by step --groups 5,0,60"));
+    assert_eq!(groups.len(), 7, "{groups:?}");
+    assert_eq!((groups[1].as_str(), groups[6].as_str()), ("5\tnot seen", "60\tnot seen"));
+    assert!(
+        atoll(&place, "table estimate t --mean pid --group-by step --groups one").fails(2).contains("--groups")
+    );
     let share = atoll(&place, "table estimate t --share 'pid < 50' --json").json();
     assert_eq!(share["value"].as_f64(), Some(0.25));
     let median = atoll(&place, "table estimate t --quantile pid:0.5 --json").json();

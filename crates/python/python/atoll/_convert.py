@@ -157,6 +157,19 @@ def rows(data: Any) -> _atoll.Rows:
     )
 
 
+def known_values(name: str, values: Iterable[Any]) -> _atoll.Rows:
+    """Return values of a column, in any order, as rows of this column alone."""
+    if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__iter__"):
+        raise InvalidInputError.hinted(
+            f'groups are values of the column "{name}", not {values!r}', "write groups=[1, 2, 3]"
+        )
+    listed: Any = list(values) if isinstance(values, set | frozenset | range) else values
+    if isinstance(listed, list | tuple) and all(value is None for value in listed):
+        # A list of None alone has no type.
+        return _atoll.nothing(name, len(listed))
+    return _atoll.rows([native_column(name, listed)])
+
+
 def is_nothing(values: Any) -> bool:
     """Whether it is a Polars series without any value. It has no type, and other tools reject its Arrow array."""
     return str(getattr(values, "dtype", "")) == "Null"

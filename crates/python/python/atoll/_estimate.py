@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _atoll
 from ._answer import Work
-from ._convert import number, values_of
+from ._convert import known_values, number, values_of
 from ._expression import Expression, column_name, column_parts, column_text, condition_text
 from ._plot import is_there, of_one_number
 from .errors import InvalidInputError
@@ -77,11 +77,16 @@ class Estimate:
 class Groups(Mapping[Any, Estimate]):
     """Estimates for groups, keyed by the value of the group: ``means[2].value``. The groups are in rising order."""
 
-    def __init__(self, column: str, by: str, estimates: dict[Any, Estimate]) -> None:
+    def __init__(
+        self, column: str, by: str, estimates: dict[Any, Estimate], not_seen: tuple[Any, ...] = ()
+    ) -> None:
         #: The column that was estimated.
         self.column = column
         #: The column whose values define the groups.
         self.by = by
+        #: Those of the groups that were asked for by name of which the sample has no row, in rising order. They have no
+        #: estimate: of a sample, this does not say that they have no rows.
+        self.not_seen = not_seen
         self._estimates = estimates
 
     def __getitem__(self, group: Any) -> Estimate:
@@ -94,8 +99,9 @@ class Groups(Mapping[Any, Estimate]):
         return len(self._estimates)
 
     def __repr__(self) -> str:
-        lines = (f"  {group}: {estimate!r}" for group, estimate in self._estimates.items())
-        return "\n".join([f"<mean of {self.column} by {self.by}>", *lines])
+        lines = [f"  {group}: {estimate!r}" for group, estimate in self._estimates.items()]
+        unseen = [f"  {group}: not seen" for group in self.not_seen]
+        return "\n".join([f"<mean of {self.column} by {self.by}>", *lines, *unseen])
 
 
 class Bin(NamedTuple):
@@ -211,19 +217,26 @@ def estimate_of(found: dict[str, Any], **rest: Any) -> Estimate:
 
 
 def grouped(
-    query: Query, column: str | Expression, by: str | Expression, confidence: float, simultaneous: bool
+    query: Query,
+    column: str | Expression,
+    by: str | Expression,
+    known: Iterable[Any] | None,
+    how: tuple[float, bool],
 ) -> Groups:
-    """Estimate the mean of a column in each group of another."""
-    text, by, how = column_text(column, query.table), column_name(by), (number(confidence, "confidence"), simultaneous)
-    found = _atoll.estimate_groups(query.table._native, query, text, by, how)
+    """Estimate the mean of a column in each group of another; ``how``: the confidence, and whether of all together."""
+    text, by, how = column_text(column, query.table), column_name(by), (number(how[0], "confidence"), how[1])
+    given = None if known is None else known_values(by, known)
+    found = _atoll.estimate_groups(query.table._native, query, text, by, how, given)
     rows, means, _, version, rows_read, work = found
     unit = query.table._native.unit(text)
     rest = {"version": version, "rows_read": rows_read, "work": Work(**work), "value_unit": unit}
     groups = [] if rows is None else values_of(rows, by)
-    # Every group has rows in the sample: groups are only known from their rows.
-    estimates = [(group, estimate_of(mean, **rest)) for group, mean in zip(groups, means, strict=True) if mean is not None]
+    pairs = list(zip(groups, means, strict=True))
+    estimates = [(group, estimate_of(mean, **rest)) for group, mean in pairs if mean is not None]
+    not_seen = sorted((group for group, mean in pairs if mean is None), key=_group_order)
     # Groups of NaN and of null come last.
-    return Groups(column_name(column), by, dict(sorted(estimates, key=lambda pair: _group_order(pair[0]))))
+    by_group = dict(sorted(estimates, key=lambda pair: _group_order(pair[0])))
+    return Groups(column_name(column), by, by_group, tuple(not_seen))
 
 
 def _group_order(group: Any) -> tuple[bool, bool, int, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, SupportsIndex, TypeVar, overload
 
 from ._answer import Answer, Work
@@ -197,17 +197,28 @@ class Asking(Choosing, Estimating):
         return self.query().table
 
     def group_means(
-        self, column: str | Expression, by: str | Expression, *, confidence: float = 0.95, simultaneous: bool = False
+        self,
+        column: str | Expression,
+        by: str | Expression,
+        *,
+        groups: Iterable[Any] | None = None,
+        confidence: float = 0.95,
+        simultaneous: bool = False,
     ) -> Groups:
         """Estimate, from the query's sample, the mean of a column in each group of rows with one value of ``by``.
 
-        ``q.sample(0.01).group_means("vz", by="type")[2].value``. Groups without a row in the sample are left out. A
+        ``q.sample(0.01).group_means("vz", by="type")[2].value``. Groups without a row in the sample are left out:
+        nothing is known of them, not even that they exist. ``groups`` names those that do, as values of ``by``: then
+        :attr:`Groups.not_seen` has those of them that the sample has no row of. Other groups are estimated as well. A
         group whose sampled rows are all null or NaN has the value ``nan``, and as many ``missing`` as ``rows``. Each
-        interval holds by itself; with ``simultaneous``, all of them hold together (Bonferroni).
+        interval holds by itself; with ``simultaneous``, all of them hold together (Bonferroni), and groups that were
+        not seen count among them.
 
-        Raises ``UnsupportedError`` for groups of vectors, and ``NotFoundError`` for a column that does not exist.
+        Source: in each group, as for :meth:`mean`, over the units that have rows in it (Cochran, Sampling Techniques,
+        1977, sections 2.11 and 6.3). Raises ``UnsupportedError`` for groups of vectors, ``NotFoundError`` for a column
+        that does not exist, and ``InvalidInputError`` for a group that the type of ``by`` cannot hold.
         """
-        return grouped(self.query(), column, by, confidence, simultaneous)
+        return grouped(self.query(), column, by, groups, (confidence, simultaneous))
 
     def histogram(
         self,

@@ -5,8 +5,9 @@ use super::question::QuestionArguments;
 use crate::session::Access;
 use crate::text::counted;
 use crate::{Failure, Session};
-use arrow_array::{Array, ArrayRef};
+use arrow_array::{Array, ArrayRef, StringArray};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
+use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::DataType;
 use atoll_tables::estimate::{Confidence, Estimate as Estimated, EstimateRequest, Subject, Tolerance};
 use atoll_tables::expression::{Column, Expression};
@@ -33,6 +34,9 @@ pub struct Estimate {
     /// With --mean: one mean for each value of this column
     #[arg(long, value_name = "COLUMN", requires = "mean", conflicts_with = "within")]
     group_by: Option<String>,
+    /// With --group-by: groups that exist; one without rows in the sample is shown as not seen
+    #[arg(long, value_name = "VALUES", value_delimiter = ',', requires = "group_by")]
+    groups: Option<Vec<String>>,
     /// With --group-by: intervals that hold simultaneously
     #[arg(long, requires = "group_by")]
     simultaneous: bool,
@@ -122,7 +126,8 @@ impl Estimate {
     ) -> Result<(), Failure> {
         let column = column_of(table, self.subject.mean.as_deref().unwrap_or_default())?;
         let how = (confidence, self.simultaneous);
-        let found = table.estimate_groups(query, &column, by, None, how).await?;
+        let known = self.groups.as_deref().map(|texts| known_groups(table, by, texts)).transpose()?;
+        let found = table.estimate_groups(query, &column, by, known.flatten(), how).await?;
         let names = names_of(&found.groups)?;
         let mut order: Vec<usize> = (0..names.len()).collect();
         order.sort_by(|&left, &right| by_number(&names[left], &names[right]));
@@ -179,6 +184,21 @@ fn column_of(table: &Table, text: &str) -> Result<Column, Failure> {
         return Ok(column);
     }
     Err(Failure::Column { table: table.name().to_owned(), column: column.name, present })
+}
+
+/// The values of groups as they are typed, in the type of their column; `None` if there is no such column, of
+/// which the estimate itself tells.
+fn known_groups(table: &Table, by: &str, texts: &[String]) -> Result<Option<ArrayRef>, Failure> {
+    let schema = table.schema();
+    let Some((_, field)) = schema.columns().column_with_name(by) else { return Ok(None) };
+    let typed = StringArray::from_iter_values(texts);
+    // Without this, a text that is no such value would become null.
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    let values = cast_with_options(&typed, field.data_type(), &options);
+    values.map(Some).map_err(|error| Failure::Usage {
+        problem: format!("--groups: {error}"),
+        hint: format!("give values of column {by}, separated by commas"),
+    })
 }
 
 fn names_of(groups: &ArrayRef) -> Result<Vec<String>, Failure> {
@@ -316,7 +336,7 @@ mod tests {
 
     #[test]
     fn a_group_has_the_type_of_its_column_in_json() {
-        use arrow_array::{BooleanArray, Float64Array, StringArray, UInt64Array};
+        use arrow_array::{BooleanArray, Float64Array, UInt64Array};
         let shown = |groups: ArrayRef| -> Vec<Value> {
             let names = names_of(&groups).unwrap();
             (0..groups.len()).map(|place| group_as_json(&groups, place, &names[place])).collect()
