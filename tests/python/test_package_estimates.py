@@ -1,5 +1,6 @@
 """Estimates: exact where everything was read, near the truth elsewhere, and explicit about every doubt."""
 
+import html
 import math
 import pickle
 
@@ -250,6 +251,26 @@ def test_groups_that_are_named_are_not_seen_rather_than_left_out(large: atoll.Ta
         large.sample(0.2).group_means("x", by="type", groups=groups, simultaneous=True) for groups in ([], range(100))
     )
     assert among[1].half_width > 1.1 * alone[1].half_width
+
+
+def test_a_notebook_shows_estimates_with_their_doubts_and_escapes_them(store: atoll.Store, large: atoll.Table) -> None:
+    schema = {"id": "int64", "<i>x": "float64", "kind": "utf8"}
+    table = store.create_table("t", schema, id="id", index="<i>x", units={"<i>x": "<u>"})
+    table.append({"id": [1, 2, 3], "<i>x": [0.5, 1.5, numpy.nan], "kind": ["<td>", "<td>", "b"]})
+    shown = table.mean("<i>x")._repr_html_()
+    assert "<td>1 &lt;u&gt;</td><td>exact</td>" in shown and "<td>3, 1 without a value</td>" in shown
+    means = table.group_means("<i>x", by="kind", groups=["<p>"])
+    shown = means._repr_html_()
+    assert "<td>&lt;td&gt;</td><td>1 &lt;u&gt;</td>" in shown and "<td>&lt;p&gt;</td><td>not seen</td>" in shown
+    assert "mean of &lt;i&gt;x" in shown
+    assert not any(raw in shown for raw in ("<i>", "<u>", "<p>", "<td><td>"))
+    doubtful = large.first(5).mean("x")
+    assert not doubtful.is_valid
+    shown = doubtful._repr_html_()
+    assert doubtful.doubts[0] in html.unescape(shown) and "(95 %)" in shown and f"{doubtful.low:.6g} to " in shown
+    # A notebook of a table by step does not show each of thousands of steps.
+    shown = large.group_means("x", by="pid", groups=range(4_000, 6_000))._repr_html_()
+    assert shown.count("<tr>") == 101 and "and 5,900 more groups" in shown
 
 
 def test_groups_of_texts_and_of_instants_that_are_named_are_not_seen(store: atoll.Store) -> None:

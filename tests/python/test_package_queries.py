@@ -1,5 +1,6 @@
 """A query answers what checking every row would: boxes, conditions, samples, and all of them together."""
 
+import pickle
 from pathlib import Path
 
 import numpy
@@ -123,6 +124,33 @@ def test_a_notebook_shows_types_and_roles_as_a_table_is_made_with_them(store: at
     shown = store.create_table("t", schema, id="id", index=("pos[0]", "x"))._repr_html_()
     assert "<td>pos</td><td>float32[3]</td><td>index</td>" in shown
     assert "<td>x</td><td>float64 or null</td><td>index</td>" in shown
+
+
+def test_a_notebook_shows_what_a_query_asks_without_asking_it(store: atoll.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = {"id": "int64", "<i>x": "float64", "kind": "utf8"}
+    table = store.create_table("<b>odd", odd, id="id", index="<i>x")
+    table.append({"id": [1], "<i>x": [0.5], "kind": ["<td>"]}, run="<hr>")
+    query = table.box({"<i>x": (0, 1)}).where(atoll.col("kind") == "<td>").of_runs("<hr>").select("<i>x", "kind")
+    asked = [
+        (query.sample(0.1).limit(1_000), ("<td>sample</td><td>0.1 of the units", "<td>at most</td><td>1,000 rows")),
+        (query.window(0.1, 0.2).first(7), ("0.1 to 0.2", "7 units")),
+        (query.as_of(1).unordered().with_arriving(), ("<td>as of version</td><td>1</td>", "<td>order</td><td>none")),
+        (query.splits(1)[0], ("Split here", "rows before conditions")),
+    ]
+
+    class Named:
+        """A table of which only the name is known."""
+
+        name = table.name
+
+    with monkeypatch.context() as there:
+        there.setattr(table, "_native", Named())
+        for each, wanted in asked:
+            shown = each._repr_html_()
+            for told in ("&lt;b&gt;odd", "&lt;i&gt;x", "&lt;td&gt;", "&lt;hr&gt;", *wanted):
+                assert told in shown, (told, shown)
+            assert not any(raw in shown for raw in ("<b>odd", "<i>", "'<td>'", "<hr>")), shown
+    assert pickle.loads(pickle.dumps(query))._repr_html_() == query._repr_html_()
 
 
 def test_an_empty_table_answers_with_no_rows(store: atoll.Store) -> None:

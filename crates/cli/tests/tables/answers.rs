@@ -124,7 +124,9 @@ fn groups_shares_and_quantiles_are_estimated_and_what_makes_no_sense_is_refused(
     assert_eq!(groups.len(), 7, "{groups:?}");
     assert_eq!((groups[1].as_str(), groups[6].as_str()), ("5\tnot seen", "60\tnot seen"));
     assert!(
-        atoll(&place, "table estimate t --mean pid --group-by step --groups one").fails(2).contains("--groups")
+        atoll(&place, "table estimate t --mean pid --group-by step --groups one")
+            .fails(2)
+            .contains("--groups")
     );
     let share = atoll(&place, "table estimate t --share 'pid < 50' --json").json();
     assert_eq!(share["value"].as_f64(), Some(0.25));

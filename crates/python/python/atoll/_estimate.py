@@ -12,6 +12,7 @@ from ._answer import Work
 from ._convert import known_values, number, values_of
 from ._expression import Expression, column_name, column_parts, column_text, condition_text
 from ._plot import is_there, of_one_number
+from ._shown import estimate_html, groups_html
 from .errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -73,9 +74,16 @@ class Estimate:
         told = f"{self.value:.6g} ± {self.half_width:.2g}{unit} ({self.confidence:.0%}, {self.units:,} units{missing})"
         return told if self.is_valid else f"{told}, not valid: {'; '.join(self.doubts)}"
 
+    def _repr_html_(self) -> str:
+        return estimate_html(self)
+
 
 class Groups(Mapping[Any, Estimate]):
-    """Estimates for groups, keyed by the value of the group: ``means[2].value``. The groups are in rising order."""
+    """Estimates for groups, keyed by the value of the group: ``means[2].value``. The groups are in rising order.
+
+    ``not_seen`` has those of the groups given to :meth:`Query.group_means` that have no row in the sample, and so no
+    estimate.
+    """
 
     def __init__(
         self, column: str, by: str, estimates: dict[Any, Estimate], not_seen: tuple[Any, ...] = ()
@@ -84,8 +92,8 @@ class Groups(Mapping[Any, Estimate]):
         self.column = column
         #: The column whose values define the groups.
         self.by = by
-        #: Those of the groups that were asked for by name of which the sample has no row, in rising order. They have no
-        #: estimate: of a sample, this does not say that they have no rows.
+        #: Those of the named groups of which the sample has no row, in rising order. Only if everything was read, this
+        #: means that there is none.
         self.not_seen = not_seen
         self._estimates = estimates
 
@@ -102,6 +110,9 @@ class Groups(Mapping[Any, Estimate]):
         lines = [f"  {group}: {estimate!r}" for group, estimate in self._estimates.items()]
         unseen = [f"  {group}: not seen" for group in self.not_seen]
         return "\n".join([f"<mean of {self.column} by {self.by}>", *lines, *unseen])
+
+    def _repr_html_(self) -> str:
+        return groups_html(self)
 
 
 class Bin(NamedTuple):

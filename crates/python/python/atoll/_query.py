@@ -27,6 +27,7 @@ from ._expression import Expression, column_text, condition_text
 from ._of_runs import OfRun, run_told
 from ._plot import Plot
 from ._selection import Choosing
+from ._shown import query_html, split_html
 from .errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -385,6 +386,9 @@ class Query(Asking):
             said.append(f"as of version {self.version}")
         return f"<atoll query: {'; '.join(said)}>"
 
+    def _repr_html_(self) -> str:
+        return query_html(self)
+
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Split(Query):
@@ -401,3 +405,6 @@ class Split(Query):
     def __repr__(self) -> str:
         place = f"on {self.host}" if self.host else "here"
         return f"<atoll split {place}, about {self.about_rows:,} rows, of {super().__repr__()}>"
+
+    def _repr_html_(self) -> str:
+        return split_html(self)
