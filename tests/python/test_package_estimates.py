@@ -61,6 +61,25 @@ def test_a_tolerance_is_met_with_as_few_rows_as_that_takes(large: atoll.Table) -
     assert spread.half_width <= 0.1 * spread.deviation
 
 
+def test_a_tolerance_has_a_confidence_of_its_own_and_numbers_of_rows(large: atoll.Table) -> None:
+    usual, sure = large.within(relative=0.02), large.within(relative=0.02, confidence=0.999)
+    for ask in (
+        lambda query, **how: query.mean("x", **how),
+        lambda query, **how: query.sum("x", **how),
+        lambda query, **how: query.quantile("x", 0.5, **how),
+        lambda query, **how: query.share("type = 2", **how),
+    ):
+        assert [ask(usual).confidence, ask(sure).confidence, ask(sure, confidence=0.9).confidence] == [0.95, 0.999, 0.9]
+        assert ask(usual).rows_read < ask(sure).rows_read
+    in_half, held = large.box(x=(0, 0.5)), int((MADE["x"] < 0.5).sum())
+    found = in_half.within(relative=0.1, confidence=0.9999).count()
+    assert (found.confidence, found.value_unit, found.is_exact) == (0.9999, None, False)
+    assert found.low < held < found.high and found.half_width <= 0.1 * found.value
+    assert found.rows_read < held == in_half.count()
+    known = large.within(absolute=1).count()
+    assert (known.value, known.is_exact, known.rows_read) == (50_000, True, 0)
+
+
 def test_what_cannot_be_trusted_says_so(large: atoll.Table) -> None:
     few = large.first(5).mean("x")
     assert not few.is_valid

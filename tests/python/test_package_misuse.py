@@ -27,6 +27,7 @@ MISUSES = {
     "a Writer needs a table, not <atoll store": lambda t: atoll.Writer(t.store, run="w"),
     "confidence is a number": lambda t: t.mean("x", confidence="high"),
     "confidence is a number, not 'all'": lambda t: t.group_means("x", "id", confidence="all"),
+    "confidence is a number, not 'most'": lambda t: t.within(relative=0.1, confidence="most"),
     "a share, such as 0.5, is a number": lambda t: t.quantile("x", "median"),
     "relative is a number": lambda t: t.within(relative="1%").mean("x"),
     "an edge of a bin is a number": lambda t: t.histogram("x", ["a", "b"]),

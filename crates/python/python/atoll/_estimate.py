@@ -144,8 +144,19 @@ class Question:
             object.__setattr__(self, "tolerance", (kind, number(width, kind)))
 
 
+#: The probability with which an interval contains the true value, unless another is asked for.
+CONFIDENCE = 0.95
+
+
 class Estimating:
-    """Numbers about the rows of a query, estimated from its sample; exact where every row is read."""
+    """Numbers about the rows of a query, estimated from its sample; exact where every row is read.
+
+    Each interval contains the true value with the probability ``confidence``, above 0 and below 1: by default 0.95, or
+    what :meth:`Asking.within` was given.
+    """
+
+    def _confidence(self, asked: float | None) -> float:
+        return CONFIDENCE if asked is None else asked
 
     def _asked(self, question: Question) -> Estimate:
         raise NotImplementedError
@@ -154,32 +165,49 @@ class Estimating:
         """Return the table in question: it decides whether ``c[1]`` is a column of that name or an element."""
         raise NotImplementedError
 
-    def mean(self, column: str | Expression, *, confidence: float = 0.95) -> Estimate:
+    def mean(self, column: str | Expression, *, confidence: float | None = None) -> Estimate:
         """Estimate the mean of a column over the rows that have a value. An element of a vector is ``"pos[0]"``.
+
+        ``confidence`` is the probability of the interval: by default 0.95, or that of :meth:`within`.
 
         Source: the ratio estimator over units, with Student's t (Cochran, Sampling Techniques, 1977, chapter 6).
         Raises ``NotFoundError`` for a column that does not exist, and ``InvalidInputError`` for one without numbers.
         """
-        return self._asked(Question("mean", column_text(column, self._source()), confidence))
+        return self._asked(Question("mean", column_text(column, self._source()), self._confidence(confidence)))
 
-    def sum(self, column: str | Expression, *, confidence: float = 0.95) -> Estimate:
-        """Estimate the sum of a column.
+    def sum(self, column: str | Expression, *, confidence: float | None = None) -> Estimate:
+        """Estimate the sum of a column, in its unit; rows without a value add nothing.
 
         Most precise where the number of rows is known exactly: for all rows, or with conditions on columns other than
-        index columns.
-        """
-        return self._asked(Question("sum", column_text(column, self._source()), confidence))
+        index columns. ``confidence`` is as for :meth:`mean`.
 
-    def quantile(self, column: str | Expression, share: float, *, confidence: float = 0.95) -> Estimate:
+        Source: the ratio estimator of the mean, times the number of rows, where that is known (Cochran, Sampling
+        Techniques, 1977, sections 2.11 and 6.3); elsewhere the sum of the sample divided by its share (Horvitz and
+        Thompson, J. Am. Stat. Assoc. 47, 1952). Raises the errors of :meth:`mean`.
+        """
+        return self._asked(Question("sum", column_text(column, self._source()), self._confidence(confidence)))
+
+    def quantile(self, column: str | Expression, share: float, *, confidence: float | None = None) -> Estimate:
         """Estimate the value of a column below which a share of the rows lies: 0.5 for the median.
 
-        Source: Woodruff's interval (J. Am. Stat. Assoc. 47, 1952) with the variance of units.
-        """
-        return self._asked(Question("quantile", column_text(column, self._source()), confidence, quantile=share))
+        ``share`` is from 0 to 1, and ``confidence`` is as for :meth:`mean`.
 
-    def share(self, condition: Expression | str, *, confidence: float = 0.95) -> Estimate:
-        """Estimate the share of the rows, from 0 to 1, that satisfy a further condition."""
-        return self._asked(Question("share", condition_text(condition), confidence))
+        Source: Woodruff's interval (J. Am. Stat. Assoc. 47, 1952) with the variance of units. Raises the errors of
+        :meth:`mean`, and ``InvalidInputError`` for a share that is none.
+        """
+        asked, text = self._confidence(confidence), column_text(column, self._source())
+        return self._asked(Question("quantile", text, asked, quantile=share))
+
+    def share(self, condition: Expression | str, *, confidence: float | None = None) -> Estimate:
+        """Estimate the share of the rows, from 0 to 1, that satisfy a further condition.
+
+        ``confidence`` is as for :meth:`mean`.
+
+        Source: Wilson's interval, with the number of rows that the sample is worth, given how much rows of one unit are
+        alike (Korn and Graubard, Survey Methodology 24, 1998). Raises ``InvalidInputError``, with the position of the
+        mistake, for a text that is no condition.
+        """
+        return self._asked(Question("share", condition_text(condition), self._confidence(confidence)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -189,6 +217,21 @@ class Tolerant(Estimating):
     query: Query
     tolerance: tuple[str, float]
     max_rows: int | None
+    #: The probability with which the intervals contain the true values, unless a call gives another.
+    confidence: float = CONFIDENCE
+
+    def count(self, *, confidence: float | None = None) -> Estimate:
+        """Estimate the number of rows; exact, and nothing is read, where the version knows it.
+
+        ``Query.count`` is always exact, and reads what that takes. ``confidence`` is as for :meth:`mean`.
+
+        Source: the share of rows, as for :meth:`share`, of a number of rows that is known; elsewhere all numbers whose
+        expectation the sample does not contradict, by the same interval.
+        """
+        return self._asked(Question("count", "", self._confidence(confidence)))
+
+    def _confidence(self, asked: float | None) -> float:
+        return self.confidence if asked is None else asked
 
     def _asked(self, question: Question) -> Estimate:
         question = dataclasses.replace(question, tolerance=self.tolerance, max_rows=self.max_rows)
@@ -198,15 +241,12 @@ class Tolerant(Estimating):
         return self.query.table
 
 
-def tolerant(
-    query: Query, relative: float | None, absolute: float | None, of_sd: float | None, max_rows: int | None
-) -> Tolerant:
+def tolerant(query: Query, given: dict[str, float | None], max_rows: int | None, confidence: float) -> Tolerant:
     """Return a query with the one tolerance that was given."""
-    given = {"relative": relative, "absolute": absolute, "of_sd": of_sd}
     said = [(name, width) for name, width in given.items() if width is not None]
     if len(said) != 1:
         raise InvalidInputError.hinted("one tolerance is needed", "write within(relative=0.01), absolute= or of_sd=")
-    return Tolerant(query, said[0], max_rows)
+    return Tolerant(query, said[0], max_rows, number(confidence, "confidence"))
 
 
 def estimated(query: Query, question: Question) -> Estimate:
@@ -215,8 +255,8 @@ def estimated(query: Query, question: Question) -> Estimate:
 
 
 def unit_of(query: Query, question: Question) -> str | None:
-    """Return the unit of the answer to a question; a share has none."""
-    return None if question.subject == "share" else query.table._native.unit(question.text)
+    """Return the unit of the answer to a question; shares and numbers of rows have none."""
+    return None if question.subject in ("share", "count") else query.table._native.unit(question.text)
 
 
 def estimate_of(found: dict[str, Any], **rest: Any) -> Estimate:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, SupportsIndex, TypeV
 from ._answer import Answer, Work
 from ._convert import batch_rows, whole
 from ._estimate import (
+    CONFIDENCE,
     Bin,
     Estimate,
     Estimating,
@@ -140,6 +141,10 @@ class Asking(Choosing, Estimating):
         and at the last step; the steps in between repeat the previous one, whose interval still holds. You may look at
         the interval after every step and stop at any time: it belongs to a confidence sequence, and is about half as
         wide again as an interval that is looked at once.
+
+        Source: the normal mixture of Robbins, as in Howard, Ramdas, McAuliffe and Sekhon (Ann. Stat. 49, 2021), with an
+        estimated variance (Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas, Ann. Stat. 52, 2024). Raises
+        ``InvalidInputError`` for more than one number to estimate, and the errors of that estimate.
         """
         query = self.query()
         question = _refine_question(query.table, (mean, sum, share, quantile), confidence)
@@ -181,15 +186,21 @@ class Asking(Choosing, Estimating):
         absolute: float | None = None,
         of_sd: float | None = None,
         max_rows: int | None = None,
+        confidence: float = CONFIDENCE,
     ) -> Tolerant:
         """Return a query whose estimates read as much as a tolerance needs: ``q.within(relative=0.01).mean("vz")``.
 
-        The tolerance is half the width of the interval. Give one of ``relative`` (to the value), ``absolute`` (in its
-        unit) and ``of_sd`` (in standard deviations of the rows). ``max_rows`` limits the rows read; an interval that is
-        still too wide then says so among its doubts.
+        The tolerance, above 0, is half the width of the interval. Give one of ``relative`` (to the value), ``absolute``
+        (in its unit) and ``of_sd`` (in standard deviations of the rows). ``max_rows`` limits the rows read; an interval
+        that is still too wide then says so among its doubts. ``confidence`` is that of every interval, unless a call
+        gives another. The answer has :meth:`mean`, :meth:`sum`, :meth:`quantile` and :meth:`share`, and ``count()``,
+        which here is an :class:`Estimate` as well.
+
+        Raises ``InvalidInputError`` for no tolerance, and for several.
         """
         max_rows = None if max_rows is None else whole(max_rows, "max_rows")
-        return tolerant(self.query(), relative, absolute, of_sd, max_rows)
+        given = {"relative": relative, "absolute": absolute, "of_sd": of_sd}
+        return tolerant(self.query(), given, max_rows, confidence)
 
     def _asked(self, question: Question) -> Estimate:
         return estimated(self.query(), question)
@@ -236,6 +247,9 @@ class Asking(Choosing, Estimating):
         the greatest finite value, for which the column is read once more. Rows without a value, or beyond the edges,
         count as rows but are in no bin. Each interval holds by itself; with ``simultaneous``, all of them hold
         together.
+
+        Source: in each bin, as for :meth:`share`; together, Bonferroni. Raises ``NotFoundError`` for a column that does
+        not exist, and ``InvalidInputError`` for one without numbers and for edges that do not rise.
         """
         # An array may convert to an index as well, so only what has no length is a count.
         given: Any = bins
