@@ -212,6 +212,30 @@ def sweep(tmp_path: Path) -> atoll.Table:
     return atoll.open(tmp_path / "T*").table("d")
 
 
+def test_patterns_name_stores_that_are_there_and_create_none(sweep: atoll.Table, tmp_path: Path, monkeypatch) -> None:
+    def opened(place: object) -> list[str]:
+        with atoll.open(place) as stores:
+            return [Path(url).name for url in stores.urls]
+
+    for pattern, names in {"T[02]": "02", "T?": "0123", "T[1-3]": "123", "T[!0]": "123", "?[3]": "3", "[T]*": "0123"}.items():
+        assert opened(tmp_path / pattern) == opened([tmp_path / pattern]) == [f"T{name}" for name in names], pattern
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    for pattern in ("T[45]", "runs/[ab]", "runs/run-?", "T??", "[T]"):
+        with pytest.raises(atoll.errors.NotFoundError, match="no store is at") as error:
+            atoll.open(pattern)
+        assert "[ab]" in error.value.hint
+    # What seems to be the options of a URL is refused as before, and names no other store.
+    with pytest.raises(atoll.errors.InvalidInputError):
+        atoll.open("T0?mode=read")
+    assert sorted(tmp_path.iterdir()) == before
+    # A folder that has brackets in its name is that folder, also for a new store in it.
+    (tmp_path / "T[02]").mkdir()
+    for create in (True, False):
+        with atoll.open("T[02]/new", create=create) as store:
+            assert Path(store.url) == tmp_path / "T[02]" / "new"
+
+
 def test_runs_of_one_name_in_two_stores_are_two(sweep: atoll.Table) -> None:
     hot = sweep.of_runs(where="temperature > 301")
     assert (hot.count(), hot.mean("x").value) == (200, 2.5)

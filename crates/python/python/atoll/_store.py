@@ -6,6 +6,7 @@ import contextlib
 import glob
 import html
 import os
+import re
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NoReturn, overload
@@ -308,19 +309,21 @@ def open(
     other machines: ``cassandra://HOST/KEYSPACE`` or ``ring://HOST:PORT/KEYSPACE``. A path may begin with ``~``, the
     home of its user; ``"./~"`` is a folder of that name.
 
-    A list of these, or a path with a ``*`` such as ``"runs/*"``, opens all of them as :class:`Stores`, whose tables are
-    the unions of theirs and read-only; no store is created then. A type checker cannot see a ``*``: write
-    ``["runs/*"]`` for it to infer Stores.
+    A list of these, or a path that is a pattern of the shell, opens all of them as :class:`Stores`, whose tables are the
+    unions of theirs and read-only; no store is created then. In a pattern, ``*`` stands for any characters, ``?`` for
+    one, and ``[ab]`` or ``[0-3]`` for one of these; a folder that is really called ``[ab]`` is that folder. A type
+    checker cannot see a pattern: write ``["runs/*"]`` for it to infer Stores.
 
     ``read_only`` opens the store without changing a byte. ``create=True``, the default, creates a store where there is
     none, **also where a path is mistyped**: programs that only read pass ``create=False``. ``memory_bytes`` is the
     budget of caches and buffers (1 GiB by default). ``keep_seconds`` is how long unreferenced space is kept for readers
     that may still use it (600 by default).
 
-    Raises ``NotFoundError`` where there is no store and none may be created, ``UnavailableError`` where the process
+    Raises ``NotFoundError`` where there is no store and none may be created, or none that a pattern matches,
+    ``UnavailableError`` where the process
     that owns the store cannot be reached, and ``InvalidInputError`` for a text that names no store.
     """
-    if isinstance(url, (list, tuple)) or "*" in os.fspath(url):
+    if isinstance(url, (list, tuple)) or _is_pattern(_at_home(os.fspath(url))):
         places = _several(url)
         return Stores(
             [
@@ -348,18 +351,40 @@ def _several(places: Any) -> list[str]:
     for place in [places] if isinstance(places, (str, os.PathLike)) else places:
         text = _at_home(os.fspath(place))
         matched = [text]
-        if "*" in text:
+        if _is_pattern(text):
             # Skip matches that are no stores, such as files beside them.
             folders = sorted(glob.glob(text, recursive=True))
             matched = [folder for folder in folders if os.path.exists(os.path.join(folder, _STORE_FILE))]
             if not matched:
-                raise NotFoundError.hinted(f"no store is at {text}", "a pattern names the folders of stores")
+                raise NotFoundError.hinted(
+                    f"no store is at {text}",
+                    "it is a pattern of folders with stores: * stands for any characters, ? for one, [ab] for one of these",
+                )
         for one in map(_absolute, matched):
             # A link such as runs/latest is no store of its own: its rows would count twice.
             found.setdefault(os.path.realpath(one) if os.path.exists(one) else one, one)
     if not found:
         raise InvalidInputError("an empty list of stores cannot be opened")
     return list(found.values())
+
+
+def _is_pattern(text: str) -> bool:
+    """Whether a path may name several folders. Folders that are really called ``[ab]`` are meant by that name."""
+    if "*" in text:
+        return True
+    if _is_url(text):
+        return False
+    if "?" in text:
+        # Not options of a URL that lacks its scheme, which the native half refuses.
+        return "=" not in text.partition("?")[2]
+    parts = text.split("/")
+    ends = (end for end, part in enumerate(parts, 1) if re.search(r"\[.+\]", part))
+    return not all(os.path.exists("/".join(parts[:end])) for end in ends)
+
+
+def _is_url(text: str) -> bool:
+    scheme = text.partition(":")[0]
+    return ":" in text and scheme.isalnum() and "/" not in scheme
 
 
 def _at_home(path: str) -> str:
@@ -375,7 +400,7 @@ def _at_home(path: str) -> str:
 def _absolute(url: str) -> str:
     """Make a path or ``file:`` URL absolute, so that it means the same in every process; keep other URLs."""
     scheme, _, rest = url.partition(":")
-    is_url = ":" in url and scheme.isalnum() and "/" not in scheme
+    is_url = _is_url(url)
     if is_url and scheme == "file":
         path, mark, query = rest.partition("?")
         is_relative = path and not path.startswith("/")
