@@ -33,7 +33,7 @@ pub use attributes::{AttributeChanges, Attributes, AttributesOf};
 pub use belongs::{Belonging, Belongs};
 pub use copies::{CopyProgress, CopyReport};
 pub use error::TableError;
-pub use pack::{KeepPacked, Loader, PackOptions, PackReport, WholeStep};
+pub use pack::{KeepPacked, Loader, PackOptions, PackProgress, PackReport, WholeStep};
 pub use query::{
     Answer, Batches, Count, Explanation, OfObjects, OfRuns, Query, QuerySplit, Refined, Refinement, Scanned,
     Union, UnionRefinement, Within, Work,

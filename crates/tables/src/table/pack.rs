@@ -16,6 +16,7 @@ mod load;
 mod loader;
 mod pace;
 mod plan;
+mod progress;
 
 use super::ledger::Fate;
 use super::{Table, TableError};
@@ -26,12 +27,14 @@ use crate::threads::threads;
 use input::Input;
 use pace::Pace;
 use plan::{Bounds, Group};
+use progress::Telling;
 use std::ops::AddAssign;
 
 pub use background::KeepPacked;
 pub(super) use background::LEASE_KEY;
 pub use load::WholeStep;
 pub use loader::Loader;
+pub use progress::PackProgress;
 
 /// How often a pack that lost to another packer or a delete is tried.
 const ATTEMPTS_MAX: usize = 5;
@@ -168,9 +171,22 @@ impl Table {
     /// [`TableError::PackOptions`], [`TableError::Block`] for damage, [`TableError::Edit`] if others were
     /// faster again and again, errors of the store.
     pub async fn pack(&self, options: &PackOptions) -> Result<PackReport, TableError> {
+        self.pack_with_progress(options, &|_| {}).await
+    }
+
+    /// Packs as [`Table::pack`] does, and calls `told` with the progress: as each object has been read or
+    /// written, and as each tree is done.
+    ///
+    /// # Errors
+    /// Those of [`Table::pack`].
+    pub async fn pack_with_progress(
+        &self,
+        options: &PackOptions,
+        told: &(dyn Fn(PackProgress) + Send + Sync),
+    ) -> Result<PackReport, TableError> {
         options.validate()?;
         let mut report = PackReport::default();
-        let (mut lost, mut up_to) = (0, None);
+        let (mut lost, mut up_to, mut moved) = (0, None, 0);
         loop {
             let state = self.ledger.current().await?;
             let up_to = *up_to.get_or_insert(state.manifest.version);
@@ -181,14 +197,17 @@ impl Table {
             let Some(group) = plan::next(&state.manifest, up_to, bounds, options) else {
                 return Ok(report);
             };
-            let packed = match table.pack_group(&state.manifest, &group, options, &mut report).await {
+            let left = plan::bytes_of_blocks(&state.manifest, up_to).saturating_sub(group.bytes_of_blocks());
+            let telling = Telling::new(told, moved, group.bytes_of_objects(), left);
+            let packed = table.pack_group(&state.manifest, &group, options, &mut report, telling).await;
+            let packed = match packed {
                 Err(error) => Err(self.if_vacuumed(state.manifest.version, error).await),
                 packed => packed,
             };
             match packed {
                 Ok(version) => {
                     report.version = Some(version.0);
-                    lost = 0;
+                    (lost, moved) = (0, telling.end());
                 }
                 // Another packer may have packed these pieces in the meantime, and a vacuum removed them.
                 Err(
@@ -211,8 +230,9 @@ impl Table {
         group: &Group,
         options: &PackOptions,
         report: &mut PackReport,
+        telling: Telling<'_>,
     ) -> Result<Version, TableError> {
-        let mut pace = Pace::begin(self, options).await?;
+        let mut pace = Pace::begin(self, options).await?.telling(telling);
         let threads = options.threads(group.rows());
         let input = Input::read(self, manifest, group, threads, &mut pace).await?;
         let dropped = input.dropped;

@@ -4,8 +4,8 @@ use crate::run;
 use crate::tube::{Tube, schema};
 use atoll_memory::MemoryStore;
 use atoll_tables::protocol::BlockId;
-use atoll_tables::{PackOptions, Query, Table};
-use std::sync::Arc;
+use atoll_tables::{PackOptions, PackProgress, Query, Table};
+use std::sync::{Arc, Mutex};
 
 const STEPS: i32 = 1000;
 const ROWS: usize = 100;
@@ -55,6 +55,28 @@ fn a_table_that_is_larger_than_a_tree_may_be_becomes_several() {
         assert_eq!((report.trees, report.rows), (4, 20_000), "{report:?}");
         assert_eq!(table.pack(&options).await.unwrap().version, None);
         assert_eq!(table.query(&Query::default()).await.unwrap().rows.num_rows(), 20_000);
+    });
+}
+
+#[test]
+fn a_pack_tells_how_far_it_has_come_through_all_of_its_trees() {
+    run(async {
+        let table = Table::create(Arc::new(MemoryStore::new()), "run", schema(false)).await.unwrap();
+        Tube::new(2, 500, 40).write(&table).await;
+        let seen = Mutex::new(Vec::new());
+        let told = |progress: PackProgress| seen.lock().unwrap().push(progress);
+        let options = PackOptions { tree_bytes_max: 210_000, ..PackOptions::whole() };
+        let report = table.pack_with_progress(&options, &told).await.unwrap();
+        let seen = seen.into_inner().unwrap();
+        // Each block as it is read, each object as it is written, and each of the four trees.
+        assert_eq!(seen.len() as u64, report.objects_before + report.objects_after + 4);
+        assert!(seen.is_sorted_by_key(|progress| progress.bytes), "{seen:?}");
+        assert!(seen.iter().all(|progress| progress.bytes <= progress.total), "{seen:?}");
+        // Blocks alone are packed, so everything that is to come is known from the first on.
+        let total = 2 * report.bytes_read;
+        assert!(seen.iter().all(|progress| progress.total == total), "{seen:?} is not of {total}");
+        assert_eq!(seen.last().map(|progress| progress.bytes), Some(total));
+        assert!(seen.iter().any(|progress| (total / 3..total / 2).contains(&progress.bytes)), "{seen:?}");
     });
 }
 

@@ -1,11 +1,12 @@
 //! `atoll table pack`: turns blocks into cubes, so that queries read less.
 
 use super::TableArguments;
+use crate::progress::Progress;
 use crate::session::Access;
 use crate::text::counted;
 use crate::{Failure, Session};
 use atoll_options::parse_duration;
-use atoll_tables::{KeepPacked, PackOptions, PackReport, Table};
+use atoll_tables::{KeepPacked, PackOptions, PackProgress, PackReport, Table};
 use clap::Args;
 use serde_json::json;
 use std::time::Duration;
@@ -57,7 +58,14 @@ impl Pack {
         } else {
             "nothing is worth packing yet; --whole packs whatever there is"
         };
-        show(session, &table.pack(&options).await?, nothing)
+        let progress = Progress::bytes(Some(0), !session.output.is_json());
+        let told = |packed: PackProgress| {
+            progress.set_total(packed.total);
+            progress.set(packed.bytes, String::new());
+        };
+        let report = table.pack_with_progress(&options, &told).await?;
+        drop(progress);
+        show(session, &report, nothing)
     }
 
     /// Keeps packing until it is interrupted, which is the intended end.

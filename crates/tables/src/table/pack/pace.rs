@@ -6,6 +6,7 @@
 use super::super::{Table, TableError};
 use super::PackOptions;
 use super::background::{FAILURES_MAX, REST_KEY, is_out_of_reach};
+use super::progress::Telling;
 use atoll_store::{Cell, Expectation};
 use std::time::Duration;
 
@@ -34,6 +35,9 @@ pub(super) struct Pace<'t> {
     bytes_per_second: Option<u64>,
     /// Bytes moved since the last rest.
     moved: u64,
+    /// Bytes moved in all, and who is told of them.
+    moved_in_all: u64,
+    telling: Option<Telling<'t>>,
     /// Bytes moved and turns taken since the session was last checked.
     unlooked: (u64, u32),
     /// When the work resumed, in nanoseconds of the store's clock.
@@ -44,13 +48,23 @@ impl<'t> Pace<'t> {
     pub(super) async fn begin(table: &'t Table, options: &PackOptions) -> Result<Self, TableError> {
         let since = table.store.now().await?.0;
         let (share, bytes_per_second) = (options.share, options.bytes_per_second);
-        Ok(Self { table, share, bytes_per_second, moved: 0, unlooked: (0, 0), since })
+        let (moved, moved_in_all, unlooked) = (0, 0, (0, 0));
+        Ok(Self { table, share, bytes_per_second, moved, moved_in_all, telling: None, unlooked, since })
+    }
+
+    /// The same pace, which also tells how far the pack has come.
+    pub(super) fn telling(self, telling: Telling<'t>) -> Self {
+        Self { telling: Some(telling), ..self }
     }
 
     /// Records bytes that were read or written.
     pub(super) fn moved(&mut self, bytes: usize) {
         self.moved += bytes as u64;
+        self.moved_in_all += bytes as u64;
         self.unlooked.0 += bytes as u64;
+        if let Some(telling) = &self.telling {
+            telling.moved(self.moved_in_all);
+        }
     }
 
     /// Yields to other tasks, then rests as long as the limits require after the work since the last rest.

@@ -70,6 +70,16 @@ impl Group {
         self.rows
     }
 
+    /// Bytes of its objects.
+    pub(super) fn bytes_of_objects(&self) -> u64 {
+        stored(self.pieces.iter())
+    }
+
+    /// Bytes of the objects that are blocks.
+    pub(super) fn bytes_of_blocks(&self) -> u64 {
+        stored(self.pieces.iter().filter(|placed| is_block(placed)))
+    }
+
     fn add(&mut self, pieces: &[Placed]) {
         self.rows += pieces.iter().map(|placed| placed.piece.rows).sum::<u64>();
         let bytes = pieces.iter().map(|placed| bytes_of(placed, self.bounds.row_bytes));
@@ -96,6 +106,16 @@ struct ExistingTree {
     bytes: u64,
     /// Whether some of its rows were struck up to the version that is planned for.
     is_struck: bool,
+}
+
+/// Bytes of the objects of these pieces.
+fn stored<'p>(pieces: impl Iterator<Item = &'p Placed>) -> u64 {
+    pieces.map(|placed| bytes_of(placed, 0)).fold(0, u64::saturating_add)
+}
+
+/// Bytes of the blocks that version `up_to` has.
+pub(super) fn bytes_of_blocks(manifest: &Manifest, up_to: Version) -> u64 {
+    stored(manifest.pieces.values().filter(|placed| is_block(placed) && placed.born <= up_to))
 }
 
 /// The next group to pack, or `None` if nothing is worth packing. Considers only blocks that version `up_to`
