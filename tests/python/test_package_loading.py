@@ -155,3 +155,35 @@ def test_a_handle_that_began_no_attempt_loads_no_step_that_a_run_has(store: atol
     other.begin("a")
     other.load([(0, rows_of(0, 9))], run="a")
     assert table.count() == 9
+
+
+def test_a_load_tells_how_far_it_has_come(store: atoll.Store) -> None:
+    table, seen = made(store), []
+    # Two steps make a tree.
+    steps = [(10 * step, rows_of(10 * step, 100)) for step in range(6)]
+    version = table.load(steps, run="a", tree_bytes=100 * 24 * 2, progress=seen.append)
+    assert version == table.version()
+    assert [(told.steps, told.rows, told.step) for told in seen[:-1]] == [
+        (step + 1, 100 * (step + 1), 10 * step) for step in range(6)
+    ]
+    # Steps are in the table tree by tree, not as they are taken.
+    lasts = [-1 if told.last is None else told.last for told in seen]
+    assert lasts == sorted(lasts) and lasts[0] == -1 and -1 < lasts[-2] < 50
+    assert seen[-1] == atoll.Loaded(steps=6, rows=600, step=50, last=50)
+    seen.clear()
+    table.load([], run="a", progress=seen.append)
+    assert seen == []
+    with pytest.raises(atoll.errors.InvalidInputError, match="progress is called"):
+        table.load([], run="a", progress=True)
+
+
+def test_what_was_taken_before_an_error_of_who_is_told_is_there(store: atoll.Store) -> None:
+    table = made(store)
+
+    def told(loaded: atoll.Loaded) -> None:
+        if loaded.steps == 3:
+            raise Unreadable("the bar broke")
+
+    with pytest.raises(Unreadable, match="the bar"):
+        table.load(((step, rows_of(step, 100)) for step in range(9)), run="a", progress=told)
+    assert (table.last_complete("a"), table.count()) == (2, 300)

@@ -21,7 +21,7 @@ WRITE = "WRITE_REFERENCE"
 #: The public names in the order in which one meets them.
 NAMES = [
     "open", "Store", "Stores", "Query", "Table", "Split", "col", "Expression", "Cell", "Answer", "Work", "Estimate", "Groups",
-    "Bin", "Refined", "Writer", "Run", "Step", "Info", "Packed", "Copied", "Vacuumed", "AtollError",
+    "Bin", "Refined", "Writer", "Run", "Step", "Info", "Packed", "Loaded", "Copied", "Vacuumed", "AtollError",
 ]
 
 BEGINNING = """\

@@ -22,7 +22,7 @@ from ._expression import Expression, col
 from ._query import Query, Refined, Split
 from ._store import Store, Stores, open
 from ._table import Table
-from ._told import Copied, Info, Packed, Run, Step, Vacuumed
+from ._told import Copied, Info, Loaded, Packed, Run, Step, Vacuumed
 from .errors import AtollError
 from .writer import Writer
 
@@ -36,6 +36,7 @@ __all__ = [
     "Expression",
     "Groups",
     "Info",
+    "Loaded",
     "Packed",
     "Query",
     "Refined",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, SupportsFloat, SupportsIndex
 
 from . import _atoll
 from ._convert import label, number, rows, whole
 from ._loading import load
+from ._told import Loaded
 from .errors import ConflictError, InvalidInputError
 
 
@@ -126,6 +127,7 @@ class Appending:
         run: str,
         attempt: SupportsIndex | None = None,
         tree_bytes: SupportsIndex = 64 << 20,
+        progress: Callable[[Loaded], object] | None = None,
     ) -> int:
         """Load whole steps that already exist, packed as they come, and return the version that has the last one::
 
@@ -137,12 +139,17 @@ class Appending:
         that much memory; a few large trees are faster to query. Steps loaded before an error stay, always whole:
         :meth:`last_complete` says where to continue. Loading the same steps again changes nothing.
 
+        ``progress`` is called with a :class:`Loaded` after each step, and once more when all of them are in the table:
+        ``progress=print`` shows them. An error that it raises ends the load as an error in ``steps`` does.
+
         Raises ``InvalidInputError`` where the rows do not fit the table or a step does not come after those of the run.
         Raises ``ConflictError`` where only some ranks have written a step; where another attempt has begun; where the
         run already has the first step and no attempt was begun through this handle; where the attempt wrote a step that
         was deleted since; and where ids are unique and the run already has some of them.
         """
         run, tree_bytes = label(run, "run"), whole(tree_bytes, "tree_bytes")
+        if progress is not None and not callable(progress):
+            raise InvalidInputError.hinted(f"progress is called, but {progress!r} cannot be", "write progress=print")
         told = None if attempt is None else whole(attempt, "attempt")
 
         gone = frozenset[int]()
@@ -159,7 +166,7 @@ class Appending:
             if step in gone:
                 raise _deleted_step_error(run, step)
 
-        version = load(begin, check, steps)
+        version = load(begin, check, steps, progress)
         return self._native.version() if version is None else version
 
     def _step_of(self, step: SupportsIndex, held: _atoll.Rows) -> int:

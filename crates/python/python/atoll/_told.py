@@ -1,4 +1,4 @@
-"""Reports of a table: its steps, runs and contents, and the results of packs, vacuums and copies."""
+"""Reports of a table: its steps, runs and contents, and the results of packs, loads, vacuums and copies."""
 
 from __future__ import annotations
 
@@ -36,6 +36,19 @@ class Packed(NamedTuple):
     bytes_written: int
     #: How often another packer, or a delete, finished first.
     lost: int
+
+
+class Loaded(NamedTuple):
+    """How far a load has come."""
+
+    #: Steps that were taken.
+    steps: int
+    #: Their rows.
+    rows: int
+    #: The last step that was taken.
+    step: int
+    #: The last step that is certain to be in the table; ``None`` before the first. Later ones wait for their tree.
+    last: int | None
 
 
 class Info(NamedTuple):
