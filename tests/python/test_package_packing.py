@@ -1,6 +1,7 @@
 """Packing in the background of the process that has a table open."""
 
 import gc
+import math
 import threading
 import time
 from pathlib import Path
@@ -13,7 +14,7 @@ from conftest import particles
 IDLE = 0.05
 
 
-def made(store: atoll.Store, **words: str) -> atoll.Table:
+def made(store: atoll.Store, **words: object) -> atoll.Table:
     return store.create_table("run", particles(10, seed=1), id=("pid", "step"), index=("x", "step"), **words)
 
 
@@ -85,13 +86,43 @@ def test_the_interpreter_goes_on_while_it_packs(store: atoll.Store) -> None:
     assert threading.active_count() == 1
 
 
+def test_a_pack_reads_and_writes_no_more_than_it_may(store: atoll.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = made(store)
+    table.append(particles(20_000, seed=1))
+    held = table.info().bytes
+    began = time.monotonic()
+    packed = table.pack(whole=True, bytes_per_second=2 * held)
+    # At that pace it takes half a second to read its block, and about as long to write its cubes.
+    assert time.monotonic() - began >= 0.8 * (packed.bytes_read + packed.bytes_written) / (2 * held)
+    assert packed.bytes_read >= held and table.info().blocks == 0
+    # What opens a table passes the limits on.
+    asked: list[dict] = []
+    monkeypatch.setattr(atoll.Table, "keep_packed", lambda self, **words: asked.append(words))
+    words = {"pack": "background", "pack_share": 0.5, "pack_bytes_per_second": 1_000}
+    made(store, **words)
+    store.table("run", **words)
+    store.table("run", pack="background")
+    limits = {"share": 0.5, "bytes_per_second": 1_000}
+    assert asked == [limits, limits, {"share": 1.0, "bytes_per_second": None}]
+
+
 def test_what_makes_no_sense_is_refused_and_what_goes_wrong_is_told(store: atoll.Store) -> None:
     with pytest.raises(atoll.errors.InvalidInputError, match="pack"):
         made(store, pack="sometimes")
+    for words in ({"pack_share": 0.0}, {"pack_share": 1.5}, {"pack_share": math.nan}, {"pack_bytes_per_second": 0}):
+        with pytest.raises(atoll.errors.InvalidInputError, match="packing cannot use"):
+            made(store, pack="background", **words)
+    with pytest.raises(atoll.errors.InvalidInputError, match="in the background") as error:
+        made(store, pack_bytes_per_second=1_000)
+    assert "pack(share=" in error.value.hint
+    assert store.tables() == []
     table = made(store)
     for words in ({"share": 0.0}, {"share": 1.5}, {"bytes_per_second": 0}, {"idle": -1.0}):
         with pytest.raises(atoll.errors.InvalidInputError):
             table.keep_packed(**words)
+    for words in ({"share": 0.0}, {"bytes_per_second": 0}, {"bytes_per_second": -1}, {"bytes_per_second": 0.5}):
+        with pytest.raises(atoll.errors.InvalidInputError):
+            table.pack(**words)
     table.append(particles(100, seed=1))
     table.keep_packed(idle=IDLE)
     until(lambda: table.info().blocks == 0)

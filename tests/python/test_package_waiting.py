@@ -1,9 +1,14 @@
 """Calls that wait: Ctrl-C stops them, other threads run meanwhile, and steps arrive as they become complete."""
 
 import math
+import os
 import signal
 import threading
 import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
 
 import atoll
 from conftest import child, particles
@@ -36,6 +41,117 @@ except KeyboardInterrupt:
             assert waiting.stdout.readline() == "stopped\n", waiting.stderr.read()
             took.append(time.monotonic() - began)
             assert waiting.wait(timeout=30) == 0
+    assert min(took) < 0.1, took
+
+
+#: Tells of the beginning of a wait from another thread, which has its turn once the main one lets go of the interpreter
+#: lock.
+TELLING = """
+import signal, threading
+soon = threading.Event()
+def tell():
+    soon.wait()
+    print("waiting", flush=True)
+threading.Thread(target=tell, daemon=True).start()
+"""
+
+
+def stopped(code: str, *words: object, then: Callable[[], None] = lambda: None) -> tuple[float, str]:
+    """Stop a call that waits; return how many seconds that took, and what the process printed after ``then()``."""
+    with child(TELLING + code, *words) as waiting:
+        # A call that goes on after the signal fails the test instead of hanging it.
+        late = threading.Timer(60.0, waiting.kill)
+        late.start()
+        try:
+            assert waiting.stdout.readline() == "waiting\n", waiting.stderr.read()
+            began = time.monotonic()
+            waiting.send_signal(signal.SIGINT)
+            assert waiting.stdout.readline() == "stopped\n", waiting.stderr.read()
+            took = time.monotonic() - began
+            then()
+            rest = waiting.stdout.read()
+            assert waiting.wait(timeout=30) == 0, waiting.stderr.read()
+        finally:
+            late.cancel()
+            waiting.kill()
+    return took, rest
+
+
+ASKS = {
+    "rows": "table.read()",
+    "batches": "list(table.batches())",
+    "batches in no order": "list(table.unordered().batches())",
+    "an estimate": "table.sample(0.5).mean('x')",
+    "a count": "table.where('x < 0.5').count()",
+}
+
+
+@pytest.mark.parametrize("ask", ASKS.values(), ids=list(ASKS))
+def test_ctrl_c_stops_a_question_to_an_owner_that_does_not_answer(tmp_path: Path, ask: str) -> None:
+    owning = """
+table = atoll.open(sys.argv[1]).create_table("run", {"id": int, "x": float}, id="id", index="x")
+table.append({"id": list(range(1000)), "x": [number / 1000 for number in range(1000)]})
+print("open", flush=True)
+time.sleep(3600)
+"""
+    asking = f"""
+table, owner = atoll.open(sys.argv[1]).table("run"), int(sys.argv[2])
+assert table.count() == 1000
+os.kill(owner, signal.SIGSTOP)
+while "\\nState:\\tT" not in open(f"/proc/{{owner}}/status").read():
+    time.sleep(0.001)
+# Until its other threads have stopped too.
+time.sleep(0.05)
+sys.setswitchinterval(60)
+try:
+    soon.set()
+    {ask}
+except KeyboardInterrupt:
+    print("stopped", flush=True)
+print(len(table.read()), flush=True)
+"""
+    with child(owning, tmp_path / "owned") as owner:
+        try:
+            assert owner.stdout.readline() == "open\n", owner.stderr.read()
+            took = []
+            while len(took) < 20 and min(took, default=1.0) >= 0.1:
+                found = stopped(asking, tmp_path / "owned", owner.pid, then=lambda: os.kill(owner.pid, signal.SIGCONT))
+                took.append(found[0])
+                # The handle still works once the owner answers again.
+                assert found[1] == "1000\n"
+        finally:
+            owner.kill()
+    assert min(took) < 0.1, took
+
+
+def test_ctrl_c_stops_a_flush_that_waits_for_another_rank_and_loses_no_step(table: atoll.Table) -> None:
+    code = """
+table, attempt = atoll.open(sys.argv[1]).table("run"), int(sys.argv[2])
+made = table.select("pid", "x", "pos", "type").limit(1).numpy()
+writer = atoll.Writer(table, "ranks", rank=0, size=2, attempt=attempt)
+writer.step(0, 0.0, made)
+try:
+    # Until its own rows are written.
+    writer.flush(1.0)
+except atoll.errors.TimedOutError:
+    pass
+sys.setswitchinterval(60)
+try:
+    soon.set()
+    writer.flush()
+except KeyboardInterrupt:
+    print("stopped", flush=True)
+writer.close()
+"""
+    took = []
+    while len(took) < 20 and min(took, default=1.0) >= 0.1:
+        attempt = len(took) + 1
+        took.append(stopped(code, table.store.url, attempt)[0])
+        made = table.select("pid", "x", "pos", "type").limit(1).numpy()
+        with atoll.Writer(table, "ranks", rank=1, size=2, attempt=attempt) as other:
+            other.step(0, 0.0, made)
+            other.flush(60.0)
+        assert [step.rows for step in table.steps("ranks")] == [2]
     assert min(took) < 0.1, took
 
 

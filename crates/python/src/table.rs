@@ -413,10 +413,17 @@ impl Table {
     }
 
     /// Packs what is worth packing, or everything; returns a report by name.
-    fn pack<'py>(&self, py: Python<'py>, is_whole: bool, share: f64) -> PyResult<Bound<'py, PyDict>> {
+    #[pyo3(signature = (is_whole, share, bytes_per_second=None))]
+    fn pack<'py>(
+        &self,
+        py: Python<'py>,
+        is_whole: bool,
+        share: f64,
+        bytes_per_second: Option<u64>,
+    ) -> PyResult<Bound<'py, PyDict>> {
         let table = self.handle()?;
         let options = if is_whole { PackOptions::whole() } else { PackOptions::default() };
-        let options = PackOptions { share, ..options };
+        let options = PackOptions { share, bytes_per_second, ..options };
         let report = wait(py, async move { table.pack(&options).await })?;
         report_as_dict(py, &report)
     }

@@ -9,12 +9,12 @@ import os
 import re
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NoReturn, overload
+from typing import Any, Literal, NoReturn, SupportsIndex, overload
 from urllib.parse import quote
 
 from . import _atoll
-from ._convert import fields, label, names, whole, with_units
-from ._table import Table
+from ._convert import fields, label, names, number, whole, with_units
+from ._table import Table, budget_of
 from .errors import InvalidInputError, NotFoundError, UnavailableError, UnsupportedError
 
 #: The file whose presence makes a folder a store.
@@ -68,6 +68,8 @@ class Store:
         unique: bool = False,
         units: Mapping[str, str] | None = None,
         pack: Pack = "later",
+        pack_share: float = 1.0,
+        pack_bytes_per_second: SupportsIndex | None = None,
     ) -> Table:
         """Create a table, or open the existing one if its schema is the same.
 
@@ -95,10 +97,12 @@ class Store:
 
         ``pack`` says when appended rows are rearranged so that queries read little: ``"background"`` in a thread of
         this process while the table is open (:meth:`Table.keep_packed`), ``"later"`` when :meth:`Table.pack` or
-        ``atoll table pack`` is called.
+        ``atoll table pack`` is called. In the background, it uses at most ``pack_share`` of a processor, above 0 and up
+        to 1, and reads and writes at most ``pack_bytes_per_second``, so that the simulation goes first.
 
         Raises ``ConflictError`` if the table exists with another schema, and ``InvalidInputError`` for an invalid
-        schema and for the unit of a column that does not exist; each names the column.
+        schema and for the unit of a column that does not exist, naming the column, and for a limit of packing that
+        makes no sense or has no ``pack="background"``.
         """
         id, index = names(id, "id"), names(index, "index")
         sample_key = [] if sample_key is None else names(sample_key, "sample_key")
@@ -107,20 +111,29 @@ class Store:
         described = with_units(fields(schema), units)
         columns = [(each, kind, nullable and each not in named, notes) for each, kind, nullable, notes in described]
         name, native, salt = label(name, "the name of a table"), self._native, whole(salt, "salt")
-        _check_pack(pack)
-        return self._packed(Table(native.create_table(name, columns, id, sample_key, index, salt, unique), self), pack)
+        limits = _limits_of(pack, pack_share, pack_bytes_per_second)
+        table = Table(native.create_table(name, columns, id, sample_key, index, salt, unique), self)
+        return self._packed(table, pack, limits)
 
-    def table(self, name: str, *, pack: Pack = "later") -> Table:
-        """Open a table; ``pack`` is as for :meth:`create_table`.
+    def table(
+        self,
+        name: str,
+        *,
+        pack: Pack = "later",
+        pack_share: float = 1.0,
+        pack_bytes_per_second: SupportsIndex | None = None,
+    ) -> Table:
+        """Open a table; ``pack`` and its limits are as for :meth:`create_table`.
 
-        Raises ``NotFoundError`` if the store has no table of that name.
+        Raises ``NotFoundError`` if the store has no table of that name, and ``InvalidInputError`` for a limit of
+        packing that makes no sense.
         """
-        _check_pack(pack)
-        return self._packed(Table(self._native.table(label(name, "the name of a table")), self), pack)
+        limits = _limits_of(pack, pack_share, pack_bytes_per_second)
+        return self._packed(Table(self._native.table(label(name, "the name of a table")), self), pack, limits)
 
-    def _packed(self, table: Table, pack: Pack) -> Table:
+    def _packed(self, table: Table, pack: Pack, limits: tuple[float, int | None]) -> Table:
         if pack == "background" and not self._read_only:
-            table.keep_packed()
+            table.keep_packed(share=limits[0], bytes_per_second=limits[1])
         return table
 
     def sync(self) -> None:
@@ -408,9 +421,22 @@ def _absolute(url: str) -> str:
     return url if is_url or not url or "?" in url else os.path.abspath(url)
 
 
-def _check_pack(pack: str) -> None:
+def _limits_of(pack: str, share: float, bytes_per_second: SupportsIndex | None) -> tuple[float, int | None]:
+    """Check when a table is packed, and the limits of it, before anything is opened or created."""
     if pack not in ("background", "later"):
         raise InvalidInputError(f'pack is "background" or "later", not {pack!r}')
+    share, budget = number(share, "pack_share"), budget_of(bytes_per_second)
+    if not 0.0 < share <= 1.0 or budget == 0:
+        raise InvalidInputError.hinted(
+            f"packing cannot use {share:g} of a processor and {budget} bytes per second",
+            "pack_share is above 0 and up to 1, pack_bytes_per_second is 1 or more, or None for no limit",
+        )
+    if pack == "later" and (share, budget) != (1.0, None):
+        raise InvalidInputError.hinted(
+            "pack_share and pack_bytes_per_second limit packing in the background",
+            'add pack="background", or pass them to pack(share=..., bytes_per_second=...)',
+        )
+    return share, budget
 
 
 def _close_behind(close: Callable[[], None], error: BaseException | None) -> None:

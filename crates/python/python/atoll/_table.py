@@ -246,14 +246,18 @@ class Table(Asking, Noted, Appending):
             # The run that the caller waits for may not have begun.
             return []
 
-    def pack(self, *, whole: bool = False, share: float = 1.0) -> Packed:
+    def pack(self, *, whole: bool = False, share: float = 1.0, bytes_per_second: SupportsIndex | None = None) -> Packed:
         """Rearrange appended rows so that boxes and samples read little more than they return.
 
         Answers stay the same, except for which of several rows with the same id, from several runs, comes first. Packs
         what is worth packing or, with ``whole``, everything at any cost. Uses at most ``share`` of a processor, above 0
-        and up to 1. Packing again is harmless, from any process; other processes may append and query meanwhile.
+        and up to 1, and reads and writes at most ``bytes_per_second``, both together; by default there is no limit.
+        Packing again is harmless, from any process; other processes may append and query meanwhile. Ctrl-C ends it:
+        what was packed so far stays packed.
+
+        Raises ``InvalidInputError`` for a share or budget that makes no sense.
         """
-        return Packed(**self._native.pack(bool(whole), number(share, "share")))
+        return Packed(**self._native.pack(bool(whole), number(share, "share"), budget_of(bytes_per_second)))
 
     def info(self) -> Info:
         """Describe the current version: rows, bytes, blocks, runs and steps.
@@ -339,7 +343,9 @@ class Table(Asking, Noted, Appending):
         number = None if number is None else whole(number, "version")
         return Copied(*self._native.copy_to(store._native, name or self.name, number))
 
-    def keep_packed(self, *, share: float = 1.0, bytes_per_second: int | None = None, idle: float = 10.0) -> None:
+    def keep_packed(
+        self, *, share: float = 1.0, bytes_per_second: SupportsIndex | None = None, idle: float = 10.0
+    ) -> None:
         """Keep the table packed from now on, in a thread of this process, as ``pack="background"`` does.
 
         Packs appended rows once that is worthwhile, and the remainder after ``idle`` seconds without an append. Uses at
@@ -351,7 +357,7 @@ class Table(Asking, Noted, Appending):
         Raises ``InvalidInputError`` for a share or budget that makes no sense.
         """
         # Start the new packer before stopping the old one, so that a refused call stops nothing.
-        budget = None if bytes_per_second is None else whole(bytes_per_second, "bytes_per_second")
+        budget = budget_of(bytes_per_second)
         began = self._native.keep_packed(number(share, "share"), budget, number(idle, "idle"))
         try:
             self.stop_packing()
@@ -404,6 +410,11 @@ class Table(Asking, Noted, Appending):
         )
         head = "<tr><th>column</th><th>type</th><th>role</th></tr>"
         return f"<p>Table <b>{html.escape(self.name)}</b></p><table><thead>{head}</thead><tbody>{body}</tbody></table>"
+
+
+def budget_of(bytes_per_second: SupportsIndex | None) -> int | None:
+    """Check the bytes that a pack may read and write per second; ``None`` for no limit."""
+    return None if bytes_per_second is None else whole(bytes_per_second, "bytes_per_second")
 
 
 def _type_shown(kind: str) -> str:
