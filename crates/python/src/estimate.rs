@@ -89,8 +89,8 @@ pub(crate) fn estimate<'py>(
 type Several<'py> =
     (Option<Rows>, Vec<Option<Bound<'py, PyDict>>>, Option<u64>, u64, u64, Bound<'py, PyDict>);
 
-/// Estimates the mean of a column in each group of another. `known` has the values of groups that are known to
-/// exist, in its first column.
+/// Estimates the mean of a column in each group of another. `known` has the values of groups that are known
+/// to exist, in its first column.
 #[pyfunction]
 #[pyo3(signature = (table, ask, column, by, how, known=None))]
 pub(crate) fn estimate_groups<'py>(

@@ -20,8 +20,8 @@ type Notes = BTreeMap<String, String>;
 /// A column of a new table: a [`FieldText`] and its notes.
 pub(crate) type NotedField = (String, String, bool, Notes);
 
-/// Beginnings of the metadata keys that libraries use among themselves. They describe the layout that a column
-/// has there, which is not the one in the table, and differ from one source of the same columns to the next.
+/// Beginnings of the metadata keys that libraries use among themselves. They describe the layout that a
+/// column has there, which is not the one in the table, and differ between sources of the same columns.
 const KEYS_OF_LIBRARIES: [&str; 4] = ["ARROW:", "PARQUET:", "_PL_", "atoll."];
 
 /// The columns of a table or of an answer.
