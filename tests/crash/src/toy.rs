@@ -456,8 +456,8 @@ impl Subject for Toy {
         Ok(u64::from(!is_whole))
     }
 
-    fn checkpoints(&self) -> u64 {
-        self.inner().checkpoints
+    fn inside(&self) -> Vec<(&'static str, u64)> {
+        vec![("checkpoints_by_themselves", self.inner().checkpoints)]
     }
 
     fn close(self) -> Outcome<()> {

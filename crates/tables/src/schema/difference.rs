@@ -132,8 +132,8 @@ mod tests {
         assert_eq!(difference(schema(plain(), |roles| roles.salt = 7)), "its salt is 0, and not 7");
         assert_eq!(difference(one.clone().with_unique_ids()), "its ids need not be unique");
         let noted = |key: &str, text: &str| {
-            let note = [(key.to_owned(), text.to_owned())];
-            let x = column("x", DataType::Float64, false).as_ref().clone().with_metadata(note.into());
+            let note = std::collections::HashMap::from([(key.to_owned(), text.to_owned())]);
+            let x = column("x", DataType::Float64, false).as_ref().clone().with_metadata(note);
             schema(vec![plain()[0].clone(), plain()[1].clone(), Arc::new(x)], |_| {})
         };
         assert_eq!(difference(noted("unit", "nm")), "the unit of column \"x\" is none, and not \"nm\"");
