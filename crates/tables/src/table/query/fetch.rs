@@ -10,15 +10,22 @@ use futures::StreamExt;
 /// Gaps between two ranges up to this length are read rather than skipped: a request costs more.
 const GAP_BYTES: u64 = 4 << 10;
 
-/// Number of requests that an answer may take in any case, and number of bytes for which it may take one
-/// more. If there would be more requests, the smallest gaps are read as well.
-const REQUESTS_MIN: usize = 20;
-const BYTES_EACH: u64 = 800_000;
+/// Number of requests that an answer may take in any case; number that a round of it may take even if
+/// earlier rounds took those; and number of bytes for which it may take one more. If there would be more
+/// requests, the shortest gaps are read as well.
+const REQUESTS: u64 = 28;
+const REQUESTS_MORE: u64 = 10;
+const BYTES_EACH: u64 = 1_600_000;
 
-/// Limit on the bytes of gaps read for that: a multiple of the bytes needed, or as many as are read in the
-/// time of some dozen requests.
+/// Limit on the bytes of gaps read for that, as a multiple of the bytes needed.
 const GAPS_MAX: u64 = 3;
-const GAPS_BYTES_MIN: u64 = 12 << 20;
+
+/// Beyond that limit, only short gaps are read: up to this length, or up to this part of the bytes needed,
+/// and no more bytes of them than arrive in the time of some dozen requests. A longer gap takes longer than
+/// the request that it saves.
+const SHORT_GAP_BYTES: u64 = 32 << 10;
+const SHORT_GAP_PART: u64 = 4;
+const SHORT_GAPS_BYTES_MAX: u64 = 8 << 20;
 
 /// Maximum length of a request for several ranges, so that a large object arrives in parts that overlap.
 const REQUEST_BYTES_MAX: u64 = 4 << 20;
@@ -48,11 +55,12 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    /// Merges ranges that are close together into one request.
-    pub(super) fn of(ranges: &[Range]) -> Self {
+    /// Merges ranges that are close together into one request. The answer that they are for has taken `taken`
+    /// requests in earlier rounds.
+    pub(super) fn of(ranges: &[Range], taken: u64) -> Self {
         let mut sorted: Vec<usize> = (0..ranges.len()).collect();
         sorted.sort_by_key(|&place| ranges[place]);
-        let (gap, mut last_gaps) = gap_to_read(ranges, &sorted);
+        let (gap, mut last_gaps) = gap_to_read(ranges, &sorted, taken);
         let (mut merged, mut within) = (Vec::<Range>::new(), Vec::with_capacity(ranges.len()));
         for place in sorted {
             let range = ranges[place];
@@ -86,9 +94,15 @@ impl Requests {
     }
 }
 
+/// The number of requests for `needed` bytes of an answer that has taken `taken` requests before.
+fn requests_allowed(needed: u64, taken: u64) -> usize {
+    let left = REQUESTS.saturating_sub(taken).max(REQUESTS_MORE);
+    usize::try_from(left.saturating_add(needed / BYTES_EACH)).unwrap_or(usize::MAX)
+}
+
 /// The maximum length of gaps between ranges, in the order `sorted`, that are read rather than skipped; and
 /// how many gaps of exactly that length, since there may be more of them than are worth reading.
-fn gap_to_read(ranges: &[Range], sorted: &[usize]) -> (u64, usize) {
+fn gap_to_read(ranges: &[Range], sorted: &[usize], taken: u64) -> (u64, usize) {
     let mut gaps = Vec::new();
     let (mut needed, mut objects) = (0, 0);
     let mut last: Option<Range> = None;
@@ -107,12 +121,13 @@ fn gap_to_read(ranges: &[Range], sorted: &[usize]) -> (u64, usize) {
         }
     }
     gaps.sort_unstable();
-    let allowed = REQUESTS_MIN + usize::try_from(needed / BYTES_EACH).unwrap_or(usize::MAX);
-    let too_many = (objects + gaps.len()).saturating_sub(allowed);
+    let too_many = (objects + gaps.len()).saturating_sub(requests_allowed(needed, taken));
+    let short = SHORT_GAP_BYTES.max(needed / SHORT_GAP_PART);
     let mut bytes = 0;
     let worth = gaps.iter().take(too_many).take_while(|gap| {
         bytes += **gap;
-        bytes <= needed.saturating_mul(GAPS_MAX).max(GAPS_BYTES_MIN)
+        let is_short = **gap <= short && bytes <= SHORT_GAPS_BYTES_MAX;
+        is_short || bytes <= needed.saturating_mul(GAPS_MAX)
     });
     let worth = worth.count();
     let gap = worth.checked_sub(1).map_or(GAP_BYTES, |last| gaps[last]);
@@ -129,14 +144,16 @@ fn joins(last: &Range, next: &Range, gap: u64, last_gaps: &mut usize) -> bool {
 }
 
 impl Table {
-    /// Fetches ranges; hands over each with its index as soon as its bytes have arrived.
+    /// Fetches ranges; hands over each with its index as soon as its bytes have arrived. The answer that they
+    /// are for has taken `taken` requests in earlier rounds.
     pub(super) async fn fetch(
         &self,
         ranges: &[Range],
+        taken: u64,
         work: &mut Work,
         mut arrived: impl FnMut(usize, Buffer) -> Result<(), TableError>,
     ) -> Result<(), TableError> {
-        let requests = Requests::of(ranges);
+        let requests = Requests::of(ranges, taken);
         let mut from = 0;
         while from < requests.merged.len() {
             let to = requests.wave(from);
@@ -169,7 +186,7 @@ impl Table {
             fetched[place] = bytes;
             Ok(())
         };
-        self.fetch(ranges, work, arrived).await?;
+        self.fetch(ranges, 0, work, arrived).await?;
         Ok(fetched)
     }
 
@@ -198,34 +215,77 @@ mod tests {
 
     #[test]
     fn near_ranges_of_an_object_are_one_request_and_others_are_not() {
-        let near = Requests::of(&[range(1, 9000, 9100), range(1, 0, 100), range(1, 120, 5000)]);
+        let near = Requests::of(&[range(1, 9000, 9100), range(1, 0, 100), range(1, 120, 5000)], 0);
         assert_eq!(near.merged, [range(1, 0, 9100)]);
-        let far = Requests::of(&[range(1, 0, 100), range(1, 101 + GAP_BYTES, 9000), range(2, 100, 200)]);
+        let far = Requests::of(&[range(1, 0, 100), range(1, 101 + GAP_BYTES, 9000), range(2, 100, 200)], 0);
         assert_eq!(far.merged.len(), 3);
         let long = REQUEST_BYTES_MAX - 10;
-        assert_eq!(Requests::of(&[range(1, 0, long), range(1, long, long + 20)]).merged.len(), 2);
+        assert_eq!(Requests::of(&[range(1, 0, long), range(1, long, long + 20)], 0).merged.len(), 2);
+    }
+
+    /// A hundred ranges of `bytes` bytes, each gap a little longer than the previous one.
+    fn spread(bytes: u64, gap: u64) -> Vec<Range> {
+        let from = |at: u64| at * (bytes + gap) + at * at * 10;
+        (0..100).map(|at| range(1, from(at), from(at) + bytes)).collect()
     }
 
     #[test]
     fn many_ranges_far_apart_become_few_requests_unless_the_gaps_are_too_long() {
-        // Ranges of 5,000 bytes, each gap a little longer than the previous one.
-        let spread = |gap: u64| -> Vec<Range> {
-            let from = |at: u64| at * (5000 + gap) + at * at * 10;
-            (0..100).map(|at| range(1, from(at), from(at) + 5000)).collect()
+        let count = |ranges: &[Range]| Requests::of(ranges, 0).merged.len() as u64;
+        assert_eq!(count(&spread(5000, 4_500)), REQUESTS);
+        assert_eq!(count(&spread(5000, 45_000)), REQUESTS, "a few megabytes are worth it");
+        assert_eq!(count(&spread(5000, 45_000)[..20]), 20, "few need not become fewer");
+        let far = Requests::of(&spread(5000, 450_000), 0);
+        assert_eq!(far.merged.len(), 100 - 3, "three times what is needed is three of these gaps");
+        assert!(far.bytes() <= 100 * 5000 * (1 + GAPS_MAX), "{}", far.bytes());
+        assert_eq!(requests_allowed(25 * BYTES_EACH, 0), REQUESTS as usize + 25);
+    }
+
+    #[test]
+    fn a_large_answer_reads_longer_gaps_than_a_small_one() {
+        // Ten ranges in each of ten objects, a hundred kilobytes apart.
+        let of = |bytes: u64| {
+            let from = |at: u64| at % 10 * (bytes + 100_000);
+            let ranges = (0..100).map(|at| range(at / 10, from(at), from(at) + bytes));
+            Requests::of(&ranges.collect::<Vec<_>>(), 0).merged.len()
         };
-        assert_eq!(Requests::of(&spread(4_500)).merged.len(), REQUESTS_MIN);
-        assert_eq!(Requests::of(&spread(45_000)).merged.len(), REQUESTS_MIN, "a few megabytes are worth it");
-        let far = Requests::of(&spread(450_000));
-        assert_eq!(
-            far.merged.len(),
-            100 - 26 + 1,
-            "as many gaps as may be read, in requests that are not too long"
-        );
-        assert!(far.bytes() <= 100 * 5000 + GAPS_BYTES_MIN);
-        assert_eq!(Requests::of(&spread(45_000)[..20]).merged.len(), 20, "few need not become fewer");
-        let alike = |at: u64| range(1, at * 2_000_100, at * 2_000_100 + 100);
-        let alike = Requests::of(&(0..1000).map(alike).collect::<Vec<_>>());
-        assert!(alike.bytes() <= 1000 * 100 + GAPS_BYTES_MIN, "gaps that are all as long: {}", alike.bytes());
+        assert_eq!(of(40_000), requests_allowed(100 * 40_000, 0));
+        assert_eq!(of(1600), 100 - 4, "three times what is needed is four of these gaps");
+    }
+
+    #[test]
+    fn gaps_that_are_all_as_long_are_read_as_far_as_they_may_be() {
+        let alike = |gap: u64| {
+            let from = |at: u64| at * (100 + gap);
+            Requests::of(&(0..1000).map(|at| range(1, from(at), from(at) + 100)).collect::<Vec<_>>(), 0)
+        };
+        let read = SHORT_GAPS_BYTES_MAX / 30_000;
+        assert_eq!(alike(30_000).merged.len() as u64, 1000 - read);
+        assert_eq!(alike(30_000).bytes(), 1000 * 100 + read * 30_000);
+        assert_eq!(alike(2_000_000).bytes(), 1000 * 100, "one of them is more than may be read");
+    }
+
+    #[test]
+    fn a_small_answer_from_all_over_a_large_table_reads_no_long_gaps() {
+        // The path of a particle: a band of 1,600 bytes here and there in twenty objects; every other gap is
+        // short.
+        let path = |at: u64| {
+            let from = at / 2 * 500_000 + at % 2 * 20_000;
+            range(at / 5, from, from + 1600)
+        };
+        let path: Vec<Range> = (0..100).map(path).collect();
+        let requests = Requests::of(&path, 0);
+        let needed: u64 = path.iter().map(Range::bytes).sum();
+        assert_eq!(needed, 160_000);
+        assert!(requests.bytes() <= needed * 8, "{} bytes for {needed}", requests.bytes());
+        assert!(requests.merged.len() <= 60, "{}", requests.merged.len());
+    }
+
+    #[test]
+    fn rounds_of_one_answer_share_its_requests() {
+        let count = |taken| Requests::of(&spread(5000, 4_500), taken).merged.len() as u64;
+        assert_eq!([0, 12, 17].map(count), [REQUESTS, REQUESTS - 12, REQUESTS - 17]);
+        assert_eq!([25, 1000].map(count), [REQUESTS_MORE; 2], "a late round may take some as well");
     }
 
     #[test]
@@ -237,7 +297,7 @@ mod tests {
                     range(random.u64(..3), from, from + random.u64(..REQUEST_BYTES_MAX * 2))
                 })
                 .collect();
-            let requests = Requests::of(&ranges);
+            let requests = Requests::of(&ranges, random.u64(..2 * REQUESTS));
             let mut seen = vec![0; ranges.len()];
             for (request, merged) in requests.merged.iter().enumerate() {
                 for place in requests.ranges_of(request) {

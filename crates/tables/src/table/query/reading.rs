@@ -54,6 +54,8 @@ pub(super) struct Reading {
     handed_units: usize,
     is_over: bool,
     work: Work,
+    /// Requests for rows in earlier rounds of an answer that is handed over as a whole.
+    taken: u64,
 }
 
 impl std::fmt::Debug for Reading {
@@ -117,6 +119,7 @@ impl Reading {
             handed_units: 0,
             is_over: false,
             work,
+            taken: 0,
         };
         if reach == Reach::Everything {
             reading.plan_all().await?;
@@ -165,12 +168,16 @@ impl Reading {
         while !self.is_exhausted() && !self.is_enough(limit) {
             self.plan_toward(limit).await?;
             let to = self.bands_within(self.next(limit), BULK_BYTES);
+            let before = self.work.requests;
             if self.asked.only_counts() {
                 // Rows are only counted: not even their weights are needed, since no order was requested.
                 self.read_bulk(to, false).await?;
             } else {
                 self.read_to(to).await?;
             }
+            // Whoever asks for some rows at a time is answered by each call, and each answer has requests of
+            // its own: reading on must not cost more bytes than reading everything at once.
+            self.taken += if rows.is_none() { self.work.requests - before } else { 0 };
         }
         Ok(())
     }
@@ -200,7 +207,7 @@ impl Reading {
         let to = if is_enough { self.read } else { self.next(self.asked.limit) };
         let planned = &self.planned[self.read..to];
         let ranges: Vec<Range> = planned.iter().flat_map(|planned| self.ranges(planned)).collect();
-        let requests = Requests::of(&ranges);
+        let requests = Requests::of(&ranges, self.taken);
         Ok(ToRead {
             bands: planned.len() as u64,
             rows: planned.iter().map(|planned| planned.decoded).sum(),

@@ -196,7 +196,7 @@ impl Reading {
             fetched.arrived(owners[range], bytes);
             Ok(())
         };
-        self.table.fetch(&ranges, work, arrived).await?;
+        self.table.fetch(&ranges, self.taken, work, arrived).await?;
         Ok(fetched)
     }
 
