@@ -6,6 +6,8 @@
 
 #[path = "packing/background.rs"]
 mod background;
+#[path = "packing/bounds.rs"]
+mod bounds;
 #[path = "packing/cold.rs"]
 mod cold;
 #[path = "queries/counted.rs"]
@@ -14,6 +16,8 @@ mod counted;
 mod failing;
 #[path = "packing/growth.rs"]
 mod growth;
+#[path = "packing/meanwhile.rs"]
+mod meanwhile;
 #[path = "packing/paced.rs"]
 mod paced;
 #[path = "packing/paths.rs"]

@@ -1,6 +1,9 @@
 //! The work that queries of a packed table take, counted: noise does not affect the counts, and a change that
 //! costs more fails here.
 
+use crate::bounds::{
+    FIRST, LARGE, ROW_BYTES, ROWS_A_REQUEST, SMALL, TENTH, TOLERANCE_DECODED, TOLERANCE_GIVEN, check,
+};
 use crate::counted::{Counted, Counts};
 use crate::run;
 use crate::tube::{Tube, schema};
@@ -10,16 +13,15 @@ use arrow_array::types::{Float32Type, Int32Type};
 use atoll_conformance::Relayed;
 use atoll_memory::MemoryStore;
 use atoll_store::Store;
-use atoll_tables::expression::parse_box;
+use atoll_tables::estimate::{EstimateRequest, Subject, Tolerance};
+use atoll_tables::expression::{Column, parse_box};
 use atoll_tables::{PackOptions, Query, Table, Work};
 use fastrand::Rng;
+use std::ops::Range;
 use std::sync::Arc;
 
 const PARTICLES: usize = 6000;
 const FRAMES: i32 = 50;
-
-/// Bytes of a row of the tube in memory.
-const ROW_BYTES: f64 = 32.0;
 
 /// A packed tube, its rows, and a counter of what is read from it.
 struct Packed {
@@ -78,6 +80,33 @@ impl Packed {
         let sides: Vec<_> = sides.iter().flat_map(|side| parse_box(side).unwrap()).collect();
         Query::default().in_box(&sides)
     }
+
+    /// Sixty boxes with so many rows; each side is about this share of the tube.
+    async fn boxes(&self, rows: Range<u64>, share: f64) -> Vec<Query> {
+        let mut random = Rng::with_seed(11);
+        let mut boxes = Vec::new();
+        for _ in 0..4000 {
+            let share = share * (0.3 + random.f64() * 1.4);
+            let query = self.some_box(&mut random, share);
+            if boxes.len() == 60 {
+                break;
+            }
+            if rows.contains(&self.table.count(&query).await.unwrap().rows) {
+                boxes.push(query);
+            }
+        }
+        assert!(boxes.len() >= 20, "{} boxes", boxes.len());
+        boxes
+    }
+
+    /// The work of each of these queries.
+    async fn took_all(&self, queries: &[Query], ask: impl Fn(Query) -> Query) -> Vec<Work> {
+        let mut works = Vec::new();
+        for query in queries {
+            works.push(self.took(&ask(query.clone())).await);
+        }
+        works
+    }
 }
 
 fn touched(work: &Work) -> f64 {
@@ -86,12 +115,6 @@ fn touched(work: &Work) -> f64 {
 
 fn bytes(work: &Work) -> f64 {
     work.bytes as f64 / (work.rows_returned.max(1) as f64 * ROW_BYTES)
-}
-
-/// The median, and the value that one in twenty exceeds.
-fn quantiles(mut values: Vec<f64>) -> (f64, f64) {
-    values.sort_by(f64::total_cmp);
-    (values[values.len() / 2], values[values.len() * 19 / 20])
 }
 
 #[test]
@@ -106,57 +129,46 @@ fn a_sample_of_everything_touches_little_more_than_it_returns() {
             let is_small = work.rows_returned < 10_000;
             assert!(touched(&work) <= if is_small { 1.25 } else { 1.1 }, "{share}: {work:?}");
             assert!(bytes(&work) <= if is_small { 2.6 } else { 2.0 }, "{share}: {work:?}");
-            assert!(work.requests as f64 <= 40.0 + work.rows_returned as f64 / 25_000.0, "{share}: {work:?}");
+            assert!(
+                work.requests as f64 <= 40.0 + work.rows_returned as f64 / ROWS_A_REQUEST,
+                "{share}: {work:?}"
+            );
         }
     });
 }
 
-/// The median and the 95th percentile of rows touched per row returned, of bytes, and of requests.
-async fn of_boxes(
-    packed: &Packed,
-    rows: std::ops::Range<u64>,
-    share: f64,
-    ask: impl Fn(Query) -> Query,
-) -> [(f64, f64); 3] {
-    let mut random = Rng::with_seed(11);
-    let (mut rows_by, mut bytes_by, mut requests) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..4000 {
-        let share = share * (0.3 + random.f64() * 1.4);
-        let query = packed.some_box(&mut random, share);
-        if rows_by.len() == 60 {
-            break;
-        }
-        if !rows.contains(&packed.table.count(&query).await.unwrap().rows) {
-            continue;
-        }
-        let work = packed.took(&ask(query)).await;
-        rows_by.push(touched(&work));
-        bytes_by.push(bytes(&work));
-        requests.push(work.requests as f64 - work.rows_returned as f64 / 25_000.0);
-    }
-    assert!(rows_by.len() >= 20, "{} boxes", rows_by.len());
-    [quantiles(rows_by), quantiles(bytes_by), quantiles(requests)]
+#[test]
+fn a_box_its_sample_and_its_first_rows_cost_no_more_than_they_may() {
+    run(async {
+        let packed = Packed::new().await;
+        let large = packed.boxes(20_000..200_000, 0.6).await;
+        LARGE.check(&packed.took_all(&large, |query| query).await);
+        TENTH.check(&packed.took_all(&large, |query| query.sample(0.1).unwrap()).await);
+        FIRST.check(&packed.took_all(&large, |query| query.limit(1000)).await);
+        let small = packed.boxes(500..2000, 0.15).await;
+        SMALL.check(&packed.took_all(&small, |query| query).await);
+    });
 }
 
 #[test]
-fn a_box_its_sample_and_its_first_rows_touch_no_more_than_they_may() {
+fn a_tolerance_is_given_and_decodes_few_rows_beyond_those_planned() {
     run(async {
         let packed = Packed::new().await;
-        let say = |what: &str, [rows, bytes, requests]: [(f64, f64); 3]| {
-            eprintln!("{what}: rows {rows:.2?}, bytes {bytes:.2?}, requests {requests:.0?}");
-            (rows, requests)
-        };
-        let large = 20_000..200_000;
-        let (rows, requests) = say("large boxes", of_boxes(&packed, large.clone(), 0.6, |query| query).await);
-        assert!(rows.0 <= 1.5 && rows.1 <= 2.1 && requests.1 <= 40.0);
-        let sample = |query: Query| query.sample(0.1).unwrap();
-        let (rows, requests) = say("10 % of them", of_boxes(&packed, large.clone(), 0.6, sample).await);
-        assert!(rows.0 <= 2.0 && rows.1 <= 3.0 && requests.1 <= 40.0);
-        let first = |query: Query| query.limit(1000);
-        let (rows, requests) = say("their first 1000", of_boxes(&packed, large, 0.6, first).await);
-        assert!(rows.0 <= 5.0 && rows.1 <= 10.0 && requests.1 <= 40.0);
-        let (rows, requests) = say("small boxes", of_boxes(&packed, 500..2000, 0.15, |query| query).await);
-        assert!(rows.0 <= 11.0 && rows.1 <= 20.0 && requests.1 <= 40.0);
+        let part = 0.05;
+        let mean = EstimateRequest::new(Subject::Mean(Column::named("vz")));
+        let request = mean.within(Tolerance::OfDeviation(part), None);
+        let (mut given, mut decoded) = (Vec::new(), Vec::new());
+        for query in packed.boxes(20_000..200_000, 0.6).await.iter().take(30) {
+            let rows = packed.table.count(query).await.unwrap().rows as f64;
+            let found = packed.table.estimate(query, &request).await.unwrap();
+            // The rows that a 95 % interval of this width needs, drawn without replacement.
+            let endless = (1.96 / part).powi(2);
+            let planned = endless / (1.0 + endless / rows);
+            given.push(found.rows_read as f64 / planned);
+            decoded.push(found.work.rows_touched as f64 / planned);
+        }
+        check("tolerance: rows given for a unit planned", given, TOLERANCE_GIVEN);
+        check("tolerance: rows decoded for a unit planned", decoded, TOLERANCE_DECODED);
     });
 }
 
