@@ -12,6 +12,9 @@ from ..bench import PATHS_TABLE, ROWS_TABLE, Bench, told
 from ..report.measured import median, quantile
 
 _ROWS_A_REQUEST = 25_000
+"""An answer may take one request more for as many rows."""
+_ROWS_A_REQUEST_OF_GOAL = 100_000
+"""The same for the goal."""
 _ENTITIES = 100
 
 
@@ -21,8 +24,7 @@ def run(bench: Bench) -> None:
     of_rows = {question.name: question for questions in classes.values() for question in questions}
     counted = _count(bench, ROWS_TABLE, list(of_rows.values()))
     for name, questions in classes.items():
-        _touched(bench, name, [counted[question.name] for question in questions])
-    _bytes_and_requests(bench, counted)
+        _record(bench, name, [counted[question.name] for question in questions])
     _paths(bench)
 
 
@@ -33,7 +35,7 @@ def _paths(bench: Bench) -> None:
     for question in asked:
         bench.plan.truth[question.name] = bench.truth.answer(question)
     counted = _count(bench, PATHS_TABLE, asked)
-    _touched(bench, "entity", list(counted.values()))
+    _record(bench, "entity", list(counted.values()))
 
 
 def _count(bench: Bench, table: str, questions: list[Question]) -> dict[str, dict]:
@@ -73,22 +75,27 @@ def touched(counted: list[dict]) -> list[float]:
     return [each["rows_touched"] / each["rows_returned"] for each in counted if each["rows_returned"]]
 
 
-def _touched(bench: Bench, name: str, counted: list[dict]) -> None:
-    ratios = touched(counted)
-    bench.measured.record(f"touched {name} median", median(ratios))
-    bench.measured.record(f"touched {name} p95", quantile(ratios, 0.95))
-    if ratios:
-        told(f"  {name}: {len(ratios)} questions, touched {median(ratios):.2f}x, p95 {quantile(ratios, 0.95):.2f}x")
+def read(counted: list[dict]) -> list[float]:
+    """Bytes read divided by bytes returned, for questions that returned any."""
+    return [each["bytes_below"] / each["bytes_returned"] for each in counted if each["bytes_returned"]]
 
 
-def _bytes_and_requests(bench: Bench, counted: dict[str, dict]) -> None:
-    def read(name: str) -> list[float]:
-        asked = [counted[question.name] for question in bench.plan.counted[name]]
-        return [each["bytes_below"] / each["bytes_returned"] for each in asked if each["bytes_returned"]]
+def requests(counted: list[dict], rows: int) -> list[float]:
+    """Requests of every question, less one for each `rows` rows returned."""
+    return [each["requests_below"] - each["rows_returned"] / rows for each in counted]
 
-    bench.measured.record("bytes all", median(read("large")))
-    bench.measured.record("bytes first", median(read("large first")))
-    boxes = [counted[question.name] for question in bench.plan.counted["all boxes"]]
-    requests = [each["requests_below"] - each["rows_returned"] / _ROWS_A_REQUEST for each in boxes]
-    bench.measured.record("requests median", median(requests))
-    bench.measured.record("requests p95", quantile(requests, 0.95))
+
+def _record(bench: Bench, name: str, counted: list[dict]) -> None:
+    """Records median and p95 of what a class of questions takes."""
+    costs = {
+        "touched": touched(counted),
+        "bytes": read(counted),
+        "requests": requests(counted, _ROWS_A_REQUEST),
+        "goal requests": requests(counted, _ROWS_A_REQUEST_OF_GOAL),
+    }
+    for what, each in costs.items():
+        bench.measured.record(f"{what} {name} median", median(each))
+        bench.measured.record(f"{what} {name} p95", quantile(each, 0.95))
+    if counted:
+        shown = ", ".join(f"{what} {median(each):.2f} (p95 {quantile(each, 0.95):.2f})" for what, each in costs.items())
+        told(f"  {name}: {len(counted)} questions, {shown}")

@@ -1,7 +1,7 @@
 """Tolerance queries: how much more is read than the tolerance needs, and whether the exact answer would cost less.
 
-The bar counts the rows that the estimator was given. Rows that had to be decoded for them, because they are stored next
-to them, are reported separately.
+The bar counts the rows that had to be decoded: those that the estimator was given, which are reported separately, and
+those that are stored next to them.
 """
 
 import math

@@ -56,7 +56,8 @@ def _verdict(bar: Bar, row: Row) -> tuple[str, str]:
         return "-", _DIM
     if not row.holds:
         return "NO", _RED
-    return ("yes, goal too" if bar.meets(bar.goal, row.figure) else "yes"), _GREEN
+    reaches_goal = row.of_goal is not None and bar.meets(bar.goal, row.of_goal)
+    return ("yes, goal too" if reaches_goal else "yes"), _GREEN
 
 
 def _by_program(row: Row) -> str:
