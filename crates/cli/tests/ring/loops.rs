@@ -130,3 +130,31 @@ fn nodes_of_different_zones_and_weights_get_what_they_say() {
         process.wait().unwrap();
     }
 }
+
+#[test]
+fn a_ring_that_trusts_no_clock_answers_what_was_written_last() {
+    let place = Workspace::new();
+    let port = free_port();
+    let nodes: Vec<String> = (0..3).map(|node| format!("127.0.0.1:{}", port + node)).collect();
+    let nodes = nodes.join(",");
+    let begin = |node| begin(&place, ("127.0.0.1", port + node), &nodes, &["--no-clock", "--min-sync", "1"]);
+    let mut processes: Vec<Child> = (0..3).map(begin).collect();
+    processes.iter_mut().for_each(|process| drop(started(process)));
+    let url = format!("ring://127.0.0.1:{port}/?token-file=token");
+    status_when(&place, &url, |status| status["copies_in_sync_min"] == 3);
+    let put = |key: &str, value: &str| {
+        let told = place.run(&["kv", "put", "--store", &url, "seen", key, value]);
+        assert_eq!(told.exit, Some(0), "{}", told.stderr);
+    };
+    let keys: Vec<String> = (0..20).map(|key| key.to_string()).collect();
+    keys.iter().for_each(|key| put(key, "before"));
+    processes[2].kill().unwrap();
+    processes[2].wait().unwrap();
+    keys.iter().for_each(|key| put(key, "after"));
+    let scanned = place.run(&["kv", "scan", "seen", "--store", &url]);
+    assert_eq!(scanned.text().matches("\tafter\n").count(), keys.len(), "{}", scanned.text());
+    for mut process in processes.into_iter().take(2) {
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+}
