@@ -399,7 +399,7 @@ fn a_ring_that_is_named_wrongly_is_refused() {
         (&["serve", "--memory", "--nodes", "127.0.0.1:7379", "--min-sync", "2"], 2, "--min-sync 2 of 1"),
         (&["serve", "--memory", "--nodes", "127.0.0.1:7379", "--keepers", "2"], 2, "odd"),
         (&["serve", "--memory", "--nodes", "127.0.0.1:7379", "--keepers", "3"], 2, "--keepers 3 of 1"),
-        (&["serve", "--memory", "--nodes", "127.0.0.1:7379", "--clock-error", "60"], 2, "--no-clock"),
+        (&["serve", "--memory", "--nodes", "127.0.0.1:7379", "--clock-error", "16"], 2, "--no-clock"),
         (
             &["serve", "--memory", "--loops", "2", "--nodes", "127.0.0.1:7379,127.0.0.1:7380"],
             2,

@@ -231,7 +231,10 @@ impl<'a> Plan<'a> {
         }
         let node = match self.spread.lacks_zone(configuration) {
             true => self.for_one_more(configuration),
-            false => self.instead_of_another(configuration, primary),
+            false => {
+                let share = |node| (node != primary).then(|| self.load_of(node).copies());
+                self.spread.instead_of_another(&configuration.in_sync, share)
+            }
         };
         if let Some(node) = node {
             self.copy(slot, node);
@@ -262,29 +265,6 @@ impl<'a> Plan<'a> {
         let is_new = |node: NodeId| !configuration.has(node);
         let has_no_zone = |node: NodeId| is_new(node) && !self.spread.has_zone_of(configuration, node);
         self.least_loaded(has_no_zone).or_else(|| self.least_loaded(is_new))
-    }
-
-    /// A node that should have a copy instead of a node that has one: one more there is still less, for its
-    /// weight, than what the other has, and the slot stays in as many zones.
-    fn instead_of_another(&self, configuration: &Configuration, primary: NodeId) -> Option<NodeId> {
-        let others = configuration.in_sync.iter().filter(|&node| node != primary);
-        // As above: in a ring at rest each slot ends here.
-        if self.spread.least() >= others.map(|node| self.load_of(node).copies()).max()? {
-            return None;
-        }
-        let zones = self.spread.zones().filter_map(|(zone, least)| {
-            let crowded = self.spread.crowded_with(&configuration.in_sync, zone);
-            let may_go =
-                |node: &NodeId| *node != primary && (crowded.is_none_or(|crowded| crowded.contains(*node)));
-            let from = configuration.in_sync.iter().filter(may_go);
-            let most = from.map(|node| self.load_of(node).copies()).max()?;
-            if least >= most {
-                return None;
-            }
-            let is_there = |node: NodeId| self.spread.zone(node) == Some(zone) && !configuration.has(node);
-            self.least_loaded(is_there).filter(|&node| self.load_of(node).copies().and_one() < most)
-        });
-        zones.min_by_key(|&node| (self.load_of(node).copies(), node))
     }
 
     /// Only a few slots at a time: the others stay in service meanwhile.
@@ -339,8 +319,9 @@ impl<'a> Plan<'a> {
     /// Updates a node's load; nodes that leave or are down are not counted.
     fn change_load(&mut self, node: NodeId, change: impl FnOnce(&mut Load)) {
         if let Some(load) = self.loads.get_mut(&node) {
+            let before = load.copies();
             change(load);
-            self.spread.at_least(node, load.copies().and_one());
+            self.spread.has_changed(node, before, load.copies());
         }
     }
 }

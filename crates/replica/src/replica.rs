@@ -273,13 +273,11 @@ impl Replica {
         NodeView::of(tables, &self.leases, (self.me, slot), self.group_hears(now))
     }
 
-    /// Whether the configuration group hears this node, as far as a primary needs that. With
-    /// `Reads::Confirmed` no clock is trusted, so the node cannot tell, and takes it for granted.
+    /// Whether the configuration group hears this node, as far as a primary needs that. Where no other copy is
+    /// in sync there is nobody else to confirm anything, so this relies on the clock with `Reads::Confirmed` as
+    /// well.
     fn group_hears(&self, now: Moment) -> bool {
-        match self.options.reads {
-            Reads::Confirmed => true,
-            Reads::Leases => self.group_heard.is_some_and(|at| now < at.after(self.options.lease_us)),
-        }
+        self.group_heard.is_some_and(|at| now < at.after(self.options.lease_us))
     }
 
     /// Whether this node may serve a slot of which no other copy is in sync.

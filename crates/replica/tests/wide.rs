@@ -149,6 +149,44 @@ fn what_a_plan_of_a_ring_at_rest_takes_does_not_go_by_the_number_of_nodes() {
     assert!(many < few * 10, "{many:?} with 1,024 nodes, {few:?} with 8");
 }
 
+/// A ring at rest in which one zone has as many nodes as 64 others have zones together, and so a copy of each slot.
+fn with_a_crowded_zone() -> Group {
+    let mut group = Group::new(GroupOptions { slots: 16_384, copies: 3 });
+    for node in 1..=164 {
+        let zone = (node <= 64).then(|| "crowded".into());
+        let hints = PlacementHints { zone, ..PlacementHints::default() };
+        let (node, address, survived) = (NodeId(node), format!("n{node}"), Survived::Nothing);
+        group.apply(Change::Register { node, nonce: 1, address, hints, survived });
+    }
+    while step(&mut group) > 0 {}
+    group
+}
+
+#[test]
+fn a_plan_takes_no_longer_where_a_zone_has_all_it_can_or_a_node_has_just_joined() {
+    let few = plan_at_rest(8);
+    let timed = |group: &Group| {
+        let plan = || {
+            let began = Instant::now();
+            let changes = group.plan(&[]).len();
+            (began.elapsed(), changes)
+        };
+        (0..3).map(|_| plan()).min().unwrap()
+    };
+    let (took, changes) = timed(&with_a_crowded_zone());
+    assert_eq!(changes, 0);
+    assert!(took < few * 15, "{took:?} with a crowded zone, {few:?} with 8 nodes");
+    let mut group = Group::new(GroupOptions { slots: 16_384, copies: 3 });
+    (1..=1_000).for_each(|node| register(&mut group, node));
+    for change in group.plan(&[]) {
+        group.apply(change);
+    }
+    register(&mut group, 1_001);
+    let (took, changes) = timed(&group);
+    assert!(changes > 40, "{changes}");
+    assert!(took < few * 30, "{took:?} when one joined 1,000, {few:?} with 8 nodes");
+}
+
 #[test]
 fn a_ring_with_the_most_copies_takes_one_node_more_and_lets_one_leave() {
     let mut group = Group::new(GroupOptions { slots: 64, copies: 7 });

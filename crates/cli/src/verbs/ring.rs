@@ -80,7 +80,7 @@ pub struct RingServe {
     memory: bool,
     /// Number of event loops, the same on every node; best one for each processor core. Each loop is a node
     /// with slots of its own, at a port of its own: --listen and the ports above it
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     loops: u16,
     /// File with the token that clients must show; created if it is missing
     #[arg(long, value_name = "FILE")]
@@ -96,7 +96,7 @@ pub struct RingServe {
     /// End cleanly when standard input ends; for a program that runs the node, and reads its address as JSON
     #[arg(long, hide = true)]
     until_input_ends: bool,
-    /// Maximum number of connections
+    /// Maximum number of connections of each event loop
     #[arg(long, value_name = "N", default_value_t = ConnectionLimits::default().connections_max)]
     connections: usize,
     /// Latency class in milliseconds for clients that choose none: 5, 50 or 500
@@ -268,6 +268,7 @@ impl RingServe {
         let tls = self.certificates.read(&told.host)?;
         let shown = (token.as_ref(), tls.as_ref());
         let address = (self.listen, self.announce.as_ref());
+        folder.map_or(Ok(()), |folder| nodes::check_loops(folder, self.loops))?;
         let part = self.nodes.part(address, self.loops, folder, shown)?;
         let limits = ConnectionLimits {
             connections_max: self.connections,

@@ -1,8 +1,8 @@
 //! The nodes of a ring as the command line names them: their addresses, and which of them this process runs.
 //!
-//! Clients reach a node at its port, other nodes at that port plus 10,000. Three nodes, on different hosts if
-//! there are as many, also serve the configuration group, at that port plus 20,000. A process with several
-//! event loops runs a node for each, at adjacent ports.
+//! Clients reach a node at its port, other nodes at that port plus 10,000. The first three also serve the
+//! configuration group, at that port plus 20,000. A process with several event loops runs a node for each, at
+//! adjacent ports, and the first of them counts here.
 
 use super::hosts::expand;
 use crate::Failure;
@@ -25,6 +25,9 @@ const GROUP_ABOVE: u16 = 20_000;
 
 /// How many nodes keep the configuration, unless more are asked for.
 const GROUP_NODES: usize = 3;
+
+/// With a larger error in percent the group could give up a node whose lease still holds.
+const CLOCK_ERROR_MAX: f64 = 15.0;
 
 /// Parts per million in a percent.
 const PPM: f64 = 10_000.0;
@@ -56,10 +59,11 @@ pub struct RingNodes {
     #[arg(long, value_name = "N", requires = "nodes", default_value_t = 1,
         value_parser = clap::value_parser!(u16).range(1..=1000))]
     weight: u16,
-    /// Largest error in the rate of any node's clock, in percent, up to 50
+    /// Largest error in the rate of any node's clock, in percent, up to 15
     #[arg(long, value_name = "PERCENT", requires = "nodes", default_value_t = 1.0, value_parser = parse_error)]
     clock_error: f64,
-    /// Trust no clock: a read waits until all copies in sync confirm that no other node has taken over
+    /// Rely on no clock: a read waits until all copies in sync confirm that no other node has taken over. A
+    /// node with the only copy has nobody to ask, and relies on its clock all the same
     #[arg(long, requires = "nodes", conflicts_with = "clock_error")]
     no_clock: bool,
 }
@@ -74,8 +78,8 @@ fn parse_keepers(text: &str) -> Result<usize, String> {
 }
 
 fn parse_error(text: &str) -> Result<f64, String> {
-    let percent = text.parse().ok().filter(|percent: &f64| (0.0..=50.0).contains(percent));
-    percent.ok_or_else(|| "from 0 to 50 percent; --no-clock trusts no clock at all".to_owned())
+    let percent = text.parse().ok().filter(|percent: &f64| (0.0..=CLOCK_ERROR_MAX).contains(percent));
+    percent.ok_or_else(|| "from 0 to 15 percent; --no-clock relies on no clock".to_owned())
 }
 
 /// What one process of a ring knows of it.
@@ -174,6 +178,24 @@ impl RingNodes {
     }
 }
 
+/// Refuses a folder that was begun with another number of event loops: it would be served without the data of the
+/// others.
+pub(super) fn check_loops(folder: &Path, loops: u16) -> Result<(), Failure> {
+    let has = |name: &str| folder.join(name).exists();
+    let begun = (1..=u16::MAX).take_while(|number| has(&format!("loop-{number}"))).count();
+    let is_single = has(STORE_FILE);
+    let fits =
+        if loops == 1 { begun == 0 } else { !is_single && (begun == 0 || begun == usize::from(loops)) };
+    if fits {
+        return Ok(());
+    }
+    let before = if is_single { 1 } else { begun };
+    Err(wrong(
+        format!("--loops {loops}: {} was begun with --loops {before}", folder.display()),
+        "the number of a folder stays: start with that one, or name a new folder",
+    ))
+}
+
 /// The folder of the node of one event loop, in that of its process.
 pub(super) fn of_loop(folder: &Path, loops: u16, number: u16) -> PathBuf {
     if loops == 1 { folder.to_owned() } else { folder.join(format!("loop-{}", number + 1)) }
@@ -198,14 +220,20 @@ fn each_loop(hosts: &[HostPort], loops: u16) -> Result<Vec<HostPort>, Failure> {
     Ok(nodes)
 }
 
-/// The nodes that keep the configuration: the first ones of processes on different hosts, and then those of
-/// further processes. Another node of a process would end together with its first.
+/// The nodes that keep the configuration: the first one of each of the first processes of the list. Another node of
+/// a process would end together with its first, and nodes that are added later change nothing.
 fn keepers(nodes: &[HostPort], loops: usize, wanted: usize) -> Vec<usize> {
-    let mut hosts = BTreeSet::new();
-    let firsts = (0..nodes.len()).step_by(loops.max(1));
-    let (new, more): (Vec<usize>, Vec<usize>) = firsts.partition(|&place| hosts.insert(&nodes[place].host));
-    let mut keepers: Vec<usize> = new.into_iter().chain(more).take(wanted).collect();
-    keepers.sort_unstable();
+    let keepers: Vec<usize> = (0..nodes.len()).step_by(loops.max(1)).take(wanted).collect();
+    let hosts = |places: &mut dyn Iterator<Item = usize>| {
+        places.map(|place| &nodes[place].host).collect::<BTreeSet<_>>()
+    };
+    let (theirs, all) = (hosts(&mut keepers.iter().copied()), hosts(&mut (0..nodes.len())));
+    if theirs.len() < keepers.len() && theirs.len() < all.len() {
+        note(&format!(
+            "of the first {} in --nodes, which keep the configuration, some are on one host: name different hosts first when you begin a ring",
+            keepers.len()
+        ));
+    }
     keepers
 }
 

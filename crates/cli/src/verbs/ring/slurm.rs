@@ -31,7 +31,7 @@ pub struct Slurm {
     #[arg(long, value_name = "N")]
     copies: Option<usize>,
     /// Number of event loops of each node, each with slots and ports of its own; best one for each core
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     loops: u16,
     /// Port for clients; the ports 10,000 and 20,000 above it are used as well
     #[arg(long, value_name = "PORT", default_value_t = 7379)]
