@@ -11,7 +11,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 
-# The checks that every client makes before nodes join and leave.
+# The checks that every client makes: before nodes join and leave, meanwhile, and afterwards.
 CHECKS = (
     "set-and-get",
     "set-options",

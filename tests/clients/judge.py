@@ -1,4 +1,4 @@
-"""Judges what a client reported: every check must hold, and nothing may be lost.
+"""Judges what a client reported: every check must hold, also while nodes change, and nothing may be lost.
 
 Invariant: what is not reported is not assumed: a missing or mistyped field is a finding.
 """
@@ -7,18 +7,28 @@ from collections.abc import Iterable, Mapping
 
 # A smaller load would prove nothing.
 ACKNOWLEDGED_MIN = 200
+# One that was under way, and the one after it, which begins when the nodes have changed.
+ROUNDS_MIN = 2
+# One node is killed: a client has few commands under way at that moment that it sends again to another.
+SENT_TWICE_MAX = 5
 # The ring recovers after a second or two; clients may need a little longer until they ask for the new leader.
 GAP_MS_MAX = 15_000
 
 
 def findings(told: Mapping[str, object], checks: Iterable[str], *, looks_up: bool = True) -> list[str]:
     """Everything that is wrong, in words."""
-    found = unlike(told, "checks", set(checks))
+    checks = set(checks)
+    found = unlike(told, "checks", checks)
     for field in ("client", "version"):
         if not isinstance(told.get(field), str) or not told[field]:
             found.append(f"no {field} is told")
     if number(told, "acknowledged") < ACKNOWLEDGED_MIN:
         found.append(f"{told.get('acknowledged')} writes were acknowledged; {ACKNOWLEDGED_MIN} is the least")
+    if number(told, "checks_under_way") < ROUNDS_MIN:
+        found.append(f"{told.get('checks_under_way')} rounds of checks while nodes changed; {ROUNDS_MIN} is the least")
+    found += [f"after nodes changed, {each}" for each in unlike(told, "checks_at_end", checks)]
+    if not 0 <= number(told, "sent_twice") <= SENT_TWICE_MAX:
+        found.append(f"{told.get('sent_twice')} commands were carried out twice; {SENT_TWICE_MAX} is the most")
     for field in ("lost", "stale") if looks_up else ():
         if number(told, field) != 0:
             found.append(f"{told.get(field)} acknowledged writes were {field}")

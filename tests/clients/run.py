@@ -1,4 +1,4 @@
-"""Stock clients at a ring of real nodes: the same checks with each, while one node is killed and another joins.
+"""Stock clients at a ring of real nodes: the same checks with each, also while one node is killed and another joins.
 
 `cargo xtask clients` builds the program and calls this; README.md beside it has the protocol and what is judged.
 
@@ -16,7 +16,7 @@ import threading
 import time
 from pathlib import Path
 
-from clients import CLIENTS, Client
+from clients import CLIENTS, HERE, Client
 from judge import ended, findings
 from ring import JOINING, NODES, Ring, RingError
 
@@ -33,6 +33,8 @@ class Told:
 
     def __init__(self, client: Client, ring: Ring, built: Path, log: Path) -> None:
         environment = {**os.environ, "REDISCLI_AUTH": ring.token, "PYTHONDONTWRITEBYTECODE": "1"}
+        # Clients in Python share a module of this folder.
+        environment["PYTHONPATH"] = str(HERE)
         with log.open("wb") as output:
             self.process = subprocess.Popen(
                 [*client.command(built), ",".join(ring.addresses())],
@@ -154,6 +156,7 @@ def line_of(client: Client, result: dict[str, object], found: list[str]) -> str:
     words = [
         f"{client.name:15} {result.get('version', '-')!s:16}",
         f"checks {passed}/{len(client.checks)}",
+        f"{result.get('checks_under_way')} times while nodes changed",
         f"acknowledged {result.get('acknowledged')}",
         f"lost {result.get('lost') if client.looks_up else '-'}",
         f"longest gap {result.get('longest_gap_ms')} ms",

@@ -7,6 +7,9 @@ GOOD = {
     "client": "a client",
     "version": "1.2.3",
     "checks": ["set", "get"],
+    "checks_under_way": 7,
+    "checks_at_end": ["set", "get"],
+    "sent_twice": 0,
     "acknowledged": 5_000,
     "lost": 0,
     "stale": 0,
@@ -26,11 +29,21 @@ def test_each_fault_is_found() -> None:
     assert found(checks=["set"]) == 1
     assert found(checks=["set", "get", "more"]) == 1
     assert found(checks=None) == 2
+    assert found(checks_under_way=1) == 1, "none began after the nodes changed"
+    assert found(checks_at_end=["get"]) == 1
+    assert found(checks_at_end=["set", "get", "more"]) == 1
+    assert found(checks_at_end=[]) == 2
+    assert found(sent_twice=6) == 1
+    assert found(sent_twice=-2) == 1
     assert found(version="") == 1
     assert found(acknowledged=3) == 1
     assert found(lost=1) == 1
     assert found(stale=1) == 1
     assert found(longest_gap_ms=60_000) == 1
+
+
+def test_the_least_that_is_enough_passes() -> None:
+    assert found(checks_under_way=2, sent_twice=5) == 0
 
 
 def test_what_is_not_told_is_a_fault() -> None:

@@ -1,4 +1,4 @@
-"""`redis-cli -c` at a ring: the checks that every client makes, then writes while the nodes change.
+"""`redis-cli -c` at a ring: the checks that every client makes, then writes and the checks again while nodes change.
 
 Each command is a process of its own, as in a script. Called with the nodes, HOST:PORT,HOST:PORT,...; the token is in
 REDISCLI_AUTH, which redis-cli reads. tests/clients/README.md has the protocol.
@@ -14,6 +14,9 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
+# Beside this folder; run.py names it in PYTHONPATH.
+from under_way import LATER, Later, Turn, UnderWay, same
+
 NODES = sys.argv[1].split(",")
 WRITERS = 2
 KEYS = 64
@@ -21,138 +24,195 @@ UNDER_WAY = 50
 RETRY_SECONDS = 0.02
 RETRY_SECONDS_MAX = 30
 
-CHECKS: dict[str, Callable[[], None]] = {}
+# What the program says when a node is gone, or ends while it is asked.
+GONE = (
+    r"Could not connect|Connection (?:refused|reset)|Server closed the connection|Broken pipe|timed out"
+    r"|temporarily unavailable"
+)
 
 
 class Refused(Exception):
     """The error of a node, or of the program, in place of an answer."""
 
 
-def check(function: Callable[[], None]) -> Callable[[], None]:
+class Asked(Turn):
+    """An attempt at a check. Each asks another node: a program that starts anew does not know which is gone."""
+
+    @property
+    def node(self) -> str:
+        return NODES[self.number % len(NODES)]
+
+    def cli(self, *command: str, options: tuple[str, ...] = ("-c",), given: bytes | None = None) -> bytes:
+        return cli(*command, node=self.node, options=options, given=given)
+
+    def words(self, *command: str, options: tuple[str, ...] = ("-c",)) -> list[str]:
+        return self.cli(*command, options=options).decode().splitlines()
+
+    def line(self, *command: str, options: tuple[str, ...] = ("-c",)) -> str:
+        return "\n".join(self.words(*command, options=options))
+
+    def script(self, *lines: str) -> list[str]:
+        """Commands on standard input, one a line, bytes as \\x00; binary answers use the same notation."""
+        given = "".join(f"{each}\n" for each in lines).encode()
+        said = self.cli(options=("-c", "--no-raw"), given=given).decode().splitlines()
+        answers = [each for each in said if not each.startswith("-> Redirected")]
+        errors = [each for each in answers if each.startswith("(error)")]
+        if errors or len(answers) < len(lines):
+            # The program goes on after an error, and after a connection that ended, which it tells elsewhere.
+            raise Refused(errors[0]) if errors else Later("some commands got no answer")
+        return answers
+
+    def refused(self, text: str, *command: str) -> str:
+        return refused(text, *command, node=self.node)
+
+
+Check = Callable[[Asked], None]
+CHECKS: dict[str, Check] = {}
+
+
+def check(function: Check) -> Check:
     CHECKS[function.__name__.replace("_", "-")] = function
     return function
 
 
-def cli(*words: str, node: str = NODES[0], options: tuple[str, ...] = ("-c",), given: bytes | None = None) -> bytes:
+def cli(*words: str, node: str, options: tuple[str, ...] = ("-c",), given: bytes | None = None) -> bytes:
     """The answer; an error makes the program exit with another code, which a script depends on."""
     host, port = node.split(":")
     command = ["redis-cli", "-h", host, "-p", port, "-e", *options, *words]
-    ran = subprocess.run(command, input=given, stdin=None if given is not None else subprocess.DEVNULL, capture_output=True)
+    nothing = subprocess.DEVNULL if given is None else None
+    ran = subprocess.run(command, input=given, stdin=nothing, capture_output=True)
     if ran.returncode != 0:
         raise Refused((ran.stderr + ran.stdout).decode(errors="replace").strip())
     return ran.stdout
 
 
-def words(*command: str, **options: object) -> list[str]:
-    return cli(*command, **options).decode().splitlines()
+def line(*command: str, node: str, options: tuple[str, ...] = ("-c",)) -> str:
+    return "\n".join(cli(*command, node=node, options=options).decode().splitlines())
 
 
-def line(*command: str, **options: object) -> str:
-    return "\n".join(words(*command, **options))
+def is_later(error: Exception) -> bool:
+    """Whether a failed command may succeed later: its node is gone or about to be, or its slot moves."""
+    return isinstance(error, Later) or (isinstance(error, Refused) and bool(re.search(f"{GONE}|{LATER}", str(error))))
 
 
-def script(*lines: str) -> list[str]:
-    """Commands on standard input, one a line, bytes as \\x00; binary answers use the same notation."""
-    given = "".join(f"{each}\n" for each in lines).encode()
-    said = cli(options=("-c", "--no-raw"), given=given).decode().splitlines()
-    return [each for each in said if not each.startswith("-> Redirected")]
-
-
-def same(actual: object, expected: object) -> None:
-    if actual != expected:
-        raise AssertionError(f"{str(actual)[:200]!r} instead of {str(expected)[:200]!r}")
-
-
-def refused(text: str, *command: str, **options: object) -> str:
+def refused(text: str, *command: str, node: str, options: tuple[str, ...] = ("-c",)) -> str:
     try:
-        answer = cli(*command, **options)
+        answer = cli(*command, node=node, options=options)
     except Refused as error:
-        if text not in str(error):
-            raise AssertionError(f"{error} does not say {text}") from error
-        return str(error)
+        if text in str(error):
+            return str(error)
+        if is_later(error):
+            raise
+        raise AssertionError(f"{error} does not say {text}") from error
     raise AssertionError(f"{answer!r} instead of an error")
 
 
 @check
-def set_and_get() -> None:
-    same(line("GET", "absent"), "")
-    same(line("SET", "a", "1"), "OK")
-    same(line("SET", "a", "2"), "OK")
-    same(line("GET", "a"), "2")
+def set_and_get(at: Asked) -> None:
+    key = at.key("a")
+    same(at.line("GET", at.key("absent")), "")
+    same(at.line("SET", key, "1"), "OK")
+    same(at.line("SET", key, "2"), "OK")
+    same(at.line("GET", key), "2")
 
 
 @check
-def set_options() -> None:
-    same(line("SET", "o", "1", "NX"), "OK")
-    same(line("SET", "o", "2", "NX"), "")
-    same(line("SET", "o-absent", "2", "XX"), "")
-    same(line("SET", "o", "3", "XX"), "OK")
-    same(line("GETDEL", "o"), "3")
-    same(line("EXISTS", "o"), "0")
+def set_options(at: Asked) -> None:
+    key = at.key("o")
+    at.once(at.line("SET", key, "1", "NX"), "OK", "")
+    same(at.line("SET", key, "2", "NX"), "")
+    same(at.line("SET", at.key("o-absent"), "2", "XX"), "")
+    same(at.line("SET", key, "3", "XX"), "OK")
+    at.once(at.line("GETDEL", key), "3", "")
+    same(at.line("EXISTS", key), "0")
 
 
 @check
-def exists_and_del() -> None:
-    line("SET", "e", "1")
-    same([line(*command.split()) for command in ("EXISTS e", "DEL e", "EXISTS e", "DEL e")], ["1", "1", "0", "0"])
+def exists_and_del(at: Asked) -> None:
+    key = at.key("e")
+    at.line("SET", key, "1")
+    same(at.line("EXISTS", key), "1")
+    at.once(at.line("DEL", key), "1", "0")
+    same((at.line("EXISTS", key), at.line("DEL", key)), ("0", "0"))
 
 
 @check
-def numbers() -> None:
-    commands = ("INCR n", "INCRBY n 5", "DECRBY n 2", "APPEND n 2", "STRLEN n", "GET n")
-    same([line(*command.split()) for command in commands], ["1", "6", "4", "2", "2", "42"])
+def numbers(at: Asked) -> None:
+    key = at.key("n")
+    at.once(at.line("INCR", key), "1", "2")
+    at.once(at.line("INCRBY", key, "5"), "6", "11")
+    at.once(at.line("DECRBY", key, "2"), "4", "2")
+    at.once(at.line("APPEND", key, "2"), "2", "3")
+    same((at.line("STRLEN", key), at.line("GET", key)), ("2", "42"))
 
 
 @check
-def expiry() -> None:
-    line("SET", "x", "1", "EX", "100")
-    same(90 < int(line("TTL", "x")) <= 100, True)
-    same((line("PERSIST", "x"), line("TTL", "x"), line("EXPIRE", "x", "200")), ("1", "-1", "1"))
-    same(190 < int(line("TTL", "x")) <= 200, True)
-    same(line("PEXPIRE", "x", "50"), "1")
+def expiry(at: Asked) -> None:
+    key = at.key("x")
+    began = time.monotonic()
+    at.line("SET", key, "1", "EX", "100")
+    lives(int(at.line("TTL", key)), 100, began)
+    at.once(at.line("PERSIST", key), "1", "0")
+    same(at.line("TTL", key), "-1")
+    began = time.monotonic()
+    same(at.line("EXPIRE", key, "200"), "1")
+    lives(int(at.line("TTL", key)), 200, began)
+    at.once(at.line("PEXPIRE", key, "50"), "1", "0")
     until = time.monotonic() + 10
-    while line("EXISTS", "x") != "0":
+    while at.line("EXISTS", key) != "0":
         same(time.monotonic() < until, True)
-    same(line("TTL", "x"), "-2")
+    same(at.line("TTL", key), "-2")
+
+
+def lives(left: int, seconds: int, began: float) -> None:
+    """Checks the time that is left; a command may have waited for another node."""
+    same(seconds - 10 - (time.monotonic() - began) < left <= seconds, True)
 
 
 @check
-def hashes() -> None:
-    same((line("HSET", "h", "x", "1", "y", "2"), line("HSET", "h", "x", "3")), ("2", "0"))
-    same((line("HGET", "h", "x"), line("HGET", "h", "z")), ("3", ""))
-    same(words("HGETALL", "h"), ["x", "3", "y", "2"])
-    same(words("HMGET", "h", "y", "z"), ["2", ""])
-    commands = ("HEXISTS h y", "HLEN h", "HINCRBY h x 4", "HDEL h x", "HKEYS h", "TYPE h")
-    same([line(*command.split()) for command in commands], ["1", "2", "7", "1", "y", "hash"])
+def hashes(at: Asked) -> None:
+    key = at.key("h")
+    at.once(at.line("HSET", key, "x", "1", "y", "2"), "2", "0")
+    same(at.line("HSET", key, "x", "3"), "0")
+    same((at.line("HGET", key, "x"), at.line("HGET", key, "z")), ("3", ""))
+    same(at.words("HGETALL", key), ["x", "3", "y", "2"])
+    same(at.words("HMGET", key, "y", "z"), ["2", ""])
+    same((at.line("HEXISTS", key, "y"), at.line("HLEN", key)), ("1", "2"))
+    at.once(at.line("HINCRBY", key, "x", "4"), "7", "11")
+    at.once(at.line("HDEL", key, "x"), "1", "0")
+    same((at.line("HKEYS", key), at.line("TYPE", key)), ("y", "hash"))
 
 
 @check
-def several_keys() -> None:
-    same(line("MSET", "{t}1", "1", "{t}2", "2"), "OK")
-    same(words("MGET", "{t}1", "{t}2", "{t}3"), ["1", "2", ""])
-    same((line("EXISTS", "{t}1", "{t}2", "{t}3"), line("DEL", "{t}1", "{t}2")), ("2", "2"))
-    refused("CROSSSLOT", "MSET", "one", "1", "another", "2")
+def several_keys(at: Asked) -> None:
+    one, two, absent = (at.tagged("t", number) for number in (1, 2, 3))
+    same(at.line("MSET", one, "1", two, "2"), "OK")
+    same(at.words("MGET", one, two, absent), ["1", "2", ""])
+    same(at.line("EXISTS", one, two, absent), "2")
+    at.once(at.line("DEL", one, two), "2", "0")
+    at.refused("CROSSSLOT", "MSET", "one", "1", "another", "2")
 
 
 @check
-def scan() -> None:
-    expected = sorted(f"scan-{number}" for number in range(200))
-    cli(given="".join(f"SET {key} 1\n" for key in expected).encode())
-    found = [key for node in NODES for key in words("--scan", "--pattern", "scan-*", node=node, options=())]
+def scan(at: Asked) -> None:
+    expected = sorted(at.key(f"scan-{number}") for number in range(200))
+    same(at.script(*(f"SET {key} 1" for key in expected)), ["OK"] * 200)
+    nodes = sorted({address for _, address in leaders()})
+    options = ("--scan", "--pattern", at.key("scan-*"))
+    found = [key for node in nodes for key in cli(*options, node=node, options=()).decode().splitlines()]
     same(sorted(found), expected)
 
 
 @check
-def pipelines() -> None:
+def pipelines(at: Asked) -> None:
     """`--pipe` sends protocol bytes to one node: keys of one tag, at the node that leads it."""
-    given = "".join(f"*3\r\n$3\r\nSET\r\n${len(key)}\r\n{key}\r\n$1\r\n1\r\n" for key in tagged()).encode()
-    said = cli("--pipe", node=leader("{pipe}"), options=(), given=given).decode()
+    keys = [at.tagged("pipe", number) for number in range(200)]
+    given = "".join(f"*3\r\n$3\r\nSET\r\n${len(key)}\r\n{key}\r\n$1\r\n1\r\n" for key in keys).encode()
+    said = cli("--pipe", node=leader(keys[0]), options=(), given=given).decode()
+    if "errors: 0, replies: 200" not in said and is_later(Refused(said)):
+        raise Refused(said)
     same("errors: 0, replies: 200" in said, True)
-    same(line("EXISTS", *tagged()), "200")
-
-
-def tagged() -> list[str]:
-    return [f"{{pipe}}{number}" for number in range(200)]
+    same(at.line("EXISTS", *keys), "200")
 
 
 def leader(key: str) -> str:
@@ -161,66 +221,90 @@ def leader(key: str) -> str:
         try:
             cli("GET", key, node=node, options=())
         except Refused as error:
-            return str(error).split()[2]
-    raise AssertionError("every node leads it")
+            told = re.search(r"MOVED \d+ (\S+)", str(error))
+            if told:
+                return told[1]
+    raise Later("no node names the leader of the slot")
 
 
-@check
-def moved() -> None:
-    slot = line("CLUSTER", "KEYSLOT", "moved")
-    leads = leader("moved")
+def leaders() -> list[tuple[str, str]]:
+    """Who leads which slots, as the first node says that answers: each range with an address."""
     for node in NODES:
+        try:
+            said = cli("CLUSTER", "NODES", node=node, options=()).decode()
+        except Refused:
+            continue
+        told = [each.split() for each in said.splitlines()]
+        return sorted((range_, each[1].split("@")[0]) for each in told for range_ in each[8:])
+    raise Later("no node says who leads what")
+
+
+@check
+def moved(at: Asked) -> None:
+    key = at.key("moved")
+    slot = at.line("CLUSTER", "KEYSLOT", key)
+    leads = leader(key)
+    for node in sorted({address for _, address in leaders()}):
         if node != leads:
-            said = refused("MOVED", "GET", "moved", node=node, options=())
+            said = refused("MOVED", "GET", key, node=node, options=())
             same(re.search(r"MOVED (\d+) (\S+)", said).groups(), (slot, leads))
-        same((line("SET", "moved", node, node=node), line("GET", "moved", node=node)), ("OK", node))
+        same((line("SET", key, node, node=node), line("GET", key, node=node)), ("OK", node))
 
 
 @check
-def wrong_type() -> None:
-    line("HSET", "w", "x", "1")
-    refused("WRONGTYPE", "INCR", "w")
-    line("SET", "no-number", "x")
-    refused("not an integer", "INCR", "no-number")
+def wrong_type(at: Asked) -> None:
+    at.line("HSET", at.key("w"), "x", "1")
+    at.refused("WRONGTYPE", "INCR", at.key("w"))
+    at.line("SET", at.key("no-number"), "x")
+    at.refused("not an integer", "INCR", at.key("no-number"))
 
 
 @check
-def syntax_errors() -> None:
-    refused("syntax error", "SET", "s", "1", "NOSUCH")
-    refused("wrong number of arguments", "GET", "s", "s2")
-    refused("unknown command", "NOSUCH", "s")
+def syntax_errors(at: Asked) -> None:
+    at.refused("syntax error", "SET", at.key("s"), "1", "NOSUCH")
+    at.refused("wrong number of arguments", "GET", at.key("s"), "s2")
+    at.refused("unknown command", "NOSUCH", at.key("s"))
 
 
 @check
-def large_values() -> None:
-    large = bytes(range(256)) * (16 << 10)
+def large_values(at: Asked) -> None:
+    key, large = at.key("large"), bytes(range(256)) * (16 << 10)
     # The value is the last argument, read from standard input.
-    same(cli("SET", "large", options=("-c", "-x"), given=large), b"OK\n")
-    same(cli("GET", "large") == large + b"\n", True)
+    same(at.cli("SET", key, options=("-c", "-x"), given=large), b"OK\n")
+    same(at.cli("GET", key) == large + b"\n", True)
+    at.once(at.line("DEL", key), "1", "0")
 
 
 @check
-def empty_and_binary() -> None:
-    same((line("SET", "empty", ""), line("GET", "empty"), line("EXISTS", "empty")), ("OK", "", "1"))
-    key, value = r'"\x00\xff\r\n"', r'"\r\n\x00\xff$-1\r\n"'
-    same(script(f"SET {key} {value}", f"GET {key}"), ["OK", value])
+def empty_and_binary(at: Asked) -> None:
+    empty = at.key("empty")
+    same((at.line("SET", empty, ""), at.line("GET", empty), at.line("EXISTS", empty)), ("OK", "", "1"))
+    key, value = f'"{at.key("")}' + r'\x00\xff\r\n"', r'"\r\n\x00\xff$-1\r\n"'
+    same(at.script(f"SET {key} {value}", f"GET {key}"), ["OK", value])
 
 
 @check
-def wrong_token() -> None:
-    host, port = NODES[0].split(":")
+def wrong_token(at: Asked) -> None:
+    host, port = at.node.split(":")
     environment = {**os.environ, "REDISCLI_AUTH": "not the token"}
     ran = subprocess.run(["redis-cli", "-h", host, "-p", port, "PING"], capture_output=True, env=environment)
     said = (ran.stdout + ran.stderr).decode()
+    if "WRONGPASS" not in said and is_later(Refused(said)):
+        raise Refused(said)
     same(("WRONGPASS" in said, "PONG" in said), (True, False))
 
 
 @check
-def both_protocols() -> None:
-    line("HSET", "both", "x", "1")
+def both_protocols(at: Asked) -> None:
+    key = at.key("both")
+    at.line("HSET", key, "x", "1")
     for protocol in ("-2", "-3"):
         # As pairs in the newer protocol.
-        same(line("HGETALL", "both", options=("-c", protocol)).split(), ["x", "1"])
+        same(at.line("HGETALL", key, options=("-c", protocol)).split(), ["x", "1"])
+
+
+def asked(function: Check) -> Callable[[Turn], None]:
+    return lambda turn: function(Asked(turn.number, turn.may_send_twice))
 
 
 class Load:
@@ -273,24 +357,27 @@ class Load:
             if number == UNDER_WAY:
                 self.under_way.wait()
 
-    def run(self) -> dict[str, object]:
+    def run(self, under_way: UnderWay) -> dict[str, object]:
         writers = [threading.Thread(target=self.write, args=(writer,), daemon=True) for writer in range(WRITERS)]
         for writer in writers:
             writer.start()
         self.under_way.wait(RETRY_SECONDS_MAX)
         tell({"under_way": True})
+        under_way.start()
         sys.stdin.read()
         self.is_over.set()
         for writer in writers:
             writer.join()
         if self.failed:
             raise SystemExit("; ".join(self.failed))
+        checks = under_way.ended()
         return {
+            **checks,
             "acknowledged": sum(self.writes),
             "lost": sum(self.lost(writer) for writer in range(WRITERS)),
             "stale": sum(self.stale),
             "longest_gap_ms": round(max(self.gaps) * 1000),
-            "met": dict(self.met),
+            "met": dict(self.met + under_way.met),
         }
 
     def lost(self, writer: int) -> int:
@@ -305,11 +392,13 @@ def tell(event: dict[str, object]) -> None:
 def main() -> None:
     for name, function in CHECKS.items():
         try:
-            function()
+            function(Asked())
         except Exception as error:
             raise SystemExit(f"{name}: {type(error).__name__}: {error}") from error
-    version = line("--version", options=()).split()[1]
-    tell({"client": "redis-cli -c", "version": version, "checks": list(CHECKS), **Load().run()})
+    version = cli("--version", node=NODES[0], options=()).decode().split()[1]
+    again = {name: asked(function) for name, function in CHECKS.items()}
+    told = Load().run(UnderWay(again, is_later, leaders))
+    tell({"client": "redis-cli -c", "version": version, "checks": list(CHECKS), **told})
 
 
 if __name__ == "__main__":

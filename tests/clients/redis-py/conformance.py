@@ -1,18 +1,23 @@
-"""redis-py at a ring: the checks that every client makes, then writes while the nodes change.
+"""redis-py at a ring: the checks that every client makes, then writes and the checks again while the nodes change.
 
 Called with the nodes, HOST:PORT,HOST:PORT,...; the token is in REDISCLI_AUTH. tests/clients/README.md has the protocol.
 """
 
 import json
 import os
+import re
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 import redis
 from redis.cluster import ClusterNode, RedisCluster
+
+# Beside this folder; run.py names it in PYTHONPATH.
+from under_way import LATER, Later, Turn, UnderWay, same
 
 NODES = [ClusterNode(host, int(port)) for host, port in (node.split(":") for node in sys.argv[1].split(","))]
 TOKEN = os.environ["REDISCLI_AUTH"]
@@ -22,7 +27,7 @@ UNDER_WAY = 50
 RETRY_SECONDS = 0.02
 RETRY_SECONDS_MAX = 30
 
-Check = Callable[[RedisCluster], None]
+Check = Callable[[RedisCluster, Turn], None]
 CHECKS: dict[str, Check] = {}
 
 
@@ -35,166 +40,211 @@ def connect(**options: object) -> RedisCluster:
     return RedisCluster(startup_nodes=NODES, **{"password": TOKEN, **options})
 
 
-def same(actual: object, expected: object) -> None:
-    if actual != expected:
-        raise AssertionError(f"{str(actual)[:200]} instead of {str(expected)[:200]}")
+def is_later(error: Exception) -> bool:
+    """Whether a failed command may succeed later: its node is gone or about to be, or its slot moves."""
+    if isinstance(error, (redis.exceptions.AuthenticationError, redis.exceptions.AuthorizationError)):
+        return False
+    known = (redis.ConnectionError, redis.TimeoutError, redis.exceptions.RedisClusterException, OSError, Later)
+    return isinstance(error, known) or bool(isinstance(error, redis.RedisError) and of_moving(error))
+
+
+def of_moving(error: redis.RedisError) -> bool:
+    """By its type, because this client takes the first word off some errors, or by that word."""
+    types = (redis.exceptions.ClusterError, redis.exceptions.AskError, redis.exceptions.TryAgainError)
+    return isinstance(error, types) or bool(re.search(LATER, str(error)))
 
 
 def refused(call: Callable[[], object], kind: type[Exception], text: str) -> None:
     try:
         answer = call()
     except kind as error:
-        if text not in str(error):
-            raise AssertionError(f"{error!r} does not say {text}") from error
-    else:
-        raise AssertionError(f"{answer!r} instead of an error")
+        if text in str(error):
+            return
+        if is_later(error):
+            raise
+        raise AssertionError(f"{error!r} does not say {text}") from error
+    raise AssertionError(f"{answer!r} instead of an error")
+
+
+def leaders(client: RedisCluster) -> object:
+    """Who leads which slots, as a node says."""
+    return sorted((slots, shard["primary"]) for slots, shard in client.cluster_slots().items())
 
 
 @check
-def set_and_get(client: RedisCluster) -> None:
-    same(client.get("absent"), None)
-    same(client.set("a", "1"), True)
-    same(client.set("a", "2"), True)
-    same(client.get("a"), b"2")
+def set_and_get(client: RedisCluster, turn: Turn) -> None:
+    same(client.get(turn.key("absent")), None)
+    same(client.set(turn.key("a"), "1"), True)
+    same(client.set(turn.key("a"), "2"), True)
+    same(client.get(turn.key("a")), b"2")
 
 
 @check
-def set_options(client: RedisCluster) -> None:
-    same(client.set("o", "1", nx=True), True)
-    same(client.set("o", "2", nx=True), None)
-    same(client.set("o-absent", "2", xx=True), None)
-    same(client.set("o", "3", xx=True), True)
-    same(client.getdel("o"), b"3")
-    same(client.get("o"), None)
+def set_options(client: RedisCluster, turn: Turn) -> None:
+    key = turn.key("o")
+    turn.once(client.set(key, "1", nx=True), True, None)
+    same(client.set(key, "2", nx=True), None)
+    same(client.set(turn.key("o-absent"), "2", xx=True), None)
+    same(client.set(key, "3", xx=True), True)
+    turn.once(client.getdel(key), b"3", None)
+    same(client.get(key), None)
 
 
 @check
-def exists_and_del(client: RedisCluster) -> None:
-    client.set("e", "1")
-    same(client.exists("e"), 1)
-    same(client.delete("e"), 1)
-    same(client.exists("e"), 0)
-    same(client.delete("e"), 0)
+def exists_and_del(client: RedisCluster, turn: Turn) -> None:
+    key = turn.key("e")
+    client.set(key, "1")
+    same(client.exists(key), 1)
+    turn.once(client.delete(key), 1, 0)
+    same(client.exists(key), 0)
+    same(client.delete(key), 0)
 
 
 @check
-def numbers(client: RedisCluster) -> None:
-    same((client.incr("n"), client.incrby("n", 5), client.decrby("n", 2)), (1, 6, 4))
-    same((client.append("n", "2"), client.strlen("n"), client.get("n")), (2, 2, b"42"))
+def numbers(client: RedisCluster, turn: Turn) -> None:
+    key = turn.key("n")
+    turn.once(client.incr(key), 1, 2)
+    turn.once(client.incrby(key, 5), 6, 11)
+    turn.once(client.decrby(key, 2), 4, 2)
+    turn.once(client.append(key, "2"), 2, 3)
+    same((client.strlen(key), client.get(key)), (2, b"42"))
 
 
 @check
-def expiry(client: RedisCluster) -> None:
-    client.set("x", "1", ex=100)
-    same(90 < client.ttl("x") <= 100, True)
-    same(client.persist("x"), True)
-    same(client.ttl("x"), -1)
-    same(client.expire("x", 200), True)
-    same(190 < client.ttl("x") <= 200, True)
-    same(client.pexpire("x", 50), True)
+def expiry(client: RedisCluster, turn: Turn) -> None:
+    key = turn.key("x")
+    began = time.monotonic()
+    client.set(key, "1", ex=100)
+    lives(client.ttl(key), 100, began)
+    turn.once(client.persist(key), True, False)
+    same(client.ttl(key), -1)
+    began = time.monotonic()
+    same(client.expire(key, 200), True)
+    lives(client.ttl(key), 200, began)
+    turn.once(client.pexpire(key, 50), True, False)
     until = time.monotonic() + 10
-    while client.get("x") is not None:
+    while client.get(key) is not None:
         same(time.monotonic() < until, True)
-    same(client.ttl("x"), -2)
+    same(client.ttl(key), -2)
+
+
+def lives(left: int, seconds: int, began: float) -> None:
+    """Checks the time that is left; a command may have waited for another node."""
+    same(seconds - 10 - (time.monotonic() - began) < left <= seconds, True)
 
 
 @check
-def hashes(client: RedisCluster) -> None:
-    same(client.hset("h", mapping={"x": "1", "y": "2"}), 2)
-    same(client.hset("h", "x", "3"), 0)
-    same(client.hget("h", "x"), b"3")
-    same(client.hget("h", "z"), None)
-    same(client.hgetall("h"), {b"x": b"3", b"y": b"2"})
-    same(client.hmget("h", ["y", "z"]), [b"2", None])
-    same((client.hexists("h", "y"), client.hlen("h"), client.hincrby("h", "x", 4)), (True, 2, 7))
-    same((client.hdel("h", "x"), client.hkeys("h")), (1, [b"y"]))
-    same(client.type("h"), b"hash")
+def hashes(client: RedisCluster, turn: Turn) -> None:
+    key = turn.key("h")
+    turn.once(client.hset(key, mapping={"x": "1", "y": "2"}), 2, 0)
+    same(client.hset(key, "x", "3"), 0)
+    same(client.hget(key, "x"), b"3")
+    same(client.hget(key, "z"), None)
+    same(client.hgetall(key), {b"x": b"3", b"y": b"2"})
+    same(client.hmget(key, ["y", "z"]), [b"2", None])
+    same((client.hexists(key, "y"), client.hlen(key)), (True, 2))
+    turn.once(client.hincrby(key, "x", 4), 7, 11)
+    turn.once(client.hdel(key, "x"), 1, 0)
+    same(client.hkeys(key), [b"y"])
+    same(client.type(key), b"hash")
 
 
 @check
-def several_keys(client: RedisCluster) -> None:
-    same(client.mset({"{t}1": "1", "{t}2": "2"}), True)
-    same(client.mget(["{t}1", "{t}2", "{t}3"]), [b"1", b"2", None])
-    same(client.exists("{t}1", "{t}2", "{t}3"), 2)
-    same(client.delete("{t}1", "{t}2"), 2)
+def several_keys(client: RedisCluster, turn: Turn) -> None:
+    one, two, absent = (turn.tagged("t", number) for number in (1, 2, 3))
+    same(client.mset({one: "1", two: "2"}), True)
+    same(client.mget([one, two, absent]), [b"1", b"2", None])
+    same(client.exists(one, two, absent), 2)
+    turn.once(client.delete(one, two), 2, 0)
 
 
 @check
-def scan(client: RedisCluster) -> None:
-    for number in range(200):
-        client.set(f"scan-{number}", number)
-    same(sorted(client.scan_iter(match="scan-*")), sorted(f"scan-{number}".encode() for number in range(200)))
+def scan(client: RedisCluster, turn: Turn) -> None:
+    keys = [turn.key(f"scan-{number}") for number in range(200)]
+    for number, key in enumerate(keys):
+        client.set(key, number)
+    same(sorted(client.scan_iter(match=turn.key("scan-*"))), sorted(key.encode() for key in keys))
 
 
 @check
-def pipelines(client: RedisCluster) -> None:
+def pipelines(client: RedisCluster, turn: Turn) -> None:
     with client.pipeline() as pipeline:
         for number in range(200):
-            pipeline.set(f"pipe-{number}", number)
+            pipeline.set(turn.key(f"pipe-{number}"), number)
         same(pipeline.execute(), [True] * 200)
         for number in range(200):
-            pipeline.get(f"pipe-{number}")
+            pipeline.get(turn.key(f"pipe-{number}"))
         same(pipeline.execute(), [str(number).encode() for number in range(200)])
 
 
 @check
-def moved(client: RedisCluster) -> None:
-    slot = client.keyslot("moved")
-    leader = client.nodes_manager.slots_cache[slot][0]
-    other = next(node for node in client.get_primaries() if node != leader)
+def moved(client: RedisCluster, turn: Turn) -> None:
+    key = turn.key("moved")
+    slot = client.keyslot(key)
+    known = client.nodes_manager.slots_cache.get(slot)
+    other = next((node for node in client.get_primaries() if known and node != known[0]), None)
+    if not known or not other:
+        raise Later("the client knows of no leader of the slot, or of no other")
+    leader = known[0]
     client.nodes_manager.slots_cache[slot] = [other]
-    same(client.set("moved", "1"), True)
-    same(client.get("moved"), b"1")
+    same(client.set(key, "1"), True)
+    same(client.get(key), b"1")
     same(client.nodes_manager.slots_cache[slot][0].name, leader.name)
-    refused(lambda: client.get_redis_connection(other).get("moved"), redis.exceptions.MovedError, leader.name)
+    refused(lambda: client.get_redis_connection(other).get(key), redis.exceptions.MovedError, leader.name)
 
 
 @check
-def wrong_type(client: RedisCluster) -> None:
-    client.hset("w", "x", "1")
-    refused(lambda: client.incr("w"), redis.ResponseError, "WRONGTYPE")
-    client.set("no-number", "x")
-    refused(lambda: client.incr("no-number"), redis.ResponseError, "not an integer")
+def wrong_type(client: RedisCluster, turn: Turn) -> None:
+    client.hset(turn.key("w"), "x", "1")
+    refused(lambda: client.incr(turn.key("w")), redis.ResponseError, "WRONGTYPE")
+    client.set(turn.key("no-number"), "x")
+    refused(lambda: client.incr(turn.key("no-number")), redis.ResponseError, "not an integer")
 
 
 @check
-def syntax_errors(client: RedisCluster) -> None:
+def syntax_errors(client: RedisCluster, turn: Turn) -> None:
+    key = turn.key("s")
     # This client is not required to find the node by the key of a command that it does not know.
-    refused(lambda: client.execute_command("SET", "s", "1", "NOSUCH"), redis.ResponseError, "syntax error")
-    refused(lambda: client.execute_command("GET", "s", "s2"), redis.ResponseError, "wrong number of arguments")
-    node = client.get_redis_connection(client.get_primaries()[0])
-    refused(lambda: node.execute_command("NOSUCH", "s"), redis.ResponseError, "unknown command")
+    refused(lambda: client.execute_command("SET", key, "1", "NOSUCH"), redis.ResponseError, "syntax error")
+    refused(lambda: client.execute_command("GET", key, "s2"), redis.ResponseError, "wrong number of arguments")
+    primaries = client.get_primaries()
+    node = client.get_redis_connection(primaries[turn.number % len(primaries)])
+    refused(lambda: node.execute_command("NOSUCH", key), redis.ResponseError, "unknown command")
 
 
 @check
-def large_values(client: RedisCluster) -> None:
+def large_values(client: RedisCluster, turn: Turn) -> None:
     large = bytes(range(256)) * (16 << 10)
-    same(client.set("large", large), True)
-    same(client.get("large") == large, True)
+    key = turn.key("large")
+    same(client.set(key, large), True)
+    same(client.get(key) == large, True)
+    turn.once(client.delete(key), 1, 0)
 
 
 @check
-def empty_and_binary(client: RedisCluster) -> None:
-    client.set("empty", b"")
-    same((client.get("empty"), client.exists("empty")), (b"", 1))
-    client.set(b"\x00\xff\r\n", b"\r\n\x00\xff$-1\r\n")
-    same(client.get(b"\x00\xff\r\n"), b"\r\n\x00\xff$-1\r\n")
+def empty_and_binary(client: RedisCluster, turn: Turn) -> None:
+    empty, binary = turn.key("empty"), turn.key("").encode() + b"\x00\xff\r\n"
+    client.set(empty, b"")
+    same((client.get(empty), client.exists(empty)), (b"", 1))
+    client.set(binary, b"\r\n\x00\xff$-1\r\n")
+    same(client.get(binary), b"\r\n\x00\xff$-1\r\n")
 
 
 @check
-def wrong_token(_: RedisCluster) -> None:
-    node = redis.Redis(NODES[0].host, NODES[0].port, password="not the token")
+def wrong_token(_: RedisCluster, turn: Turn) -> None:
+    at = NODES[turn.number % len(NODES)]
+    node = redis.Redis(at.host, at.port, password="not the token")
     refused(node.ping, redis.AuthenticationError, "")
 
 
 @check
-def both_protocols(client: RedisCluster) -> None:
-    client.hset("both", "x", "1")
+def both_protocols(client: RedisCluster, turn: Turn) -> None:
+    key = turn.key("both")
+    client.hset(key, "x", "1")
     for protocol in (2, 3):
-        other = connect(protocol=protocol)
-        same(other.hgetall("both"), {b"x": b"1"})
-        same(other.get("absent"), None)
-        other.close()
+        with connect(protocol=protocol) as other:
+            same(other.hgetall(key), {b"x": b"1"})
+            same(other.get(turn.key("absent")), None)
 
 
 class Load:
@@ -243,24 +293,27 @@ class Load:
             if number == UNDER_WAY:
                 self.under_way.wait()
 
-    def run(self) -> dict[str, object]:
+    def run(self, under_way: UnderWay) -> dict[str, object]:
         writers = [threading.Thread(target=self.write, args=(writer,), daemon=True) for writer in range(WRITERS)]
         for writer in writers:
             writer.start()
         self.under_way.wait(RETRY_SECONDS_MAX)
         tell({"under_way": True})
+        under_way.start()
         sys.stdin.read()
         self.is_over.set()
         for writer in writers:
             writer.join()
         if self.failed:
             raise SystemExit("; ".join(self.failed))
+        checks = under_way.ended()
         return {
+            **checks,
             "acknowledged": sum(self.writes),
             "lost": sum(self.lost(writer) for writer in range(WRITERS)),
             "stale": sum(self.stale),
             "longest_gap_ms": round(max(self.gaps) * 1000),
-            "met": dict(self.met),
+            "met": dict(self.met + under_way.met),
         }
 
     def lost(self, writer: int) -> int:
@@ -277,10 +330,13 @@ def main() -> None:
     client = connect()
     for name, function in CHECKS.items():
         try:
-            function(client)
+            function(client, Turn())
         except Exception as error:
             raise SystemExit(f"{name}: {type(error).__name__}: {error}") from error
-    tell({"client": "redis-py", "version": redis.__version__, "checks": list(CHECKS), **Load(client).run()})
+    other = connect()
+    again = {name: partial(function, other) for name, function in CHECKS.items()}
+    told = Load(client).run(UnderWay(again, is_later, partial(leaders, other)))
+    tell({"client": "redis-py", "version": redis.__version__, "checks": list(CHECKS), **told})
 
 
 if __name__ == "__main__":
