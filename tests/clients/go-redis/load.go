@@ -130,11 +130,16 @@ func run(client *redis.ClusterClient) (map[string]any, error) {
 	}
 	load.began.Wait()
 	tell(map[string]any{"under_way": true})
+	again := begin()
 	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
 		return nil, err
 	}
 	load.isOver.Store(true)
 	ended.Wait()
+	again.end()
+	for err, times := range again.met {
+		load.met[err] += times
+	}
 	acknowledged, lost, stale, gap := 0, 0, 0, time.Duration(0)
 	for writer := range all {
 		missing, err := load.lost(writer, &all[writer])
@@ -147,5 +152,6 @@ func run(client *redis.ClusterClient) (map[string]any, error) {
 	return map[string]any{
 		"acknowledged": acknowledged, "lost": lost, "stale": stale,
 		"longest_gap_ms": gap.Milliseconds(), "met": load.met,
+		"checks_under_way": again.rounds, "checks_at_end": again.atEnd, "sent_twice": again.sentTwice,
 	}, nil
 }

@@ -1,4 +1,4 @@
-// go-redis at a ring: the checks that every client makes, then writes while the nodes change.
+// go-redis at a ring: the checks that every client makes, then writes and the checks again while nodes change.
 //
 // Called with the nodes, HOST:PORT,HOST:PORT,...; the token is in REDISCLI_AUTH. tests/clients/README.md has the protocol.
 package main
@@ -37,7 +37,7 @@ func main() {
 	client := connect(nil)
 	names := []string{}
 	for _, check := range checks {
-		if err := made(check, client); err != nil {
+		if err := made(check, client, turn{}); err != nil {
 			fmt.Fprintf(os.Stderr, "%s: %v\n", check.name, err)
 			os.Exit(1)
 		}
