@@ -1,6 +1,7 @@
 //! Writers, each with a connection and keys of its own, whose versions only rise, until standard input ends.
 
-use crate::{Broken, tell};
+use crate::again::Repeated;
+use crate::{Broken, Ring, tell};
 use redis::cluster::{ClusterClient, ClusterConnection};
 use redis::{Commands, RedisResult};
 use serde_json::{Value, json};
@@ -100,11 +101,12 @@ impl<'a> Writer<'a> {
     }
 }
 
-pub fn run(client: &ClusterClient) -> Result<Value, Broken> {
+pub fn run(ring: &Ring, client: &ClusterClient) -> Result<Value, Broken> {
     let is_over = AtomicBool::new(false);
     let (began, begins) = channel();
     let writers = (0..WRITERS).map(|number| Writer::new(number, client));
     let mut writers = writers.collect::<RedisResult<Vec<_>>>()?;
+    let mut again = Repeated::new(ring, client)?;
     thread::scope(|scope| {
         let running: Vec<_> = writers
             .iter_mut()
@@ -115,15 +117,18 @@ pub fn run(client: &ClusterClient) -> Result<Value, Broken> {
             .collect();
         // If a writer fails at once, the channel closes and the load is not reported as under way.
         drop(began);
+        let mut checking = None;
         if begins.iter().take(WRITERS).count() == WRITERS {
             tell(&json!({ "under_way": true }));
+            checking = Some(scope.spawn(|| again.run(&is_over)));
             std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
         }
         is_over.store(true, Ordering::Relaxed);
-        running.into_iter().try_for_each(|writer| writer.join().map_err(|_| "a writer panicked")?)
+        running.into_iter().try_for_each(|writer| writer.join().map_err(|_| "a writer panicked")?)?;
+        checking.into_iter().try_for_each(|checks| checks.join().map_err(|_| "a check panicked")?)
     })?;
     let mut lost = 0;
-    let mut met = BTreeMap::new();
+    let mut met = again.met;
     for writer in &mut writers {
         lost += writer.lost()?;
         for (error, count) in &writer.met {
@@ -137,5 +142,8 @@ pub fn run(client: &ClusterClient) -> Result<Value, Broken> {
         "stale": writers.iter().map(|writer| writer.stale).sum::<usize>(),
         "longest_gap_ms": u64::try_from(gap.as_millis())?,
         "met": met,
+        "checks_under_way": again.rounds,
+        "checks_at_end": again.at_end,
+        "sent_twice": again.sent_twice,
     }))
 }

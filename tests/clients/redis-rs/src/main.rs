@@ -1,8 +1,10 @@
-//! redis-rs at a ring: the checks that every client makes, then writes while the nodes change.
+//! redis-rs at a ring: the checks that every client makes, then writes and the checks again while nodes
+//! change.
 //!
 //! Called with the nodes, HOST:PORT,HOST:PORT,...; the token is in REDISCLI_AUTH. tests/clients/README.md has
 //! the protocol.
 
+mod again;
 mod checks;
 mod load;
 
@@ -52,9 +54,10 @@ fn run() -> Result<(), Broken> {
     let client = ring.client(None)?;
     let mut connection = client.get_connection()?;
     for (name, check) in checks::CHECKS {
-        check(&mut connection, &ring).map_err(|broken| format!("{name}: {broken}"))?;
+        check(&mut connection, &ring, again::Turn::default())
+            .map_err(|broken| format!("{name}: {broken}"))?;
     }
-    let mut told = load::run(&client)?;
+    let mut told = load::run(&ring, &client)?;
     told["client"] = "redis-rs".into();
     told["version"] = version().into();
     told["checks"] = json!(checks::CHECKS.iter().map(|(name, _)| name).collect::<Vec<_>>());
