@@ -3,6 +3,7 @@
 
 const { once } = require("node:events");
 const { setTimeout: wait } = require("node:timers/promises");
+const again = require("./again");
 
 const WRITERS = 4;
 const KEYS = 64;
@@ -14,15 +15,15 @@ function tell(event) {
   process.stdout.write(`${JSON.stringify(event)}\n`);
 }
 
-async function again(call, met) {
-  const until = Date.now() + RETRY_MS_MAX;
+async function until(call, met) {
+  const last = Date.now() + RETRY_MS_MAX;
   for (;;) {
     try {
       return await call();
     } catch (error) {
       const name = `${error.name}: ${error.message}`.slice(0, 80);
       met[name] = (met[name] ?? 0) + 1;
-      if (Date.now() > until) throw error;
+      if (Date.now() > last) throw error;
       await wait(RETRY_MS);
     }
   }
@@ -34,9 +35,9 @@ async function write(client, writer, ending, onUnderWay, met) {
   while (!ending.isOver) {
     const number = seen.writes + 1;
     const key = `load-${writer}-${number % KEYS}`;
-    const found = await again(() => client.get(key), met);
+    const found = await until(() => client.get(key), met);
     if (Number(found) !== seen.acknowledged[number % KEYS]) seen.stale += 1;
-    await again(() => client.set(key, number), met);
+    await until(() => client.set(key, number), met);
     seen.acknowledged[number % KEYS] = seen.writes = number;
     const now = Date.now();
     seen.gap = Math.max(seen.gap, now - last);
@@ -50,19 +51,25 @@ async function lost(client, writer, acknowledged, met) {
   let count = 0;
   for (const [at, version] of acknowledged.entries()) {
     if (version === 0) continue;
-    const found = await again(() => client.get(`load-${writer}-${at}`), met);
+    const found = await until(() => client.get(`load-${writer}-${at}`), met);
     if (Number(found) !== version) count += 1;
   }
   return count;
 }
 
-async function run(client) {
+// Runs the writers, and with a client of their own the checks.
+async function run(client, checks, other) {
   const ending = { isOver: false };
   const met = {};
   let waiting = WRITERS;
+  let checking;
   const onUnderWay = () => {
     waiting -= 1;
-    if (waiting === 0) tell({ under_way: true });
+    if (waiting > 0) return;
+    tell({ under_way: true });
+    checking = again.run(checks, other, ending);
+    // It is waited for below.
+    checking.catch(() => {});
   };
   process.stdin.resume();
   once(process.stdin, "end").then(() => {
@@ -70,6 +77,7 @@ async function run(client) {
   });
   const writers = Array.from({ length: WRITERS }, (_, writer) => write(client, writer, ending, onUnderWay, met));
   const seen = await Promise.all(writers);
+  const made = await checking;
   const losses = await Promise.all(seen.map(({ acknowledged }, writer) => lost(client, writer, acknowledged, met)));
   const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
   return {
@@ -77,7 +85,10 @@ async function run(client) {
     lost: sum(losses),
     stale: sum(seen.map(({ stale }) => stale)),
     longest_gap_ms: Math.max(...seen.map(({ gap }) => gap)),
-    met,
+    met: { ...met, ...made.met },
+    checks_under_way: made.rounds,
+    checks_at_end: made.atEnd,
+    sent_twice: made.sentTwice,
   };
 }
 
