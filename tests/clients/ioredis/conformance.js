@@ -150,7 +150,7 @@ const checks = {
     client.slots[slot] = [`${node.options.host}:${node.options.port}`];
     assert.equal(await client.set(key, "1"), "OK");
     assert.equal(await client.get(key), "1");
-    assert.equal(client.slots[slot][0], leader);
+    assert.equal(client.slots[slot]?.[0], leader);
     const { host, port } = node.options;
     const alone = new Redis({ host, port, password: TOKEN, retryStrategy: null });
     alone.on("error", () => {});

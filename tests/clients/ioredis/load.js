@@ -15,15 +15,15 @@ function tell(event) {
   process.stdout.write(`${JSON.stringify(event)}\n`);
 }
 
-async function until(call, met) {
-  const last = Date.now() + RETRY_MS_MAX;
+async function retried(call, met) {
+  const until = Date.now() + RETRY_MS_MAX;
   for (;;) {
     try {
       return await call();
     } catch (error) {
       const name = `${error.name}: ${error.message}`.slice(0, 80);
       met[name] = (met[name] ?? 0) + 1;
-      if (Date.now() > last) throw error;
+      if (Date.now() > until) throw error;
       await wait(RETRY_MS);
     }
   }
@@ -35,9 +35,9 @@ async function write(client, writer, ending, onUnderWay, met) {
   while (!ending.isOver) {
     const number = seen.writes + 1;
     const key = `load-${writer}-${number % KEYS}`;
-    const found = await until(() => client.get(key), met);
+    const found = await retried(() => client.get(key), met);
     if (Number(found) !== seen.acknowledged[number % KEYS]) seen.stale += 1;
-    await until(() => client.set(key, number), met);
+    await retried(() => client.set(key, number), met);
     seen.acknowledged[number % KEYS] = seen.writes = number;
     const now = Date.now();
     seen.gap = Math.max(seen.gap, now - last);
@@ -51,7 +51,7 @@ async function lost(client, writer, acknowledged, met) {
   let count = 0;
   for (const [at, version] of acknowledged.entries()) {
     if (version === 0) continue;
-    const found = await until(() => client.get(`load-${writer}-${at}`), met);
+    const found = await retried(() => client.get(`load-${writer}-${at}`), met);
     if (Number(found) !== version) count += 1;
   }
   return count;

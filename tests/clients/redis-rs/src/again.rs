@@ -23,8 +23,8 @@ const PAUSE: Duration = Duration::from_millis(300);
 /// By then every node has heard who leads a slot now.
 const HEARD_MAX: Duration = Duration::from_secs(3);
 
-/// One attempt at a check. Number 0 is the one before nodes change, which has the plain keys; every other one has
-/// keys of its own, so that what an interrupted attempt left behind does not confuse the next one.
+/// One attempt at a check. Number 0 is the one before nodes change, which has the plain keys; every other one
+/// has keys of its own, so that what an interrupted attempt left behind does not confuse the next one.
 #[derive(Clone, Copy, Default)]
 pub struct Turn {
     pub number: usize,
@@ -43,7 +43,8 @@ impl Turn {
         format!("{{{}}}{number}", self.key(tag))
     }
 
-    /// Checks the answer to a command that answers differently, in this known way, when it is carried out twice.
+    /// Checks the answer to a command that answers differently, in this known way, when it is carried out
+    /// twice.
     pub fn once<T: PartialEq + Debug>(self, actual: RedisResult<T>, expected: T, twice: T) -> Held {
         let actual = actual?;
         if actual == expected {

@@ -1,8 +1,9 @@
-// The trial of a client in Java: its checks, then writers, each with keys of its own whose versions only rise, until
-// standard input ends. tests/clients/README.md has the protocol.
+// The trial of a client in Java: its checks, then writers, each with keys of its own whose versions only rise, and the
+// checks again, until standard input ends. tests/clients/README.md has the protocol.
 
 import java.io.InputStream;
 import java.io.OutputStream;
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -25,6 +26,11 @@ interface Cells {
 
 /** The action of a check. */
 interface Check {
+    void run(Turn turn) throws Exception;
+}
+
+/** A call that a node should refuse. */
+interface Call {
     void run() throws Exception;
 }
 
@@ -36,12 +42,14 @@ final class Trial {
     static final int RETRY_MS_MAX = 30_000;
 
     private final Cells cells;
+    private final Again again;
     private final CountDownLatch began = new CountDownLatch(WRITERS);
     private final Map<String, Integer> met = new TreeMap<>();
     private volatile boolean isOver;
 
-    private Trial(Cells cells) {
+    private Trial(Cells cells, Again again) {
         this.cells = cells;
+        this.again = again;
     }
 
     /** What one writer observed. */
@@ -57,36 +65,42 @@ final class Trial {
             ? Arrays.equals(bytes, wanted)
             : Objects.equals(actual, expected);
         if (!isSame) {
-            throw new IllegalStateException(String.format("%.200s instead of %.200s", actual, expected));
+            throw new Wrong(String.format("%.200s instead of %.200s", actual, expected), null);
         }
     }
 
+    /** Checks the time that is left; a command may have waited for another node since it was set. */
+    static void lives(long left, long seconds, long sinceMs) {
+        long waitedMs = System.currentTimeMillis() - sinceMs;
+        same((seconds - 10) * 1_000 - waitedMs < left * 1_000 && left <= seconds, true);
+    }
+
     /** Checks that a node refuses a call, with the client's own error type. */
-    static void refused(Class<? extends Exception> type, String text, Check call) {
+    static void refused(Class<? extends Exception> type, String text, Call call) {
         try {
             call.run();
         } catch (Exception error) {
             if (type.isInstance(error) && String.valueOf(error.getMessage()).contains(text)) {
                 return;
             }
-            throw new IllegalStateException(error + " instead of " + text, error);
+            throw new Wrong(error + " instead of " + text, error);
         }
-        throw new IllegalStateException("no error instead of " + text);
+        throw new Wrong("no error instead of " + text, null);
     }
 
-    /** Runs everything and ends the process. */
-    static void run(String client, String version, Map<String, Check> checks, Cells cells) {
+    /** Runs everything and ends the process. The checks are made again with other connections. */
+    static void run(String client, String version, Map<String, Check> checks, Cells cells, Again again) {
         try {
             for (Map.Entry<String, Check> check : checks.entrySet()) {
                 try {
-                    check.getValue().run();
+                    check.getValue().run(new Turn(0, false));
                 } catch (Exception error) {
                     throw new IllegalStateException(check.getKey() + ": " + error, error);
                 }
             }
             String names = checks.keySet().stream().map(Trial::text).collect(Collectors.joining(", "));
             System.out.printf("{\"client\": %s, \"version\": %s, \"checks\": [%s], %s}%n",
-                text(client), text(version), names, new Trial(cells).load());
+                text(client), text(version), names, new Trial(cells, again).load());
         } catch (Exception error) {
             error.printStackTrace();
             System.err.println(String.valueOf(error.getMessage()).replace('\n', ' '));
@@ -96,7 +110,7 @@ final class Trial {
     }
 
     private String load() throws Exception {
-        ExecutorService threads = Executors.newFixedThreadPool(WRITERS);
+        ExecutorService threads = Executors.newFixedThreadPool(WRITERS + 1);
         List<Future<Seen>> writers = new ArrayList<>();
         for (int writer = 0; writer < WRITERS; writer++) {
             int number = writer;
@@ -104,8 +118,11 @@ final class Trial {
         }
         began.await();
         System.out.println("{\"under_way\": true}");
+        Callable<Void> rounds = again::run;
+        Future<Void> checking = threads.submit(rounds);
         System.in.transferTo(OutputStream.nullOutputStream());
         isOver = true;
+        again.end();
         int acknowledged = 0;
         int lost = 0;
         int stale = 0;
@@ -117,11 +134,16 @@ final class Trial {
             stale += seen.stale;
             gapMs = Math.max(gapMs, seen.gapMs);
         }
+        checking.get();
+        met.putAll(again.met());
+        String made = again.atEnd().stream().map(Trial::text).collect(Collectors.joining(", "));
         String errors = met.entrySet().stream().map(each -> text(each.getKey()) + ": " + each.getValue())
             .collect(Collectors.joining(", "));
+        String checks = String.format("\"checks_under_way\": %d, \"checks_at_end\": [%s], \"sent_twice\": %d",
+            again.rounds(), made, again.sentTwice());
         return String.format(
-            "\"acknowledged\": %d, \"lost\": %d, \"stale\": %d, \"longest_gap_ms\": %d, \"met\": {%s}",
-            acknowledged, lost, stale, gapMs, errors);
+            "%s, \"acknowledged\": %d, \"lost\": %d, \"stale\": %d, \"longest_gap_ms\": %d, \"met\": {%s}",
+            checks, acknowledged, lost, stale, gapMs, errors);
     }
 
     private Seen write(int writer) throws Exception {
@@ -181,6 +203,14 @@ final class Trial {
                 Thread.sleep(RETRY_MS);
             }
         }
+    }
+
+    /** The bytes of a text, and others behind them. */
+    static byte[] joined(String first, byte[] second) {
+        byte[] start = first.getBytes(StandardCharsets.UTF_8);
+        byte[] all = Arrays.copyOf(start, start.length + second.length);
+        System.arraycopy(second, 0, all, start.length, second.length);
+        return all;
     }
 
     /** A text as a JSON string. */
