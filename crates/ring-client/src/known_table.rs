@@ -81,8 +81,8 @@ impl KnownTable {
     }
 
     /// What was learned since the table came stays: of a slot that moved, `MOVED` may have told before the
-    /// table of this node does. But a node that once did not answer leads what it did before, because no
-    /// later table takes it away.
+    /// table of this node does. Whether it was right is found out at the node that it named. But a node that
+    /// once did not answer leads what it did before, because no later table takes it away.
     fn keep(&mut self) -> Heard {
         self.owners.trust_all();
         Heard::Same

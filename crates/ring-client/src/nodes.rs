@@ -175,6 +175,7 @@ impl Nodes {
                     (format!("no answer from {target}: {error}"), Some(error))
                 }
             };
+            self.unlearn(slot, &target);
             let (now, until) = (Instant::now(), until());
             ends = until.map_or(ends, |until| ends.min(until));
             if until.is_some_and(|until| now >= until) || (now >= ends && !silence.owes_last()) {
@@ -291,6 +292,15 @@ impl Nodes {
         if let Some(slot) = slot {
             self.table.lock().owners.set(slot.into(), address);
             self.named.lock().insert(Address::clone(address));
+        }
+    }
+
+    /// Stops believing a `MOVED` that named a node which cannot serve the slot now. It may have come from a
+    /// node that is behind, and have named a former leader: no answer about the table takes that back while
+    /// the table is the latest one. If the `MOVED` was right, the node in the table redirects there again.
+    pub(crate) fn unlearn(&self, slot: Option<u16>, address: &Address) {
+        if let Some(slot) = slot {
+            self.table.lock().owners.unlearn(slot.into(), address);
         }
     }
 

@@ -16,7 +16,7 @@ pub struct Owners {
     /// For each slot the index of its owner's address, as it was told.
     places: Box<[u32]>,
     addresses: Vec<Box<str>>,
-    /// Slots that have other owners by now.
+    /// Slots of which another owner was named since. Whoever named it may have known an older table.
     moved: BTreeMap<usize, u32>,
     /// Owners that did not answer, and count as owners only of slots of which they were named again.
     doubted: BTreeSet<u32>,
@@ -85,6 +85,14 @@ impl Owners {
             self.moved.remove(&slot);
         } else {
             self.moved.insert(slot, place);
+        }
+    }
+
+    /// Makes the owner of a slot the one that was told again, if this node was named as its owner since.
+    pub(crate) fn unlearn(&mut self, slot: usize, address: &str) {
+        let Some(place) = self.moved.get(&slot).copied() else { return };
+        if self.place_of(address) == Some(place) {
+            self.moved.remove(&slot);
         }
     }
 
@@ -157,6 +165,25 @@ mod tests {
         owners.set(1, "10.0.0.1:7");
         assert_eq!(owners.get(1), Some("10.0.0.1:7"));
         assert_eq!(owners.moved.len(), 1, "what is as it was told takes no room: {:?}", owners.moved);
+    }
+
+    #[test]
+    fn a_slot_that_did_not_move_to_a_node_has_the_owner_that_was_told() {
+        let mut owners = read([7, 8, 9], &[[0, 3, 0]], 4);
+        let some = |port: &str| Some(port.to_owned());
+        for (slot, address) in [(1, "10.0.0.1:8"), (2, "10.0.0.1:9"), (3, "10.0.0.1:8")] {
+            owners.set(slot, address);
+        }
+        // Slots that moved elsewhere or not at all, a node that nobody named, and a slot that does not exist.
+        for (slot, port) in [(2, 8), (0, 7), (0, 8), (1, 5), (9, 8)] {
+            owners.unlearn(slot, &format!("10.0.0.1:{port}"));
+            assert_eq!(all(&owners), [some("7"), some("8"), some("9"), some("8")], "{slot} {port}");
+        }
+        owners.unlearn(1, "10.0.0.1:8");
+        assert_eq!(all(&owners), [some("7"), some("7"), some("9"), some("8")]);
+        owners.forget("10.0.0.1:7");
+        owners.unlearn(3, "10.0.0.1:8");
+        assert_eq!(all(&owners), [None, None, some("9"), None], "who did not answer is no owner");
     }
 
     #[test]

@@ -2,6 +2,8 @@
 //!
 //! Invariant: a wait outlives the node at which it waits, and goes on at the node that leads the cell by
 //! then.
+//! Invariant: only a redirection to another node is followed at once, and only a few in a row; any other
+//! trouble is followed by a pause, whatever other calls have learned meanwhile.
 
 use crate::answer::{Refused, meaning};
 use crate::nodes::HOPS_MAX;
@@ -84,7 +86,7 @@ async fn watch_for(
         // Rounded up, because this side decides when the time is over.
         let milliseconds = u64::try_from(left.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
         let target = nodes.owner_or_anyone(slot);
-        let asked_at = Instant::now();
+        let (asked_at, mut is_sent_on) = (Instant::now(), false);
         let trouble = match shared.watch_connections.wait(&nodes.options, &target, milliseconds, &words).await
         {
             WatchEnd::Met(value) => return Ok(Waited::Met(value.map(Buffer::from))),
@@ -102,6 +104,7 @@ async fn watch_for(
             WatchEnd::Refused(text) => match meaning(&text, "wait", &nodes.place) {
                 Refused::Failed(error) => return Err(error),
                 Refused::Moved(address) => {
+                    is_sent_on = address != *target;
                     nodes.set_owner(Some(slot), &Arc::from(address));
                     troubles.hops += 1;
                     "the nodes redirect it to each other".to_owned()
@@ -121,11 +124,11 @@ async fn watch_for(
                 reason
             }
         };
+        nodes.unlearn(Some(slot), &target);
         if troubles.go_on_for(nodes.options.patience, asked_at, Instant::now()) {
             return Err(shared.unavailable(&trouble));
         }
-        let is_asked_again = nodes.owner(slot).as_ref().is_none_or(|owner| *owner == target);
-        if is_asked_again || troubles.take_a_breath() {
+        if !is_sent_on || troubles.take_a_breath() {
             tokio::time::sleep(troubles.pause()).await;
             nodes.refresh_within(troubles.left(nodes.options.patience, Instant::now())).await;
         }

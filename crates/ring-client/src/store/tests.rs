@@ -1,5 +1,6 @@
 //! A store at nodes with scripted answers, on a clock that stands still while anything is done.
 
+mod astray;
 mod finding;
 mod listing;
 mod loading;
