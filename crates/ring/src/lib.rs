@@ -65,6 +65,7 @@ pub mod fuzz;
 
 // Parts of the options of a node of several.
 pub use atoll_council::MemberAddress;
+pub use atoll_disk::RING_FILE;
 pub use atoll_keyspace::SLOTS;
 pub use atoll_replica::{
     COPIES_MAX, GroupOptions as RingShape, NodeId, Options as RingOptions, PlacementHints, Reads, Weight,

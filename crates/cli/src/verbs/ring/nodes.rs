@@ -8,8 +8,8 @@ use super::hosts::expand;
 use crate::Failure;
 use crate::output::note;
 use atoll_ring::{
-    COPIES_MAX, CouncilGroup, HostPort, MemberAddress, NodeId, NodeTls, Others, PlacementHints, Reads,
-    RingOptions, RingShape, Token, Weight, problem_of_zone,
+    COPIES_MAX, CouncilGroup, HostPort, MemberAddress, NodeId, NodeTls, Others, PlacementHints, RING_FILE,
+    Reads, RingOptions, RingShape, Token, Weight, problem_of_zone,
 };
 use atoll_wire::like_first;
 use clap::Args;
@@ -183,7 +183,7 @@ impl RingNodes {
 pub(super) fn check_loops(folder: &Path, loops: u16) -> Result<(), Failure> {
     let has = |name: &str| folder.join(name).exists();
     let begun = (1..=u16::MAX).take_while(|number| has(&format!("loop-{number}"))).count();
-    let is_single = has(STORE_FILE);
+    let is_single = has(RING_FILE);
     let fits =
         if loops == 1 { begun == 0 } else { !is_single && (begun == 0 || begun == usize::from(loops)) };
     if fits {
