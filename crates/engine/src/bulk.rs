@@ -2,6 +2,7 @@
 //!
 //! Invariant: no commit after a load is in the log unless the load is committed on disk, or the log has a
 //! group behind it that deletes what was loaded.
+//! Invariant: when a load returns an error that is not unknown, no loss of power brings its records back.
 
 use crate::EngineError;
 use crate::backing::{Backing, Reading};

@@ -191,7 +191,8 @@ impl Shared {
     /// that was to include the change failed with `error`. Returns the error for the caller.
     ///
     /// The next opening may find that checkpoint all the same. With this group behind it, it makes no
-    /// difference.
+    /// difference. So where a superblock may name the checkpoint, the group is synced: a loss of power must
+    /// not leave the checkpoint without it.
     pub(crate) fn take_back(
         &self,
         mut writer: Alone<'_, Writer>,
@@ -206,8 +207,11 @@ impl Shared {
         match self.take_in(&mut writer, ops, Vec::new(), Durability::Flushed) {
             Ok(forest) => {
                 half_done.done();
-                self.end_alone(writer, forest);
-                error
+                let visible = self.end_alone(writer, forest);
+                let Err(not_durable) = self.sync_if_half_committed(&visible) else { return error };
+                let store = self.backing.name();
+                tracing::error!(%store, %error, "a checkpoint failed, and so did the sync of the group that takes its change back: a loss of power may bring the change back");
+                not_durable
             }
             // The store is broken before the writer lock is released.
             Err(refused) => {
@@ -216,6 +220,12 @@ impl Shared {
                 EngineError::Undecided { store, source: Box::new(error) }
             }
         }
+    }
+
+    /// Syncs a commit if one of the superblocks may name a checkpoint that failed. No checkpoint is running.
+    fn sync_if_half_committed(&self, visible: &Visible) -> Result<(), EngineError> {
+        let is_half_committed = self.committed.lock().is_none();
+        if is_half_committed { self.sync_visible(visible.position) } else { Ok(()) }
     }
 
     /// Drops the hot copies of all records that a commit is about to change, before any of them is seen

@@ -1,7 +1,8 @@
-//! Bulk loads whose checkpoint fails: nothing of them is left, and a crash afterwards changes nothing.
+//! Bulk loads whose checkpoint fails: nothing of them is left, and a crash afterwards changes nothing. Where
+//! that cannot be promised, the error says that the outcome is unknown.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use atoll_disk::{FaultPlan, SimDisk};
+use atoll_disk::{FaultPlan, SimDisk, Survival};
 use atoll_engine::{Direction, Durability, Engine, EngineError, Options, Tree};
 use atoll_errors::ErrorKind;
 use std::collections::BTreeMap;
@@ -73,6 +74,47 @@ fn what_is_appended_after_a_load_that_failed_is_the_same_after_a_crash() {
     }
     // Leaves, inner nodes, the table, and both superblocks.
     assert!(failed.into_iter().all(|count| (4..20).contains(&count)), "{failed:?}");
+}
+
+#[test]
+fn a_load_that_failed_does_not_come_back_when_the_power_fails_at_once() {
+    for survival in [Survival::Nothing, Survival::Everything, Survival::Mixed] {
+        let mut failed = 0;
+        for struck in 0..20 {
+            let (disk, _engine, tree) = prepared(struck);
+            disk.set_plan(FaultPlan { fail_write: Some(struck), ..FaultPlan::default() });
+            let loaded = tree.bulk_load(records());
+            // The later writes belong to nothing.
+            let Err(error) = loaded else { continue };
+            assert!(!error.is_unknown(), "{struck}: {error}");
+            let (engine, tree) = open(&disk.crash_with(survival));
+            assert!(tree.is_empty().unwrap() && tree.len().unwrap() == 0, "{survival:?} {struck}");
+            assert!(engine.check().unwrap().damage.is_empty(), "{survival:?} {struck}");
+            failed += 1;
+        }
+        // Leaves, inner nodes, the table, and both superblocks.
+        assert!((4..20).contains(&failed), "{survival:?} {failed}");
+    }
+}
+
+#[test]
+fn a_load_whose_removal_could_not_be_synced_may_survive_and_says_so() {
+    let (disk, _engine, tree) = prepared(33);
+    let before = disk.counters();
+    tree.bulk_load(records()).unwrap();
+    let after = disk.counters();
+    // The last write is the second superblock. The last sync follows it; where that write fails, the sync of
+    // the removal takes its place.
+    let (write, sync) = (after.writes - before.writes - 1, after.syncs - before.syncs - 1);
+    let (disk, _engine, tree) = prepared(33);
+    disk.set_plan(FaultPlan { fail_write: Some(write), fail_sync: Some(sync), ..FaultPlan::default() });
+    let error = tree.bulk_load(records()).unwrap_err();
+    assert!(matches!(error, EngineError::NotDurable { .. }), "{error}");
+    assert_eq!(disk.counters().write_errors, before.write_errors + 1, "another write was struck");
+    let refused = tree.append(&LOADED, b"tail", Durability::Synced).unwrap_err();
+    assert!(matches!(refused, EngineError::Poisoned { .. }), "{refused}");
+    let count = open(&disk.crash()).1.len().unwrap();
+    assert!(count == 0 || count == u64::from(RECORDS), "{count}");
 }
 
 #[test]
