@@ -199,9 +199,10 @@ impl Shared {
         ops: &[Op<'_>],
         error: EngineError,
     ) -> EngineError {
-        // Nothing will be committed that could rely on the change.
+        // A sync failed, so nothing will be committed that could rely on the change. It stays visible, and
+        // whether it survives is open, even if `error` says only that the sync was another caller's.
         if self.check_writable().is_err() {
-            return error;
+            return if error.is_unknown() { error } else { self.not_durable_by_others() };
         }
         let half_done = self.unfinished();
         match self.take_in(&mut writer, ops, Vec::new(), Durability::Flushed) {
@@ -325,13 +326,17 @@ impl Shared {
     /// As [`Shared::sync_to`], for a commit that is visible: it took effect, whichever sync failed.
     fn sync_visible(&self, position: u64) -> Result<(), EngineError> {
         self.sync_to(position).map_err(|error| match error {
-            EngineError::Poisoned { store } => {
-                let source = std::io::Error::other("another caller's sync that covered this write failed");
-                let source = DiskError { operation: Operation::Sync, name: store.clone(), offset: 0, source };
-                EngineError::NotDurable { store, source }
-            }
+            EngineError::Poisoned { .. } => self.not_durable_by_others(),
             error => error,
         })
+    }
+
+    /// The error for a change that is visible and may not survive, because another caller's sync failed.
+    fn not_durable_by_others(&self) -> EngineError {
+        let store = self.backing.name();
+        let source = std::io::Error::other("another caller's sync that covered this write failed");
+        let source = DiskError { operation: Operation::Sync, name: store.clone(), offset: 0, source };
+        EngineError::NotDurable { store, source }
     }
 
     pub(crate) fn sync_to(&self, position: u64) -> Result<(), EngineError> {

@@ -2,12 +2,14 @@
 //! that cannot be promised, the error says that the outcome is unknown.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use atoll_disk::{FaultPlan, SimDisk, Survival};
-use atoll_engine::{Direction, Durability, Engine, EngineError, Options, Tree};
+use atoll_disk::{Disk, DiskError, FaultPlan, MemoryDisk, Operation, Relay, SimDisk, Survival};
+use atoll_engine::{Direction, Durability, Engine, EngineError, Options, SyncTicket, Tree, WriteBatch};
 use atoll_errors::ErrorKind;
 use std::collections::BTreeMap;
+use std::io;
 use std::ops::{Bound, ControlFlow};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 const RECORDS: u32 = 3000;
 
@@ -15,9 +17,13 @@ const RECORDS: u32 = 3000;
 const LOADED: [u8; 4] = 7_u32.to_be_bytes();
 
 fn open(disk: &SimDisk) -> (Engine, Tree) {
+    open_on(Arc::new(disk.clone()))
+}
+
+fn open_on(disk: Arc<dyn Disk>) -> (Engine, Tree) {
     let options =
         Options { background: false, log_segment_bytes: 64 << 10, store_id: Some(7), ..Options::default() };
-    let engine = Engine::open(Arc::new(disk.clone()), options).unwrap();
+    let engine = Engine::open(disk, options).unwrap();
     let tree = engine.tree("t").unwrap();
     (engine, tree)
 }
@@ -157,4 +163,58 @@ fn a_load_whose_sync_failed_may_survive_and_nothing_is_written_after_it() {
     assert!(matches!(refused, EngineError::Poisoned { .. }), "{refused}");
     let count = open(&disk.crash()).1.len().unwrap();
     assert!(count == 0 || count == u64::from(RECORDS), "{count}");
+}
+
+/// A disk on which another caller's sync fails during the next write, once it is given the caller's ticket.
+#[derive(Default)]
+struct SyncFailsMeanwhile {
+    bytes: MemoryDisk,
+    ticket: Mutex<Option<SyncTicket>>,
+    fails: AtomicBool,
+}
+
+impl Relay for SyncFailsMeanwhile {
+    fn inner(&self) -> &dyn Disk {
+        &self.bytes
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        let ticket = self.ticket.lock().unwrap().take();
+        if let Some(ticket) = ticket {
+            self.fails.store(true, Ordering::Relaxed);
+            assert!(ticket.run().is_err(), "the sync was to fail");
+            self.fails.store(false, Ordering::Relaxed);
+        }
+        self.bytes.write_at(offset, bytes)
+    }
+
+    fn sync(&self) -> Result<(), DiskError> {
+        if self.fails.load(Ordering::Relaxed) {
+            let source = io::Error::other("planted");
+            return Err(DiskError {
+                operation: Operation::Sync,
+                name: "meanwhile".into(),
+                offset: 0,
+                source,
+            });
+        }
+        self.bytes.sync()
+    }
+}
+
+#[test]
+fn a_load_that_meets_another_callers_failed_sync_may_survive_and_says_so() {
+    let disk = Arc::new(SyncFailsMeanwhile::default());
+    let (engine, tree) = open_on(disk.clone());
+    let mut batch = WriteBatch::new();
+    batch.put(&engine.tree("other").unwrap(), b"k", b"v");
+    let ticket = engine.write_visible(&batch).unwrap();
+    *disk.ticket.lock().unwrap() = Some(ticket);
+    let error = tree.bulk_load(records()).unwrap_err();
+    assert!(disk.ticket.lock().unwrap().is_none(), "the load wrote nothing");
+    // Its records are still there, so it may not be told that there is nothing of it.
+    assert_eq!(tree.len().unwrap(), u64::from(RECORDS));
+    assert!(error.is_unknown(), "{error}");
+    let refused = tree.append(&LOADED, b"tail", Durability::Synced).unwrap_err();
+    assert!(matches!(refused, EngineError::Poisoned { .. }), "{refused}");
 }
