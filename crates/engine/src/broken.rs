@@ -109,12 +109,12 @@ pub(crate) struct Spoiled {
     failures: AtomicUsize,
     /// How the last of them failed.
     failure: Mutex<Option<(ErrorKind, String)>>,
-    /// Whether the log has since reached its limit.
+    /// Whether the log, or the space that cannot be freed, has since reached its limit.
     is_log_full: AtomicBool,
 }
 
-/// Where no checkpoint succeeds, writes are refused once the log is this many times as long as what makes a
-/// checkpoint due.
+/// Where no checkpoint succeeds, writes are refused once the log, or the space that cannot be freed, is this
+/// many times what makes a checkpoint due.
 const LOG_FULL_FACTOR: u64 = 4;
 
 /// After this many checkpoints in a row that failed, the next one is not expected to succeed either.
@@ -135,7 +135,8 @@ impl Spoiled {
         self.is_log_full.load(Ordering::Relaxed) && self.is_stuck()
     }
 
-    /// Notes that `waiting` bytes of log wait for a checkpoint, where `due` bytes make one due.
+    /// Notes that `waiting` bytes, of log or of space to be freed, wait for a checkpoint to succeed, where
+    /// `due` bytes make one due.
     pub(crate) fn note_waiting(&self, waiting: u64, due: u64) {
         if waiting >= due.saturating_mul(LOG_FULL_FACTOR) && self.is_stuck() {
             self.is_log_full.store(true, Ordering::Relaxed);

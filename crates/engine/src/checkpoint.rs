@@ -202,6 +202,7 @@ impl Shared {
         match written {
             Ok(commit) => {
                 writer.retired.put_back(sorted.kept);
+                writer.retired.note_success();
                 writer.checkpointed = position;
                 self.release(&sorted.in_segments, &commit);
                 self.backing.meter().checkpoint_ended(true);

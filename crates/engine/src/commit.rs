@@ -51,6 +51,16 @@ pub(crate) struct Visible {
     position: u64,
 }
 
+/// Bytes that wait for a checkpoint after a commit: of log, or of space that it would free, whichever are
+/// more.
+#[derive(Clone, Copy)]
+pub(crate) struct Waiting {
+    /// Without the space that earlier checkpoints tried to free.
+    for_the_next: u64,
+    /// Since the last one that succeeded.
+    for_a_success: u64,
+}
+
 /// A sync that makes one commit survive a loss of power.
 pub struct SyncTicket {
     engine: Engine,
@@ -262,25 +272,28 @@ impl Shared {
         visible
     }
 
-    /// Numbers the commit, in the order of the groups in the log. Returns also how many bytes wait for a
-    /// checkpoint.
-    pub(crate) fn end_commit(&self, writer: &Writer, sequence: &Count) -> (Visible, u64) {
+    /// Numbers the commit, in the order of the groups in the log. Returns also what waits for a checkpoint.
+    pub(crate) fn end_commit(&self, writer: &Writer, sequence: &Count) -> (Visible, Waiting) {
         let position = writer.log.as_ref().map_or(0, |log| log.point().position);
         let tail = position - writer.checkpointed;
         // Space that only waits for a checkpoint is as good a reason for one as a long log.
-        let waiting = tail.max(writer.retired.added_bytes());
+        let waiting = Waiting {
+            for_the_next: tail.max(writer.retired.added_bytes()),
+            for_a_success: tail.max(writer.retired.unfreed_bytes()),
+        };
         (Visible { sequence: sequence.add(1), position }, waiting)
     }
 
     /// Requests a checkpoint if enough waits for one, or if memory needs it. While a checkpoint runs,
     /// everything it is about to write still seems to wait; a commit after it sees what is left.
-    pub(crate) fn ask_if_due(&self, waiting: u64) {
-        let is_due = waiting >= self.options.checkpoint_bytes || self.backing.wants_checkpoint();
+    pub(crate) fn ask_if_due(&self, waiting: Waiting) {
+        let due = self.options.checkpoint_bytes;
+        let is_due = waiting.for_the_next >= due || self.backing.wants_checkpoint();
         if !is_due {
             return;
         }
         // Where checkpoints fail, one runs nearly all the time.
-        self.spoiled.note_waiting(waiting, self.options.checkpoint_bytes);
+        self.spoiled.note_waiting(waiting.for_a_success, due);
         if !self.checkpointing.is_locked() {
             self.ask_for_checkpoint();
         }

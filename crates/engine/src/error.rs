@@ -179,8 +179,8 @@ pub enum EngineError {
         /// The file.
         store: String,
     },
-    /// Checkpoints fail one after the other, and what waits for one has filled the memory, or the log up to
-    /// its limit. Writes go on as soon as a checkpoint succeeds; each refused write has one tried.
+    /// Checkpoints fail one after the other, and what waits for one has filled the memory, or the file up to
+    /// a limit. Writes go on as soon as a checkpoint succeeds; each refused write has one tried.
     #[error(
         "checkpoints of {store} fail, and there is no room for more that waits for one; the last failure: {cause}"
     )]

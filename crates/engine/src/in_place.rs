@@ -17,7 +17,7 @@
 use crate::EngineError;
 use crate::amend::{Amending, Amendment};
 use crate::batch::{Action, Op};
-use crate::commit::{PlacedValue, Visible, check_size, check_sizes};
+use crate::commit::{PlacedValue, Visible, Waiting, check_size, check_sizes};
 use crate::forest::{Appended, Count, Forest, NewValue, TreeState, appended};
 use crate::gate::Placing;
 use crate::hot::HotKey;
@@ -246,8 +246,8 @@ struct RecordLocation<'a, 'l> {
 /// A commit in place.
 pub(crate) struct InPlaceCommit {
     visible: Visible,
-    /// Bytes that wait for a checkpoint, this commit included.
-    waiting: u64,
+    /// What waits for a checkpoint, this commit included.
+    waiting: Waiting,
     /// Work that the log left to this commit.
     chores: Option<Chores>,
     /// The chain that left the tree.

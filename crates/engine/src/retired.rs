@@ -35,6 +35,8 @@ pub(crate) struct RetiredList {
     space: Vec<Retired>,
     /// Bytes that were added, without those that were put back.
     added_bytes: u64,
+    /// Bytes that were taken since a checkpoint last succeeded. Those that failed put them back.
+    taken_bytes: u64,
     undecided: Vec<(UndecidedItem, u64)>,
     weight: Weight,
 }
@@ -98,6 +100,16 @@ impl RetiredList {
     /// Bytes that left the trees since a checkpoint last took the list.
     pub(crate) fn added_bytes(&self) -> u64 {
         self.added_bytes
+    }
+
+    /// Bytes that left the trees since a checkpoint last succeeded.
+    pub(crate) fn unfreed_bytes(&self) -> u64 {
+        self.taken_bytes.saturating_add(self.added_bytes)
+    }
+
+    /// Notes that a checkpoint succeeded, which freed what was taken, or keeps it for a reader.
+    pub(crate) fn note_success(&mut self) {
+        self.taken_bytes = 0;
     }
 
     /// Notes that a shared node was replaced.
@@ -199,8 +211,8 @@ impl RetiredList {
 
     /// Takes everything out in constant time; the caller goes through it while writers go on.
     pub(crate) fn take(&mut self) -> Self {
-        let weight = self.weight.empty_beside();
-        std::mem::replace(self, Self { weight, ..Self::default() })
+        let (weight, taken_bytes) = (self.weight.empty_beside(), self.unfreed_bytes());
+        std::mem::replace(self, Self { weight, taken_bytes, ..Self::default() })
     }
 
     /// Takes out the nodes whose homes were not known; see [`UnwrittenNodes::decided`].
@@ -238,5 +250,32 @@ impl RetiredList {
             UndecidedItem::Node(_) | UndecidedItem::Delta(..) => None,
         });
         self.space.iter().map(|retired| (retired.offset, retired.len)).chain(pieces)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_failed_checkpoints_took_counts_until_one_succeeds() {
+        let mut list = RetiredList::default();
+        let space = |len| Retired { offset: 1 << 20, len, birth: 1, death: 2 };
+        list.space(space(100));
+        let taken = list.take();
+        assert_eq!((list.added_bytes(), list.unfreed_bytes()), (0, 100));
+        list.put_back(taken.decided());
+        list.space(space(20));
+        assert_eq!((list.added_bytes(), list.unfreed_bytes()), (20, 120));
+        let taken = list.take();
+        list.space(space(3));
+        list.put_back(taken.decided());
+        assert_eq!((list.added_bytes(), list.unfreed_bytes()), (3, 123));
+        // The next checkpoint takes all of it. What is added while it runs is not its business.
+        let taken = list.take();
+        list.space(space(4));
+        assert_eq!(taken.decided().len(), 3);
+        list.note_success();
+        assert_eq!((list.added_bytes(), list.unfreed_bytes()), (4, 4));
     }
 }

@@ -9,7 +9,8 @@
 //! after one that is already under way.
 //! Invariant: no writer waits unless a thread runs that makes checkpoints.
 //! Invariant: after a checkpoint that panicked, which is the last one, and after several background
-//! checkpoints that failed in a row, writes are refused where there is no room in memory or in the log.
+//! checkpoints that failed in a row, writes are refused where there is no room in memory or in the log, or
+//! where too much of the file waits for a checkpoint to free it.
 
 use crate::batch::{Action, Given, Op};
 use crate::forest::TreeState;

@@ -99,6 +99,43 @@ fn the_log_of_a_store_whose_checkpoints_fail_ends_at_a_limit_and_goes_on_when_on
     }
 }
 
+#[test]
+fn long_values_overwritten_while_checkpoints_fail_take_a_bounded_part_of_the_disk() {
+    const LEN: usize = 1 << 20;
+    let options = Options {
+        checkpoint_bytes: 4 << 20,
+        log_segment_bytes: 64 << 10,
+        log_windows: false,
+        ..Options::default()
+    };
+    let disk = Refusing::with(io::ErrorKind::Other);
+    let (engine, tree) = open(&disk, options.clone());
+    disk.refuse(true);
+    let put = |number: u8| {
+        // So that the background checkpoints keep up.
+        std::thread::sleep(Duration::from_millis(5));
+        tree.put(b"k", &[number].repeat(LEN), Durability::Flushed).err().map(|error| (number, error))
+    };
+    // Sixteen values reach the limit; three checkpoints have to fail before that counts.
+    let (refused_at, error) = (0..=u8::MAX).find_map(put).expect("nothing bounds what is overwritten");
+    assert!(matches!(error, EngineError::CheckpointsFail { .. }), "{error}");
+    let newest = |tree: &Tree| {
+        let value = tree.get(b"k").unwrap().unwrap().to_buffer().unwrap();
+        assert!(value.len() == LEN && value.iter().all(|&byte| byte == refused_at - 1), "{}", value[0]);
+    };
+    newest(&tree);
+    disk.refuse(false);
+    let serves = (0..10_000).any(|_| {
+        std::thread::sleep(Duration::from_millis(1));
+        tree.put(b"more", b"v", Durability::Flushed).is_ok()
+    });
+    assert!(serves, "it stays refused though checkpoints would succeed");
+    engine.close().unwrap();
+    let (engine, tree) = open(&disk, options);
+    newest(&tree);
+    assert!(engine.check().unwrap().damage.is_empty());
+}
+
 // Not under sanitizers, like the other tests of the budget.
 #[cfg(not(atoll_plain_memory))]
 #[test]
