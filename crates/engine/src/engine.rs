@@ -267,9 +267,6 @@ impl Engine {
         // returns the error.
         let _ = self.flush_log();
         self.background.stop();
-        if self.is_closed() {
-            return Ok(());
-        }
         self.shared.give_up_segment();
         let result = match self.shared.options.read_only {
             true => Ok(()),
@@ -281,8 +278,9 @@ impl Engine {
         let _running = self.shared.checkpointing.lock();
         let mut writer = self.shared.writer.alone();
         if self.is_closed() {
-            // Another handle closed it meanwhile and returns how that ended. What the log still holds must
-            // not be written by now.
+            // Another handle closed it and returns how that ended. What the log still holds must not be
+            // written by now. This is not checked without the locks: the other one holds them until it has
+            // written all it had.
             return Ok(());
         }
         self.shared.answering.close();
@@ -372,6 +370,34 @@ mod tests {
             std::thread::sleep(Duration::from_millis(50));
             shared.answering.close();
             drop(running);
+            let closed = closing.join().unwrap();
+            assert!(closed.is_ok(), "{closed:?}");
+        });
+    }
+
+    /// The handle that closes the store marks it as closed before it hands the last of the log over.
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "nothing tells that a thread waits for a lock")]
+    fn closing_a_second_time_waits_until_the_first_handle_has_written_all() {
+        let options = Options { background: false, log_windows: false, ..Options::default() };
+        let engine = Engine::open(Arc::new(MemoryDisk::new()), options).unwrap();
+        engine.tree("t").unwrap().put(b"k", b"v", Durability::Buffered).unwrap();
+        let shared = &*engine.shared;
+        let flushed = || shared.flushed.load(Ordering::Acquire);
+        let before = flushed();
+        let wanted = shared.nudge.wanted.lock();
+        std::thread::scope(|scope| {
+            let closing = scope.spawn(|| engine.close_shared());
+            // After its first step, which hands the log over, it waits to end the background threads.
+            while flushed() == before {
+                std::thread::yield_now();
+            }
+            let writer = shared.writer.alone();
+            shared.answering.close();
+            drop(wanted);
+            std::thread::sleep(Duration::from_millis(50));
+            assert!(!closing.is_finished(), "the first handle may still write");
+            drop(writer);
             let closed = closing.join().unwrap();
             assert!(closed.is_ok(), "{closed:?}");
         });
