@@ -121,6 +121,14 @@ impl Table {
         &self.name
     }
 
+    /// The number that identifies the table, wherever its store is and whatever it is called. It was drawn at
+    /// random as the table was created, so a table that is dropped and created again has another one. A copy
+    /// of the whole store keeps it; [`Table::copy_to`] creates another table.
+    #[must_use]
+    pub const fn identity(&self) -> u128 {
+        self.names.id()
+    }
+
     /// The columns and their roles in the newest version that this handle has seen. [`Table::schema_now`]
     /// looks for a newer one.
     #[must_use]

@@ -270,18 +270,34 @@ fn two_stores_in_folders_of_one_name_are_never_taken_for_each_other() {
 }
 
 #[test]
-fn a_store_that_moved_or_was_replaced_is_not_the_one_that_was_gathered() {
-    let (place, _) = interrupted_gather(&[]);
+fn a_store_that_moved_is_gathered_on_and_one_made_anew_in_its_place_is_not() {
+    let (place, version) = interrupted_gather(&[]);
     let gathered = |line: &str| atoll(&place, &format!("table gather t --json {line}"));
-    let refused = |line: &str| atoll(&place, &format!("table gather t {line}"));
     assert_eq!(gathered("--from one").json()["rows"], 10);
     let [one, moved] = ["one", "moved"].map(|name| place.folder.path().join(name));
     std::fs::rename(&one, &moved).unwrap();
-    // The run had no store, as of an older program, until this one went on with it.
-    refused("--from moved --run one").fails(11);
-    atoll(&place, "table attributes t --run one gather.source=").text();
     assert_eq!(gathered("--from moved --run one").json()["rows"], 0);
+    // Made anew, it comes to the same version with the same rows.
     on_source(&place, CREATE).text();
-    let replaced = refused("--from one");
-    assert!(replaced.fails(11).contains("another store has taken its place"), "{}", replaced.stderr);
+    on_source(&place, "table import t run.csv").text();
+    let caught_up = on_source(&place, "table info t --json").json()["version"].as_u64();
+    assert!(caught_up >= version.as_u64(), "{caught_up:?} is behind {version}");
+    let replaced = atoll(&place, "table gather t --from one");
+    assert!(replaced.fails(11).contains("another store"), "{}", replaced.stderr);
+    assert_eq!(atoll(&place, "table query t --count").text(), "10\n");
+}
+
+#[test]
+fn an_older_state_of_a_store_is_not_the_one_that_was_gathered() {
+    let place = Workspace::new();
+    on_source(&place, CREATE).text();
+    on_source(&place, "store copy older").text();
+    place.write("run.csv", csv(0..2, 5));
+    on_source(&place, "table import t run.csv").text();
+    assert_eq!(atoll(&place, "table gather t --from one --json").json()["rows"], 10);
+    let [one, moved, older] = ["one", "moved", "older"].map(|name| place.folder.path().join(name));
+    std::fs::rename(&one, moved).unwrap();
+    std::fs::rename(older, &one).unwrap();
+    let restored = atoll(&place, "table gather t --from one");
+    assert!(restored.fails(11).contains("an older state of the store"), "{}", restored.stderr);
 }

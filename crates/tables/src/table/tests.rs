@@ -237,6 +237,21 @@ async fn a_table_is_made_once_and_found_by_name() {
 }
 
 #[tokio::test]
+async fn a_table_has_one_identity_for_all_who_open_it_and_no_other_table_has_it() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let made = Table::create(Arc::clone(&store), "run", schema()).await.unwrap();
+    let opened = Table::open(Arc::clone(&store), "run").await.unwrap();
+    assert_eq!(opened.identity(), made.identity());
+    let beside = Table::create(Arc::clone(&store), "other", schema()).await.unwrap();
+    let there: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let elsewhere = Table::create(there, "run", schema()).await.unwrap();
+    Table::drop_table(&*store, "run").await.unwrap();
+    let anew = Table::create(store, "run", schema()).await.unwrap();
+    let all = [&made, &beside, &elsewhere, &anew].map(Table::identity);
+    assert_eq!(std::collections::BTreeSet::from(all).len(), 4, "{all:?}");
+}
+
+#[tokio::test]
 async fn what_is_stored_comes_back_as_it_was() {
     let mut random = fastrand::Rng::with_seed(5);
     let (table, _) = written(&mut random, 5, 50).await;

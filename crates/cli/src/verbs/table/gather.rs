@@ -7,7 +7,8 @@
 //! duplicate nothing and lose nothing. A store is read at the version that it had when it was first gathered.
 //! Invariant: a run that another writer appended to is never continued, because its steps do not tell how far
 //! the gather came.
-//! Invariant: a run that was gathered from one store is never continued from another one.
+//! Invariant: a run that was gathered from one table is never continued from another one, whatever their
+//! stores are called.
 
 mod origin;
 
@@ -37,8 +38,8 @@ const STEP_BYTES: usize = 32 << 20;
 /// The attribute of a run that holds the version of the gathered store.
 const VERSION_ATTRIBUTE: &str = "gather.version";
 
-/// The attribute of a run that tells which table of which store it was gathered from; runs that an older
-/// program began lack it.
+/// The attribute of a run that tells which table it was gathered from; runs that an older program began lack
+/// it.
 const SOURCE_ATTRIBUTE: &str = "gather.source";
 
 /// The attribute that holds the row count of the store, once all rows have been gathered.
@@ -79,8 +80,7 @@ impl Gather {
         for (url, run) in self.stores.iter().zip(&runs) {
             let source = self.source(session, url).await?;
             let table = self.target(&store, &source, (url, run)).await?;
-            let origin = origin::digest_of(url, self.source_name());
-            let mut seen = TargetRun::of(&table, &source, (run, &origin)).await?;
+            let mut seen = TargetRun::of(&table, &source, run).await?;
             seen.check_version(&source).await?;
             if seen.whole().is_none() {
                 let schema = seen.columns(&source).await?;
@@ -205,7 +205,7 @@ fn begins_with(table: &TableSchema, schema: &TableSchema) -> bool {
 /// A run of the table, as it was before gathering into it.
 struct TargetRun {
     run: String,
-    /// The digest of the store to gather, and of its table.
+    /// Which table is gathered, as [`origin::of`] tells it.
     origin: String,
     there: Option<RunSummary>,
     /// The version of the store that the run holds, whichever process began to gather it.
@@ -220,20 +220,21 @@ struct TargetRun {
 
 impl TargetRun {
     /// Looks at the run, and records which store is gathered, and its version, if none is recorded.
-    async fn of(table: &Table, source: &Table, (run, origin): (&str, &str)) -> Result<Self, Failure> {
+    async fn of(table: &Table, source: &Table, run: &str) -> Result<Self, Failure> {
+        let origin = origin::of(source);
         // Read before the attributes: a process that begins the run after this is detected by comparing with
         // what was seen.
         let there = table.runs().await?.into_iter().find(|summary| summary.name == run);
         let mut known = table.run_attributes(run).await?;
         if !known.contains_key(VERSION_ATTRIBUTE) && there.is_none() {
             let version = Value::String(source.version().await?.to_string());
-            let marks = [(VERSION_ATTRIBUTE, version), (SOURCE_ATTRIBUTE, Value::String(origin.to_owned()))];
+            let marks = [(VERSION_ATTRIBUTE, version), (SOURCE_ATTRIBUTE, Value::String(origin.clone()))];
             let marks = marks.map(|(name, value)| (name.to_owned(), value)).into();
             table.note_new(AttributesOf::Run(run), &marks).await?;
             // If several processes gather the store at once, all use the version of the first.
             known = table.run_attributes(run).await?;
         }
-        if known.get(SOURCE_ATTRIBUTE).is_some_and(|recorded| recorded != origin) {
+        if known.get(SOURCE_ATTRIBUTE).is_some_and(|recorded| *recorded != origin) {
             return Err(origin::differs(run));
         }
         let number = |name: &str| known.get(name).and_then(|text| text.parse::<u64>().ok());
@@ -254,11 +255,12 @@ impl TargetRun {
             None => Vec::new(),
         };
         let wrote = steps.iter().map(|step| step.attempt).collect();
-        let (run, origin) = (run.to_owned(), origin.to_owned());
+        let run = run.to_owned();
         Ok(Self { run, origin, there, version: Version(version), whole, wrote, known: attempts })
     }
 
-    /// Refuses a store that has not come to the version of the run: it replaced the one that was gathered.
+    /// Refuses a store that has not come to the version of the run: it is an older state of the one that was
+    /// gathered, as a restored backup is.
     async fn check_version(&self, source: &Table) -> Result<(), Failure> {
         let now = source.version().await?;
         if now >= self.version { Ok(()) } else { Err(origin::is_behind(&self.run, self.version, now)) }
@@ -365,7 +367,7 @@ impl TargetRun {
 
     /// Records that all rows of the store are in the run, if they are and nothing else is.
     async fn close(&self, table: &Table, source: &Table, rows: u64) -> Result<(), Failure> {
-        let there = Self::of(table, source, (&self.run, &self.origin)).await?.before()?;
+        let there = Self::of(table, source, &self.run).await?.before()?;
         if there != rows {
             return Err(self.spoiled(format!("has {there} rows behind the last, where {rows} were gathered")));
         }
@@ -468,44 +470,47 @@ mod tests {
     #[tokio::test]
     async fn of_two_that_saw_a_run_alike_one_gathers_it_and_both_mean_one_version() {
         let (table, source) = (table_in(Arc::new(MemoryStore::default())).await, source_of(10).await);
-        let late = TargetRun::of(&table, &source, ("one", "here")).await.unwrap();
+        let late = TargetRun::of(&table, &source, "one").await.unwrap();
         let id = BlockId { run: "r".into(), attempt: 1, step: 1, rank: 0 };
         source.append(id, &rows(5)).await.unwrap();
-        let first = TargetRun::of(&table, &source, ("one", "here")).await.unwrap();
+        let first = TargetRun::of(&table, &source, "one").await.unwrap();
         assert_eq!(first.version, late.version);
         let attempt = first.begin(&table).await.unwrap();
         assert!(matches!(late.begin(&table).await, Err(Failure::Run { .. })), "it has begun");
         first.append(&table, attempt, 4, &rows(4)).await.unwrap();
         assert!(matches!(late.begin(&table).await, Err(Failure::Run { .. })), "it has steps");
-        let again = TargetRun::of(&table, &source, ("one", "here")).await.unwrap();
+        let again = TargetRun::of(&table, &source, "one").await.unwrap();
         assert_eq!((again.before().unwrap(), again.version, again.whole()), (4, first.version, None));
         let taken = again.begin(&table).await.unwrap();
         assert!(first.append(&table, attempt, 8, &rows(4)).await.is_err(), "it was taken over");
         again.append(&table, taken, 10, &rows(6)).await.unwrap();
-        assert_eq!(TargetRun::of(&table, &source, ("one", "here")).await.unwrap().before().unwrap(), 10);
+        assert_eq!(TargetRun::of(&table, &source, "one").await.unwrap().before().unwrap(), 10);
     }
 
     #[tokio::test]
     async fn a_run_of_one_store_is_not_gathered_on_from_another() {
         let (table, source) = (table_in(Arc::new(MemoryStore::default())).await, source_of(10).await);
-        let seen = TargetRun::of(&table, &source, ("one", "here")).await.unwrap();
-        let other = async || TargetRun::of(&table, &source, ("one", "there")).await.err();
+        let seen = TargetRun::of(&table, &source, "one").await.unwrap();
+        // It has as many versions, and the same rows.
+        let replaced = source_of(10).await;
+        let other = async || TargetRun::of(&table, &replaced, "one").await.err();
         assert!(matches!(other().await, Some(Failure::Run { .. })), "noted before the first step");
         seen.begin(&table).await.unwrap();
         assert!(matches!(other().await, Some(Failure::Run { .. })), "begun");
+        TargetRun::of(&table, &source, "one").await.unwrap();
         // A run that an older program began gets its store from whoever goes on with it.
         let version = [(VERSION_ATTRIBUTE.to_owned(), Some(Value::String(seen.version.to_string())))].into();
         table.note(AttributesOf::Run("two"), &version).await.unwrap();
-        let seen = TargetRun::of(&table, &source, ("two", "here")).await.unwrap();
+        let seen = TargetRun::of(&table, &source, "two").await.unwrap();
         seen.begin(&table).await.unwrap();
-        let told = TargetRun::of(&table, &source, ("two", "there")).await.err();
+        let told = TargetRun::of(&table, &replaced, "two").await.err();
         assert!(matches!(told, Some(Failure::Run { .. })), "{told:?}");
     }
 
     #[tokio::test]
     async fn rows_that_another_writer_appends_to_a_gathered_run_are_never_taken_for_rows_of_the_store() {
         let (table, source) = (table_in(Arc::new(MemoryStore::default())).await, source_of(10).await);
-        let seen = TargetRun::of(&table, &source, ("one", "here")).await.unwrap();
+        let seen = TargetRun::of(&table, &source, "one").await.unwrap();
         let attempt = seen.begin(&table).await.unwrap();
         seen.append(&table, attempt, 4, &rows(4)).await.unwrap();
         let id = BlockId { run: "one".into(), attempt, step: 8, rank: 0 };
@@ -514,26 +519,26 @@ mod tests {
             let told = seen.append(&table, attempt, step, &rows(2)).await;
             assert!(matches!(told, Err(Failure::Run { .. })), "step {step}: {told:?}");
         }
-        let again = TargetRun::of(&table, &source, ("one", "here")).await.unwrap();
+        let again = TargetRun::of(&table, &source, "one").await.unwrap();
         assert!(matches!(again.before(), Err(Failure::Run { .. })));
         table.delete(Some("one"), None, None).await.unwrap();
-        assert_eq!(TargetRun::of(&table, &source, ("one", "here")).await.unwrap().before().unwrap(), 0);
+        assert_eq!(TargetRun::of(&table, &source, "one").await.unwrap().before().unwrap(), 0);
     }
 
     #[tokio::test]
     async fn rows_of_somebody_else_that_add_up_are_no_rows_of_the_store_either() {
         let (table, source) = (table_in(Arc::new(MemoryStore::default())).await, source_of(10).await);
-        let seen = TargetRun::of(&table, &source, ("one", "here")).await.unwrap();
+        let seen = TargetRun::of(&table, &source, "one").await.unwrap();
         let attempt = seen.begin(&table).await.unwrap();
         seen.append(&table, attempt, 4, &rows(4)).await.unwrap();
         assert!(is_being_gathered(&table, "one").await.unwrap());
         // A single row is the step after the last, as `append` writes it, in an attempt of its own.
-        let there = TargetRun::of(&table, &source, ("one", "here")).await.unwrap().there;
+        let there = TargetRun::of(&table, &source, "one").await.unwrap().there;
         let theirs = table.begin_after("one", there.as_ref(), 1).await.unwrap().unwrap();
         table.append_next(("one".into(), theirs, 0), 0, None, &rows(1)).await.unwrap();
         assert!(seen.append(&table, attempt, 10, &rows(6)).await.is_err(), "it was taken over");
         assert!(seen.close(&table, &source, 5).await.is_err(), "5 rows are there, and one of them is theirs");
-        let again = TargetRun::of(&table, &source, ("one", "here")).await.unwrap();
+        let again = TargetRun::of(&table, &source, "one").await.unwrap();
         assert!(matches!(again.before(), Err(Failure::Run { .. })), "{:?}", again.before());
     }
 
@@ -548,27 +553,23 @@ mod tests {
     #[tokio::test]
     async fn a_run_of_a_version_that_a_vacuum_took_is_gathered_from_its_beginning() {
         let (table, source) = (table_in(Arc::new(MemoryStore::default())).await, source_of(10).await);
-        let mut seen = TargetRun::of(&table, &source, ("one", "here")).await.unwrap();
+        let mut seen = TargetRun::of(&table, &source, "one").await.unwrap();
         let first = seen.version;
         vacuum(&source, 1).await;
         seen.columns(&source).await.unwrap();
         assert!(seen.version > first, "nothing of it is there");
         let attempt = seen.begin(&table).await.unwrap();
-        assert_eq!(
-            TargetRun::of(&table, &source, ("one", "here")).await.unwrap().version,
-            seen.version,
-            "it is noted"
-        );
+        assert_eq!(TargetRun::of(&table, &source, "one").await.unwrap().version, seen.version, "it is noted");
         seen.append(&table, attempt, 4, &rows(4)).await.unwrap();
         vacuum(&source, 2).await;
-        let mut again = TargetRun::of(&table, &source, ("one", "here")).await.unwrap();
+        let mut again = TargetRun::of(&table, &source, "one").await.unwrap();
         let told = again.columns(&source).await.unwrap_err();
         assert!(matches!(&told, Failure::Run { problem, .. } if problem.contains("vacuum")), "{told}");
         assert!(told.hint().unwrap().contains("table delete"), "{told:?}");
         // Its attributes stay as long as a snapshot may show it.
         table.create_snapshot("kept", None).await.unwrap();
         table.delete(Some("one"), None, None).await.unwrap();
-        let mut anew = TargetRun::of(&table, &source, ("one", "here")).await.unwrap();
+        let mut anew = TargetRun::of(&table, &source, "one").await.unwrap();
         assert_eq!(anew.version, seen.version);
         anew.columns(&source).await.unwrap();
         assert_eq!(anew.version, source.version().await.unwrap());
@@ -607,7 +608,7 @@ mod tests {
         let table = Table::open(Arc::clone(&door) as Arc<dyn Store>, "t").await.unwrap();
         let source = source_of(10).await;
         door.notes.store(true, Ordering::SeqCst);
-        let seen = TargetRun::of(&table, &source, ("one", "here")).await.unwrap();
+        let seen = TargetRun::of(&table, &source, "one").await.unwrap();
         assert!(!door.notes.load(Ordering::SeqCst), "nobody noted");
         assert_eq!(seen.version, Version(3));
         assert_eq!(table.run_attributes("one").await.unwrap()[VERSION_ATTRIBUTE], "3");
