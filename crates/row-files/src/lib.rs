@@ -21,7 +21,7 @@ mod write;
 pub use compression::Compression;
 pub use error::RowFileError;
 pub use format::Format;
-pub use part::{BadRecord, Part, PartLimits, RowReader};
+pub use part::{BadRecord, FailedAt, Part, PartLimits, RowReader};
 pub use read::{Input, NO_VALUE_KEY, ReadOptions, describe, ends_in_quotes, open};
 pub use size::{bytes_of, rows_within};
 pub use write::{Aligned, RowWriter, aligned, escaped, writer};

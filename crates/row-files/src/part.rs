@@ -35,6 +35,17 @@ pub struct BadRecord {
     pub problem: String,
 }
 
+/// The lines of a text file at which reading failed, counted from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailedAt {
+    /// The line of the record.
+    pub record: u64,
+    /// The first line of the snapshot that was being read; where a format has no snapshots, that of the
+    /// record. While the head of the next snapshot is read, this is still the one before it, since the two
+    /// may be of the same step.
+    pub snapshot: u64,
+}
+
 /// Reads rows part by part.
 pub trait RowReader: Send {
     /// The next part; `None` at the end. Good rows before a failure are returned as a part first.
@@ -51,4 +62,9 @@ pub trait RowReader: Send {
 
     /// The number of bytes read from the file so far, for reporting progress.
     fn bytes_read(&self) -> u64;
+
+    /// Where reading failed, once it did; `None` for formats without lines.
+    fn failed_at(&self) -> Option<FailedAt> {
+        None
+    }
 }

@@ -100,6 +100,64 @@ fn a_record_that_is_mended_behind_the_first_mebibyte_is_gone_on_from() {
     assert_eq!(atoll(&place, "table query t --count").text(), "100000\n");
 }
 
+/// A LAMMPS dump of these steps; no two snapshots have an atom in common.
+fn dump(steps: std::ops::Range<u64>, atoms: u64) -> String {
+    let mut text = String::new();
+    for step in steps {
+        text += &format!("ITEM: TIMESTEP\n{step}\nITEM: NUMBER OF ATOMS\n{atoms}\n");
+        text += "ITEM: BOX BOUNDS pp pp pp\n0 1\n0 1\n0 1\nITEM: ATOMS id x\n";
+        (1..=atoms).for_each(|id| text += &format!("{id} {step}.{id}\n"));
+    }
+    text
+}
+
+#[test]
+fn a_dump_from_which_a_snapshot_is_cut_out_after_its_error_is_gone_on_with() {
+    for atoms in [20, 20_000] {
+        let dump = |steps| dump(steps, atoms);
+        let torn = dump(5..6);
+        let torn = &torn[..=torn[..torn.len() / 2].rfind('\n').unwrap()];
+        let cases = [
+            // A run that appends was restarted, and wrote step 5 again.
+            (dump(0..6) + &dump(5..8), dump(0..8), "a second snapshot of step 5", 8),
+            // It was killed while it wrote step 5, and goes on with step 6.
+            (dump(0..5) + torn + &dump(6..8), dump(0..5) + &dump(6..8), "\"ITEM:\" is not an int64", 7),
+        ];
+        for (bad, good, problem, snapshots) in cases {
+            let place = Workspace::new();
+            let create = "table create d --column id:int64,step:int64,x:float64 --id id,step --index x,step";
+            atoll(&place, create).text();
+            place.write("run.dump", &bad);
+            let stopped = atoll(&place, "table import d run.dump");
+            assert!(stopped.fails(12).contains(problem), "{}", stopped.stderr);
+            // What the table has must be as it was.
+            place.write("run.dump", good.replacen(&format!("\n{atoms} 4.{atoms}\n"), "\n1 4.5\n", 1));
+            let refused = atoll(&place, "table import d run.dump");
+            assert!(refused.fails(11).contains("another file"), "{}", refused.stderr);
+            place.write("run.dump", &good);
+            let imported = atoll(&place, "table import d run.dump --json").json();
+            assert_eq!(imported["rows"], (snapshots - 5) * atoms, "{problem}");
+            assert_eq!(atoll(&place, "table query d --count").text(), format!("{}\n", snapshots * atoms));
+        }
+    }
+}
+
+#[test]
+fn a_quote_that_is_closed_after_the_error_makes_no_other_file() {
+    for (particles, parts) in [(20, ""), (20, "--parts"), (20_000, ""), (20_000, "--parts")] {
+        let place = Workspace::new();
+        atoll(&place, CREATE).text();
+        let good = csv(0..5, particles);
+        place.write("run.csv", format!("{}\n", good.strip_suffix("\"\n").unwrap()));
+        let import = format!("table import t run.csv {parts}");
+        let stopped = atoll(&place, &import);
+        assert!(stopped.fails(18).contains("ends within quotes"), "{}", stopped.stderr);
+        place.write("run.csv", &good);
+        atoll(&place, &import).text();
+        assert_eq!(atoll(&place, "table query t --count").text(), format!("{}\n", 5 * particles));
+    }
+}
+
 #[test]
 fn a_file_that_grew_is_not_passed_over_because_of_a_step_that_somebody_appended_to_its_run() {
     for parts in ["", "--parts"] {

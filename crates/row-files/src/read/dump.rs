@@ -19,6 +19,8 @@ pub(super) struct Dump {
     lines: BufReader<RecordStream>,
     /// The number of lines read.
     line_number: u64,
+    /// The first line of the snapshot whose head was read last.
+    snapshot_line: u64,
     line: Vec<u8>,
     names: Vec<String>,
     /// The fields that come from the head of the snapshot.
@@ -44,6 +46,7 @@ impl Dump {
             file,
             lines: BufReader::with_capacity(64 << 10, source),
             line_number: 0,
+            snapshot_line: 1,
             line: Vec::new(),
             names: Vec::new(),
             head: Vec::new(),
@@ -98,7 +101,7 @@ impl Dump {
     /// Reads the head of the next snapshot; false at the end of the file.
     fn next_snapshot(&mut self) -> Result<bool, RowFileError> {
         let (mut step, mut time, mut atoms) = (None, None, None);
-        let mut is_first = true;
+        let (mut is_first, mut first_line) = (true, 0);
         loop {
             if is_first {
                 if !self.read_line()? {
@@ -110,7 +113,9 @@ impl Dump {
             if self.text().is_empty() && is_first {
                 continue;
             }
-            is_first = false;
+            if is_first {
+                (is_first, first_line) = (false, self.line_number);
+            }
             let Some(item) = self.text().strip_prefix("ITEM:").map(|item| item.trim().to_owned()) else {
                 return Err(self.malformed("`ITEM:` was expected"));
             };
@@ -126,7 +131,9 @@ impl Dump {
                 "BOX" => (0..3).try_for_each(|_| self.need_line())?,
                 "ATOMS" => {
                     let names = item.split_whitespace().skip(1).map(str::to_owned).collect();
-                    return self.begin(step, time, atoms, names).map(|()| true);
+                    self.begin(step, time, atoms, names)?;
+                    self.snapshot_line = first_line;
+                    return Ok(true);
                 }
                 other => return Err(self.malformed(&format!("`ITEM: {other}` is not known"))),
             }
@@ -234,6 +241,10 @@ impl Records for Dump {
 
     fn line(&self) -> u64 {
         self.line_number
+    }
+
+    fn snapshot_line(&self) -> u64 {
+        self.snapshot_line
     }
 
     fn bytes_read(&self) -> u64 {

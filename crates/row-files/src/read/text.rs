@@ -6,7 +6,7 @@
 use super::ReadOptions;
 use super::field::{Values, values};
 use super::origin::{Origin, origins};
-use crate::{BadRecord, Part, PartLimits, RowFileError, RowReader};
+use crate::{BadRecord, FailedAt, Part, PartLimits, RowFileError, RowReader};
 use arrow_array::{ArrayRef, BooleanArray, FixedSizeListArray, RecordBatch};
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
@@ -60,6 +60,10 @@ pub(super) trait Records: Send {
     }
     /// The line on which the record begins, counted from 1.
     fn line(&self) -> u64;
+    /// The first line of the snapshot being read, which is that of the record in a format without snapshots.
+    fn snapshot_line(&self) -> u64 {
+        self.line()
+    }
     /// The number of bytes read from the file.
     fn bytes_read(&self) -> u64;
 }
@@ -72,6 +76,7 @@ pub(super) struct TextReader<R> {
     skips_left: u64,
     skipped: u64,
     failed: Option<RowFileError>,
+    failed_at: Option<FailedAt>,
     is_done: bool,
 }
 
@@ -81,7 +86,22 @@ impl<R: Records> TextReader<R> {
         let origins = origins(records.file(), &present, wanted, options)?;
         let rows = TextRows::new(records.file(), wanted, origins, options)?;
         let (skips_left, skipped) = (options.skip_bad, 0);
-        Ok(Self { records, rows, count: 0, skips_left, skipped, failed: None, is_done: false })
+        Ok(Self {
+            records,
+            rows,
+            count: 0,
+            skips_left,
+            skipped,
+            failed: None,
+            failed_at: None,
+            is_done: false,
+        })
+    }
+
+    /// Notes where reading fails.
+    fn note_failure(&mut self) {
+        let (record, snapshot) = (self.records.line(), self.records.snapshot_line());
+        self.failed_at = Some(FailedAt { record, snapshot });
     }
 
     /// Reads one record; false at the end.
@@ -133,6 +153,7 @@ impl<R: Records> RowReader for TextReader<R> {
                 Ok(true) => {}
                 Ok(false) => self.is_done = true,
                 Err(error) => {
+                    self.note_failure();
                     self.failed = Some(error);
                     self.is_done = true;
                 }
@@ -146,14 +167,25 @@ impl<R: Records> RowReader for TextReader<R> {
     }
 
     fn skip(&mut self, records: u64) -> Result<u64, RowFileError> {
-        while self.count < records && self.records.advance()? {
-            self.count += 1;
+        while self.count < records {
+            match self.records.advance() {
+                Ok(true) => self.count += 1,
+                Ok(false) => break,
+                Err(error) => {
+                    self.note_failure();
+                    return Err(error);
+                }
+            }
         }
         Ok(self.count)
     }
 
     fn bytes_read(&self) -> u64 {
         self.records.bytes_read()
+    }
+
+    fn failed_at(&self) -> Option<FailedAt> {
+        self.failed_at
     }
 }
 

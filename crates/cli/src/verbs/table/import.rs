@@ -23,11 +23,11 @@ use crate::transfer::{ProgressReport, TransferError};
 use crate::{Failure, Session};
 use arrow_schema::SchemaRef;
 use atoll_options::Section;
-use atoll_row_files::{Format, Input, Part, PartLimits, ReadOptions, RowFileError, RowReader, open};
+use atoll_row_files::{Format, Input, Part, PartLimits, ReadOptions, RowReader, open};
 use atoll_tables::{STEP_COLUMN, Table, TypeName};
 use claim::Claim;
 use clap::Args;
-use cut::{Cutter, Grouping, ImportedRun, Message};
+use cut::{Cutter, Grouping, ImportedRun, Message, Stopped};
 use mark::Mark;
 pub(super) use mark::{is_attempt_of_import, is_for_imports};
 use serde_json::json;
@@ -124,6 +124,8 @@ struct Imported {
     skipped: u64,
     /// The last step that was imported.
     last: Option<u64>,
+    /// The first line of the file that a user may repair, if reading it failed.
+    repair_line: Option<u64>,
 }
 
 /// Reports skipped records, and returns how many there are.
@@ -185,7 +187,7 @@ impl Import {
         if read.is_err() {
             imported.tell_what_is_in(&run);
         }
-        if let Err(other) = note_end(&table, &run, mark, &claim, read.as_ref().err(), imported.last).await {
+        if let Err(other) = note_end(&table, &run, mark, &claim, read.as_ref().err(), &imported).await {
             // The reason why the import ended is the one to report as the failure.
             crate::output::note(&format!(
                 "the progress could not be recorded: {other}; import the file under another --run, or again with --restart, if \
@@ -283,7 +285,8 @@ impl Import {
         while let Some(message) = messages.recv().await {
             let message = match message {
                 Ok(message) => message,
-                Err(failure) => {
+                Err(Stopped { failure, repair_line }) => {
+                    imported.repair_line = repair_line;
                     // Complete steps before the failure are kept, however the rows are stored.
                     sink.finish(imported).await?;
                     return Err(failure);
@@ -315,29 +318,34 @@ impl Import {
     }
 }
 
-/// Records with the run what a repeated import needs to know; `last` is the last imported step.
+/// Records with the run what a repeated import needs to know.
 async fn note_end(
     table: &Table,
     run: &str,
     mark: Mark,
     claim: &Claim,
     failure: Option<&Failure>,
-    last: Option<u64>,
+    imported: &Imported,
 ) -> Result<(), Failure> {
     match failure {
-        // A user who repairs a record continues with the same file, although it then differs slightly.
-        Some(Failure::Rows(RowFileError::Record { number, .. })) => match claim.holds(table, run).await {
-            Ok(true) => {
-                let line = *number;
+        // A user who repairs the file continues with it, although it then differs: the mark covers only what
+        // the table has of it.
+        Some(Failure::Rows(error)) => match (claim.holds(table, run).await, imported.repair_line) {
+            (Ok(true), Some(line)) => {
                 let file = mark.name();
                 let before = tokio::task::spawn_blocking(move || mark.before_line(line)).await;
-                claim.end(table, run, &before.map_err(|lost| reader_lost(&lost, file))??, last).await
+                let before = before.map_err(|lost| reader_lost(&lost, file))??;
+                claim.end(table, run, &before, imported.last).await
+            }
+            // A file that cannot be read at the moment is the same one later.
+            (Ok(true), None) if error.io().is_none() => {
+                claim.end(table, run, &mark.without_end(), imported.last).await
             }
             _ => Ok(()),
         },
         // The store itself may be what failed.
         Some(failure) if !is_of_somebody_else(failure) => Ok(()),
-        _ => claim.end(table, run, &mark, last).await,
+        _ => claim.end(table, run, &mark, imported.last).await,
     }
 }
 

@@ -114,6 +114,8 @@ fn a_snapshot_that_a_restart_wrote_again_is_an_error_and_what_lies_before_it_is_
     assert_eq!(reader.next(PARTS).unwrap().unwrap().rows.num_rows(), 3);
     let error = reader.next(PARTS).unwrap_err();
     assert!(error.to_string().contains("line 23: a second snapshot of step 100"), "{error}");
+    // Either of the two may be cut out.
+    assert_eq!(reader.failed_at(), Some(crate::FailedAt { record: 23, snapshot: 12 }));
     let both = ReadOptions { may_repeat_steps: true, ..plain() };
     let rows = all(&read(&input, Format::LammpsDump, &found, &both).unwrap(), &found);
     assert_eq!(rows.column(0).as_primitive::<Int64Type>().values(), &[0, 0, 100, 100, 200]);

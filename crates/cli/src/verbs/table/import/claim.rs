@@ -92,14 +92,14 @@ async fn summary(table: &Table, run: &str) -> Result<Option<RunSummary>, Failure
 
 #[cfg(test)]
 mod tests {
-    use super::super::Imported;
     use super::super::sink::{Sink, is_of_somebody_else};
+    use super::super::{Imported, note_end};
     use super::*;
     use arrow_array::{ArrayRef, Int64Array, RecordBatch};
     use arrow_schema::{DataType, Field, Schema};
     use atoll_conformance::{Relay, Relayed};
     use atoll_memory::MemoryStore;
-    use atoll_row_files::Input;
+    use atoll_row_files::{Input, RowFileError};
     use atoll_store::{Batch, Store, StoreFuture, WriteOptions, Written as WrittenBatch};
     use atoll_tables::protocol::BlockId;
     use atoll_tables::{Roles, TableSchema};
@@ -334,6 +334,33 @@ mod tests {
         let told = sink.finish(&mut imported).await.unwrap_err();
         assert!(is_of_somebody_else(&told), "{told}");
         assert_eq!((imported.steps, imported.last), (0, None));
+    }
+
+    #[tokio::test]
+    async fn a_file_without_lines_that_turned_out_to_be_damaged_may_get_another_end() {
+        let (table, folder) = (table().await, tempfile::tempdir().unwrap());
+        let path = folder.path().join("run.parquet");
+        let mark = || Mark::of(&Input::File(path.clone()), "plan".to_owned()).unwrap();
+        let mut bytes = vec![7_u8; (1 << 20) + (100 << 10)];
+        std::fs::write(&path, &bytes).unwrap();
+        let damaged = mark();
+        let claim = Claim::of(&table, "r", &damaged, false).await.unwrap();
+        append(&table, claim.attempt, 0).await;
+        *bytes.last_mut().unwrap() = 8;
+        std::fs::write(&path, &bytes).unwrap();
+        let file = || "run.parquet".to_owned();
+        let failures = [
+            // A disk that fails says nothing about the file.
+            (RowFileError::Read { file: file(), source: std::io::Error::other("a bad sector") }, false),
+            (RowFileError::Torn { file: file(), problem: "half of it is missing".to_owned() }, true),
+        ];
+        let imported = Imported { last: Some(0), ..Imported::default() };
+        for (error, is_continued) in failures {
+            let failure = Failure::Rows(error);
+            note_end(&table, "r", damaged.clone(), &claim, Some(&failure), &imported).await.unwrap();
+            let again = Claim::of(&table, "r", &mark(), false).await;
+            assert_eq!(again.is_ok(), is_continued, "{failure}");
+        }
     }
 
     #[tokio::test]

@@ -14,6 +14,7 @@ use arrow_array::{Array, RecordBatch};
 use arrow_schema::DataType;
 use arrow_select::concat::concat_batches;
 use atoll_row_files::{Part, PartLimits, RowReader, bytes_of};
+use atoll_tables::STEP_COLUMN;
 use tokio::sync::mpsc;
 
 /// More rows of one step than this do not fit into an object.
@@ -45,6 +46,13 @@ pub(super) enum Message {
     End { skipped: u64 },
 }
 
+/// Why reading ended early.
+pub(super) struct Stopped {
+    pub(super) failure: Failure,
+    /// The first line of a text file of which the table may have nothing, if reading the file failed.
+    pub(super) repair_line: Option<u64>,
+}
+
 /// Reads rows and cuts them into steps.
 pub(super) struct Cutter {
     reader: Box<dyn RowReader>,
@@ -62,7 +70,7 @@ pub(super) struct Cutter {
     open: Option<(u64, Vec<RecordBatch>, usize)>,
 }
 
-type Sender = mpsc::Sender<Result<Message, Failure>>;
+type Sender = mpsc::Sender<Result<Message, Stopped>>;
 
 /// The receiver is gone: it failed, or was interrupted.
 struct ReceiverGone;
@@ -84,10 +92,19 @@ impl Cutter {
         let last = match self.read(sender) {
             Ok(Ok(())) => Ok(Message::End { skipped: self.skipped }),
             Ok(Err(ReceiverGone)) => return,
-            Err(failure) => Err(failure),
+            Err(failure) => Err(Stopped { failure, repair_line: self.repair_line() }),
         };
         // A failed send cannot be reported anywhere.
         let _ = sender.blocking_send(last);
+    }
+
+    /// The line from which on a user may repair the file, after reading it failed. A step that was being read
+    /// is not handed over, so all of its snapshot may change; parts may have rows of it.
+    fn repair_line(&self) -> Option<u64> {
+        let at = self.reader.failed_at()?;
+        let is_step_a_snapshot =
+            matches!(&self.grouping, Grouping::Column { name, .. } if name == STEP_COLUMN);
+        Some(if is_step_a_snapshot { at.snapshot } else { at.record })
     }
 
     fn read(&mut self, sender: &Sender) -> Result<Result<(), ReceiverGone>, Failure> {

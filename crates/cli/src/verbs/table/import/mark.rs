@@ -5,6 +5,8 @@
 //!
 //! Invariant: only the beginning of a file and the end that it had are compared, so an import can continue
 //! with a file that grew.
+//! Invariant: after reading failed, the bytes that are compared are ones that the table has, so an import can
+//! continue with a file that was repaired.
 
 use crate::Failure;
 use atoll_row_files::Input;
@@ -198,6 +200,13 @@ impl Mark {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// The same mark without the end that the file had, where it is unknown how much of the file the table
+    /// has.
+    pub(super) fn without_end(mut self) -> Self {
+        self.end = None;
+        self
     }
 
     /// The same mark without the part of the file from `line` on, which a user is going to repair. It reads
