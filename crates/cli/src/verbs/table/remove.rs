@@ -47,14 +47,19 @@ fn parse_steps(text: &str) -> Result<Steps, String> {
     let (from, to) = text.split_once(':').ok_or("it is not FROM:TO, such as 100:200")?;
     let number = |text: &str| match text.trim() {
         "" => Ok(None),
-        digits => digits.parse().map(Some).map_err(|_| format!("{digits:?} is not a step")),
+        digits => digits.parse::<u64>().map(Some).map_err(|_| format!("{digits:?} is not a step")),
     };
-    // Of "$FROM:$TO" with variables that are not set, a colon is left.
-    let from = number(from)?.ok_or(
-        "no step precedes the colon: 0: means all steps, as does --run without --steps for one run, and --all \
-         means all rows",
-    )?;
-    Ok(Steps(from, number(to)?))
+    match (number(from)?, number(to)?) {
+        (Some(from), to) => Ok(Steps(from, to)),
+        // Of "$FROM:$TO" with variables that are not set, a colon is left.
+        (None, to) => {
+            let meant = to.map_or_else(String::new, |to| format!("0:{to} means all steps before {to}, "));
+            Err(format!(
+                "no step precedes the colon: {meant}0: means all steps, as does --run without --steps for one run, and \
+                 --all means all rows"
+            ))
+        }
+    }
 }
 
 impl Delete {
@@ -142,6 +147,7 @@ mod tests {
         for text in [":", " : ", ":200"] {
             assert!(read(text).is_err_and(|problem| problem.contains("--all")), "{text}");
         }
+        assert!(read(":200").is_err_and(|problem| problem.contains("0:200 means all steps before 200")));
         assert!(read("7").is_err() && read("-1:").is_err() && read("a:b").is_err());
     }
 }
