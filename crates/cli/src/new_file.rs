@@ -108,15 +108,23 @@ impl Drop for NewFile {
 /// Gives a file the permissions of the one that it replaces, and its owner and group where that is allowed.
 fn permit_as(file: &File, replaced: &fs::Metadata) -> io::Result<()> {
     let own = file.metadata()?;
-    let mut mode = replaced.mode() & 0o777;
     // Only the superuser may give files away; a member of the group may choose it.
     let _ = fchown(file, Some(replaced.uid()), None);
-    if own.gid() != replaced.gid() && fchown(file, None, Some(replaced.gid())).is_err() {
-        // Another group would get the permissions of the former one.
-        mode &= !0o070;
-    }
+    let has_group = own.gid() == replaced.gid() || fchown(file, None, Some(replaced.gid())).is_ok();
+    let mode = mode_for(replaced.mode() & 0o777, has_group);
     // Some file systems have no permissions, and refuse to set them.
     if own.mode() & 0o777 == mode { Ok(()) } else { file.set_permissions(fs::Permissions::from_mode(mode)) }
+}
+
+/// The permissions of a file that replaces one with these. If it cannot have the former group, another group
+/// would get what that one had; and the members of the former one count among all others, who may have been
+/// allowed what the group was not.
+const fn mode_for(replaced: u32, has_group: bool) -> u32 {
+    if has_group {
+        return replaced;
+    }
+    let group = (replaced >> 3) & 0o007;
+    replaced & (0o700 | group)
 }
 
 /// Fails if `path` exists and is neither a regular file nor a link to one: the reader of a pipe would wait
@@ -361,6 +369,16 @@ mod tests {
         fs::write(&usual, "").unwrap();
         NewFile::create(&other, true).unwrap().0.finish().unwrap();
         assert_eq!(mode(&other), mode(&usual));
+    }
+
+    #[test]
+    fn without_the_former_group_neither_its_members_nor_those_of_another_may_do_more_than_before() {
+        for (replaced, expected) in
+            [(0o640, 0o600), (0o664, 0o604), (0o604, 0o600), (0o606, 0o600), (0o646, 0o604), (0o600, 0o600)]
+        {
+            assert_eq!(mode_for(replaced, true), replaced);
+            assert_eq!(mode_for(replaced, false), expected, "{replaced:o}");
+        }
     }
 
     #[test]
