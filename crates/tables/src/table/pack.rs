@@ -197,8 +197,7 @@ impl Table {
             let Some(group) = plan::next(&state.manifest, up_to, bounds, options) else {
                 return Ok(report);
             };
-            let left = plan::bytes_of_blocks(&state.manifest, up_to).saturating_sub(group.bytes_of_blocks());
-            let telling = Telling::new(told, moved, group.bytes_of_objects(), left);
+            let telling = Telling::new(told, moved, group.bytes_of_objects(), group.bytes_after());
             let packed = table.pack_group(&state.manifest, &group, options, &mut report, telling).await;
             let packed = match packed {
                 Err(error) => Err(self.if_vacuumed(state.manifest.version, error).await),

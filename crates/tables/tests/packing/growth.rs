@@ -81,6 +81,23 @@ fn a_pack_tells_how_far_it_has_come_through_all_of_its_trees() {
 }
 
 #[test]
+fn blocks_that_a_pack_leaves_alone_are_no_part_of_its_progress() {
+    run(async {
+        let table = Table::create(Arc::new(MemoryStore::new()), "run", schema(false)).await.unwrap();
+        Tube::new(2, 500, 40).write(&table).await;
+        let seen = Mutex::new(Vec::new());
+        let told = |progress: PackProgress| seen.lock().unwrap().push(progress);
+        // Three trees of thirteen blocks each; the last block has too few rows.
+        let options = PackOptions { tree_bytes_max: 210_000, rows_min: 1000, ..PackOptions::default() };
+        let report = table.pack_with_progress(&options, &told).await.unwrap();
+        assert_eq!((report.trees, report.rows), (3, 19_500), "{report:?}");
+        let (seen, total) = (seen.into_inner().unwrap(), 2 * report.bytes_read);
+        assert!(seen.iter().all(|progress| progress.total == total), "{seen:?} is not of {total}");
+        assert_eq!(seen.last().map(|progress| progress.bytes), Some(total));
+    });
+}
+
+#[test]
 fn options_that_make_no_sense_are_refused() {
     run(async {
         let table = Table::create(Arc::new(MemoryStore::new()), "run", schema(false)).await.unwrap();

@@ -59,6 +59,8 @@ pub(super) struct Group {
     bytes: u64,
     trees: usize,
     bounds: Bounds,
+    /// Bytes of the objects of the blocks that are packed after it.
+    bytes_after: u64,
 }
 
 impl Group {
@@ -75,9 +77,9 @@ impl Group {
         stored(self.pieces.iter())
     }
 
-    /// Bytes of the objects that are blocks.
-    pub(super) fn bytes_of_blocks(&self) -> u64 {
-        stored(self.pieces.iter().filter(|placed| is_block(placed)))
+    /// Bytes of the objects of the blocks that are packed after it, as far as is known.
+    pub(super) const fn bytes_after(&self) -> u64 {
+        self.bytes_after
     }
 
     fn add(&mut self, pieces: &[Placed]) {
@@ -113,11 +115,6 @@ fn stored<'p>(pieces: impl Iterator<Item = &'p Placed>) -> u64 {
     pieces.map(|placed| bytes_of(placed, 0)).fold(0, u64::saturating_add)
 }
 
-/// Bytes of the blocks that version `up_to` has.
-pub(super) fn bytes_of_blocks(manifest: &Manifest, up_to: Version) -> u64 {
-    stored(manifest.pieces.values().filter(|placed| is_block(placed) && placed.born <= up_to))
-}
-
 /// The next group to pack, or `None` if nothing is worth packing. Considers only blocks that version `up_to`
 /// has, and deletes up to that version.
 pub(super) fn next(
@@ -134,6 +131,7 @@ pub(super) fn next(
     let is_cut = group.pieces.len() < blocks.len();
     if is_cut {
         // A tree of blocks alone, of maximum size; the other blocks come next.
+        group.bytes_after = packed_after(&blocks[group.pieces.len()..], bounds, options);
         return Some(group);
     }
     match (options.is_whole, options.is_settling) {
@@ -166,17 +164,38 @@ fn sort(manifest: &Manifest, up_to: Version, row_bytes: u64) -> (Vec<Placed>, Ve
     (blocks, trees.into_values().collect())
 }
 
-/// The first blocks, as many as fit in one tree, but at least one if there are any.
+/// The first blocks, as many as fit in one tree.
 fn blocks_of(blocks: &[Placed], bounds: Bounds, bytes_max: u64) -> Group {
     let mut group = Group::within(bounds);
+    group.add(&blocks[..count_for_tree(blocks, bounds, bytes_max)]);
+    group
+}
+
+/// How many of the first blocks fit in one tree, but at least one if there are any.
+fn count_for_tree(blocks: &[Placed], bounds: Bounds, bytes_max: u64) -> usize {
     let mut total = 0_u64;
     let fits = |placed: &&Placed| {
         total = total.saturating_add(bytes_of(placed, bounds.row_bytes));
         total <= bytes_max
     };
-    let count = blocks.iter().take(bounds.pieces_max).take_while(fits).count().max(1).min(blocks.len());
-    group.add(&blocks[..count]);
-    group
+    blocks.iter().take(bounds.pieces_max).take_while(fits).count().max(1).min(blocks.len())
+}
+
+/// Bytes of the objects of those blocks that later groups take, which is all of them, unless the last ones
+/// have too few rows to be worth it.
+fn packed_after(mut blocks: &[Placed], bounds: Bounds, options: &PackOptions) -> u64 {
+    let takes_all = options.is_whole || options.is_settling;
+    let mut bytes = 0_u64;
+    while !blocks.is_empty() {
+        let (next, later) = blocks.split_at(count_for_tree(blocks, bounds, options.tree_bytes_max));
+        let rows: u64 = next.iter().map(|placed| placed.piece.rows).sum();
+        if later.is_empty() && rows < options.rows_min && !takes_all {
+            break;
+        }
+        bytes = bytes.saturating_add(stored(next.iter()));
+        blocks = later;
+    }
+    bytes
 }
 
 /// All blocks and as many trees, smallest first, as fit in one tree.
