@@ -150,9 +150,10 @@ def test_a_schema_shows_names_types_and_what_is_noted(store: atoll.Store) -> Non
 
 def test_the_notes_of_an_arrow_schema_are_those_of_the_columns(store: atoll.Store) -> None:
     pyarrow = pytest.importorskip("pyarrow")
-    told = {"unit": "Å/ps", "description": "along the pipe", "seen by": "us"}
-    # What a library keeps there for itself differs from file to file, and is no note.
-    field = pyarrow.field("vz", pyarrow.float64(), metadata={**told, "PARQUET:field_id": "3", "ARROW:x": "", "_PL_y": ""})
+    told = {"unit": "Å/ps", "description": "along the pipe"}
+    # What libraries and programs keep there for themselves differs from file to file, and is no note.
+    own = {"PARQUET:field_id": "3", "ARROW:x": "", "_PL_y": "", "seen by": "us"}
+    field = pyarrow.field("vz", pyarrow.float64(), metadata={**told, **own})
     schema = pyarrow.schema([pyarrow.field("id", pyarrow.int64(), metadata={"unit": "1"}), field])
     described = {"schema": schema, "mapping": {name: schema.field(name) for name in schema.names}, "rows": schema.empty_table()}
     for name, given in described.items():

@@ -196,6 +196,32 @@ def test_steps_that_are_alike_in_two_stores_are_each_announced(tmp_path: Path) -
         assert sorted(next(followed).step for _ in range(4)) == [1, 1, 2, 2]
 
 
+def test_what_is_noted_on_a_column_keeps_stores_apart_only_if_their_units_differ(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    noted = [
+        {"seen by": "build 7"},
+        {"seen by": "build 8", "unit": "u", "description": "of an ion"},
+        {"PARQUET:field_id": "3"},
+        {"unit": "g"},
+    ]
+    for place, notes in enumerate(noted):
+        fields = [pyarrow.field("id", pyarrow.int64()), pyarrow.field("mass", pyarrow.float64(), metadata=notes)]
+        with atoll.open(tmp_path / f"noted-{place}") as store:
+            table = store.create_table("run", pyarrow.schema(fields), id="id", index="mass")
+            table.append({"id": [place], "mass": [2.0]})
+    with atoll.open(tmp_path / "noted-[0-2]") as stores:
+        together = stores.table("run")
+        assert together.mean("mass").value_unit == "u"
+        for batches in (together.query().batches(), together.query().unordered().batches()):
+            found = [pyarrow.table(batch).schema.field("mass").metadata for batch in batches]
+            assert found and all(notes == {b"unit": b"u", b"description": b"of an ion"} for notes in found)
+    for others in ("[13]", "[0-3]"):
+        with atoll.open(tmp_path / f"noted-{others}") as stores:
+            with pytest.raises(atoll.errors.InvalidInputError, match="unit g instead of .*unit u") as told:
+                stores.table("run")
+            assert str(told.value).startswith(f'table "run" of {tmp_path / "noted-3"} cannot be combined')
+
+
 @pytest.fixture
 def sweep(tmp_path: Path) -> atoll.Table:
     """A store for each temperature, each with a run of the same name and a cell of its own."""

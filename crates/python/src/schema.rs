@@ -20,9 +20,9 @@ type Notes = BTreeMap<String, String>;
 /// A column of a new table: a [`FieldText`] and its notes.
 pub(crate) type NotedField = (String, String, bool, Notes);
 
-/// Beginnings of the metadata keys that libraries use among themselves. They describe the layout that a
-/// column has there, which is not the one in the table, and differ between sources of the same columns.
-const KEYS_OF_LIBRARIES: [&str; 4] = ["ARROW:", "PARQUET:", "_PL_", "atoll."];
+/// The metadata of a column that a table keeps. Anything else is of the library or program that made the
+/// schema, and differs between sources of the same columns.
+const NOTES: [&str; 2] = ["unit", "description"];
 
 /// The columns of a table or of an answer.
 #[pyclass(frozen, module = "atoll._atoll")]
@@ -79,11 +79,10 @@ pub(crate) fn type_name(object: &Bound<'_, PyAny>) -> PyResult<(String, bool, No
     Ok((name, is_nullable, notes_of(&field)))
 }
 
-/// The notes on a column: its metadata, without what libraries keep there for themselves.
+/// The notes on a column, from its metadata.
 fn notes_of(field: &Field) -> Notes {
-    let is_note = |key: &str| !KEYS_OF_LIBRARIES.iter().any(|&start| key.starts_with(start));
-    let notes = field.metadata().iter().filter(|(key, _)| is_note(key));
-    notes.map(|(key, text)| (key.clone(), text.clone())).collect()
+    let note = |key: &str| Some((key.to_owned(), field.metadata().get(key)?.clone()));
+    NOTES.into_iter().filter_map(note).collect()
 }
 
 fn text_of(field: &Field) -> FieldText {

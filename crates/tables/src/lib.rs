@@ -37,6 +37,7 @@ pub use planted::{Bug, draw_names_from, plant};
 pub use readable::{Readable, Refining, Scanning};
 pub use schema::{
     COLUMNS_MAX, INDEX_COLUMNS_MAX, IndexColumn, Role, Roles, SchemaError, TableSchema, TypeName, column,
+    is_same_column,
 };
 pub use step_column::{STEP_COLUMN, other_step};
 pub use table::{

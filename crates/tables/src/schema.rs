@@ -6,10 +6,13 @@ mod added_columns;
 mod difference;
 mod index_column;
 mod json;
+mod notes;
 mod suggestion;
 mod types;
 
 pub use index_column::IndexColumn;
+pub(crate) use notes::UNIT;
+pub use notes::is_same_column;
 pub use types::TypeName;
 pub(crate) use types::number_bytes;
 

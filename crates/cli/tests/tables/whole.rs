@@ -205,6 +205,32 @@ fn columns_that_table_and_store_got_both_do_not_stop_a_gather_of_an_older_versio
 }
 
 #[test]
+fn what_is_noted_on_a_column_does_not_stop_a_gather_unless_units_differ() {
+    let gathered =
+        |place: &Workspace| atoll(place, "table gather t --from one --json").json()["rows"].clone();
+    // A gather that goes on, while the table got another column.
+    let (place, _) = interrupted_gather(&["charge"]);
+    atoll(&place, "table add-column t charge:float32 --unit e --description 'of an ion'").text();
+    atoll(&place, "table add-column t spin:float32").text();
+    assert_eq!(gathered(&place), 10);
+    for (noted, refused) in [("", false), ("--unit e --description 'of an ion'", false), ("--unit C", true)] {
+        let place = Workspace::new();
+        on_source(&place, CREATE).text();
+        place.write("run.csv", csv(0..2, 5));
+        on_source(&place, "table import t run.csv").text();
+        on_source(&place, "table add-column t charge:float32 --unit e --description 'partial charge'").text();
+        atoll(&place, CREATE).text();
+        atoll(&place, &format!("table add-column t charge:float32 {noted}")).text();
+        if refused {
+            let told = atoll(&place, "table gather t --from one");
+            assert!(told.fails(2).contains("the unit of column \"charge\""), "{}", told.stderr);
+        } else {
+            assert_eq!(gathered(&place), 10, "{noted}");
+        }
+    }
+}
+
+#[test]
 fn a_column_is_added_and_older_versions_show_the_older_columns() {
     let place = filled();
     let added = atoll(&place, "--json table add-column t charge:float32 --unit e --description 'a charge'");

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import glob
 import html
@@ -91,9 +92,9 @@ class Store:
         is up to you.
 
         ``units`` are the units of columns, as texts of your choice: ``units={"vz": "Å/ps"}``. They are kept with the
-        columns, and estimates have them (:attr:`Estimate.value_unit`). The metadata of the fields of an Arrow schema is
-        kept as well, such as ``unit`` and ``description``; a unit given here takes the place of one given there. Units
-        and descriptions belong to the schema: an existing table must have the same.
+        columns, and estimates have them (:attr:`Estimate.value_unit`). Of the metadata of the fields of an Arrow schema
+        ``unit`` and ``description`` are kept as well; a unit given here takes the place of one given there. Units and
+        descriptions belong to the schema: an existing table must have the same.
 
         ``pack`` says when appended rows are rearranged so that queries read little: ``"background"`` in a thread of
         this process while the table is open (:meth:`Table.keep_packed`), ``"later"`` when :meth:`Table.pack` or
@@ -231,10 +232,11 @@ class Stores:
     def table(self, name: str) -> Table:
         """Open the tables of this name in all stores as one table.
 
-        A column that only some of the stores have is nullable, and null in the rows of the others.
+        A column that only some of the stores have is nullable, and null in the rows of the others. Its unit and its
+        description are those of the first store that has one.
 
         Raises ``NotFoundError`` where a store has no table of that name, and ``InvalidInputError`` where roles, salts
-        or the types of columns of one name differ; both name the store.
+        or the types or units of columns of one name differ; both name the store.
         """
         tables = []
         for store in self._stores:
@@ -244,15 +246,17 @@ class Stores:
                 raise NotFoundError.hinted(
                     f'{store.url} has no table "{name}"', "open only the stores that have it, as a list"
                 ) from None
-        for store, table in zip(self._stores, tables, strict=True):
-            try:
-                _atoll.union([tables[0]._native, table._native])
-            except InvalidInputError as error:
-                raise InvalidInputError.hinted(
-                    f'table "{name}" of {store.url} cannot be combined with that of {self._stores[0].url}: {error}',
-                    "the tables of a union must have the same roles and salt, and equal columns of the same name",
-                ) from None
-        return Table(_atoll.union([table._native for table in tables]), self)
+        natives = [table._native for table in tables]
+        try:
+            return Table(_atoll.union(natives), self)
+        except InvalidInputError as error:
+            # The first table that does not fit those before it.
+            ends = range(2, len(natives))
+            end = 2 + bisect.bisect_left(ends, True, key=lambda end: not _is_union(natives[:end]))
+            raise InvalidInputError.hinted(
+                f'table "{name}" of {self._stores[end - 1].url} cannot be combined with those before it: {error}',
+                "the tables of a union must have the same roles and salt, and columns of one name the same type and unit",
+            ) from None
 
     def create_table(self, name: str, *_: Any, **__: Any) -> NoReturn:
         """Raise ``UnsupportedError``: a table is created in one store."""
@@ -419,6 +423,15 @@ def _absolute(url: str) -> str:
         is_relative = path and not path.startswith("/")
         return f"file:{os.path.normpath(f'{quote(os.getcwd())}/{path}')}{mark}{query}" if is_relative else url
     return url if is_url or not url or "?" in url else os.path.abspath(url)
+
+
+def _is_union(tables: Sequence[_atoll.Table]) -> bool:
+    """Whether these tables can be combined."""
+    try:
+        _atoll.union(list(tables))
+    except InvalidInputError:
+        return False
+    return True
 
 
 def _limits_of(pack: str, share: float, bytes_per_second: SupportsIndex | None) -> tuple[float, int | None]:

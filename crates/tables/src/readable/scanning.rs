@@ -5,7 +5,7 @@
 use super::Readable;
 use crate::protocol::Version;
 use crate::table::{Restarts, sum_of};
-use crate::{Batches, Query, TableError, Work};
+use crate::{Batches, Query, TableError, Union, Work};
 use arrow_array::RecordBatch;
 
 /// The rows of a query of a [`Readable`] in batches, in no particular order.
@@ -16,6 +16,8 @@ pub struct Scanning {
     /// What is left to read of each table, the current one last; `None` before the first batch.
     left: Option<Vec<Batches>>,
     version: Option<Version>,
+    /// The union in the version being read, whose notes the batches have; `None` for a single table.
+    union: Option<Union>,
     /// Work spent on tables that are finished.
     done: Work,
     has_begun: bool,
@@ -34,6 +36,7 @@ impl Readable {
             query: query.clone(),
             left: None,
             version: None,
+            union: None,
             done: Work::default(),
             has_begun: false,
             restarts: Restarts::default(),
@@ -83,8 +86,8 @@ impl Scanning {
                 Readable::One(table) => vec![table.batches(&self.query)],
                 Readable::Many(_) if self.query.is_cut_short() => return self.all_at_once().await,
                 Readable::Many(union) => {
-                    let (version, mut of_each) = union.batches_of_each(&self.query).await?;
-                    self.version = Some(version);
+                    let (union, version, mut of_each) = union.batches_of_each(&self.query).await?;
+                    (self.union, self.version) = (Some(union), Some(version));
                     of_each.reverse();
                     of_each
                 }
@@ -96,8 +99,9 @@ impl Scanning {
             if let Readable::One(_) = self.of {
                 self.version = Some(batches.version());
             }
-            if batch.is_some() {
-                return Ok(batch);
+            if let Some(rows) = batch {
+                let noted = self.union.as_ref().map(|union| union.with_notes(&rows));
+                return Ok(Some(noted.transpose()?.unwrap_or(rows)));
             }
             self.done = sum_of(self.done, batches.work());
             left.pop();

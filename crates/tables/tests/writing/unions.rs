@@ -2,7 +2,7 @@
 
 use super::rows::{block, rows, schema};
 use arrow_array::Array;
-use arrow_schema::{DataType, Field};
+use arrow_schema::{DataType, Field, Metadata};
 use atoll_conformance::{Relay, Relayed};
 use atoll_memory::MemoryStore;
 use atoll_store::{Buffer, ErrorKind, Read, Store, StoreStream};
@@ -97,6 +97,47 @@ async fn a_column_that_became_unlike_is_told_by_whatever_is_asked_of_a_union() {
     is_unlike(both.estimate(&Query::default(), &mean).await.unwrap_err());
     // An earlier version answers as before.
     assert_eq!(both.estimate(&Query::default().as_of(before), &mean).await.unwrap().rows_read, 20);
+}
+
+/// A column with these notes.
+fn mass(notes: &[(&str, &str)]) -> Field {
+    let notes: Metadata = notes.iter().copied().collect();
+    Field::new("mass", DataType::Float64, true).with_metadata(notes)
+}
+
+#[tokio::test]
+async fn of_what_is_noted_on_a_column_only_two_units_keep_tables_apart() {
+    let tables = two().await;
+    let (build, description) = (("seen by", "build 7"), ("description", "of an ion"));
+    tables[0].add_column(mass(&[build, description])).await.unwrap();
+    tables[1].add_column(mass(&[("seen by", "build 8"), ("unit", "u")])).await.unwrap();
+    let union = Union::new(tables.clone()).unwrap();
+    let expected = mass(&[build, description, ("unit", "u")]);
+    assert_eq!(union.schema().columns().field(3), &expected);
+    assert_eq!(union.query(&Query::default()).await.unwrap().rows.schema().field(3), &expected);
+    // All batches have one schema, whichever table they come from.
+    for query in [Query::default(), Query::default().select(["mass"])] {
+        let mut scanning = Readable::Many(union.clone()).batches(&query);
+        let mut rows = 0;
+        while let Some(batch) = scanning.next().await.unwrap() {
+            assert_eq!(batch.schema().field_with_name("mass").unwrap(), &expected);
+            rows += batch.num_rows();
+        }
+        assert_eq!(rows, 20);
+    }
+    // A table without a unit does not make two others alike.
+    let other = two().await.swap_remove(0);
+    other.add_column(mass(&[("unit", "g")])).await.unwrap();
+    let [none, unit] = [0, 1].map(|place: usize| tables[place].clone());
+    for tables in [[none.clone(), unit.clone(), other.clone()], [other, none, unit]] {
+        match Union::new(tables.to_vec()).unwrap_err() {
+            TableError::UnlikeColumn { place: 3, problem, .. } => {
+                assert!(problem.contains("unit u") && problem.contains("unit g"), "{problem}");
+                assert!(!problem.contains("build"), "{problem}");
+            }
+            unexpected => panic!("{unexpected}"),
+        }
+    }
 }
 
 #[tokio::test]

@@ -19,10 +19,11 @@ use crate::session::Access;
 use crate::text::counted;
 use crate::{Failure, Session};
 use arrow_array::RecordBatch;
+use arrow_schema::FieldRef;
 use atoll_row_files::rows_within;
 use atoll_store::Store;
 use atoll_tables::protocol::{BlockId, EditError, Version};
-use atoll_tables::{AttributesOf, Query, RunSummary, Table, TableError, TableSchema};
+use atoll_tables::{AttributesOf, Query, RunSummary, Table, TableError, TableSchema, is_same_column};
 use clap::Args;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -185,11 +186,21 @@ impl Gather {
         url: &str,
     ) -> Result<Table, Failure> {
         match Table::create(Arc::clone(store), &self.table.table, schema.clone()).await {
-            Err(TableError::Exists { name, differs }) => Err(Failure::Usage {
-                problem: format!("table {name:?} has another schema than in {url}: {differs}"),
-                hint: "tables that are gathered have one schema: `atoll table info TABLE --schema` shows it"
-                    .to_owned(),
-            }),
+            Err(TableError::Exists { name, differs }) => {
+                let table = Table::open(Arc::clone(store), &name).await?;
+                let there = table.schema();
+                let count = |schema: &TableSchema| schema.columns().fields().len();
+                // What is noted on a column may differ, such as its description.
+                if begins_with(&there, schema) && count(&there) == count(schema) {
+                    return Ok(table);
+                }
+                Err(Failure::Usage {
+                    problem: format!("table {name:?} has another schema than in {url}: {differs}"),
+                    hint:
+                        "tables that are gathered have one schema: `atoll table info TABLE --schema` shows it"
+                            .to_owned(),
+                })
+            }
             created => Ok(created?),
         }
     }
@@ -199,7 +210,8 @@ impl Gather {
 fn begins_with(table: &TableSchema, schema: &TableSchema) -> bool {
     let (columns, wanted) = (table.columns().fields(), schema.columns().fields());
     let is_alike = table.roles() == schema.roles() && table.has_unique_ids() == schema.has_unique_ids();
-    is_alike && columns.len() >= wanted.len() && columns.iter().zip(wanted).all(|(one, other)| one == other)
+    let is_same = |(one, other): (&FieldRef, &FieldRef)| is_same_column(one, other);
+    is_alike && columns.len() >= wanted.len() && columns.iter().zip(wanted).all(is_same)
 }
 
 /// A run of the table, as it was before gathering into it.

@@ -11,12 +11,14 @@ mod merging;
 
 pub use merging::UnionRefinement;
 
+use super::found_rows::arrow;
 use super::restart::restart_if_gone;
 use super::{Answer, Batches, Count, Explanation, OfObjects, OfRuns, Query, Refined, Work};
 use crate::protocol::{EditError, Manifest, RunId, Version};
 use crate::{Table, TableError, TableInfo, TableSchema};
 use alike::alike;
-use arrow_schema::FieldRef;
+use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_schema::{FieldRef, Schema};
 use futures::future::try_join_all;
 use futures::lock::Mutex as Turn;
 use std::cmp::Ordering;
@@ -53,7 +55,8 @@ impl Union {
     ///
     /// # Errors
     /// [`TableError::Unlike`] if roles or salts differ, or without tables; [`TableError::UnlikeColumn`] if
-    /// columns of one name differ, or if a column that is not nullable is not in all tables.
+    /// columns of one name differ in type, nullability or unit, or if a column that is not nullable is not in
+    /// all tables.
     pub fn new(tables: Vec<Table>) -> Result<Self, TableError> {
         let own: Vec<Arc<TableSchema>> = tables.iter().map(own_schema).collect();
         Self::of(&tables, own, Arc::default())
@@ -223,15 +226,35 @@ impl Union {
         Ok((self.at(&manifests)?, version, of_each, manifests))
     }
 
-    /// The rows of a query in batches, for each table separately, and the version. The manifests are resolved
-    /// up front: until the turn of a table comes, a vacuum may remove the history that leads to its version.
-    pub(crate) async fn batches_of_each(&self, query: &Query) -> Result<(Version, Vec<Batches>), TableError> {
+    /// The rows of a query in batches, for each table separately, with the tables in that version, and the
+    /// version. The manifests are resolved up front: until the turn of a table comes, a vacuum may remove the
+    /// history that leads to its version.
+    pub(crate) async fn batches_of_each(
+        &self,
+        query: &Query,
+    ) -> Result<(Self, Version, Vec<Batches>), TableError> {
         let (union, version, of_each, manifests) = self.pinned(query).await?;
         let names = Some(columns_asked(&union.schema, query));
         let batches = |((table, of), manifest): ((&Table, Query), Arc<Manifest>)| {
             table.batches_of(&Query { columns: names.clone(), ..of }, manifest)
         };
-        Ok((version, union.tables.iter().zip(of_each).zip(manifests).map(batches).collect()))
+        let each = union.tables.iter().zip(of_each).zip(manifests).map(batches).collect();
+        Ok((union, version, each))
+    }
+
+    /// Rows of one of the tables with what the union notes on the columns, of which each table may note
+    /// something else: all batches of an answer have one schema.
+    pub(crate) fn with_notes(&self, rows: &RecordBatch) -> Result<RecordBatch, TableError> {
+        let (own, all) = (rows.schema(), self.schema.columns().fields());
+        let noted = |(place, field): (usize, &FieldRef)| {
+            let at_place = all.get(place).filter(|known| known.name() == field.name());
+            let known = at_place.or_else(|| all.find(field.name()).map(|(_, known)| known));
+            Arc::clone(known.unwrap_or(field))
+        };
+        let fields: Vec<FieldRef> = own.fields().iter().enumerate().map(noted).collect();
+        let schema = Arc::new(Schema::new_with_metadata(fields, own.metadata().clone()));
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+        RecordBatch::try_new_with_options(schema, rows.columns().to_vec(), &options).map_err(arrow)
     }
 
     fn check_runs(&self, runs: &OfRuns, manifests: &[Arc<Manifest>]) -> Result<(), TableError> {

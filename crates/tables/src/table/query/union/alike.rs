@@ -1,10 +1,13 @@
-//! Decides which tables can form a union: those with the same roles and equal columns of the same name.
+//! Decides which tables can form a union: those with the same roles and equal columns of the same name. Of
+//! what is noted on a column, only two units that differ keep tables apart.
 
-use crate::{TableError, TableSchema};
+use crate::schema::UNIT;
+use crate::{TableError, TableSchema, is_same_column};
 use arrow_schema::{Field, FieldRef};
 use std::sync::Arc;
 
-/// The schema of a union: the columns of the first table, followed by those that only later ones have.
+/// The schema of a union: the columns of the first table, followed by those that only later ones have. Unit
+/// and description of a column are those of the first table that has one.
 pub(super) fn alike(schemas: &[Arc<TableSchema>]) -> Result<TableSchema, TableError> {
     let first = schemas.first().ok_or(TableError::Unlike { place: 1 })?;
     let mut all = first.as_ref().clone();
@@ -25,7 +28,7 @@ pub(super) fn alike(schemas: &[Arc<TableSchema>]) -> Result<TableSchema, TableEr
         let mut more = Vec::new();
         for field in schema.columns().fields() {
             match all.columns().field_with_name(field.name()) {
-                Ok(known) if known == field.as_ref() => {}
+                Ok(known) if is_same_column(known, field) => {}
                 Ok(known) => return Err(unlike(field, told_apart(field, known))),
                 Err(_) if field.is_nullable() => more.push(Arc::clone(field)),
                 Err(_) => {
@@ -36,7 +39,8 @@ pub(super) fn alike(schemas: &[Arc<TableSchema>]) -> Result<TableSchema, TableEr
                 }
             }
         }
-        all = all.with_added(more)?;
+        // With the unit of this table, so that a later one cannot have another.
+        all = all.with_notes_of(schema).with_added(more)?;
     }
     Ok(all)
 }
@@ -45,10 +49,8 @@ pub(super) fn alike(schemas: &[Arc<TableSchema>]) -> Result<TableSchema, TableEr
 fn told_apart(field: &Field, known: &Field) -> String {
     let described = |field: &Field| {
         let null = if field.is_nullable() { ", nullable" } else { "" };
-        let mut notes: Vec<String> =
-            field.metadata().iter().map(|(key, value)| format!(", {key} {value}")).collect();
-        notes.sort_unstable();
-        format!("{}{null}{}", field.data_type(), notes.concat())
+        let unit = field.metadata().get(UNIT).map_or(String::new(), |unit| format!(", unit {unit}"));
+        format!("{}{null}{unit}", field.data_type())
     };
     format!("{} instead of {}", described(field), described(known))
 }
