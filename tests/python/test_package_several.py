@@ -5,6 +5,7 @@ import os
 import pickle
 import random
 from pathlib import Path
+from urllib.parse import quote
 
 import numpy
 import pytest
@@ -260,6 +261,18 @@ def test_patterns_name_stores_that_are_there_and_create_none(sweep: atoll.Table,
     for create in (True, False):
         with atoll.open("T[02]/new", create=create) as store:
             assert Path(store.url) == tmp_path / "T[02]" / "new"
+
+
+def test_a_store_that_a_pattern_matches_is_opened_whatever_it_is_called(tmp_path: Path) -> None:
+    for place, name in enumerate(("odd?1", "odd*2", "odd[3]", "odd4")):
+        with atoll.open(f"file:{quote(str(tmp_path / name))}") as store:
+            store.create_table("d", {"id": "i8"}, id="id", index="id").append({"id": [place]})
+    for pattern, ids in {"odd*": [0, 1, 2, 3], "odd??": [0, 1], "odd[?]1": [0], "odd[*]2": [1], "odd?": [3]}.items():
+        with atoll.open(tmp_path / pattern) as stores:
+            assert sorted(stores.table("d").numpy()["id"].tolist()) == ids, pattern
+            # Its places mean the same stores again.
+            with atoll.open(stores.urls) as again:
+                assert sorted(again.table("d").numpy()["id"].tolist()) == ids, stores.urls
 
 
 def test_runs_of_one_name_in_two_stores_are_two(sweep: atoll.Table) -> None:

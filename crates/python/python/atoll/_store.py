@@ -255,7 +255,7 @@ class Stores:
             end = 2 + bisect.bisect_left(ends, True, key=lambda end: not _is_union(natives[:end]))
             raise InvalidInputError.hinted(
                 f'table "{name}" of {self._stores[end - 1].url} cannot be combined with those before it: {error}',
-                "the tables of a union must have the same roles and salt, and columns of one name the same type and unit",
+                "the tables of a union need the same roles and salt, and columns of one name the same type and unit",
             ) from None
 
     def create_table(self, name: str, *_: Any, **__: Any) -> NoReturn:
@@ -340,21 +340,19 @@ def open(
     ``UnavailableError`` where the process
     that owns the store cannot be reached, and ``InvalidInputError`` for a text that names no store.
     """
-    if isinstance(url, (list, tuple)) or _is_pattern(_at_home(os.fspath(url))):
-        places = _several(url)
-        return Stores(
-            [
-                open(place, read_only=read_only, create=False, memory_bytes=memory_bytes, keep_seconds=keep_seconds)
-                for place in places
-            ]
-        )
-    url = _absolute(_at_home(os.fspath(url)))
     memory_bytes = None if memory_bytes is None else whole(memory_bytes, "memory_bytes")
     keep_seconds = None if keep_seconds is None else whole(keep_seconds, "keep_seconds")
-    native = _atoll.Store.open(
-        url, read_only=read_only, create=create, memory_bytes=memory_bytes, keep_seconds=keep_seconds
-    )
-    return Store(url, native, read_only=read_only)
+
+    def opened(place: str, create: bool) -> Store:
+        # The place of one store, also if its name looks like a pattern.
+        native = _atoll.Store.open(
+            place, read_only=read_only, create=create, memory_bytes=memory_bytes, keep_seconds=keep_seconds
+        )
+        return Store(place, native, read_only=read_only)
+
+    if isinstance(url, (list, tuple)) or _is_pattern(_at_home(os.fspath(url))):
+        return Stores([opened(place, create=False) for place in _several(url)])
+    return opened(_absolute(_at_home(os.fspath(url))), create)
 
 
 def open_here(url: str, read_only: bool) -> Store | None:
@@ -367,22 +365,35 @@ def _several(places: Any) -> list[str]:
     found: dict[str, str] = {}
     for place in [places] if isinstance(places, (str, os.PathLike)) else places:
         text = _at_home(os.fspath(place))
-        matched = [text]
-        if _is_pattern(text):
-            # Skip matches that are no stores, such as files beside them.
-            folders = sorted(glob.glob(text, recursive=True))
-            matched = [folder for folder in folders if os.path.exists(os.path.join(folder, _STORE_FILE))]
-            if not matched:
-                raise NotFoundError.hinted(
-                    f"no store is at {text}",
-                    "it is a pattern of folders with stores: * stands for any characters, ? for one, [ab] for one of these",
-                )
-        for one in map(_absolute, matched):
+        if not _is_pattern(text):
+            one = _absolute(text)
             # A link such as runs/latest is no store of its own: its rows would count twice.
             found.setdefault(os.path.realpath(one) if os.path.exists(one) else one, one)
+            continue
+        folders = _matching(text)
+        if not folders:
+            raise NotFoundError.hinted(
+                f"no store is at {text}",
+                "it is a pattern of folders with stores: * stands for any characters, ? for one, [ab] for one of these",
+            )
+        for folder in folders:
+            found.setdefault(os.path.realpath(folder), _place_of(folder))
     if not found:
         raise InvalidInputError("an empty list of stores cannot be opened")
     return list(found.values())
+
+
+def _matching(pattern: str) -> list[str]:
+    """Return the folders that match a pattern and have a store."""
+    # Skip matches that are no stores, such as files beside them.
+    folders = sorted(glob.glob(pattern, recursive=True))
+    return [folder for folder in folders if os.path.exists(os.path.join(folder, _STORE_FILE))]
+
+
+def _place_of(folder: str) -> str:
+    """Return the path of a folder, or its URL if the path would mean something else: a pattern, or options of a URL."""
+    path = os.path.abspath(folder)
+    return f"file:{quote(os.fsencode(path))}" if "?" in path or "*" in path else path
 
 
 def _is_pattern(text: str) -> bool:
