@@ -4,6 +4,7 @@ import dataclasses
 import os
 import pickle
 import random
+import warnings
 from pathlib import Path
 from urllib.parse import quote
 
@@ -249,9 +250,11 @@ def test_patterns_name_stores_that_are_there_and_create_none(sweep: atoll.Table,
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.iterdir())
     for pattern in ("T[45]", "runs/[ab]", "runs/run-?", "T??", "[T]"):
-        with pytest.raises(atoll.errors.NotFoundError, match="no store is at") as error:
-            atoll.open(pattern)
-        assert "[ab]" in error.value.hint
+        # Only brackets can be meant as the name of a new store, which the test below creates.
+        for place, create in [(pattern, False), ([pattern], True), (pattern, "?" in pattern)]:
+            with pytest.raises(atoll.errors.NotFoundError, match="no store is at") as error:
+                atoll.open(place, create=create)
+            assert "[ab]" in error.value.hint
     # What seems to be the options of a URL is refused as before, and names no other store.
     with pytest.raises(atoll.errors.InvalidInputError):
         atoll.open("T0?mode=read")
@@ -261,6 +264,30 @@ def test_patterns_name_stores_that_are_there_and_create_none(sweep: atoll.Table,
     for create in (True, False):
         with atoll.open("T[02]/new", create=create) as store:
             assert Path(store.url) == tmp_path / "T[02]" / "new"
+
+
+def test_brackets_can_name_a_new_store_and_no_folder_is_taken_for_its_neighbour(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for options in ({"create": False}, {"read_only": True}):
+        with pytest.raises(atoll.errors.NotFoundError, match="no store is at"):
+            atoll.open("case[1]", **options)
+    assert not os.listdir(tmp_path)
+    with pytest.warns(UserWarning, match=r"no store matches case\[1\]: a new store"), atoll.open("case[1]") as store:
+        store.create_table("d", {"id": "i8"}, id="id", index="id").append({"id": [1]})
+    for place in ("exp1/run-a", "exp[1]/run-b"):
+        os.makedirs(place)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        with atoll.open("case[1]") as store:
+            assert store.url == str(tmp_path / "case[1]") and store.tables() == ["d"]
+        for place in ("exp1/run-a", "exp[1]/run-b"):
+            atoll.open(place).close()
+        for pattern in ("exp[1]/*", "exp[1]/run-[ab]", "exp[1]/run-?", "./exp[1]/*", tmp_path / "exp[1]" / "*"):
+            with atoll.open(pattern) as stores:
+                assert stores.urls == [str(tmp_path / "exp[1]" / "run-b")], pattern
+        # Where a store matches, brackets are a pattern.
+        with atoll.open("exp1/run-[ab]") as stores:
+            assert stores.urls == [str(tmp_path / "exp1" / "run-a")]
 
 
 def test_a_store_that_a_pattern_matches_is_opened_whatever_it_is_called(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import glob
 import html
 import os
 import re
+import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NoReturn, SupportsIndex, overload
@@ -328,8 +329,9 @@ def open(
 
     A list of these, or a path that is a pattern of the shell, opens all of them as :class:`Stores`, whose tables are the
     unions of theirs and read-only; no store is created then. In a pattern, ``*`` stands for any characters, ``?`` for
-    one, and ``[ab]`` or ``[0-3]`` for one of these; a folder that is really called ``[ab]`` is that folder. A type
-    checker cannot see a pattern: write ``["runs/*"]`` for it to infer Stores.
+    one, and ``[ab]`` or ``[0-3]`` for one of these; a folder that is really called ``[ab]`` is that folder. If no store
+    matches a path with brackets alone, and it is not in a list, it names a new store, which is created with a warning.
+    A type checker cannot see a pattern: write ``["runs/*"]`` for it to infer Stores.
 
     ``read_only`` opens the store without changing a byte. ``create=True``, the default, creates a store where there is
     none, **also where a path is mistyped**: programs that only read pass ``create=False``. ``memory_bytes`` is the
@@ -350,9 +352,16 @@ def open(
         )
         return Store(place, native, read_only=read_only)
 
-    if isinstance(url, (list, tuple)) or _is_pattern(_at_home(os.fspath(url))):
+    if isinstance(url, (list, tuple)):
         return Stores([opened(place, create=False) for place in _several(url)])
-    return opened(_absolute(_at_home(os.fspath(url))), create)
+    text = _at_home(os.fspath(url))
+    if _is_pattern(text):
+        if not create or read_only or not _is_new_name(text):
+            return Stores([opened(place, create=False) for place in _several([text])])
+        warnings.warn(
+            f"no store matches {text}: a new store of that name is created; create=False creates none", stacklevel=2
+        )
+    return opened(_absolute(text), create)
 
 
 def open_here(url: str, read_only: bool) -> Store | None:
@@ -360,10 +369,10 @@ def open_here(url: str, read_only: bool) -> Store | None:
     return _open.get((url, read_only))
 
 
-def _several(places: Any) -> list[str]:
+def _several(places: Sequence[Any]) -> list[str]:
     """Return the place of each store once, with every pattern replaced by the stores that it matches."""
     found: dict[str, str] = {}
-    for place in [places] if isinstance(places, (str, os.PathLike)) else places:
+    for place in places:
         text = _at_home(os.fspath(place))
         if not _is_pattern(text):
             one = _absolute(text)
@@ -386,8 +395,24 @@ def _several(places: Any) -> list[str]:
 def _matching(pattern: str) -> list[str]:
     """Return the folders that match a pattern and have a store."""
     # Skip matches that are no stores, such as files beside them.
-    folders = sorted(glob.glob(pattern, recursive=True))
+    folders = sorted(glob.glob(_with_names(pattern), recursive=True))
     return [folder for folder in folders if os.path.exists(os.path.join(folder, _STORE_FILE))]
+
+
+def _with_names(pattern: str) -> str:
+    """Escape the folders at the front that are really called that: ``exp[1]/*`` must not match in ``exp1``."""
+    parts = pattern.split("/")
+    count = 0
+    while count < len(parts) and not re.search(r"[*?]", parts[count]):
+        if not os.path.exists("/".join(parts[: count + 1]) or "/"):
+            break
+        count += 1
+    return "/".join([*map(glob.escape, parts[:count]), *parts[count:]])
+
+
+def _is_new_name(pattern: str) -> bool:
+    """Whether a pattern may be the name of a new store: only brackets make it a pattern, and no store matches it."""
+    return "*" not in pattern and "?" not in pattern and not _matching(pattern)
 
 
 def _place_of(folder: str) -> str:
