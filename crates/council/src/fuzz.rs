@@ -147,7 +147,10 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     /// Every target, by the name of its folder of seeds.
-    const TARGETS: [(&str, fn(&[u8]) -> bool); 4] =
+    /// A fuzz target: whether the bytes got past the surface.
+    type Target = fn(&[u8]) -> bool;
+
+    const TARGETS: [(&str, Target); 4] =
         [("ask", ask), ("answer", answer), ("change", changes), ("table", update)];
 
     fn folder(target: &str) -> PathBuf {

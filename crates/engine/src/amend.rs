@@ -49,6 +49,7 @@ pub enum Amended {
 }
 
 /// As [`Amended`], while the locks are still held.
+#[allow(clippy::large_enum_variant, reason = "it is returned once, to a caller that takes it apart at once")]
 pub(crate) enum Amending {
     Unseen,
     Seen,

@@ -215,12 +215,7 @@ impl Shared {
                 drop(let_go);
                 self.cut_free_end(disk);
                 self.release_free(disk, commit.written_bytes, clean);
-                if self.backing.is_short() {
-                    if self.backing.room() <= TRIM_MEMORY_BYTES_MAX {
-                        heap::give_back();
-                    }
-                    self.backing.meter().gaps_close(8);
-                }
+                self.give_back_gaps();
                 self.checkpoints.fetch_add(1, Ordering::Relaxed);
                 let freed_bytes = commit.extents.iter().map(|extent| extent.len).sum();
                 Ok(Checkpoint { epoch, written_bytes: commit.written_bytes, freed_bytes })
@@ -234,6 +229,16 @@ impl Shared {
                 writer.retired.put_back(all.map(|retired| retired.outliving(epoch)));
                 Err(error)
             }
+        }
+    }
+
+    /// Where memory is short, gives the allocator's gaps back to the system.
+    fn give_back_gaps(&self) {
+        if self.backing.is_short() {
+            if self.backing.room() <= TRIM_MEMORY_BYTES_MAX {
+                heap::give_back();
+            }
+            self.backing.meter().gaps_close(8);
         }
     }
 

@@ -109,8 +109,8 @@ impl<'a> NextTable<'a> {
         });
     }
 
-    /// Nodes are up or down from now on. All of them are marked before the first slot is settled: of copies that
-    /// fail together none is demoted because of another one.
+    /// Nodes are up or down from now on. All of them are marked before the first slot is settled: of copies
+    /// that fail together none is demoted because of another one.
     pub(crate) fn hear(&mut self, nodes: &[(NodeId, Incarnation)], is_up: bool) {
         let mut changed = Vec::new();
         for &(node, incarnation) in nodes {

@@ -4,8 +4,8 @@
 //!
 //! Invariant: a node that leaves drops a copy only where the nodes that stay have as many in sync as there
 //! can be.
-//! Invariant: no copy is made or dropped so that a slot has copies in fewer zones than before, unless its node
-//! leaves or is gone. So copies that move for a better zone or a better share never move back.
+//! Invariant: no copy is made or dropped so that a slot has copies in fewer zones than before, unless its
+//! node leaves or is gone. So copies that move for a better zone or a better share never move back.
 
 mod founding;
 mod load;
@@ -26,9 +26,10 @@ const CHANGES_MAX: usize = 256;
 const HANDED_OVER_MAX: usize = 64;
 
 impl Group {
-    /// Plans changes so that every slot has its copies, on nodes that are up and stay, in as many zones as can
-    /// be, and nodes have copies and lead slots in proportion to their weights. Slots are founded once there
-    /// are as many nodes as each slot is to have copies. The nodes in `gone` were not heard for so long that their copies are made elsewhere.
+    /// Plans changes so that every slot has its copies, on nodes that are up and stay, in as many zones as
+    /// can be, and nodes have copies and lead slots in proportion to their weights. Slots are founded once
+    /// there are as many nodes as each slot is to have copies. The nodes in `gone` were not heard for so long
+    /// that their copies are made elsewhere.
     #[must_use]
     pub fn plan(&self, gone: &[NodeId]) -> Vec<Change> {
         let table = self.table();
@@ -218,8 +219,8 @@ impl<'a> Plan<'a> {
         self.changes.push(Change::Drop { slot, node });
     }
 
-    /// Hands the slot over to a copy that leads less, or makes a copy in a zone without one, or on a node that
-    /// has fewer.
+    /// Hands the slot over to a copy that leads less, or makes a copy in a zone without one, or on a node
+    /// that has fewer.
     fn balance(&mut self, slot: Slot, configuration: &Configuration, primary: NodeId) {
         let leads = |node: NodeId| self.load_of(node).leads();
         let idlest = self.idlest(configuration);

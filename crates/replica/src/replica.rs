@@ -273,9 +273,9 @@ impl Replica {
         NodeView::of(tables, &self.leases, (self.me, slot), self.group_hears(now))
     }
 
-    /// Whether the configuration group hears this node, as far as a primary needs that. Where no other copy is
-    /// in sync there is nobody else to confirm anything, so this relies on the clock with `Reads::Confirmed` as
-    /// well.
+    /// Whether the configuration group hears this node, as far as a primary needs that. Where no other copy
+    /// is in sync there is nobody else to confirm anything, so this relies on the clock with
+    /// `Reads::Confirmed` as well.
     fn group_hears(&self, now: Moment) -> bool {
         self.group_heard.is_some_and(|at| now < at.after(self.options.lease_us))
     }

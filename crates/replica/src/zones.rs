@@ -18,7 +18,8 @@ pub struct Weight(NonZeroU16);
 /// What a starting node says about itself for the placement of copies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlacementHints {
-    /// The name of its zone: a rack, a room, a site. Nodes without one are in one zone if they are on one host.
+    /// The name of its zone: a rack, a room, a site. Nodes without one are in one zone if they are on one
+    /// host.
     pub zone: Option<Box<str>>,
     /// How large it is.
     pub weight: Weight,
@@ -101,8 +102,8 @@ impl Zones {
         self.names.get(zone.get() as usize - 1).map(|name| &**name)
     }
 
-    /// The number of the zone with this name, which gets one in table `version` if it has none. Names of which
-    /// no member is left make room, so there are never more names than members.
+    /// The number of the zone with this name, which gets one in table `version` if it has none. Names of
+    /// which no member is left make room, so there are never more names than members.
     pub(crate) fn number(&mut self, name: &str, members: &Members, version: Version) -> Option<ZoneId> {
         if let Some(place) = self.names.iter().position(|known| **known == *name) {
             return ZoneId::at(place);

@@ -1,5 +1,5 @@
-//! Slots whose copies in sync are down, or hang on one node: nothing of them is given away, and they are served as
-//! soon as may be.
+//! Slots whose copies in sync are down, or hang on one node: nothing of them is given away, and they are
+//! served as soon as may be.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it must be")]
 

@@ -1,6 +1,11 @@
 //! Copies over zones and by weights: what plans lead to, for rings that are founded, grow, shrink and change.
 
-#![allow(clippy::unwrap_used, reason = "a test ends where something is not as it must be")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test ends where something is not as it must be, and takes its seed from the environment"
+)]
 
 use atoll_replica::{
     Change, Configuration, Group, GroupOptions, Incarnation, NodeId, PlacementHints, Proposal, Slot,
@@ -29,7 +34,8 @@ impl Ring {
         self.group.apply(Change::Register { node, nonce, address, hints, survived });
     }
 
-    /// Plans and does what primaries would do, until nothing is left to do. Returns how many copies were made.
+    /// Plans and does what primaries would do, until nothing is left to do. Returns how many copies were
+    /// made.
     fn come_to_rest(&mut self, seen: &str) -> usize {
         let mut copied = 0;
         for _ in 0..2_000 {

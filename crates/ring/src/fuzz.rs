@@ -102,7 +102,8 @@ mod tests {
 
     #[test]
     fn what_is_cut_or_flipped_anywhere_makes_no_panic() {
-        let targets: [(&str, fn(&[u8]) -> bool); 2] = [("peer", message), ("greeting", greeting)];
+        type Target = fn(&[u8]) -> bool;
+        let targets: [(&str, Target); 2] = [("peer", message), ("greeting", greeting)];
         for (target, takes) in targets {
             for (_, whole) in seeds(target) {
                 for at in 0..whole.len() {

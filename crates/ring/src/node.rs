@@ -193,8 +193,8 @@ impl Node {
         self.shared.set_table(table);
     }
 
-    /// A handle to wait for the end of its loop. It ends because of a failure, which [`Node::stop`] returns, or
-    /// because the node was stopped.
+    /// A handle to wait for the end of its loop. It ends because of a failure, which [`Node::stop`] returns,
+    /// or because the node was stopped.
     #[must_use]
     pub fn ending(&self) -> NodeEnding {
         NodeEnding(self.shared.clone())
@@ -267,7 +267,8 @@ fn name(engine: &Engine) -> Result<NodeName, NodeError> {
 
 /// Opens the store, and claims its folder for this process.
 fn open(options: &NodeOptions) -> Result<(Engine, Option<File>), NodeError> {
-    // The loop prefetches for many requests at once; a copy of a record would be one more cache miss to wait for.
+    // The loop prefetches for many requests at once; a copy of a record would be one more cache miss to wait
+    // for.
     let engine = Options { memory_bytes: options.memory_bytes, hot_bytes: Some(0), ..Options::default() };
     let SlotStorage::Folder(folder) = &options.place else { return Ok((Engine::in_memory(engine)?, None)) };
     if folder.join(STORE_FILE).exists() && !folder.join(RING_FILE).exists() {

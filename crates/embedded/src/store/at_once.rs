@@ -222,7 +222,8 @@ async fn every_task_whose_shared_sync_fails_is_told_so() {
 
 #[tokio::test]
 async fn a_write_whose_sync_fails_is_told_as_one_that_decides_and_the_store_takes_no_more() {
-    let writes: [(&str, fn(Batch) -> Batch); 5] = [
+    type Change = fn(Batch) -> Batch;
+    let writes: [(&str, Change); 5] = [
         ("put", |batch| batch.put(b"k", NEW)),
         ("append", |batch| batch.append(b"k", NEW)),
         ("delete", |batch| batch.delete(b"k")),

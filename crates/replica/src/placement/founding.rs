@@ -1,9 +1,9 @@
 //! Which nodes get the copies of slots that have none yet.
 //!
 //! The nodes lie on a circle as long as each slot is to have copies, each with an arc as long as its part of
-//! them. A slot begins at its own point of the circle, where its primary is, and has a copy each length 1 from
-//! there. So nodes get copies in proportion to their weights (systematic sampling: Madow 1949), adjacent slots
-//! mostly have the same nodes, and where a node fails, many others share what it led.
+//! them. A slot begins at its own point of the circle, where its primary is, and has a copy each length 1
+//! from there. So nodes get copies in proportion to their weights (systematic sampling: Madow 1949), adjacent
+//! slots mostly have the same nodes, and where a node fails, many others share what it led.
 //!
 //! Invariant: no arc is longer than 1, and if there are as many zones as copies, the arcs of no zone are
 //! together, so no two copies of a slot are on one node, or in one zone.

@@ -103,9 +103,9 @@ impl Spread {
         crowded
     }
 
-    /// A node that should have a copy of a slot instead of one that has: with one copy more it still has less,
-    /// for its weight, than that one, and the slot stays in as many zones. `share` tells what each of the copies
-    /// that may go has; the primary's may not.
+    /// A node that should have a copy of a slot instead of one that has: with one copy more it still has
+    /// less, for its weight, than that one, and the slot stays in as many zones. `share` tells what each of
+    /// the copies that may go has; the primary's may not.
     pub(super) fn instead_of_another(
         &self,
         in_sync: &Copies,
@@ -120,8 +120,8 @@ impl Spread {
         let crowded = self.crowded(in_sync);
         let most_of_crowded = crowded.iter().filter_map(&share).max();
         for &(least, zone) in self.order.iter().take_while(|(least, _)| *least < most_of_all) {
-            // Where the slot has a copy in this zone already, either of the two goes, or one that shares another
-            // zone.
+            // Where the slot has a copy in this zone already, either of the two goes, or one that shares
+            // another zone.
             let of_zone = in_sync.iter().filter(|node| self.zone(*node) == Some(zone));
             let of_zone: Vec<_> = of_zone.map(&share).collect();
             let most = match of_zone.is_empty() && crowded.is_empty() {

@@ -102,8 +102,8 @@ pub(super) fn check_copies(copies: usize, nodes: usize) -> Result<(), Failure> {
 }
 
 impl RingNodes {
-    /// The nodes of this process, which has `loops` event loops, and the others; none if it runs one node that
-    /// is the whole ring.
+    /// The nodes of this process, which has `loops` event loops, and the others; none if it runs one node
+    /// that is the whole ring.
     ///
     /// # Errors
     /// What is wrong with the list or the options.
@@ -178,8 +178,8 @@ impl RingNodes {
     }
 }
 
-/// Refuses a folder that was begun with another number of event loops: it would be served without the data of the
-/// others.
+/// Refuses a folder that was begun with another number of event loops: it would be served without the data of
+/// the others.
 pub(super) fn check_loops(folder: &Path, loops: u16) -> Result<(), Failure> {
     let has = |name: &str| folder.join(name).exists();
     let begun = (1..=u16::MAX).take_while(|number| has(&format!("loop-{number}"))).count();
@@ -220,8 +220,8 @@ fn each_loop(hosts: &[HostPort], loops: u16) -> Result<Vec<HostPort>, Failure> {
     Ok(nodes)
 }
 
-/// The nodes that keep the configuration: the first one of each of the first processes of the list. Another node of
-/// a process would end together with its first, and nodes that are added later change nothing.
+/// The nodes that keep the configuration: the first one of each of the first processes of the list. Another
+/// node of a process would end together with its first, and nodes that are added later change nothing.
 fn keepers(nodes: &[HostPort], loops: usize, wanted: usize) -> Vec<usize> {
     let keepers: Vec<usize> = (0..nodes.len()).step_by(loops.max(1)).take(wanted).collect();
     let hosts = |places: &mut dyn Iterator<Item = usize>| {

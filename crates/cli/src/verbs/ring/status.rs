@@ -157,7 +157,7 @@ fn json_of(status: &RingStatus) -> Value {
 /// Length of the longest bar in characters.
 const BAR: u64 = 24;
 
-fn picture(status: &RingStatus) -> String {
+fn summary(status: &RingStatus) -> String {
     let served = match status.slots - status.served.min(status.slots) {
         0 => "all served".to_owned(),
         down => format!("{down} NOT served"),
@@ -166,11 +166,13 @@ fn picture(status: &RingStatus) -> String {
         1 => "1 copy".to_owned(),
         copies => format!("{copies} copies"),
     };
-    let (nodes, is_stale) = (status.nodes.len(), is_stale(status));
-    let mut lines = vec![
-        format!("{nodes} nodes, {} slots: {served}, at least {copies} of each in sync", status.slots),
-        String::new(),
-    ];
+    let nodes = status.nodes.len();
+    format!("{nodes} nodes, {} slots: {served}, at least {copies} of each in sync", status.slots)
+}
+
+fn picture(status: &RingStatus) -> String {
+    let is_stale = is_stale(status);
+    let mut lines = vec![summary(status), String::new()];
     if is_stale {
         let (node, silent) = (status.node, status.group_silent_ms / 1000);
         let told = format!(
@@ -293,6 +295,27 @@ mod tests {
     use atoll_open::KeyspaceStatus;
 
     #[test]
+    fn zones_and_weights_are_seen_where_there_are_any() {
+        let node = |zone: Option<&str>, weight| NodeStatus {
+            address: "10.0.0.1:7379".to_owned(),
+            is_up: true,
+            zone: zone.map(str::to_owned),
+            weight,
+            ..NodeStatus::default()
+        };
+        let heading = |nodes: &[NodeStatus]| {
+            let status = RingStatus { nodes: nodes.to_vec(), ..RingStatus::default() };
+            picture(&status).lines().skip(2).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert!(heading(&[node(None, 1)])[0].starts_with("node  address        state"));
+        assert!(heading(&[node(Some("red"), 1)])[0].starts_with("node  address        zone  state"));
+        let seen = heading(&[node(Some("red"), 1), node(None, 3)]);
+        assert!(seen[0].starts_with("node  address        zone  weight  state"), "{seen:?}");
+        assert!(seen[1].starts_with("   0  10.0.0.1:7379  red        1  up"), "{seen:?}");
+        assert!(seen[2].starts_with("   0  10.0.0.1:7379  -          3  up"), "{seen:?}");
+    }
+
+    #[test]
     fn a_ring_is_seen_at_a_glance() {
         let node = |node, leads, is_up| NodeStatus {
             node,
@@ -332,13 +355,6 @@ mod tests {
         );
         assert_eq!(lines[5], "  10  10.0.0.10:7379  DOWN           0   16384         0         ?");
         assert_eq!(lines[7..], ["node 10 at 10.0.0.10:7379 does not answer"]);
-        let mut zones = status.clone();
-        (zones.nodes[0].zone, zones.nodes[1].weight) = (Some("red".to_owned()), 3);
-        let seen = picture(&zones);
-        let lines: Vec<_> = seen.lines().collect();
-        assert!(lines[2].starts_with("node  address         zone  weight  state"), "{seen}");
-        assert!(lines[3].starts_with("   1  10.0.0.1:7379   red        0  up"), "{seen}");
-        assert!(lines[4].starts_with("   2  10.0.0.2:7379   -          3  up"), "{seen}");
         let mut cut = status.clone();
         (cut.nodes[0].unreached, cut.nodes[1].unreached) = (vec![2, 10], vec![10]);
         let told = "node 10 at 10.0.0.10:7379 does not answer\nnode 1 has no connection to node 2";

@@ -158,7 +158,7 @@ fn a_buffer_that_does_not_lie_in_its_block_is_an_error_and_no_panic() {
     // Behind a marker and its length.
     let message = root_as_message(&whole[at + 8..at + usize::try_from(block.metaDataLength()).unwrap()]);
     let batch = message.unwrap().header_as_record_batch().unwrap();
-    let values = batch.buffers().unwrap().iter().last().unwrap();
+    let values = batch.buffers().unwrap().iter().next_back().unwrap();
     assert_eq!(values.length(), 8000);
     for is_stream in [false, true] {
         let whole = written(&rows, None, is_stream);
