@@ -150,6 +150,7 @@ mod tests {
     /// A fuzz target: whether the bytes got past the surface.
     type Target = fn(&[u8]) -> bool;
 
+    /// Every target, by the name of its folder of seeds.
     const TARGETS: [(&str, Target); 4] =
         [("ask", ask), ("answer", answer), ("change", changes), ("table", update)];
 

@@ -9,7 +9,8 @@ pub enum Reads {
     /// read.
     #[default]
     Leases,
-    /// By asking every in-sync copy after each batch of reads has come. Trusts no clock.
+    /// By asking every in-sync copy after each batch of reads has come. Trusts no clock, except
+    /// where a node has the last copy and nobody to ask.
     Confirmed,
 }
 

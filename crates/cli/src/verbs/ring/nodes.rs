@@ -14,6 +14,7 @@ use atoll_ring::{
 use atoll_wire::like_first;
 use clap::Args;
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -181,19 +182,30 @@ impl RingNodes {
 /// Refuses a folder that was begun with another number of event loops: it would be served without the data of
 /// the others.
 pub(super) fn check_loops(folder: &Path, loops: u16) -> Result<(), Failure> {
-    let has = |name: &str| folder.join(name).exists();
-    let begun = (1..=u16::MAX).take_while(|number| has(&format!("loop-{number}"))).count();
-    let is_single = has(RING_FILE);
-    let fits =
-        if loops == 1 { begun == 0 } else { !is_single && (begun == 0 || begun == usize::from(loops)) };
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let number = |name: OsString| name.to_str()?.strip_prefix("loop-")?.parse().ok();
+    let begun = entries.filter_map(|entry| number(entry.file_name())).max().unwrap_or(0_u16);
+    let is_single = folder.join(RING_FILE).exists();
+    let fits = if loops == 1 { begun == 0 } else { !is_single && (begun == 0 || begun == loops) };
     if fits {
-        return Ok(());
+        return make_folders(folder, loops);
     }
     let before = if is_single { 1 } else { begun };
     Err(wrong(
         format!("--loops {loops}: {} was begun with --loops {before}", folder.display()),
         "the number of a folder stays: start with that one, or name a new folder",
     ))
+}
+
+/// Makes the folders of all loops before the first node starts, the last one first: one that cannot start leaves a
+/// folder that still tells their number.
+fn make_folders(folder: &Path, loops: u16) -> Result<(), Failure> {
+    let folders = (0..loops).rev().filter(|_| loops > 1).map(|number| of_loop(folder, loops, number));
+    let failed =
+        |path: &Path, source| Failure::File { action: "make", place: path.display().to_string(), source };
+    folders
+        .into_iter()
+        .try_for_each(|path| std::fs::create_dir_all(&path).map_err(|source| failed(&path, source)))
 }
 
 /// The folder of the node of one event loop, in that of its process.

@@ -8,7 +8,7 @@
 //! Invariant: a run that another writer appended to is never continued, because its steps do not tell how far
 //! the gather came.
 //! Invariant: a run that was gathered from one table is never continued from another one, whatever their
-//! stores are called.
+//! stores are called. A copy of a store counts as that store: its tables have the same identities.
 
 mod origin;
 

@@ -23,7 +23,7 @@ use crate::transfer::{ProgressReport, TransferError};
 use crate::{Failure, Session};
 use arrow_schema::SchemaRef;
 use atoll_options::Section;
-use atoll_row_files::{Format, Input, Part, PartLimits, ReadOptions, RowReader, open};
+use atoll_row_files::{Format, Input, Part, PartLimits, ReadOptions, RowFileError, RowReader, open};
 use atoll_tables::{STEP_COLUMN, Table, TypeName};
 use claim::Claim;
 use clap::Args;
@@ -32,6 +32,7 @@ use mark::Mark;
 pub(super) use mark::{is_attempt_of_import, is_for_imports};
 use serde_json::json;
 use sink::{Sink, is_of_somebody_else};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use tokio::sync::mpsc;
 use tokio::task::JoinError;
@@ -327,7 +328,10 @@ async fn note_end(
     failure: Option<&Failure>,
     imported: &Imported,
 ) -> Result<(), Failure> {
+    let is_of_disk = |error: &RowFileError| error.io().is_some_and(|io| io.kind() != ErrorKind::InvalidData);
     match failure {
+        // A file that cannot be read at the moment is the same one later.
+        Some(Failure::Rows(error)) if is_of_disk(error) => Ok(()),
         // A user who repairs the file continues with it, although it then differs: the mark covers only what
         // the table has of it.
         Some(Failure::Rows(error)) => match (claim.holds(table, run).await, imported.repair_line) {
@@ -337,10 +341,7 @@ async fn note_end(
                 let before = before.map_err(|lost| reader_lost(&lost, file))??;
                 claim.end(table, run, &before, imported.last).await
             }
-            // A file that cannot be read at the moment is the same one later.
-            (Ok(true), None) if error.io().is_none() => {
-                claim.end(table, run, &mark.without_end(), imported.last).await
-            }
+            (Ok(true), None) => claim.end(table, run, &mark.without_end(), imported.last).await,
             _ => Ok(()),
         },
         // The store itself may be what failed.
