@@ -81,7 +81,7 @@ fn flushes_in_one_pipeline_leave_others_their_turns() {
     let mut client = Client::connect(node.address());
     let rounds = || {
         let text = node.metrics_text();
-        let behind = text.split("atoll_ring_loop_rounds_total ").nth(1).unwrap();
+        let behind = text.split("\natoll_ring_loop_rounds_total ").nth(1).unwrap();
         behind.lines().next().unwrap().parse::<usize>().unwrap()
     };
     let (before, mut bytes) = (rounds(), Vec::new());

@@ -28,7 +28,7 @@ const SEEN_SOONER: [Bug; 1] = [Bug::PromiseBroken];
 const SEEN_IN_PEACE: [Bug; 3] = [Bug::HandedOverEarly, Bug::TakenBehindHandOver, Bug::RemovedWithCopies];
 
 /// Bugs that the protocol's own assertions detect first.
-const ASSERTING: [Bug; 0] = [];
+const ASSERTING: [Bug; 1] = [Bug::OldProposalTaken];
 
 /// Explains why an apparent sign of a bug is none.
 fn doubt(bug: Bug, violation: &Violation, sound: &Case) -> Option<(Bug, String)> {
