@@ -334,7 +334,7 @@ async fn note_end(
         Some(Failure::Rows(error)) if is_of_disk(error) => Ok(()),
         // A user who repairs the file continues with it, although it then differs: the mark covers only what
         // the table has of it.
-        Some(Failure::Rows(error)) => match (claim.holds(table, run).await, imported.repair_line) {
+        Some(Failure::Rows(_)) => match (claim.holds(table, run).await, imported.repair_line) {
             (Ok(true), Some(line)) => {
                 let file = mark.name();
                 let before = tokio::task::spawn_blocking(move || mark.before_line(line)).await;
