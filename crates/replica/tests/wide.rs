@@ -149,8 +149,8 @@ fn what_a_plan_of_a_ring_at_rest_takes_does_not_go_by_the_number_of_nodes() {
     assert!(many < few * 10, "{many:?} with 1,024 nodes, {few:?} with 8");
 }
 
-/// A ring at rest of one zone with 64 nodes and 100 zones with one each: the first has a copy of each slot, and can
-/// have no more.
+/// A ring at rest of one zone with 64 nodes and 100 zones with one each: the first has a copy of each slot,
+/// and can have no more.
 fn with_a_crowded_zone() -> Group {
     let mut group = Group::new(GroupOptions { slots: 16_384, copies: 3 });
     for node in 1..=164 {

@@ -41,8 +41,8 @@ pub const FIRST: Bound =
 pub const SMALL: Bound =
     Bound { class: "small boxes", rows: (11.0, 20.0), bytes: (13.0, 34.0), requests: (30.0, 40.0) };
 
-/// Paths of particles: a band of 64 rows, some 1,560 bytes, for each row of 32 bytes are 49 bytes for one, and
-/// short gaps between them come on top where few rows are in a band.
+/// Paths of particles: a band of 64 rows, some 1,560 bytes, for each row of 32 bytes are 49 bytes for one,
+/// and short gaps between them come on top where few rows are in a band.
 pub const PATH: Bound =
     Bound { class: "paths", rows: (1.5, 2.5), bytes: (32.0, 68.0), requests: (32.0, 40.0) };
 

@@ -197,8 +197,8 @@ pub(super) fn check_loops(folder: &Path, loops: u16) -> Result<(), Failure> {
     ))
 }
 
-/// Makes the folders of all loops before the first node starts, the last one first: one that cannot start leaves a
-/// folder that still tells their number.
+/// Makes the folders of all loops before the first node starts, the last one first: one that cannot start
+/// leaves a folder that still tells their number.
 fn make_folders(folder: &Path, loops: u16) -> Result<(), Failure> {
     let folders = (0..loops).rev().filter(|_| loops > 1).map(|number| of_loop(folder, loops, number));
     let failed =
