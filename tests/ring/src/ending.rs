@@ -66,6 +66,10 @@ impl World {
         let may_leave = self.is_planned || self.counts.of("faults_leave") > 0;
         let nodes = if may_leave { table.members.len() } else { self.settings.nodes as usize };
         let wanted = self.settings.copies.min(nodes);
+        // A node that left in the last moment comes back a little later; until then it answers no client.
+        if let Some(node) = self.node_ids().find(|node| self.node(*node).process.is_none()) {
+            return Some(format!("{node} does not come back"));
+        }
         self.slot_ids().filter(|&slot| !self.is_lost(slot)).find_map(|slot| {
             let configuration = table.slot(slot);
             let leads = |node: NodeId| {

@@ -62,15 +62,19 @@ impl World {
             is_down && self.now > heard_at + self.promise_us()
         };
         // Copies that hear each other but not the group carry on: their promises are not known to have
-        // expired.
+        // expired. One that has no lease at the moment gets one when it hears the others again.
         let goes_on = |node: NodeId| {
             let process = self.node(node).process.as_ref();
             process.is_some_and(|process| {
-                let is_alone = process.replica.table().slot(slot).in_sync.len() == 1;
-                process.replica.leads(slot) && !is_alone
+                let configuration = process.replica.table().slot(slot);
+                configuration.primary == Some(node) && configuration.in_sync.len() > 1
             })
         };
+        // The same for copies that the group gave up together, whatever table they follow at the moment.
+        let runs = |node: &NodeId| self.node(*node).process.is_some();
+        let have_each_other = configuration.in_sync.iter().filter(runs).count() > 1;
         !self.given_up.contains_key(&slot)
+            && !have_each_other
             && configuration.epoch.0 > 0
             && !configuration.in_sync.is_empty()
             && configuration.in_sync.iter().all(is_silent)
