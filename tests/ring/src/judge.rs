@@ -58,6 +58,10 @@ pub(crate) fn judge_behind(operations: &[Operation], slot: Slot, kept: &KeptStat
     explained(slot, &numbers, &history)
 }
 
+/// The most tries of finding an order. Nearly all histories need a few thousand; one that needs more than this
+/// is reported, since it may have no order, and each try may be remembered.
+const TRIES_MAX: u64 = 2_000_000;
+
 /// Whether some order explains a history. Its operations are numbered, apart from cells that were there
 /// before.
 fn explained(
@@ -65,9 +69,14 @@ fn explained(
     numbers: &[Option<usize>],
     history: &[linearizability::Operation],
 ) -> Result<(), String> {
-    match linearizability::explain(history) {
-        Explained::By(_) => Ok(()),
-        Explained::Never { longest } => Err(unexplained(slot, numbers, history, &longest)),
+    match linearizability::explain_within(history, TRIES_MAX) {
+        Some(Explained::By(_)) => Ok(()),
+        Some(Explained::Never { longest }) => Err(unexplained(slot, numbers, history, &longest)),
+        None => Err(format!(
+            "slot {}: whether {} operations have an order is undecided after {TRIES_MAX} tries",
+            slot.0,
+            history.len()
+        )),
     }
 }
 
