@@ -58,8 +58,8 @@ pub(crate) fn judge_behind(operations: &[Operation], slot: Slot, kept: &KeptStat
     explained(slot, &numbers, &history)
 }
 
-/// The most tries of finding an order. Nearly all histories need a few thousand; one that needs more than this
-/// is reported, since it may have no order, and each try may be remembered.
+/// The most tries of finding an order. Nearly all histories need a few thousand; one that needs more than
+/// this is reported, since it may have no order, and each try may be remembered.
 const TRIES_MAX: u64 = 2_000_000;
 
 /// Whether some order explains a history. Its operations are numbered, apart from cells that were there
