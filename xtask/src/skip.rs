@@ -13,6 +13,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("mount", "needs the right to mount file systems"),
     ("other-user", "needs the right to be another user"),
     ("control-groups", "needs the right to make control groups"),
+    ("many-files", "needs a hard limit of 11,100 open files"),
     ("network-namespaces", "needs root or user namespaces, and iproute2"),
     ("cassandra-nodes", "`test` starts one node; `cargo xtask bench cassandra` starts three"),
     ("cassandra-auth", "the node of `test` asks for no password; start one with `cassandra up --auth`"),

@@ -76,7 +76,7 @@ fn are_answered(clients: &mut [Client]) -> bool {
 fn ten_thousand_clients_are_answered_and_one_more_is_told_that_there_are_enough() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if maximum.is_some_and(|most| most < FILES) {
-        println!("SKIPPED [files] the hard limit of open files is below {FILES}");
+        println!("SKIPPED [many-files] the hard limit of open files is below {FILES}");
         return;
     }
     if current.is_some_and(|files| files < FILES) {
