@@ -268,7 +268,7 @@ impl RingServe {
         let tls = self.certificates.read(&told.host)?;
         let shown = (token.as_ref(), tls.as_ref());
         let address = (self.listen, self.announce.as_ref());
-        folder.map_or(Ok(()), |folder| nodes::check_loops(folder, self.loops))?;
+        folder.map_or(Ok(()), |folder| nodes::prepare_folders(folder, self.loops))?;
         let part = self.nodes.part(address, self.loops, folder, shown)?;
         let limits = ConnectionLimits {
             connections_max: self.connections,

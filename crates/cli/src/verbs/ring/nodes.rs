@@ -179,9 +179,9 @@ impl RingNodes {
     }
 }
 
-/// Refuses a folder that was begun with another number of event loops: it would be served without the data of
-/// the others.
-pub(super) fn check_loops(folder: &Path, loops: u16) -> Result<(), Failure> {
+/// Makes the folders of the loops. Refuses a folder that was begun with another number of event loops: it
+/// would be served without the data of the others.
+pub(super) fn prepare_folders(folder: &Path, loops: u16) -> Result<(), Failure> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let number = |name: OsString| name.to_str()?.strip_prefix("loop-")?.parse().ok();
     let begun = entries.filter_map(|entry| number(entry.file_name())).max().unwrap_or(0_u16);
