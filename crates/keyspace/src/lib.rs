@@ -76,6 +76,10 @@ pub const SESSIONS_MAX: u64 = 1 << 16;
 /// How long a slot remembers a client after its last write, at the least, in milliseconds.
 pub const SESSION_MS_MIN: u64 = 600_000;
 
+/// How long a client that says when it began is taken for a new one where it is not known, in milliseconds.
+/// Half of [`SESSION_MS_MIN`], so that clocks of nodes may differ by the other half.
+pub const FRESH_MS_MAX: u64 = SESSION_MS_MIN / 2;
+
 /// Longest answer that a slot remembers, in bytes.
 pub const REMEMBERED_BYTES_MAX: usize = 1 << 10;
 

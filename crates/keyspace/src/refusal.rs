@@ -32,6 +32,22 @@ pub enum Refusal {
         /// The number of the write.
         sequence: u64,
     },
+    /// The slot does not know a client that says that it began long ago: it may have forgotten it.
+    #[error(
+        "write {sequence} of this client may or may not have happened: the client began over {} minutes ago and \
+         is not remembered here; draw a new one every few minutes",
+        crate::FRESH_MS_MAX / 60_000
+    )]
+    Expired {
+        /// The number of the write.
+        sequence: u64,
+    },
+    /// A client says that it begins later than now.
+    #[error("the client's date is {ahead_ms} ms ahead of the ring's; take it from TIME of a node")]
+    Early {
+        /// By how much.
+        ahead_ms: u64,
+    },
     /// The slot remembers as many clients as it may.
     #[error("writes of too many clients are remembered; try again in some minutes")]
     Sessions,
@@ -54,7 +70,7 @@ impl Refusal {
         match self {
             Self::WrongType => "WRONGTYPE",
             Self::Limit { .. } => ErrorKind::Limit.names().resp,
-            Self::Forgotten { .. } => "FORGOTTEN",
+            Self::Forgotten { .. } | Self::Expired { .. } => "FORGOTTEN",
             Self::Sessions => "TRYAGAIN",
             _ => "ERR",
         }
@@ -65,7 +81,7 @@ impl Refusal {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Limit { .. } | Self::TooLong => ErrorKind::Limit,
-            Self::Forgotten { .. } => ErrorKind::TimedOut,
+            Self::Forgotten { .. } | Self::Expired { .. } => ErrorKind::TimedOut,
             Self::Sessions => ErrorKind::Unavailable,
             _ => ErrorKind::InvalidInput,
         }

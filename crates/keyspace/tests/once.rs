@@ -3,7 +3,7 @@
 
 mod common;
 
-use atoll_keyspace::{REQUESTS_MAX, SESSION_MS_MIN, SESSIONS_MAX};
+use atoll_keyspace::{FRESH_MS_MAX, REQUESTS_MAX, SESSION_MS_MIN, SESSIONS_MAX};
 use common::{SLOT, Subject, told};
 
 #[test]
@@ -46,7 +46,9 @@ fn what_cannot_be_done_once_is_refused() {
     }
     assert!(subject.ask("AT.ID 1 1 0 NONE k").contains("unknown command 'NONE'"));
     assert!(subject.ask("AT.ID 1 1 0 SET k").contains("wrong number of arguments for 'set'"));
-    for client in ["", "g", "-1", "+1", "100000000000000000000000000000000"] {
+    for client in
+        ["", "g", "-1", "+1", "100000000000000000000000000000000", "1@", "@1", "1@x", "1@-1", "1@1@1"]
+    {
         assert!(subject.ask(&format!("AT.ID {client} 1 0 INCR k")).contains("hexadecimal"), "{client}");
     }
     assert!(subject.ask("AT.ID 1 -1 0 INCR k").contains("not an integer"));
@@ -81,6 +83,30 @@ fn a_client_is_forgotten_when_it_was_silent_for_long_and_not_before() {
     subject.ask("AT.ID 3 1 0 INCR n");
     assert_eq!(subject.ask("AT.ID 2 1 0 INCR n"), "[1 2]");
     assert_eq!(subject.ask("AT.ID 1 1 0 INCR n"), "[0 4]", "nobody knows it any more");
+    subject.keyspace.verify(SLOT).unwrap();
+}
+
+#[test]
+fn a_client_that_says_when_it_began_never_does_a_write_twice() {
+    let mut subject = Subject::new();
+    let began = subject.now_ms;
+    let ask = |subject: &mut Subject, sequence| subject.ask(&format!("AT.ID 1@{began} {sequence} 0 INCR n"));
+    assert_eq!(ask(&mut subject, 1), "[0 1]");
+    assert_eq!(subject.ask("AT.ID 1 1 0 INCR n"), "[1 1]", "the date is no part of the name");
+    subject.now_ms += FRESH_MS_MAX + 1;
+    assert_eq!(ask(&mut subject, 2), "[0 2]", "as long as it is known its age does not matter");
+    subject.now_ms += 2 * SESSION_MS_MIN;
+    assert_eq!(subject.ask("AT.ID 2 1 0 INCR n"), "[0 3]", "which forgets the other");
+    for sequence in 1..4 {
+        let refused = ask(&mut subject, sequence);
+        assert!(refused.starts_with(&format!("-FORGOTTEN write {sequence} of this client may")), "{refused}");
+    }
+    assert_eq!(subject.ask("GET n"), "\"3\"");
+    // A clock may be somewhat wrong, but not so that the date says nothing.
+    let ahead = |by: u64| format!("AT.ID 3@{} 1 0 INCR n", subject.now_ms + by);
+    let (little, much) = (ahead(FRESH_MS_MAX), ahead(FRESH_MS_MAX + 1));
+    assert!(subject.ask(&much).starts_with("-ERR the client's date is 300001 ms ahead"));
+    assert_eq!(subject.ask(&little), "[0 4]");
     subject.keyspace.verify(SLOT).unwrap();
 }
 

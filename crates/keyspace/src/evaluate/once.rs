@@ -8,7 +8,7 @@ use super::{Done, write};
 use crate::cell::{self, CellName, SESSION, SESSION_USE};
 use crate::cells::{Cells, Changes};
 use crate::session::{Known, Session};
-use crate::{KeyspaceError, REMEMBERED_BYTES_MAX, Refusal, SESSION_MS_MIN, SESSIONS_MAX};
+use crate::{FRESH_MS_MAX, KeyspaceError, REMEMBERED_BYTES_MAX, Refusal, SESSION_MS_MIN, SESSIONS_MAX};
 use atoll_engine::Direction;
 use atoll_resp::{Command, Once, OwnCommand};
 use std::ops::{Bound, ControlFlow};
@@ -38,6 +38,9 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
                 return Ok(());
             }
             Known::Fresh => {}
+        }
+        if kept.is_none() {
+            fresh(once, self.reading.now_ms)?;
         }
         self.reading.answer.writer().array(2);
         self.reading.answer.writer().integer(0);
@@ -144,6 +147,20 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
             false => Ok(()),
         }
     }
+}
+
+/// Refuses a client that the slot does not know and that began so long ago that it may have been forgotten. One
+/// that does not say when it began is believed to be new.
+fn fresh(once: &Once<'_>, now_ms: u64) -> Result<(), Refusal> {
+    let Some(began_ms) = once.began_ms else { return Ok(()) };
+    let ahead_ms = began_ms.saturating_sub(now_ms);
+    if ahead_ms > FRESH_MS_MAX {
+        return Err(Refusal::Early { ahead_ms });
+    }
+    if now_ms.saturating_sub(began_ms) > FRESH_MS_MAX {
+        return Err(Refusal::Expired { sequence: once.sequence });
+    }
+    Ok(())
 }
 
 /// Whether a session that was last in use then may be forgotten.

@@ -40,8 +40,8 @@ pub enum CommandError {
     /// An argument is not a 64-bit integer.
     #[error("value is not an integer or out of range")]
     Integer,
-    /// The client of an `AT.ID` request is not a 128-bit number.
-    #[error("a client is 1 to 32 hexadecimal digits")]
+    /// The client of an `AT.ID` request is not a 128-bit number, or its date is none.
+    #[error("a client is 1 to 32 hexadecimal digits, and its date, if any, follows an @ in milliseconds")]
     RequestClient,
     /// The floor is not a number, or is above the number of the write.
     #[error("a floor is a number that is not above that of the write")]
