@@ -9,8 +9,22 @@ pub struct Room {
     pub name: &'static str,
     /// The crates in it.
     pub packages: &'static [&'static str],
+    /// Test programs of other rooms' crates that test this room: the crate, and how their names begin.
+    pub elsewhere: &'static [(&'static str, &'static str)],
     /// How long it may take.
     pub budget_minutes: u64,
+}
+
+impl Room {
+    /// Whether a test program of this crate runs in this room.
+    pub fn has(&self, package: &str, test: Option<&str>) -> bool {
+        let is_taken = |room: &Self| {
+            room.elsewhere
+                .iter()
+                .any(|(of, begins)| *of == package && test.is_some_and(|test| test.starts_with(begins)))
+        };
+        is_taken(self) || self.packages.contains(&package) && !ROOMS.iter().any(is_taken)
+    }
 }
 
 /// How long building everything from scratch may take.
@@ -41,9 +55,10 @@ pub const ROOMS: &[Room] = &[
             "atoll-resp",
             "atoll-disk",
         ],
+        elsewhere: &[],
         budget_minutes: 2,
     },
-    Room { name: "engine", packages: &["atoll-engine"], budget_minutes: 2 },
+    Room { name: "engine", packages: &["atoll-engine"], elsewhere: &[], budget_minutes: 2 },
     Room {
         name: "contract",
         packages: &[
@@ -53,14 +68,16 @@ pub const ROOMS: &[Room] = &[
             "atoll-memory",
             "atoll-embedded",
         ],
+        elsewhere: &[],
         budget_minutes: 2,
     },
     // Runs against a real node, which is started first.
-    Room { name: "cassandra", packages: &["atoll-cassandra"], budget_minutes: 3 },
-    Room { name: "tables", packages: &["atoll-tables"], budget_minutes: 4 },
+    Room { name: "cassandra", packages: &["atoll-cassandra"], elsewhere: &[], budget_minutes: 3 },
+    Room { name: "tables", packages: &["atoll-tables"], elsewhere: &[], budget_minutes: 4 },
     Room {
         name: "doors",
         packages: &["atoll-open", "atoll-row-files", "atoll", "atoll-python"],
+        elsewhere: &[],
         budget_minutes: 1,
     },
     Room {
@@ -74,11 +91,18 @@ pub const ROOMS: &[Room] = &[
             "atoll-ring-simulation",
             "atoll-ring-suite",
         ],
+        // The command line on real nodes.
+        elsewhere: &[("atoll", "ring")],
         budget_minutes: 6,
     },
-    Room { name: "crash", packages: &["atoll-crash"], budget_minutes: 2 },
-    Room { name: "system", packages: &["atoll-system-tests", "atoll-hosts"], budget_minutes: 1 },
-    Room { name: "house", packages: &["xtask"], budget_minutes: 1 },
+    Room { name: "crash", packages: &["atoll-crash"], elsewhere: &[], budget_minutes: 2 },
+    Room {
+        name: "system",
+        packages: &["atoll-system-tests", "atoll-hosts"],
+        elsewhere: &[],
+        budget_minutes: 1,
+    },
+    Room { name: "house", packages: &["xtask"], elsewhere: &[], budget_minutes: 1 },
 ];
 
 /// A test program that needs a feature with which nothing else may be built.
@@ -184,6 +208,18 @@ mod tests {
     fn a_crate_in_no_room_is_found() {
         let packages = [package("atoll-engine", Vec::new()), package("atoll-attic", Vec::new())];
         assert_eq!(findings(&Tree::default(), &packages).len(), 1);
+    }
+
+    #[test]
+    fn a_program_runs_in_the_room_that_it_tests_and_in_no_other() {
+        let rooms = |package: &str, test: Option<&str>| {
+            let of = ROOMS.iter().filter(|room| room.has(package, test));
+            of.map(|room| room.name).collect::<Vec<_>>()
+        };
+        assert_eq!(rooms("atoll", None), ["doors"]);
+        assert_eq!(rooms("atoll", Some("tables")), ["doors"]);
+        assert_eq!(rooms("atoll", Some("ring_tls")), ["ring"]);
+        assert_eq!(rooms("atoll-ring", Some("ring")), ["ring"], "the name alone decides nothing");
     }
 
     #[test]

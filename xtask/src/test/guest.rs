@@ -48,7 +48,7 @@ pub fn is_in_room(program: &Program, room: &Room) -> bool {
     if wants_cassandra(&program.name) {
         return room.name == ROOM;
     }
-    room.packages.contains(&program.package.as_str())
+    room.has(&program.package, program.name.split_once('/').map(|(_, file)| file))
 }
 
 /// Decides by the name of the test program: `package/file`.

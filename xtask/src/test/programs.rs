@@ -83,7 +83,8 @@ fn build_tests(room: Option<&str>) -> Result<Built, Failure> {
     let room = room.filter(|name| *name != cassandra::ROOM);
     match room.and_then(|name| ROOMS.iter().find(|room| room.name == name)) {
         Some(room) => {
-            for package in room.packages {
+            let elsewhere = room.elsewhere.iter().map(|(package, _)| package);
+            for package in room.packages.iter().chain(elsewhere) {
                 command.args(["--package", package]);
             }
         }
