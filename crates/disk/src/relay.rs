@@ -1,12 +1,12 @@
-//! Disks in front of disks: a relay passes every call on to the disk behind it, except reads, writes and
-//! syncs that it takes over to count, hold or fail them.
+//! Disks in front of disks: a relay passes every call on to the disk behind it, except those that it takes over
+//! to count, hold or fail them.
 //!
 //! Invariant: calls that a relay does not take over reach the disk behind it unchanged.
 
 use crate::{Disk, DiskError, Window};
 
-/// A disk in front of another one, which makes it a [`Disk`]. Only [`Relay::inner`] is required: reads,
-/// writes and syncs pass through unless they are overridden, and all other calls always do.
+/// A disk in front of another one, which makes it a [`Disk`]. Only [`Relay::inner`] is required: everything
+/// passes through unless it is overridden here, and calls that are not listed here always do.
 pub trait Relay: Send + Sync + 'static {
     /// The disk behind.
     fn inner(&self) -> &dyn Disk;
@@ -35,12 +35,39 @@ pub trait Relay: Send + Sync + 'static {
         self.inner().write_at(offset, bytes)
     }
 
+    /// See [`Disk::write_past`]. By default it follows [`Relay::write_at`], so overriding that takes over both.
+    ///
+    /// # Errors
+    /// As [`Disk::write_at`].
+    fn write_past(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        self.write_at(offset, bytes)
+    }
+
     /// See [`Disk::sync`].
     ///
     /// # Errors
     /// As [`Disk::sync`].
     fn sync(&self) -> Result<(), DiskError> {
         self.inner().sync()
+    }
+
+    /// See [`Disk::reserve`].
+    ///
+    /// # Errors
+    /// As [`Disk::reserve`].
+    fn reserve(&self, offset: u64, len: u64) -> Result<(), DiskError> {
+        self.inner().reserve(offset, len)
+    }
+
+    /// See [`Disk::window`]. A relay that wants to see every write gives none, as writes through a window do
+    /// not come by.
+    fn window(&self, offset: u64, len: u64) -> Option<Window> {
+        self.inner().window(offset, len)
+    }
+
+    /// See [`Disk::room_bytes`].
+    fn room_bytes(&self) -> Option<u64> {
+        self.inner().room_bytes()
     }
 }
 
@@ -58,7 +85,7 @@ impl<R: Relay> Disk for R {
     }
 
     fn write_past(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
-        self.inner().write_past(offset, bytes)
+        Relay::write_past(self, offset, bytes)
     }
 
     fn sync(&self) -> Result<(), DiskError> {
@@ -66,7 +93,7 @@ impl<R: Relay> Disk for R {
     }
 
     fn reserve(&self, offset: u64, len: u64) -> Result<(), DiskError> {
-        self.inner().reserve(offset, len)
+        Relay::reserve(self, offset, len)
     }
 
     fn truncate(&self, len: u64) -> Result<(), DiskError> {
@@ -78,7 +105,7 @@ impl<R: Relay> Disk for R {
     }
 
     fn window(&self, offset: u64, len: u64) -> Option<Window> {
-        self.inner().window(offset, len)
+        Relay::window(self, offset, len)
     }
 
     fn will_read(&self, offset: u64, len: u64) {
@@ -86,7 +113,7 @@ impl<R: Relay> Disk for R {
     }
 
     fn room_bytes(&self) -> Option<u64> {
-        self.inner().room_bytes()
+        Relay::room_bytes(self)
     }
 
     fn len(&self) -> Result<u64, DiskError> {

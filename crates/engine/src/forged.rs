@@ -17,7 +17,7 @@ use crate::superblock::{COPIES, Copy, DELTAS, Superblock, Table};
 use crate::value::ValueRef;
 use crate::visit::Direction;
 use crate::{Damage, Durability, EngineError, WriteBatch};
-use atoll_disk::{Disk, DiskError, MemoryDisk, Operation};
+use atoll_disk::{Disk, DiskError, MemoryDisk, Operation, Relay};
 use std::ops::{Bound, ControlFlow};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -67,9 +67,9 @@ impl Short {
     }
 }
 
-impl Disk for Short {
-    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
-        self.0.read_at(offset, target)
+impl Relay for Short {
+    fn inner(&self) -> &dyn Disk {
+        &self.0
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
@@ -77,25 +77,9 @@ impl Disk for Short {
         self.0.write_at(offset, bytes)
     }
 
-    fn sync(&self) -> Result<(), DiskError> {
-        self.0.sync()
-    }
-
     fn reserve(&self, offset: u64, len: u64) -> Result<(), DiskError> {
         self.take(offset, len)?;
         self.0.reserve(offset, len)
-    }
-
-    fn truncate(&self, len: u64) -> Result<(), DiskError> {
-        self.0.truncate(len)
-    }
-
-    fn len(&self) -> Result<u64, DiskError> {
-        self.0.len()
-    }
-
-    fn name(&self) -> &str {
-        self.0.name()
     }
 }
 

@@ -73,7 +73,7 @@ fn drop_apart(window: &Mutex<Option<Window>>) {
 #[cfg(test)]
 mod tests {
     use crate::{Durability, Engine, Options};
-    use atoll_disk::{Disk, DiskError, FileDisk, MemoryDisk, Mode, Window};
+    use atoll_disk::{Disk, DiskError, FileDisk, MemoryDisk, Mode, Relay, Window};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -97,17 +97,9 @@ mod tests {
         }
     }
 
-    impl<D: Disk> Disk for Counting<D> {
-        fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
-            self.disk.read_at(offset, target)
-        }
-
-        fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
-            self.disk.write_at(offset, bytes)
-        }
-
-        fn sync(&self) -> Result<(), DiskError> {
-            self.disk.sync()
+    impl<D: Disk> Relay for Counting<D> {
+        fn inner(&self) -> &dyn Disk {
+            &self.disk
         }
 
         fn reserve(&self, offset: u64, len: u64) -> Result<(), DiskError> {
@@ -115,22 +107,10 @@ mod tests {
             self.disk.reserve(offset, len)
         }
 
-        fn truncate(&self, len: u64) -> Result<(), DiskError> {
-            self.disk.truncate(len)
-        }
-
         fn window(&self, offset: u64, len: u64) -> Option<Window> {
             let window = self.disk.window(offset, len)?;
             self.windows.fetch_add(1, Ordering::Relaxed);
             Some(window)
-        }
-
-        fn len(&self) -> Result<u64, DiskError> {
-            self.disk.len()
-        }
-
-        fn name(&self) -> &str {
-            self.disk.name()
         }
     }
 

@@ -1,7 +1,7 @@
 //! What the engine does when its disk refuses: nothing is lost, and it continues once the cause is gone.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
-use atoll_disk::{Disk, DiskError, FaultPlan, SimDisk, Survival};
+use atoll_disk::{Disk, DiskError, FaultPlan, Relay, SimDisk, Survival};
 use atoll_engine::{Damage, Durability, Engine, EngineError, Options, Tree, ValueWriter, WriteBatch};
 use atoll_errors::ErrorKind;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -408,9 +408,9 @@ struct StalledDisk {
     later: AtomicU64,
 }
 
-impl Disk for StalledDisk {
-    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
-        self.disk.read_at(offset, target)
+impl Relay for StalledDisk {
+    fn inner(&self) -> &dyn Disk {
+        &self.disk
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
@@ -422,26 +422,6 @@ impl Disk for StalledDisk {
             self.later.store(0, Ordering::Relaxed);
         }
         self.disk.write_at(offset, bytes)
-    }
-
-    fn sync(&self) -> Result<(), DiskError> {
-        self.disk.sync()
-    }
-
-    fn reserve(&self, offset: u64, len: u64) -> Result<(), DiskError> {
-        self.disk.reserve(offset, len)
-    }
-
-    fn truncate(&self, len: u64) -> Result<(), DiskError> {
-        self.disk.truncate(len)
-    }
-
-    fn len(&self) -> Result<u64, DiskError> {
-        self.disk.len()
-    }
-
-    fn name(&self) -> &str {
-        self.disk.name()
     }
 }
 

@@ -2,7 +2,7 @@
 //! failing disks.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use atoll_disk::{Disk, DiskError, FaultPlan, MemoryDisk, SimDisk, Window};
+use atoll_disk::{Disk, DiskError, FaultPlan, MemoryDisk, Relay, SimDisk};
 use atoll_engine::{Direction, Durability, Engine, EngineError, Options, Tree};
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -52,38 +52,14 @@ struct Counted {
     written: AtomicU64,
 }
 
-impl Disk for Counted {
-    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
-        self.inner.read_at(offset, target)
+impl Relay for Counted {
+    fn inner(&self) -> &dyn Disk {
+        &self.inner
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
         self.written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         self.inner.write_at(offset, bytes)
-    }
-
-    fn sync(&self) -> Result<(), DiskError> {
-        self.inner.sync()
-    }
-
-    fn reserve(&self, offset: u64, len: u64) -> Result<(), DiskError> {
-        self.inner.reserve(offset, len)
-    }
-
-    fn truncate(&self, len: u64) -> Result<(), DiskError> {
-        self.inner.truncate(len)
-    }
-
-    fn window(&self, _offset: u64, _len: u64) -> Option<Window> {
-        None
-    }
-
-    fn len(&self) -> Result<u64, DiskError> {
-        self.inner.len()
-    }
-
-    fn name(&self) -> &str {
-        self.inner.name()
     }
 }
 

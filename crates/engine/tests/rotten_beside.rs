@@ -3,7 +3,7 @@
 
 mod support;
 
-use atoll_disk::{Disk, DiskError, MemoryDisk, Operation};
+use atoll_disk::{Disk, DiskError, MemoryDisk, Operation, Relay};
 use atoll_engine::{Attempt, Durability, Engine, EngineError, Options, Tree};
 use std::sync::{Arc, Mutex};
 use support::{KEYS, SICK, fill, image, key, old, options, value};
@@ -22,7 +22,11 @@ struct Troubled {
     happening: Mutex<Option<Happening>>,
 }
 
-impl Disk for Troubled {
+impl Relay for Troubled {
+    fn inner(&self) -> &dyn Disk {
+        &self.bytes
+    }
+
     fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
         let happening = self.happening.lock().unwrap().take_if(|_| offset >= DATA_START);
         if let Some(happening) = happening {
@@ -48,26 +52,6 @@ impl Disk for Troubled {
         };
         drop(left);
         self.bytes.write_at(offset, bytes)
-    }
-
-    fn sync(&self) -> Result<(), DiskError> {
-        self.bytes.sync()
-    }
-
-    fn reserve(&self, offset: u64, len: u64) -> Result<(), DiskError> {
-        self.bytes.reserve(offset, len)
-    }
-
-    fn truncate(&self, len: u64) -> Result<(), DiskError> {
-        self.bytes.truncate(len)
-    }
-
-    fn len(&self) -> Result<u64, DiskError> {
-        self.bytes.len()
-    }
-
-    fn name(&self) -> &str {
-        self.bytes.name()
     }
 }
 

@@ -2,7 +2,7 @@
 //! or much is written.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
-use atoll_disk::{BLOCK, Disk, DiskError, MemoryDisk};
+use atoll_disk::{BLOCK, Disk, DiskError, MemoryDisk, Relay};
 use atoll_engine::{Direction, Durability, Engine, Options, WriteBatch};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -28,7 +28,11 @@ impl Noted {
     }
 }
 
-impl Disk for Noted {
+impl Relay for Noted {
+    fn inner(&self) -> &dyn Disk {
+        &self.disk
+    }
+
     fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.disk.read_at(offset, target)
@@ -39,10 +43,6 @@ impl Disk for Noted {
         self.disk.read_at(offset, target)
     }
 
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
-        self.disk.write_at(offset, bytes)
-    }
-
     fn write_past(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
         let is_whole = |number: usize| number.is_multiple_of(BLOCK);
         assert!(is_whole(offset as usize) && is_whole(bytes.len()), "{} bytes at {offset}", bytes.len());
@@ -50,26 +50,6 @@ impl Disk for Noted {
         self.runs.fetch_add(1, Ordering::Relaxed);
         self.run_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         self.disk.write_at(offset, bytes)
-    }
-
-    fn sync(&self) -> Result<(), DiskError> {
-        self.disk.sync()
-    }
-
-    fn reserve(&self, offset: u64, len: u64) -> Result<(), DiskError> {
-        self.disk.reserve(offset, len)
-    }
-
-    fn truncate(&self, len: u64) -> Result<(), DiskError> {
-        self.disk.truncate(len)
-    }
-
-    fn len(&self) -> Result<u64, DiskError> {
-        self.disk.len()
-    }
-
-    fn name(&self) -> &str {
-        self.disk.name()
     }
 }
 

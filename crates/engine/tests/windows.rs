@@ -2,7 +2,7 @@
 //! except for zeros behind its end where the space was used before.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
-use atoll_disk::{Disk, DiskError, FileDisk, Mode, Operation, Window};
+use atoll_disk::{Disk, DiskError, FileDisk, Mode, Operation, Relay, Window};
 use atoll_engine::{Durability, Engine, Options, WriteBatch};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,9 +26,9 @@ impl Counted {
     }
 }
 
-impl Disk for Counted {
-    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
-        self.file.read_at(offset, target)
+impl Relay for Counted {
+    fn inner(&self) -> &dyn Disk {
+        &self.file
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
@@ -46,30 +46,10 @@ impl Disk for Counted {
         self.file.write_at(offset, bytes)
     }
 
-    fn sync(&self) -> Result<(), DiskError> {
-        self.file.sync()
-    }
-
-    fn reserve(&self, offset: u64, len: u64) -> Result<(), DiskError> {
-        self.file.reserve(offset, len)
-    }
-
-    fn truncate(&self, len: u64) -> Result<(), DiskError> {
-        self.file.truncate(len)
-    }
-
     fn window(&self, offset: u64, len: u64) -> Option<Window> {
         let window = self.file.window(offset, len).filter(|_| self.allowed)?;
         self.windows.fetch_add(1, Ordering::Relaxed);
         Some(window)
-    }
-
-    fn len(&self) -> Result<u64, DiskError> {
-        self.file.len()
-    }
-
-    fn name(&self) -> &str {
-        self.file.name()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Writes that decide nothing: that they go on beside others, share their syncs, and fail as other writes do.
 
 use super::{EmbeddedStore, StoreOptions, keys};
-use atoll_disk::{Disk, DiskError, FaultPlan, SimDisk};
+use atoll_disk::{Disk, DiskError, FaultPlan, Relay, SimDisk};
 use atoll_engine::{Amended, Durability as Class, Engine, Options};
 use atoll_store::{
     Batch, Cell, Durability, Outcome, ReadOptions, RequestId, Store, StoreError, WriteOptions, Written,
@@ -135,35 +135,15 @@ impl HeldSyncs {
     }
 }
 
-impl Disk for HeldSyncs {
-    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
-        self.disk.read_at(offset, target)
-    }
-
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
-        self.disk.write_at(offset, bytes)
+impl Relay for HeldSyncs {
+    fn inner(&self) -> &dyn Disk {
+        &self.disk
     }
 
     fn sync(&self) -> Result<(), DiskError> {
         self.begun.fetch_add(1, Ordering::AcqRel);
         self.changed.wait_while(&mut self.is_held.lock(), |is_held| *is_held);
         self.disk.sync()
-    }
-
-    fn reserve(&self, offset: u64, len: u64) -> Result<(), DiskError> {
-        self.disk.reserve(offset, len)
-    }
-
-    fn truncate(&self, len: u64) -> Result<(), DiskError> {
-        self.disk.truncate(len)
-    }
-
-    fn len(&self) -> Result<u64, DiskError> {
-        self.disk.len()
-    }
-
-    fn name(&self) -> &str {
-        self.disk.name()
     }
 }
 

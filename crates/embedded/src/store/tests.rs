@@ -2,7 +2,7 @@
 //! Also the outcomes of retried writes.
 
 use super::{EmbeddedStore, StoreOptions, keys};
-use atoll_disk::{Disk, DiskError, FaultPlan, MemoryDisk, SimDisk};
+use atoll_disk::{Disk, DiskError, FaultPlan, MemoryDisk, Relay, SimDisk};
 use atoll_engine::{Engine, Options};
 use atoll_store::clock::ManualClock;
 use atoll_store::{
@@ -44,7 +44,11 @@ impl Held {
     }
 }
 
-impl Disk for Held {
+impl Relay for Held {
+    fn inner(&self) -> &dyn Disk {
+        &self.disk
+    }
+
     fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
         self.pass();
         self.bytes_read.fetch_add(target.len(), Ordering::Relaxed);
@@ -54,26 +58,6 @@ impl Disk for Held {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
         self.pass();
         self.disk.write_at(offset, bytes)
-    }
-
-    fn sync(&self) -> Result<(), DiskError> {
-        self.disk.sync()
-    }
-
-    fn reserve(&self, offset: u64, len: u64) -> Result<(), DiskError> {
-        self.disk.reserve(offset, len)
-    }
-
-    fn truncate(&self, len: u64) -> Result<(), DiskError> {
-        self.disk.truncate(len)
-    }
-
-    fn len(&self) -> Result<u64, DiskError> {
-        self.disk.len()
-    }
-
-    fn name(&self) -> &str {
-        self.disk.name()
     }
 }
 

@@ -350,7 +350,7 @@ pub(crate) struct RollbackPoint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use atoll_disk::{FileDisk, Mode};
+    use atoll_disk::{FileDisk, Mode, Relay};
     use parking_lot::Mutex;
 
     const SEGMENT: u64 = 4 << 20;
@@ -362,9 +362,9 @@ mod tests {
         told: Mutex<Vec<Ahead>>,
     }
 
-    impl Disk for LateFile {
-        fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
-            self.file.read_at(offset, target)
+    impl Relay for LateFile {
+        fn inner(&self) -> &dyn Disk {
+            &self.file
         }
 
         fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
@@ -373,30 +373,6 @@ mod tests {
                 self.told.lock().drain(..).for_each(Ahead::ask);
             }
             Ok(())
-        }
-
-        fn sync(&self) -> Result<(), DiskError> {
-            self.file.sync()
-        }
-
-        fn reserve(&self, offset: u64, len: u64) -> Result<(), DiskError> {
-            self.file.reserve(offset, len)
-        }
-
-        fn truncate(&self, len: u64) -> Result<(), DiskError> {
-            self.file.truncate(len)
-        }
-
-        fn window(&self, offset: u64, len: u64) -> Option<Window> {
-            self.file.window(offset, len)
-        }
-
-        fn len(&self) -> Result<u64, DiskError> {
-            self.file.len()
-        }
-
-        fn name(&self) -> &str {
-            self.file.name()
         }
     }
 
@@ -415,7 +391,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = FileDisk::open(&folder.path().join("store"), Mode::Create).unwrap();
         let disk = Arc::new(LateFile { file, told: Mutex::default() });
-        disk.reserve(0, 2 * SEGMENT).unwrap();
+        Disk::reserve(&*disk, 0, 2 * SEGMENT).unwrap();
         let backing = Backing::new(Some(disk.clone()), 1, 64 << 20);
         let segment = Extent { offset: 0, len: SEGMENT };
         let point =
@@ -448,12 +424,12 @@ mod tests {
         log.switch((Extent { offset: SEGMENT, len: SEGMENT }, None), 0).unwrap();
         for (offset, payload) in &groups {
             let mut found = vec![0; payload.len()];
-            disk.read_at(*offset, &mut found).unwrap();
+            Disk::read_at(&*disk, *offset, &mut found).unwrap();
             assert!(found == *payload, "the group at {offset}");
         }
         for at in [jump_at, SEGMENT - JUMP_BYTES] {
             let mut found = vec![0; JUMP_BYTES as usize];
-            disk.read_at(at, &mut found).unwrap();
+            Disk::read_at(&*disk, at, &mut found).unwrap();
             assert!(found.iter().any(|&byte| byte != 0), "the jump at {at}");
         }
     }

@@ -7,7 +7,7 @@ use crate::copies::GatheringRoom;
 use crate::keyspaces::Keyspaces;
 use crate::options::Persistence;
 use crate::peer::{Peers, Piece, Spoken};
-use atoll_disk::{Disk, DiskError, FaultPlan, SimDisk};
+use atoll_disk::{Disk, DiskError, FaultPlan, Relay, SimDisk};
 use atoll_engine::Engine;
 use atoll_keyspace::Keyspace;
 use atoll_replica::{
@@ -340,33 +340,13 @@ fn a_slot_that_does_not_fit_is_given_up_before_the_disk_is_full_and_rests_for_a_
 /// A disk that does not report how much room it has.
 struct Silent(SimDisk);
 
-impl Disk for Silent {
-    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
-        self.0.read_at(offset, target)
+impl Relay for Silent {
+    fn inner(&self) -> &dyn Disk {
+        &self.0
     }
 
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
-        self.0.write_at(offset, bytes)
-    }
-
-    fn sync(&self) -> Result<(), DiskError> {
-        self.0.sync()
-    }
-
-    fn reserve(&self, offset: u64, len: u64) -> Result<(), DiskError> {
-        self.0.reserve(offset, len)
-    }
-
-    fn truncate(&self, len: u64) -> Result<(), DiskError> {
-        self.0.truncate(len)
-    }
-
-    fn len(&self) -> Result<u64, DiskError> {
-        self.0.len()
-    }
-
-    fn name(&self) -> &str {
-        self.0.name()
+    fn room_bytes(&self) -> Option<u64> {
+        None
     }
 }
 
