@@ -2,7 +2,8 @@
 //!
 //! What differs by operating system here is in `allocate`, `punch` and `ask_for` at the end of this file. In
 //! the rest of this crate it is the module `mapped` of `window.rs` (pages of a file in memory) and
-//! `opened_again` of `direct.rs` (a file past the page cache). Other crates have places of their own: memory
+//! `opened_again` of `direct.rs` (a file past the page cache) and `system` of `share.rs` (files that share
+//! blocks). Other crates have places of their own: memory
 //! in `atoll-buffer` and in `heap.rs` and `hot/memory.rs` of `atoll-engine`; locks, file systems and the
 //! identity of processes in `owner` of `atoll-embedded`; clocks in `age.rs` of `atoll-store`; what the doors
 //! and the ring ask of the system (limits, sockets, `/proc`) in theirs.
@@ -18,6 +19,7 @@ use crate::{Disk, DiskError, Operation, Window};
 use parking_lot::RwLock;
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -206,6 +208,10 @@ impl Disk for FileDisk {
     fn room_bytes(&self) -> Option<u64> {
         let system = rustix::fs::fstatvfs(&self.file).ok()?;
         Some(system.f_bavail.saturating_mul(system.f_frsize))
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
     }
 
     fn len(&self) -> Result<u64, DiskError> {

@@ -14,6 +14,7 @@ pub use file::{FileDisk, Mode, sync_folder};
 pub use folder::make_folder;
 pub use memory::MemoryDisk;
 pub use relay::Relay;
+pub use share::share_blocks;
 pub use sim::{Counters, FaultPlan, SimDisk, Survival};
 pub use window::{Ahead, Window};
 
@@ -24,8 +25,11 @@ mod folder;
 mod memory;
 mod page_exclusion;
 mod relay;
+mod share;
 mod sim;
 mod window;
+
+use std::os::fd::BorrowedFd;
 
 /// The file in its folder that holds the store of a single program. A node of a ring recognizes such a folder
 /// by it.
@@ -107,6 +111,11 @@ pub trait Disk: Send + Sync + 'static {
 
     /// About how many bytes the file may still grow by, where that is known.
     fn room_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    /// The file behind it, where it is one.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
