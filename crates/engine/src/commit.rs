@@ -24,7 +24,6 @@ use crate::search::LANES;
 use crate::sharded_lock::Write;
 use crate::shared::{Shared, Writer};
 use crate::snapshot::Reader;
-use crate::sync::SyncError;
 use crate::{Durability, EngineError};
 use atoll_disk::{DiskError, Operation};
 use std::sync::atomic::Ordering;
@@ -340,6 +339,7 @@ impl Shared {
     fn sync_visible(&self, position: u64) -> Result<(), EngineError> {
         self.sync_to(position).map_err(|error| match error {
             EngineError::Poisoned { .. } => self.not_durable_by_others(),
+            EngineError::Fenced { .. } => self.fenced(true),
             error => error,
         })
     }
@@ -358,10 +358,7 @@ impl Shared {
             return Ok(());
         }
         let flushed = || self.flushed.load(Ordering::Acquire);
-        self.syncer.reach(position, &**disk, flushed).map_err(|error| match error {
-            SyncError::Failed(source) => EngineError::NotDurable { store: self.backing.name(), source },
-            SyncError::Poisoned => EngineError::Poisoned { store: self.backing.name() },
-        })
+        self.syncer.reach(position, &**disk, flushed).map_err(|error| self.of_sync(error))
     }
 }
 

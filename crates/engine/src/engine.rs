@@ -10,6 +10,7 @@ use crate::batch::WriteBatch;
 use crate::broken::UnfinishedGroup;
 use crate::checkpoint::Checkpoint;
 use crate::commit::Commit;
+use crate::fence::{self, FenceWatch};
 use crate::forest::Forest;
 use crate::gate::CachePadded;
 use crate::options::Options;
@@ -39,12 +40,23 @@ impl Engine {
     /// Opens the store on `disk`; an empty disk becomes a new store.
     ///
     /// # Errors
-    /// [`EngineError`]: not a store, of a newer format, damaged below the synced end of its log, or the disk
-    /// failed.
+    /// [`EngineError`]: not a store, of a newer format, damaged below the synced end of its log, claimed by
+    /// another owner, or the disk failed.
     pub fn open(disk: Arc<dyn Disk>, options: Options) -> Result<Self, EngineError> {
+        Self::open_as(0, disk, options)
+    }
+
+    /// As [`Engine::open`], for the owner with this token; 0 for whoever owns the store.
+    pub(crate) fn open_as(token: u64, disk: Arc<dyn Disk>, options: Options) -> Result<Self, EngineError> {
         options.validate()?;
-        let is_given_up = GivenUp::default();
-        let found = recovery::recover(RevocableDisk::until(&is_given_up, disk), &options)?;
+        let (is_given_up, watch) = (GivenUp::default(), Arc::<FenceWatch>::default());
+        let disk = RevocableDisk::until(&is_given_up, &watch, disk);
+        let found = recovery::recover(Arc::clone(&disk), &options, token)?;
+        let ownership = found.superblock.ownership();
+        if !options.read_only {
+            let fence = fence::check_free(&*disk, &found.superblock, token)?;
+            watch.begin(found.superblock.store_id, ownership.fence, fence);
+        }
         let flushed = found.log.flushed();
         let log = if options.log_windows { found.log } else { found.log.without_windows() };
         let log = (!options.read_only).then_some(log);
@@ -59,6 +71,8 @@ impl Engine {
             features_noted: AtomicU64::new(found.superblock.features),
             committed: Mutex::new(Some(found.superblock)),
             is_given_up,
+            ownership: Mutex::new(ownership),
+            fence: watch,
             ..Shared::new(options, found.backing, writer, found.forest, found.report)
         }))
     }

@@ -150,6 +150,44 @@ pub enum EngineError {
         /// The file.
         store: String,
     },
+    /// Another owner claims the store, by a greater token. This one acknowledges nothing as synced any more,
+    /// and nothing that it writes from then on is seen.
+    #[error(
+        "{store} belongs to another owner by now: its token is {newest}, and the one here is {token}{}",
+        if *may_be_kept { "; that owner may have found the write in the log, or not" } else { "" }
+    )]
+    Fenced {
+        /// The file.
+        store: String,
+        /// The token of the one who is refused.
+        token: u64,
+        /// The other token; 0 if it could not be read.
+        newest: u64,
+        /// Whether the other owner may have what was refused here.
+        may_be_kept: bool,
+    },
+    /// Each owner of a store has a greater token than those before.
+    #[error("token {token} is not above {newest}, which an owner of {store} has or had")]
+    StaleToken {
+        /// The file.
+        store: String,
+        /// The token that was given.
+        token: u64,
+        /// The token of the store.
+        newest: u64,
+    },
+    /// The store was never attached with a token, so its owner may be a build that knows none.
+    #[error("{store} has no token and cannot be handed over; attach to it first")]
+    NoToken {
+        /// The file.
+        store: String,
+    },
+    /// A store can move only to an empty place.
+    #[error("{store} is not empty: a store cannot move there")]
+    TargetInUse {
+        /// The file.
+        store: String,
+    },
     /// The sync that was to cover this write failed: it is visible, but may not survive.
     #[error("the write took effect, but syncing {store} failed: it may not survive")]
     NotDurable {
@@ -225,6 +263,11 @@ pub enum Damage {
     /// A log record that matches its checksum but cannot be decoded.
     #[error("a log record cannot be decoded")]
     LogContent,
+    /// The claim of an heir.
+    #[error(
+        "a claim to the store cannot be read; repeat the takeover that made it, or withdraw it if that has ended"
+    )]
+    Fence,
     /// Two owners of the same space.
     #[error("space is used twice")]
     SpaceUsedTwice,
@@ -268,6 +311,7 @@ impl EngineError {
             | Self::Option { .. }
             | Self::NotSorted { .. }
             | Self::OtherStore { .. }
+            | Self::NoToken { .. }
             | Self::ForeignTree { .. } => ErrorKind::InvalidInput,
             Self::NewerFormat { .. } | Self::NewerFeature { .. } => ErrorKind::NewerFormat,
             Self::ReadOnly { .. } => ErrorKind::ReadOnly,
@@ -276,19 +320,25 @@ impl EngineError {
             Self::SnapshotExists { .. }
             | Self::WrittenMeanwhile { .. }
             | Self::Occupied { .. }
+            | Self::StaleToken { .. }
+            | Self::TargetInUse { .. }
             | Self::Overlap { .. } => ErrorKind::Conflict,
             Self::CheckpointsFail { kind: ErrorKind::OutOfSpace, .. } => ErrorKind::OutOfSpace,
             Self::CheckpointsFail { .. }
+            | Self::Fenced { may_be_kept: false, .. }
             | Self::Poisoned { .. }
             | Self::Broken { .. }
             | Self::Closed { .. } => ErrorKind::Unavailable,
-            Self::NotDurable { .. } | Self::Undecided { .. } => ErrorKind::TimedOut,
+            Self::NotDurable { .. } | Self::Undecided { .. } | Self::Fenced { .. } => ErrorKind::TimedOut,
         }
     }
 
     /// Whether the write that failed may have taken effect.
     #[must_use]
     pub fn is_unknown(&self) -> bool {
-        matches!(self, Self::NotDurable { .. } | Self::Undecided { .. })
+        matches!(
+            self,
+            Self::NotDurable { .. } | Self::Undecided { .. } | Self::Fenced { may_be_kept: true, .. }
+        )
     }
 }

@@ -6,6 +6,7 @@
 
 use crate::backing::{Backing, Reading};
 use crate::codec::Malformed;
+use crate::fence;
 use crate::forest::{Count, Forest, NamedSnapshot, TreeState};
 use crate::log::{FoundSignpost, GROUP_HEADER, Log, LogPoint, SEGMENT_HEADER, Signpost, SignpostPlace};
 use crate::node::PageRef;
@@ -81,13 +82,15 @@ const REWRITE_BYTES: u64 = 1 << 20;
 /// Most attempts of an opening for reading, each of which the owner of the store overtook.
 const OPENINGS_MAX: usize = 100;
 
-/// Opens the store on `disk`, or creates one there.
-pub(crate) fn recover(disk: Arc<dyn Disk>, options: &Options) -> Result<Recovered, EngineError> {
+/// Opens the store on `disk` for the owner with this token, or creates one there. A token of 0 is that of
+/// whoever owns the store.
+pub(crate) fn recover(disk: Arc<dyn Disk>, options: &Options, token: u64) -> Result<Recovered, EngineError> {
     let Some((mut superblock, mend)) = read_superblock(&*disk)? else {
         return create_and_open(disk, options);
     };
     if !options.read_only {
         check_known_to_write(&*disk, &superblock)?;
+        fence::check_free(&*disk, &superblock, token)?;
         return open(disk, options, superblock, mend);
     }
     let mut broken_at = None;
@@ -111,7 +114,7 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, options: &Options) -> Result<Recovere
 }
 
 /// Refuses a store with a feature that a build must know to write to it. Reading it is safe.
-fn check_known_to_write(disk: &dyn Disk, superblock: &Superblock) -> Result<(), EngineError> {
+pub(crate) fn check_known_to_write(disk: &dyn Disk, superblock: &Superblock) -> Result<(), EngineError> {
     match superblock.unknown_to_write() {
         Some(bit) => Err(EngineError::NewerFeature { store: disk.name().to_owned(), bit, to_write: true }),
         None => Ok(()),
@@ -172,6 +175,8 @@ fn create(disk: &Arc<dyn Disk>, options: &Options) -> Result<(), EngineError> {
         table,
         log,
         signpost,
+        token: 0,
+        fence: 0,
     };
     for copy in COPIES {
         disk.write_at(copy, &superblock.encode())?;
@@ -187,7 +192,7 @@ fn random_id() -> u64 {
 }
 
 /// The newest superblock, and the offset of a copy that must be rewritten, if any; none for a new file.
-fn read_superblock(disk: &dyn Disk) -> Result<Option<(Superblock, Option<u64>)>, EngineError> {
+pub(crate) fn read_superblock(disk: &dyn Disk) -> Result<Option<(Superblock, Option<u64>)>, EngineError> {
     let store = || disk.name().to_owned();
     let len = disk.len()?;
     if len == 0 {
@@ -222,7 +227,7 @@ fn read_superblock(disk: &dyn Disk) -> Result<Option<(Superblock, Option<u64>)>,
             Err(EngineError::NewerFeature { store: store(), bit, to_write: false })
         }
         (Copy::Intact(a), Copy::Intact(b)) if a == b => Ok(Some((a, None))),
-        (Copy::Intact(a), Copy::Intact(b)) if a.epoch > b.epoch => Ok(Some((a, Some(COPIES[1])))),
+        (Copy::Intact(a), Copy::Intact(b)) if a.order() > b.order() => Ok(Some((a, Some(COPIES[1])))),
         (_, Copy::Intact(newest)) => Ok(Some((newest, Some(COPIES[0])))),
         (Copy::Intact(one), _) => Ok(Some((one, Some(COPIES[1])))),
         // The second copy is written only once the first is durable: creating this store was never finished.

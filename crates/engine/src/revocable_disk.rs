@@ -2,7 +2,9 @@
 //! operation is under way.
 //!
 //! Invariant: a write begun after the disk was given up does not reach it; one begun before may.
+//! Invariant: no sync succeeds if another owner claimed the store before the sync returned.
 
+use crate::fence::FenceWatch;
 use atoll_disk::{Disk, DiskError, Operation, Window};
 use std::io;
 use std::sync::Arc;
@@ -15,16 +17,22 @@ pub(crate) type GivenUp = Arc<AtomicBool>;
 pub(crate) struct RevocableDisk {
     disk: Arc<dyn Disk>,
     is_given_up: GivenUp,
+    fence: Arc<FenceWatch>,
 }
 
 impl RevocableDisk {
-    /// The disk, which is given up when the flag is raised.
-    pub(crate) fn until(is_given_up: &GivenUp, disk: Arc<dyn Disk>) -> Arc<dyn Disk> {
-        Arc::new(Self { disk, is_given_up: Arc::clone(is_given_up) })
+    /// The disk, which is given up when the flag is raised, or when a look at the fence behind a sync finds
+    /// that another owner claimed the store.
+    pub(crate) fn until(
+        is_given_up: &GivenUp,
+        fence: &Arc<FenceWatch>,
+        disk: Arc<dyn Disk>,
+    ) -> Arc<dyn Disk> {
+        Arc::new(Self { disk, is_given_up: Arc::clone(is_given_up), fence: Arc::clone(fence) })
     }
 
     fn check(&self, operation: Operation, offset: u64) -> Result<(), DiskError> {
-        if !self.is_given_up.load(Ordering::Acquire) {
+        if !self.is_given_up.load(Ordering::Acquire) && !self.fence.is_lost() {
             return Ok(());
         }
         let source = io::Error::other("it belongs to another owner by now");
@@ -52,7 +60,9 @@ impl Disk for RevocableDisk {
     }
 
     fn sync(&self) -> Result<(), DiskError> {
-        self.disk.sync()
+        self.disk.sync()?;
+        // Behind the sync: an heir that claims the store later reads what was synced.
+        self.fence.check(&*self.disk)
     }
 
     fn reserve(&self, offset: u64, len: u64) -> Result<(), DiskError> {

@@ -7,6 +7,7 @@
 use crate::backing::{Backing, Reading};
 use crate::broken::{Answering, Spoiled};
 use crate::cleaning::{Fruitless, ResumePoint};
+use crate::fence::{FenceWatch, Ownership};
 use crate::forest::Forest;
 use crate::gate::{CachePadded, Gate, Latches, Look};
 use crate::hot::Hot;
@@ -60,6 +61,9 @@ pub(crate) struct Shared {
     pub(crate) answering: Answering,
     /// Whether the disk belongs to another owner; it then takes no writes any more.
     pub(crate) is_given_up: GivenUp,
+    /// The token of this owner, and where its store's fence is.
+    pub(crate) ownership: Mutex<Ownership>,
+    pub(crate) fence: Arc<FenceWatch>,
     pub(crate) recovery: RecoveryReport,
     pub(crate) nudge: Nudge,
     /// Wakes the thread that prepares log segments.
@@ -190,6 +194,8 @@ impl Shared {
             flushed: CachePadded(AtomicU64::new(0)),
             answering: Answering::default(),
             is_given_up: Arc::default(),
+            ownership: Mutex::default(),
+            fence: Arc::default(),
             recovery,
             nudge: Nudge::default(),
             log_nudge: Nudge::default(),
@@ -227,7 +233,7 @@ impl Shared {
             return Err(EngineError::ReadOnly { store: self.backing.name() });
         }
         if self.backing.disk().is_some() && self.syncer.is_poisoned() {
-            return Err(EngineError::Poisoned { store: self.backing.name() });
+            return Err(self.of_failed_sync());
         }
         Ok(())
     }

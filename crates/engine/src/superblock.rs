@@ -7,13 +7,15 @@
 //! ```text
 //! superblock: magic 8 | format 4 | flags 4 | read, write, optional features 8 each | store 8 | epoch 8
 //!             | table: offset 8, length 4, zero 4, checksum 8 | log: segment offset 8, length 8, number 8,
-//!             start 8, position 8, chain 8, sequence 8 | signpost: offset 8, or zero | zero …
+//!             start 8, position 8, chain 8, sequence 8 | signpost: offset 8, or zero | token of the owner 8,
+//!             fence: offset 8; both zero in a store that cannot be handed over | zero …
 //!             | checksum 8 at the end of the 4 KiB
 //! table:      trees, snapshots, log segments, end, free extents, retired extents, uncounted trees;
 //!             see `Table::encode`
 //! ```
 
 use crate::codec::{Decoder, Encode, Malformed, WORD_END};
+use crate::fence::Ownership;
 use crate::log::LogPoint;
 use crate::node::{Home, PageRef};
 use crate::page::{decode_home, encode_home};
@@ -42,8 +44,12 @@ pub(crate) const DELTAS: u64 = 4;
 /// All features needed to read that this build knows.
 pub(crate) const KNOWN_TO_READ: u64 = MOVED_RANGES | UNCOUNTED | DELTAS;
 
-/// All features needed to write that this build knows: there are none yet.
-const KNOWN_TO_WRITE: u64 = 0;
+/// Feature, needed to write: the store has a token, and its owner looks at the fence before it acknowledges
+/// anything as synced.
+pub(crate) const TOKENS: u64 = 1;
+
+/// All features needed to write that this build knows.
+const KNOWN_TO_WRITE: u64 = TOKENS;
 
 /// Optional features that this build writes: there are none yet. Those of a newer build are not kept, so that
 /// it sees that a build which does not know them has written since.
@@ -64,6 +70,10 @@ pub(crate) struct Superblock {
     pub(crate) log: LogPoint,
     /// Offset of the log's signpost; 0 for none.
     pub(crate) signpost: u64,
+    /// The token of the owner; 0 in a store that cannot be handed over.
+    pub(crate) token: u64,
+    /// Offset of the block in which heirs claim the store; 0 where there is no token.
+    pub(crate) fence: u64,
 }
 
 /// The state of a copy of the superblock.
@@ -111,7 +121,9 @@ impl Superblock {
         ] {
             bytes.put_u64(word);
         }
-        bytes.put_u64(self.signpost);
+        for word in [self.signpost, self.token, self.fence] {
+            bytes.put_u64(word);
+        }
         bytes.resize(BLOCK as usize - 8, 0);
         let sum = crate::checksum::checksum(MAGIC, &bytes);
         bytes.put_u64(sum);
@@ -157,17 +169,29 @@ impl Superblock {
             chain: fields.u64()?,
             sequence: fields.u64()?,
         };
-        let signpost = fields.u64()?;
+        let (signpost, token, fence) = (fields.u64()?, fields.u64()?, fields.u64()?);
         let places = [log.segment.offset, log.segment.len, log.number, log.start, log.position, log.sequence];
-        let is_sane = places.iter().chain(&[epoch, offset, signpost]).all(|&word| word < WORD_END);
+        let is_sane = places.iter().chain(&[epoch, offset, signpost, fence]).all(|&word| word < WORD_END);
         if !is_sane
             || log.segment.offset < DATA_START
             || !(log.start..=log.start + log.segment.len).contains(&log.position)
+            || (token == 0) != (fence == 0)
+            || (fence != 0 && fence < DATA_START)
         {
             return Err(Malformed);
         }
-        let found = Self { store_id, epoch, features, features_to_write, clean, table, log, signpost };
+        let found =
+            Self { store_id, epoch, features, features_to_write, clean, table, log, signpost, token, fence };
         Ok(Copy::Intact(found))
+    }
+
+    /// Of two superblocks in one file, the newer one has the greater order.
+    pub(crate) const fn order(&self) -> (u64, u64) {
+        (self.token, self.epoch)
+    }
+
+    pub(crate) const fn ownership(&self) -> Ownership {
+        Ownership { token: self.token, fence: self.fence }
     }
 
     /// The lowest bit of the features that a build must know to write to the store and that this one does not
@@ -409,6 +433,8 @@ mod tests {
             table,
             log,
             signpost: 81920,
+            token: 7,
+            fence: 86016,
         }
     }
 
@@ -489,6 +515,15 @@ mod tests {
             for table in [free, used] {
                 assert_eq!(Table::decode(&table.encode()).is_err(), is_refused, "{table:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_token_and_a_fence_come_together_and_the_fence_lies_behind_the_superblocks() {
+        let with = |token, fence| Superblock::decode(&Superblock { token, fence, ..sample() }.encode());
+        assert!(matches!(with(0, 0), Copy::Intact(_)) && matches!(with(1, DATA_START), Copy::Intact(_)));
+        for (token, fence) in [(0, 86016), (7, 0), (7, 4096), (7, WORD_END)] {
+            assert_eq!(with(token, fence), Copy::Damaged, "{token} {fence}");
         }
     }
 

@@ -34,7 +34,7 @@ pub fn refused(what: &'static str, place: &str, error: EngineError) -> StoreErro
             problem: format!("{place} holds something that is not an Atoll store"),
             hint: "name the folder of a store, or an empty one for a new store",
         },
-        EngineError::Poisoned { .. } | EngineError::Broken { .. } => {
+        EngineError::Poisoned { .. } | EngineError::Broken { .. } | EngineError::Fenced { .. } => {
             StoreError::Unavailable { place, reason: error.to_string(), source: None }
         }
         error => match error.kind() {

@@ -7,7 +7,6 @@ use crate::EngineError;
 use crate::planted::{self, Bug};
 use crate::shared::Shared;
 use crate::superblock::{COPIES, MOVED_RANGES, Superblock};
-use crate::sync::SyncError;
 use atoll_disk::Disk;
 use std::sync::atomic::Ordering;
 
@@ -70,10 +69,6 @@ impl Shared {
     /// Syncs. After a failed sync the contents of the disk are unknown, and nothing may rely on them.
     fn sync_for_commit(&self, disk: &dyn Disk) -> Result<(), EngineError> {
         let flushed = || self.flushed.load(Ordering::Acquire);
-        self.syncer.sync_now(disk, flushed).map_err(|error| match error {
-            // Acknowledged writes may be lost whatever the disk's error says, even one about a lack of room.
-            SyncError::Failed(source) => EngineError::NotDurable { store: self.backing.name(), source },
-            SyncError::Poisoned => EngineError::Poisoned { store: self.backing.name() },
-        })
+        self.syncer.sync_now(disk, flushed).map_err(|error| self.of_sync(error))
     }
 }

@@ -43,16 +43,19 @@ impl Shared {
         let home = self.write_table(pages, &mut table, &extents, frozen.epoch)?;
         let table = Extent { offset: home.offset, len: u64::from(home.len) };
         let written_bytes = pages.written;
+        let ownership = *self.ownership.lock();
         let superblock = Superblock {
             store_id: self.backing.store_id(),
             epoch: frozen.epoch,
             features: self.features.load(Ordering::Relaxed),
-            // A store with such a feature that this build does not know was not opened for writing.
-            features_to_write: 0,
+            // A store with one that this build does not know was not opened for writing.
+            features_to_write: ownership.features_to_write(),
             clean,
             table: home,
             log: frozen.point,
             signpost: frozen.signpost,
+            token: ownership.token,
+            fence: ownership.fence,
         };
         if let Err(error) = self.install(disk, &superblock, frozen.point.position) {
             // A copy on disk may refer to this table, so its space is freed only by the next commit.
