@@ -176,6 +176,28 @@ const COLD_SEGMENTS: Kept = Kept {
     },
 };
 
+const TOKEN: Kept = Kept {
+    name: "token",
+    features: &[],
+    uncounted: &[],
+    options,
+    make: |disk| {
+        let owner = |token, life| {
+            Engine::attach(Arc::clone(disk), token, Options { life: Some(life), ..options() }).unwrap()
+        };
+        let engine = owner(4, 1);
+        put_all(&engine.tree("t").unwrap(), 0..60);
+        engine.detach(6).unwrap();
+        // The claim of this token is history afterwards.
+        let engine = owner(6, 2);
+        let tree = engine.tree("t").unwrap();
+        put_all(&tree, 60..120);
+        tree.delete(&key(0), Durability::Synced).unwrap();
+        engine
+    },
+    expected: || Expected { trees: vec![("t", records(1..120))], ..Expected::default() },
+};
+
 fn options() -> Options {
     Options { background: false, log_segment_bytes: 64 << 10, store_id: Some(7), ..Options::default() }
 }
@@ -350,4 +372,12 @@ fn a_store_with_cold_segments_is_read_and_written_on() {
     drop((COLD_SEGMENTS.make)(&(Arc::clone(&disk) as Arc<dyn Disk>)));
     assert!(magic(&disk.to_bytes()), "no cold segment was written");
     check(&COLD_SEGMENTS);
+}
+
+#[test]
+fn a_store_with_a_token_is_read_and_written_on() {
+    let disk = Arc::new(MemoryDisk::new());
+    let engine = (TOKEN.make)(&(Arc::clone(&disk) as Arc<dyn Disk>));
+    assert_eq!((engine.token(), disk.to_bytes()[24]), (6, 1), "the feature that writing needs");
+    check(&TOKEN);
 }
