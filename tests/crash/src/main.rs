@@ -7,6 +7,7 @@
 )]
 
 use atoll_crash::counts::BEYOND_A_TOY;
+use atoll_crash::fenced::write_until_fenced;
 use atoll_crash::kill::{Program, Rounds, run_rounds, write_until_killed};
 use atoll_crash::soak::{Tally, run_seeds};
 use atoll_crash::{EngineBug, EngineSubject, Run, Subject, Toy, ToyBug};
@@ -36,7 +37,11 @@ enum Verb {
     /// The process to be killed: writes the events of a seed and prints the number of each.
     #[command(hide = true)]
     Write { path: PathBuf, seed: u64, from: u64 },
-    /// The same with the toy store.
+    /// The process to be fenced: owns a store until another process takes it over, and prints the number of
+    /// each synced write.
+    #[command(hide = true)]
+    WriteOwned { path: PathBuf, token: u64 },
+    /// The process to be killed, with the toy store.
     #[command(hide = true)]
     WriteToy { path: PathBuf, seed: u64, from: u64 },
 }
@@ -95,6 +100,7 @@ fn main() -> ExitCode {
         Verb::Kill(kill) => rounds::<EngineSubject>(&kill, "write"),
         Verb::Write { path, seed, from } => write::<EngineSubject>(&path, seed, from),
         Verb::WriteToy { path, seed, from } => write::<Toy>(&path, seed, from),
+        Verb::WriteOwned { path, token } => write_owned(&path, token),
         Verb::Sim(sim) if sim.toy => simulate::<Toy>(&sim, &ToyBug::ALL),
         Verb::Sim(sim) => simulate::<EngineSubject>(&sim, &EngineBug::ALL),
     }
@@ -154,6 +160,16 @@ fn write<S: Subject>(path: &Path, seed: u64, from: u64) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn write_owned(path: &Path, token: u64) -> ExitCode {
+    match write_until_fenced(path, token) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
             ExitCode::FAILURE
         }
     }
