@@ -161,6 +161,17 @@ pub struct Group {
     left: BTreeMap<NodeId, Incarnation>,
 }
 
+/// The whole state of a group. With the options of the ring, all later decisions follow from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SavedGroup {
+    /// The table.
+    pub table: Arc<Table>,
+    /// The last few nonces of each node that ever registered, the oldest first.
+    pub nonces: Vec<(NodeId, Vec<u64>)>,
+    /// The last life of each node that left.
+    pub left: Vec<(NodeId, Incarnation)>,
+}
+
 impl Group {
     /// A ring without nodes.
     #[must_use]
@@ -170,6 +181,29 @@ impl Group {
             table: Arc::new(Table::empty(options.slots)),
             nonces: BTreeMap::new(),
             left: BTreeMap::new(),
+        }
+    }
+
+    /// A group that goes on from a saved state. None if that state is of a ring with another number of slots,
+    /// or no group can have been in it.
+    #[must_use]
+    pub fn restored(options: GroupOptions, saved: SavedGroup) -> Option<Self> {
+        let SavedGroup { table, nonces, left } = saved;
+        if table.slots_each() != options.slots || nonces.iter().any(|(_, known)| known.len() > NONCES) {
+            return None;
+        }
+        let nonces = nonces.into_iter().map(|(node, known)| (node, VecDeque::from(known))).collect();
+        Some(Self { options, table, nonces, left: left.into_iter().collect() })
+    }
+
+    /// The whole state. Groups that would decide alike about everything save the same.
+    #[must_use]
+    pub fn saved(&self) -> SavedGroup {
+        let nonces = self.nonces.iter().map(|(node, known)| (*node, known.iter().copied().collect()));
+        SavedGroup {
+            table: self.table(),
+            nonces: nonces.collect(),
+            left: self.left.iter().map(|(node, incarnation)| (*node, *incarnation)).collect(),
         }
     }
 
@@ -250,3 +284,53 @@ impl Group {
 
 /// How many nonces are kept for each node.
 const NONCES: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn register(node: u32, nonce: u64) -> Change {
+        let (node, hints, survived) = (NodeId(node), PlacementHints::default(), Survived::Nothing);
+        Change::Register { node, nonce, address: String::new(), hints, survived }
+    }
+
+    #[test]
+    fn a_group_that_goes_on_from_what_was_saved_decides_as_if_it_had_never_stopped() {
+        let options = GroupOptions { slots: 8, copies: 2 };
+        let mut group = Group::new(options);
+        for change in [register(1, 1), register(2, 1), register(1, 2)] {
+            group.apply(change);
+        }
+        for change in group.plan(&[]) {
+            group.apply(change);
+        }
+        // A third node comes, and leaves before it has a copy.
+        for change in [
+            register(3, 1),
+            Change::Leave { node: NodeId(3) },
+            Change::Remove { node: NodeId(3), incarnation: Incarnation(1) },
+        ] {
+            assert_ne!(group.apply(change), Decision::Unchanged);
+        }
+        let mut restored = Group::restored(options, group.saved()).unwrap();
+        assert_eq!(restored.saved(), group.saved());
+        // A late duplicate of a former start, a node that left and comes back, and a new one.
+        let asked = [register(1, 1), register(3, 9), register(4, 1), Change::Leave { node: NodeId(1) }];
+        let decided = asked.map(|change| (restored.apply(change.clone()), group.apply(change)));
+        assert_eq!(decided.map(|(restored, _)| restored), decided.map(|(_, whole)| whole));
+        assert_eq!(decided[0].0, Decision::Unchanged, "a start that is over begins no life");
+        assert_eq!(decided[1].0, Decision::Registered { incarnation: Incarnation(2) }, "it was there before");
+        assert_eq!(restored.saved(), group.saved());
+        assert_eq!(restored.plan(&[]), group.plan(&[]));
+    }
+
+    #[test]
+    fn a_state_that_no_group_of_this_ring_can_be_in_is_not_gone_on_from() {
+        let options = GroupOptions { slots: 8, copies: 2 };
+        let saved = Group::new(options).saved();
+        assert!(Group::restored(options, saved.clone()).is_some());
+        assert!(Group::restored(GroupOptions { slots: 9, copies: 2 }, saved.clone()).is_none());
+        let nonces = vec![(NodeId(1), vec![7; NONCES + 1])];
+        assert!(Group::restored(options, SavedGroup { nonces, ..saved }).is_none());
+    }
+}

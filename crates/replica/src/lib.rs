@@ -41,7 +41,7 @@ mod planted;
 
 pub use configurations::Configurations;
 pub use gathering::Gathering;
-pub use group::{Change, Decision, Group, GroupOptions, Survived};
+pub use group::{Change, Decision, Group, GroupOptions, SavedGroup, Survived};
 pub use ids::{Epoch, Incarnation, LogRun, Moment, NodeId, Position, Sequence, Slot, Ticket, Version};
 pub use keyspaces::{KEYSPACES_MAX, KeyspaceRules, SLOTS_MAX, problem_of_name};
 pub use members::{Address, Member, Members};
