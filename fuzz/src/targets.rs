@@ -34,6 +34,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("answer", answer),
     ("change", change),
     ("table", table),
+    ("snapshot", snapshot),
 ];
 
 /// A store URL, as a person types it.
@@ -132,4 +133,9 @@ fn change(input: &[u8]) {
 /// An update of the table, applied to nothing and to a known table.
 fn table(input: &[u8]) {
     let _ = atoll_council::fuzz::update(input);
+}
+
+/// The state in a snapshot of the group, which a member goes on from.
+fn snapshot(input: &[u8]) {
+    let _ = atoll_council::fuzz::snapshot(input);
 }

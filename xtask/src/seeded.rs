@@ -98,7 +98,7 @@ pub const SEEDED: &[Seeded] = &[
             environment: &[("ATOLL_SEEDS", "200")],
             folder: None,
             seeds_per_run: 200,
-            format: 1,
+            format: 2,
             prints_lines: true,
             verdict: None,
         }),

@@ -3,7 +3,7 @@
 //! A list is decoded only as far as there are bytes for its elements, so the memory of what was decoded is
 //! limited by the bytes that it is encoded to again, and those by the bytes that arrived.
 
-use crate::codec::{Answer, Ask, Coded, Update};
+use crate::codec::{Answer, Ask, Coded, SavedState, Update};
 use atoll_replica::{
     Change, Copies, Group, GroupOptions, NodeId, PlacementHints, SLOTS_MAX, Slot, Survived, Table,
 };
@@ -96,6 +96,34 @@ pub fn update(bytes: &[u8]) -> bool {
     tables.iter().any(Option::is_some)
 }
 
+/// Decodes the bytes as the state that a snapshot holds, behind its checksum, and lets a member go on from
+/// it.
+///
+/// Returns whether they are one that a member can go on from, so that a fuzzer sees that it gets past the
+/// surface.
+///
+/// # Panics If the state grows, is another one after it was encoded, or a member that goes on from it would
+/// make another snapshot.
+#[must_use]
+pub fn snapshot(bytes: &[u8]) -> bool {
+    // Sealed or not: most bytes are not.
+    let _ = SavedState::opened(bytes);
+    let Ok(state) = SavedState::of_bytes(bytes) else { return false };
+    let slots = state.slots_each();
+    if slots > SLOTS_SENT_MAX as u32 {
+        return false;
+    }
+    assert_eq!(sent(&state, bytes.len()), state, "it is another one after it was encoded");
+    let options = GroupOptions { slots, copies: 1 };
+    let Some((group, since)) = state.restored(options) else { return false };
+    send_on(&group.table());
+    let sealed = SavedState::of(&group, &since).sealed();
+    let again = SavedState::opened(&sealed).ok().and_then(|state| state.restored(options));
+    let again = again.map(|(group, since)| SavedState::of(&group, &since).sealed());
+    assert_eq!(again, Some(sealed), "another member makes another snapshot");
+    true
+}
+
 /// What another node decodes of a value that took this many bytes to arrive here.
 fn sent<T: Coded>(value: &T, arrived: usize) -> T {
     let encoded = value.to_bytes();
@@ -138,11 +166,11 @@ fn founded() -> Group {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::{RingId, To, every_change};
-    use crate::types::{Changes, EntryOf, LogIdOf, Seat, SeatId, Types};
+    use crate::codec::{RingId, SnapshotPiece, To, every_change, saved_state};
+    use crate::types::{Changes, EntryOf, LogIdOf, Seat, SeatId, SnapshotMetaOf, Types};
     use atoll_replica::{Incarnation, Proposal, Version};
     use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest};
-    use openraft::{EntryPayload, LeaderId, LogId, Membership, SnapshotMeta, StoredMembership, Vote};
+    use openraft::{EntryPayload, LeaderId, LogId, Membership, StoredMembership, Vote};
     use std::collections::{BTreeMap, BTreeSet};
     use std::path::{Path, PathBuf};
 
@@ -151,8 +179,8 @@ mod tests {
     type Target = fn(&[u8]) -> bool;
 
     /// Every target, by the name of its folder of seeds.
-    const TARGETS: [(&str, Target); 4] =
-        [("ask", ask), ("answer", answer), ("change", changes), ("table", update)];
+    const TARGETS: [(&str, Target); 5] =
+        [("ask", ask), ("answer", answer), ("change", changes), ("table", update), ("snapshot", snapshot)];
 
     fn folder(target: &str) -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(target)
@@ -187,16 +215,17 @@ mod tests {
             entries,
             leader_commit: None,
         };
-        let meta = SnapshotMeta {
+        let meta = SnapshotMetaOf {
             last_log_id: Some(log_id(9)),
             last_membership: StoredMembership::new(Some(log_id(9)), membership()),
             snapshot_id: "9".to_owned(),
         };
+        let piece = SnapshotPiece { vote, meta, total: 800, at: 300, bytes: b"a part of it".to_vec() };
         let (slot, epoch, node) = (Slot(7), atoll_replica::Epoch(300), NodeId(2));
         vec![
             ("vote", Ask::Vote(to, VoteRequest { vote, last_log_id: Some(log_id(4)) })),
             ("append", Ask::Append(to, append)),
-            ("snapshot", Ask::Snapshot(to, vote, meta, b"cells".to_vec())),
+            ("snapshot", Ask::Snapshot(to, piece)),
             ("join", Ask::Join { node, seat: SeatId(77) }),
             ("propose", Ask::Propose(vec![Proposal::Dismiss { slot, epoch, node }])),
             ("heartbeat", Ask::Heartbeat { node, incarnation: Incarnation(3) }),
@@ -236,6 +265,7 @@ mod tests {
         answers().into_iter().for_each(|(name, answer)| write("answer", name, answer.to_bytes()));
         updates().into_iter().for_each(|(name, update)| write("table", name, update.encoded()));
         write("change", "one-of-each", every_change().to_bytes());
+        write("snapshot", "state", saved_state().to_bytes());
     }
 
     #[test]
@@ -260,6 +290,7 @@ mod tests {
         answers().into_iter().for_each(|(name, one)| assert!(answer(&one.to_bytes()), "{name}"));
         updates().into_iter().for_each(|(name, one)| assert!(update(&one.encoded()), "{name}"));
         assert!(changes(&every_change().to_bytes()));
+        assert!(snapshot(&saved_state().to_bytes()));
     }
 
     #[test]

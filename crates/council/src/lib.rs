@@ -22,6 +22,7 @@ mod log;
 mod machine;
 mod member;
 mod peers;
+mod receiving;
 mod resolver;
 mod seldom;
 

@@ -1,11 +1,18 @@
-//! The log of a member, its vote and its seat: in memory, and also in a file if there is a folder.
+//! The log of a member, its vote, its seat and its snapshot: in memory, and also in a file if there is a
+//! folder.
 //!
-//! All entries that were not purged are in memory; the file is read only when a member starts.
+//! The newest snapshot and all entries that were not purged are in memory; the file is read only when a
+//! member starts.
 //!
+//! Invariant: the snapshot is a record of the same file as the entries. So a crash leaves a beginning of what
+//! was written in the order of the calls, and there is no moment at which entries are gone that no snapshot
+//! has.
 //! Invariant: records are synced in the order of the calls: an entry that follows a vote never survives
 //! without it.
 //! Invariant: a seat and its log are created together: a member that lost its log gets another seat.
 
+#[cfg(test)]
+mod crashes;
 mod facts;
 mod file;
 mod writer;
@@ -14,7 +21,8 @@ use crate::codec::{Coded, RingId};
 use crate::types::{EntryOf, LogIdOf, SeatId, StorageError, Types, VoteOf};
 use crate::{CouncilError, random_id};
 use facts::{DurableState, Fact};
-use file::LogFile;
+pub(crate) use facts::{KeptSnapshot, SNAPSHOT_BYTES_MAX};
+use file::{LogFile, RECORD_BYTES_MAX};
 use openraft::storage::{LogFlushed, RaftLogStorage};
 use openraft::{LogState, OptionalSend, RaftLogReader, StorageIOError};
 use std::fmt::Debug;
@@ -30,7 +38,8 @@ use writer::{Job, Writer};
 /// The approximate limit on changes that are sent to another member at a time; a single entry may exceed it.
 const CHANGES_AT_ONCE: usize = 32_768;
 
-/// After this many bytes written, the file is replaced by one without the purged entries.
+/// A file is replaced by one without what is obsolete once it is longer than this, and than twice what was
+/// not obsolete when it was made: so replacing it writes no more than everything else does.
 const REPLACE_BYTES: usize = 4 << 20;
 
 /// The log. Clones share it.
@@ -39,14 +48,26 @@ pub(crate) struct Log {
     shared: Arc<Mutex<Shared>>,
     /// Whether the log waits for room on its disk.
     lacks_room: watch::Receiver<bool>,
+    covered: watch::Sender<Covered>,
 }
 
 struct Shared {
     kept: DurableState,
     /// The channel to the writer thread; none if the log is in memory only.
     jobs: Option<SyncSender<Job>>,
-    /// Bytes handed to the writer since the file was made.
-    written_bytes: usize,
+    /// The length of the file once everything is written that was handed to the writer.
+    file_bytes: usize,
+    /// How much of that was not obsolete when the file was made; 0 if that is not known.
+    made_bytes: usize,
+}
+
+/// What the snapshot has of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Covered {
+    /// The index of the first entry that it does not have.
+    next: u64,
+    /// Whether a snapshot could not be put in place: whoever waits for it would wait for ever.
+    has_failed: bool,
 }
 
 /// The resources behind a log: its writer thread, and the lock on its folder.
@@ -73,11 +94,14 @@ impl Log {
         };
         let lock = lock(folder)?;
         let (file, kept) = LogFile::open(&folder.join("log"), seat)?;
+        let file_bytes = usize::try_from(file.bytes()).unwrap_or(usize::MAX);
         let (telling, lacks_room) = watch::channel(false);
         let began = Writer::begin(file, telling);
         let action = "start the thread that writes the log of the configuration group";
         let (jobs, writer) = began.map_err(|source| CouncilError::System { action, source })?;
         let log = Self::of(kept, Some(jobs), lacks_room);
+        // What is obsolete in it counts too: the file of a log that was never cut is as long as its history.
+        log.shared().file_bytes = file_bytes;
         Ok((log, LogGuard { writer: Some(writer), _lock: Some(lock) }))
     }
 
@@ -87,7 +111,9 @@ impl Log {
     }
 
     fn of(kept: DurableState, jobs: Option<SyncSender<Job>>, lacks_room: watch::Receiver<bool>) -> Self {
-        Self { shared: Arc::new(Mutex::new(Shared { kept, jobs, written_bytes: 0 })), lacks_room }
+        let covered = watch::Sender::new(Covered { next: kept.covered(), has_failed: false });
+        let shared = Shared { kept, jobs, file_bytes: 0, made_bytes: 0 };
+        Self { shared: Arc::new(Mutex::new(shared)), lacks_room, covered }
     }
 
     /// The same, with a sender that decides whether there is room.
@@ -141,14 +167,80 @@ impl Log {
         self.keep(Fact::Ring(ring)).await
     }
 
+    /// The newest snapshot.
+    pub(crate) fn snapshot(&self) -> Option<KeptSnapshot> {
+        self.shared().kept.snapshot.clone()
+    }
+
+    /// The last entry that was removed from the front.
+    #[cfg(test)]
+    pub(crate) fn purged(&self) -> Option<LogIdOf> {
+        self.shared().kept.purged
+    }
+
+    /// Keeps a snapshot that this member made; returns when it will survive. One that is not news is not
+    /// kept.
+    pub(crate) async fn keep_snapshot(&self, snapshot: KeptSnapshot) -> io::Result<()> {
+        self.keep_all(|kept| {
+            kept.is_news(&snapshot).then_some(Fact::Snapshot(snapshot)).into_iter().collect()
+        })
+        .await
+    }
+
+    /// Keeps the snapshot of another member; returns when it will survive. Entries stay only if they are
+    /// known to follow it.
+    pub(crate) async fn install(&self, snapshot: KeptSnapshot) -> io::Result<()> {
+        self.keep_all(|kept| {
+            if !kept.is_news(&snapshot) {
+                return Vec::new();
+            }
+            // In one record: a log that ends before its snapshot has a gap in which entries of an earlier
+            // leader may be, which the consensus would take for a part of the log after a crash.
+            let anew = (!kept.has(snapshot.last)).then_some(Fact::Anew(snapshot.last));
+            std::iter::once(Fact::Snapshot(snapshot)).chain(anew).collect()
+        })
+        .await
+    }
+
+    /// Says that a snapshot could not be put in place. Entries that it was to replace are never purged.
+    pub(crate) fn snapshot_failed(&self) {
+        self.covered.send_modify(|covered| covered.has_failed = true);
+    }
+
+    /// Waits until there is a snapshot that has this entry; returns whether there is.
+    ///
+    /// When the consensus takes a snapshot of another member, it purges the entries at once, while the state
+    /// machine is still reading the snapshot. Purged first, they would be gone after a crash, and the
+    /// snapshot not there yet.
+    async fn is_covered(&self, log_id: LogIdOf) -> bool {
+        let mut covered = self.covered.subscribe();
+        let is_known = |covered: &Covered| covered.has_failed || covered.next > log_id.index;
+        let known = covered.wait_for(is_known).await.map(|covered| *covered);
+        known.is_ok_and(|covered| covered.next > log_id.index)
+    }
+
     /// Applies and writes a fact; returns when it will survive.
     async fn keep(&self, fact: Fact) -> io::Result<()> {
+        self.keep_all(|_| vec![fact]).await
+    }
+
+    /// Applies and writes facts, all of them or none; returns when they will survive.
+    async fn keep_all(&self, facts: impl FnOnce(&DurableState) -> Vec<Fact>) -> io::Result<()> {
         let (done, synced) = oneshot::channel();
-        let facts = fact.to_bytes();
         {
             let mut shared = self.shared();
-            shared.kept.take(fact).map_err(io::Error::other)?;
-            shared.write(facts, move |written| drop(done.send(written)));
+            let facts = facts(&shared.kept);
+            if facts.is_empty() {
+                return Ok(());
+            }
+            let mut bytes = Vec::new();
+            for fact in facts {
+                fact.put(&mut bytes);
+                shared.kept.take(fact).map_err(io::Error::other)?;
+            }
+            shared.write(bytes, move |written| drop(done.send(written)));
+            // Whatever is written from now on follows these facts.
+            self.covered.send_modify(|covered| covered.next = shared.kept.covered());
         }
         synced.await.unwrap_or_else(|_| Err(io::Error::other("the thread that writes the log ended")))
     }
@@ -158,16 +250,20 @@ impl Shared {
     /// Hands facts that were applied to the writer thread, in the order of the calls.
     fn write(&mut self, facts: Vec<u8>, done: impl FnOnce(io::Result<()>) + Send + 'static) {
         let Some(jobs) = &self.jobs else { return done(Ok(())) };
-        self.written_bytes += facts.len();
+        self.file_bytes += facts.len();
         // If the thread has ended, the caller notices because `done` is dropped.
         let _ = jobs.send(Job { facts, replaces: false, done: Box::new(done) });
     }
 
     /// Replaces the file if most of it is obsolete.
     fn tidy(&mut self) {
-        let Some(jobs) = self.jobs.as_ref().filter(|_| self.written_bytes > REPLACE_BYTES) else { return };
+        let most = REPLACE_BYTES.max(self.made_bytes.saturating_mul(2));
+        let Some(jobs) = self.jobs.as_ref().filter(|_| self.file_bytes > most) else { return };
         let facts = self.kept.facts();
-        self.written_bytes = 0;
+        if facts.len() > RECORD_BYTES_MAX {
+            return;
+        }
+        (self.file_bytes, self.made_bytes) = (facts.len(), facts.len());
         let _ = jobs.send(Job { facts, replaces: true, done: Box::new(|_| ()) });
     }
 }
@@ -201,6 +297,11 @@ impl RaftLogReader<Types> for Log {
 
     async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> Result<Vec<EntryOf>, StorageError> {
         let mut entries = self.try_get_log_entries(start..end).await?;
+        if entries.first().is_some_and(|entry| entry.log_id.index != start) {
+            // A member that led a moment ago purges without asking who still reads. Sent behind the entry
+            // before `start`, these would be taken for other entries. Without any, a heartbeat is sent.
+            entries.clear();
+        }
         let mut changes = 0;
         let fits = entries.iter().take_while(|entry| {
             let is_first = changes == 0;
@@ -265,6 +366,10 @@ impl RaftLogStorage<Types> for Log {
     }
 
     async fn purge(&mut self, log_id: LogIdOf) -> Result<(), StorageError> {
+        if !self.is_covered(log_id).await {
+            let error = io::Error::other("the snapshot that replaces these entries is not there");
+            return Err(StorageIOError::write_logs(&error).into());
+        }
         let purged = self.keep(Fact::Purged(log_id)).await;
         self.shared().tidy();
         purged.map_err(|error| StorageIOError::write_logs(&error).into())

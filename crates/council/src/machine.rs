@@ -2,16 +2,19 @@
 //!
 //! Invariant: the same entries make the same table on every member, and an update from any member turns an
 //! older table of another one into the same table. It does not matter how many entries a member applied at a
-//! time.
+//! time, nor which of them it has from a snapshot.
+//! Invariant: a snapshot is read as a whole before anything of it is shown, and survives before the table is
+//! replaced by its own.
 
-use crate::codec::{Coded, Update};
-use crate::types::{Decisions, EntryOf, LogIdOf, Seat, SeatId, StorageError, Types};
+use crate::CouncilError;
+use crate::codec::{Coded, SavedState, Update};
+use crate::log::{KeptSnapshot, Log, SNAPSHOT_BYTES_MAX};
+use crate::types::{
+    Decisions, EntryOf, LogIdOf, Seat, SeatId, SnapshotBytes, SnapshotMetaOf, SnapshotOf, StorageError, Types,
+};
 use atoll_replica::{Group, GroupOptions, NodeId, Table, Version};
 use openraft::storage::RaftStateMachine;
-use openraft::{
-    AnyError, EntryPayload, OptionalSend, RaftSnapshotBuilder, Snapshot, SnapshotMeta, StorageIOError,
-    StoredMembership,
-};
+use openraft::{AnyError, EntryPayload, OptionalSend, RaftSnapshotBuilder, StorageIOError, StoredMembership};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
@@ -19,11 +22,16 @@ use tokio::sync::watch;
 /// Encoded updates that are kept for nodes that ask from the same table.
 const UPDATES_KEPT: usize = 16;
 
+/// After a table that is too large for a snapshot, none is attempted for this many entries.
+const LARGE_TABLE_ENTRIES: u64 = 10_000;
+
 /// The state of all decisions so far. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Machine {
     state: Arc<Mutex<State>>,
     table: watch::Sender<Arc<Table>>,
+    /// Where snapshots are kept.
+    log: Log,
 }
 
 struct State {
@@ -34,20 +42,24 @@ struct State {
     member_since: BTreeMap<NodeId, Version>,
     /// Encoded updates to the newest table, by the table that they start from.
     updates: BTreeMap<Option<Version>, Arc<Vec<u8>>>,
+    /// The first entry after which a snapshot is attempted again.
+    build_from: u64,
 }
 
 impl Machine {
-    pub(crate) fn new(options: GroupOptions) -> Self {
-        let group = Group::new(options);
-        let (table, _) = watch::channel(group.table());
-        let state = State {
-            group,
-            applied: None,
-            membership: StoredMembership::default(),
-            member_since: BTreeMap::new(),
-            updates: BTreeMap::new(),
+    /// The state as of the snapshot of this log; the initial one if it has none.
+    pub(crate) fn new(options: GroupOptions, log: Log) -> Result<Self, CouncilError> {
+        let state = match log.snapshot() {
+            None => State::of(Group::new(options), BTreeMap::new(), None, StoredMembership::default()),
+            Some(snapshot) => {
+                let problem = "not what it is in the group's snapshot";
+                let other = CouncilError::Option { option: "ring.slots", problem };
+                let damaged = |error: Unreadable| CouncilError::Member { problem: error.to_string() };
+                State::restored(options, &snapshot).map_err(damaged)?.ok_or(other)?
+            }
         };
-        Self { state: Arc::new(Mutex::new(state)), table }
+        let (table, _) = watch::channel(state.group.table());
+        Ok(Self { state: Arc::new(Mutex::new(state)), table, log })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -88,7 +100,29 @@ impl Machine {
     }
 }
 
+/// The bytes are no snapshot.
+#[derive(Debug, thiserror::Error)]
+#[error("a snapshot cannot be read: {0}")]
+struct Unreadable(&'static str);
+
 impl State {
+    fn of(
+        group: Group,
+        member_since: BTreeMap<NodeId, Version>,
+        applied: Option<LogIdOf>,
+        membership: StoredMembership<SeatId, Seat>,
+    ) -> Self {
+        Self { group, applied, membership, member_since, updates: BTreeMap::new(), build_from: 0 }
+    }
+
+    /// The state in a snapshot; none if that is of a ring with other options.
+    fn restored(options: GroupOptions, snapshot: &KeptSnapshot) -> Result<Option<Self>, Unreadable> {
+        let saved = SavedState::opened(&snapshot.bytes.0).map_err(|damaged| Unreadable(damaged.problem))?;
+        let Some((group, member_since)) = saved.restored(options) else { return Ok(None) };
+        let membership = snapshot.meta.last_membership.clone();
+        Ok(Some(Self::of(group, member_since, Some(snapshot.last), membership)))
+    }
+
     fn apply(&mut self, entry: EntryOf) -> Decisions {
         self.applied = Some(entry.log_id);
         match entry.payload {
@@ -124,7 +158,7 @@ impl State {
 }
 
 impl RaftStateMachine<Types> for Machine {
-    type SnapshotBuilder = Self;
+    type SnapshotBuilder = Builder;
 
     async fn applied_state(
         &mut self,
@@ -143,51 +177,275 @@ impl RaftStateMachine<Types> for Machine {
             let decisions = entries.into_iter().map(|entry| state.apply(entry)).collect();
             (decisions, state.group.table())
         };
-        self.table.send_if_modified(|known| {
-            let is_newer = known.version != table.version;
-            *known = table;
-            is_newer
-        });
+        self.show(table);
         Ok(decisions)
     }
 
     async fn get_snapshot_builder(&mut self) -> Self::SnapshotBuilder {
-        self.clone()
+        let state = self.state();
+        Builder {
+            group: state.group.clone(),
+            applied: state.applied,
+            membership: state.membership.clone(),
+            member_since: state.member_since.clone(),
+            machine: self.clone(),
+        }
     }
 
-    async fn begin_receiving_snapshot(&mut self) -> Result<Box<Vec<u8>>, StorageError> {
+    async fn begin_receiving_snapshot(&mut self) -> Result<Box<SnapshotBytes>, StorageError> {
         Ok(Box::default())
     }
 
     async fn install_snapshot(
         &mut self,
-        meta: &SnapshotMeta<SeatId, Seat>,
-        _snapshot: Box<Vec<u8>>,
+        meta: &SnapshotMetaOf,
+        snapshot: Box<SnapshotBytes>,
     ) -> Result<(), StorageError> {
-        Err(StorageIOError::read_snapshot(Some(meta.signature()), AnyError::error("not there yet")).into())
+        self.install(meta, *snapshot).await.map_err(|error| {
+            // The log waits for this snapshot.
+            self.log.snapshot_failed();
+            StorageIOError::read_snapshot(Some(meta.signature()), error).into()
+        })
     }
 
-    async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot<Types>>, StorageError> {
-        Ok(None)
+    async fn get_current_snapshot(&mut self) -> Result<Option<SnapshotOf>, StorageError> {
+        Ok(self.log.snapshot().map(|snapshot| snapshot.shared()))
     }
 }
 
-impl RaftSnapshotBuilder<Types> for Machine {
-    async fn build_snapshot(&mut self) -> Result<Snapshot<Types>, StorageError> {
-        Err(StorageIOError::write_snapshot(None, AnyError::error("not there yet")).into())
+impl Machine {
+    /// Shows a table to those that wait for a newer one.
+    fn show(&self, table: Arc<Table>) {
+        self.table.send_if_modified(|known| {
+            let is_newer = known.version != table.version;
+            *known = table;
+            is_newer
+        });
+    }
+
+    /// What is wrong with a snapshot that another member sent, if anything. The consensus is given none that
+    /// cannot be put in place, because it would stop.
+    pub(crate) fn problem(&self, meta: &SnapshotMetaOf, bytes: &SnapshotBytes) -> Option<String> {
+        self.read(meta, bytes).err().map(|error| error.to_string())
+    }
+
+    fn read(
+        &self,
+        meta: &SnapshotMetaOf,
+        bytes: &SnapshotBytes,
+    ) -> Result<(KeptSnapshot, State), Unreadable> {
+        let snapshot = KeptSnapshot::of(meta.clone(), bytes.clone()).ok_or(Unreadable("it has no end"))?;
+        let options = self.state().group.options();
+        let state = State::restored(options, &snapshot)?;
+        Ok((snapshot, state.ok_or(Unreadable("it is of a ring with other options"))?))
+    }
+
+    /// Puts the snapshot of another member in place of everything that this one has.
+    async fn install(&self, meta: &SnapshotMetaOf, bytes: SnapshotBytes) -> Result<(), AnyError> {
+        let (snapshot, restored) = self.read(meta, &bytes).map_err(|error| AnyError::new(&error))?;
+        let last = snapshot.last;
+        self.log.install(snapshot).await.map_err(|error| AnyError::new(&error))?;
+        let table = {
+            let mut state = self.state();
+            *state = restored;
+            state.group.table()
+        };
+        tracing::info!(index = last.index, "a snapshot of the configuration group was put in place");
+        self.show(table);
+        Ok(())
+    }
+}
+
+/// Makes a snapshot of the state at one moment. Further entries may be applied meanwhile.
+#[derive(Clone)]
+pub(crate) struct Builder {
+    group: Group,
+    applied: Option<LogIdOf>,
+    membership: StoredMembership<SeatId, Seat>,
+    member_since: BTreeMap<NodeId, Version>,
+    machine: Machine,
+}
+
+impl Builder {
+    /// Takes the contents of an older moment under the name of this one: a mistake that checks have to
+    /// notice.
+    #[cfg(test)]
+    pub(crate) fn mistake_for(&mut self, older: &Self) {
+        (self.group, self.member_since) = (older.group.clone(), older.member_since.clone());
+    }
+
+    /// The newest snapshot that there is, which openraft takes for "nothing new". An error would end this
+    /// member, and all others at the same entry.
+    fn nothing_new(&self) -> SnapshotOf {
+        let newest = self.machine.log.snapshot().map(|snapshot| snapshot.shared());
+        newest.unwrap_or_else(|| SnapshotOf { meta: SnapshotMetaOf::default(), snapshot: Box::default() })
+    }
+}
+
+impl RaftSnapshotBuilder<Types> for Builder {
+    async fn build_snapshot(&mut self) -> Result<SnapshotOf, StorageError> {
+        let Some(last) = self.applied else {
+            // openraft asks for this when it begins on a log that was cut and has no snapshot.
+            let problem = "the log was cut, and its snapshot is not there";
+            return Err(StorageIOError::write_snapshot(None, AnyError::error(problem)).into());
+        };
+        if last.index < self.machine.state().build_from {
+            return Ok(self.nothing_new());
+        }
+        let bytes = SavedState::of(&self.group, &self.member_since).sealed();
+        if bytes.len() > SNAPSHOT_BYTES_MAX {
+            let bytes = bytes.len();
+            tracing::error!(bytes, "the table is too large for a snapshot: the log of the group is not cut");
+            self.machine.state().build_from = last.index.saturating_add(LARGE_TABLE_ENTRIES);
+            return Ok(self.nothing_new());
+        }
+        let meta = SnapshotMetaOf {
+            last_log_id: Some(last),
+            last_membership: self.membership.clone(),
+            // The bytes follow from the entries, so the last one identifies them.
+            snapshot_id: format!("{}-{}", last.leader_id.term, last.index),
+        };
+        let bytes = SnapshotBytes(Arc::new(bytes));
+        let built = SnapshotOf { meta: meta.clone(), snapshot: Box::new(bytes.clone()) };
+        let kept = KeptSnapshot { last, meta, bytes };
+        tracing::debug!(index = last.index, bytes = kept.bytes.0.len(), "a snapshot was made");
+        match self.machine.log.keep_snapshot(kept).await {
+            Ok(()) => Ok(built),
+            Err(error) => Err(StorageIOError::write_snapshot(Some(built.meta.signature()), &error).into()),
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::types::Changes;
-    use atoll_replica::{Change, Incarnation, PlacementHints, Survived};
+    use atoll_replica::{Change, Copies, Incarnation, PlacementHints, Slot, Survived};
+    use openraft::storage::RaftLogStorage;
     use openraft::{CommittedLeaderId, LogId};
+
+    pub(crate) const RING: GroupOptions = GroupOptions { slots: 4, copies: 2 };
 
     fn entry(index: u64, change: Change) -> EntryOf {
         let log_id = LogId::new(CommittedLeaderId::new(1, SeatId(1)), index);
         EntryOf { log_id, payload: EntryPayload::Normal(Changes::new(vec![change])) }
+    }
+
+    fn machine(log: &Log) -> Machine {
+        Machine::new(RING, log.clone()).unwrap()
+    }
+
+    fn in_memory() -> Log {
+        Log::in_memory(SeatId(1))
+    }
+
+    /// Entries from 0 on that change about everything that a group remembers.
+    pub(crate) fn history(seed: u64, count: u64) -> Vec<EntryOf> {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut change = || {
+            let (node, incarnation) = (NodeId(random.u32(1..6)), Incarnation(random.u64(1..4)));
+            match random.u8(..8) {
+                0..=2 => Change::Register {
+                    node,
+                    nonce: random.u64(..6),
+                    address: format!("at {node}"),
+                    hints: PlacementHints::default(),
+                    survived: Survived::Everything,
+                },
+                3 => Change::Fail { node, incarnation },
+                4 => Change::Hear { node, incarnation },
+                5 => Change::Leave { node },
+                6 => Change::Remove { node, incarnation },
+                _ => Change::Found { slot: Slot(random.u32(..4)), copies: Copies::of(&[node]) },
+            }
+        };
+        (0..count).map(|index| entry(index, change())).collect()
+    }
+
+    /// Everything that a machine knows, as bytes.
+    pub(crate) fn known(machine: &Machine) -> Vec<u8> {
+        let state = machine.state();
+        SavedState::of(&state.group, &state.member_since).sealed()
+    }
+
+    #[tokio::test]
+    async fn a_snapshot_and_what_follows_it_make_the_same_state_as_all_entries() {
+        for seed in 0..20 {
+            let entries = history(seed, 60);
+            let mut whole = machine(&in_memory());
+            whole.apply(entries.clone()).await.unwrap();
+            for cut in [1, 2, 10, 37, 59] {
+                let (log, others) = (in_memory(), in_memory());
+                let mut first = machine(&log);
+                first.apply(entries[..cut].to_vec()).await.unwrap();
+                let mut builder = first.get_snapshot_builder().await;
+                // A snapshot is of the moment at which it was asked for.
+                first.apply(entries[cut..].to_vec()).await.unwrap();
+                let snapshot = builder.build_snapshot().await.unwrap();
+                assert_eq!(snapshot.meta.last_log_id, Some(entries[cut - 1].log_id));
+                let mut again = machine(&log);
+                assert_eq!(again.applied_state().await.unwrap().0, Some(entries[cut - 1].log_id));
+                let mut other = machine(&others);
+                other.install_snapshot(&snapshot.meta, snapshot.snapshot).await.unwrap();
+                for machine in [&mut again, &mut other] {
+                    machine.apply(entries[cut..].to_vec()).await.unwrap();
+                    assert_eq!(known(machine), known(&whole), "seed {seed}, cut at {cut}");
+                }
+                assert_eq!(others.snapshot(), log.snapshot(), "it is kept where it was installed");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn who_saw_any_older_table_is_told_what_changed_by_a_member_that_has_a_snapshot_of_it_all() {
+        for seed in 0..20 {
+            let (mut whole, mut tables) = (machine(&in_memory()), Vec::new());
+            for entry in history(seed, 60) {
+                whole.apply([entry]).await.unwrap();
+                tables.push(whole.table());
+            }
+            let snapshot = whole.get_snapshot_builder().await.build_snapshot().await.unwrap();
+            let mut other = machine(&in_memory());
+            let mut watching = other.watch();
+            other.install_snapshot(&snapshot.meta, snapshot.snapshot).await.unwrap();
+            assert_eq!(*watching.borrow_and_update(), whole.table(), "whoever waits is told");
+            for known in tables {
+                let update = Update::of_bytes(&other.update(Some(known.version))).unwrap();
+                assert_eq!(update.apply(Some(&known)), Some(whole.table()), "seed {seed}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_damaged_snapshot_is_not_put_in_place_and_nothing_is_purged_for_it() {
+        let mut whole = machine(&in_memory());
+        whole.apply(history(1, 30)).await.unwrap();
+        let snapshot = whole.get_snapshot_builder().await.build_snapshot().await.unwrap();
+        let log = in_memory();
+        let mut other = machine(&log);
+        other.apply(history(1, 3)).await.unwrap();
+        let before = known(&other);
+        let mut bytes = snapshot.snapshot.0.to_vec();
+        bytes[30] ^= 4;
+        let damaged = SnapshotBytes(Arc::new(bytes));
+        assert!(other.problem(&snapshot.meta, &damaged).is_some_and(|problem| problem.contains("checksum")));
+        assert_eq!(other.problem(&snapshot.meta, &snapshot.snapshot), None);
+        assert!(other.install_snapshot(&snapshot.meta, Box::new(damaged)).await.is_err());
+        assert_eq!((known(&other), log.snapshot()), (before, None));
+        let last = snapshot.meta.last_log_id.unwrap();
+        assert!(log.clone().purge(last).await.is_err(), "it waits for no snapshot that never comes");
+        assert_eq!(log.purged(), None);
+    }
+
+    #[tokio::test]
+    async fn what_is_not_there_makes_no_empty_table() {
+        let log = in_memory();
+        let mut empty = machine(&log);
+        assert!(empty.get_snapshot_builder().await.build_snapshot().await.is_err(), "a snapshot of nothing");
+        empty.apply(history(1, 30)).await.unwrap();
+        empty.get_snapshot_builder().await.build_snapshot().await.unwrap();
+        let other = Machine::new(GroupOptions { slots: 5, ..RING }, log);
+        assert!(matches!(other.err(), Some(CouncilError::Option { option: "ring.slots", .. })));
     }
 
     #[tokio::test]
@@ -202,7 +460,7 @@ mod tests {
         };
         let changes = [register, Change::Fail { node, incarnation }, Change::Hear { node, incarnation }];
         let entries: Vec<EntryOf> = (1..).zip(changes).map(|(index, change)| entry(index, change)).collect();
-        let new = || Machine::new(GroupOptions { slots: 1, copies: 1 });
+        let new = || machine(&in_memory());
         let (mut one_by_one, mut together) = (new(), new());
         let mut tables = Vec::new();
         for entry in entries.clone() {

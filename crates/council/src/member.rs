@@ -4,7 +4,7 @@
 //! Invariant: a heartbeat is confirmed only if by then the table has the node up, in that life, and no change
 //! to the contrary is under way.
 
-use crate::codec::{Answer, Ask, Coded, RingId, To};
+use crate::codec::{Answer, Ask, Coded, RingId, SnapshotPiece, To};
 use crate::council::Events;
 use crate::founding;
 use crate::leader::{Duties, NotDone, Submitted};
@@ -12,12 +12,12 @@ use crate::log::Log;
 use crate::machine::Machine;
 use crate::options::ADDRESS_BYTES_MAX;
 use crate::peers::{self, Network, Peers};
+use crate::receiving::Receiving;
 use crate::seldom::Seldom;
 use crate::types::{Raft, Seat, SeatId};
 use crate::{CouncilError, CouncilEvent, CouncilOptions};
 use atoll_replica::{Change, Incarnation, NodeId, Proposal, Slot, Version};
 use atoll_wire::{Connection, Request, Responder, WireError};
-use openraft::Snapshot;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,6 +50,7 @@ pub(crate) struct Shared {
     pub(crate) raft: Raft,
     pub(crate) peers: Arc<Peers>,
     pub(crate) duties: Duties,
+    receiving: Receiving,
     /// Held for reading while a message about the log is handled, and for writing while another group is
     /// about to be founded.
     gate: RwLock<()>,
@@ -94,7 +95,7 @@ impl Member {
         log: Log,
         listener: TcpListener,
     ) -> Result<Self, CouncilError> {
-        let machine = Machine::new(options.ring);
+        let machine = Machine::new(options.ring, log.clone())?;
         let peers = Arc::new(Peers::new(Arc::clone(&options)));
         let config = options.consensus().validate();
         let config =
@@ -111,6 +112,7 @@ impl Member {
             raft,
             peers,
             duties,
+            receiving: Receiving::default(),
             gate: RwLock::default(),
             seating: tokio::sync::Mutex::default(),
             is_taken_in: tokio::sync::watch::Sender::default(),
@@ -285,22 +287,31 @@ impl Shared {
             },
             Ask::Append(to, request) => match self.is_meant(to).await {
                 Ok(()) => {
+                    self.receiving.forget_old(Instant::now());
                     let appended = self.raft.append_entries(request).await;
                     appended.map(Answer::Appended).map_err(|error| error.to_string())
                 }
                 Err(answer) => return answer,
             },
-            Ask::Snapshot(to, vote, meta, bytes) => match self.is_meant(to).await {
-                Ok(()) => {
-                    let snapshot = Snapshot { meta, snapshot: Box::new(bytes) };
-                    let installed = self.raft.install_full_snapshot(vote, snapshot).await;
-                    installed.map(|done| Answer::Installed(done.vote)).map_err(|error| error.to_string())
-                }
+            Ask::Snapshot(to, piece) => match self.is_meant(to).await {
+                Ok(()) => self.receive(piece).await,
                 Err(answer) => return answer,
             },
             _ => return Answer::No,
         };
         answer.unwrap_or_else(Answer::Failed)
+    }
+
+    /// Takes a piece of a snapshot, and puts the snapshot in place with the last one.
+    async fn receive(&self, piece: SnapshotPiece) -> Result<Answer, String> {
+        let vote = piece.vote;
+        let Some(snapshot) = self.receiving.take(piece, Instant::now())? else { return Ok(Answer::Yes) };
+        if let Some(problem) = self.machine.problem(&snapshot.meta, &snapshot.snapshot) {
+            tracing::warn!(%problem, "a snapshot from another member was refused");
+            return Err(problem);
+        }
+        let installed = self.raft.install_full_snapshot(vote, snapshot).await;
+        installed.map(|done| Answer::Installed(done.vote)).map_err(|error| error.to_string())
     }
 
     /// Whether a message is for this log. A log that belongs to no group yet joins the first one that calls

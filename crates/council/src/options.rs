@@ -40,6 +40,14 @@ pub struct CouncilOptions {
     /// After how much silence of the leader another member may lead, in milliseconds, at the earliest; at the
     /// latest after a bit more than three times that.
     pub election_ms: u64,
+    /// After how many entries of the log a member makes a snapshot and cuts the log. It keeps half as many
+    /// entries behind the snapshot, so that a member that was away for a moment is sent these.
+    ///
+    /// An entry holds what was decided at one time: a node that is given up, or up to 256 slots that move. By
+    /// the encoding, a snapshot of 16,384 slots has about 230 KB, so with the default it costs some 230 bytes
+    /// for each entry: a tenth of what an entry with many moves takes itself. More entries would only make
+    /// starts longer.
+    pub snapshot_entries: u64,
     /// How many nodes there should be before slots are first assigned.
     pub founding_nodes: usize,
     /// How long to wait for that many, in milliseconds, before slots are assigned to those that are there.
@@ -97,6 +105,9 @@ const MEMBERS_MAX: usize = 9;
 
 const SECRET_BYTES_MAX: usize = 1024;
 
+/// With fewer, snapshots are all that a member does.
+const SNAPSHOT_ENTRIES_MIN: u64 = 10;
+
 impl CouncilOptions {
     /// Options with the usual times, in memory, without a secret.
     #[must_use]
@@ -118,6 +129,7 @@ impl CouncilOptions {
             gone_after_ms: 30_000,
             heartbeat_ms: 100,
             election_ms: 250,
+            snapshot_entries: 1_000,
             founding_nodes: ring.copies,
             founding_wait_ms: 10_000,
             of_ring: None,
@@ -161,6 +173,9 @@ impl CouncilOptions {
         if self.election_ms < 20 {
             return wrong("election_ms", "at least 20");
         }
+        if self.snapshot_entries < SNAPSHOT_ENTRIES_MIN {
+            return wrong("snapshot_entries", "at least 10");
+        }
         let is_named = |tls: &CouncilTls| nodes.iter().all(|node| tls.hosts.contains_key(node));
         if !self.tls.as_ref().is_none_or(is_named) {
             return wrong("tls.hosts", "a host for each of the members");
@@ -199,11 +214,12 @@ impl CouncilOptions {
             heartbeat_interval: self.election_ms * 2 / 5,
             election_timeout_min: self.election_ms,
             election_timeout_max: self.election_ms * 9 / 5,
+            // For each piece of a snapshot; the last one is answered when all of them are on disk.
             install_snapshot_timeout: 10_000,
             max_payload_entries: 256,
             replication_lag_threshold: 5_000,
-            snapshot_policy: openraft::SnapshotPolicy::Never,
-            max_in_snapshot_log_to_keep: 500,
+            snapshot_policy: openraft::SnapshotPolicy::LogsSinceLast(self.snapshot_entries),
+            max_in_snapshot_log_to_keep: self.snapshot_entries / 2,
             ..openraft::Config::default()
         }
     }
@@ -300,6 +316,7 @@ mod tests {
         assert_eq!(named(&options(&[1, 1])), Some("members"));
         assert_eq!(named(&options(&[1, 9])), Some("my_listen"), "a member that does not listen");
         assert_eq!(named(&CouncilOptions { node_timeout_ms: 200, ..options(&[1]) }), Some("node_timeout_ms"));
+        assert_eq!(named(&CouncilOptions { snapshot_entries: 9, ..options(&[1]) }), Some("snapshot_entries"));
         let ring = GroupOptions { slots: 0, copies: 1 };
         assert_eq!(named(&CouncilOptions { ring, ..options(&[1]) }), Some("ring.slots"));
     }

@@ -3,10 +3,10 @@
 //! Invariant: a request is given up when its time is over, whatever the other side does. The attempt to
 //! connect is not: the connection is there for the next request.
 
-use crate::codec::{Answer, Ask, Coded, To};
+use crate::codec::{Answer, Ask, Coded, SnapshotPiece, To};
 use crate::log::Log;
 use crate::resolver::MemberResolver;
-use crate::types::{Seat, SeatId, Types, VoteOf};
+use crate::types::{Seat, SeatId, SnapshotOf, Types, VoteOf};
 use crate::{CouncilError, CouncilOptions};
 use atoll_replica::NodeId;
 use atoll_tls::host_name;
@@ -18,7 +18,7 @@ use openraft::network::{Backoff, RPCOption};
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
 };
-use openraft::{RaftNetwork, RaftNetworkFactory, Snapshot};
+use openraft::{RaftNetwork, RaftNetworkFactory};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -37,6 +37,11 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long sent data may stay unacknowledged, in milliseconds: the kernel's own timeout doubles with each
 /// retry.
 const SILENCE_MS: u32 = 2_000;
+
+/// Bytes of a snapshot in one message: half of what the transport sends in one go, so that a piece is a
+/// single frame, and heartbeats wait for no more than that. Snapshots in tests are small, and come in pieces
+/// too.
+const PIECE_BYTES: usize = if cfg!(test) { 60 } else { 512 << 10 };
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -203,6 +208,29 @@ impl Connection {
             Err(error) => Err(RPCError::Network(NetworkError::new(&error))),
         }
     }
+
+    /// Sends a snapshot, piece by piece, each within this time, so that a slow link makes it late and not
+    /// impossible. Returns the vote of the other side.
+    async fn send(&self, vote: VoteOf, snapshot: &SnapshotOf, within: Duration) -> Result<VoteOf, Failed> {
+        let bytes = &snapshot.snapshot.0;
+        let mut at = 0;
+        for piece in bytes.chunks(PIECE_BYTES) {
+            let piece = SnapshotPiece {
+                vote,
+                meta: snapshot.meta.clone(),
+                total: bytes.len() as u64,
+                at,
+                bytes: piece.to_vec(),
+            };
+            at += piece.bytes.len() as u64;
+            match self.ask(|to| Ask::Snapshot(to, piece), within).await? {
+                Answer::Yes => {}
+                Answer::Installed(vote) => return Ok(vote),
+                _ => return Err(nonsense()),
+            }
+        }
+        Err(nonsense())
+    }
 }
 
 fn unreachable(error: &(impl std::error::Error + 'static)) -> Failed {
@@ -239,22 +267,18 @@ impl RaftNetwork<Types> for Connection {
     async fn full_snapshot(
         &mut self,
         vote: VoteOf,
-        snapshot: Snapshot<Types>,
+        snapshot: SnapshotOf,
         cancel: impl Future<Output = ReplicationClosed> + Send + 'static,
         option: RPCOption,
     ) -> Result<SnapshotResponse<SeatId>, StreamingError<Types, Fatal<SeatId>>> {
-        let sent =
-            self.ask(|to| Ask::Snapshot(to, vote, snapshot.meta, *snapshot.snapshot), option.hard_ttl());
         let answer = tokio::select! {
-            answer = sent => answer,
+            answer = self.send(vote, &snapshot, option.hard_ttl()) => answer,
             closed = cancel => return Err(StreamingError::Closed(closed)),
         };
-        match answer {
-            Ok(Answer::Installed(vote)) => Ok(SnapshotResponse::new(vote)),
-            Ok(_) => Err(StreamingError::Network(NetworkError::new(&NoAnswer::Nonsense))),
-            Err(RPCError::Network(error)) => Err(StreamingError::Network(error)),
-            Err(error) => Err(StreamingError::Unreachable(Unreachable::new(&error))),
-        }
+        // Whatever failed, the next attempt waits a little: a member of an earlier build ends the connection.
+        answer
+            .map(SnapshotResponse::new)
+            .map_err(|error| StreamingError::Unreachable(Unreachable::new(&error)))
     }
 
     fn backoff(&self) -> Backoff {

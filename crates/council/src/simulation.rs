@@ -7,6 +7,8 @@
 //! member.
 //! Invariant checked: a member that confirms that it leads knows every change that was answered before it was
 //! asked.
+//! Invariant checked: snapshots of the same entries are the same, whoever made them, and whether from entries
+//! or from another snapshot and what followed it.
 
 mod soak;
 mod world;
@@ -35,16 +37,23 @@ struct Member {
 impl Member {
     async fn begin(&mut self, world: &World) {
         // Fixed, distinct timeouts replace those that the library draws from a generator without a seed.
+        let snapshots = world.state().snapshots;
         let election_timeout_min = 250 + u64::from(self.node.0) * 40 + world.draw(|random| random.u64(..30));
         let config = openraft::Config {
             heartbeat_interval: 100,
             election_timeout_min,
             election_timeout_max: election_timeout_min + 1,
-            snapshot_policy: openraft::SnapshotPolicy::Never,
+            snapshot_policy: snapshots.map_or(openraft::SnapshotPolicy::Never, |(every, _)| {
+                openraft::SnapshotPolicy::LogsSinceLast(every)
+            }),
+            max_in_snapshot_log_to_keep: snapshots.map_or(0, |(_, keep)| keep),
             ..openraft::Config::default()
         };
-        let machine = Machine::new(RING);
-        let booked = Booked { world: world.clone(), machine: machine.clone() };
+        if self.log.snapshot().is_some() {
+            world.count("starts from a snapshot");
+        }
+        let machine = Machine::new(RING, self.log.clone()).unwrap();
+        let booked = Booked { world: world.clone(), machine: machine.clone(), built: None };
         let network = Network { world: world.clone(), me: self.node };
         let raft = Raft::new(self.log.seat(), Arc::new(config), network, self.log.clone(), booked).await;
         let raft = raft.unwrap();
@@ -56,6 +65,10 @@ impl Member {
         world.state().members.remove(&self.log.seat());
         if let Some((raft, _)) = self.up.take() {
             raft.shutdown().await.unwrap();
+            // Its state machine ends a moment later, and may be at work on a snapshot until then. In a
+            // process that is killed, nothing of it would reach the log that the next life of this member
+            // has.
+            sleep(Duration::from_millis(1)).await;
         }
     }
 
@@ -127,9 +140,14 @@ async fn asker(world: World) {
 }
 
 async fn run(seed: u64, mistake: Mistake) -> BTreeMap<&'static str, u64> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    // Mostly after so few entries that whoever was away for a moment lacks some that are purged.
+    let snapshots = (random.u8(..4) > 0).then(|| (random.u64(4..40), random.u64(..20)));
     let state = State {
         mistake,
-        random: fastrand::Rng::with_seed(seed),
+        random,
+        snapshots,
+        snapshot_book: BTreeMap::new(),
         members: BTreeMap::new(),
         cut: std::collections::BTreeSet::new(),
         is_calm: false,
@@ -165,6 +183,7 @@ async fn run(seed: u64, mistake: Mistake) -> BTreeMap<&'static str, u64> {
     while let Some(ended) = tasks.try_join_next() {
         ended.unwrap();
     }
+    members.iter().filter(|member| member.log.purged().is_some()).for_each(|_| world.count("logs cut"));
     let counts = world.state().counts.clone();
     tasks.shutdown().await;
     for member in &mut members {

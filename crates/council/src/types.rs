@@ -49,6 +49,16 @@ pub(crate) fn weight_of(change: &Change) -> usize {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Decisions(pub(crate) Vec<Decision>);
 
+/// The bytes of a snapshot. Clones share them.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct SnapshotBytes(pub(crate) Arc<Vec<u8>>);
+
+impl fmt::Debug for SnapshotBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
+}
+
 openraft::declare_raft_types!(
     /// The types of the group.
     pub(crate) Types:
@@ -57,7 +67,7 @@ openraft::declare_raft_types!(
         NodeId = SeatId,
         Node = Seat,
         Entry = openraft::Entry<Types>,
-        SnapshotData = Vec<u8>,
+        SnapshotData = SnapshotBytes,
 );
 
 pub(crate) type Raft = openraft::Raft<Types>;
@@ -65,4 +75,6 @@ pub(crate) type EntryOf = openraft::Entry<Types>;
 pub(crate) type LogIdOf = openraft::LogId<SeatId>;
 pub(crate) type VoteOf = openraft::Vote<SeatId>;
 pub(crate) type MembershipOf = openraft::Membership<SeatId, Seat>;
+pub(crate) type SnapshotMetaOf = openraft::SnapshotMeta<SeatId, Seat>;
+pub(crate) type SnapshotOf = openraft::Snapshot<Types>;
 pub(crate) type StorageError = openraft::StorageError<SeatId>;

@@ -4,7 +4,7 @@
 mod support;
 
 use atoll_council::{CouncilError, Listen};
-use atoll_replica::{Incarnation, NodeId, Survived, Table};
+use atoll_replica::{Change, Incarnation, KeyspaceRules, NodeId, Survived, Table};
 use std::sync::Arc;
 use support::{Node, group, is_founded, options};
 
@@ -142,6 +142,63 @@ fn a_group_of_which_more_than_half_lost_their_memory_says_so() {
             node.told(|told| told.incarnation.is_none()),
             "a group of two founded itself beside the old one"
         );
+    }
+}
+
+/// A group of one that has made several snapshots and cut its log, and has ended; and its address.
+fn cut_log(folder: &std::path::Path) -> Vec<(NodeId, std::net::SocketAddr)> {
+    let (listeners, members) = support::sockets(1);
+    let listen = listeners.into_iter().next().map(Listen::Bound);
+    let mut options = options(1, &members, 8, listen, Some(folder));
+    options.snapshot_entries = 10;
+    let node = Node::start(options);
+    node.until_table("founded", |table| is_founded(table, 1));
+    let rules = KeyspaceRules { name: "scratch".into(), copies: 1, in_sync_min: 1, latency_ms: 0 };
+    node.council().change(Change::Keyspace(rules)).unwrap();
+    for _ in 0..60 {
+        node.council().change(Change::Stay { node: NodeId(9) }).unwrap();
+    }
+    members
+}
+
+/// Where the address of node 1 stands in its log: in its registration, and once in each snapshot.
+fn places_of_address(log: &[u8]) -> Vec<usize> {
+    let address = b"127.0.0.1:7001";
+    (0..log.len()).filter(|&at| log[at..].starts_with(address)).collect()
+}
+
+#[test]
+fn a_member_goes_on_from_a_log_that_was_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let members = cut_log(folder.path());
+    for life in 2..4 {
+        let node = Node::start(options(1, &members, 8, listen(&members, 1), Some(folder.path())));
+        node.until("it begins another life", |told| told.incarnation == Some(Incarnation(life)));
+        node.until_table("it knows what was decided before", |table| table.keyspaces.len() == 1);
+        node.until("it counts", |told| told.is_seated);
+    }
+}
+
+#[test]
+fn a_damaged_snapshot_is_an_error_that_names_the_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let members = cut_log(folder.path());
+    let path = folder.path().join("n1").join("log");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let places = places_of_address(&bytes);
+    assert!(places.len() >= 4, "it made several snapshots: {places:?}");
+    // Not in the last one, which may be the last record: that could as well have been torn.
+    let place = places[places.len() - 2];
+    bytes[place] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let again =
+        Node::try_start(options(1, &members, 8, listen(&members, 1), Some(folder.path())), Survived::Nothing);
+    match again.err() {
+        Some(CouncilError::Damaged { path: named, at, .. }) => {
+            assert_eq!(named, path);
+            assert!(at <= place as u64 && place as u64 - at < 1_000, "{at} is not where {place} is");
+        }
+        other => panic!("{other:?}"),
     }
 }
 

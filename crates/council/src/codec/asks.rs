@@ -1,9 +1,8 @@
 //! Requests to members of the group, from nodes and other members, and their answers.
 
 use super::bytes::{Coded, Damaged, Reader};
-use crate::types::{Seat, SeatId, Types, VoteOf};
+use crate::types::{SeatId, SnapshotMetaOf, Types, VoteOf};
 use atoll_replica::{Change, Decision, Incarnation, NodeId, Proposal, Version};
-use openraft::SnapshotMeta;
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest, VoteResponse};
 
 /// The number of a group, drawn when it was founded: members of one group ignore messages from another.
@@ -17,6 +16,19 @@ pub(crate) struct To {
     pub(crate) seat: SeatId,
 }
 
+/// A part of a snapshot. Whoever sends one waits for the answer before sending the next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SnapshotPiece {
+    /// The vote of the leader that sends the snapshot.
+    pub(crate) vote: VoteOf,
+    pub(crate) meta: SnapshotMetaOf,
+    /// How many bytes the snapshot has.
+    pub(crate) total: u64,
+    /// How many of them come before this part.
+    pub(crate) at: u64,
+    pub(crate) bytes: Vec<u8>,
+}
+
 /// A request.
 #[derive(Debug)]
 pub(crate) enum Ask {
@@ -24,8 +36,9 @@ pub(crate) enum Ask {
     Vote(To, VoteRequest<SeatId>),
     /// The leader asks to log entries.
     Append(To, AppendEntriesRequest<Types>),
-    /// A snapshot of everything decided up to some entry.
-    Snapshot(To, VoteOf, SnapshotMeta<SeatId, Seat>, Vec<u8>),
+    /// A part of a snapshot of everything decided up to some entry. The last part is answered once all of
+    /// them are in place.
+    Snapshot(To, SnapshotPiece),
     /// Asks for the member's identity, and whether it has a log.
     Who,
     /// A group is about to be founded under this number: forget any other one that there is no log of.
@@ -47,6 +60,8 @@ pub(crate) enum Ask {
 pub(crate) enum Answer {
     Voted(VoteResponse<SeatId>),
     Appended(AppendEntriesResponse<SeatId>),
+    /// The snapshot is in place and will survive, or is not needed; the vote is a later one if the sender
+    /// does not lead any more.
     Installed(VoteOf),
     Who {
         node: NodeId,
@@ -99,16 +114,34 @@ fn rest(from: &mut Reader<'_>) -> Result<Vec<u8>, Damaged> {
     Ok(from.take(left)?.to_vec())
 }
 
+/// 3 was a snapshot in one message. Members that know only that one stopped when they received one, so they
+/// are asked nothing that they take for it.
+const SNAPSHOT: u8 = 11;
+
+impl Coded for SnapshotPiece {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.vote.put(out);
+        self.meta.put(out);
+        (self.total, self.at).put(out);
+        out.extend_from_slice(&self.bytes);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, Damaged> {
+        Ok(Self {
+            vote: Coded::take(from)?,
+            meta: Coded::take(from)?,
+            total: Coded::take(from)?,
+            at: Coded::take(from)?,
+            bytes: rest(from)?,
+        })
+    }
+}
+
 impl Coded for Ask {
     fn put(&self, out: &mut Vec<u8>) {
         match self {
             Self::Vote(to, request) => kind(1, to, out, |out| request.put(out)),
             Self::Append(to, request) => kind(2, to, out, |out| request.put(out)),
-            Self::Snapshot(to, vote, meta, bytes) => kind(3, to, out, |out| {
-                vote.put(out);
-                meta.put(out);
-                out.extend_from_slice(bytes);
-            }),
             Self::Who => out.push(4),
             Self::Prepare(ring) => kind(5, ring, out, |_| ()),
             Self::Join { node, seat } => kind(6, node, out, |out| seat.put(out)),
@@ -116,6 +149,7 @@ impl Coded for Ask {
             Self::Propose(proposals) => kind(8, proposals, out, |_| ()),
             Self::Heartbeat { node, incarnation } => kind(9, node, out, |out| incarnation.put(out)),
             Self::Watch { known, is_at_once } => kind(10, known, out, |out| is_at_once.put(out)),
+            Self::Snapshot(to, piece) => kind(SNAPSHOT, to, out, |out| piece.put(out)),
         }
     }
 
@@ -123,7 +157,6 @@ impl Coded for Ask {
         Ok(match from.byte()? {
             1 => Self::Vote(Coded::take(from)?, Coded::take(from)?),
             2 => Self::Append(Coded::take(from)?, Coded::take(from)?),
-            3 => Self::Snapshot(Coded::take(from)?, Coded::take(from)?, Coded::take(from)?, rest(from)?),
             4 => Self::Who,
             5 => Self::Prepare(Coded::take(from)?),
             6 => Self::Join { node: Coded::take(from)?, seat: Coded::take(from)? },
@@ -131,6 +164,7 @@ impl Coded for Ask {
             8 => Self::Propose(Coded::take(from)?),
             9 => Self::Heartbeat { node: Coded::take(from)?, incarnation: Coded::take(from)? },
             10 => Self::Watch { known: Coded::take(from)?, is_at_once: Coded::take(from)? },
+            SNAPSHOT => Self::Snapshot(Coded::take(from)?, Coded::take(from)?),
             _ => return Err(from.damaged("an unknown question")),
         })
     }

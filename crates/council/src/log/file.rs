@@ -15,7 +15,7 @@
 
 use super::facts::{DurableState, Fact};
 use crate::CouncilError;
-use crate::codec::{Coded, Reader};
+use crate::codec::{Coded, Reader, SavedState};
 use crate::types::SeatId;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -28,7 +28,7 @@ const MAGIC: [u8; 8] = *b"\x89atollc\n";
 const HEADER_BYTES: usize = 20;
 
 /// Longest record that is written or believed, in bytes.
-const RECORD_BYTES_MAX: usize = 256 << 20;
+pub(super) const RECORD_BYTES_MAX: usize = 256 << 20;
 
 /// Encodes a record.
 fn record(number: u64, facts: &[u8]) -> io::Result<Vec<u8>> {
@@ -85,6 +85,11 @@ fn read(bytes: &[u8]) -> Result<FileContents, (usize, &'static str)> {
         let mut reader = Reader::new(facts);
         while reader.left() > 0 {
             let fact = Fact::take(&mut reader).map_err(|damaged| (found.end, damaged.problem))?;
+            if let Fact::Snapshot(snapshot) = &fact {
+                // Here the place is known.
+                let opened = SavedState::opened(&snapshot.bytes.0);
+                opened.map_err(|damaged| (found.end, damaged.problem))?;
+            }
             found.kept.take(fact).map_err(|problem| (found.end, problem))?;
         }
         found.end += HEADER_BYTES + facts.len();
@@ -144,6 +149,11 @@ impl LogFile {
         let whole = write_beside(path, bytes.get(..end).unwrap_or_default()).and_then(|()| name(path));
         let file = whole.and_then(|()| OpenOptions::new().append(true).open(path)).map_err(failed)?;
         Ok((Self { path: path.to_owned(), file, next, end: end as u64, is_torn: false }, kept))
+    }
+
+    /// The length of the file, without a torn end.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.end
     }
 
     /// Appends facts; returns when they will survive.
@@ -229,11 +239,13 @@ fn drop_unfinished(path: &Path) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::facts::KeptSnapshot;
     use super::*;
-    use crate::codec::RingId;
-    use crate::types::{Changes, EntryOf, LogIdOf};
+    use crate::codec::{RingId, saved_state};
+    use crate::types::{Changes, EntryOf, LogIdOf, SnapshotBytes, SnapshotMetaOf};
     use atoll_replica::{Change, Slot};
     use openraft::{EntryPayload, LeaderId, LogId, Vote};
+    use std::sync::Arc;
 
     fn log_id(index: u64) -> LogIdOf {
         LogId { leader_id: LeaderId::new(1 + index / 7, SeatId(5)), index }
@@ -244,21 +256,37 @@ mod tests {
         EntryOf { log_id: log_id(index), payload }
     }
 
+    /// A snapshot that ends with this entry.
+    fn snapshot(last: u64) -> Fact {
+        let meta = SnapshotMetaOf { last_log_id: Some(log_id(last)), ..SnapshotMetaOf::default() };
+        let bytes = SnapshotBytes(Arc::new(saved_state().sealed()));
+        Fact::Snapshot(KeptSnapshot::of(meta, bytes).unwrap())
+    }
+
     /// Facts that make sense one after the other, each for a record of its own.
     fn some_facts(seed: u64) -> Vec<Fact> {
         let mut random = fastrand::Rng::with_seed(seed);
-        let (mut next, mut first) = (0, 0);
+        let (mut next, mut first, mut covered) = (0, 0, 0);
         (0..random.usize(5..40))
-            .map(|at| match random.u8(..8) {
+            .map(|at| match random.u8(..9) {
                 0 => Fact::Vote(Vote::new(at as u64, SeatId(random.u64(..9)))),
                 1 => Fact::Ring(RingId(random.u64(..))),
-                2 if next > first => {
-                    next = random.u64(first..next);
+                2 if next > first.max(covered) => {
+                    next = random.u64(first.max(covered)..next);
                     Fact::Cut(next)
                 }
-                3 if next > first => {
-                    first = random.u64(first..next) + 1;
+                3 if covered > first => {
+                    first = random.u64(first..covered) + 1;
                     Fact::Purged(log_id(first - 1))
+                }
+                4 if next > covered => {
+                    covered = random.u64(covered..next) + 1;
+                    snapshot(covered - 1)
+                }
+                5 if covered > first && covered == next => {
+                    // The snapshot of another member, which has more than this log.
+                    (first, next) = (covered, covered);
+                    Fact::Anew(log_id(covered - 1))
                 }
                 _ => {
                     next += 1;
@@ -379,6 +407,53 @@ mod tests {
         append(&mut file, Fact::Entry(entry(0)));
         append(&mut file, Fact::Entry(entry(2)));
         assert!(matches!(LogFile::open(&path, SeatId(5)), Err(CouncilError::Damaged { .. })));
+    }
+
+    #[test]
+    fn entries_that_are_removed_and_that_no_snapshot_has_are_damage() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let (mut file, _) = LogFile::open(&path, SeatId(5)).unwrap();
+        (0..6).for_each(|index| append(&mut file, Fact::Entry(entry(index))));
+        append(&mut file, snapshot(3));
+        append(&mut file, Fact::Purged(log_id(3)));
+        assert_eq!(LogFile::open(&path, SeatId(5)).unwrap().1.entries.len(), 2);
+        for removed in [Fact::Purged(log_id(4)), Fact::Anew(log_id(4))] {
+            let (mut file, _) = LogFile::open(&path, SeatId(5)).unwrap();
+            let before = std::fs::read(&path).unwrap();
+            append(&mut file, removed);
+            match LogFile::open(&path, SeatId(5)) {
+                Err(CouncilError::Damaged { at, problem, .. }) => {
+                    assert_eq!(
+                        (at, problem),
+                        (before.len() as u64, "entries are removed that no snapshot has")
+                    );
+                }
+                other => panic!("{other:?}"),
+            }
+            std::fs::write(&path, before).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_snapshot_that_is_wrong_in_an_intact_record_is_an_error_that_names_the_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let (mut file, _) = LogFile::open(&path, SeatId(5)).unwrap();
+        append(&mut file, Fact::Entry(entry(0)));
+        let place = std::fs::metadata(&path).unwrap().len();
+        let Fact::Snapshot(mut wrong) = snapshot(0) else { unreachable!() };
+        let mut bytes = saved_state().sealed();
+        bytes[20] ^= 1;
+        wrong.bytes = SnapshotBytes(Arc::new(bytes));
+        append(&mut file, Fact::Snapshot(wrong));
+        match LogFile::open(&path, SeatId(5)) {
+            Err(CouncilError::Damaged { path: named, at, problem }) => {
+                assert_eq!((named, at), (path, place));
+                assert_eq!(problem, "a snapshot does not match its checksum");
+            }
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]

@@ -2,11 +2,14 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 use super::*;
+use crate::codec::{SavedState, Update};
+use crate::types::{LogIdOf, SnapshotMetaOf};
 use crate::{Council, Listen};
-use atoll_replica::{GroupOptions, Moment, PlacementHints, Survived};
+use atoll_replica::{Group, GroupOptions, KeyspaceRules, Moment, PlacementHints, Survived};
 use atoll_wire::Client;
 use openraft::raft::VoteRequest;
-use openraft::{LeaderId, Vote};
+use openraft::{LeaderId, LogId, Membership, StoredMembership, Vote};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -211,5 +214,131 @@ fn a_node_that_falls_silent_is_noticed_while_slots_are_being_placed() {
         passing.store(usize::MAX, Ordering::SeqCst);
         (placing.done)(Ok(()));
         member.stop().await;
+    });
+}
+
+/// A member of a group of three, with this log, that makes a snapshot every 20 entries.
+async fn start(me: usize, members: &[(NodeId, SocketAddr)], log: &Log, listener: TcpListener) -> Member {
+    listener.set_nonblocking(true).unwrap();
+    let ring = GroupOptions { slots: 4, copies: 1 };
+    let mut options = CouncilOptions::new(members[me].0, members.to_vec(), ring, String::new());
+    options.snapshot_entries = 20;
+    Member::start(Arc::new(options), log.clone(), listener).await.unwrap()
+}
+
+/// Waits until something is so.
+async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let waited = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    assert!(tokio::time::timeout(Duration::from_secs(30), waited).await.is_ok(), "it never came: {what}");
+}
+
+fn keyspace(number: u32) -> Change {
+    let name = format!("keyspace-{number}").into();
+    Change::Keyspace(KeyspaceRules { name, copies: 1, in_sync_min: 1, latency_ms: 0 })
+}
+
+#[test]
+fn a_member_that_was_away_for_longer_than_entries_are_kept_catches_up_by_a_snapshot_in_pieces() {
+    on_runtime(async {
+        let listeners: Vec<_> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let addresses = listeners.iter().map(|listener| listener.local_addr().unwrap());
+        let members: Vec<_> = (1..).map(NodeId).zip(addresses).collect();
+        let logs: Vec<_> = (1..=3).map(|seat| Log::in_memory(SeatId(seat))).collect();
+        let mut running = Vec::new();
+        for (me, listener) in listeners.into_iter().enumerate() {
+            running.push(Some(start(me, &members, &logs[me], listener).await));
+        }
+        let leader = |running: &[Option<Member>]| {
+            running.iter().position(|member| member.as_ref().is_some_and(|member| member.shared.leads()))
+        };
+        until("a leader", || leader(&running).is_some()).await;
+        let away = (leader(&running).unwrap() + 1) % 3;
+        until("it has entries", || logs[away].has_entries()).await;
+        let stopped = running[away].take().unwrap();
+        let had = stopped.shared.raft.metrics().borrow().last_log_index.unwrap();
+        stopped.stop().await;
+        for number in 0..65 {
+            let change = if number < 5 { keyspace(number) } else { Change::Stay { node: NodeId(9) } };
+            loop {
+                let decided = match leader(&running).and_then(|leads| running[leads].as_ref()) {
+                    Some(leads) => leads.shared.submit(vec![change.clone()]).await.is_ok(),
+                    None => false,
+                };
+                if decided {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+        let others: Vec<_> = (0..3).filter(|&other| other != away).collect();
+        // It may have got a few more before it ended.
+        let is_cut = |log: &Log| log.purged().is_some_and(|purged| purged.index > had + 5);
+        until("nobody has what it lacks", || others.iter().all(|&other| is_cut(&logs[other]))).await;
+        let mut listener = None;
+        until("its address is free", || {
+            listener = TcpListener::bind(members[away].1).ok();
+            listener.is_some()
+        })
+        .await;
+        let back = start(away, &members, &logs[away], listener.unwrap()).await;
+        until("it has the table", || back.shared.machine.table().keyspaces.len() == 5).await;
+        assert!(
+            is_cut(&logs[away]) && logs[away].snapshot().is_some_and(|snapshot| snapshot.last.index > had)
+        );
+        assert_eq!(back.shared.machine.table(), running[others[0]].as_ref().unwrap().shared.machine.table());
+        back.stop().await;
+        for member in running.into_iter().flatten() {
+            member.stop().await;
+        }
+    });
+}
+
+#[test]
+fn a_snapshot_that_is_no_use_is_refused_and_does_not_stop_the_member() {
+    on_runtime(async {
+        let (_council, options, client) = member().await;
+        let Answer::Who { seat, .. } = ask(&client, Ask::Who).await else { panic!() };
+        let to = To { ring: RingId(1), seat };
+        let last: LogIdOf = LogId { leader_id: LeaderId::new(1, SeatId(7)), index: 9 };
+        let nodes = [(SeatId(7), 2), (seat, 1)].map(|(seat, node)| (seat, Seat { node: NodeId(node) }));
+        let seats: BTreeSet<SeatId> = [SeatId(7), seat].into();
+        let membership = Membership::new(vec![seats], BTreeMap::from(nodes));
+        let meta = SnapshotMetaOf {
+            last_log_id: Some(last),
+            last_membership: StoredMembership::new(Some(last), membership),
+            snapshot_id: "9".to_owned(),
+        };
+        let part = |bytes: &[u8], at: usize, end: usize| {
+            let piece = SnapshotPiece {
+                vote: Vote::new_committed(1, SeatId(7)),
+                meta: meta.clone(),
+                total: bytes.len() as u64,
+                at: at as u64,
+                bytes: bytes[at..end].to_vec(),
+            };
+            Ask::Snapshot(to, piece)
+        };
+        let mut group = Group::new(options.ring);
+        group.apply(keyspace(1));
+        let good = SavedState::of(&group, &BTreeMap::new()).sealed();
+        let mut damaged = good.clone();
+        damaged[12] ^= 1;
+        let other = Group::new(GroupOptions { slots: 5, copies: 1 });
+        let other = SavedState::of(&other, &BTreeMap::new()).sealed();
+        for wrong in [&damaged, &other] {
+            assert!(matches!(ask(&client, part(wrong, 0, wrong.len())).await, Answer::Failed(_)));
+        }
+        assert!(matches!(ask(&client, part(&good, 5, 9)).await, Answer::Failed(_)), "without a beginning");
+        assert!(matches!(ask(&client, Ask::Who).await, Answer::Who { has_log: false, .. }));
+        assert!(matches!(ask(&client, part(&good, 0, 9)).await, Answer::Yes));
+        assert!(matches!(ask(&client, part(&good, 9, good.len())).await, Answer::Installed(_)));
+        assert!(matches!(ask(&client, Ask::Who).await, Answer::Who { has_log: true, .. }));
+        let watch = Ask::Watch { known: None, is_at_once: false };
+        let Answer::Table(table) = ask(&client, watch).await else { panic!() };
+        assert_eq!(Update::decoded(&table).and_then(|table| table.apply(None)), Some(group.table()));
     });
 }

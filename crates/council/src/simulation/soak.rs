@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 /// Raised when what happens to members or what is checked changes, so that the count starts again.
-const FORMAT: u64 = 1;
+const FORMAT: u64 = 2;
 
 /// How many seeds run by default.
 const SEEDS: u64 = 40;
@@ -19,7 +19,7 @@ const SEEDS: u64 = 40;
 const SEEDS_TO_SEE_ALL: u64 = 20;
 
 /// What must come about. A soak in which one of these never did proves little.
-const EXPECTED: [&str; 18] = [
+const EXPECTED: [&str; 23] = [
     "changes answered",
     "changes not answered",
     "cuts",
@@ -29,6 +29,7 @@ const EXPECTED: [&str; 18] = [
     "leaders elected",
     "leads confirmed",
     "leads not confirmed",
+    "logs cut",
     "logs lost",
     "members back",
     "members crashed",
@@ -37,6 +38,10 @@ const EXPECTED: [&str; 18] = [
     "messages late",
     "messages lost",
     "seats replaced",
+    "snapshots installed",
+    "snapshots made",
+    "snapshots sent",
+    "starts from a snapshot",
     "votes asked for",
 ];
 
@@ -140,7 +145,7 @@ fn members_apply_the_same_whatever_happens_to_them() {
 
 #[test]
 fn mistakes_are_noticed() {
-    for mistake in [Mistake::SeatKept, Mistake::LeadNotConfirmed] {
+    for mistake in [Mistake::SeatKept, Mistake::LeadNotConfirmed, Mistake::SnapshotBehind] {
         assert!((0..60).any(|seed| ran(seed, mistake).is_err()), "{mistake:?}");
     }
 }

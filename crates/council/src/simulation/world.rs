@@ -2,8 +2,11 @@
 //! the applied entries.
 
 use crate::codec::Coded;
-use crate::machine::Machine;
-use crate::types::{Decisions, EntryOf, LogIdOf, Raft, Seat, SeatId, StorageError, Types, VoteOf};
+use crate::machine::{Builder, Machine};
+use crate::types::{
+    Decisions, EntryOf, LogIdOf, Raft, Seat, SeatId, SnapshotBytes, SnapshotMetaOf, SnapshotOf, StorageError,
+    Types, VoteOf,
+};
 use atoll_replica::NodeId;
 use openraft::error::{Fatal, NetworkError, RPCError, RaftError, ReplicationClosed, StreamingError};
 use openraft::network::{Backoff, RPCOption};
@@ -11,12 +14,12 @@ use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
 };
 use openraft::storage::RaftStateMachine;
-use openraft::{OptionalSend, RaftNetwork, RaftNetworkFactory, Snapshot, SnapshotMeta, StoredMembership};
+use openraft::{OptionalSend, RaftNetwork, RaftNetworkFactory, RaftSnapshotBuilder, StoredMembership};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 /// How long a message takes at most, in milliseconds; and one that is late.
 const DELAY_MS_MAX: u64 = 8;
@@ -34,6 +37,8 @@ pub(super) enum Mistake {
     SeatKept,
     /// A member that believes it leads confirms that without asking the others.
     LeadNotConfirmed,
+    /// A snapshot has the contents of the one before it.
+    SnapshotBehind,
 }
 
 pub(super) struct State {
@@ -44,6 +49,11 @@ pub(super) struct State {
     /// The directions in which messages do not pass.
     pub(super) cut: BTreeSet<(NodeId, NodeId)>,
     pub(super) is_calm: bool,
+    /// After how many entries members make snapshots, and how many they keep behind one; none if they make
+    /// none.
+    pub(super) snapshots: Option<(u64, u64)>,
+    /// The bytes of the snapshot that was first made after each entry.
+    pub(super) snapshot_book: BTreeMap<u64, SnapshotBytes>,
     /// The encoded entry that was first applied at each place.
     pub(super) book: BTreeMap<u64, Vec<u8>>,
     /// The terms of applied entries: each of them had a leader.
@@ -64,6 +74,15 @@ impl World {
 
     pub(super) fn draw<T>(&self, from: impl FnOnce(&mut fastrand::Rng) -> T) -> T {
         from(&mut self.state().random)
+    }
+
+    /// Compares a snapshot with others of the same entries: they say the same, whoever made them, and whether
+    /// from entries or from another snapshot and what followed it.
+    fn book_snapshot(&self, snapshot: &SnapshotMetaOf, bytes: &SnapshotBytes) {
+        let index = snapshot.last_log_id.unwrap().index;
+        let mut state = self.state();
+        let booked = state.snapshot_book.entry(index).or_insert_with(|| bytes.clone());
+        assert!(*booked == *bytes, "two snapshots at place {index}");
     }
 
     /// Waits for as long as a message takes; returns whether it arrives.
@@ -172,14 +191,19 @@ impl RaftNetwork<Types> for Link {
     async fn full_snapshot(
         &mut self,
         vote: VoteOf,
-        snapshot: Snapshot<Types>,
+        snapshot: SnapshotOf,
         cancel: impl Future<Output = ReplicationClosed> + Send + 'static,
-        _: RPCOption,
+        option: RPCOption,
     ) -> Result<SnapshotResponse<SeatId>, StreamingError<Types, Fatal<SeatId>>> {
         self.network.world.count("snapshots sent");
+        let again = SnapshotOf { meta: snapshot.meta.clone(), snapshot: snapshot.snapshot.clone() };
+        self.double(move |raft| async move { drop(raft.install_full_snapshot(vote, again).await) });
         let sent = self.ask(|raft| async move { raft.install_full_snapshot(vote, snapshot).await });
+        // The consensus leaves it to its network to give a snapshot up.
+        let sent = timeout(option.hard_ttl(), sent);
         tokio::select! {
             answer = sent => {
+                let answer = answer.unwrap_or_else(|_| Err(lost()));
                 answer.map_err(|_| StreamingError::Network(NetworkError::new(&io::Error::other("lost"))))
             }
             closed = cancel => Err(StreamingError::Closed(closed)),
@@ -195,10 +219,27 @@ impl RaftNetwork<Types> for Link {
 pub(super) struct Booked {
     pub(super) world: World,
     pub(super) machine: Machine,
+    /// The builder of the last snapshot.
+    pub(super) built: Option<Builder>,
+}
+
+/// Makes snapshots, with a record of them.
+pub(super) struct BookedBuilder {
+    world: World,
+    builder: Builder,
+}
+
+impl RaftSnapshotBuilder<Types> for BookedBuilder {
+    async fn build_snapshot(&mut self) -> Result<SnapshotOf, StorageError> {
+        let built = self.builder.build_snapshot().await?;
+        self.world.count("snapshots made");
+        self.world.book_snapshot(&built.meta, &built.snapshot);
+        Ok(built)
+    }
 }
 
 impl RaftStateMachine<Types> for Booked {
-    type SnapshotBuilder = Machine;
+    type SnapshotBuilder = BookedBuilder;
 
     async fn applied_state(
         &mut self,
@@ -224,23 +265,30 @@ impl RaftStateMachine<Types> for Booked {
         self.machine.apply(entries).await
     }
 
-    async fn get_snapshot_builder(&mut self) -> Machine {
-        self.machine.get_snapshot_builder().await
+    async fn get_snapshot_builder(&mut self) -> BookedBuilder {
+        let mut builder = self.machine.get_snapshot_builder().await;
+        let before = self.built.replace(builder.clone());
+        if let Some(before) = before.filter(|_| self.world.state().mistake == Mistake::SnapshotBehind) {
+            builder.mistake_for(&before);
+        }
+        BookedBuilder { world: self.world.clone(), builder }
     }
 
-    async fn begin_receiving_snapshot(&mut self) -> Result<Box<Vec<u8>>, StorageError> {
+    async fn begin_receiving_snapshot(&mut self) -> Result<Box<SnapshotBytes>, StorageError> {
         self.machine.begin_receiving_snapshot().await
     }
 
     async fn install_snapshot(
         &mut self,
-        meta: &SnapshotMeta<SeatId, Seat>,
-        snapshot: Box<Vec<u8>>,
+        meta: &SnapshotMetaOf,
+        snapshot: Box<SnapshotBytes>,
     ) -> Result<(), StorageError> {
+        self.world.count("snapshots installed");
+        self.world.book_snapshot(meta, &snapshot);
         self.machine.install_snapshot(meta, snapshot).await
     }
 
-    async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot<Types>>, StorageError> {
+    async fn get_current_snapshot(&mut self) -> Result<Option<SnapshotOf>, StorageError> {
         self.machine.get_current_snapshot().await
     }
 }
