@@ -20,6 +20,8 @@ pub(crate) struct StepContext<'a> {
     pub(crate) options: &'a Options,
     /// How many copies of the slot must be in sync before a write is accepted.
     pub(crate) in_sync_min: usize,
+    /// Whether entries of the slot are logged. If not, they count as logged once they arrive.
+    pub(crate) logs: bool,
     /// How many bytes of applied entries the slot may keep for copies that lack them.
     pub(crate) kept_bytes_max: usize,
     /// Whether this node may serve the slot where no other copy is in sync: the configuration group hears
@@ -36,7 +38,7 @@ pub(crate) struct Replicated {
     /// A table in which the slot had this epoch: the first such table that this node knows.
     pub(crate) epoch_since: Version,
     pub(crate) log: Log,
-    /// All entries up to here are logged on this node, at the durability class of the ring.
+    /// All entries up to here are logged on this node, at the durability class of the slot.
     pub(crate) logged: Sequence,
     /// Handed out with each write to the log, and returned when that write is done.
     pub(crate) run: LogRun,
@@ -261,9 +263,9 @@ impl Replicated {
         self.log.push(entry);
     }
 
-    /// Has the entries logged. Without a log they count as logged at once.
+    /// Has the entries logged. Where the slot has no log they count as logged at once.
     pub(crate) fn write(&mut self, after: Position, entries: Vec<Entry>, context: &mut StepContext<'_>) {
-        if context.options.logs {
+        if context.logs {
             context.effects.push(Effect::Log { slot: self.slot, after, entries, run: self.run });
         } else {
             self.logged = self.log.last().sequence;
@@ -334,8 +336,8 @@ impl Replicated {
     /// Cells were installed that include everything up to this entry.
     pub(crate) fn installed(&mut self, position: Position, time_ms: u64, context: &mut StepContext<'_>) {
         // If these cells are lost, the state that was applied before is still there.
-        self.unsettled = context.options.logs.then_some(position);
-        self.logged = if context.options.logs { self.logged.min(self.committed) } else { position.sequence };
+        self.unsettled = context.logs.then_some(position);
+        self.logged = if context.logs { self.logged.min(self.committed) } else { position.sequence };
         self.log = Log::behind(position);
         self.committed = position.sequence;
         self.verified = position.sequence;

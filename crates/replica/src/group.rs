@@ -7,7 +7,8 @@
 
 use crate::next_table::NextTable;
 use crate::{
-    Copies, Epoch, Incarnation, KeyspaceRules, Member, NodeId, PlacementHints, Proposal, Slot, Table,
+    Copies, Epoch, Incarnation, KeyspaceRules, Member, NodeId, PlacementHints, Proposal, Slot, Survived,
+    Table,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -19,15 +20,6 @@ pub struct GroupOptions {
     pub slots: u32,
     /// How many copies each slot of the first keyspace is to have.
     pub copies: usize,
-}
-
-/// What a starting node still has of its data.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Survived {
-    /// Everything that it ever reported to have.
-    Everything,
-    /// Nothing that can be relied on.
-    Nothing,
 }
 
 /// A change that the group is asked for.

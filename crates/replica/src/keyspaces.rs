@@ -7,7 +7,7 @@
 //! Invariant: a keyspace keeps its place, and with it the numbers of its slots, for as long as the ring
 //! exists.
 
-use crate::{COPIES_MAX, Slot, Table};
+use crate::{COPIES_MAX, Persistence, Slot, Table};
 
 /// Most keyspaces of a ring, including the first one.
 pub const KEYSPACES_MAX: usize = 16;
@@ -30,6 +30,9 @@ pub struct KeyspaceRules {
     pub in_sync_min: u8,
     /// How long its requests may take, in milliseconds, unless a client says otherwise; 0 for no such rule.
     pub latency_ms: u16,
+    /// What an acknowledged write survives; none for what the node that has the copy keeps of the first
+    /// keyspace.
+    pub durability: Option<Persistence>,
 }
 
 /// What is wrong with a name of a keyspace, if anything.
@@ -123,7 +126,7 @@ mod tests {
     use crate::{Change, Decision, Epoch, Group, GroupOptions, NodeId, PlacementHints, Survived};
 
     fn rules(name: &str, copies: u8, in_sync_min: u8) -> KeyspaceRules {
-        KeyspaceRules { name: name.into(), copies, in_sync_min, latency_ms: 0 }
+        KeyspaceRules { name: name.into(), copies, in_sync_min, latency_ms: 0, durability: None }
     }
 
     fn group(slots: u32) -> Group {

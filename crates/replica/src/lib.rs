@@ -16,6 +16,7 @@
 
 // Shared state, and how it is decided.
 mod configurations;
+mod durability;
 mod group;
 mod ids;
 mod keyspaces;
@@ -40,8 +41,9 @@ mod replica;
 mod planted;
 
 pub use configurations::Configurations;
+pub use durability::{KeyspaceSet, Persistence, Survived};
 pub use gathering::Gathering;
-pub use group::{Change, Decision, Group, GroupOptions, SavedGroup, Survived};
+pub use group::{Change, Decision, Group, GroupOptions, SavedGroup};
 pub use ids::{Epoch, Incarnation, LogRun, Moment, NodeId, Position, Sequence, Slot, Ticket, Version};
 pub use keyspaces::{KEYSPACES_MAX, KeyspaceRules, SLOTS_MAX, problem_of_name};
 pub use members::{Address, Member, Members};

@@ -83,13 +83,14 @@ impl<'a> NextTable<'a> {
         number
     }
 
-    /// A node begins a life. Where it was in sync and still has everything, it stays in sync, in a new epoch;
-    /// otherwise it has to catch up.
+    /// A node begins a life. Where it was in sync and still has everything of the slot's keyspace, it stays in
+    /// sync, in a new epoch; otherwise it has to catch up.
     pub(crate) fn begin(&mut self, node: NodeId, member: Member, survived: &Survived) {
         self.table.members.insert(node, member);
         self.is_changed = true;
-        let has_everything = matches!(survived, Survived::Everything) || planted::is(Bug::LossForgotten);
         self.each_slot_of(node, |table, slot| {
+            let keyspace = table.table.keyspace_of(slot);
+            let has_everything = survived.has(keyspace) || planted::is(Bug::LossForgotten);
             if !table.table.slot(slot).in_sync.contains(node) {
                 // A slot that is to be handed over stays as it is: the primary's proposal counts only for
                 // exactly that configuration.

@@ -198,8 +198,16 @@ impl Replica {
         let view = self.view(slot, now);
         let (me, options, effects) = (self.me, &self.options, &mut Vec::new());
         let goes_alone = self.goes_alone(slot, now);
-        let context =
-            StepContext { me, now, options, in_sync_min: 0, kept_bytes_max: 0, goes_alone, effects };
+        let context = StepContext {
+            me,
+            now,
+            options,
+            in_sync_min: 0,
+            logs: true,
+            kept_bytes_max: 0,
+            goes_alone,
+            effects,
+        };
         copy.may_read(&view, &context)
     }
 
@@ -225,9 +233,11 @@ impl Replica {
         }
     }
 
-    /// How many copies of a slot must be in sync for a write to be accepted.
-    fn in_sync_min(&self, slot: Slot) -> usize {
-        self.table.copies_of(slot, (usize::MAX, self.options.in_sync_min)).1
+    /// How many copies of a slot must be in sync for a write to be accepted, and whether its entries are
+    /// logged.
+    fn rules_of(&self, slot: Slot) -> (usize, bool) {
+        let (_, in_sync_min) = self.table.copies_of(slot, (usize::MAX, self.options.in_sync_min));
+        (in_sync_min, self.table.logs(slot, self.options.logs))
     }
 
     /// Lets a copy act, and records whether a tick has to visit it.
@@ -238,11 +248,13 @@ impl Replica {
         effects: &mut Vec<Effect>,
         act: impl FnOnce(&mut Replicated, &mut StepContext<'_>),
     ) {
-        let (in_sync_min, goes_alone) = (self.in_sync_min(slot), self.goes_alone(slot, now));
+        let ((in_sync_min, logs), goes_alone) = (self.rules_of(slot), self.goes_alone(slot, now));
         let (me, options, kept_bytes_max) = (self.me, &self.options, self.kept_bytes_max());
         let Some(copy) = self.slots.get_mut(slot) else { return };
         let before = copy.log.kept_bytes();
-        act(copy, &mut StepContext { me, now, options, in_sync_min, kept_bytes_max, goes_alone, effects });
+        let context =
+            &mut StepContext { me, now, options, in_sync_min, logs, kept_bytes_max, goes_alone, effects };
+        act(copy, context);
         self.kept_bytes = kept_entries::changed(self.kept_bytes, before, copy);
         note(&mut self.busy, copy);
     }
@@ -255,14 +267,15 @@ impl Replica {
         effects: &mut Vec<Effect>,
         act: impl FnOnce(&mut Replicated, &NodeView<'_>, &mut StepContext<'_>),
     ) {
-        let (in_sync_min, group_hears) = (self.in_sync_min(slot), self.group_hears(now));
+        let ((in_sync_min, logs), group_hears) = (self.rules_of(slot), self.group_hears(now));
         let (me, options, kept_bytes_max) = (self.me, &self.options, self.kept_bytes_max());
         let Some(copy) = self.slots.get_mut(slot) else { return };
         let tables = (&*self.table, self.pending.as_deref());
         let view = NodeView::of(tables, &self.leases, (me, slot), group_hears);
         let goes_alone = group_hears && view.keeps;
         let before = copy.log.kept_bytes();
-        let context = &mut StepContext { me, now, options, in_sync_min, kept_bytes_max, goes_alone, effects };
+        let context =
+            &mut StepContext { me, now, options, in_sync_min, logs, kept_bytes_max, goes_alone, effects };
         act(copy, &view, context);
         self.kept_bytes = kept_entries::changed(self.kept_bytes, before, copy);
         note(&mut self.busy, copy);

@@ -284,7 +284,8 @@ fn slots_with_one_copy_are_spread_over_nodes_that_come_and_none_moves_in_vain() 
     assert_eq!(moved.count(), of(4), "all that moved went to the one that came");
     // A keyspace of one copy beside one of three.
     let mut group = willing(3, 3, 300);
-    let rules = KeyspaceRules { name: "scratch".into(), copies: 1, in_sync_min: 0, latency_ms: 0 };
+    let rules =
+        KeyspaceRules { name: "scratch".into(), copies: 1, in_sync_min: 0, latency_ms: 0, durability: None };
     group.apply(Change::Keyspace(rules));
     for _ in 0..10 {
         group.plan(&[]).into_iter().for_each(|change| {

@@ -2,8 +2,8 @@
 
 use super::bytes::{Coded, Damaged, Reader};
 use atoll_replica::{
-    Change, Copies, Decision, KeyspaceRules, NodeId, PlacementHints, Position, Proposal, Slot, Survived,
-    Weight,
+    Change, Copies, Decision, KeyspaceRules, KeyspaceSet, NodeId, Persistence, PlacementHints, Position,
+    Proposal, Slot, Survived, Weight,
 };
 
 const REGISTER: u8 = 1;
@@ -185,17 +185,31 @@ impl Coded for KeyspaceRules {
     fn put(&self, out: &mut Vec<u8>) {
         self.name.to_string().put(out);
         out.extend([self.copies, self.in_sync_min]);
-        u32::from(self.latency_ms).put(out);
+        // Without a durability the rules are written as before there was any.
+        let durability = self.durability.map_or(0, Persistence::code);
+        (u32::from(self.latency_ms) | u32::from(durability) << DURABILITY_SHIFT).put(out);
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, Damaged> {
         let name = String::take(from)?.into();
         let (copies, in_sync_min) = (from.byte()?, from.byte()?);
-        let latency_ms = u16::try_from(u32::take(from)?);
-        let latency_ms = latency_ms.map_err(|_| from.damaged("an invalid latency class"))?;
-        Ok(Self { name, copies, in_sync_min, latency_ms })
+        let both = u32::take(from)?;
+        let latency_ms = (both & LATENCY_MASK) as u16;
+        let durability = match both >> DURABILITY_SHIFT {
+            0 => None,
+            code => {
+                let class = u8::try_from(code).ok().and_then(Persistence::from_code);
+                Some(class.ok_or_else(|| from.damaged("an invalid durability"))?)
+            }
+        };
+        Ok(Self { name, copies, in_sync_min, latency_ms, durability })
     }
 }
+
+/// The latency class of a keyspace and its durability share a number: earlier builds refuse one that does not
+/// fit into the lower half, and so take no keyspace for one without a durability that has one.
+const DURABILITY_SHIFT: u32 = u16::BITS;
+const LATENCY_MASK: u32 = u16::MAX as u32;
 
 impl Coded for Survived {
     fn put(&self, out: &mut Vec<u8>) {
@@ -206,6 +220,10 @@ impl Coded for Survived {
                 // An obsolete field, the end of each slot's log, which no reader used.
                 Vec::<(Slot, Position)>::new().put(out);
             }
+            Self::Of(keyspaces) => {
+                out.push(2);
+                u32::from(keyspaces.bits()).put(out);
+            }
         }
     }
 
@@ -213,6 +231,13 @@ impl Coded for Survived {
         match from.byte()? {
             0 => Ok(Self::Nothing),
             1 => Vec::<(Slot, Position)>::take(from).map(|_| Self::Everything),
+            2 => {
+                let bits = u16::try_from(u32::take(from)?).map_err(|_| from.damaged("too many keyspaces"))?;
+                match Self::of(KeyspaceSet::from_bits(bits)) {
+                    some @ Self::Of(_) => Ok(some),
+                    _ => Err(from.damaged("some keyspaces that are all or none")),
+                }
+            }
             _ => Err(from.damaged("neither everything nor nothing")),
         }
     }
@@ -306,13 +331,42 @@ pub(crate) mod tests {
             Change::Leave { node },
             Change::Stay { node },
             Change::Remove { node, incarnation },
-            Change::Keyspace(KeyspaceRules {
-                name: "scratch".into(),
-                copies: 2,
-                in_sync_min: 1,
-                latency_ms: 500,
-            }),
+            Change::Keyspace(rules(None)),
+            Change::Keyspace(rules(Some(Persistence::Off))),
+            Change::Keyspace(rules(Some(Persistence::Always))),
+            Change::Register {
+                node,
+                nonce: 1,
+                address: String::new(),
+                hints: PlacementHints::default(),
+                survived: Survived::Of(KeyspaceSet::from_bits(0x8005)),
+            },
         ]
+    }
+
+    fn rules(durability: Option<Persistence>) -> KeyspaceRules {
+        KeyspaceRules { name: "scratch".into(), copies: 2, in_sync_min: 1, latency_ms: 500, durability }
+    }
+
+    #[test]
+    fn what_says_nothing_of_durability_is_written_and_read_as_it_always_was() {
+        let before = [&[KEYSPACE, 7][..], b"scratch", &[2, 1, 0xf4, 0x03]].concat();
+        assert_eq!(Change::Keyspace(rules(None)).to_bytes(), before);
+        assert_eq!(Change::of_bytes(&before), Ok(Change::Keyspace(rules(None))));
+        let synced = [&[KEYSPACE, 7][..], b"scratch", &[2, 1, 0xf4, 0x83, 0x0c]].concat();
+        assert_eq!(Change::Keyspace(rules(Some(Persistence::Always))).to_bytes(), synced);
+        assert_eq!(Survived::Everything.to_bytes(), [1, 0]);
+        assert_eq!(Survived::of_bytes(&[1, 0]), Ok(Survived::Everything));
+        assert_eq!(Survived::of_bytes(&[0]), Ok(Survived::Nothing));
+    }
+
+    #[test]
+    fn a_durability_that_no_keyspace_has_is_refused_and_so_is_a_loss_said_in_two_ways() {
+        let unknown = [&[KEYSPACE, 7][..], b"scratch", &[2, 1, 0xf4, 0x83, 0x10]].concat();
+        assert!(Change::of_bytes(&unknown).is_err(), "class 4");
+        for set in [&[2, 0][..], &[2, 0xff, 0xff, 3], &[2, 0x80, 0x80, 4], &[3]] {
+            assert!(Survived::of_bytes(set).is_err(), "{set:?}");
+        }
     }
 
     #[test]

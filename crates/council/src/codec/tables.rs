@@ -261,7 +261,7 @@ impl Coded for Member {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use atoll_replica::{Change, Group, GroupOptions, PlacementHints, Proposal, Survived};
+    use atoll_replica::{Change, Group, GroupOptions, Persistence, PlacementHints, Proposal, Survived};
 
     fn register(group: &mut Group, node: u32, nonce: u64) {
         let (node, address) = (NodeId(node), format!("127.0.0.1:{}", 7000 + node));
@@ -392,7 +392,9 @@ mod tests {
 
     fn add_keyspace(group: &mut Group, random: &mut fastrand::Rng, round: u64) {
         let (name, copies) = (format!("k{round}").into(), random.u8(1..=3));
-        group.apply(Change::Keyspace(KeyspaceRules { name, copies, in_sync_min: 1, latency_ms: 0 }));
+        let durability = Persistence::from_code(random.u8(..4));
+        let rules = KeyspaceRules { name, copies, in_sync_min: 1, latency_ms: 0, durability };
+        group.apply(Change::Keyspace(rules));
         if random.bool() {
             for change in group.plan(&[]) {
                 group.apply(change);

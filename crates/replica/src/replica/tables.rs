@@ -151,12 +151,12 @@ impl Replica {
             self.with(slot, now, effects, |copy, context| copy.reconfigure(configuration, context));
             return;
         }
-        let (in_sync_min, goes_alone) = (self.in_sync_min(slot), self.goes_alone(slot, now));
+        let ((in_sync_min, logs), goes_alone) = (self.rules_of(slot), self.goes_alone(slot, now));
         if let Some(mut copy) = self.slots.remove(slot) {
             self.kept_bytes = self.kept_bytes.saturating_sub(copy.log.kept_bytes());
             let (me, options, kept_bytes_max) = (self.me, &self.options, 0);
             let context =
-                &mut StepContext { me, now, options, in_sync_min, kept_bytes_max, goes_alone, effects };
+                &mut StepContext { me, now, options, in_sync_min, logs, kept_bytes_max, goes_alone, effects };
             copy.reconfigure(configuration, context);
             effects.push(Effect::Forget { slot });
         }
