@@ -5,7 +5,7 @@ use crate::nodes::Nodes;
 use crate::options::RingOptions;
 use crate::sending::Sending;
 use atoll_resp::{LatencyClass, Value};
-use atoll_store::{ErrorKind, Outcome, StoreError};
+use atoll_store::{Durability, ErrorKind, Outcome, StoreError};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -64,6 +64,8 @@ pub struct KeyspaceStatus {
     pub in_sync_min: Option<u8>,
     /// The latency class of clients that choose none; none if the keyspace does not set one.
     pub latency: LatencyClass,
+    /// What an acknowledged write survives; none for the default of each node.
+    pub durability: Option<Durability>,
     /// How many of its slots have a live primary.
     pub served: u64,
     /// The fewest in-sync copies that any of its slots has.
@@ -81,6 +83,8 @@ pub struct NewKeyspace {
     pub in_sync_min: Option<u8>,
     /// The latency class of clients that choose none.
     pub latency: LatencyClass,
+    /// What an acknowledged write survives; none for the default of each node.
+    pub durability: Option<Durability>,
 }
 
 /// Adjacent slots without a live primary.
@@ -224,6 +228,9 @@ impl RingOperator {
         if let Some(milliseconds) = new.latency.milliseconds() {
             words.extend(["CLASS".to_owned(), milliseconds.to_string()]);
         }
+        if let Some(class) = new.durability {
+            words.extend(["DURABILITY".to_owned(), class.name().to_owned()]);
+        }
         let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
         self.ask(&words).await.map_err(|error| match error {
             StoreError::Remote { kind, unknown, message, hint: None } => {
@@ -353,6 +360,8 @@ fn read_keyspaces(answer: &Value) -> Option<Vec<KeyspaceStatus>> {
             latency: number(keyspace, "latency_ms")
                 .and_then(LatencyClass::of_milliseconds)
                 .unwrap_or_default(),
+            durability: find(keyspace, "durability")
+                .and_then(|name| Durability::from_name(std::str::from_utf8(name.bytes()?).ok()?)),
             served: number(keyspace, "served")?,
             copies_in_sync_min: number(keyspace, "copies_in_sync_min")?,
         })

@@ -1,7 +1,7 @@
 //! Keyspaces: each has its own keys, and its own number of copies.
 //!
 //! ```text
-//! AT.KEYSPACE CREATE name [COPIES n] [MINSYNC n] [CLASS 5 | 50 | 500]
+//! AT.KEYSPACE CREATE name [COPIES n] [MINSYNC n] [CLASS 5 | 50 | 500] [DURABILITY class]
 //!                                 OK: requested, or it exists with these rules; LIST shows the outcome
 //! AT.KEYSPACE LIST                a list of maps, one for each keyspace that the client may use
 //! AT.KEYSPACE USE name | number   OK: this connection is in that keyspace, as after SELECT
@@ -24,6 +24,8 @@ pub enum KeyspaceRequest<'a> {
         in_sync_min: u8,
         /// The latency class of its requests, unless a client says otherwise.
         class: LatencyClass,
+        /// The name of the class that says what its acknowledged writes survive; none for the nodes' default.
+        durability: Option<&'a [u8]>,
     },
     /// `LIST`.
     List,
@@ -39,6 +41,7 @@ pub(super) fn keyspace<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>,
         word if is_word(word, "CREATE") => {
             let name = behind(arguments, "create")?;
             let (mut copies, mut in_sync_min, mut class) = (0, 0, LatencyClass::None);
+            let mut durability = None;
             while let Some(word) = arguments.optional() {
                 match word {
                     word if is_word(word, "COPIES") => copies = small(arguments)?,
@@ -49,10 +52,11 @@ pub(super) fn keyspace<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>,
                         let known = milliseconds.and_then(LatencyClass::of_milliseconds);
                         class = known.ok_or(CommandError::LatencyClass)?;
                     }
+                    word if is_word(word, "DURABILITY") => durability = Some(arguments.behind_word()?),
                     _ => return Err(CommandError::Syntax),
                 }
             }
-            KeyspaceRequest::Create { name, copies, in_sync_min, class }
+            KeyspaceRequest::Create { name, copies, in_sync_min, class, durability }
         }
         other => return Err(CommandError::UnknownPart { name: told(other), command: "AT.KEYSPACE" }),
     };

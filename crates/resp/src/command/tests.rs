@@ -175,6 +175,20 @@ fn a_latency_class_is_one_of_three_or_none() {
     assert_eq!(error("AT.CLASS 5 50"), "ERR syntax error");
 }
 
+#[test]
+fn a_keyspace_is_made_with_the_rules_that_are_named_and_no_others() {
+    let create = |copies, in_sync_min, class, durability| {
+        let name = &b"k"[..];
+        Command::Keyspace(KeyspaceRequest::Create { name, copies, in_sync_min, class, durability })
+    };
+    assert_is("AT.KEYSPACE CREATE k", create(0, 0, LatencyClass::None, None));
+    let synced = Some(&b"synced"[..]);
+    assert_is("at.keyspace create k durability synced", create(0, 0, LatencyClass::None, synced));
+    let all = "AT.KEYSPACE CREATE k DURABILITY synced CLASS 5 MINSYNC 2 COPIES 3";
+    assert_is(all, create(3, 2, LatencyClass::Five, synced));
+    assert_eq!(error("AT.KEYSPACE CREATE k DURABILITY"), "ERR syntax error");
+}
+
 fn wait<'a>(field: Option<&'a [u8]>, expected: Expected<&'a [u8]>) -> Command<'a> {
     Command::Watch(WatchRequest { id: None, milliseconds: 5, key: b"k", field, expected })
 }

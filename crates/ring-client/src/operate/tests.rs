@@ -30,6 +30,7 @@ fn a_status_is_read_in_both_versions_of_the_protocol() {
         (name("latency_ms"), Value::Integer(500)),
         (name("served"), Value::Integer(16384)),
         (name("copies_in_sync_min"), Value::Integer(1)),
+        (name("durability"), name("synced")),
     ];
     let ring = |nodes, keyspace| {
         vec![
@@ -65,6 +66,7 @@ fn a_status_is_read_in_both_versions_of_the_protocol() {
         copies: Some(2),
         in_sync_min: None,
         latency: LatencyClass::FiveHundred,
+        durability: Some(Durability::Synced),
         served: 16384,
         copies_in_sync_min: 1,
     };

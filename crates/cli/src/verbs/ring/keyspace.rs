@@ -3,7 +3,7 @@
 use super::operate::{as_unknown_outcome, operator};
 use crate::{Failure, Session};
 use atoll_open::{KeyspaceStatus, LatencyClass, NewKeyspace, RING_CHANGE, RingOperator, RingStatus};
-use atoll_store::StoreError;
+use atoll_store::{Durability, StoreError};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -22,10 +22,12 @@ pub enum KeyspaceVerb {
 #[command(after_help = "Examples:
   atoll ring keyspace create scratch --copies 1 --store ring://127.0.0.1:7379/
   atoll ring keyspace create results --copies 5 --min-sync 3 --store ring://127.0.0.1:7379/
+  atoll ring keyspace create ledger --durability synced --store ring://127.0.0.1:7379/
   atoll kv put run 1 --store ring://127.0.0.1:7379/scratch
 A ring has at most 16 keyspaces, including the first one, and they share no keys. Redis clients select one by
 number with SELECT, or by name with AT.KEYSPACE USE. The name and the rules of a keyspace cannot be changed
-later. What an acknowledged write survives is chosen for the whole ring, by --durability of its nodes.
+later. --durability is what its acknowledged writes survive, whatever its nodes were started with; without it,
+the --durability of the nodes counts. flushed and synced need nodes with a folder.
 Keyspaces cannot be deleted; redis-cli -p PORT -n NUMBER FLUSHDB on each node empties one.
 Returns once every node serves the keyspace, or at once if it exists with the same rules.")]
 pub struct Create {
@@ -77,6 +79,7 @@ impl Create {
             copies: self.copies,
             in_sync_min: self.min_sync,
             latency: self.latency_class.unwrap_or_default(),
+            durability: session.write_options()?.durability,
         };
         self.check_nodes(&operator).await?;
         operator.create_keyspace(&new).await?;
@@ -172,6 +175,7 @@ pub(super) fn json_of(keyspace: &KeyspaceStatus) -> Value {
         "copies": keyspace.copies,
         "in_sync_min": keyspace.in_sync_min,
         "latency_ms": keyspace.latency.milliseconds(),
+        "durability": keyspace.durability.map(Durability::name),
         "served": keyspace.served,
         "copies_in_sync_min": keyspace.copies_in_sync_min,
     })
@@ -187,13 +191,14 @@ pub(super) fn picture(keyspaces: &[KeyspaceStatus]) -> String {
     let or_ring =
         |number: Option<u64>| number.map_or_else(|| "ring's".to_owned(), |number| number.to_string());
     let head = format!(
-        "{:>6}  {:width$}  {:>6}  {:>8}  {:>7}  {:>6}  {:>7}",
-        "number", "keyspace", "copies", "min sync", "in sync", "class", "served"
+        "{:>6}  {:width$}  {:>6}  {:>8}  {:>7}  {:>6}  {:>10}  {:>7}",
+        "number", "keyspace", "copies", "min sync", "in sync", "class", "durability", "served"
     );
     let line = |one: &KeyspaceStatus| {
         let class = one.latency.milliseconds().map_or_else(|| "-".to_owned(), |ms| format!("{ms} ms"));
+        let durability = one.durability.map_or("ring's", Durability::name);
         format!(
-            "{:>6}  {:width$}  {:>6}  {:>8}  {:>7}  {class:>6}  {:>7}",
+            "{:>6}  {:width$}  {:>6}  {:>8}  {:>7}  {class:>6}  {durability:>10}  {:>7}",
             one.keyspace,
             name_of(one),
             or_ring(one.copies.map(u64::from)),
@@ -218,13 +223,23 @@ mod tests {
             copies: Some(1),
             in_sync_min: Some(1),
             latency: LatencyClass::FiveHundred,
+            durability: Some(Durability::Buffered),
             served: 16000,
             copies_in_sync_min: 1,
         };
         let seen = picture(&[first, scratch]);
         let lines: Vec<_> = seen.lines().collect();
-        assert_eq!(lines[0], "number  keyspace        copies  min sync  in sync   class   served");
-        assert_eq!(lines[1], "     0  (first)         ring's    ring's        3       -    16384");
-        assert_eq!(lines[2], "     1  scratch-of-ana       1         1        1  500 ms    16000");
+        assert_eq!(
+            lines[0],
+            "number  keyspace        copies  min sync  in sync   class  durability   served"
+        );
+        assert_eq!(
+            lines[1],
+            "     0  (first)         ring's    ring's        3       -      ring's    16384"
+        );
+        assert_eq!(
+            lines[2],
+            "     1  scratch-of-ana       1         1        1  500 ms    buffered    16000"
+        );
     }
 }
