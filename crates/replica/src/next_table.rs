@@ -83,8 +83,8 @@ impl<'a> NextTable<'a> {
         number
     }
 
-    /// A node begins a life. Where it was in sync and still has everything of the slot's keyspace, it stays in
-    /// sync, in a new epoch; otherwise it has to catch up.
+    /// A node begins a life. Where it was in sync and still has everything of the slot's keyspace, it stays
+    /// in sync, in a new epoch; otherwise it has to catch up.
     pub(crate) fn begin(&mut self, node: NodeId, member: Member, survived: &Survived) {
         self.table.members.insert(node, member);
         self.is_changed = true;

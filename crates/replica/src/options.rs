@@ -43,8 +43,8 @@ pub struct Options {
     pub message_bytes_max: usize,
     /// How a primary makes sure that it may answer a read.
     pub reads: Reads,
-    /// Whether entries of slots are logged whose keyspace has no durability of its own. Without a log an entry
-    /// counts as logged once it arrives. Default yes.
+    /// Whether entries of slots are logged whose keyspace has no durability of its own. Without a log an
+    /// entry counts as logged once it arrives. Default yes.
     pub logs: bool,
 }
 

@@ -6,7 +6,9 @@ use crate::reliance::NODE;
 use crate::table::SlotTable;
 use atoll_engine::{Durability, Engine, WriteBatch};
 use atoll_keyspace::SLOTS;
-use atoll_replica::{Configuration, Copies, Epoch, KeyspaceRules, Member, NodeId, Table, Version};
+use atoll_replica::{
+    Configuration, Copies, Epoch, KeyspaceRules, Member, NodeId, Persistence, Table, Version,
+};
 use std::sync::Arc;
 
 /// The number of the only node.
@@ -54,10 +56,12 @@ fn lead_all(table: &mut Table) {
     table.slots.change_each(|_, slot| *slot = all);
 }
 
-/// Writes one line for each keyspace. Names contain no spaces.
+/// Writes one line for each keyspace. Names contain no spaces. A durability of its own stands at the end.
 fn write(keyspaces: &[KeyspaceRules]) -> String {
     let line = |rules: &KeyspaceRules| {
-        format!("{} {} {} {}\n", rules.name, rules.copies, rules.in_sync_min, rules.latency_ms)
+        let KeyspaceRules { name, copies, in_sync_min, latency_ms, durability } = rules;
+        let durability = durability.map(|class| format!(" {}", class.name())).unwrap_or_default();
+        format!("{name} {copies} {in_sync_min} {latency_ms}{durability}\n")
     };
     keyspaces.iter().map(line).collect()
 }
@@ -70,6 +74,10 @@ fn read(kept: &[u8]) -> Option<Vec<KeyspaceRules>> {
             copies: words.next()?.parse().ok()?,
             in_sync_min: words.next()?.parse().ok()?,
             latency_ms: words.next()?.parse().ok()?,
+            durability: match words.next() {
+                None => None,
+                Some(class) => Some(Persistence::from_name(class)?),
+            },
         };
         (words.next().is_none() && rules.problem().is_none()).then_some(rules)
     };
@@ -89,14 +97,26 @@ mod tests {
         let clients = HostPort { host: "127.0.0.1".to_owned(), port: 7379 };
         let first = table(name, clients.clone(), &engine).unwrap();
         assert_eq!((first.keyspace_count(), first.slots.len()), (1, usize::from(SLOTS)));
-        let scratch = KeyspaceRules { name: "scratch".into(), copies: 1, in_sync_min: 0, latency_ms: 500 };
+        let rules = |name: &str, durability| KeyspaceRules {
+            name: name.into(),
+            copies: 1,
+            in_sync_min: 0,
+            latency_ms: 500,
+            durability,
+        };
+        let scratch = rules("scratch", None);
         let second = with_keyspace(&first, scratch.clone(), &engine).unwrap();
+        let kept = engine.tree(NODE).unwrap().get(KEYSPACES).unwrap().unwrap().to_buffer().unwrap();
+        assert_eq!(&kept[..], b"scratch 1 0 500\n", "as earlier builds wrote it");
+        let second = with_keyspace(&second, rules("safe", Some(Persistence::Always)), &engine).unwrap();
         assert!(second.version > first.version);
         let again = table(name, clients.clone(), &engine).unwrap();
         assert_eq!((&again.keyspaces, &again.slots), (&second.keyspaces, &second.slots));
         assert_eq!(again.rules_of(Slot(16_384)), Some(&scratch));
         let tree = engine.tree(NODE).unwrap();
-        for damaged in [&b"\xff"[..], b"a 1", b"a 1 1 x\n", b"a 9 1 0\n", b"a 1 1 0 0\n"] {
+        for damaged in
+            [&b"\xff"[..], b"a 1", b"a 1 1 x\n", b"a 9 1 0\n", b"a 1 1 0 0\n", b"a 1 1 0 synced x\n"]
+        {
             tree.put(KEYSPACES, damaged, Durability::Buffered).unwrap();
             assert!(table(name, clients.clone(), &engine).is_err(), "{}", damaged.escape_ascii());
         }

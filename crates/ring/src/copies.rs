@@ -50,7 +50,7 @@ pub(crate) struct Copies {
     pub(crate) peers: Peers,
     pub(crate) dates: Dates,
     replica: Replica,
-    /// None if nothing outlives the process.
+    /// None if nothing can outlive the process.
     log: Option<SlotLog>,
     group: Option<Box<dyn GroupMember>>,
     waiting: WaitingList,
@@ -66,7 +66,7 @@ pub(crate) struct Copies {
     watched: Vec<(Watch, Option<String>)>,
     /// What was written.
     pub(crate) touched: Touched,
-    /// What was handed to the log and is not yet as durable as configured.
+    /// What was handed to the log and is not yet as durable as its keyspace asks for.
     handed: Logged,
     inputs: VecDeque<Input>,
     /// Requests that came before the clock of this node was known to be right.
@@ -125,10 +125,14 @@ impl Copies {
         }
     }
 
-    /// What this node may claim to have kept: everything, once its whole log was read.
-    pub(crate) fn survived(log: &mut SlotLog, keyspaces: &Keyspaces) -> Result<Survived, NodeError> {
+    /// What this node may claim to have kept: what it judged to be there, once its whole log was read.
+    pub(crate) fn survived(
+        log: &mut SlotLog,
+        keyspaces: &Keyspaces,
+        judged: Survived,
+    ) -> Result<Survived, NodeError> {
         log.found(applied(keyspaces))?;
-        Ok(Survived::Everything)
+        Ok(judged)
     }
 
     /// Begins an incarnation, which the configuration group assigned, in the ring with this number.
@@ -351,7 +355,7 @@ impl Copies {
         std::mem::take(&mut self.handed)
     }
 
-    /// Reports that these entries are as durable as configured.
+    /// Reports that these entries are as durable as their keyspaces ask for.
     pub(crate) fn logged(&mut self, now: Now, entries: Logged) -> Result<(), NodeError> {
         for (slot, position, run) in entries {
             self.step(now, Input::Logged { slot, position, run })?;

@@ -133,6 +133,14 @@ pub enum NodeError {
     /// The store in the folder holds durable data, and the options would keep nothing.
     #[error("the folder holds durable data, and durability buffered would keep none of it")]
     Kept,
+    /// The ring has a keyspace whose writes outlive their process, and the node keeps everything in memory.
+    #[error(
+        "keyspace {keyspace} has writes that outlive their node, and this node keeps everything in memory"
+    )]
+    KeepsNothing {
+        /// The name of the keyspace.
+        keyspace: String,
+    },
     /// Another process has started as the same node.
     #[error("another process started as the same node and has replaced this one")]
     Superseded,
@@ -178,7 +186,8 @@ impl NodeError {
             | Self::OfRing { .. }
             | Self::OfNoRing
             | Self::OfStore { .. }
-            | Self::Kept => ErrorKind::InvalidInput,
+            | Self::Kept
+            | Self::KeepsNothing { .. } => ErrorKind::InvalidInput,
             Self::Superseded => ErrorKind::Conflict,
             Self::Corrupt { .. } => ErrorKind::Corrupt,
             Self::Loop => ErrorKind::Internal,
@@ -223,6 +232,7 @@ impl NodeError {
             Self::Kept => {
                 Some("choose --durability flushed or synced; or another folder with --store, or --memory")
             }
+            Self::KeepsNothing { .. } => Some("name a folder with --store, and not --memory"),
             Self::Tls(error) => Some(error.hint()),
             Self::Access(error) => Some(error.hint()),
             Self::Token { .. } => Some("delete the file, and a new token is made"),

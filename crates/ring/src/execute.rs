@@ -24,6 +24,10 @@ use atoll_replica::Slot;
 use atoll_resp::{COMMANDS, Command, CommandError, Flag, ReplyWriter, Request, Specification, find_place};
 use atoll_tls::is_handshake;
 
+/// Why a node in memory refuses a write that has to outlive it.
+const IN_MEMORY: &str =
+    "this node keeps everything in memory, and writes to this keyspace have to outlive it";
+
 /// Error for a user whose clients would leave too few of a slot's places for those of other users.
 const TOO_MANY_CLIENTS: &str =
     "writes of too many clients of this user are remembered; try again in some minutes";
@@ -136,6 +140,9 @@ impl Executor<'_> {
         }
         if !self.is_here(slot) {
             return;
+        }
+        if known.is_write() && !self.here.can_keep(self.session.keyspace) {
+            return self.error("NOREPLICAS", IN_MEMORY);
         }
         if known.is_write()
             && let Some(lack) = self.lack_for(slot, request, known, command)

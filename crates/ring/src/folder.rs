@@ -9,11 +9,12 @@
 //! Invariant: a node that is refused has changed nothing that matters to another one.
 
 use crate::NodeError;
+use crate::classes::Classes;
 use crate::options::Persistence;
-use crate::{keyspaces, others, reliance};
-use atoll_engine::{Durability, Engine, WriteBatch};
-use atoll_replica::NodeId;
-use std::ops::Bound;
+use crate::{keyspaces, log, others, reliance};
+use atoll_engine::{Direction, Durability, Engine, WriteBatch};
+use atoll_replica::{KeyspaceSet, NodeId};
+use std::ops::{Bound, ControlFlow};
 
 /// Key of the node's number in its ring, in the tree about the node itself.
 const NUMBER: &[u8] = b"number";
@@ -29,11 +30,15 @@ pub(crate) fn take(engine: &Engine, persistence: Persistence, me: Option<NodeId>
         (Some(kept), Some(me)) if kept != me.0 => return Err(NodeError::OtherNode { kept, asked: me.0 }),
         _ => {}
     }
-    if reliance::kept_nothing(engine)? {
-        empty(engine)?;
+    let of_nothing = reliance::kept_nothing(engine)?;
+    if !of_nothing.is_empty() {
+        empty(engine, of_nothing)?;
     }
     let holds_something = holds_something(engine)?;
-    if holds_something && persistence == Persistence::Off {
+    // Keyspaces with a durability of their own go on with it, whatever is chosen for the node.
+    if persistence == Persistence::Off
+        && holds_any(engine, Classes::recorded(engine, persistence)?.of_first())?
+    {
         return Err(NodeError::Kept);
     }
     let Some(me) = me.filter(|_| kept.is_none()) else { return Ok(()) };
@@ -89,11 +94,43 @@ fn holds_something(engine: &Engine) -> Result<bool, NodeError> {
     Ok(false)
 }
 
-/// Deletes everything of all slots, in one commit.
-fn empty(engine: &Engine) -> Result<(), NodeError> {
+/// Whether any of these keyspaces has cells, or entries in the log.
+fn holds_any(engine: &Engine, some: KeyspaceSet) -> Result<bool, NodeError> {
+    let names = engine.tree_names();
+    for place in some.iter() {
+        let tree = keyspaces::tree_of(place);
+        if names.contains(&tree) && !engine.tree(&tree)?.is_empty()? {
+            return Ok(true);
+        }
+        if names.iter().any(|name| name == others::LOG) {
+            let (mut is_empty, (from, to)) = (true, log::names_of(place));
+            let range = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
+            engine.tree(others::LOG)?.scan(range, Direction::Forward, |_, _| {
+                is_empty = false;
+                ControlFlow::Break(())
+            })?;
+            if !is_empty {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// Deletes everything of the slots of some keyspaces, in one commit.
+fn empty(engine: &Engine, some: KeyspaceSet) -> Result<(), NodeError> {
+    let names = engine.tree_names();
     let mut batch = WriteBatch::new();
-    for name in trees(engine) {
-        batch.delete_range(&engine.tree(&name)?, (Bound::Unbounded, Bound::Unbounded));
+    for place in some.iter() {
+        let tree = keyspaces::tree_of(place);
+        if names.contains(&tree) {
+            batch.delete_range(&engine.tree(&tree)?, (Bound::Unbounded, Bound::Unbounded));
+        }
+        if names.iter().any(|name| name == others::LOG) {
+            let (from, to) = log::names_of(place);
+            let range = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
+            batch.delete_range(&engine.tree(others::LOG)?, range);
+        }
     }
     engine.write(&batch, Durability::Flushed)?;
     Ok(())
@@ -103,6 +140,7 @@ fn empty(engine: &Engine) -> Result<(), NodeError> {
 mod tests {
     use super::*;
     use atoll_engine::Options;
+    use atoll_replica::KeyspaceRules;
 
     fn store() -> Engine {
         Engine::in_memory(Options::default()).unwrap()
@@ -152,6 +190,32 @@ mod tests {
         join(&earlier, 7).unwrap();
         let refused = join(&earlier, 8);
         assert!(matches!(refused, Err(NodeError::OtherRing)), "{refused:?}");
+    }
+
+    #[test]
+    fn what_outlives_nothing_goes_from_beside_what_was_kept() {
+        let engine = store();
+        take(&engine, Persistence::Always, None).unwrap();
+        reliance::judge(&engine, Persistence::Always).unwrap();
+        let rules = [None, Some(Persistence::Off), Some(Persistence::EverySecond)].map(|durability| {
+            let name = "k".into();
+            KeyspaceRules { name, copies: 0, in_sync_min: 0, latency_ms: 0, durability }
+        });
+        Classes::recorded(&engine, Persistence::Always).unwrap().of_rules(&rules).record(&engine).unwrap();
+        ["slots-2", "slots-3"].iter().for_each(|tree| put(&engine, tree));
+        let log = engine.tree(others::LOG).unwrap();
+        let logged = |place: usize| [&log::names_of(place).0[..], &[0; 8]].concat();
+        for place in [2, 3] {
+            log.put(&logged(place), b"entry", Durability::Buffered).unwrap();
+        }
+        // Nothing of the first class is there, so it may be of any class from now on.
+        take(&engine, Persistence::Off, None).unwrap();
+        let is_empty = |tree: &str| engine.tree(tree).unwrap().is_empty().unwrap();
+        assert!(is_empty("slots-2") && !is_empty("slots-3"));
+        assert!(log.get(&logged(2)).unwrap().is_none() && log.get(&logged(3)).unwrap().is_some());
+        log.put(&logged(1), b"entry", Durability::Buffered).unwrap();
+        let refused = take(&engine, Persistence::Off, None);
+        assert!(matches!(refused, Err(NodeError::Kept)), "an entry of the first class: {refused:?}");
     }
 
     #[test]

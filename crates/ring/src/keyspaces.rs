@@ -5,15 +5,16 @@
 //! Invariant: there is one for each keyspace of the newest table that the loop has taken over.
 
 use crate::NodeError;
+use crate::classes::Classes;
 use crate::options::Persistence;
 use atoll_engine::Engine;
 use atoll_keyspace::{Keyspace, SLOTS};
-use atoll_replica::{KEYSPACES_MAX, Slot};
+use atoll_replica::{KEYSPACES_MAX, KeyspaceRules, Slot};
 
 /// The keyspaces of a node.
 pub(crate) struct Keyspaces {
     engine: Engine,
-    persistence: Persistence,
+    classes: Classes,
     first: Keyspace,
     others: Vec<Keyspace>,
 }
@@ -22,13 +23,14 @@ pub(crate) struct Keyspaces {
 const NO_SLOT: u16 = u16::MAX;
 
 impl Keyspaces {
-    /// Opens the keyspaces that this engine holds. The first one always exists.
+    /// Opens the keyspaces that this engine holds. The first one always exists, and has this class.
     pub(crate) fn open(engine: &Engine, persistence: Persistence) -> Result<Self, NodeError> {
-        let (first, engine) = (open(engine, persistence, 0)?, engine.clone());
+        let classes = Classes::recorded(engine, persistence)?;
+        let (first, engine) = (open(engine, classes, 0)?, engine.clone());
         let names = engine.tree_names();
         let is_kept = |place: &usize| names.contains(&tree_of(*place));
         let last = (1..KEYSPACES_MAX).rev().find(is_kept).unwrap_or(0);
-        let mut keyspaces = Self { engine, persistence, first, others: Vec::new() };
+        let mut keyspaces = Self { engine, classes, first, others: Vec::new() };
         keyspaces.grow(1 + last)?;
         Ok(keyspaces)
     }
@@ -36,10 +38,34 @@ impl Keyspaces {
     /// Adds keyspaces until there are `count`.
     pub(crate) fn grow(&mut self, count: usize) -> Result<(), NodeError> {
         while self.count() < count {
-            let next = open(&self.engine, self.persistence, self.count())?;
+            let next = open(&self.engine, self.classes, self.count())?;
             self.others.push(next);
         }
         Ok(())
+    }
+
+    /// Opens the keyspaces with these rules, which are all but the first one, and records the durability of
+    /// each. What is open already stays so.
+    pub(crate) fn follow(&mut self, rules: &[KeyspaceRules]) -> Result<(), NodeError> {
+        let classes = self.classes.of_rules(rules);
+        if classes != self.classes {
+            classes.record(&self.engine)?;
+            for (place, keyspace) in (1..).zip(&mut self.others) {
+                // A folder without contents may have been in another ring before.
+                let number = place as u8;
+                if is_kept(classes.of(number)) != is_kept(self.classes.of(number)) {
+                    *keyspace = open(&self.engine, classes, place)?;
+                }
+            }
+            self.classes = classes;
+        }
+        self.grow(1 + rules.len())
+    }
+
+    /// What acknowledged writes to a slot survive.
+    #[inline]
+    pub(crate) fn class_of(&self, slot: Slot) -> Persistence {
+        self.classes.of(keyspace_of(slot))
     }
 
     pub(crate) fn engine(&self) -> &Engine {
@@ -115,7 +141,7 @@ pub(crate) fn keyspace_of(slot: Slot) -> u8 {
 }
 
 /// The name of the tree of a keyspace, by its index.
-fn tree_of(place: usize) -> String {
+pub(crate) fn tree_of(place: usize) -> String {
     if place == 0 { "slots".to_owned() } else { format!("slots-{place}") }
 }
 
@@ -124,13 +150,17 @@ pub(crate) fn is_tree(name: &str) -> bool {
     (0..KEYSPACES_MAX).any(|place| tree_of(place) == name)
 }
 
-/// In memory the applied position of a slot is not written as a cell.
-fn open(engine: &Engine, persistence: Persistence, place: usize) -> Result<Keyspace, NodeError> {
+/// Where nothing is kept the applied position of a slot is not written as a cell.
+fn open(engine: &Engine, classes: Classes, place: usize) -> Result<Keyspace, NodeError> {
     let name = tree_of(place);
-    Ok(match persistence {
-        Persistence::Off => Keyspace::open_in_memory(engine, &name)?,
-        _ => Keyspace::open(engine, &name)?,
+    Ok(match is_kept(classes.of(place as u8)) {
+        false => Keyspace::open_in_memory(engine, &name)?,
+        true => Keyspace::open(engine, &name)?,
     })
+}
+
+fn is_kept(class: Persistence) -> bool {
+    class != Persistence::Off
 }
 
 #[cfg(test)]
@@ -168,6 +198,45 @@ mod tests {
             keyspace.keys_in(number) > 0
         });
         assert_eq!(held.collect::<Vec<_>>(), [slot]);
+    }
+
+    #[test]
+    fn each_keyspace_is_opened_for_what_its_own_writes_survive() {
+        let engine = Engine::in_memory(Options::default()).unwrap();
+        let rules = |classes: [Option<Persistence>; 2]| {
+            classes.map(|durability| {
+                let name = "k".into();
+                KeyspaceRules { name, copies: 0, in_sync_min: 0, latency_ms: 0, durability }
+            })
+        };
+        let first = rules([Some(Persistence::Off), Some(Persistence::Always)]);
+        let mut keyspaces = Keyspaces::open(&engine, Persistence::EverySecond).unwrap();
+        keyspaces.follow(&first).unwrap();
+        let classes = |keyspaces: &Keyspaces| [0, 1, 2].map(|place| keyspaces.class_of(slot_at(place, 3)));
+        let expected = [Persistence::EverySecond, Persistence::Off, Persistence::Always];
+        assert_eq!(classes(&keyspaces), expected);
+        (0..3).for_each(|place| set(&mut keyspaces, slot_at(place, 77)));
+        drop(keyspaces);
+        // What outlives nothing has no positions, so that it cannot be opened again before it is emptied.
+        assert!(Keyspaces::open(&engine, Persistence::EverySecond).is_err());
+        let tree = engine.tree("slots-1").unwrap();
+        let mut batch = atoll_engine::WriteBatch::new();
+        batch.delete_range(&tree, (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded));
+        engine.write(&batch, atoll_engine::Durability::Buffered).unwrap();
+        let mut keyspaces = Keyspaces::open(&engine, Persistence::EverySecond).unwrap();
+        assert_eq!(classes(&keyspaces), expected, "before any table is known");
+        keyspaces.follow(&first).unwrap();
+        let position = |keyspaces: &Keyspaces, place| {
+            let (keyspace, number) = keyspaces.of(slot_at(place, 77));
+            keyspace.applied(number).sequence
+        };
+        assert_eq!([0, 1, 2].map(|place| position(&keyspaces, place)), [1, 0, 1]);
+        // A folder without contents comes to another ring, in which the same number is of another class.
+        keyspaces.follow(&rules([Some(Persistence::Always), Some(Persistence::Always)])).unwrap();
+        set(&mut keyspaces, slot_at(1, 77));
+        drop(keyspaces);
+        let keyspaces = Keyspaces::open(&engine, Persistence::EverySecond).unwrap();
+        assert_eq!([0, 1, 2].map(|place| position(&keyspaces, place)), [1, 1, 1]);
     }
 
     #[test]

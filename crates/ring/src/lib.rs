@@ -30,6 +30,7 @@ mod membership_log;
 mod split_requests;
 
 // Executing requests.
+mod classes;
 mod execute;
 mod failures;
 mod file_limit;

@@ -16,7 +16,7 @@
 use crate::peer::codec::{Reader, put};
 use atoll_engine::{Direction, Durability, Engine, EngineError, Tree, WriteBatch};
 use atoll_errors::ErrorKind;
-use atoll_keyspace::Applied;
+use atoll_keyspace::{Applied, SLOTS};
 use atoll_replica::{Entry, Epoch, Found, Position, Sequence, Slot};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
@@ -218,6 +218,12 @@ fn add(found: &mut BTreeMap<Slot, Found>, slot: Slot, entry: Entry) -> Result<()
 
 pub(crate) fn position_of(applied: Applied) -> Position {
     Position { epoch: Epoch(applied.epoch), sequence: Sequence(applied.sequence) }
+}
+
+/// The names of all entries of a keyspace are from the first of these on, and before the second.
+pub(crate) fn names_of(keyspace: usize) -> ([u8; 4], [u8; 4]) {
+    let first = |keyspace: usize| (keyspace as u32 * u32::from(SLOTS)).to_be_bytes();
+    (first(keyspace), first(keyspace + 1))
 }
 
 fn name(slot: Slot, sequence: Sequence) -> [u8; 12] {

@@ -34,7 +34,10 @@ pub(crate) struct Choices {
     pub(crate) run_id: NodeName,
     pub(crate) address: SocketAddr,
     pub(crate) memory_bytes: u64,
+    /// Where a keyspace has no durability of its own.
     pub(crate) persistence: Persistence,
+    /// Whether anything can outlive the process.
+    pub(crate) keeps: bool,
     /// Its zone and its weight among other nodes.
     pub(crate) hints: PlacementHints,
     /// How many copies must be in sync for a write to be accepted, unless the keyspace has its own rule.
@@ -59,6 +62,7 @@ impl Choices {
             address,
             memory_bytes: 1 << 30,
             persistence: Persistence::Always,
+            keeps: true,
             hints: PlacementHints::default(),
             in_sync_min: 1,
             gathering: GatheringRoom::default(),
@@ -100,18 +104,16 @@ impl Shared {
         }
     }
 
-    /// Whether anything outlives the process.
-    pub(crate) fn is_kept(&self) -> bool {
-        self.chosen.persistence != Persistence::Off
+    /// Whether any keyspace has a class, as far as the newest table tells.
+    pub(crate) fn has_class(&self, class: Persistence) -> bool {
+        let table = self.table();
+        self.chosen.persistence == class
+            || table.table().keyspaces.iter().any(|rules| rules.durability == Some(class))
     }
 
-    /// The persistence in the words of Redis.
-    pub(crate) fn persistence_name(&self) -> &'static str {
-        match self.chosen.persistence {
-            Persistence::Off => "no",
-            Persistence::EverySecond => "everysec",
-            Persistence::Always => "always",
-        }
+    /// Whether writes to any keyspace outlive the process.
+    pub(crate) fn keeps_any(&self) -> bool {
+        self.has_class(Persistence::EverySecond) || self.has_class(Persistence::Always)
     }
 
     /// Reports that a loop has ended.
@@ -328,6 +330,16 @@ impl LoopState {
     /// each key once.
     pub(crate) fn keys(&self, keyspace: u8) -> u64 {
         self.table.own_slots(keyspace).map(|slot| self.slots.keys_in(slot)).sum()
+    }
+
+    /// What acknowledged writes to a keyspace survive.
+    pub(crate) fn persistence(&self, keyspace: u8) -> Persistence {
+        self.table.table().persistence_of(slot_at(keyspace, 0), self.shared.chosen.persistence)
+    }
+
+    /// Whether this node can acknowledge writes to a keyspace: one in memory has nothing that outlives it.
+    pub(crate) fn can_keep(&self, keyspace: u8) -> bool {
+        self.shared.chosen.keeps || self.persistence(keyspace) == Persistence::Off
     }
 
     /// Fewest copies, beside its own, that have every acknowledged write of a keyspace.

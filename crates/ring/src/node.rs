@@ -7,16 +7,15 @@ use crate::copies::GatheringRoom;
 use crate::event_loop::EventLoop;
 use crate::loop_state::{Choices, LoopState, Shared};
 use crate::metrics;
-use crate::options::{ConnectionLimits, NodeOptions, Persistence, SlotStorage};
+use crate::options::{ConnectionLimits, NodeOptions, SlotStorage};
 use crate::periodic_sync::PeriodicSync;
-use crate::reliance::Reliance;
 use crate::slots::Slots;
 use crate::table::SlotTable;
 use crate::{alone, file_limit, folder, others, reliance};
 use atoll_disk::{FileDisk, Mode, RING_FILE, STORE_FILE, make_folder};
 use atoll_engine::{Durability, Engine, Options, WriteBatch};
 use atoll_keyspace::SLOTS;
-use atoll_replica::Table;
+use atoll_replica::{Survived, Table};
 use mio::Waker;
 use mio::net::TcpListener;
 use rustix::fs::{FlockOperation, flock};
@@ -67,7 +66,7 @@ impl Node {
         let system = |source| NodeError::System { action: "ask for random bytes", source };
         folder::take(&engine, options.persistence(), options.others.as_ref().map(|others| others.me))?;
         let name = name(&engine)?;
-        let reliance = reliance::judge(&engine, options.persistence())?;
+        let survived = reliance::judge(&engine, options.persistence())?;
         let run_id = NodeName::random().map_err(system)?;
         let told = options.announce.clone().unwrap_or_else(|| address.into());
         let table = match &options.others {
@@ -86,6 +85,7 @@ impl Node {
             address,
             memory_bytes: options.memory_bytes,
             persistence: options.persistence(),
+            keeps: options.keeps(),
             hints: options.hints.clone(),
             in_sync_min: options.others.as_ref().map_or(1, |others| others.options.in_sync_min),
             gathering,
@@ -102,9 +102,9 @@ impl Node {
             metrics_door: None,
             _lock: lock,
         };
-        node.begin_loop(listener, shared, (&options, reliance), told)?;
+        node.begin_loop(listener, shared, (&options, survived), told)?;
         node.open_metrics(&options)?;
-        if options.persistence() == Persistence::EverySecond && options.others.is_none() {
+        if options.keeps() && options.others.is_none() {
             let (periodic_sync, thread) = PeriodicSync::begin(node.engine.clone(), node.shared.clone())?;
             node.periodic_sync = Some(periodic_sync);
             node.threads.push(thread);
@@ -116,7 +116,7 @@ impl Node {
         &mut self,
         listener: TcpListener,
         shared: Arc<Shared>,
-        (options, reliance): (&NodeOptions, Reliance),
+        (options, survived): (&NodeOptions, Survived),
         clients: HostPort,
     ) -> Result<(), NodeError> {
         let system = |action| move |source| NodeError::System { action, source };
@@ -130,12 +130,12 @@ impl Node {
                     shared.chosen.memory_bytes,
                     metrics,
                 )?;
-                slots.grow(shared.table().table().keyspace_count())?;
+                slots.follow(&shared.table().table().keyspaces)?;
                 slots
             }
             Some(others) => {
                 let line = (poll.registry(), waker.clone());
-                others::join(others, (&self.engine, reliance), &shared, clients, line)?
+                others::join(others, (&self.engine, survived), &shared, clients, line)?
             }
         };
         let here = LoopState::new(shared, slots);

@@ -6,6 +6,7 @@ use crate::address::HostPort;
 use crate::clock::{Clock, SystemClock};
 use crate::others::Others;
 use crate::token::Token;
+pub use atoll_replica::Persistence;
 use atoll_replica::{OptionError, PlacementHints};
 use atoll_resp::{LatencyClass, Limits};
 use atoll_tls::{NodeTls, TlsError};
@@ -23,8 +24,8 @@ pub struct NodeOptions {
     pub announce: Option<HostPort>,
     /// Where its slots are kept. Default in memory.
     pub place: SlotStorage,
-    /// What an acknowledged write survives, if slots are kept in a folder. Default
-    /// [`Persistence::EverySecond`].
+    /// What an acknowledged write survives, if slots are kept in a folder and the keyspace has no durability
+    /// of its own. Default [`Persistence::EverySecond`].
     pub persistence: Persistence,
     /// The secret that clients have to show first. Default none.
     pub token: Option<Token>,
@@ -55,18 +56,6 @@ pub enum SlotStorage {
     Memory,
     /// In a folder, which is made if it does not exist.
     Folder(PathBuf),
-}
-
-/// What an acknowledged write survives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Persistence {
-    /// Not even the end of the process.
-    Off,
-    /// The end of the process; a power failure, except for the last second.
-    #[default]
-    EverySecond,
-    /// A power failure.
-    Always,
 }
 
 /// Limits of connections.
@@ -129,7 +118,12 @@ impl Default for ConnectionLimits {
 }
 
 impl NodeOptions {
-    /// What a write survives with these options.
+    /// Whether this node can keep anything beyond its process.
+    pub(crate) fn keeps(&self) -> bool {
+        matches!(self.place, SlotStorage::Folder(_))
+    }
+
+    /// What a write survives with these options, where the keyspace has no durability of its own.
     pub(crate) fn persistence(&self) -> Persistence {
         match self.place {
             SlotStorage::Memory => Persistence::Off,

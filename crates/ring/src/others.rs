@@ -11,11 +11,10 @@ use crate::loop_state::Shared;
 use crate::options::Persistence;
 use crate::peer::Peers;
 use crate::peer_addresses::PeerAddresses;
-use crate::reliance::Reliance;
 use crate::replicated_slots::{LoopEvent, ReplicatedSlots};
 use crate::slots::Slots;
-use crate::syncer::{PERIOD, Syncer};
-use atoll_engine::Engine;
+use crate::syncer::{Logged, PERIOD, Period, Syncer};
+use atoll_engine::{Engine, EngineError};
 use atoll_replica::{NodeId, Options, Survived};
 use mio::{Registry, Waker};
 use std::net::{SocketAddr, TcpListener};
@@ -45,7 +44,7 @@ const WAITING_SHARE: u64 = 4;
 /// Opens the copies of a node and joins the ring. Events from other threads wake the loop.
 pub(crate) fn join(
     others: &Others,
-    (engine, reliance): (&Engine, Reliance),
+    (engine, survived): (&Engine, Survived),
     shared: &Arc<Shared>,
     clients: HostPort,
     (registry, waker): (&Registry, Arc<Waker>),
@@ -54,17 +53,17 @@ pub(crate) fn join(
     let listener = TcpListener::bind(others.listen).map_err(listen)?;
     let heard_at = listener.local_addr().map_err(listen)?;
     let persistence = shared.chosen.persistence;
-    let is_kept = persistence != Persistence::Off;
+    let keeps = shared.chosen.keeps;
     let keyspaces = Keyspaces::open(engine, persistence)?;
-    let mut log = if is_kept { Some(SlotLog::open(engine, LOG)?) } else { None };
-    let survived = match (&mut log, reliance) {
-        (Some(log), Reliance::Whole) => Copies::survived(log, &keyspaces)?,
-        _ => Survived::Nothing,
+    let mut log = if keeps { Some(SlotLog::open(engine, LOG)?) } else { None };
+    let survived = match (&mut log, survived) {
+        (None, _) | (_, Survived::Nothing) => Survived::Nothing,
+        (Some(log), judged) => Copies::survived(log, &keyspaces, judged)?,
     };
     let tls = shared.chosen.tls.as_ref().and_then(|tls| tls.peers.clone());
     let peers =
         Peers::listen(others.me, (shared.chosen.token.clone(), tls), listener, registry).map_err(listen)?;
-    let options = Options { logs: is_kept, ..others.options.clone() };
+    let options = Options { logs: persistence != Persistence::Off, ..others.options.clone() };
     let own = (others.me, options.tick_us);
     let waiting_bytes_max = usize::try_from(shared.chosen.memory_bytes / WAITING_SHARE).unwrap_or(usize::MAX);
     let mut copies =
@@ -78,19 +77,18 @@ pub(crate) fn join(
             drop(waker.wake());
         }
     };
-    let syncer = match is_kept {
-        true => Some(
-            Syncer::start(engine.clone(), Some(PERIOD), {
-                let tell = tell.clone();
-                let tells = persistence == Persistence::Always;
-                move |synced| {
-                    if tells || synced.is_err() {
-                        tell(LoopEvent::Synced(synced));
-                    }
+    let syncer = match keeps {
+        true => {
+            let (tell, shared) = (tell.clone(), shared.clone());
+            let period = Period { length: PERIOD, is_wanted: Box::new(move || shared.keeps_any()) };
+            let told = move |synced: Result<Logged, EngineError>| {
+                if !matches!(&synced, Ok(written) if written.is_empty()) {
+                    tell(LoopEvent::Synced(synced));
                 }
-            })
-            .map_err(|source| NodeError::System { action: "begin a thread", source })?,
-        ),
+            };
+            let syncer = Syncer::start(engine.clone(), Some(period), told);
+            Some(syncer.map_err(|source| NodeError::System { action: "begin a thread", source })?)
+        }
         false => None,
     };
     let addresses = PeerAddresses::begin(others.listen, {
@@ -108,6 +106,6 @@ pub(crate) fn join(
     let joining = Joining { node: others.me, address, hints, survived, of_ring, clock, on_event };
     copies.set_group(others.group.join(joining)?);
     let metrics = shared.metrics.clone();
-    let replicated = ReplicatedSlots::new(copies, persistence, told, syncer, shared.clone(), own, addresses);
+    let replicated = ReplicatedSlots::new(copies, told, syncer, shared.clone(), own, addresses);
     Slots::replicated(engine, replicated, persistence, shared.chosen.memory_bytes, metrics)
 }

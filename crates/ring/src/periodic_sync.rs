@@ -1,7 +1,9 @@
-//! The thread that syncs every second, so that a power failure loses at most the last second of writes.
+//! The thread that syncs every second, so that a power failure loses at most the last second of writes, where
+//! a keyspace asks for that.
 
 use crate::NodeError;
 use crate::loop_state::Shared;
+use crate::options::Persistence;
 use atoll_engine::Engine;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -24,6 +26,9 @@ impl PeriodicSync {
         let (alive, ended) = channel::<()>();
         let run = move || {
             while ended.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
+                if !shared.has_class(Persistence::EverySecond) {
+                    continue;
+                }
                 if let Err(error) = engine.sync() {
                     // Acknowledged writes could now be lost in a power failure, so the node stops
                     // acknowledging.

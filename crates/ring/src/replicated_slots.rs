@@ -20,7 +20,7 @@ use crate::watches::Watch;
 use atoll_engine::EngineError;
 use atoll_errors::ErrorKind;
 use atoll_keyspace::Overdue;
-use atoll_replica::{Incarnation, Input, Moment, NodeId, Slot, Table, Ticket, Version};
+use atoll_replica::{Incarnation, Input, KeyspaceRules, Moment, NodeId, Slot, Table, Ticket, Version};
 use atoll_resp::Protocol;
 use mio::Registry;
 use mio::event::Event;
@@ -47,7 +47,6 @@ pub(crate) enum LoopEvent {
 /// The slots of a node of several.
 pub(crate) struct ReplicatedSlots {
     pub(crate) copies: Copies,
-    persistence: Persistence,
     told: Receiver<LoopEvent>,
     syncer: Option<Syncer>,
     shared: Arc<Shared>,
@@ -82,7 +81,6 @@ pub(crate) struct ReplicatedSlots {
 impl ReplicatedSlots {
     pub(crate) fn new(
         copies: Copies,
-        persistence: Persistence,
         told: Receiver<LoopEvent>,
         syncer: Option<Syncer>,
         shared: Arc<Shared>,
@@ -95,7 +93,6 @@ impl ReplicatedSlots {
         let heard_at = shared.began;
         Self {
             copies,
-            persistence,
             told,
             syncer,
             shared,
@@ -243,7 +240,8 @@ impl ReplicatedSlots {
     fn take_table(&mut self, table: Arc<Table>, now: Now, registry: &Registry) -> Result<(), NodeError> {
         if table.version > self.addressed {
             // Grow first: the table takes effect for requests right after this.
-            match self.copies.keyspaces.grow(table.keyspace_count()) {
+            self.check_keeps(&table)?;
+            match self.copies.keyspaces.follow(&table.keyspaces) {
                 Err(error) if error.kind() == ErrorKind::OutOfSpace => {
                     if self.put_off.is_none() {
                         tracing::error!(%error, "the disk is full: there is no room for another keyspace of the ring");
@@ -265,7 +263,25 @@ impl ReplicatedSlots {
         if self.has_begun && self.copies.is_superseded() { Err(NodeError::Superseded) } else { Ok(()) }
     }
 
-    /// Makes what was logged as durable as configured, and sends what there is to send.
+    /// A node in memory cannot acknowledge what has to outlive it. One that starts with such a keyspace in
+    /// the table does not go on; one that meets it later serves the others, and logs nothing of this one.
+    fn check_keeps(&self, table: &Table) -> Result<(), NodeError> {
+        let is_kept =
+            |rules: &&KeyspaceRules| rules.durability.is_some_and(|class| class != Persistence::Off);
+        let Some(kept) = table.keyspaces.iter().find(is_kept).filter(|_| !self.shared.chosen.keeps) else {
+            return Ok(());
+        };
+        let error = NodeError::KeepsNothing { keyspace: kept.name.to_string() };
+        if self.addressed == Version::default() {
+            return Err(error);
+        }
+        if table.keyspaces.len() != self.copies.keyspaces.count() - 1 {
+            tracing::error!(%error, "writes to that keyspace wait for nodes with a folder");
+        }
+        Ok(())
+    }
+
+    /// Makes what was logged as durable as each keyspace asks for, and sends what there is to send.
     pub(crate) fn settle(&mut self, now: Now, registry: &Registry) -> Result<(), NodeError> {
         if let Some(error) = self.failed.take() {
             return Err(error);
@@ -293,10 +309,14 @@ impl ReplicatedSlots {
         if handed.is_empty() {
             return Ok(false);
         }
-        match (&self.syncer, self.persistence) {
-            (Some(syncer), Persistence::Always) => syncer.hand(handed),
-            _ => self.copies.logged(now, handed)?,
+        // All are written by now. One sync covers them all, and only those wait for it whose keyspace asks.
+        let keyspaces = &self.copies.keyspaces;
+        let waits = |slot| self.syncer.is_some() && keyspaces.class_of(slot) == Persistence::Always;
+        let (waiting, logged): (Logged, Logged) = handed.into_iter().partition(|(slot, ..)| waits(*slot));
+        if let Some(syncer) = self.syncer.as_ref().filter(|_| !waiting.is_empty()) {
+            syncer.hand(waiting);
         }
+        self.copies.logged(now, logged)?;
         Ok(true)
     }
 

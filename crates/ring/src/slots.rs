@@ -2,17 +2,18 @@
 //!
 //! With a single copy no agreement is needed: a write is applied and answered at once.
 //!
-//! Invariant: no answer to a write leaves before the write is as durable as configured. [`Slots::settle`]
-//! ensures this, or returns the sync that the answer has to wait for. A read may have seen that write, so its
-//! answer waits as well.
+//! Invariant: no answer to a write leaves before the write is as durable as its keyspace asks for.
+//! [`Slots::settle`] ensures this, or returns the sync that the answer has to wait for. A read may have seen
+//! that write, so its answer waits as well; what saw nothing of a keyspace that is synced does not wait.
 
 mod expiring;
 mod forgetting;
 mod others;
+mod settling;
 mod watching;
 
 use crate::clock::{Clock, Now};
-use crate::keyspaces::Keyspaces;
+use crate::keyspaces::{Keyspaces, slot_at};
 use crate::metrics::Metrics;
 use crate::options::Persistence;
 use crate::replicated_slots::ReplicatedSlots;
@@ -21,25 +22,29 @@ use crate::shares::Shares;
 use crate::syncer::Rounds;
 use crate::watches::{Touched, Watches};
 use crate::{NodeError, failures};
-use atoll_engine::{Durability, Engine, Tree, WriteBatch};
+use atoll_engine::{Engine, Tree};
 use atoll_errors::ErrorKind;
 use atoll_keyspace::{Applied, KeyspaceError, ReadOutcome, ScanPage};
-use atoll_replica::{Slot, Ticket};
+use atoll_replica::{KeyspaceRules, Slot, Ticket};
 use atoll_resp::{Command, Keys, Protocol, ReplyWriter, Request, ScanRequest};
-use mio::{Registry, Waker};
+use mio::Waker;
+use settling::{Touches, Unsettled};
 use std::sync::Arc;
 
 /// The slots of one loop.
 pub(crate) struct Slots {
     home: Home,
     engine: Engine,
-    persistence: Persistence,
     metrics: Arc<Metrics>,
     /// A write to this tree makes all earlier writes as durable as itself.
     barrier: Tree,
-    /// Whether anything was written since the last such write.
-    is_unsettled: bool,
-    /// Syncs of rounds, if replies wait for a sync and no other node has copies.
+    /// What was written since the last such write.
+    unsettled: Unsettled,
+    /// Which classes of keyspaces were touched since that was last asked.
+    touches: Touches,
+    /// What is needed to sync in rounds, once replies may wait for that and no other node has copies.
+    in_rounds: Option<(Arc<dyn Clock>, Arc<Waker>)>,
+    /// Syncs of rounds, once a keyspace asks for them.
     rounds: Option<Rounds>,
     room: Room,
     /// Which user holds how many of the places for clients in slots that remember many.
@@ -137,10 +142,11 @@ impl Slots {
         Ok(Self {
             home,
             engine: engine.clone(),
-            persistence,
             metrics,
             barrier,
-            is_unsettled: false,
+            unsettled: Unsettled::default(),
+            touches: Touches::default(),
+            in_rounds: None,
             rounds: None,
             room: Room::new(engine, persistence, memory_bytes_max),
             shares: Shares::default(),
@@ -170,7 +176,9 @@ impl Slots {
             }
         };
         let next = next(keyspaces, asking.slot);
-        self.is_unsettled = true;
+        let class = keyspaces.class_of(asking.slot);
+        self.unsettled.note(class);
+        self.touches.note(class);
         let (keyspace, number) = keyspaces.of_mut(asking.slot);
         let applied = keyspace.apply(number, next, time_ms, asking.command, protocol, reply.target);
         let keys = asking.keys.places(asking.request.len()).filter_map(|place| asking.request.get(place));
@@ -189,6 +197,7 @@ impl Slots {
             return Answer::Later;
         }
         let (slot, now_ms) = (asking.slot, asking.now.date_ms);
+        self.touch(slot);
         // After the first attempt no key is expired any more, so the reply is of one state at one date.
         for _ in 0..2 {
             let (keyspace, number) = self.home.keyspaces().of(slot);
@@ -219,12 +228,14 @@ impl Slots {
         keyspace: u8,
         held: impl Fn(u16) -> bool,
     ) -> Result<ScanPage, KeyspaceError> {
+        self.touch(slot_at(keyspace, 0));
         let keyspace = self.home.keyspaces().get(keyspace);
         keyspace.map_or_else(|| Ok(ScanPage::default()), |keyspace| keyspace.scan(now.date_ms, request, held))
     }
 
     /// The first keys of a slot.
     pub(crate) fn keys_of_slot(&self, slot: Slot, most: usize) -> Result<Vec<Vec<u8>>, KeyspaceError> {
+        self.touch(slot);
         let (keyspace, number) = self.home.keyspaces().of(slot);
         keyspace.keys_of_slot(number, most)
     }
@@ -257,62 +268,6 @@ impl Slots {
         self.metrics.out_of_space.set(u64::from(lack == Some(Lack::Disk)));
     }
 
-    /// From here on replies wait for syncs, if they must not leave before one. The waker is the loop's.
-    pub(crate) fn sync_in_rounds(&mut self, clock: Arc<dyn Clock>, waker: Arc<Waker>) -> std::io::Result<()> {
-        if matches!((&self.home, self.persistence), (Home::Alone(_), Persistence::Always)) {
-            self.rounds = Some(Rounds::begin(self.engine.clone(), clock, waker)?);
-        }
-        Ok(())
-    }
-
-    /// Makes what was written as durable as configured. If that takes a sync that is not done yet, returns
-    /// the number that all replies have to wait for.
-    pub(crate) fn settle(&mut self, now: Now, registry: &Registry) -> Result<Option<u64>, NodeError> {
-        if let Home::Replicated(replicated) = &mut self.home {
-            replicated.settle(now, registry)?;
-            let answers = replicated.take_answers();
-            answers.iter().for_each(|(ticket, _)| self.answered(*ticket));
-            self.answers.extend(answers);
-            return Ok(None);
-        }
-        let is_unsettled = std::mem::take(&mut self.is_unsettled);
-        if let Some(rounds) = &mut self.rounds {
-            return Ok(rounds.settle(now.moment, is_unsettled));
-        }
-        if !is_unsettled {
-            return Ok(None);
-        }
-        let durability = match self.persistence {
-            // Nothing is made durable, but a half-failed write ends this node as it ends others.
-            Persistence::Off => return Ok(self.engine.check_answers().map(|()| None)?),
-            Persistence::EverySecond => Durability::Flushed,
-            Persistence::Always => Durability::Synced,
-        };
-        let mut batch = WriteBatch::new();
-        batch.put(&self.barrier, b"0", b"");
-        match self.engine.write(&batch, durability) {
-            // There is no room for another write, but the earlier ones have theirs.
-            Err(error) if error.kind() == ErrorKind::OutOfSpace => self.engine.sync()?,
-            written => drop(written?),
-        }
-        Ok(None)
-    }
-
-    /// Whether a sync waits until the loop has nothing else to do.
-    pub(crate) fn sync_waits(&self) -> bool {
-        self.rounds.as_ref().is_some_and(Rounds::waits_for_loop)
-    }
-
-    /// Does the sync that waits. To be called when the loop has nothing else to do.
-    pub(crate) fn sync_here(&mut self) -> Result<(), NodeError> {
-        self.rounds.as_mut().map_or(Ok(()), Rounds::sync_here)
-    }
-
-    /// The number of the last sync that is done.
-    pub(crate) fn synced(&mut self) -> Result<u64, NodeError> {
-        self.rounds.as_mut().map_or(Ok(0), Rounds::synced)
-    }
-
     /// Returns the answers since the last call, each once.
     pub(crate) fn take_answers(&mut self) -> Vec<(Ticket, Vec<u8>)> {
         let mut answers = std::mem::take(&mut self.answers);
@@ -322,6 +277,7 @@ impl Slots {
 
     /// How many keys a slot holds.
     pub(crate) fn keys_in(&self, slot: Slot) -> u64 {
+        self.touch(slot);
         let (keyspace, number) = self.home.keyspaces().of(slot);
         keyspace.keys_in(number)
     }
@@ -332,9 +288,9 @@ impl Slots {
         keyspace.sessions_in(number) > 0
     }
 
-    /// Adds keyspaces until there are as many.
-    pub(crate) fn grow(&mut self, keyspaces: usize) -> Result<(), NodeError> {
-        self.home.keyspaces_mut().grow(keyspaces)
+    /// Opens the keyspaces with these rules, which are all but the first one.
+    pub(crate) fn follow(&mut self, rules: &[KeyspaceRules]) -> Result<(), NodeError> {
+        self.home.keyspaces_mut().follow(rules)
     }
 
     /// Whether this node is the whole ring.

@@ -24,17 +24,25 @@ pub(crate) struct Syncer<T = (Slot, Position, LogRun)> {
 /// How often writes are synced that no caller waits for, if there are such.
 pub(crate) const PERIOD: Duration = Duration::from_secs(1);
 
+/// That writes are synced which nobody handed over.
+pub(crate) struct Period {
+    /// The longest time from one sync to the next.
+    pub(crate) length: Duration,
+    /// Whether any write is to be synced without being handed over.
+    pub(crate) is_wanted: Box<dyn Fn() -> bool + Send>,
+}
+
 impl<T: Send + 'static> Syncer<T> {
     /// Starts the thread. It calls `done` with what is synced, or with why syncing has failed for good. If
     /// there is a period, writes that are not handed over are synced within about a period.
     pub(crate) fn start(
         engine: Engine,
-        period: Option<Duration>,
+        period: Option<Period>,
         done: impl Fn(Result<Vec<T>, EngineError>) + Send + 'static,
     ) -> std::io::Result<Self> {
         let (handed, receiver) = channel();
         let thread = std::thread::Builder::new().name("atoll-ring-sync".to_owned());
-        let thread = thread.spawn(move || run(&engine, &receiver, period, &done))?;
+        let thread = thread.spawn(move || run(&engine, &receiver, period.as_ref(), &done))?;
         Ok(Self { handed: Some(handed), thread: Some(thread) })
     }
 
@@ -50,18 +58,19 @@ impl<T: Send + 'static> Syncer<T> {
 fn run<T>(
     engine: &Engine,
     receiver: &Receiver<Vec<T>>,
-    period: Option<Duration>,
+    period: Option<&Period>,
     done: &impl Fn(Result<Vec<T>, EngineError>),
 ) {
     loop {
         let handed = match period {
-            Some(period) => receiver.recv_timeout(period),
+            Some(period) => receiver.recv_timeout(period.length),
             None => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         let mut written = match handed {
             Ok(written) => written,
             // Writes that were not handed over get a sync in each period as well. If there are none it costs
             // nothing.
+            Err(RecvTimeoutError::Timeout) if period.is_some_and(|period| !(period.is_wanted)()) => continue,
             Err(RecvTimeoutError::Timeout) => Vec::new(),
             Err(RecvTimeoutError::Disconnected) => return,
         };

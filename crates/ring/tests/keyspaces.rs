@@ -88,6 +88,12 @@ fn what_makes_no_sense_is_refused_and_makes_nothing() {
         "AT.KEYSPACE CREATE x MINSYNC 1",
         "AT.KEYSPACE CREATE x COPIES 1 MINSYNC 2",
         "AT.KEYSPACE CREATE x CLASS 7",
+        "AT.KEYSPACE CREATE x DURABILITY",
+        "AT.KEYSPACE CREATE x DURABILITY strong",
+        "AT.KEYSPACE CREATE x DURABILITY always",
+        // A node in memory has nothing that outlives it.
+        "AT.KEYSPACE CREATE x DURABILITY flushed",
+        "AT.KEYSPACE CREATE x DURABILITY synced",
         "AT.KEYSPACE CREATE x y",
         "SELECT -1",
         "SELECT 16",
@@ -124,6 +130,72 @@ fn keyspaces_and_what_they_hold_outlive_the_process() {
     assert_eq!((client.say("GET key"), client.say("AT.CLASS")), ("value".to_owned(), "500".to_owned()));
     assert_eq!(client.say("AT.KEYSPACE USE empty"), "OK");
     assert_eq!(client.say("DBSIZE"), "0");
+}
+
+#[test]
+fn each_keyspace_survives_what_it_was_made_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let on = |persistence| {
+        let place = SlotStorage::Folder(folder.path().to_owned());
+        Node::start(NodeOptions { place, persistence, ..options() })
+    };
+    let node = on(Persistence::EverySecond).unwrap();
+    let mut client = Client::connect(node.address());
+    for rules in ["scratch DURABILITY buffered", "safe DURABILITY synced", "usual"] {
+        for _ in 0..2 {
+            assert_eq!(client.say(&format!("AT.KEYSPACE CREATE {rules}")), "OK", "{rules}");
+        }
+    }
+    assert!(client.say("AT.KEYSPACE CREATE scratch DURABILITY synced").starts_with("-CONFLICT "));
+    assert!(client.say("AT.KEYSPACE CREATE usual DURABILITY flushed").starts_with("-CONFLICT "));
+    let listed = client.say("AT.KEYSPACE LIST");
+    assert!(listed.contains("durability buffered") && listed.contains("durability synced"), "{listed}");
+    assert_eq!(listed.matches("durability nil").count(), 2, "{listed}");
+    let classes = [("0", "everysec"), ("1", "no"), ("2", "always"), ("3", "everysec")];
+    for (number, class) in classes {
+        assert_eq!(client.say(&format!("SELECT {number}")), "OK");
+        assert_eq!(client.say("CONFIG GET appendfsync"), format!("[appendfsync {class}]"));
+        let is_kept = if class == "no" { "no" } else { "yes" };
+        assert_eq!(client.say("CONFIG GET appendonly"), format!("[appendonly {is_kept}]"));
+        let info = client.say("INFO persistence");
+        assert!(info.contains(&format!("persistence:{class}\\r\\n")), "{info}");
+        assert_eq!(client.say("SET key value"), "OK");
+        assert_eq!(client.say("SCAN 0"), "[0 [key]]");
+    }
+    node.stop().unwrap();
+    let node = on(Persistence::Always).unwrap();
+    let mut client = Client::connect(node.address());
+    for (number, class) in classes {
+        let (class, found) = match class {
+            "no" => ("no", "nil"),
+            // What a node was started with counts where a keyspace says nothing.
+            _ => ("always", "value"),
+        };
+        assert_eq!(client.say(&format!("SELECT {number}")), "OK");
+        assert_eq!(client.say("CONFIG GET appendfsync"), format!("[appendfsync {class}]"));
+        assert_eq!(client.say("GET key"), found, "keyspace {number}");
+        assert_eq!(client.say("DBSIZE"), if found == "nil" { "0" } else { "1" });
+    }
+    node.stop().unwrap();
+    assert!(on(Persistence::Off).is_err(), "the first keyspace has what was kept");
+}
+
+#[test]
+fn a_keyspace_is_kept_on_a_node_that_keeps_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let begin = || {
+        let place = SlotStorage::Folder(folder.path().to_owned());
+        Node::start(NodeOptions { place, persistence: Persistence::Off, ..options() }).unwrap()
+    };
+    for life in 0..3 {
+        let node = begin();
+        let mut client = Client::connect(node.address());
+        assert_eq!(client.say("AT.KEYSPACE CREATE safe DURABILITY synced"), "OK");
+        assert_eq!(client.say("APPEND log x"), "1", "life {life}");
+        assert_eq!(client.say("SELECT 1"), "OK");
+        assert_eq!(client.say("APPEND log x"), (life + 1).to_string());
+        node.stop().unwrap();
+    }
 }
 
 /// The SHA-256 of `secret`.

@@ -237,3 +237,33 @@ fn what_was_acknowledged_survives_the_process_being_killed() {
         }
     }
 }
+
+#[test]
+fn each_keyspace_survives_the_process_being_killed_as_its_own_durability_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut last = [0; 3];
+    for round in 0..4 {
+        let (mut child, address) = start(folder.path(), "everysec");
+        let mut client = Client::connect(address);
+        for rules in ["synced DURABILITY synced", "buffered DURABILITY buffered"] {
+            assert_eq!(client.say(&format!("AT.KEYSPACE CREATE {rules}")), "OK");
+        }
+        for (keyspace, last) in last.iter_mut().enumerate() {
+            assert_eq!(client.say(&format!("SELECT {keyspace}")), "OK");
+            let found: u64 = match client.say("GET count").as_str() {
+                "nil" => 0,
+                count => count.parse().unwrap(),
+            };
+            match keyspace {
+                2 => assert_eq!(found, 0, "round {round}: what was buffered is gone"),
+                _ => assert!(found >= *last, "round {round}, keyspace {keyspace}: {found} of {last}"),
+            }
+            for _ in 0..50 {
+                *last = client.say("INCR count").parse().unwrap();
+            }
+        }
+        child.kill().unwrap();
+        let ended = child.wait().unwrap();
+        assert_eq!(ended.signal(), Some(9), "round {round}: {ended}");
+    }
+}

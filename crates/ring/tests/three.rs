@@ -328,6 +328,39 @@ fn a_total_outage_loses_nothing_that_was_acknowledged_and_outlives_the_process()
 }
 
 #[test]
+fn after_a_total_outage_each_keyspace_has_what_its_own_writes_survive() {
+    let folders: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
+    let places = folders.iter().map(|folder| SlotStorage::Folder(folder.path().to_owned())).collect();
+    // What the nodes do for the first keyspace outlives nothing.
+    let mut ring = Ring::start(places, Persistence::Off);
+    let mut first = ring.client();
+    for (name, class) in [("flushed", "flushed"), ("synced", "synced")] {
+        assert_eq!(text(&first.ask(&["at.keyspace", "create", name, "durability", class])), "OK");
+    }
+    let is_whole = |table: &atoll_replica::Table, slots: std::ops::Range<u32>| {
+        let mut slots = slots.map(|slot| table.slot(atoll_replica::Slot(slot)));
+        slots.all(|slot| slot.in_sync.len() == 3 && slot.primary.is_some())
+    };
+    ring.wait_for(|table| table.keyspace_count() == 3 && is_whole(table, 0..3 * 16_384));
+    let entering = |ring: &Ring, keyspace: &'static str| {
+        let addresses: Vec<_> = ring.nodes.values().map(Node::address).collect();
+        Client::entering(keyspace, addresses.into_iter())
+    };
+    fill(&mut first, 0, 30);
+    fill(&mut entering(&ring, "1"), 0, 30);
+    fill(&mut entering(&ring, "2"), 0, 30);
+    (1..=3).for_each(|node| ring.end(node));
+    (1..=3).for_each(|node| ring.begin(node));
+    ring.wait_for(|table| is_whole(table, 16_384..3 * 16_384));
+    check(&mut entering(&ring, "1"), 30);
+    check(&mut entering(&ring, "2"), 30);
+    fill(&mut entering(&ring, "2"), 30, 40);
+    let table = ring.group.table();
+    let is_down = |slot: &u32| table.slot(atoll_replica::Slot(*slot)).primary.is_none();
+    assert!((0..16_384).all(|slot| is_down(&slot)), "of the first one nobody has anything");
+}
+
+#[test]
 fn appends_and_counters_happen_once_on_every_copy_whoever_leads() {
     let mut ring = Ring::start(vec![SlotStorage::Memory; 3], Persistence::Off);
     let mut client = ring.client();

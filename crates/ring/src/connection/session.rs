@@ -38,6 +38,8 @@ pub(crate) struct Session {
     pub(crate) class: LatencyClass,
     /// Whether its last request looked at every slot, so that others have their turn first.
     pub(crate) is_tired: bool,
+    /// Whether its replies since its last turn show nothing that waits for a sync.
+    pub(crate) is_free: bool,
     /// The last command, as an index into the table of commands.
     pub(crate) command: Option<u16>,
     names: Option<Box<Names>>,
@@ -79,6 +81,7 @@ impl Session {
             keyspace: 0,
             class,
             is_tired: false,
+            is_free: false,
             command: None,
             names: None,
         }

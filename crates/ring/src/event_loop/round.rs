@@ -67,7 +67,10 @@ impl EventLoop {
             connection.is_scheduled = false;
             // The connection remembers what the poll reported, and has its turn after its replies have left.
             if !connection.outbox.is_held() {
+                // What others touched before does not count for this one.
+                self.here.slots.take_is_free();
                 connection.work(&mut self.here, &mut self.spare);
+                connection.session.is_free = self.here.slots.take_is_free();
                 self.answered.push(key);
             }
         }
@@ -138,10 +141,13 @@ impl EventLoop {
         self.schedule(key);
     }
 
-    /// Moves out those connections whose replies have to wait for a sync.
+    /// Moves out those connections whose replies have to wait for a sync. Those that looked at keyspaces only
+    /// that wait for none do not, unless their earlier replies do.
     fn hold(&mut self, answered: &mut Vec<usize>, sync: u64) {
         let connections = &mut self.connections;
-        let has_to = |key: &mut usize| connections.get_mut(*key).is_some_and(|one| one.outbox.hold(sync));
+        let waits =
+            |one: &mut Connection| (!one.session.is_free || one.outbox.is_held()) && one.outbox.hold(sync);
+        let has_to = |key: &mut usize| connections.get_mut(*key).is_some_and(waits);
         let held: Vec<_> = answered.extract_if(.., has_to).collect();
         if !held.is_empty() {
             self.held.push_back((sync, held));
@@ -173,6 +179,7 @@ impl EventLoop {
         for (key, session, push) in self.here.slots.watches().take_pushes() {
             let connection = self.connections.get_mut(key);
             if let Some(connection) = connection.filter(|connection| connection.session.id == session) {
+                connection.session.is_free = false;
                 connection.outbox.target().extend_from_slice(&push);
                 self.answered.push(key);
             }
@@ -185,7 +192,10 @@ impl EventLoop {
 
     fn fill_one(&mut self, ticket: Ticket, write: impl FnOnce(&mut Vec<u8>, Protocol)) {
         let key = key_of(ticket);
-        if self.connections.get_mut(key).is_some_and(|connection| connection.outbox.fill(ticket, write)) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if connection.outbox.fill(ticket, write) {
+            // It may tell of any keyspace.
+            connection.session.is_free = false;
             self.answered.push(key);
         }
     }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod half_way;
+mod mixed;
 mod quick;
 mod turns;
 mod unreadable;
@@ -17,7 +18,7 @@ use crate::table::SlotTable;
 use atoll_disk::{Disk, DiskError, MemoryDisk, Operation, Relay};
 use atoll_engine::{Engine, Options};
 use atoll_keyspace::SLOTS;
-use atoll_replica::{Configuration, Copies, Epoch, Member, NodeId, Table};
+use atoll_replica::{Configuration, Copies, Epoch, KeyspaceRules, Member, NodeId, Table};
 use std::io::Read;
 use std::net::TcpStream as Socket;
 use std::sync::Arc;
@@ -105,8 +106,15 @@ struct Running {
 
 /// A table in which one node has all slots.
 fn table(address: SocketAddr) -> SlotTable {
+    table_with(address, &[])
+}
+
+/// The same with keyspaces.
+fn table_with(address: SocketAddr, rules: &[KeyspaceRules]) -> SlotTable {
     let name = NodeName::random().unwrap();
     let mut table = Table::empty(SLOTS.into());
+    table.keyspaces = rules.into();
+    table.slots.grow(u32::from(SLOTS) * table.keyspace_count() as u32);
     let address = crate::address::NodeAddress { name, peers: address.into(), clients: address.into() };
     let member = Member::new(address.to_string().into());
     table.members.insert(NodeId(1), member);
@@ -132,6 +140,16 @@ fn ready(clock: Arc<dyn Clock>, limits: ConnectionLimits) -> Ready {
 }
 
 fn ready_on(disk: Arc<MemoryDisk>, clock: Arc<dyn Clock>, limits: ConnectionLimits) -> Ready {
+    let chosen = |address| Choices { limits, ..Choices::of_test(clock, address) };
+    ready_with(disk, chosen, &[])
+}
+
+/// The same with these choices, and with keyspaces beside the first one.
+fn ready_with(
+    disk: Arc<MemoryDisk>,
+    chosen: impl FnOnce(SocketAddr) -> Choices,
+    rules: &[KeyspaceRules],
+) -> Ready {
     let gate = Mutex::new((Gate::Open, 0));
     let (is_unreadable, changed) = (AtomicBool::default(), Condvar::new());
     let (synced_by, meanwhile) = (Mutex::new(None), Mutex::new(None));
@@ -140,10 +158,11 @@ fn ready_on(disk: Arc<MemoryDisk>, clock: Arc<dyn Clock>, limits: ConnectionLimi
     let engine = Engine::open(disk.clone(), options).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
-    let chosen = Choices { limits, ..Choices::of_test(clock, address) };
-    let shared = Arc::new(Shared::new(chosen, table(address)));
+    let shared = Arc::new(Shared::new(chosen(address), table_with(address, rules)));
     let metrics = shared.metrics.clone();
-    let slots = Slots::open(&engine, Persistence::Always, 1 << 30, metrics.clone()).unwrap();
+    let persistence = shared.chosen.persistence;
+    let mut slots = Slots::open(&engine, persistence, 1 << 30, metrics.clone()).unwrap();
+    slots.follow(rules).unwrap();
     let (waiting, waker) = EventLoop::poll().unwrap();
     let stop = Arc::<AtomicBool>::default();
     let here = LoopState::new(shared, slots);
@@ -152,7 +171,10 @@ fn ready_on(disk: Arc<MemoryDisk>, clock: Arc<dyn Clock>, limits: ConnectionLimi
 }
 
 fn run() -> Running {
-    let ready = ready(Arc::new(SystemClock), ConnectionLimits::default());
+    run_ready(ready(Arc::new(SystemClock), ConnectionLimits::default()))
+}
+
+fn run_ready(ready: Ready) -> Running {
     let Ready { event_loop, disk, metrics, address, stop, waker } = ready;
     let thread = std::thread::spawn(move || event_loop.run());
     Running { disk, metrics, address, stop, waker, thread }

@@ -2,7 +2,9 @@
 
 use super::Executor;
 use super::connection::REDIS_VERSION;
+use crate::classes::redis_name;
 use crate::metrics::{Counter, Metrics, resident_bytes};
+use crate::options::Persistence;
 use atoll_resp::COMMANDS;
 use std::fmt::Write;
 
@@ -106,16 +108,17 @@ impl Executor<'_> {
     }
 
     fn persistence_section(&self) -> Vec<(&'static str, String)> {
-        let shared = &self.here.shared;
+        // Of the keyspace that the client is in.
+        let class = self.here.persistence(self.session.keyspace);
         let stats = self.here.slots.engine().stats();
         let is_out_of_space = self.count(|metrics| &metrics.out_of_space) > 0;
         vec![
             ("loading", u8::from(self.here.is_loading).to_string()),
             ("rdb_bgsave_in_progress", "0".to_owned()),
             ("rdb_last_bgsave_status", "ok".to_owned()),
-            ("aof_enabled", u8::from(shared.is_kept()).to_string()),
+            ("aof_enabled", u8::from(class != Persistence::Off).to_string()),
             ("aof_last_write_status", if is_out_of_space { "err" } else { "ok" }.to_owned()),
-            ("persistence", shared.persistence_name().to_owned()),
+            ("persistence", redis_name(class).to_owned()),
             ("store_bytes", stats.file_bytes.to_string()),
             ("log_tail_bytes", stats.log_tail_bytes.to_string()),
             ("checkpoints", stats.checkpoints_made.to_string()),

@@ -6,7 +6,7 @@ use super::Executor;
 use crate::access::{DEFAULT, Home, ResolvedUser};
 use crate::alone;
 use atoll_errors::ErrorKind;
-use atoll_replica::{Change, KEYSPACES_MAX, KeyspaceRules};
+use atoll_replica::{Change, KEYSPACES_MAX, KeyspaceRules, Persistence};
 use atoll_resp::{KeyspaceRequest, LatencyClass};
 
 impl Executor<'_> {
@@ -37,10 +37,13 @@ impl Executor<'_> {
                     self.error(ErrorKind::NotFound.names().resp, &text);
                 }
             },
-            KeyspaceRequest::Create { name, copies, in_sync_min, class } => {
+            KeyspaceRequest::Create { name, copies, in_sync_min, class, durability } => {
                 let name = String::from_utf8_lossy(name).into();
                 let latency_ms = class.milliseconds().and_then(|ms| u16::try_from(ms).ok()).unwrap_or(0);
-                match self.create(KeyspaceRules { name, copies, in_sync_min, latency_ms }) {
+                let rules = KeyspaceRules { name, copies, in_sync_min, latency_ms, durability: None };
+                match durability_of(durability)
+                    .and_then(|durability| self.create(KeyspaceRules { durability, ..rules }))
+                {
                     Ok(()) => self.writer().ok(),
                     Err((kind, why)) => self.error(kind.names().resp, &why),
                 }
@@ -52,6 +55,13 @@ impl Executor<'_> {
         let wrong = |why: &str| Err((ErrorKind::InvalidInput, why.to_owned()));
         if let Some(problem) = rules.problem() {
             return wrong(problem);
+        }
+        let keeps = self.here.shared.chosen.keeps;
+        if let Some(class) = rules.durability.filter(|class| !keeps && *class != Persistence::Off) {
+            let class = class.name();
+            return wrong(&format!(
+                "this node keeps everything in memory, and durability {class} needs a folder"
+            ));
         }
         let table = self.here.table.table().clone();
         if let Some(there) = table.keyspaces.iter().find(|there| there.name == rules.name) {
@@ -70,7 +80,7 @@ impl Executor<'_> {
         }
         let failed = |error: crate::NodeError| (error.kind(), error.to_string());
         let table = alone::with_keyspace(&table, rules, self.here.slots.engine()).map_err(failed)?;
-        self.here.slots.grow(table.keyspace_count()).map_err(failed)?;
+        self.here.slots.follow(&table.keyspaces).map_err(failed)?;
         self.here.shared.set_table(alone::seen(table));
         self.here.look_at_table();
         Ok(())
@@ -133,6 +143,19 @@ impl Executor<'_> {
             Home::Named(name) => self.here.table.keyspace_named(name).ok_or_else(|| {
                 format!("User {} begins in keyspace '{name}', which does not exist", user.name())
             }),
+        }
+    }
+}
+
+/// The durability of this name, if one is named.
+fn durability_of(name: Option<&[u8]>) -> Result<Option<Persistence>, (ErrorKind, String)> {
+    let class = |name: &[u8]| std::str::from_utf8(name).ok().and_then(Persistence::from_name);
+    match name.map(class) {
+        None => Ok(None),
+        Some(Some(class)) => Ok(Some(class)),
+        Some(None) => {
+            let why = "the durability of a keyspace is buffered, flushed or synced";
+            Err((ErrorKind::InvalidInput, why.to_owned()))
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Commands about the server.
 
 use super::Executor;
+use crate::classes::redis_name;
+use crate::options::Persistence;
 use atoll_replica::KEYSPACES_MAX;
 
 impl Executor<'_> {
@@ -21,11 +23,12 @@ impl Executor<'_> {
     /// Options of Redis that clients ask for, with the values they have here.
     fn options(&self) -> Vec<(&'static str, String)> {
         let shared = &self.here.shared;
-        let is_kept = shared.is_kept();
+        // Of the keyspace that the client is in.
+        let class = self.here.persistence(self.session.keyspace);
         let text = str::to_owned;
         vec![
-            ("appendfsync", text(shared.persistence_name())),
-            ("appendonly", text(if is_kept { "yes" } else { "no" })),
+            ("appendfsync", text(redis_name(class))),
+            ("appendonly", text(if class == Persistence::Off { "no" } else { "yes" })),
             ("bind", shared.chosen.address.ip().to_string()),
             ("cluster-enabled", text("yes")),
             ("cluster-require-full-coverage", text("no")),

@@ -13,8 +13,8 @@ use atoll_disk::MemoryDisk;
 use atoll_engine::Engine;
 use atoll_keyspace::SLOTS;
 use atoll_replica::{
-    Change, Entry, Group, GroupOptions, Message, Options, PlacementHints, Position, Sequence, SlotMessage,
-    Survived,
+    Change, Entry, Group, GroupOptions, KeyspaceRules, Message, Options, PlacementHints, Position, Sequence,
+    SlotMessage, Survived,
 };
 use std::net::TcpListener;
 use std::sync::mpsc::{Sender, channel};
@@ -52,7 +52,7 @@ fn node(me: NodeId, poll: &mio::Poll) -> (ReplicatedSlots, Sender<LoopEvent>) {
     let addresses = PeerAddresses::begin(at, |_| ()).unwrap();
     let (tell, told) = channel();
     let own = (me, Options::default().tick_us);
-    (ReplicatedSlots::new(copies, Persistence::Always, told, None, shared, own, addresses), tell)
+    (ReplicatedSlots::new(copies, told, None, shared, own, addresses), tell)
 }
 
 /// A ring of two nodes in their first incarnations, with a slot that the second one leads.
@@ -95,4 +95,84 @@ fn what_was_said_before_a_node_knows_its_ring_is_not_judged_by_the_table_that_ca
     node.heard.push(append());
     node.hear(SystemClock.now(), poll.registry()).unwrap();
     assert_eq!(node.copies.take_handed().len(), 1);
+}
+
+/// A ring of two nodes with a keyspace that is flushed beside the first one, and a slot of each keyspace that
+/// the second node leads.
+fn ring_with_keyspace() -> (Arc<Table>, [Slot; 2]) {
+    let mut group = Group::new(GroupOptions { slots: SLOTS.into(), copies: 2 });
+    for node in [1, 2].map(NodeId) {
+        let (address, survived) = (String::new(), Survived::Nothing);
+        group.apply(Change::Register { node, nonce: 1, address, hints: PlacementHints::default(), survived });
+    }
+    let (name, durability) = ("quick".into(), Some(Persistence::EverySecond));
+    group.apply(Change::Keyspace(KeyspaceRules {
+        name,
+        copies: 0,
+        in_sync_min: 0,
+        latency_ms: 0,
+        durability,
+    }));
+    for change in group.plan(&[]) {
+        group.apply(change);
+    }
+    let table = group.table();
+    let led = |keyspace: u32| {
+        let mut slots = (0..u32::from(SLOTS)).map(|number| Slot(keyspace * u32::from(SLOTS) + number));
+        slots.find(|slot| table.slot(*slot).primary == Some(NodeId(2))).unwrap()
+    };
+    let slots = [led(0), led(1)];
+    (table, slots)
+}
+
+#[test]
+fn entries_wait_for_a_sync_where_their_own_keyspace_asks_for_one() {
+    let poll = mio::Poll::new().unwrap();
+    let (table, slots) = ring_with_keyspace();
+    let (mut node, tell) = node(NodeId(1), &poll);
+    let (sender, synced) = channel();
+    let engine = node.copies.keyspaces.engine().clone();
+    let told = move |done: Result<Logged, EngineError>| drop(sender.send(done.unwrap_or_default()));
+    node.syncer = Some(Syncer::start(engine, None, told).unwrap());
+    tell.send(LoopEvent::Group(GroupEvent::Registered(Incarnation(1), 7))).unwrap();
+    tell.send(LoopEvent::Group(GroupEvent::Table(table.clone()))).unwrap();
+    node.hear(SystemClock.now(), poll.registry()).unwrap();
+    for slot in slots {
+        let epoch = table.slot(slot).epoch;
+        let body: Arc<[u8]> = b"\0*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\nb\r\n".as_slice().into();
+        let position = Position { epoch, sequence: Sequence(1) };
+        let entries = vec![Entry { position, time_ms: 7, body }];
+        let (previous, committed) = (Position::default(), Sequence::default());
+        let about = SlotMessage::Append { previous, entries, committed };
+        let message = Spoken::Message(Message::Slot { slot, epoch, about });
+        node.heard.push((NodeId(2), Incarnation(1), message));
+    }
+    let now = SystemClock.now();
+    node.hear(now, poll.registry()).unwrap();
+    node.settle(now, poll.registry()).unwrap();
+    let waited: Vec<_> = synced.recv_timeout(Duration::from_secs(20)).unwrap();
+    assert_eq!(waited.iter().map(|(slot, ..)| *slot).collect::<Vec<_>>(), [slots[0]]);
+    // What was logged at once is logged: nothing of it is left to be handed over.
+    assert_eq!(node.copies.take_handed(), []);
+}
+
+#[test]
+fn a_node_in_memory_does_not_begin_where_writes_have_to_outlive_it() {
+    let poll = mio::Poll::new().unwrap();
+    let (table, _) = ring_with_keyspace();
+    let (mut node, tell) = node(NodeId(1), &poll);
+    let chosen =
+        Choices { keeps: false, ..Choices::of_test(Arc::new(SystemClock), "127.0.0.1:1".parse().unwrap()) };
+    let seen = SlotTable::of(Arc::new(Table::empty(SLOTS.into())), NodeId(1));
+    node.shared = Arc::new(Shared::new(chosen, seen));
+    tell.send(LoopEvent::Group(GroupEvent::Registered(Incarnation(1), 7))).unwrap();
+    tell.send(LoopEvent::Group(GroupEvent::Table(table.clone()))).unwrap();
+    let refused = node.hear(SystemClock.now(), poll.registry());
+    assert!(matches!(refused, Err(NodeError::KeepsNothing { .. })), "{refused:?}");
+    // One that serves already when the keyspace is made goes on with the others.
+    let before = Table { version: Version(1), ..Table::empty(SLOTS.into()) };
+    tell.send(LoopEvent::Group(GroupEvent::Table(Arc::new(before)))).unwrap();
+    node.hear(SystemClock.now(), poll.registry()).unwrap();
+    tell.send(LoopEvent::Group(GroupEvent::Table(table))).unwrap();
+    node.hear(SystemClock.now(), poll.registry()).unwrap();
 }

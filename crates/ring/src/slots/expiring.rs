@@ -85,7 +85,7 @@ impl Slots {
         };
         self.metrics.expired.add(overdue.len() as u64);
         let next = next(keyspaces, slot);
-        self.is_unsettled = true;
+        self.unsettled.note(keyspaces.class_of(slot));
         self.touched.touch(slot, overdue.iter().map(|key| key.key.as_slice()));
         let mut count = Vec::new();
         let (keyspace, number) = keyspaces.of_mut(slot);

@@ -86,7 +86,7 @@ impl Slots {
             }
         };
         let (next, mut count) = (next(keyspaces, slot), Vec::new());
-        self.is_unsettled = true;
+        self.unsettled.note(keyspaces.class_of(slot));
         let (keyspace, number) = keyspaces.of_mut(slot);
         keyspace.apply_forgetting(number, next, now.date_ms, FORGOTTEN_MAX, Protocol::Resp2, &mut count)
     }

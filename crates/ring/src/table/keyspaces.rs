@@ -16,7 +16,7 @@ impl SlotTable {
             let rules =
                 usize::from(keyspace).checked_sub(1).and_then(|place| self.table.keyspaces.get(place));
             let (served, copies_in_sync_min) = self.seen_of(keyspace);
-            writer.map(7);
+            writer.map(8);
             writer.string(b"keyspace");
             writer.integer(keyspace.into());
             writer.string(b"name");
@@ -33,6 +33,11 @@ impl SlotTable {
             for (name, number) in [("served", served), ("copies_in_sync_min", copies_in_sync_min)] {
                 writer.string(name.as_bytes());
                 writer.integer(i64::try_from(number).unwrap_or(i64::MAX));
+            }
+            writer.string(b"durability");
+            match rules.and_then(|rules| rules.durability) {
+                Some(class) => writer.string(class.name().as_bytes()),
+                None => writer.null(),
             }
         }
     }

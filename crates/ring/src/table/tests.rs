@@ -6,7 +6,7 @@ use crate::dates::ClockSeen;
 use crate::group::GroupHeard;
 use crate::metrics::OthersSeen;
 use atoll_keyspace::SLOTS;
-use atoll_replica::{Copies, Epoch, KeyspaceRules, Member, Slot};
+use atoll_replica::{Copies, Epoch, KeyspaceRules, Member, Persistence, Slot};
 use atoll_resp::{Protocol, ReplyWriter};
 
 /// Three nodes: the first leads slots up to 99, the second those up to 16,000, no node the rest; the third
@@ -284,7 +284,8 @@ fn a_table_that_follows_says_what_it_would_say_alone() {
 #[test]
 fn each_keyspace_is_told_of_as_if_it_were_the_only_one() {
     let mut table = table();
-    let rules = KeyspaceRules { name: "scratch".into(), copies: 1, in_sync_min: 0, latency_ms: 500 };
+    let (name, durability) = ("scratch".into(), Some(Persistence::Always));
+    let rules = KeyspaceRules { name, copies: 1, in_sync_min: 0, latency_ms: 500, durability };
     (table.keyspaces, table.slots) = (Arc::new([rules]), {
         let mut slots = table.slots.clone();
         slots.grow(2 * u32::from(SLOTS));
@@ -323,4 +324,6 @@ fn each_keyspace_is_told_of_as_if_it_were_the_only_one() {
     let told = String::from_utf8(reply).unwrap();
     assert!(told.contains("$7\r\nscratch\r\n$6\r\ncopies\r\n:1\r\n$11\r\nin_sync_min\r\n_\r\n"), "{told}");
     assert!(told.contains("served\r\n:16384\r\n$18\r\ncopies_in_sync_min\r\n:1\r\n"), "{told}");
+    assert!(told.ends_with("$10\r\ndurability\r\n$6\r\nsynced\r\n"), "{told}");
+    assert_eq!(told.matches("durability\r\n_\r\n").count(), 1, "the first one has none of its own: {told}");
 }
