@@ -14,8 +14,12 @@ pub enum Flaw {
     NowBeforePause,
     /// With `always`, an entry counts as logged once it is written, before it is synced.
     SaidBeforeSynced,
+    /// Entries count as logged when those of the first keyspace do, whatever their own asks for.
+    SaidAtFirstClass,
     /// A node that lost its data registers as if it had kept everything.
     LossDenied,
+    /// A node that lost the data of some keyspaces registers as if it had kept everything.
+    LossDeniedForOthers,
     /// Received cells are put in place without checking whether they are newer.
     OldCellsInstalled,
     /// The protocol is told that received cells are durable before they are on the disk.
@@ -42,12 +46,14 @@ pub enum Flaw {
 
 impl Flaw {
     /// All flaws.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::WildClocks,
         Self::ClockStandsStill,
         Self::NowBeforePause,
         Self::SaidBeforeSynced,
+        Self::SaidAtFirstClass,
         Self::LossDenied,
+        Self::LossDeniedForOthers,
         Self::OldCellsInstalled,
         Self::CellsSaidBeforeSynced,
         Self::AppliedBeforeCut,

@@ -73,7 +73,9 @@ pub(crate) const EXPECTED: &[&str] = &[
     "slots_recovered",
     "losses_accepted_in_between",
     "losses_registered",
+    "losses_of_some_keyspaces_registered",
     // Faults.
+    "worlds_of_mixed_durability",
     "nodes_begun",
     "nodes_that_joined_late",
     "restarts",

@@ -223,6 +223,12 @@ impl Disk {
         kept < last
     }
 
+    /// Loses some slots, of which nothing outlives the process that just ended.
+    pub(crate) fn lose_slots(&mut self, is_lost: impl Fn(Slot) -> bool) {
+        debug_assert!(self.records.is_empty(), "the process has ended");
+        self.slots.retain(|&slot, _| !is_lost(slot));
+    }
+
     /// Loses everything.
     pub(crate) fn lose_everything(&mut self) {
         let last = self.last();

@@ -3,7 +3,7 @@
 use crate::lives::Ending;
 use crate::network::GROUP;
 use crate::queue::Event;
-use crate::settings::{Durability, one_of};
+use crate::settings::one_of;
 use crate::world::{Phase, World, say};
 use atoll_replica::{Change, NodeId, Slot};
 
@@ -60,13 +60,9 @@ impl World {
         self.goes_down(node, ending);
     }
 
-    /// Whether a node that ends in this way loses its data.
+    /// Whether a node that ends in this way loses the data of any slot.
     fn loses(&self, ending: Ending) -> bool {
-        match self.settings.durability {
-            Durability::Always => false,
-            Durability::EverySecond => ending == Ending::PowerLost,
-            Durability::Memory => true,
-        }
+        self.slot_ids().any(|slot| self.settings.loses(slot, ending))
     }
 
     /// Usually spares the last node with all data of a slot from an ending that would lose it: a slot that
@@ -76,9 +72,11 @@ impl World {
             return false;
         }
         let table = self.council.authority.table();
-        let is_last = self.slot_ids().any(|slot| {
+        let mut lost = self.slot_ids().filter(|&slot| self.settings.loses(slot, ending));
+        let is_last = lost.any(|slot| {
             let in_sync = table.slot(slot).in_sync;
-            let is_there = |other: NodeId| self.node(other).process.is_some() && !self.node(other).has_lost;
+            let has_lost = |other: NodeId| self.node(other).lost.contains(&slot);
+            let is_there = |other: NodeId| self.node(other).process.is_some() && !has_lost(other);
             in_sync.contains(node) && !in_sync.iter().any(|other| other != node && is_there(other))
         });
         is_last && self.random.u8(..16) > 0

@@ -8,7 +8,9 @@ use crate::node::{LiveSlot, Pause, Process};
 use crate::queue::{Cells, Event, ToNode};
 use crate::settings::Durability;
 use crate::world::{Phase, World, say};
-use atoll_replica::{Change, Decision, Gathering, Incarnation, NodeId, Proposal, Replica, Survived, Version};
+use atoll_replica::{
+    Change, Decision, Gathering, Incarnation, KeyspaceSet, NodeId, Proposal, Replica, Slot, Survived, Version,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -35,12 +37,11 @@ impl World {
             return self.break_promise(format!("{node}: {what}"));
         }
         let options = self.settings.options.clone();
-        let denies = self.flaw == Some(Flaw::LossDenied);
+        self.node_mut(node).life += 1;
+        let life = self.node(node).life;
+        let survived = self.survived(node);
+        let left = survived.clone();
         let there = self.node_mut(node);
-        there.life += 1;
-        let life = there.life;
-        let has_lost = (life == 1 || there.has_lost) && !denies;
-        let survived = if has_lost { Survived::Nothing } else { Survived::Everything };
         there.process = Some(Process {
             replica: Replica::new(node, options),
             incarnation: None,
@@ -55,13 +56,32 @@ impl World {
             stale_moment: None,
         });
         self.counts.bump(if life == 1 { "nodes_begun" } else { "restarts" });
-        say!(self, "{node} starts, life {life}{}", if has_lost { ", without all it had" } else { "" });
+        say!(self, "{node} starts, life {life}, and has {left:?} of what it said");
         let first = self.random.u64(..self.settings.options.tick_us);
         self.register(node, life);
         self.after(first, Event::ToNode { node, what: ToNode::Tick { life } });
         self.after(first / 2, Event::ToNode { node, what: ToNode::Beat { life } });
-        if self.settings.durability != Durability::Always {
+        if !self.settings.has_only(Durability::Always) {
             self.after(first, Event::ToNode { node, what: ToNode::SyncDue { life } });
+        }
+    }
+
+    /// What a node that starts has left, as it sees that.
+    fn survived(&self, node: NodeId) -> Survived {
+        let there = self.node(node);
+        let has_lost = |slot: &Slot| there.life == 1 || there.lost.contains(slot);
+        let lost: KeyspaceSet =
+            self.slot_ids().filter(has_lost).map(|slot| self.settings.keyspace_of(slot)).collect();
+        let is_all = self.slot_ids().all(|slot| has_lost(&slot));
+        let denies = match self.flaw {
+            Some(Flaw::LossDenied) => true,
+            Some(Flaw::LossDeniedForOthers) => !is_all,
+            _ => false,
+        };
+        match (denies, is_all) {
+            (true, _) => Survived::Everything,
+            (false, true) => Survived::Nothing,
+            (false, false) => Survived::of(KeyspaceSet::ALL.without(lost)),
         }
     }
 
@@ -72,7 +92,7 @@ impl World {
             return;
         }
         let survived = process.survived.clone();
-        if self.phase == Phase::Chaos && self.random.u8(..8) == 0 && survived != Survived::Nothing {
+        if self.phase == Phase::Chaos && self.random.u8(..8) == 0 && survived == Survived::Everything {
             // A duplicate may arrive late, perhaps after the life that sent it is over.
             let what = GroupRequest::Register { life, survived: survived.clone() };
             let late = self.random.u64(..3 * self.settings.options.lease_us);
@@ -96,7 +116,7 @@ impl World {
             return;
         };
         (process.incarnation, process.began_at) = (Some(incarnation), now);
-        there.has_lost = false;
+        there.lost.clear();
         let mut logs = Vec::new();
         for (cells, found) in found {
             let Cells { slot, position, time_ms, state } = cells;
@@ -120,8 +140,7 @@ impl World {
     pub(crate) fn end(&mut self, node: NodeId, ending: Ending) {
         let Some(mut process) = self.node_mut(node).process.take() else { return };
         say!(self, "{node} ends: {ending:?}");
-        let durability = self.settings.durability;
-        let Self { nodes, random, now, counts, .. } = self;
+        let Self { nodes, random, now, counts, settings, .. } = self;
         if process.slots.values().any(|live| live.import.is_some()) {
             counts.bump("imports_ended_with_their_process");
         }
@@ -129,9 +148,8 @@ impl World {
         if there.pause.take().is_some() {
             counts.bump("ended_while_paused");
         }
-        if durability == Durability::Memory {
+        if settings.has_only(Durability::Memory) {
             there.disk.lose_everything();
-            there.has_lost = true;
         } else {
             let has_lost = match ending {
                 Ending::Killed => there.disk.die(random),
@@ -153,10 +171,11 @@ impl World {
             if has_lost {
                 counts.bump("tails_of_disks_lost");
             }
-            // Entries reported as logged may be lost only with the power, and only where syncs are not
-            // waited for.
-            there.has_lost |= durability == Durability::EverySecond && ending == Ending::PowerLost;
+            there.disk.lose_slots(|slot| settings.durability_of(slot) == Durability::Memory);
         }
+        // Entries reported as logged may be lost only with the power, and only where syncs are not waited
+        // for; or where nothing outlives a process.
+        there.lost.extend((0..settings.slots).map(Slot).filter(|&slot| settings.loses(slot, ending)));
         if ending == Ending::PowerLost {
             let start = random.u64(..2_000_000);
             there.clock.reboot(*now, start);
@@ -227,7 +246,7 @@ impl World {
             return;
         }
         match asking {
-            GroupRequest::Register { life, survived: Survived::Nothing }
+            GroupRequest::Register { life, survived: Survived::Nothing | Survived::Of(_) }
                 if !self.node(from).is_life(life) => {}
             GroupRequest::Register { life, survived } => self.council_registers(from, life, survived),
             GroupRequest::Beat { life, incarnation, asked_at, known } => {
@@ -258,8 +277,10 @@ impl World {
     }
 
     fn council_registers(&mut self, node: NodeId, life: u64, survived: Survived) {
-        if survived == Survived::Nothing && life > 1 {
-            self.counts.bump("losses_registered");
+        match survived {
+            Survived::Nothing if life > 1 => self.counts.bump("losses_registered"),
+            Survived::Of(_) => self.counts.bump("losses_of_some_keyspaces_registered"),
+            _ => {}
         }
         let change = Change::Register {
             node,
@@ -309,7 +330,10 @@ impl World {
             Change::Remove { node, .. } => Some(*node),
             _ => None,
         };
-        let is_loss = matches!(&change, Change::Register { survived: Survived::Nothing, .. });
+        let survived = match &change {
+            Change::Register { survived, .. } => Some(survived.clone()),
+            _ => None,
+        };
         let decision = self.council.authority.decide(change);
         let table = self.council.authority.table();
         if table.version == before.version {
@@ -330,7 +354,9 @@ impl World {
             }
             if is.in_sync.is_empty() && !was.in_sync.is_empty() {
                 self.counts.bump("slots_lost");
-                if !is_loss || self.settings.durability == Durability::Always {
+                let keyspace = self.settings.keyspace_of(slot);
+                let is_loss = survived.as_ref().is_some_and(|survived| !survived.has(keyspace));
+                if !is_loss || self.settings.durability_of(slot) == Durability::Always {
                     self.break_promise(format!("slot {} has no copy in sync, and nobody lost it", slot.0));
                 }
             }

@@ -7,7 +7,7 @@ use crate::holding::HeldRequest;
 use crate::importing::Import;
 use crate::queue::ToNode;
 use atoll_replica::{Gathering, Incarnation, Moment, Position, Replica, Slot, Survived, Ticket, Version};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A machine.
 pub(crate) struct Node {
@@ -16,8 +16,8 @@ pub(crate) struct Node {
     /// Counts its processes.
     pub(crate) life: u64,
     pub(crate) process: Option<Process>,
-    /// Whether an earlier process lost something of which the group has not learned yet.
-    pub(crate) has_lost: bool,
+    /// The slots of which an earlier process lost something without the group having learned of it yet.
+    pub(crate) lost: BTreeSet<Slot>,
     pub(crate) pause: Option<Pause>,
     /// Counts its pauses.
     pub(crate) pauses: u64,
@@ -88,7 +88,8 @@ pub(crate) struct PendingRequest {
 
 impl Node {
     pub(crate) fn new(clock: Clock) -> Self {
-        Self { clock, disk: Disk::default(), life: 0, process: None, has_lost: false, pause: None, pauses: 0 }
+        let (disk, lost) = (Disk::default(), BTreeSet::new());
+        Self { clock, disk, life: 0, process: None, lost, pause: None, pauses: 0 }
     }
 
     /// The process, if the group has registered it.

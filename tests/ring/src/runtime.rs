@@ -198,18 +198,21 @@ impl World {
     }
 
     fn written(&mut self, node: NodeId, life: u64, through: u64) {
-        let always = self.settings.durability == Durability::Always;
-        let says_now = !always || self.flaw == Some(Flaw::SaidBeforeSynced);
+        let (syncs, only_syncs) =
+            (self.settings.has(Durability::Always), self.settings.has_only(Durability::Always));
         let disk = &mut self.node_mut(node).disk;
         let from = disk.written;
         disk.written = disk.written.max(through);
-        disk.is_busy = always;
-        let logged = if says_now { disk.logged(from, through) } else { Default::default() };
-        if always {
+        // Where all entries wait for it, nothing is written during a sync.
+        disk.is_busy = only_syncs;
+        let mut logged = disk.logged(from, through);
+        logged.retain(|&slot, _| self.says_when_written(slot));
+        if syncs {
             let delay = self.random.u64(50..=self.settings.disk_us_max);
             let at = (self.now + delay).max(self.node(node).disk.stalls_until);
             self.queue.push(at, Event::ToNode { node, what: ToNode::Synced { life, through } });
-        } else {
+        }
+        if !only_syncs {
             self.flush(node);
         }
         for (slot, (position, run)) in logged {
@@ -217,13 +220,24 @@ impl World {
         }
     }
 
+    /// Whether entries of a slot count as logged once they are written.
+    fn says_when_written(&self, slot: Slot) -> bool {
+        let durability = match self.flaw {
+            Some(Flaw::SaidBeforeSynced) => Durability::EverySecond,
+            Some(Flaw::SaidAtFirstClass) => self.settings.durability,
+            _ => self.settings.durability_of(slot),
+        };
+        durability != Durability::Always
+    }
+
     fn synced(&mut self, node: NodeId, through: u64) {
-        let always = self.settings.durability == Durability::Always;
-        let disk = &mut self.node_mut(node).disk;
-        let logged = if always { disk.logged(disk.synced, through) } else { Default::default() };
+        let Self { nodes, settings, .. } = self;
+        let disk = &mut nodes[node.0 as usize - 1].disk;
+        let mut logged = disk.logged(disk.synced, through);
+        logged.retain(|&slot, _| settings.durability_of(slot) == Durability::Always);
         disk.sync(through);
         self.counts.bump("syncs");
-        if always {
+        if self.settings.has_only(Durability::Always) {
             self.node_mut(node).disk.is_busy = false;
             self.flush(node);
         }
@@ -296,7 +310,7 @@ impl World {
     /// Occasionally writes the cells as they are, and trims entries that are in synced cells.
     fn checkpoint(&mut self, node: NodeId, slot: Slot) {
         let writes = if self.dying == Some(node) { 1 } else { self.random.u8(..8) };
-        if writes > 1 || self.settings.durability == Durability::Memory {
+        if writes > 1 || self.settings.durability_of(slot) == Durability::Memory {
             return;
         }
         let there = self.node_mut(node);

@@ -1,7 +1,8 @@
 //! What a seed decides at the start: the size of the world, and how bad it is.
 
 use crate::case::{Case, Flaw};
-use atoll_replica::{NodeId, Options, PlacementHints, Reads, Weight};
+use crate::lives::Ending;
+use atoll_replica::{KeyspaceRules, NodeId, Options, Persistence, PlacementHints, Reads, Slot, Weight};
 use fastrand::Rng;
 
 /// When an entry counts as logged, and what survives.
@@ -16,6 +17,16 @@ pub(crate) enum Durability {
     Memory,
 }
 
+impl Durability {
+    const fn persistence(self) -> Persistence {
+        match self {
+            Self::Always => Persistence::Always,
+            Self::EverySecond => Persistence::EverySecond,
+            Self::Memory => Persistence::Off,
+        }
+    }
+}
+
 /// The world of a seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -25,7 +36,10 @@ pub(crate) struct Settings {
     pub(crate) clients: usize,
     /// How many operations clients begin before everything heals.
     pub(crate) operations: usize,
+    /// That of the first keyspace.
     pub(crate) durability: Durability,
+    /// Those of the keyspaces behind the first one, if there are any. Each keyspace has one slot then.
+    others: Vec<Durability>,
     pub(crate) options: Options,
     /// The largest error of a clock's rate, in millionths.
     pub(crate) clock_error_ppm: u32,
@@ -126,6 +140,7 @@ impl Settings {
             clients: random.usize(5..=8),
             operations: random.usize(320..=440),
             durability,
+            others: Vec::new(),
             clock_error_ppm,
             silence_us,
             pushes_tables: random.bool(),
@@ -177,7 +192,86 @@ fn draw_options(random: &mut Rng, case: &Case, copies: usize, durability: Durabi
     (options, if is_wild { WILD_PPM } else { rate_error_ppm as u32 })
 }
 
+/// Any number with which no other generator is seeded.
+const MIXTURE: u64 = 0x6d69_7874;
+
 impl Settings {
+    /// In some seeds each slot is a keyspace of its own, with a durability of its own. A separate generator,
+    /// so that the seed's other decisions do not depend on this one.
+    pub(crate) fn mixed(mut self, seed: u64, case: &Case) -> Self {
+        let mut random = Rng::with_seed(seed ^ MIXTURE);
+        let others = self.slots as usize - 1;
+        let all = [Durability::Always, Durability::EverySecond, Durability::Memory];
+        match case.flaw {
+            Some(Flaw::SaidAtFirstClass) => {
+                (self.durability, self.options.logs) = (Durability::EverySecond, true);
+                self.others = vec![Durability::Always; others];
+            }
+            Some(Flaw::LossDeniedForOthers) => {
+                (self.durability, self.options.logs) = (Durability::Always, true);
+                self.others = (0..others).map(|at| all[2 - at % 2]).collect();
+            }
+            Some(Flaw::SaidBeforeSynced | Flaw::CellsSaidBeforeSynced) => {}
+            _ if case.is_planned || random.u8(..4) > 0 => {}
+            _ => {
+                let likely = [&all[..], &[Durability::Always, Durability::EverySecond]].concat();
+                self.others = (0..others).map(|_| one_of(&mut random, &likely)).collect();
+            }
+        }
+        self
+    }
+
+    /// Whether keyspaces have durabilities of their own.
+    pub(crate) fn is_mixed(&self) -> bool {
+        !self.others.is_empty()
+    }
+
+    /// How many slots each keyspace has.
+    pub(crate) fn slots_each(&self) -> u32 {
+        if self.is_mixed() { 1 } else { self.slots }
+    }
+
+    /// The keyspaces behind the first one.
+    pub(crate) fn keyspaces(&self) -> impl Iterator<Item = KeyspaceRules> {
+        (1..).zip(&self.others).map(|(number, other): (u32, &Durability)| KeyspaceRules {
+            name: format!("k{number}").into(),
+            copies: 0,
+            in_sync_min: 0,
+            latency_ms: 0,
+            durability: Some(other.persistence()),
+        })
+    }
+
+    /// The index of the keyspace that a slot is in.
+    pub(crate) fn keyspace_of(&self, slot: Slot) -> usize {
+        if self.is_mixed() { slot.0 as usize } else { 0 }
+    }
+
+    /// The durability of a slot.
+    pub(crate) fn durability_of(&self, slot: Slot) -> Durability {
+        let own = self.keyspace_of(slot).checked_sub(1).and_then(|at| self.others.get(at));
+        own.copied().unwrap_or(self.durability)
+    }
+
+    /// Whether a node whose process ends in this way may lose something of a slot that it said it has.
+    pub(crate) fn loses(&self, slot: Slot, ending: Ending) -> bool {
+        match self.durability_of(slot) {
+            Durability::Always => false,
+            Durability::EverySecond => ending == Ending::PowerLost,
+            Durability::Memory => true,
+        }
+    }
+
+    /// Whether any slot has a durability.
+    pub(crate) fn has(&self, durability: Durability) -> bool {
+        self.durability == durability || self.others.contains(&durability)
+    }
+
+    /// Whether all slots have a durability.
+    pub(crate) fn has_only(&self, durability: Durability) -> bool {
+        self.durability == durability && self.others.iter().all(|other| *other == durability)
+    }
+
     /// What a node says about itself for the placement of copies.
     pub(crate) fn hints(&self, node: NodeId) -> PlacementHints {
         if self.zones == 0 {

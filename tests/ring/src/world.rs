@@ -17,7 +17,7 @@ use crate::node::Node;
 use crate::operation::Operation;
 use crate::queue::{Event, Queue, ToNode};
 use crate::settings::Settings;
-use atoll_replica::{Effect, Group, GroupOptions, NodeId, Slot};
+use atoll_replica::{Change, Effect, Group, GroupOptions, NodeId, Slot};
 use fastrand::Rng;
 use std::collections::BTreeMap;
 
@@ -97,8 +97,11 @@ const HAPPENED_MAX: u64 = 3_000_000;
 impl World {
     pub(crate) fn new(seed: u64, case: &Case, is_traced: bool) -> Self {
         let mut random = Rng::with_seed(seed);
-        let settings = Settings::draw(&mut random, case);
-        let group = Group::new(GroupOptions { slots: settings.slots, copies: settings.copies });
+        let settings = Settings::draw(&mut random, case).mixed(seed, case);
+        let mut group = Group::new(GroupOptions { slots: settings.slots_each(), copies: settings.copies });
+        for rules in settings.keyspaces() {
+            group.apply(Change::Keyspace(rules));
+        }
         let mut world = Self {
             network: Network::new(&settings, &mut random),
             nodes: (0..settings.nodes).map(|_| new_node(&settings, &mut random)).collect(),
@@ -141,6 +144,9 @@ impl World {
 
     fn begin_everything(&mut self) {
         say!(self, "seed begins: {:?}", self.settings);
+        if self.settings.is_mixed() {
+            self.counts.bump("worlds_of_mixed_durability");
+        }
         let late = (self.settings.nodes > 3 && self.random.u8(..3) == 0).then_some(self.settings.nodes);
         for node in 1..=self.settings.nodes {
             let is_late = late == Some(node);
