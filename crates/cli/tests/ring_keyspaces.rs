@@ -69,6 +69,15 @@ fn a_keyspace_has_copies_of_its_own_and_is_named_in_the_url() {
     let many = run("", &["ring", "keyspace", "create", "many", "--copies", "5"]);
     assert!(many.fails(2).contains("3 nodes are up"), "{}", many.stderr);
     assert_eq!(run("", &["ring", "keyspace", "list", "--json"]).json().as_array().unwrap().len(), 2);
+    // One with a durability of its own takes writes that the flushed ones refuse.
+    let made = create(&["safe", "--durability", "synced"]);
+    assert_eq!(made.text().trim(), "keyspace safe is there, as number 2");
+    assert!(create(&["safe"]).fails(11).contains("with other rules"));
+    let listed = json(&["ring", "keyspace", "list"]);
+    assert_eq!((listed[2]["durability"].as_str(), listed[1]["durability"].as_str()), (Some("synced"), None));
+    run("safe", &["kv", "put", "k1", "field", "safe", "--durability", "synced"]).text();
+    let refused = run("scratch", &["kv", "put", "k1", "field", "safe", "--durability", "synced"]);
+    assert!(refused.stderr.contains("durability class synced"), "{}", refused.stderr);
     lose_the_only_copies(&mut ring, &run);
     ring.end();
 }
