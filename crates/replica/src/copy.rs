@@ -9,8 +9,8 @@ use crate::log::{Log, Needed};
 use crate::planted::{self, Bug};
 use crate::primary::Primary;
 use crate::{
-    Configuration, Effect, Entry, LogRun, Message, NodeId, Options, Position, Sequence, Slot, SlotMessage,
-    Version,
+    Configuration, Contradiction, Effect, Entry, LogRun, Message, NodeId, Options, Position, Sequence, Slot,
+    SlotMessage, Version,
 };
 
 /// What a copy gets from its node with each step.
@@ -166,9 +166,9 @@ impl Replicated {
             return self.send(from, SlotMessage::Rejected { hint }, context);
         }
         let through = Sequence(previous.sequence.0 + entries.len() as u64);
-        if !self.take_in(entries, context) {
+        if let Err(contradiction) = self.take_in(entries, context) {
             // Whatever it says, nothing that it lacks here may count as logged.
-            return;
+            return context.effects.push(Effect::NotTaken { slot: self.slot, from, contradiction });
         }
         self.verified = self.verified.max(through.min(self.log.last().sequence));
         let known = if planted::is(Bug::AppliedOnReceipt) {
@@ -205,9 +205,9 @@ impl Replicated {
         last.min(previous.sequence.before()).max(self.committed)
     }
 
-    /// Adds the entries that are new, replacing those that the primary does not have. Returns whether these
-    /// entries can be right.
-    fn take_in(&mut self, entries: Vec<Entry>, context: &mut StepContext<'_>) -> bool {
+    /// Adds the entries that are new, replacing those that the primary does not have. If these entries cannot
+    /// be right, nothing is added.
+    fn take_in(&mut self, entries: Vec<Entry>, context: &mut StepContext<'_>) -> Result<(), Contradiction> {
         let is_new = |log: &Log, entry: &Entry| {
             let found = log.position(entry.position.sequence);
             entry.position.sequence > log.base().sequence
@@ -221,24 +221,23 @@ impl Replicated {
         if entries.iter().any(|entry| is_below(entry) && entry.position.epoch > base.epoch) {
             // A primary that lost what it had committed, such as one whose folder was put back to an earlier
             // state, writes other entries in places that are applied here.
-            return false;
+            return Err(Contradiction::Applied);
         }
-        let Some(first) = entries.iter().position(|entry| is_new(&self.log, entry)) else { return true };
+        let Some(first) = entries.iter().position(|entry| is_new(&self.log, entry)) else { return Ok(()) };
         let new: Vec<_> = entries.into_iter().skip(first).collect();
-        let Some(sequence) = new.first().map(|entry| entry.position.sequence.before()) else { return true };
-        let Some(after) = self.log.position(sequence).filter(|after| self.may_follow(*after, &new)) else {
-            return false;
-        };
+        let Some(sequence) = new.first().map(|entry| entry.position.sequence.before()) else { return Ok(()) };
+        let after = self.log.position(sequence).ok_or(Contradiction::Disorder)?;
+        self.check_following(after, &new)?;
         self.truncate_behind(sequence);
         new.iter().for_each(|entry| self.push(entry.clone()));
         self.write(after, new, context);
-        true
+        Ok(())
     }
 
-    /// Whether these entries can follow `after`: each follows the one before it, with an epoch that does not
-    /// fall and is not beyond the current one, and none replaces a committed entry, which is the same
+    /// Checks that these entries can follow `after`: each follows the one before it, with an epoch that does
+    /// not fall and is not beyond the current one, and none replaces a committed entry, which is the same
     /// everywhere. A sender that says otherwise is not believed.
-    fn may_follow(&self, after: Position, entries: &[Entry]) -> bool {
+    fn check_following(&self, after: Position, entries: &[Entry]) -> Result<(), Contradiction> {
         let mut last = after;
         let follow = entries.iter().all(|Entry { position, .. }| {
             let follows = last.sequence.0.checked_add(1) == Some(position.sequence.0)
@@ -246,7 +245,13 @@ impl Replicated {
             last = *position;
             follows
         });
-        follow && (after.sequence >= self.committed || cfg!(feature = "planted"))
+        if !follow {
+            return Err(Contradiction::Disorder);
+        }
+        match after.sequence >= self.committed || cfg!(feature = "planted") {
+            true => Ok(()),
+            false => Err(Contradiction::Committed),
+        }
     }
 
     fn truncate_behind(&mut self, sequence: Sequence) {

@@ -47,7 +47,7 @@ pub use group::{Change, Decision, Group, GroupOptions, SavedGroup};
 pub use ids::{Epoch, Incarnation, LogRun, Moment, NodeId, Position, Sequence, Slot, Ticket, Version};
 pub use keyspaces::{KEYSPACES_MAX, KeyspaceRules, SLOTS_MAX, problem_of_name};
 pub use members::{Address, Member, Members};
-pub use message::{Effect, Entry, Input, Message, Proposal, Refusal, SlotMessage};
+pub use message::{Contradiction, Effect, Entry, Input, Message, Proposal, Refusal, SlotMessage};
 pub use options::{OptionError, Options, Reads};
 #[cfg(feature = "planted")]
 pub use planted::{Bug, plant};

@@ -239,6 +239,31 @@ pub enum Effect {
         /// The slot.
         slot: Slot,
     },
+    /// Report that entries of a primary were not added to the copy on this node. Nothing else follows from
+    /// them: the copy lags until its primary sends others.
+    NotTaken {
+        /// The slot.
+        slot: Slot,
+        /// The primary that sent them.
+        from: NodeId,
+        /// What they contradict.
+        contradiction: Contradiction,
+    },
+}
+
+/// Why entries of a primary cannot be right, by what the copy has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Contradiction {
+    /// They are of a later epoch than what is applied here in their places. The primary lost what it had
+    /// committed, as one does whose folder was put back to an earlier state.
+    #[error("other entries are applied in their places")]
+    Applied,
+    /// They would replace committed entries, which are the same on all copies.
+    #[error("other entries are committed in their places")]
+    Committed,
+    /// They do not follow each other, or their epochs fall or are beyond that of the message.
+    #[error("they do not follow each other and what is before them")]
+    Disorder,
 }
 
 /// What a primary asks the configuration group for. Refused unless the slot is still in this epoch.

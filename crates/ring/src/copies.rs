@@ -10,6 +10,7 @@ mod answering;
 mod applying;
 mod arrivals;
 mod body;
+mod contradictions;
 mod early;
 mod expiring;
 mod full;
@@ -35,6 +36,7 @@ use atoll_replica::{
 };
 use atoll_resp::{Protocol, Request, RequestParser};
 use body::Body;
+use contradictions::Contradictions;
 use full::Full;
 use mio::Registry;
 use moves::Moves;
@@ -59,6 +61,8 @@ pub(crate) struct Copies {
     answer_bytes: usize,
     /// How many requests the store failed at.
     failures: u64,
+    /// Entries of other nodes that copies here did not take.
+    pub(crate) contradictions: Contradictions,
     /// Slots in which expired keys are being deleted, and how often such a deletion was refused.
     expiring: HashSet<Slot>,
     refused_expiries: u64,
@@ -109,6 +113,7 @@ impl Copies {
             answers: Vec::new(),
             answer_bytes: 0,
             failures: 0,
+            contradictions: Contradictions::of(me),
             expiring: HashSet::new(),
             refused_expiries: 0,
             watched: Vec::new(),
@@ -318,6 +323,9 @@ impl Copies {
             Effect::Propose(proposal) => self.proposals.push(proposal),
             Effect::FetchTable => self.group.iter().for_each(|group| group.fetch_table()),
             Effect::Forget { slot } => self.moves.forgotten.push(slot),
+            Effect::NotTaken { slot, from, contradiction } => {
+                self.contradictions.record(now.moment, (slot, from), contradiction);
+            }
         }
         Ok(())
     }

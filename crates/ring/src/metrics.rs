@@ -65,6 +65,8 @@ pub(crate) struct Metrics {
     pub(crate) long_copies: Counter,
     /// Entries of other nodes with dates far ahead.
     pub(crate) entries_ahead: Counter,
+    /// Messages with entries that contradicted a copy here.
+    pub(crate) entries_not_taken: Counter,
     /// Commands at which the store failed.
     pub(crate) failures: Counter,
     /// Whether the disk has too little room for writes that add data.
@@ -140,6 +142,7 @@ impl Default for Metrics {
             copies_given_up: Counter::default(),
             long_copies: Counter::default(),
             entries_ahead: Counter::default(),
+            entries_not_taken: Counter::default(),
             failures: Counter::default(),
             out_of_space: Counter::default(),
             protocol_errors: Counter::default(),

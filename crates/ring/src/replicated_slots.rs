@@ -298,6 +298,7 @@ impl ReplicatedSlots {
         self.metrics.copies_given_up.set(self.copies.given_up());
         self.metrics.long_copies.set(self.copies.long_arrivals());
         self.metrics.entries_ahead.set(self.copies.dates.ahead());
+        self.metrics.entries_not_taken.set(self.copies.contradictions.count());
         Ok(())
     }
 

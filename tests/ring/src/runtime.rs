@@ -126,6 +126,10 @@ impl World {
                 }
                 self.flush(node);
             }
+            Effect::NotTaken { slot, from, contradiction } => {
+                self.counts.bump("entries_not_taken");
+                say!(self, "{node} does not take entries of {from} for slot {}: {contradiction}", slot.0);
+            }
         }
     }
 

@@ -339,6 +339,7 @@ impl World {
                 (there.log, there.applied, there.writes) = Default::default();
                 (there.synced, there.checkpoint) = (0, 0);
             }
+            Effect::NotTaken { .. } => self.counts.count("entries_not_taken"),
         }
     }
 

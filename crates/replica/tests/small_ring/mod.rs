@@ -3,8 +3,9 @@
 #![allow(dead_code, reason = "not every test needs all of it")]
 
 use atoll_replica::{
-    Change, Decision, Effect, Entry, Found, Group, GroupOptions, Incarnation, Input, LogRun, Message, Moment,
-    NodeId, Options, PlacementHints, Position, Refusal, Replica, Slot, SlotMessage, Survived, Ticket,
+    Change, Contradiction, Decision, Effect, Entry, Found, Group, GroupOptions, Incarnation, Input, LogRun,
+    Message, Moment, NodeId, Options, PlacementHints, Position, Refusal, Replica, Slot, SlotMessage,
+    Survived, Ticket,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -47,6 +48,8 @@ pub struct Ring {
     pub transfers: Vec<(NodeId, NodeId)>,
     /// How many entries nodes have sent to each other.
     pub entries_sent: usize,
+    /// Which nodes did not take entries of which primaries, and why.
+    pub not_taken: Vec<(NodeId, NodeId, Contradiction)>,
 }
 
 impl Ring {
@@ -64,6 +67,7 @@ impl Ring {
             proposals: Vec::new(),
             transfers: Vec::new(),
             entries_sent: 0,
+            not_taken: Vec::new(),
         };
         (1..=nodes).for_each(|node| ring.start(NodeId(node), options, Survived::Nothing));
         ring.place();
@@ -148,6 +152,9 @@ impl Ring {
             Effect::Transfer { to, .. } => self.transfers.push((node, to)),
             Effect::Propose(proposal) => self.proposals.push(Change::Propose(proposal)),
             Effect::FetchTable | Effect::Forget { .. } => {}
+            Effect::NotTaken { from, contradiction, .. } => {
+                self.not_taken.push((node, from, contradiction));
+            }
         }
     }
 

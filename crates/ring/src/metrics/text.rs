@@ -9,7 +9,7 @@ use std::fmt::Write;
 type Row = (&'static str, &'static str, &'static str, fn(&Metrics) -> &Counter);
 
 /// Name, kind, help text, and counter.
-const ROWS: [Row; 24] = [
+const ROWS: [Row; 25] = [
     ("commands_total", "counter", "Requests that were executed.", |metrics| &metrics.commands),
     ("connections", "gauge", "Connections.", |metrics| &metrics.connections),
     ("connections_accepted_total", "counter", "Connections that began.", |metrics| {
@@ -67,6 +67,12 @@ const ROWS: [Row; 24] = [
     ("entries_ahead_total", "counter", "Writes of other nodes with dates far ahead.", |metrics| {
         &metrics.entries_ahead
     }),
+    (
+        "entries_not_taken_total",
+        "counter",
+        "Messages with writes that contradict what a copy on this node has.",
+        |metrics| &metrics.entries_not_taken,
+    ),
     ("loop_rounds_total", "counter", "Rounds of the event loop.", |metrics| &metrics.rounds),
     ("gathered_turns_total", "counter", "Turns of connections that had waited for others.", |metrics| {
         &metrics.gathered

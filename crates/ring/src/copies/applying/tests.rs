@@ -128,6 +128,21 @@ fn hear(copies: &mut Copies, leads: u64, previous: Position, (epoch, through): (
     copies.hear(NOW, primary_of(leads), Incarnation(1), Spoken::Message(message)).unwrap();
 }
 
+#[test]
+fn entries_that_contradict_a_copy_are_counted_and_reported_once_a_second() {
+    let engine = Engine::open(Arc::new(SimDisk::seeded(1)), atoll_engine::Options::default()).unwrap();
+    let (mut copies, _poll) = begun(&engine);
+    hear(&mut copies, 1, Position::default(), (1, 5), 5);
+    assert_eq!(copies.contradictions.count(), 0);
+    // The leader begins again where this copy has applied what it was sent before, in a later epoch.
+    copies.step(NOW, Input::Table(table(2))).unwrap();
+    let warned = warned::times(|| {
+        (0..3).for_each(|_| hear(&mut copies, 2, Position::default(), (2, 3), 0));
+    });
+    assert_eq!((copies.contradictions.count(), warned), (3, 1));
+    assert_eq!(crate::copies::applied_position(&copies.keyspaces, SLOT), at(1, 5));
+}
+
 /// What is found when the store is opened again.
 fn found_again(engine: &Engine) -> Vec<Found> {
     let keyspaces = Keyspaces::open(engine, Persistence::Always).unwrap();
