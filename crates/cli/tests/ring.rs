@@ -11,6 +11,8 @@
 mod killed;
 #[path = "ring/loops.rs"]
 mod loops;
+#[path = "ring/lost_keeper.rs"]
+mod lost_keeper;
 #[path = "ring/names.rs"]
 mod names;
 #[allow(dead_code, reason = "other tests use more of it")]
