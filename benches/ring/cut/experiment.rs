@@ -186,6 +186,7 @@ fn experiment(cluster: &mut dyn Cluster, times: Times, folder: &Path) -> Result<
         run_ms: run_ms.saturating_sub(ANSWER_MS_MAX),
         answer_ms_max: ANSWER_MS_MAX,
         seed: 7,
+        numbers_above: 0,
     });
     let (beside, paced) = (
         Running::start(&beside, cluster.hosts(), CUT, folder)?,

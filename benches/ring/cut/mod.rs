@@ -27,6 +27,7 @@ pub use beside::authentication;
 pub use child::{read, spawn, text, wait_for};
 pub use cluster::{Cluster, HOSTS, wait_until_well};
 pub use experiment::{ClusterKind, Findings, Times, inside, run};
+pub use paced::{BIN_MS, Bin, Report as PacedReport, Spec as PacedSpec, run_until};
 pub use report::{is_right, print, rows};
 pub use slots::{SLOTS, keys_of_all_slots, moved, slot_of, table};
 

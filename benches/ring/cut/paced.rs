@@ -9,6 +9,7 @@ use super::pacer::Pacer;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
 
 /// The first letter of its keys.
 pub const LETTER: char = 'm';
@@ -31,6 +32,9 @@ pub struct Spec {
     pub answer_ms_max: u64,
     /// The seed of the order of reads.
     pub seed: u64,
+    /// Its keys have the numbers above this one, so that several such clients have different keys.
+    #[serde(default)]
+    pub numbers_above: u64,
 }
 
 /// The requests that were due in one bin.
@@ -61,7 +65,13 @@ pub struct Report {
 
 /// Sends requests for the given time, and waits for the last answers.
 pub fn run(spec: &Spec) -> io::Result<Report> {
-    Pacer::new(spec)?.run()
+    Pacer::new(spec)?.run(&AtomicBool::new(false))
+}
+
+/// The same until it is told to stop, and at first without knowing which node serves a slot: it asks the
+/// first one, which names another.
+pub fn run_until(spec: &Spec, stop: &AtomicBool) -> io::Result<Report> {
+    Pacer::without_table(spec)?.run(stop)
 }
 
 impl Report {

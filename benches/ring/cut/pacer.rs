@@ -13,6 +13,7 @@ use mio::{Events, Poll};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 /// The delay after a refusal that names no node, or a silent one.
@@ -50,6 +51,14 @@ pub struct Pacer<'a> {
 impl<'a> Pacer<'a> {
     /// Gets the slot table from the first node, as clients do at their start.
     pub fn new(spec: &'a Spec) -> io::Result<Self> {
+        let mut pacer = Self::without_table(spec)?;
+        let table = super::slots::table(spec.addresses[0], spec.token.as_deref())?;
+        pacer.serves = table.into_iter().map(|address| pacer.number_of(address)).collect();
+        Ok(pacer)
+    }
+
+    /// A client to which the first node serves every slot, until another one is named.
+    pub fn without_table(spec: &'a Spec) -> io::Result<Self> {
         let token = spec.token.as_deref();
         let nodes =
             spec.addresses.iter().enumerate().map(|(number, &address)| Node::new(number, address, token));
@@ -57,8 +66,7 @@ impl<'a> Pacer<'a> {
         if nodes.is_empty() || spec.rate == 0 {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let table = super::slots::table(spec.addresses[0], token)?;
-        let mut pacer = Self {
+        Ok(Self {
             spec,
             poll: Poll::new()?,
             nodes,
@@ -68,9 +76,7 @@ impl<'a> Pacer<'a> {
             retries: BTreeSet::new(),
             random: fastrand::Rng::with_seed(spec.seed),
             report: Report::default(),
-        };
-        pacer.serves = table.into_iter().map(|address| pacer.number_of(address)).collect();
-        Ok(pacer)
+        })
     }
 
     /// The number of the node at this address, a new one if necessary.
@@ -84,14 +90,17 @@ impl<'a> Pacer<'a> {
         self.nodes.len() - 1
     }
 
-    /// Sends requests for the given time, and waits for the last answers.
-    pub fn run(mut self) -> io::Result<Report> {
+    /// Sends requests for the given time or until it is told to stop, and waits for the last answers.
+    pub fn run(mut self, stop: &AtomicBool) -> io::Result<Report> {
         let (start, start_ms) = (Instant::now(), milliseconds_now());
         let every = Duration::from_secs(1) / u32::try_from(self.spec.rate).unwrap_or(u32::MAX);
-        let count = self.spec.rate * self.spec.run_ms / 1000;
+        let mut count = self.spec.rate * self.spec.run_ms / 1000;
         let mut events = Events::with_capacity(NODES_MAX);
         let mut asked = 0;
         while asked < count || !self.requests.is_empty() {
+            if stop.load(SeqCst) {
+                count = asked;
+            }
             let now = Instant::now();
             while asked < count && start + every * (asked as u32) <= now {
                 let due = every * asked as u32;
@@ -117,7 +126,8 @@ impl<'a> Pacer<'a> {
     fn ask(&mut self, id: u64, due: Instant, due_ms: u64, now: Instant) {
         let known = &self.report.acknowledged;
         let is_write = known.is_empty() || self.random.bool();
-        let number = if is_write { id + 1 } else { known[self.random.usize(..known.len())] };
+        let number =
+            if is_write { self.spec.numbers_above + id + 1 } else { known[self.random.usize(..known.len())] };
         let slot = slot_of(key(LETTER, number).as_bytes());
         self.requests.insert(id, Request { number, is_write, slot, due, due_ms, moves: 0 });
         self.deadlines.push_back(id);

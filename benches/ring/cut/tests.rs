@@ -3,13 +3,13 @@
 use super::count;
 use super::experiment::{Findings, OfCluster};
 use super::key;
-use super::paced::{Bin, LETTER, Report, Spec, run};
+use super::paced::{Bin, LETTER, Report, Spec, run, run_until};
 use super::slots::{SLOTS, slot_of};
 use crate::client::parse_command;
 use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 /// A node that serves even slots itself and redirects others to another node; if `faulty`, it forgets every
@@ -66,7 +66,7 @@ fn silent() -> (TcpListener, SocketAddr) {
 }
 
 fn spec(addresses: Vec<SocketAddr>) -> Spec {
-    Spec { addresses, token: None, rate: 1_000, run_ms: 1_000, answer_ms_max: 500, seed: 5 }
+    Spec { addresses, token: None, rate: 1_000, run_ms: 1_000, answer_ms_max: 500, seed: 5, numbers_above: 0 }
 }
 
 fn total(report: &Report) -> Bin {
@@ -88,6 +88,27 @@ fn requests_follow_moves_to_the_node_that_serves_and_none_is_lost() {
     let held = held.lock().unwrap();
     assert!(report.acknowledged.iter().all(|number| held.contains(key(LETTER, *number).as_bytes())));
     assert_eq!(report.wrong_reads, 0);
+}
+
+#[test]
+fn a_client_that_knows_no_table_learns_it_and_ends_when_it_is_told_to() {
+    let held = Arc::new(Mutex::new(HashSet::new()));
+    let (_listener, nobody) = silent();
+    let second = node(|_| true, nobody, false, Arc::clone(&held));
+    let first = node(|slot| slot % 2 == 0, second, false, Arc::clone(&held));
+    let spec = Spec { run_ms: 600_000, answer_ms_max: 5_000, numbers_above: 1_000_000, ..spec(vec![first]) };
+    let stop = AtomicBool::new(false);
+    let report = std::thread::scope(|scope| {
+        let asked = scope.spawn(|| run_until(&spec, &stop));
+        while held.lock().unwrap().len() < 100 {
+            std::thread::yield_now();
+        }
+        stop.store(true, Relaxed);
+        asked.join().unwrap().unwrap()
+    });
+    let all = total(&report);
+    assert!(report.acknowledged.len() >= 100 && all.succeeded == all.requests, "{all:?}");
+    assert!(report.acknowledged.iter().all(|number| *number > 1_000_000));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 
 /// Raised when the promises that are checked change.
-const FORMAT: u64 = 1;
+const FORMAT: u64 = 2;
 
 /// The line of a schedule.
 pub fn line(outcome: &Outcome, seconds: u64) -> String {
@@ -15,6 +15,7 @@ pub fn line(outcome: &Outcome, seconds: u64) -> String {
         *faults.entry(fault.kind.name()).or_default() += 1;
     }
     let (counts, shared) = (&outcome.counts, &outcome.shared);
+    let judged: Vec<_> = outcome.service.judged().collect();
     let line = json!({
         "soak": "ring-schedules",
         "format": FORMAT,
@@ -43,6 +44,13 @@ pub fn line(outcome: &Outcome, seconds: u64) -> String {
             "broken": shared.broken,
             "undecided": shared.undecided,
         },
+        // The requests of the majority's side from three seconds after each cut on that can be judged.
+        "majority": {
+            "cuts": judged.len(),
+            "requests": judged.iter().map(|cut| cut.requests).sum::<u64>(),
+            "succeeded": judged.iter().map(|cut| cut.succeeded).sum::<u64>(),
+            "wrong_reads": outcome.service.wrong_reads,
+        },
     });
     line.to_string()
 }
@@ -63,6 +71,8 @@ mod tests {
         assert_eq!(named, [Some(8), Some(1), Some(0), Some(30)]);
         let faults: u64 = well["faults"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
         assert_eq!(faults, outcome.plan.faults.len() as u64);
+        let majority = ["cuts", "requests", "succeeded"].map(|name| of(&well["majority"], name));
+        assert_eq!(majority, [Some(1), Some(400), Some(396)]);
         outcome.shared.broken = 1;
         let broken = told(&outcome);
         assert_eq!((of(&broken, "failures"), of(&broken["shared"], "broken")), (Some(1), Some(1)));

@@ -11,6 +11,10 @@ const COUNT_TO_SEE_ALL: usize = 20;
 /// The share of writes that must have a definite outcome.
 const DEFINITE_MIN: f64 = 0.6;
 
+/// In a run of more schedules than this, that none of them had a cut to judge the majority's service by is a
+/// failure. A single one is a repetition, and most have none.
+const COUNT_UNJUDGED_MAX: usize = 1;
+
 /// If it takes longer than this until every slot serves, the report says what held the last ones up.
 const LONG_SECONDS: f64 = 3.0;
 
@@ -48,6 +52,7 @@ pub fn print_one(outcome: &Outcome) {
         shared.broken,
         shared.undecided,
     );
+    println!("             {}", service(outcome));
     if outcome.served_seconds.is_some_and(|seconds| seconds > LONG_SECONDS) && !outcome.held_up_by.is_empty()
     {
         println!("             held up by {}", outcome.held_up_by);
@@ -55,15 +60,31 @@ pub fn print_one(outcome: &Outcome) {
     if outcome.is_well() {
         return;
     }
-    for words in
-        outcome.problem.iter().chain(&outcome.crashes).chain(&outcome.told).chain(&outcome.shared.told)
-    {
+    let why = outcome.problem.iter().chain(&outcome.crashes).chain(&outcome.told);
+    for words in why.chain(&outcome.shared.told).chain(&outcome.service.told) {
         println!("             {words}");
     }
     if let Some(kept) = &outcome.kept {
         println!("             logs and stores are kept in {}", kept.display());
     }
     println!("             again: cargo xtask bench ring --phases schedules --schedule-seed {}", plan.seed);
+}
+
+/// What the majority's side got from three seconds after each cut until it healed.
+fn service(outcome: &Outcome) -> String {
+    let judged: Vec<String> = outcome
+        .service
+        .judged()
+        .map(|cut| {
+            let (percent, host, seconds) = (cut.percent(), cut.host, cut.milliseconds as f64 / 1_000.0);
+            format!("{percent:.1} % of {} requests in {seconds:.1} s without host {host}", cut.requests)
+        })
+        .collect();
+    match judged.as_slice() {
+        [] => "majority: not judged, for no host is cut off for long enough while the others are well"
+            .to_owned(),
+        judged => format!("majority, from 3 s after a cut on: {}", judged.join("; ")),
+    }
 }
 
 /// Prints how often each fault occurred.
@@ -88,6 +109,14 @@ pub fn print(findings: &Findings) {
         of(|shared| shared.broken),
         of(|shared| shared.undecided),
     );
+    let (judged, all) = (judged(findings), findings.outcomes.len());
+    match lowest(findings) {
+        Some(lowest) => println!(
+            "  majority: judged in {judged} of {all} schedules; from 3 s after a cut on at least {lowest:.1} % of its \
+             requests succeeded"
+        ),
+        None => println!("  majority: judged in none of {all} schedules"),
+    }
     if let Some(why) = &findings.missing {
         println!("  missing: {why}");
     }
@@ -101,7 +130,25 @@ pub fn is_right(findings: &Findings) -> bool {
         Some(why) => !is_failure(why),
         None => !findings.outcomes.is_empty(),
     };
-    is_whole && findings.outcomes.iter().all(Outcome::is_well) && unseen(findings).is_empty()
+    is_whole
+        && findings.outcomes.iter().all(Outcome::is_well)
+        && unseen(findings).is_empty()
+        && !is_unjudged(findings)
+}
+
+/// In how many schedules the majority's service could be judged.
+fn judged(findings: &Findings) -> usize {
+    findings.outcomes.iter().filter(|outcome| outcome.service.lowest().is_some()).count()
+}
+
+/// The least percentage of the majority's requests that succeeded after a cut.
+fn lowest(findings: &Findings) -> Option<f64> {
+    findings.outcomes.iter().filter_map(|outcome| outcome.service.lowest()).reduce(f64::min)
+}
+
+/// Whether no schedule of a run could judge it, although one had to.
+fn is_unjudged(findings: &Findings) -> bool {
+    findings.outcomes.len() > COUNT_UNJUDGED_MAX && judged(findings) == 0
 }
 
 /// How often each fault occurred, and in which rings.
@@ -152,13 +199,14 @@ fn spoiled(findings: &Findings) -> Option<String> {
         return Some(format!("never occurred: {}", unseen.join(", ")));
     }
     type Count = fn(&Outcome) -> u64;
-    let bad: [(&str, Count); 6] = [
+    let bad: [(&str, Count); 7] = [
         ("acknowledged writes are lost", |outcome| outcome.counts.lost),
         ("reads found less than was known", |outcome| outcome.counts.stale),
         ("histories are not linearizable", |outcome| outcome.shared.broken),
         ("reads found what was never written, or was refused", |outcome| outcome.counts.foreign),
         ("keys that nobody answers for", |outcome| outcome.counts.unanswered),
         ("histories that the checker could not decide", |outcome| outcome.shared.undecided),
+        ("reads at a fixed pace found something else", |outcome| outcome.service.wrong_reads),
     ];
     let sums = bad.map(|(what, of)| (what, findings.outcomes.iter().map(of).sum::<u64>()));
     if let Some((what, count)) = sums.into_iter().find(|(_, count)| *count > 0) {
@@ -175,6 +223,13 @@ fn spoiled(findings: &Findings) -> Option<String> {
     };
     if let Some(why) = findings.outcomes.iter().find_map(told) {
         return Some(why);
+    }
+    if let Some(outcome) = findings.outcomes.iter().find(|outcome| !outcome.service.is_well()) {
+        let why = outcome.service.told.first().cloned().unwrap_or_default();
+        return Some(format!("seed {}: {why}", outcome.plan.seed));
+    }
+    if is_unjudged(findings) {
+        return Some("no cut by which the majority's service can be judged".to_owned());
     }
     if findings.outcomes.iter().any(|outcome| outcome.counts.acknowledged == 0) {
         return Some("a schedule in which nothing was acknowledged".to_owned());
@@ -210,6 +265,15 @@ pub fn rows(findings: &Findings) -> Vec<Row> {
                 None,
             ),
             is_measured.then(|| sum(|outcome| outcome.shared.broken)),
+        ),
+        row(
+            Row::at_least(
+                "random schedules: requests of the majority that succeed from 3 s after a cut, the least",
+                "%",
+                95.0,
+                None,
+            ),
+            lowest(findings),
         ),
         row(
             Row::at_most("random schedules: every slot serves again, the longest", "s", 10.0, None),

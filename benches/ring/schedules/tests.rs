@@ -6,6 +6,7 @@ use super::final_checks::{look_up, write_every_slot};
 use super::lane::Lane;
 use super::plan::{END_MS, Fault, Keeping, Kind, Plan, Share};
 use super::report::{is_right, rows};
+use super::service::{Scene, ServedCut, Service, periods};
 use super::shared::Judged;
 use super::{Findings, HOSTS, Outcome};
 use crate::client::parse_command;
@@ -329,11 +330,18 @@ fn greet(mut stream: TcpStream) -> TcpStream {
     stream
 }
 
+/// What the majority got after one cut.
+fn service(requests: u64, succeeded: u64) -> Service {
+    let cut = ServedCut { host: 1, milliseconds: 2_000, requests, succeeded };
+    Service { cuts: vec![cut], ..Service::default() }
+}
+
 pub(super) fn outcome(seed: u64) -> Outcome {
     Outcome {
         plan: Plan::of(seed),
         counts: Counts { acknowledged: 100, reads: 100, unknown: 3, ..Counts::default() },
         shared: Judged { done: 400, linearizable: 6, ..Judged::default() },
+        service: service(400, 396),
         calm_seconds: Some(0.5),
         served_seconds: Some((seed % 270) as f64 / 10.0),
         held_up_by: String::new(),
@@ -358,8 +366,53 @@ fn twenty_schedules_contain_every_fault_and_hold_when_nothing_is_wrong() {
     assert!(rows.iter().all(|row| row.holds), "{rows:?}");
     assert_eq!(
         rows.iter().map(|row| row.figure).collect::<Vec<_>>(),
-        [Some(0.0), Some(0.0), Some(0.0), Some(2.0), Some(1.05)]
+        [Some(0.0), Some(0.0), Some(0.0), Some(99.0), Some(2.0), Some(1.05)]
     );
+}
+
+#[test]
+fn in_the_first_three_schedules_the_majority_is_judged_after_a_cut() {
+    // As it is if nothing takes any time, and all copies are there whenever nothing is the matter.
+    let scenes = |plan: &Plan| -> Vec<Scene> {
+        let scene = |at_ms: u64| {
+            let (faults, was_whole) = (plan.active(at_ms), plan.going_on(at_ms).is_empty());
+            Scene { from_ms: at_ms, made_ms: at_ms, faults, was_whole }
+        };
+        plan.moments().into_iter().map(scene).collect()
+    };
+    let is_judged = |seed: u64| {
+        let periods = periods(&scenes(&Plan::of(seed)));
+        periods.iter().any(|period| period.until_ms - period.from_ms >= 1_000)
+    };
+    let first = (super::SEED..).take(super::COUNT_QUICK as usize);
+    assert!(first.clone().any(is_judged), "none of {first:?}");
+    let share = SEEDS.filter(|seed| is_judged(*seed)).count();
+    assert!(share > 300, "{share} of {} schedules", SEEDS.end);
+}
+
+#[test]
+fn a_majority_that_is_not_served_after_a_cut_or_never_judged_is_a_failure() {
+    let with = |service: &[Service]| {
+        let mut found = findings(1..=service.len() as u64);
+        for (outcome, service) in found.outcomes.iter_mut().zip(service) {
+            outcome.service = service.clone();
+        }
+        found
+    };
+    let (well, short) = (service(1_000, 950), service(99, 0));
+    let found = with(&[well.clone(), short.clone(), Service::default()]);
+    assert!(is_right(&found) && rows(&found).iter().all(|row| row.holds), "{:?}", rows(&found));
+    assert_eq!(rows(&found)[3].figure, Some(95.0));
+    for wrong in [service(1_000, 949), Service { wrong_reads: 1, ..well.clone() }] {
+        let found = with(&[well.clone(), wrong, short.clone()]);
+        assert!(!is_right(&found) && rows(&found).iter().all(|row| !row.holds));
+    }
+    let none = with(&[short.clone(), Service::default()]);
+    assert!(!is_right(&none), "no cut of the run could be judged");
+    assert!(rows(&none).iter().all(|row| row.note.as_ref().is_some_and(|why| why.contains("judged"))));
+    let one = with(&[short]);
+    assert!(is_right(&one), "a schedule that is repeated need not have one");
+    assert!(!rows(&one)[3].holds, "but the bar has no figure then");
 }
 
 #[test]

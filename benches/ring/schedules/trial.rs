@@ -4,14 +4,19 @@ use super::asker::Asker;
 use super::book::{Book, Counts};
 use super::final_checks::{look_up, write_every_slot};
 use super::lane::Lane;
-use super::plan::Plan;
+use super::plan::{Fault, Plan};
+use super::service::{self, Scene, Service};
 use super::shared::{Caller, Contender, History, Judged, judge};
 use super::stage::Stage;
 use super::{HOSTS, Spec, with_sources};
-use crate::cut::{AtollRing, Cluster, CutError, Hosts, wait_until_well};
+use crate::cut::{
+    AtollRing, Cluster, CutError, Hosts, PacedReport, milliseconds_now, run_until, wait_until_well,
+};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 /// How long clients of a host wait for an answer: some give up before a short pause ends, some outlast a
@@ -39,6 +44,9 @@ pub struct Outcome {
     /// The results of clients that contended for a few keys.
     #[serde(default)]
     pub shared: Judged,
+    /// What the majority's side got while a host was cut off.
+    #[serde(default)]
+    pub service: Service,
     /// Seconds to write to each slot of a healthy ring without any other load.
     pub calm_seconds: Option<f64>,
     /// Seconds from the end of the last fault until each slot accepted a write.
@@ -65,7 +73,8 @@ impl Outcome {
     pub fn is_well(&self) -> bool {
         let counts = &self.counts;
         let bad = counts.lost + counts.stale + counts.foreign + counts.unanswered;
-        bad == 0 && self.shared.is_well() && self.problem.is_none() && self.crashes.is_empty()
+        let is_found_well = bad == 0 && self.shared.is_well() && self.service.is_well();
+        is_found_well && self.problem.is_none() && self.crashes.is_empty()
     }
 }
 
@@ -75,6 +84,7 @@ pub fn run(plan: &Plan, spec: &Spec, folder: &Path) -> Outcome {
         plan: plan.clone(),
         counts: Counts::default(),
         shared: Judged::default(),
+        service: Service::default(),
         calm_seconds: None,
         served_seconds: None,
         held_up_by: String::new(),
@@ -119,14 +129,15 @@ struct Clients<'a> {
 }
 
 fn play(plan: &Plan, stage: &mut Stage, clients: Clients<'_>, outcome: &mut Outcome) -> Result<(), CutError> {
-    let (stop, begun_at) = (AtomicBool::new(false), Instant::now());
+    let (stop, begun_at, mut scenes) = (AtomicBool::new(false), Instant::now(), Vec::new());
     wait_until_served(stage, plan.seed)?;
     outcome.calm_seconds = Some(begun_at.elapsed().as_secs_f64());
-    std::thread::scope(|scope| {
+    let reports = std::thread::scope(|scope| {
         let started = start_clients(scope, stage, clients.book, plan.seed, &stop)
-            .and_then(|()| start_contenders(scope, stage, clients, plan.seed, &stop));
-        let played = started.and_then(|()| {
-            let healed_at = make_happen(plan, stage)?;
+            .and_then(|()| start_contenders(scope, stage, clients, plan.seed, &stop))
+            .and_then(|()| start_paced(scope, stage, plan.seed, &stop));
+        let played = started.and_then(|paced| {
+            let healed_at = make_happen(plan, stage, &mut scenes)?;
             outcome.held_up_by = wait_until_served(stage, plan.seed)?;
             outcome.served_seconds = Some(healed_at.elapsed().as_secs_f64());
             let is_whole = || {
@@ -140,11 +151,14 @@ fn play(plan: &Plan, stage: &mut Stage, clients: Clients<'_>, outcome: &mut Outc
             )?;
             outcome.whole_seconds = Some(healed_at.elapsed().as_secs_f64());
             std::thread::sleep(GO_ON);
-            Ok(())
+            Ok(paced)
         });
         stop.store(true, SeqCst);
-        played
+        let join = |one: Paced<'_>| one.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
+        let reports: io::Result<Vec<PacedReport>> = played?.into_iter().map(join).collect();
+        reports.map_err(CutError::io("ask at a pace"))
     })?;
+    outcome.service = service::judge(&scenes, &reports);
     on_host(stage, 0, |mut asker| look_up(&mut asker, clients.book, LOOK_UP_TIME_MAX), plan.seed)
 }
 
@@ -197,8 +211,31 @@ fn start_contenders<'scope>(
     Ok(())
 }
 
-/// Begins and ends each fault in its time; returns the moment at which the last one ended.
-fn make_happen(plan: &Plan, stage: &mut Stage) -> Result<Instant, CutError> {
+/// A client at a fixed pace, until it is told to stop.
+type Paced<'scope> = ScopedJoinHandle<'scope, io::Result<PacedReport>>;
+
+/// Starts a client on each host that sends requests at a fixed pace.
+fn start_paced<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    stage: &Stage,
+    seed: u64,
+    stop: &'scope AtomicBool,
+) -> Result<Vec<Paced<'scope>>, CutError> {
+    let (nodes, mut paced) = (stage.ring.addresses(), Vec::new());
+    for host in 0..HOSTS {
+        let network = stage.ring.hosts().network(host)?;
+        let spec = service::pace(host, &nodes, seed.wrapping_mul(1_000).wrapping_add(700 + host as u64));
+        paced.push(scope.spawn(move || {
+            network.enter()?;
+            run_until(&spec, stop)
+        }));
+    }
+    Ok(paced)
+}
+
+/// Begins and ends each fault in its time, and records each change; returns the moment at which the last one
+/// ended.
+fn make_happen(plan: &Plan, stage: &mut Stage, scenes: &mut Vec<Scene>) -> Result<Instant, CutError> {
     let start = Instant::now();
     let mut delayed = Duration::ZERO;
     for moment_ms in plan.moments() {
@@ -206,15 +243,27 @@ fn make_happen(plan: &Plan, stage: &mut Stage) -> Result<Instant, CutError> {
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
         if plan.needs_all_copies(moment_ms) {
             let waits_from = Instant::now();
-            stage.make(&plan.going_on(moment_ms))?;
+            change(stage, plan.going_on(moment_ms), scenes)?;
             wait_until_well("until all copies are in sync before a kill", WHOLE_TIME_MAX, || {
                 stage.ring.is_whole()
             })?;
             delayed += waits_from.elapsed();
         }
-        stage.make(&plan.active(moment_ms))?;
+        change(stage, plan.active(moment_ms), scenes)?;
     }
     Ok(Instant::now())
+}
+
+/// Brings about exactly these faults, and records when.
+fn change(stage: &mut Stage, faults: Vec<Fault>, scenes: &mut Vec<Scene>) -> Result<(), CutError> {
+    // Nodes in trouble are not asked: they would keep the schedule waiting. If one does not answer, it is not
+    // known that nothing is missing.
+    let is_calm = scenes.last().is_none_or(|last| last.faults.is_empty());
+    let was_whole = is_calm && !faults.is_empty() && stage.ring.is_whole().unwrap_or(false);
+    let from_ms = milliseconds_now();
+    stage.make(&faults)?;
+    scenes.push(Scene { from_ms, made_ms: milliseconds_now(), faults, was_whole });
+    Ok(())
 }
 
 fn wait_until_served(stage: &mut Stage, seed: u64) -> Result<String, CutError> {

@@ -176,8 +176,8 @@ fn a_keeper_whose_machine_is_lost_takes_its_seat_again_under_its_name_at_another
     ring.begin(0, ELSEWHERE);
     ring.wait_for_seat(3);
     ring.wait_until_whole("127.0.0.2");
-    // Of the first three keepers one is left: alone it would decide nothing, and what the second one led would
-    // not be served.
+    // Of the first three keepers one is left: alone it would decide nothing, and what the second one led
+    // would not be served.
     ring.kill(1);
     ring.write("127.0.0.3", "after");
     let kept = ring.ask(ELSEWHERE, &["kv", "export", "-", "--format", "jsonl"], "");
