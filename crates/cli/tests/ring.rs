@@ -7,6 +7,8 @@
     clippy::print_stdout
 )]
 
+#[path = "ring/joining.rs"]
+mod joining;
 #[path = "ring/killed.rs"]
 mod killed;
 #[path = "ring/loops.rs"]

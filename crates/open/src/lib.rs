@@ -19,7 +19,8 @@ mod upkeep;
 mod url;
 
 pub use atoll_ring_client::{
-    DownSlots, KeyspaceStatus, LatencyClass, NewKeyspace, NodeStatus, RING_CHANGE, RingOperator, RingStatus,
+    DownSlots, KeyspaceStatus, LatencyClass, NewKeyspace, NodeStatus, RING_CHANGE, RingOperator, RingSetup,
+    RingStatus,
 };
 pub use cassandra::{CassandraQuery, CassandraUrl, TlsChoice};
 pub use maintenance::{

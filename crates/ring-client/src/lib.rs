@@ -31,7 +31,7 @@ mod watch_connections;
 
 pub use atoll_resp::LatencyClass;
 pub use operate::{
-    DownSlots, KeyspaceStatus, NewKeyspace, NodeStatus, RING_CHANGE, RingOperator, RingStatus,
+    DownSlots, KeyspaceStatus, NewKeyspace, NodeStatus, RING_CHANGE, RingOperator, RingSetup, RingStatus,
 };
 pub use options::RingOptions;
 pub use owners::Owners;

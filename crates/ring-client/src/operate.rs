@@ -41,6 +41,28 @@ pub struct RingStatus {
     pub down: Vec<DownSlots>,
     /// All keyspaces, in order.
     pub keyspaces: Vec<KeyspaceStatus>,
+    /// What all nodes of the ring are started with alike; none if the answering node is the whole ring.
+    pub setup: Option<RingSetup>,
+}
+
+/// What all nodes of a ring are started with alike, which one that joins has to know.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RingSetup {
+    /// The processes, in the order of the numbers of their nodes, each at the address of its first node.
+    /// Later ones may have joined since.
+    pub processes: Vec<String>,
+    /// How many nodes each of them runs.
+    pub loops: u16,
+    /// How many of them keep the configuration: the first ones.
+    pub keepers: u16,
+    /// How many copies there are of everything.
+    pub copies: u8,
+    /// How many of them must be in sync for a write to be accepted.
+    pub in_sync_min: u8,
+    /// The largest error in the rate of a clock, in parts per million.
+    pub rate_error_ppm: u64,
+    /// Whether no clock is relied on.
+    pub is_clockless: bool,
 }
 
 impl RingStatus {
@@ -345,6 +367,21 @@ fn read(answer: &Value) -> Option<RingStatus> {
         nodes: nodes.iter().map(read_node).collect::<Option<_>>()?,
         down: lists(answer, "down")?.iter().map(|list| read_down(list)).collect::<Option<_>>()?,
         keyspaces: read_keyspaces(find(answer, "keyspaces")?)?,
+        setup: find(answer, "setup").and_then(read_setup),
+    })
+}
+
+fn read_setup(setup: &Value) -> Option<RingSetup> {
+    let Value::Array(processes) = find(setup, "processes")? else { return None };
+    let address = |process: &Value| String::from_utf8(process.bytes()?.to_vec()).ok();
+    Some(RingSetup {
+        processes: processes.iter().map(address).collect::<Option<_>>()?,
+        loops: number(setup, "loops")?.try_into().ok()?,
+        keepers: number(setup, "keepers")?.try_into().ok()?,
+        copies: number(setup, "copies")?.try_into().ok()?,
+        in_sync_min: number(setup, "in_sync_min")?.try_into().ok()?,
+        rate_error_ppm: number(setup, "rate_error_ppm")?,
+        is_clockless: number(setup, "clockless")? != 0,
     })
 }
 

@@ -217,9 +217,9 @@ impl NodeError {
             Self::OfStore { .. } => Some(
                 "name another folder with --store; `atoll table copy` and `atoll kv export` bring over what the store has",
             ),
-            Self::OtherNode { .. } => {
-                Some("name the nodes in --nodes in the order in which they first started")
-            }
+            Self::OtherNode { .. } => Some(
+                "name the nodes in --nodes in the order in which they first started; or another folder with --store, if this one is of another ring",
+            ),
             Self::OtherRing => Some(
                 "name another folder with --store, or the nodes of that ring with --nodes; the age of its data is unknown, so a newly founded ring makes new copies",
             ),

@@ -59,6 +59,7 @@ mod peer;
 mod peer_addresses;
 mod reliance;
 mod replicated_slots;
+mod setup;
 mod syncer;
 
 // For fuzzers.
@@ -84,6 +85,7 @@ pub use log::LogError;
 pub use node::{Node, NodeEnding};
 pub use options::{ConnectionLimits, NodeOptions, Persistence, SlotStorage};
 pub use others::Others;
+pub use setup::RingSetup;
 pub use table::SlotTable;
 pub use token::Token;
 // What a node encrypts with.

@@ -9,6 +9,7 @@ use crate::keyspaces::slot_at;
 use crate::log_rate_limit::LogRateLimit;
 use crate::metrics::{Metrics, RingSeen};
 use crate::options::{ConnectionLimits, Persistence};
+use crate::setup::RingSetup;
 use crate::slots::Slots;
 use crate::split_requests::SplitRequests;
 use crate::table::SlotTable;
@@ -42,6 +43,8 @@ pub(crate) struct Choices {
     pub(crate) hints: PlacementHints,
     /// How many copies must be in sync for a write to be accepted, unless the keyspace has its own rule.
     pub(crate) in_sync_min: usize,
+    /// What all nodes of its ring are started with alike, for those that join.
+    pub(crate) setup: Option<Arc<RingSetup>>,
     /// Limits for gathering slots that come from other nodes.
     pub(crate) gathering: GatheringRoom,
 }
@@ -65,6 +68,7 @@ impl Choices {
             keeps: true,
             hints: PlacementHints::default(),
             in_sync_min: 1,
+            setup: None,
             gathering: GatheringRoom::default(),
         }
     }

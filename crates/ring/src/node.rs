@@ -88,6 +88,7 @@ impl Node {
             keeps: options.keeps(),
             hints: options.hints.clone(),
             in_sync_min: options.others.as_ref().map_or(1, |others| others.options.in_sync_min),
+            setup: options.setup.clone(),
             gathering,
         };
         let shared = Arc::new(Shared::new(chosen, table));

@@ -5,6 +5,7 @@ use crate::access::AccessFile;
 use crate::address::HostPort;
 use crate::clock::{Clock, SystemClock};
 use crate::others::Others;
+use crate::setup::RingSetup;
 use crate::token::Token;
 pub use atoll_replica::Persistence;
 use atoll_replica::{OptionError, PlacementHints};
@@ -44,6 +45,9 @@ pub struct NodeOptions {
     pub clock: Arc<dyn Clock>,
     /// The other nodes of its ring; none if it is the whole ring.
     pub others: Option<Others>,
+    /// What the other nodes are started with as well, for those that join by asking this one. Default none:
+    /// it cannot be asked.
+    pub setup: Option<Arc<RingSetup>>,
     /// Its zone and its weight among the others.
     pub hints: PlacementHints,
 }
@@ -96,6 +100,7 @@ impl Default for NodeOptions {
             limits: ConnectionLimits::default(),
             clock: Arc::new(SystemClock),
             others: None,
+            setup: None,
             hints: PlacementHints::default(),
         }
     }

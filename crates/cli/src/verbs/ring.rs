@@ -2,6 +2,7 @@
 
 mod certificates;
 mod hosts;
+mod joining;
 mod keyspace;
 mod nodes;
 mod operate;
@@ -17,11 +18,12 @@ use atoll_open::{Location, RING_CHANGE, StoreUrl};
 use atoll_options::{OptionValue, Size};
 use atoll_ring::{
     AccessFile, ConnectionLimits, HostPort, LatencyClass, Node, NodeError, NodeOptions, Persistence,
-    SlotStorage, Token,
+    RING_FILE, SlotStorage, Token,
 };
 use atoll_store::{Durability, StoreError};
 use certificates::Certificates;
 use clap::{Args, Subcommand};
+use joining::{Learned, Newcomer};
 use keyspace::KeyspaceVerb;
 use nodes::RingNodes;
 use operate::{Leave, Stay};
@@ -62,6 +64,7 @@ pub enum RingVerb {
   atoll ring serve --store ./ring --durability synced
   atoll ring serve --store ./ring --listen 10.0.0.7:7379 --token-file ./token
   atoll ring serve --store ./ring --listen 10.0.0.7:7379 --token-file ./token --nodes @nodes.txt
+  atoll ring serve --store ./ring --listen 10.0.0.8:7379 --token-file ./token --join 10.0.0.7:7379
   atoll ring serve --store ./ring --listen 10.0.0.7:7379 --token-file ./token \\
     --tls-certificate ./node.pem --tls-key ./node.key --tls-authority ./authority.pem
 Any client of Redis Cluster can use it, such as redis-cli -c -p 7379.
@@ -180,7 +183,8 @@ impl RingVerb {
 impl RingServe {
     async fn run(self, session: &Session) -> Result<(), Failure> {
         let storage = place(self.memory, session)?;
-        let each = self.options(session, &storage)?;
+        let learned = self.learn(session, &storage).await?;
+        let each = self.options(session, &storage, learned)?;
         let place = match &storage {
             SlotStorage::Memory => "memory".to_owned(),
             SlotStorage::Folder(folder) => folder.display().to_string(),
@@ -253,8 +257,28 @@ impl RingServe {
         (format!("{text}\n{connect}"), value)
     }
 
+    /// What living nodes say of the ring that this process joins, if it does so by asking them.
+    async fn learn(&self, session: &Session, storage: &SlotStorage) -> Result<Option<Learned>, Failure> {
+        let Some(living) = &self.nodes.join else { return Ok(None) };
+        let has_begun = |folder: &PathBuf| nodes::of_loop(folder, self.loops, 0).join(RING_FILE).exists();
+        let newcomer = Newcomer {
+            told: self.announce.clone().unwrap_or_else(|| self.listen.into()),
+            loops: self.loops,
+            is_new: !matches!(storage, SlotStorage::Folder(folder) if has_begun(folder)),
+            token_file: self.token_file.clone(),
+            tls_authority: self.certificates.authority(),
+            patience: session.write_options()?.deadline,
+        };
+        newcomer.learn(living).await.map(Some)
+    }
+
     /// The options of each node of this process.
-    fn options(&self, session: &Session, storage: &SlotStorage) -> Result<Vec<NodeOptions>, Failure> {
+    fn options(
+        &self,
+        session: &Session,
+        storage: &SlotStorage,
+        learned: Option<Learned>,
+    ) -> Result<Vec<NodeOptions>, Failure> {
         let token = self.token_file.as_deref().map(Token::of_file).transpose()?;
         let memory_bytes = match self.memory_budget {
             Some(budget) => budget.0,
@@ -269,7 +293,7 @@ impl RingServe {
         let shown = (token.as_ref(), tls.as_ref());
         let address = (self.listen, self.announce.as_ref());
         folder.map_or(Ok(()), |folder| nodes::prepare_folders(folder, self.loops))?;
-        let part = self.nodes.part(address, self.loops, folder, shown)?;
+        let part = self.nodes.part(address, self.loops, folder, shown, learned)?;
         let limits = ConnectionLimits {
             connections_max: self.connections,
             latency_class: self.latency_class.unwrap_or_default(),
@@ -308,6 +332,7 @@ impl RingServe {
                 },
                 metrics: self.metrics.map(|metrics| nodes::above(metrics, number)).transpose()?,
                 others: Some(others),
+                setup: Some(part.setup.clone()),
                 hints: part.hints.clone(),
                 ..only.clone()
             })

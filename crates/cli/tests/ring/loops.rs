@@ -23,7 +23,7 @@ fn begin(place: &Workspace, (host, port): (&str, u16), nodes: &str, more: &[&str
 }
 
 /// The status of a ring, once `is_so`.
-fn status_when(
+pub fn status_when(
     place: &Workspace,
     url: &str,
     is_so: impl Fn(&serde_json::Value) -> bool,

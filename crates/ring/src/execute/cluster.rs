@@ -19,7 +19,9 @@ impl Executor<'_> {
                 let heard = self.here.slots.group_heard(self.here.now);
                 let others = self.here.slots.others_seen();
                 let keyspace = self.session.keyspace;
-                return table.write_status(keyspace, heard, &others, &mut self.writer());
+                let shared = self.here.shared.clone();
+                let setup = shared.chosen.setup.as_deref();
+                return table.write_status(keyspace, heard, &others, setup, &mut self.writer());
             }
             RingRequest::Leave(node) => vec![Change::Leave { node: NodeId(*node) }],
             RingRequest::Stay(node) => vec![Change::Stay { node: NodeId(*node) }],

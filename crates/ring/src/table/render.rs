@@ -8,6 +8,7 @@ use super::count::Counts;
 use crate::address::{HostPort, NodeAddress};
 use crate::group::GroupHeard;
 use crate::metrics::OthersSeen;
+use crate::setup::RingSetup;
 use atoll_replica::{Configuration, NodeId};
 use atoll_resp::{Protocol, ReplyWriter};
 use std::fmt::Write;
@@ -149,13 +150,14 @@ impl SlotTable {
     }
 
     /// `AT.RING STATUS`, given the last answer of the configuration group and what this node knows of the
-    /// others. Slots are counted over the whole ring; the number of copies and the slots that are down are of
-    /// one keyspace.
+    /// others and of the setup of its ring. Slots are counted over the whole ring; the number of copies and
+    /// the slots that are down are of one keyspace.
     pub(crate) fn write_status(
         &self,
         keyspace: u8,
         group: GroupHeard,
         others: &OthersSeen,
+        setup: Option<&RingSetup>,
         writer: &mut ReplyWriter<'_>,
     ) {
         let number = |writer: &mut ReplyWriter<'_>, name: &str, number: u64| {
@@ -163,7 +165,7 @@ impl SlotTable {
             writer.integer(i64::try_from(number).unwrap_or(i64::MAX));
         };
         let me = self.me.and_then(|place| self.nodes.get(usize::from(place)));
-        writer.map(15);
+        writer.map(16);
         number(writer, "node", me.map_or(0, |node| node.0.into()));
         number(writer, "version", self.version().0);
         let silent_ms = u64::try_from(group.silence.as_millis()).unwrap_or(u64::MAX);
@@ -209,6 +211,11 @@ impl SlotTable {
         writer.string(b"keyspaces");
         let all: Vec<u8> = (0..=u8::MAX).take(self.table.keyspace_count()).collect();
         self.write_keyspaces(&all, writer);
+        writer.string(b"setup");
+        match setup {
+            Some(setup) => setup.write(writer),
+            None => writer.null(),
+        }
     }
 
     /// Writes all ranges of slots without a live primary: first, last, and the numbers of the nodes that have

@@ -5,6 +5,7 @@ use crate::address::{HostPort, NodeName};
 use crate::dates::ClockSeen;
 use crate::group::GroupHeard;
 use crate::metrics::OthersSeen;
+use crate::setup::RingSetup;
 use atoll_keyspace::SLOTS;
 use atoll_replica::{Copies, Epoch, KeyspaceRules, Member, Persistence, Slot};
 use atoll_resp::{Protocol, ReplyWriter};
@@ -160,7 +161,18 @@ fn a_status_counts_what_each_node_leads_and_copies() {
         leader: Some(NodeId(2)),
         is_seat_lost: true,
     };
-    of.write_status(0, heard, &others, &mut ReplyWriter::new(&mut reply, Protocol::Resp2));
+    let at = |host: &str| HostPort { host: host.to_owned(), port: 7379 };
+    let setup = RingSetup {
+        processes: vec![at("a"), at("::1")],
+        loops: 2,
+        keepers: 5,
+        copies: 3,
+        in_sync_min: 2,
+        rate_error_ppm: 10_000,
+        is_clockless: true,
+    };
+    let mut writer = ReplyWriter::new(&mut reply, Protocol::Resp2);
+    of.write_status(0, heard, &others, Some(&setup), &mut writer);
     let text = String::from_utf8(reply).unwrap();
     let number = |name: &str| -> Vec<u64> {
         let name = format!("\r\n{name}\r\n:");
@@ -187,6 +199,9 @@ fn a_status_counts_what_each_node_leads_and_copies() {
     assert_eq!((number("clock_doubted"), number("group_seat_lost")), (vec![1], vec![1]));
     let down = configurations.iter().filter(|slot| slot.primary.is_none()).count();
     assert!(down > 0 && text.contains("\r\ndown\r\n*"), "{text}");
+    assert!(text.contains("\r\nprocesses\r\n*2\r\n$6\r\na:7379\r\n$10\r\n[::1]:7379\r\n"), "{text}");
+    let told = ["loops", "keepers", "copies", "rate_error_ppm", "clockless"].map(number);
+    assert_eq!(told, [vec![2], vec![5], vec![3], vec![10_000], vec![1]]);
     let last_of_all = format!(":16001\r\n:{}\r\n", configurations.len() - 1);
     assert!(text.contains(&last_of_all), "{text}");
 }
@@ -202,6 +217,7 @@ fn slots_whose_last_copy_is_on_a_node_that_is_down_are_not_served_and_say_so() {
         0,
         GroupHeard::default(),
         &OthersSeen::default(),
+        None,
         &mut ReplyWriter::new(&mut reply, Protocol::Resp2),
     );
     let text = String::from_utf8(reply).unwrap();

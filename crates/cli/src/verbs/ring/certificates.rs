@@ -42,6 +42,11 @@ impl Certificates {
         Ok(Some(NodeTls::of_files(&files, host, now()).map_err(NodeError::from)?))
     }
 
+    /// The file with the certificate authority of the ring.
+    pub fn authority(&self) -> Option<PathBuf> {
+        self.tls_authority.clone()
+    }
+
     /// The extra arguments of redis-cli for encrypted connections.
     pub fn redis_cli_arguments(&self) -> String {
         match (&self.tls_certificate, &self.tls_authority) {

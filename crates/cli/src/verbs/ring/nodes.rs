@@ -5,11 +5,12 @@
 //! adjacent ports, and the first of them counts here.
 
 use super::hosts::expand;
+use super::joining::Learned;
 use crate::Failure;
 use crate::output::note;
 use atoll_ring::{
     COPIES_MAX, CouncilGroup, HostPort, MemberAddress, NodeId, NodeTls, Others, PlacementHints, RING_FILE,
-    Reads, RingOptions, RingShape, Token, Weight, problem_of_zone,
+    Reads, RingOptions, RingSetup, RingShape, Token, Weight, problem_of_zone,
 };
 use atoll_wire::like_first;
 use clap::Args;
@@ -39,33 +40,39 @@ pub struct RingNodes {
     /// All nodes of the ring at their addresses for clients, the same list on every node; or @FILE with one
     /// per line. Host lists of batch schedulers such as node[01-04,07] are understood, and a host without a
     /// port has the port of --listen
-    #[arg(long, value_name = "HOST:PORT,...")]
+    #[arg(long, value_name = "HOST:PORT,...", group = "several")]
     nodes: Option<String>,
+    /// Join a running ring: nodes of it at their addresses for clients, written like --nodes. One of them has
+    /// to answer, and tells everything that is the same on all nodes; this one comes behind the others, or
+    /// where it was
+    #[arg(long, value_name = "HOST:PORT,...", group = "several")]
+    pub(super) join: Option<String>,
     /// Number of copies of all data, in a ring of several nodes
-    #[arg(long, value_name = "N", requires = "nodes")]
+    #[arg(long, value_name = "N", requires = "nodes", conflicts_with = "join")]
     copies: Option<usize>,
     /// Number of copies that must have a write before it is acknowledged, where copies are missing: with
     /// fewer in sync, writes are refused; by default 2, or 1 with a single copy
-    #[arg(long, value_name = "N", requires = "nodes")]
+    #[arg(long, value_name = "N", requires = "nodes", conflicts_with = "join")]
     min_sync: Option<usize>,
     /// Number of nodes that keep the configuration of the ring, the same on every node: 1, 3, 5, 7 or 9;
     /// more than half of them must be up for nodes to fail over, join and leave
-    #[arg(long, value_name = "N", requires = "nodes", value_parser = parse_keepers)]
+    #[arg(long, value_name = "N", requires = "nodes", conflicts_with = "join", value_parser = parse_keepers)]
     keepers: Option<usize>,
     /// Zone of this node, such as its rack or room: copies of the same data are in different zones as far as
     /// possible; by default its host
-    #[arg(long, value_name = "NAME", requires = "nodes", value_parser = parse_zone)]
+    #[arg(long, value_name = "NAME", requires = "several", value_parser = parse_zone)]
     zone: Option<String>,
     /// Share of the data that this node gets, compared with the others, from 1 to 1000
-    #[arg(long, value_name = "N", requires = "nodes", default_value_t = 1,
+    #[arg(long, value_name = "N", requires = "several", default_value_t = 1,
         value_parser = clap::value_parser!(u16).range(1..=1000))]
     weight: u16,
     /// Largest error in the rate of any node's clock, in percent, up to 15
-    #[arg(long, value_name = "PERCENT", requires = "nodes", default_value_t = 1.0, value_parser = parse_error)]
+    #[arg(long, value_name = "PERCENT", requires = "nodes", conflicts_with = "join", default_value_t = 1.0,
+        value_parser = parse_error)]
     clock_error: f64,
     /// Rely on no clock: a read waits until all copies in sync confirm that no other node has taken over. A
     /// node with the only copy has nobody to ask, and relies on its clock all the same
-    #[arg(long, requires = "nodes", conflicts_with = "clock_error")]
+    #[arg(long, requires = "nodes", conflicts_with_all = ["clock_error", "join"])]
     no_clock: bool,
 }
 
@@ -89,6 +96,16 @@ pub struct RingPart {
     pub own: Vec<Others>,
     /// Their zone and weight.
     pub hints: PlacementHints,
+    /// What they tell a node that joins.
+    pub setup: Arc<RingSetup>,
+}
+
+/// What is the same in all processes of a ring, as the command line or a living node tells it.
+struct Plan {
+    hosts: Vec<HostPort>,
+    keepers: usize,
+    copies: usize,
+    options: RingOptions,
 }
 
 /// Refuses a number of copies that a ring of so many nodes cannot keep.
@@ -103,8 +120,8 @@ pub(super) fn check_copies(copies: usize, nodes: usize) -> Result<(), Failure> {
 }
 
 impl RingNodes {
-    /// The nodes of this process, which has `loops` event loops, and the others; none if it runs one node
-    /// that is the whole ring.
+    /// The nodes of this process, which has `loops` event loops, and the others, which it may have learned
+    /// from a living node; none if it runs one node that is the whole ring.
     ///
     /// # Errors
     /// What is wrong with the list or the options.
@@ -114,12 +131,14 @@ impl RingNodes {
         loops: u16,
         folder: Option<&Path>,
         (token, tls): (Option<&Token>, Option<&NodeTls>),
+        learned: Option<Learned>,
     ) -> Result<Option<RingPart>, Failure> {
         let told = announce.cloned().unwrap_or_else(|| listen.into());
-        let hosts = match &self.nodes {
-            Some(text) => parse(text, listen.port())?,
-            None if loops == 1 => return Ok(None),
-            None => vec![told.clone()],
+        let is_listed = learned.is_none();
+        let Some(Plan { hosts, keepers: wanted, copies, options }) =
+            self.plan(&told, listen.port(), loops, learned)?
+        else {
+            return Ok(None);
         };
         let Some(at) = hosts.iter().position(|host| *host == told) else {
             return Err(wrong(
@@ -128,12 +147,10 @@ impl RingNodes {
             ));
         };
         let nodes = each_loop(&hosts, loops)?;
-        // Nodes of one process end together, so by default they keep no copies of each other's data.
-        let copies = self.copies.unwrap_or(hosts.len().min(3));
-        check_copies(copies, nodes.len())?;
-        let options = self.options(copies)?;
-        let wanted = self.keepers.unwrap_or(GROUP_NODES);
-        let keepers = keepers(&nodes, usize::from(loops), wanted);
+        let keepers = keepers(nodes.len(), usize::from(loops), wanted);
+        if is_listed {
+            note_neighbours(&nodes, &keepers);
+        }
         if self.keepers.is_some_and(|wanted| wanted > keepers.len()) {
             let problem = format!("--keepers {wanted} of {} processes", hosts.len());
             return Err(wrong(problem, "at most as many as --nodes names"));
@@ -163,7 +180,40 @@ impl RingNodes {
         });
         let weight = Weight::new(self.weight).unwrap_or_default();
         let hints = PlacementHints { zone: self.zone.as_deref().map(Into::into), weight };
-        Ok(Some(RingPart { own: own.collect::<Result<_, Failure>>()?, hints }))
+        let own = own.collect::<Result<_, Failure>>()?;
+        let setup = Arc::new(RingSetup {
+            processes: hosts,
+            loops,
+            keepers: keepers.len(),
+            copies,
+            in_sync_min: options.in_sync_min,
+            rate_error_ppm: options.rate_error_ppm,
+            is_clockless: options.reads == Reads::Confirmed,
+        });
+        Ok(Some(RingPart { own, hints, setup }))
+    }
+
+    /// What all processes have to be started with alike; none if there is one node.
+    fn plan(
+        &self,
+        told: &HostPort,
+        port: u16,
+        loops: u16,
+        learned: Option<Learned>,
+    ) -> Result<Option<Plan>, Failure> {
+        if let Some(Learned { hosts, keepers, copies, options }) = learned {
+            return Ok(Some(Plan { hosts, keepers, copies, options }));
+        }
+        let hosts = match &self.nodes {
+            Some(text) => parse(text, port, "--nodes")?,
+            None if loops == 1 => return Ok(None),
+            None => vec![told.clone()],
+        };
+        // Nodes of one process end together, so by default they keep no copies of each other's data.
+        let copies = self.copies.unwrap_or(hosts.len().min(3));
+        check_copies(copies, hosts.len() * usize::from(loops))?;
+        let (keepers, options) = (self.keepers.unwrap_or(GROUP_NODES), self.options(copies)?);
+        Ok(Some(Plan { hosts, keepers, copies, options }))
     }
 
     /// How copies agree.
@@ -173,10 +223,15 @@ impl RingNodes {
             let problem = format!("--min-sync {in_sync_min} of {copies} copies");
             return Err(wrong(problem, "from 1 to the number of copies"));
         }
-        let reads = if self.no_clock { Reads::Confirmed } else { Reads::Leases };
+        let reads = reads(self.no_clock);
         let rate_error_ppm = (self.clock_error * PPM).round() as u64;
         Ok(RingOptions { in_sync_min, reads, rate_error_ppm, ..RingOptions::default() })
     }
+}
+
+/// How a primary makes sure of its reads.
+pub(super) fn reads(is_clockless: bool) -> Reads {
+    if is_clockless { Reads::Confirmed } else { Reads::Leases }
 }
 
 /// Makes the folders of the loops. Refuses a folder that was begun with another number of event loops: it
@@ -234,8 +289,12 @@ fn each_loop(hosts: &[HostPort], loops: u16) -> Result<Vec<HostPort>, Failure> {
 
 /// The nodes that keep the configuration: the first one of each of the first processes of the list. Another
 /// node of a process would end together with its first, and nodes that are added later change nothing.
-fn keepers(nodes: &[HostPort], loops: usize, wanted: usize) -> Vec<usize> {
-    let keepers: Vec<usize> = (0..nodes.len()).step_by(loops.max(1)).take(wanted).collect();
+fn keepers(nodes: usize, loops: usize, wanted: usize) -> Vec<usize> {
+    (0..nodes).step_by(loops.max(1)).take(wanted).collect()
+}
+
+/// Says so if keepers are on one host although there are others.
+fn note_neighbours(nodes: &[HostPort], keepers: &[usize]) {
     let hosts = |places: &mut dyn Iterator<Item = usize>| {
         places.map(|place| &nodes[place].host).collect::<BTreeSet<_>>()
     };
@@ -246,11 +305,10 @@ fn keepers(nodes: &[HostPort], loops: usize, wanted: usize) -> Vec<usize> {
             keepers.len()
         ));
     }
-    keepers
 }
 
-/// Parses a list given in words, or in a file.
-fn parse(text: &str, port: u16) -> Result<Vec<HostPort>, Failure> {
+/// Parses a list given to an option in words, or in a file.
+pub(super) fn parse(text: &str, port: u16, option: &str) -> Result<Vec<HostPort>, Failure> {
     let text = match text.strip_prefix('@') {
         None => text.to_owned(),
         Some(file) => std::fs::read_to_string(file).map_err(|source| Failure::File {
@@ -261,7 +319,10 @@ fn parse(text: &str, port: u16) -> Result<Vec<HostPort>, Failure> {
     };
     let words = expand(&text).map_err(|problem| {
         let shown: String = text.chars().take(80).collect();
-        wrong(format!("{shown:?} in --nodes: {problem}"), "such as node-1:7379,node-2:7379 or node[01-04,07]")
+        wrong(
+            format!("{shown:?} in {option}: {problem}"),
+            "such as node-1:7379,node-2:7379 or node[01-04,07]",
+        )
     })?;
     let mut nodes: Vec<HostPort> = Vec::new();
     for word in words {
@@ -270,9 +331,9 @@ fn parse(text: &str, port: u16) -> Result<Vec<HostPort>, Failure> {
         let named = if has_port { word.clone() } else { format!("{word}:{port}") };
         let node = named
             .parse()
-            .map_err(|error| wrong(format!("{word:?} in --nodes: {error}"), "such as node-1:7379"))?;
+            .map_err(|error| wrong(format!("{word:?} in {option}: {error}"), "such as node-1:7379"))?;
         if nodes.contains(&node) {
-            return Err(wrong(format!("--nodes names {node} twice"), "name each node once"));
+            return Err(wrong(format!("{option} names {node} twice"), "name each node once"));
         }
         nodes.push(node);
     }
