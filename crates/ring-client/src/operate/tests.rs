@@ -32,16 +32,7 @@ fn a_status_is_read_in_both_versions_of_the_protocol() {
         (name("copies_in_sync_min"), Value::Integer(1)),
         (name("durability"), name("synced")),
     ];
-    let setup = vec![
-        (name("processes"), Value::Array(vec![name("10.0.0.1:7379"), name("10.0.0.2:7379")])),
-        (name("loops"), Value::Integer(4)),
-        (name("keepers"), Value::Integer(2)),
-        (name("copies"), Value::Integer(3)),
-        (name("in_sync_min"), Value::Integer(2)),
-        (name("rate_error_ppm"), Value::Integer(10_000)),
-        (name("clockless"), Value::Integer(0)),
-    ];
-    let ring = |nodes, keyspace, setup| {
+    let ring = |nodes, keyspace| {
         vec![
             (name("node"), Value::Integer(1)),
             (name("version"), Value::Integer(9)),
@@ -55,14 +46,9 @@ fn a_status_is_read_in_both_versions_of_the_protocol() {
             (name("unreached"), Value::Array(vec![Value::Integer(4)])),
             (name("down"), lists(&[&[5, 9, 1, 3], &[12, 12]])),
             (name("keyspaces"), Value::Array(vec![keyspace])),
-            (name("setup"), setup),
         ]
     };
-    let alone = Value::Map(ring(Value::Map(node.clone()), Value::Map(scratch.clone()), Value::Null));
-    assert_eq!(read(&alone).unwrap().setup, None);
-    let maps = [&node, &scratch, &setup].map(|pairs| Value::Map(pairs.clone()));
-    let [node_map, scratch_map, setup_map] = maps;
-    let answered = Value::Map(ring(node_map, scratch_map, setup_map));
+    let answered = Value::Map(ring(Value::Map(node.clone()), Value::Map(scratch.clone())));
     assert_eq!(read_behind(&answered), Some(vec![(2, 7), (3, 0)]));
     assert_eq!(read_unreached(&answered), Some(vec![4]));
     let flat = |pairs: Vec<(Value, Value)>| {
@@ -71,17 +57,7 @@ fn a_status_is_read_in_both_versions_of_the_protocol() {
     let third = read(&answered).unwrap();
     assert_eq!(third.down[0], DownSlots { first: 5, last: 9, had_by: vec![1, 3] });
     assert_eq!(third.down[1], DownSlots { first: 12, last: 12, had_by: vec![] });
-    assert_eq!(read(&flat(ring(flat(node), flat(scratch), flat(setup)))), Some(third.clone()));
-    let setup = RingSetup {
-        processes: vec!["10.0.0.1:7379".to_owned(), "10.0.0.2:7379".to_owned()],
-        loops: 4,
-        keepers: 2,
-        copies: 3,
-        in_sync_min: 2,
-        rate_error_ppm: 10_000,
-        is_clockless: false,
-    };
-    assert_eq!(third.setup, Some(setup));
+    assert_eq!(read(&flat(ring(flat(node), flat(scratch)))), Some(third.clone()));
     assert_eq!((third.nodes[0].leads, third.nodes[0].is_up, third.version), (5461, true, 9));
     assert_eq!((third.nodes[0].zone.as_deref(), third.nodes[0].weight), (Some("rack-2"), 4));
     let scratch = KeyspaceStatus {
@@ -97,6 +73,34 @@ fn a_status_is_read_in_both_versions_of_the_protocol() {
     assert_eq!(third.keyspaces, [scratch]);
     assert_eq!((third.group_silent_ms, third.group_leader), (80, 2));
     assert_eq!(read(&Value::Map(Vec::new())), None);
+}
+
+#[test]
+fn what_nodes_are_started_with_alike_is_read_if_it_is_told() {
+    let name = |text: &str| Value::String(text.into());
+    let setup = vec![
+        (name("processes"), Value::Array(vec![name("10.0.0.1:7379"), name("10.0.0.2:7379")])),
+        (name("loops"), Value::Integer(4)),
+        (name("keepers"), Value::Integer(2)),
+        (name("copies"), Value::Integer(3)),
+        (name("in_sync_min"), Value::Integer(2)),
+        (name("rate_error_ppm"), Value::Integer(10_000)),
+        (name("clockless"), Value::Integer(0)),
+    ];
+    let read = RingSetup {
+        processes: vec!["10.0.0.1:7379".to_owned(), "10.0.0.2:7379".to_owned()],
+        loops: 4,
+        keepers: 2,
+        copies: 3,
+        in_sync_min: 2,
+        rate_error_ppm: 10_000,
+        is_clockless: false,
+    };
+    let flat = setup.iter().flat_map(|(name, value)| [name.clone(), value.clone()]).collect();
+    assert_eq!(read_setup(&Value::Array(flat)).as_ref(), Some(&read));
+    assert_eq!(read_setup(&Value::Map(setup[1..].to_vec())), None);
+    assert_eq!(read_setup(&Value::Map(setup)), Some(read));
+    assert_eq!(read_setup(&Value::Null), None);
 }
 
 /// An address at which nothing listens.
