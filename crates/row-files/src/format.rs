@@ -55,12 +55,6 @@ impl Format {
         }
     }
 
-    /// Whether rows can be written in this format.
-    #[must_use]
-    pub const fn is_written(self) -> bool {
-        matches!(self, Self::Csv | Self::JsonLines | Self::Parquet | Self::Arrow)
-    }
-
     /// Whether it is read front to back, so that a pipe can be read.
     #[must_use]
     pub const fn is_streamed(self) -> bool {

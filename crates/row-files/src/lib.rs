@@ -7,6 +7,8 @@
 //! Invariant: a value is converted only if nothing of it is lost, except when a double is rounded to a float;
 //! anything else is an error that names the file, the place and the column.
 
+#[cfg(test)]
+mod arrays_and_dumps;
 mod compression;
 mod error;
 mod format;
@@ -24,4 +26,6 @@ pub use format::Format;
 pub use part::{BadRecord, FailedAt, Part, PartLimits, RowReader};
 pub use read::{Input, NO_VALUE_KEY, ReadOptions, describe, ends_in_quotes, open};
 pub use size::{bytes_of, rows_within};
-pub use write::{Aligned, RowWriter, aligned, escaped, writer};
+pub use write::{
+    Aligned, AxisBounds, RowWriter, SnapshotBox, SnapshotBoxes, WriteOptions, aligned, escaped, writer,
+};

@@ -134,9 +134,20 @@ fn a_row_that_is_wider_than_the_screen_stands_on_its_side_with_all_that_it_has()
 }
 
 #[test]
-fn formats_that_are_only_read_are_refused() {
-    let schema = rows().schema();
-    assert!(writer(Format::Npy, &schema, Box::new(Shared::default()), "test").is_err());
+fn columns_that_an_array_or_a_dump_cannot_hold_are_refused_by_name_before_anything_is_written() {
+    let refused = |format: Format, columns: &[usize], expected: &str| {
+        let schema = Arc::new(rows().schema().project(columns).unwrap());
+        let target = Shared::default();
+        let error = writer(format, &schema, Box::new(target.clone()), "test").err().unwrap();
+        assert!(matches!(error, RowFileError::Unsupported { .. }), "{error}");
+        assert!(error.to_string().contains(expected), "{format}: {error}");
+        assert!(target.0.lock().unwrap().is_empty());
+    };
+    for format in [Format::Npy, Format::Npz] {
+        refused(format, &[0, 2], "column \"name\" is utf8");
+        refused(format, &[], "a row of 0 bytes");
+    }
+    refused(Format::LammpsDump, &[0, 1], "no column \"step\"");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use arrow_array::types::{
     TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
     UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
-use arrow_array::{ArrayRef, BinaryArray, BooleanArray, PrimitiveArray, StringArray};
+use arrow_array::{ArrayRef, BinaryArray, BooleanArray, Date32Array, PrimitiveArray, StringArray};
 use arrow_schema::{DataType, TimeUnit};
 use std::sync::Arc;
 
@@ -29,6 +29,8 @@ enum Kind {
     /// Text in four-byte characters.
     Text,
     Bytes,
+    /// A number of days.
+    Day,
     Instant(TimeUnit),
     Duration(TimeUnit),
 }
@@ -72,6 +74,7 @@ impl Item {
             ('f', 4 | 8) => Kind::Float,
             ('U', 1..=65_536) => Kind::Text,
             ('S', 1..=65_536) => Kind::Bytes,
+            ('M', 8) if unit == Some("D") => Kind::Day,
             ('M', 8) => Kind::Instant(unit.and_then(time_unit).ok_or_else(unknown)?),
             ('m', 8) => Kind::Duration(unit.and_then(time_unit).ok_or_else(unknown)?),
             _ => return Err(unknown()),
@@ -86,7 +89,7 @@ impl Item {
 
     /// Whether the type has a value that stands for null.
     pub(super) fn may_be_null(self) -> bool {
-        matches!(self.kind, Kind::Instant(_) | Kind::Duration(_))
+        matches!(self.kind, Kind::Day | Kind::Instant(_) | Kind::Duration(_))
     }
 
     pub(super) fn data_type(self) -> DataType {
@@ -104,6 +107,7 @@ impl Item {
             (Kind::Float, _) => DataType::Float64,
             (Kind::Text, _) => DataType::Utf8,
             (Kind::Bytes, _) => DataType::Binary,
+            (Kind::Day, _) => DataType::Date32,
             (Kind::Instant(unit), _) => DataType::Timestamp(unit, None),
             (Kind::Duration(unit), _) => DataType::Duration(unit),
         }
@@ -143,6 +147,7 @@ impl Item {
                 Arc::new(StringArray::from(texts))
             }
             (Kind::Bytes, _) => Arc::new(BinaryArray::from_iter_values(cells.map(without_padding))),
+            (Kind::Day, _) => days(cells, order)?,
             (Kind::Instant(unit), _) => match unit {
                 TimeUnit::Second => times::<TimestampSecondType>(cells, order),
                 TimeUnit::Millisecond => times::<TimestampMillisecondType>(cells, order),
@@ -193,6 +198,14 @@ fn times<'a, T: ArrowPrimitiveType<Native = i64>>(
 ) -> ArrayRef {
     let values = cells.map(|cell| Some(i64::from_le_bytes(fixed(cell, is_big_endian))));
     Arc::new(values.map(|value| value.filter(|value| *value != NOT_A_TIME)).collect::<PrimitiveArray<T>>())
+}
+
+fn days<'a>(cells: impl Iterator<Item = &'a [u8]>, is_big_endian: bool) -> Result<ArrayRef, String> {
+    let days = cells.map(|cell| i64::from_le_bytes(fixed(cell, is_big_endian))).map(|day| match day {
+        NOT_A_TIME => Ok(None),
+        day => i32::try_from(day).map(Some).map_err(|_| format!("{day} days are more than a date holds")),
+    });
+    Ok(Arc::new(days.collect::<Result<Date32Array, String>>()?))
 }
 
 fn text(cell: &[u8], is_big_endian: bool) -> Result<String, String> {
