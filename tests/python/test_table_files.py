@@ -7,6 +7,7 @@ import random
 import struct
 import zipfile
 
+import numpy
 import pytest
 
 ROWS = 1000
@@ -52,6 +53,25 @@ def test_an_archive_with_a_flipped_bit_is_refused(atoll, tmp_path):
     (tmp_path / "run.npz").write_bytes(damaged)
     ended = atoll("table", "import", "t", "run.npz", expect=18)
     assert b"checksum" in ended.stderr
+
+
+def test_exported_arrays_are_those_of_numpy(atoll, tmp_path):
+    archive(tmp_path / "run.npz", zipfile.ZIP_STORED)
+    atoll("table", "create", "t", "--like", "run.npz", "--id", "pid", "--index", "x")
+    atoll("table", "import", "t", "run.npz")
+    atoll("table", "export", "t", "out.npz")
+    atoll("table", "export", "t", "out.npy")
+    with zipfile.ZipFile(tmp_path / "out.npz") as zipped:
+        assert zipped.testzip() is None
+    arrays, structures = numpy.load(tmp_path / "out.npz"), numpy.load(tmp_path / "out.npy")
+    assert arrays.files == list(structures.dtype.names) == ["pid", "x", "pos"]
+    assert structures.dtype["pos"] == numpy.dtype(("<f8", (2,)))
+    for name in arrays.files:
+        assert arrays[name].dtype == structures[name].dtype
+        assert numpy.array_equal(arrays[name], structures[name])
+    assert sorted(arrays["pid"]) == list(range(ROWS))
+    assert numpy.array_equal(arrays["x"], arrays["pid"].astype("f4") / 8)
+    assert numpy.array_equal(arrays["pos"][:, 1], arrays["pid"] / 2 + 0.25)
 
 
 def test_csv_with_odd_texts_goes_in_and_out_as_python_writes_and_reads_it(atoll, tmp_path):

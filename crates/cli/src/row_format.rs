@@ -6,7 +6,7 @@ use atoll_row_files::{Compression, Format, Input};
 use clap::ValueEnum;
 use std::path::Path;
 
-/// Formats in which rows are read.
+/// Formats in which rows are read and written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RowFormat {
     /// Comma-separated values with a header line
@@ -39,29 +39,8 @@ impl From<RowFormat> for Format {
     }
 }
 
-/// Formats in which rows are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum WrittenFormat {
-    /// Comma-separated values with a header line
-    Csv,
-    /// One JSON object per line
-    Jsonl,
-    /// Apache Parquet
-    Parquet,
-    /// Arrow IPC, a file or a stream
-    Arrow,
-}
-
-impl From<WrittenFormat> for Format {
-    fn from(format: WrittenFormat) -> Self {
-        match format {
-            WrittenFormat::Csv => Self::Csv,
-            WrittenFormat::Jsonl => Self::JsonLines,
-            WrittenFormat::Parquet => Self::Parquet,
-            WrittenFormat::Arrow => Self::Arrow,
-        }
-    }
-}
+/// What to do about a format that nothing tells.
+pub(crate) const NAME_IT: &str = "add --format with csv, jsonl, parquet, arrow, npy, npz or lammps";
 
 /// The format in which a verb reads a file: the one given, or that of the file name's ending.
 pub(crate) fn format_of(named: Option<RowFormat>, path: &Path, verb: ReadingVerb) -> Result<Format, Failure> {
@@ -69,16 +48,16 @@ pub(crate) fn format_of(named: Option<RowFormat>, path: &Path, verb: ReadingVerb
         problem: format!("the name \"{}\" does not tell the format", path.display()),
         hint: match Compression::of_path(path) {
             Some(compression) => verb.line(&Input::File(path.to_owned()), compression, format_within(path)),
-            None => "add --format with csv, jsonl, parquet, arrow, npy, npz or lammps".to_owned(),
+            None => NAME_IT.to_owned(),
         },
     })
 }
 
 /// The format in which rows are written: the one given, or that of the file name's ending.
-pub(crate) fn written_format_of(named: Option<WrittenFormat>, path: &Path) -> Result<Format, Failure> {
+pub(crate) fn written_format_of(named: Option<RowFormat>, path: &Path) -> Result<Format, Failure> {
     named.map(Format::from).or_else(|| Format::of_path(path)).ok_or_else(|| Failure::Usage {
         problem: format!("the name \"{}\" does not tell the format", path.display()),
-        hint: "add --format with csv, jsonl, parquet or arrow".to_owned(),
+        hint: NAME_IT.to_owned(),
     })
 }
 

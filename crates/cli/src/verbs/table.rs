@@ -5,6 +5,7 @@ mod append;
 mod attributes;
 mod copy;
 mod create;
+mod dump_box;
 mod estimate;
 mod explain;
 mod export;
@@ -71,7 +72,9 @@ A value is parsed as JSON if possible, and is text otherwise. NAME= removes an a
   atoll table query particles --sample 0.01 --output sample.parquet
   atoll table query particles --first 1000 --format csv
   atoll table query particles --where 'vz > 0.5' --count
-Rows are returned in the order of their weights, so that the first rows of any answer are a sample of it.")]
+  atoll table query particles --box step=100: --output last.dump --bounds 0:10,0:10,0:10
+Rows are returned in the order of their weights, so that the first rows of any answer are a sample of it; in a
+LAMMPS dump they are ordered by step.")]
     Query(query::Query),
     /// Sample a table: like `query --sample`, with the share as an argument
     #[command(after_help = "Examples:
@@ -120,7 +123,11 @@ An interrupted import continues where it stopped when the same command runs agai
     #[command(after_help = "Examples:
   atoll table export particles particles.parquet
   atoll table export particles part.csv --box x=0:1 --columns pid,x
-The first rows of the file are a sample of it, as are the first row groups of a Parquet file.")]
+  atoll table export particles arrays.npz --columns pid,x,y,z
+  atoll table export particles run-7.dump --run run-7
+The first rows of the file are a sample of it, as are the first row groups of a Parquet file. A LAMMPS dump is
+ordered by step instead. NumPy arrays and LAMMPS dumps are put together in a temporary file beside the file, and
+refuse missing values and what else they cannot hold.")]
     Export(export::Export),
     /// Copy a table to another store, such as a ring, or to another name, with its rows, runs, steps and
     /// attributes unchanged

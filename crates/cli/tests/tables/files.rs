@@ -25,6 +25,72 @@ fn every_format_brings_the_same_rows_back() {
 }
 
 #[test]
+fn arrays_and_dumps_bring_the_same_rows_back() {
+    let place = filled();
+    let columns = "--columns pid,step,x";
+    let expected = lines(&atoll(&place, &format!("table query t {columns} --format csv")));
+    for name in ["one.npy", "two.npz", "three.dump"] {
+        let (other, format) = name.split_once('.').unwrap();
+        atoll(&place, &format!("table export t {name} {columns}")).text();
+        let roles = "--id pid,step --sample-key pid --index x,step";
+        atoll(&place, &format!("table create {other} --like {name} {roles}")).text();
+        // Only the steps of a dump rise.
+        let parts = if format == "dump" { "" } else { "--parts" };
+        let imported = atoll(&place, &format!("table import {other} {name} {parts} --json")).json();
+        assert_eq!(imported["rows"], 1000, "{name}");
+        let again = atoll(&place, &format!("table query {other} {columns} --format csv"));
+        assert_eq!(lines(&again), expected, "{name}");
+        atoll(&place, &format!("table query t {columns} --output answer.{format}")).text();
+        assert_eq!(place.read(&format!("answer.{format}")), place.read(name), "{name}");
+    }
+    let piped = atoll(&place, &format!("table export t - {columns} --format npz"));
+    assert!(piped.exit == Some(0) && piped.stdout == place.read("two.npz"), "{}", piped.stderr);
+}
+
+#[test]
+fn what_arrays_and_dumps_cannot_hold_is_told_and_leaves_no_file() {
+    let place = filled();
+    for name in ["a.npy", "a.npz"] {
+        let told = atoll(&place, &format!("table export t {name}"));
+        assert!(told.fails(14).contains("column \"name\" is utf8"), "{}", told.stderr);
+    }
+    let told = atoll(&place, "table export t a.dump");
+    assert!(told.fails(14).contains("column \"name\" has no value in a row of step 0"), "{}", told.stderr);
+    let told = atoll(&place, "table query t --columns pid,step --output a.dump");
+    assert!(told.fails(14).contains("\"x\" is not among the columns"), "{}", told.stderr);
+    let told = atoll(&place, "table query t --output a.csv --bounds 0:1,0:1,0:1");
+    assert!(told.fails(2).contains("--bounds"), "{}", told.stderr);
+    let names = std::fs::read_dir(place.folder.path()).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(names.collect::<BTreeSet<_>>(), BTreeSet::from(["data", "run.csv"].map(str::to_owned)));
+}
+
+#[test]
+fn the_box_of_a_dump_is_given_or_that_of_the_step_the_run_or_the_table_or_of_the_rows() {
+    let place = filled();
+    let boxes = |arguments: &str| -> Vec<String> {
+        let dump =
+            atoll(&place, &format!("table export t - --format lammps --columns pid,step,x {arguments}"));
+        let lines: Vec<&str> = dump.text().lines().collect();
+        let heads = (0..lines.len()).filter(|line| lines[*line].starts_with("ITEM: BOX"));
+        heads.map(|line| format!("{} {}", &lines[line][17..], lines[line + 1])).collect()
+    };
+    assert_eq!(boxes("--bounds -1:2000,0:2,0:3"), ["ff ff ff -1.0 2000.0"; 5]);
+    let by_rows = boxes("");
+    assert!(by_rows.len() == 5 && by_rows.iter().all(|one| one.starts_with("ss pp pp ")), "{by_rows:?}");
+    let cell = |of: &str, length: u32| {
+        let cell = format!("'cell={{\"axes\":[\"x\"],\"lengths\":[{length}]}}'");
+        atoll(&place, &format!("table attributes t {of} {cell}")).text();
+    };
+    cell("", 1000);
+    assert_eq!(boxes(""), ["pp pp pp 0.0 1000.0"; 5]);
+    cell("--run run", 2000);
+    cell("--run run --step 20", 3000);
+    let of_step = |step: usize| if step == 2 { "pp pp pp 0.0 3000.0" } else { "pp pp pp 0.0 2000.0" };
+    assert_eq!(boxes(""), [0, 1, 2, 3, 4].map(of_step));
+}
+
+#[test]
 fn files_with_long_texts_come_back_in_parts_that_fit() {
     let place = Workspace::new();
     atoll(&place, "table create t --column id:int64,text:utf8 --id id --index id").text();

@@ -162,7 +162,7 @@ fn names_of_columns_that_hide_a_delimiter_are_answered_with_it() {
     assert!(answer.fails(12).contains("--delimiter ';'"), "{}", answer.stderr);
     let answer = atoll(&place, "table query t --output x.foo");
     let told = answer.fails(2);
-    assert!(told.contains("csv, jsonl, parquet or arrow") && !told.contains("lammps"), "{told}");
+    assert!(told.contains("csv, jsonl, parquet, arrow, npy, npz or lammps"), "{told}");
 }
 
 #[test]

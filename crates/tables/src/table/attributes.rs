@@ -158,6 +158,26 @@ impl Table {
         Ok(None)
     }
 
+    /// The boundaries of those steps of a run that have one of their own, by step.
+    ///
+    /// # Errors
+    /// As [`Table::boundary`].
+    pub async fn boundaries_of_steps(&self, run: &str) -> Result<BTreeMap<u64, Boundary>, TableError> {
+        check_name("run", run)?;
+        let prefix = steps_of(run);
+        let request =
+            ScanRequest { range: SortRange::prefix(&prefix), ..ScanRequest::all(self.names.attributes()) };
+        let mut boundaries = BTreeMap::new();
+        for entry in all_entries(&*self.store, request).await? {
+            let step = entry.sort.strip_prefix(prefix.as_slice()).and_then(|step| step.try_into().ok());
+            let noted = codec::attributes_from_json(&self.name, &entry.value)?;
+            if let (Some(step), Some(cell)) = (step, noted.get(CELL_ATTRIBUTE)) {
+                boundaries.insert(u64::from_be_bytes(step), Boundary::from_json(cell)?);
+            }
+        }
+        Ok(boundaries)
+    }
+
     /// The attribute cells of a run and of its steps, or of all runs.
     pub(super) async fn noted_of(&self, run: Option<&str>) -> Result<Vec<ScanEntry>, TableError> {
         let ranges = match run {

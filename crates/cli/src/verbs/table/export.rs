@@ -3,9 +3,9 @@
 use super::TableArguments;
 use super::create::SCHEMA_KEY;
 use super::question::QuestionArguments;
-use super::rows_out::{OutputArguments, RowsOut};
+use super::rows_out::{DumpArguments, OutputArguments, RowsOut};
 use crate::progress::Progress;
-use crate::row_format::WrittenFormat;
+use crate::row_format::{NAME_IT, RowFormat};
 use crate::session::Access;
 use crate::text::counted;
 use crate::{Failure, Session};
@@ -31,19 +31,21 @@ pub struct Export {
     any_order: bool,
     /// Format; by default that of the file name's ending
     #[arg(long, help_heading = "Output")]
-    format: Option<WrittenFormat>,
+    format: Option<RowFormat>,
     /// Replace the file if it exists
     #[arg(long, help_heading = "Output")]
     force: bool,
+    #[command(flatten)]
+    dump: DumpArguments,
 }
 
 impl Export {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
-        let output = OutputArguments::to_file(&self.file, self.format, self.force);
+        let output = OutputArguments::to_file(&self.file, self.format, self.force, self.dump);
         if !output.has_file() && self.format.is_none() && !session.output.is_json() {
             return Err(Failure::Usage {
                 problem: "standard output has no ending that tells the format".to_owned(),
-                hint: "add --format with csv, jsonl, parquet or arrow".to_owned(),
+                hint: NAME_IT.to_owned(),
             });
         }
         let table = self.table.open(session, Access::Read).await?;
@@ -53,9 +55,10 @@ impl Export {
             None => table.version().await?,
         };
         query.as_of = Some(version);
+        let plan = output.plan(session, &table, &query).await?;
         let order = if self.any_order { "none" } else { "weight, id" };
         let columns = table.query(&Query { limit: Some(0), ..query.clone() }).await?.rows.schema();
-        let out = output.open(session, &columns, metadata(&table, version, order))?;
+        let out = output.open(plan, &columns, metadata(&table, version, order))?;
         let progress = Progress::count(output.has_file() && !session.output.is_json());
         let mut sheet = ExportRun { session, out, rows: 0, progress };
         if self.any_order {
@@ -69,7 +72,7 @@ impl Export {
                 sheet.write(&refined.rows).await?;
             }
         }
-        let rows = sheet.finish()?;
+        let rows = sheet.finish().await?;
         if !output.has_file() {
             return Ok(());
         }
@@ -98,8 +101,8 @@ impl ExportRun<'_> {
         Ok(())
     }
 
-    fn finish(self) -> Result<u64, Failure> {
-        self.out.finish()?;
+    async fn finish(self) -> Result<u64, Failure> {
+        self.out.finish().await?;
         Ok(self.rows)
     }
 }

@@ -20,7 +20,7 @@ pub struct Query {
     #[command(flatten)]
     question: QuestionArguments,
     /// Show only the number of rows
-    #[arg(long, conflicts_with_all = ["output", "format"])]
+    #[arg(long, conflicts_with_all = ["output", "format", "bounds"])]
     count: bool,
     #[command(flatten)]
     output: OutputArguments,
@@ -103,11 +103,12 @@ async fn answer(
     work: WorkArguments,
 ) -> Result<(), Failure> {
     let table = table.open(session, Access::Read).await?;
-    let answer = table.query(&question.query(&table).await?).await?;
-    let mut out =
-        output.open(session, &answer.rows.schema(), metadata(&table, answer.version, "weight, id"))?;
+    let query = question.query(&table).await?;
+    let plan = output.plan(session, &table, &query).await?;
+    let answer = table.query(&query).await?;
+    let mut out = output.open(plan, &answer.rows.schema(), metadata(&table, answer.version, "weight, id"))?;
     out.write(session, &answer.rows)?;
-    out.finish()?;
+    out.finish().await?;
     work.tell(session, &answer.work);
     if output.has_file() {
         let rows = answer.rows.num_rows();

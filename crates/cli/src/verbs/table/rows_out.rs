@@ -2,14 +2,18 @@
 //!
 //! Invariant: a file of the wanted name is always complete.
 
+use super::dump_box::{Bounds, boxes_of, parse_bounds};
 use crate::new_file::NewFile;
 use crate::output::note;
-use crate::row_format::{WrittenFormat, written_format_of};
+use crate::row_format::{RowFormat, written_format_of};
 use crate::text::counted;
 use crate::{Failure, Session};
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
-use atoll_row_files::{Aligned, Format, RowFileError, RowWriter, aligned, writer};
+use atoll_row_files::{
+    Aligned, Format, RowFileError, RowWriter, SnapshotBoxes, WriteOptions, aligned, writer,
+};
+use atoll_tables::{Query, Table};
 use clap::Args;
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
@@ -24,16 +28,33 @@ pub(super) struct OutputArguments {
     output: Option<PathBuf>,
     /// Format of the rows; by default a table for people
     #[arg(long, help_heading = "Output")]
-    format: Option<WrittenFormat>,
+    format: Option<RowFormat>,
     /// Replace the file if it exists
     #[arg(long, help_heading = "Output")]
     force: bool,
+    #[command(flatten)]
+    dump: DumpArguments,
+}
+
+/// How a LAMMPS dump is written.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub(super) struct DumpArguments {
+    /// Box of a LAMMPS dump, for x, y and z; by default the periodic cell that is noted of the step, its run
+    /// or the table, and where there is none, as far as the rows of the step reach
+    #[arg(
+        long,
+        value_name = "LO:HI,LO:HI,LO:HI",
+        value_parser = parse_bounds,
+        allow_hyphen_values = true,
+        help_heading = "Output"
+    )]
+    bounds: Option<Bounds>,
 }
 
 impl OutputArguments {
     /// Output to a file that is a positional argument of the verb.
-    pub(super) fn to_file(path: &Path, format: Option<WrittenFormat>, force: bool) -> Self {
-        Self { output: (path != Path::new("-")).then(|| path.to_owned()), format, force }
+    pub(super) fn to_file(path: &Path, format: Option<RowFormat>, force: bool, dump: DumpArguments) -> Self {
+        Self { output: (path != Path::new("-")).then(|| path.to_owned()), format, force, dump }
     }
 
     /// Whether rows go to a file.
@@ -41,19 +62,28 @@ impl OutputArguments {
         self.output.is_some()
     }
 
-    /// Opens the output for rows with these columns; metadata is written if the format can hold it.
-    pub(super) fn open(
+    /// What the rows of a query are written with; checked before anything is read.
+    pub(super) async fn plan(
         &self,
         session: &Session,
-        columns: &SchemaRef,
-        metadata: HashMap<String, String>,
-    ) -> Result<RowsOut, Failure> {
-        let format = match (&self.output, self.format) {
-            (Some(path), named) => Some(written_format_of(named, path)?),
-            (None, Some(named)) => Some(named.into()),
-            (None, None) if session.output.is_json() => Some(Format::JsonLines),
-            (None, None) => None,
+        table: &Table,
+        query: &Query,
+    ) -> Result<OutputPlan, Failure> {
+        let format = self.format(session)?;
+        let boxes = match (format, self.dump.bounds) {
+            (Some(Format::LammpsDump), given) => boxes_of(table, query, given).await?,
+            (_, None) => SnapshotBoxes::default(),
+            (_, Some(_)) => {
+                return Err(Failure::Usage {
+                    problem: "--bounds is the box of a LAMMPS dump, and none is written".to_owned(),
+                    hint: "add --format lammps, name the file .dump, or leave --bounds out".to_owned(),
+                });
+            }
         };
+        Ok(OutputPlan { format, boxes })
+    }
+
+    fn format(&self, session: &Session) -> Result<Option<Format>, Failure> {
         if self.format.is_none() && self.output.as_deref().is_some_and(is_tabbed) {
             return Err(Failure::Usage {
                 problem: "a .tsv file has tabs between its fields, but rows are written with commas"
@@ -61,24 +91,50 @@ impl OutputArguments {
                 hint: "name it .csv, or add --format csv".to_owned(),
             });
         }
+        Ok(match (&self.output, self.format) {
+            (Some(path), named) => Some(written_format_of(named, path)?),
+            (None, Some(named)) => Some(named.into()),
+            (None, None) if session.output.is_json() => Some(Format::JsonLines),
+            (None, None) => None,
+        })
+    }
+
+    /// Opens the output for rows with these columns; metadata is written if the format can hold it.
+    pub(super) fn open(
+        &self,
+        plan: OutputPlan,
+        columns: &SchemaRef,
+        metadata: HashMap<String, String>,
+    ) -> Result<RowsOut, Failure> {
+        let OutputPlan { format, boxes } = plan;
         let Some(format) = format else { return Ok(RowsOut::People) };
-        if !format.is_written() {
-            return Err(Failure::Usage {
-                problem: format!("rows cannot be written as {format}"),
-                hint: "write csv, jsonl, parquet or arrow".to_owned(),
-            });
-        }
         let schema = Arc::new(Schema::new_with_metadata(columns.fields().clone(), metadata));
         let Some(path) = &self.output else {
             let target = Box::new(BufWriter::with_capacity(64 << 10, io::stdout()));
-            let writer = writer(format, &schema, target, "standard output").map_err(of_output)?;
+            let options = WriteOptions { boxes, ..WriteOptions::from(STANDARD_OUTPUT) };
+            let writer = writer(format, &schema, target, options).map_err(of_output)?;
             return Ok(RowsOut::Output { writer, schema });
         };
         let (file, target) = NewFile::create(path, self.force)?;
         let target = Box::new(BufWriter::with_capacity(256 << 10, target));
-        let writer = writer(format, &schema, target, &file.part().display().to_string())?;
+        let part = file.part();
+        // Beside the file there is room for it, and so for what it is put together from.
+        let folder = part.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let scratch = folder.unwrap_or(Path::new(".")).to_owned();
+        let options = WriteOptions { name: part.display().to_string(), scratch, boxes };
+        let writer = writer(format, &schema, target, options)?;
         Ok(RowsOut::File { writer, schema, file })
     }
+}
+
+/// The name of standard output in messages.
+const STANDARD_OUTPUT: &str = "standard output";
+
+/// How rows are written.
+pub(super) struct OutputPlan {
+    /// The format; none for a table for people.
+    format: Option<Format>,
+    boxes: SnapshotBoxes,
 }
 
 /// An output under way.
@@ -104,20 +160,33 @@ impl RowsOut {
     }
 
     /// Makes a file durable and gives it its name.
-    pub(super) fn finish(self) -> Result<(), Failure> {
+    pub(super) async fn finish(self) -> Result<(), Failure> {
         match self {
             Self::People => Ok(()),
             Self::Output { writer, .. } => {
-                let mut target = writer.finish().map_err(of_output)?;
-                target.flush().map_err(crate::failure::output_failure)
+                completed(writer, STANDARD_OUTPUT).await?.map_err(of_output)?;
+                Ok(())
             }
             Self::File { writer, file, .. } => {
-                let flushed = writer.finish()?.flush();
-                flushed.map_err(|source| file_failure("write", file.part(), source))?;
+                completed(writer, &file.part().display().to_string()).await??;
                 file.finish()
             }
         }
     }
+}
+
+/// Completes an output on a thread of its own, so that an interruption is noticed while an array or a dump is
+/// put together.
+async fn completed(writer: Box<dyn RowWriter>, name: &str) -> Result<Result<(), RowFileError>, Failure> {
+    let file = name.to_owned();
+    let completing = tokio::task::spawn_blocking(move || {
+        writer.finish()?.flush().map_err(|source| RowFileError::Write { file, source })
+    });
+    completing.await.map_err(|lost| Failure::File {
+        action: "write",
+        place: name.to_owned(),
+        source: io::Error::other(lost),
+    })
 }
 
 /// Reports the columns that did not fit on the screen.
@@ -158,8 +227,4 @@ fn of_output(error: RowFileError) -> Failure {
         RowFileError::Write { source, .. } => crate::failure::output_failure(source),
         other => other.into(),
     }
-}
-
-fn file_failure(action: &'static str, path: &Path, source: io::Error) -> Failure {
-    Failure::File { action, place: path.display().to_string(), source }
 }
