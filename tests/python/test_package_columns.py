@@ -192,6 +192,27 @@ def test_a_column_has_the_unit_that_is_given_beside_its_type(store: atoll.Store)
     assert "other" not in store.tables()
 
 
+def test_the_times_of_steps_have_the_unit_of_the_table(store: atoll.Store) -> None:
+    described = {"id": "int64", "step": "int64", "x": "float64"}
+    made = {"schema": described, "id": "id", "index": ("x", "step")}
+    table = store.create_table("run", **made, time_unit="<ps>")
+    table.append({"id": [1], "step": [5], "x": [0.0]}, run="a", step=5, time=2.5)
+    assert (table.time_unit, table.info().time_unit) == ("<ps>", "<ps>")
+    assert repr(table).endswith("; times in <ps>>")
+    assert ", times in &lt;ps&gt;</p>" in table._repr_html_()
+    assert [step.time for step in table.steps()] == [2.5]
+    assert store.table("run").time_unit == store.create_table("run", **made, time_unit="<ps>").time_unit == "<ps>"
+    with pytest.raises(atoll.errors.ConflictError, match='the times of its steps have "<ps>", and not "fs"'):
+        store.create_table("run", **made, time_unit="fs")
+    plain = store.create_table("plain", **made)
+    assert plain.time_unit is None and store.create_table("plain", **made).time_unit is None
+    assert "times in" not in repr(plain) + plain._repr_html_()
+    for unit in ["", 3, "p\ns"]:
+        with pytest.raises(atoll.errors.InvalidInputError):
+            store.create_table("other", **made, time_unit=unit)
+    assert "other" not in store.tables()
+
+
 def test_a_simulation_opens_the_table_that_the_command_line_made_with_a_unit(atoll, tmp_path: Path) -> None:
     import atoll as package
 

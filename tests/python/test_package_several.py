@@ -360,7 +360,8 @@ def test_what_several_are_made_of_adds_up(all_of_them: atoll.Table) -> None:
             of_each.append(store.table("run").info())
     info = all_of_them.info()
     assert (info.name, info.version, info.rows) == ("run", all_of_them.version(), sum(SIZES))
-    for name in info._fields[1:]:
+    assert info._fields[0] == "name" and info._fields[-1] == "time_unit" and info.time_unit is None
+    for name in info._fields[1:-1]:
         assert getattr(info, name) == sum(getattr(each, name) for each in of_each), name
 
 

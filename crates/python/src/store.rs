@@ -62,11 +62,16 @@ impl Store {
         index: Vec<String>,
         salt: u64,
         unique: bool,
+        time_unit: Option<&str>,
     ) -> PyResult<Table> {
         let handle = self.handle()?;
         let schema = TableSchema::new(schema_of(fields)?, &Roles { id, sample_key, index, salt })
             .map_err(Failure::from)?;
         let schema = if unique { schema.with_unique_ids() } else { schema };
+        let schema = match time_unit {
+            Some(unit) => schema.with_time_unit(unit).map_err(Failure::from)?,
+            None => schema,
+        };
         let table = wait(py, async move { atoll_tables::Table::create(handle, &name, schema).await })?;
         Ok(Table::new(table))
     }

@@ -158,6 +158,12 @@ impl Table {
         self.opened_with.has_unique_ids()
     }
 
+    /// The unit of the times of steps; none if the table does not say.
+    #[getter]
+    fn time_unit(&self) -> Option<&str> {
+        self.opened_with.time_unit()
+    }
+
     /// A number that identifies this handle of the table, and no other.
     #[getter]
     fn handle_number(&self) -> PyResult<u128> {
@@ -472,6 +478,7 @@ impl Table {
         dict.set_item("cubes", info.cubes)?;
         dict.set_item("runs", info.runs)?;
         dict.set_item("steps", info.steps)?;
+        dict.set_item("time_unit", info.schema.time_unit())?;
         Ok(dict)
     }
 

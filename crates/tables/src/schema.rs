@@ -143,6 +143,14 @@ pub enum SchemaError {
         /// The column.
         column: String,
     },
+    /// The unit of the times of steps cannot be used.
+    #[error("the times of steps cannot be in {unit:?}: {problem}")]
+    TimeUnit {
+        /// The unit.
+        unit: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
     /// A stored schema cannot be read.
     #[error("the stored schema is damaged: {problem}")]
     Damaged {
@@ -205,6 +213,7 @@ pub struct TableSchema {
     index: Vec<IndexColumn>,
     salt: u64,
     has_unique_ids: bool,
+    time_unit: Option<Arc<str>>,
 }
 
 /// The roles of columns, by name, for [`TableSchema::new`].
@@ -237,7 +246,7 @@ impl TableSchema {
             resolve(&columns, Role::SampleKey, &roles.sample_key, (1, columns.fields().len()))?
         };
         let index = index_column::resolve(&columns, &roles.index)?;
-        Ok(Self { columns, id, sample_key, index, salt: roles.salt, has_unique_ids: false })
+        Ok(Self { columns, id, sample_key, index, salt: roles.salt, has_unique_ids: false, time_unit: None })
     }
 
     /// The same schema, for a table that refuses rows whose ids exist in their run.
@@ -251,6 +260,24 @@ impl TableSchema {
     #[must_use]
     pub const fn has_unique_ids(&self) -> bool {
         self.has_unique_ids
+    }
+
+    /// The same schema, for a table whose steps have times in this unit, such as `ps`. It is a text of the
+    /// user's choice, as the units of columns are.
+    ///
+    /// # Errors
+    /// [`SchemaError::TimeUnit`] for a text that is empty, longer than 255 bytes, or has control characters.
+    pub fn with_time_unit(self, unit: &str) -> Result<Self, SchemaError> {
+        match name::problem(unit) {
+            None => Ok(Self { time_unit: Some(unit.into()), ..self }),
+            Some(problem) => Err(SchemaError::TimeUnit { unit: unit.to_owned(), problem }),
+        }
+    }
+
+    /// The unit of the times of steps; `None` if the table does not say.
+    #[must_use]
+    pub fn time_unit(&self) -> Option<&str> {
+        self.time_unit.as_deref()
     }
 
     /// Bytes that the numbers of a row take in memory.

@@ -74,6 +74,28 @@ fn tables_and_steps_are_listed_and_a_dropped_table_is_gone() {
 }
 
 #[test]
+fn the_times_of_steps_are_shown_with_their_unit_and_a_copy_of_the_schema_has_it() {
+    let place = filled();
+    assert!(!atoll(&place, "table info t").text().contains("times in"));
+    atoll(&place, &CREATE.replace("create t", "create timed --time-unit ps")).text();
+    atoll(&place, "table append timed run.csv --run r --step 7 --time 0.5").text();
+    let timed = ["run  step  time (ps)  rows", "r       7        0.5  1000"];
+    assert_eq!(lines(&atoll(&place, "table steps timed")), timed);
+    assert!(atoll(&place, "table info timed").text().contains("\ntimes in    ps\n"));
+    assert_eq!(atoll(&place, "table info timed --json").json()["time_unit"], "ps");
+    let followed = atoll(&place, "table follow timed --all --count 1");
+    assert!(followed.text().contains("\ttime 0.5 ps\t"), "{}", followed.text());
+    place.write("timed.json", atoll(&place, "table info timed --schema").text());
+    atoll(&place, "table create again --schema timed.json").text();
+    atoll(&place, "table export timed timed.parquet").text();
+    atoll(&place, "table create like --like timed.parquet").text();
+    atoll(&place, "table copy timed --as copied").text();
+    for name in ["again", "like", "copied"] {
+        assert_eq!(atoll(&place, &format!("table info {name} --json")).json()["time_unit"], "ps", "{name}");
+    }
+}
+
+#[test]
 fn of_what_an_import_notes_people_see_the_name_of_the_file() {
     let place = filled();
     assert_eq!(atoll(&place, "table attributes t --run run").text(), "import.file\trun.csv\n");

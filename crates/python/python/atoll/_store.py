@@ -69,6 +69,7 @@ class Store:
         salt: int = 0,
         unique: bool = False,
         units: Mapping[str, str] | None = None,
+        time_unit: str | None = None,
         pack: Pack = "later",
         pack_share: float = 1.0,
         pack_bytes_per_second: SupportsIndex | None = None,
@@ -97,6 +98,9 @@ class Store:
         ``unit`` and ``description`` are kept as well; a unit given here takes the place of one given there. Units and
         descriptions belong to the schema: an existing table must have the same.
 
+        ``time_unit`` is the unit of the times of steps, such as ``"ps"``, a text of your choice as well
+        (:attr:`Table.time_unit`). It belongs to the schema, too.
+
         ``pack`` says when appended rows are rearranged so that queries read little: ``"background"`` in a thread of
         this process while the table is open (:meth:`Table.keep_packed`), ``"later"`` when :meth:`Table.pack` or
         ``atoll table pack`` is called. In the background, it uses at most ``pack_share`` of a processor, above 0 and up
@@ -104,7 +108,7 @@ class Store:
 
         Raises ``ConflictError`` if the table exists with another schema, and ``InvalidInputError`` for an invalid
         schema and for the unit of a column that does not exist, naming the column, and for a limit of packing that
-        makes no sense or has no ``pack="background"``.
+        makes no sense or has no ``pack="background"``, and for a unit of times that is empty or has control characters.
         """
         id, index = names(id, "id"), names(index, "index")
         sample_key = [] if sample_key is None else names(sample_key, "sample_key")
@@ -114,7 +118,8 @@ class Store:
         columns = [(each, kind, nullable and each not in named, notes) for each, kind, nullable, notes in described]
         name, native, salt = label(name, "the name of a table"), self._native, whole(salt, "salt")
         limits = _limits_of(pack, pack_share, pack_bytes_per_second)
-        table = Table(native.create_table(name, columns, id, sample_key, index, salt, unique), self)
+        time_unit = None if time_unit is None else label(time_unit, "time_unit")
+        table = Table(native.create_table(name, columns, id, sample_key, index, salt, unique, time_unit), self)
         return self._packed(table, pack, limits)
 
     def table(

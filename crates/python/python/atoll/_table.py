@@ -112,6 +112,11 @@ class Table(Asking, Noted, Appending):
         return self._native.unique
 
     @property
+    def time_unit(self) -> str | None:
+        """The unit of the times of steps, as it was given to :meth:`Store.create_table`; ``None`` if none was."""
+        return self._native.time_unit
+
+    @property
     def store(self) -> Store | Stores:
         """The store that holds the table; several, for one table of several stores."""
         return self._store
@@ -144,6 +149,8 @@ class Table(Asking, Noted, Appending):
         self, *, step: SupportsIndex | None = None, time: SupportsFloat | None = None, nearest: bool = False
     ) -> Query:
         """Select the rows of one step: by number, or by physical time (with ``nearest``, the closest time there is).
+
+        ``time`` is in :attr:`time_unit`, or else in the unit in which the writer gave it.
 
         Needs a column ``step``. A step number is a condition like any other: nothing is looked up, and a step that does
         not exist has no rows. A time is looked up now; where several runs have steps of that time, the query covers the
@@ -392,7 +399,8 @@ class Table(Asking, Noted, Appending):
         return reopened_table, (self._store._place(), self.name)
 
     def __repr__(self) -> str:
-        return f'<atoll table "{self.name}": {", ".join(self.columns)}>'
+        times = f"; times in {self.time_unit}" if self.time_unit else ""
+        return f'<atoll table "{self.name}": {", ".join(self.columns)}{times}>'
 
     def _repr_html_(self) -> str:
         roles = {"id": self.id, "sample key": self.sample_key, "index": self.index}
@@ -409,7 +417,9 @@ class Table(Asking, Noted, Appending):
             for name, kind, nullable in self.schema.fields()
         )
         head = "<tr><th>column</th><th>type</th><th>role</th></tr>"
-        return f"<p>Table <b>{html.escape(self.name)}</b></p><table><thead>{head}</thead><tbody>{body}</tbody></table>"
+        times = f", times in {html.escape(self.time_unit)}" if self.time_unit else ""
+        table = f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
+        return f"<p>Table <b>{html.escape(self.name)}</b>{times}</p>{table}"
 
 
 def budget_of(bytes_per_second: SupportsIndex | None) -> int | None:

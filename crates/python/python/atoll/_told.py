@@ -10,7 +10,7 @@ class Step(NamedTuple):
 
     run: str
     step: int
-    #: Physical time, in the unit that the writer chose; ``None`` if none was given.
+    #: Physical time, in :attr:`Table.time_unit` or else in the unit that the writer chose; ``None`` if none was given.
     time: float | None
     #: The attempt that wrote it.
     attempt: int
@@ -67,6 +67,8 @@ class Info(NamedTuple):
     runs: int
     #: Complete steps.
     steps: int
+    #: The unit of the times of steps; ``None`` if the table does not say.
+    time_unit: str | None
 
 
 class Vacuumed(NamedTuple):

@@ -26,6 +26,13 @@ impl TableSchema {
                         false => "its ids need not be unique".to_owned(),
                     })
                 })
+                .or_else(|| {
+                    let told =
+                        |unit: Option<&str>| unit.map_or("no unit".to_owned(), |unit| format!("\"{unit}\""));
+                    let (is, was) = (self.time_unit(), other.time_unit());
+                    (is != was)
+                        .then(|| format!("the times of its steps have {}, and not {}", told(is), told(was)))
+                })
         })
     }
 
@@ -131,6 +138,10 @@ mod tests {
         );
         assert_eq!(difference(schema(plain(), |roles| roles.salt = 7)), "its salt is 0, and not 7");
         assert_eq!(difference(one.clone().with_unique_ids()), "its ids need not be unique");
+        assert_eq!(
+            difference(one.clone().with_time_unit("ps").unwrap()),
+            "the times of its steps have no unit, and not \"ps\""
+        );
         let noted = |key: &str, text: &str| {
             let note = std::collections::HashMap::from([(key.to_owned(), text.to_owned())]);
             let x = column("x", DataType::Float64, false).as_ref().clone().with_metadata(note);

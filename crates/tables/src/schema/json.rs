@@ -9,6 +9,9 @@
 //!
 //! Format 2 adds `"unique":true`, and is written only for such tables: a release that does not know the
 //! property would append rows that the table has to refuse.
+//!
+//! The unit of the times of steps, `"time_unit":"ps"`, is written only where there is one. It needs no format
+//! of its own: to a release that does not know it, the times have no unit.
 
 use super::{Roles, SchemaError, TableSchema, TypeName};
 use arrow_schema::{Field, Schema};
@@ -26,6 +29,9 @@ pub(super) fn write(schema: &TableSchema) -> String {
     if schema.has_unique_ids() {
         stored["format"] = FORMAT.into();
         stored["unique"] = true.into();
+    }
+    if let Some(unit) = schema.time_unit() {
+        stored["time_unit"] = unit.into();
     }
     stored.to_string()
 }
@@ -46,7 +52,7 @@ fn plain(schema: &TableSchema) -> Value {
 
 /// The stored form with the keys of every object sorted. The order of keys otherwise depends on the features
 /// of the JSON library that other crates in the build enable, and a checksum of the text must not. Whether
-/// ids are unique is left out, since it does not affect blocks.
+/// ids are unique and the unit of times are left out, since they do not affect blocks.
 pub(super) fn write_sorted(schema: &TableSchema) -> String {
     sorted(plain(schema)).to_string()
 }
@@ -103,10 +109,15 @@ pub(super) fn read(text: &str) -> Result<TableSchema, SchemaError> {
         salt: text_of(&stored, "salt")?.parse().map_err(|_| damaged("its salt is not a number"))?,
     };
     let schema = TableSchema::new(Schema::new(columns), &roles)?;
-    match &stored["unique"] {
-        Value::Null | Value::Bool(false) => Ok(schema),
-        Value::Bool(true) => Ok(schema.with_unique_ids()),
-        _ => Err(damaged("its \"unique\" is neither true nor false")),
+    let schema = match &stored["unique"] {
+        Value::Null | Value::Bool(false) => schema,
+        Value::Bool(true) => schema.with_unique_ids(),
+        _ => return Err(damaged("its \"unique\" is neither true nor false")),
+    };
+    match &stored["time_unit"] {
+        Value::Null => Ok(schema),
+        Value::String(unit) => schema.with_time_unit(unit),
+        _ => Err(damaged("its \"time_unit\" is not text")),
     }
 }
 
@@ -197,6 +208,24 @@ mod tests {
         assert_eq!(write_sorted(&unique), write_sorted(&schema()), "blocks are the same");
         let odd = unique.to_json().replace("\"unique\":true", "\"unique\":1");
         assert!(matches!(TableSchema::from_json(&odd), Err(SchemaError::Damaged { .. })));
+    }
+
+    #[test]
+    fn the_unit_of_times_is_kept_and_releases_that_do_not_know_it_read_the_table() {
+        let timed = schema().with_time_unit("ps").unwrap();
+        assert_eq!(TableSchema::from_json(&timed.to_json()).unwrap(), timed);
+        assert_eq!((timed.time_unit(), schema().time_unit()), (Some("ps"), None));
+        assert!(timed.to_json().contains("\"format\":1"), "{}", timed.to_json());
+        assert_eq!(timed.to_json().replace(",\"time_unit\":\"ps\"", ""), schema().to_json());
+        assert_ne!(timed, schema());
+        assert_eq!(write_sorted(&timed), write_sorted(&schema()), "blocks are the same");
+        let both = timed.clone().with_unique_ids();
+        assert_eq!(TableSchema::from_json(&both.to_json()).unwrap(), both);
+        let odd = timed.to_json().replace("\"ps\"", "7");
+        assert!(matches!(TableSchema::from_json(&odd), Err(SchemaError::Damaged { .. })));
+        for unit in ["", "p\ns"] {
+            assert!(matches!(schema().with_time_unit(unit), Err(SchemaError::TimeUnit { .. })), "{unit:?}");
+        }
     }
 
     #[test]

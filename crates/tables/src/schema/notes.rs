@@ -29,6 +29,7 @@ pub fn is_same_column(one: &Field, other: &Field) -> bool {
 
 impl TableSchema {
     /// This schema with the units and descriptions that its columns lack and those of another schema have.
+    /// The times of steps have a unit likewise.
     pub(crate) fn with_notes_of(&self, other: &Self) -> Self {
         let noted = |field: &FieldRef| -> FieldRef {
             let Ok(told) = other.columns.field_with_name(field.name()) else { return Arc::clone(field) };
@@ -44,7 +45,8 @@ impl TableSchema {
         };
         let fields: Vec<FieldRef> = self.columns.fields().iter().map(noted).collect();
         let columns = Schema::new_with_metadata(fields, self.columns.metadata().clone());
-        Self { columns: Arc::new(columns), ..self.clone() }
+        let time_unit = self.time_unit.clone().or_else(|| other.time_unit.clone());
+        Self { columns: Arc::new(columns), time_unit, ..self.clone() }
     }
 }
 

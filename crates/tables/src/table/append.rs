@@ -133,8 +133,9 @@ impl Table {
         self.append_at(id, None, rows).await
     }
 
-    /// Like [`Table::append`], with the time of the step in the unit of the simulation. It is stored bit by
-    /// bit and returned by [`Table::steps`]. If ranks give different times, that of the lowest rank counts.
+    /// Like [`Table::append`], with the time of the step in [`crate::TableSchema::time_unit`]. It is stored
+    /// bit by bit and returned by [`Table::steps`]. If ranks give different times, that of the lowest rank
+    /// counts.
     ///
     /// # Errors
     /// As [`Table::append`].

@@ -149,6 +149,18 @@ pub enum TableError {
         /// The difference.
         problem: String,
     },
+    /// The times of the steps of the tables of a union are in different units.
+    #[error(
+        "the times of the steps of table {place} are in \"{unit}\", and those of the earlier tables in \"{earlier}\""
+    )]
+    UnlikeTimes {
+        /// The first table that differs, counted from 1.
+        place: usize,
+        /// Its unit.
+        unit: String,
+        /// The unit of the earlier tables.
+        earlier: String,
+    },
     /// The store failed during a commit: the edit may have been committed, or may still be.
     #[error("it is unknown whether the last edit of table \"{table}\" was committed: {source}")]
     InDoubt {
@@ -286,7 +298,8 @@ impl TableError {
             | Self::NoReaders
             | Self::NoSplit
             | Self::Unlike { .. }
-            | Self::UnlikeColumn { .. } => ErrorKind::InvalidInput,
+            | Self::UnlikeColumn { .. }
+            | Self::UnlikeTimes { .. } => ErrorKind::InvalidInput,
             Self::Boundary(_) => ErrorKind::InvalidInput,
             Self::Estimate(error) => error.kind(),
             Self::Schema(error) => error.kind(),

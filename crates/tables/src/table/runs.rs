@@ -46,7 +46,8 @@ pub struct StepSummary {
     pub run: String,
     /// Its number.
     pub step: u64,
-    /// Its time in the unit of the simulation, if the writer gave one.
+    /// Its time, if the writer gave one: in [`TableSchema::time_unit`], or else in a unit that only the
+    /// writer knows.
     pub time: Option<f64>,
     /// The attempt that wrote it.
     pub attempt: u64,

@@ -51,6 +51,27 @@ async fn a_union_that_has_not_seen_the_current_version_waits_for_the_next_one_al
     );
 }
 
+#[tokio::test]
+async fn times_in_one_unit_or_in_none_go_together_and_those_in_two_units_do_not() {
+    let timed = async |unit: Option<&str>| {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let schema = match unit {
+            Some(unit) => schema().with_time_unit(unit).unwrap(),
+            None => schema(),
+        };
+        Table::create(Arc::clone(&store), "t", schema).await.unwrap();
+        Table::open(store, "t").await.unwrap()
+    };
+    let (none, ps, fs) = (timed(None).await, timed(Some("ps")).await, timed(Some("fs")).await);
+    assert_eq!((none.schema().time_unit(), ps.schema().time_unit()), (None, Some("ps")));
+    let union = Union::new(vec![none.clone(), ps.clone(), ps.clone()]).unwrap();
+    assert_eq!(union.schema().time_unit(), Some("ps"));
+    let error = Union::new(vec![ps.clone(), none, fs]).unwrap_err();
+    assert!(matches!(error, TableError::UnlikeTimes { place: 3, .. }), "{error}");
+    let added = ps.add_column(Field::new("charge", DataType::Float32, true)).await.unwrap();
+    assert_eq!(ps.schema_now().await.unwrap().time_unit(), Some("ps"), "version {added}");
+}
+
 fn columns(rows: &arrow_array::RecordBatch) -> Vec<String> {
     rows.schema().fields().iter().map(|field| field.name().clone()).collect()
 }

@@ -45,6 +45,9 @@ pub struct Create {
     /// Unit of a column, stored with it
     #[arg(long = "unit", value_name = "NAME=UNIT", value_parser = parse_pair, conflicts_with = "schema")]
     units: Vec<(String, String)>,
+    /// Unit of the times of steps, such as ps
+    #[arg(long, value_name = "UNIT", conflicts_with = "schema")]
+    time_unit: Option<String>,
     /// Refuse rows whose id their run has already; each append then checks for duplicates
     #[arg(long, conflicts_with = "schema")]
     unique: bool,
@@ -129,6 +132,7 @@ impl Create {
         if self.like.is_some() {
             self.check_delimiter(&columns)?;
         }
+        let time_unit = self.time_unit.clone().or_else(|| Some(known.as_ref()?.time_unit()?.to_owned()));
         let is_unique = self.unique || known.as_ref().is_some_and(TableSchema::has_unique_ids);
         let roles = self.roles(known.map(|known| known.roles()))?;
         let present: Vec<String> = columns.iter().map(|field| field.name().clone()).collect();
@@ -139,7 +143,11 @@ impl Create {
             }
             error => error.into(),
         })?;
-        Ok(if is_unique { schema.with_unique_ids() } else { schema })
+        let schema = if is_unique { schema.with_unique_ids() } else { schema };
+        Ok(match time_unit {
+            Some(unit) => schema.with_time_unit(&unit)?,
+            None => schema,
+        })
     }
 
     /// A file with another delimiter seems to have one column, whose name contains those of all.

@@ -37,6 +37,7 @@ impl Info {
                 "blocks": info.blocks,
                 "cubes": info.cubes,
                 "bytes": info.bytes,
+                "time_unit": schema.time_unit(),
                 "schema": schema_value(schema),
             }));
         }
@@ -57,7 +58,8 @@ impl Info {
             ("samples", sampled(schema)),
             ("boxes over", roles.index.join(", ")),
         ];
-        for (name, text) in figures {
+        let times = schema.time_unit().map(|unit| ("times in", unit.to_owned()));
+        for (name, text) in figures.into_iter().chain(times) {
             session.output.line(format!("{name:<12}{text}"))?;
         }
         for field in schema.columns().fields() {

@@ -66,8 +66,12 @@ impl Steps {
         if session.output.is_json() {
             return asked.map(step_value).try_for_each(|step| session.output.json(&step));
         }
+        let time = match table.schema().time_unit() {
+            Some(unit) => format!("time ({unit})"),
+            None => "time".to_owned(),
+        };
         let columns =
-            [("run", Side::Left), ("step", Side::Right), ("time", Side::Right), ("rows", Side::Right)];
+            [("run", Side::Left), ("step", Side::Right), (&*time, Side::Right), ("rows", Side::Right)];
         let entries: Vec<_> = asked
             .map(|step| {
                 let time = step.time.map(|time| time.to_string()).unwrap_or_default();
@@ -106,10 +110,11 @@ fn run_value(run: &RunSummary) -> Value {
 }
 
 /// One step as it arrives, without column widths: later steps are not known yet.
-fn show_step(session: &Session, step: &StepSummary) -> Result<(), Failure> {
+fn show_step(session: &Session, step: &StepSummary, unit: Option<&str>) -> Result<(), Failure> {
     session.output.either(
         || {
-            let time = step.time.map(|time| format!("\ttime {time}")).unwrap_or_default();
+            let unit = unit.map(|unit| format!(" {unit}")).unwrap_or_default();
+            let time = step.time.map(|time| format!("\ttime {time}{unit}")).unwrap_or_default();
             format!("{}\tstep {}{time}\t{}", step.run, step.step, counted(step.rows, "row"))
         },
         || step_value(step),
@@ -157,6 +162,7 @@ impl Follow {
         let table = self.table.open(session, Access::Change).await?;
         session.end_on_interrupt();
         let mut version = table.version().await?;
+        let schema = table.schema();
         let (mut known, mut told) = (BTreeMap::new(), ReportedSteps::new());
         if !self.all {
             let there = self.new_steps(&table, &mut told).await?.into_iter();
@@ -169,7 +175,7 @@ impl Follow {
                 if before == Some(step.attempt) {
                     continue;
                 }
-                show_step(session, &step)?;
+                show_step(session, &step, schema.time_unit())?;
                 left = left.saturating_sub(1);
                 if left == 0 {
                     return Ok(());

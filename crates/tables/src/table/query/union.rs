@@ -56,7 +56,7 @@ impl Union {
     /// # Errors
     /// [`TableError::Unlike`] if roles or salts differ, or without tables; [`TableError::UnlikeColumn`] if
     /// columns of one name differ in type, nullability or unit, or if a column that is not nullable is not in
-    /// all tables.
+    /// all tables; [`TableError::UnlikeTimes`] if the times of steps are in different units.
     pub fn new(tables: Vec<Table>) -> Result<Self, TableError> {
         let own: Vec<Arc<TableSchema>> = tables.iter().map(own_schema).collect();
         Self::of(&tables, own, Arc::default())

@@ -1,5 +1,6 @@
 //! Decides which tables can form a union: those with the same roles and equal columns of the same name. Of
-//! what is noted on a column, only two units that differ keep tables apart.
+//! what is noted on a column, only two units that differ keep tables apart; so do two units of the times of
+//! steps.
 
 use crate::schema::UNIT;
 use crate::{TableError, TableSchema, is_same_column};
@@ -14,6 +15,15 @@ pub(super) fn alike(schemas: &[Arc<TableSchema>]) -> Result<TableSchema, TableEr
     for (place, schema) in (1..).zip(schemas) {
         if schema.roles() != first.roles() {
             return Err(TableError::Unlike { place });
+        }
+        if let (Some(unit), Some(earlier)) = (schema.time_unit(), all.time_unit())
+            && unit != earlier
+        {
+            return Err(TableError::UnlikeTimes {
+                place,
+                unit: unit.to_owned(),
+                earlier: earlier.to_owned(),
+            });
         }
         let unlike = |field: &FieldRef, problem: String| TableError::UnlikeColumn {
             place,
