@@ -8,6 +8,7 @@
 //! closes it, we end silently.
 //! Invariant: exit codes are those of the error kinds; 2 is a wrong command line, 130 an interruption.
 
+mod attributes;
 mod cells;
 mod compressed;
 mod events;

@@ -45,6 +45,7 @@ const VERBS: [&str; 64] = [
     "table pack",
     "store",
     "store info",
+    "store attributes",
     "store check",
     "store stats",
     "store snapshot",
@@ -452,6 +453,32 @@ fn store_info_shows_the_limits() {
     let info = Workspace::new().run(&["store", "info", "--store", "mem:", "--json"]).json();
     assert_eq!(info["limits"]["value_bytes"], 64 << 20);
     assert!(Workspace::new().run(&["store", "info", "--store", "mem:"]).text().contains("up to 64MiB"));
+}
+
+#[test]
+fn attributes_of_a_store_keep_their_types_and_info_shows_them() {
+    let place = Workspace::new();
+    let run = |words: &[&str]| place.run(&[words, &["--store", "data"]].concat());
+    let missing = run(&["store", "attributes", "a=1"]);
+    missing.fails(10);
+    run(&["kv", "put", "p", "s", "v"]).text();
+    assert_eq!(run(&["store", "attributes"]).text(), "");
+    assert_eq!(
+        run(&["store", "attributes", "seed=42", "project=tubes"]).text(),
+        "project\ttubes\nseed\t42\n"
+    );
+    let all = run(&["store", "attributes", "project=", "cutoffs=[2.5,true]", "--json"]).json();
+    assert_eq!(all, serde_json::json!({ "seed": 42, "cutoffs": [2.5, true] }));
+    assert_eq!(run(&["store", "info", "--json"]).json()["attributes"], all);
+    let info = run(&["store", "info"]);
+    assert!(info.text().contains("\nattribute             seed = 42\n"), "{}", info.text());
+    run(&["store", "attributes", "seed"]).fails(2);
+    run(&["store", "attributes", "seed=99999999999999999999"]).fails(2);
+    // They are neither a table nor a partition of the user, and a copy of the store has them.
+    assert_eq!(run(&["table", "list"]).text(), "");
+    assert_eq!(run(&["ls", "--json"]).json_lines().len(), 1);
+    run(&["store", "copy", "copy"]).text();
+    assert_eq!(place.run(&["store", "attributes", "--store", "copy", "--json"]).json(), all);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::runtime::{Kept, wait};
 use crate::schema::{NotedField, schema_of};
 use crate::table::Table;
 use atoll_open::{Mode, OpenOptions, Password};
-use atoll_tables::{Roles, TableSchema};
+use atoll_tables::{AttributeChanges, Roles, TableSchema};
 use pyo3::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,6 +113,21 @@ impl Store {
             schema.columns().fields().iter().map(|field| field.name().clone()).collect()
         };
         Ok(tables.into_iter().map(|table| (table.name, names(&table.schema))).collect())
+    }
+
+    /// The attributes of the store: a JSON object.
+    fn attributes(&self, py: Python<'_>) -> PyResult<String> {
+        let handle = self.handle()?;
+        let noted = wait(py, async move { atoll_tables::Table::store_attributes(handle.as_ref()).await })?;
+        serde_json::to_string(&noted).map_err(|error| Failure::input(error.to_string()).into())
+    }
+
+    /// Changes attributes of the store: a JSON object, in which null removes one.
+    fn note(&self, py: Python<'_>, text: &str) -> PyResult<()> {
+        let handle = self.handle()?;
+        let changes: AttributeChanges =
+            serde_json::from_str(text).map_err(|error| Failure::input(error.to_string()))?;
+        wait(py, async move { atoll_tables::Table::note_store(handle.as_ref(), &changes).await.map(drop) })
     }
 
     /// Drops a table.

@@ -40,6 +40,8 @@ mod rows;
 mod sessions;
 #[path = "writing/sizes.rs"]
 mod sizes;
+#[path = "writing/store_attributes.rs"]
+mod store_attributes;
 #[path = "writing/unions.rs"]
 mod unions;
 #[path = "writing/unique.rs"]

@@ -2,14 +2,17 @@
 
 mod check;
 
+use crate::attributes::{parse_attribute, show, shown as shown_attribute};
 use crate::listing::{self, Side};
 use crate::output::note;
 use crate::progress::Progress;
 use crate::session::Access;
+use crate::text::escape;
 use crate::{Failure, Session};
 use atoll_open::{BackupReport, CopyProgress, SnapshotDescription, Statistic, StatisticUnit};
 use atoll_options::{Size, format_duration};
 use atoll_store::{Capabilities, Durability, StoreError};
+use atoll_tables::{Attributes, Table};
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
@@ -18,10 +21,16 @@ use std::time::{Duration, Instant};
 /// Verbs on a store as a whole.
 #[derive(Debug, Subcommand)]
 pub enum StoreVerb {
-    /// Show what the store supports: limits, durability, costs
+    /// Show what the store supports: limits, durability, costs; and its attributes
     #[command(after_help = "Examples:
   atoll store info --store ./data")]
     Info,
+    /// Show or set attributes of the store: notes of any kind on what it is for
+    #[command(after_help = "Examples:
+  atoll store attributes --store ./data
+  atoll store attributes --store ./data project=tubes 'cutoffs={\"lj\":2.5}' seed=42
+A value is parsed as JSON if possible, and is text otherwise. NAME= removes an attribute; others are kept.")]
+    Attributes(AttributesVerb),
     /// Read and verify every byte, and list the damage
     #[command(after_help = "Examples:
   atoll store check --store ./data
@@ -77,6 +86,14 @@ pub enum SnapshotVerb {
     },
 }
 
+/// `atoll store attributes`
+#[derive(Args, Debug)]
+pub struct AttributesVerb {
+    /// Attributes to set; without any, all are shown
+    #[arg(value_name = "NAME=VALUE", value_parser = parse_attribute)]
+    noted: Vec<(String, Option<Value>)>,
+}
+
 /// `atoll store copy`
 #[derive(Args, Debug)]
 pub struct Copy {
@@ -107,6 +124,7 @@ impl StoreVerb {
     pub async fn run(self, session: &Session) -> Result<(), Failure> {
         match self {
             Self::Info => info(session).await,
+            Self::Attributes(verb) => verb.run(session).await,
             Self::Check => check::check(session).await,
             Self::Stats => stats(session).await,
             Self::Snapshot(verb) => verb.run(session).await,
@@ -117,11 +135,24 @@ impl StoreVerb {
     }
 }
 
+impl AttributesVerb {
+    async fn run(self, session: &Session) -> Result<(), Failure> {
+        let access = if self.noted.is_empty() { Access::Read } else { Access::Change };
+        let store = session.store(access).await?;
+        let attributes = match self.noted.is_empty() {
+            true => Table::store_attributes(&*store).await?,
+            false => Table::note_store(&*store, &self.noted.into_iter().collect()).await?,
+        };
+        show(session, &attributes, |_| true)
+    }
+}
+
 async fn info(session: &Session) -> Result<(), Failure> {
     let opened = session.open(Access::Read).await?;
     let capabilities = opened.store.capabilities();
+    let attributes = Table::store_attributes(&*opened.store).await?;
     if session.output.is_json() {
-        return session.output.json(&info_json(&opened.place, &capabilities));
+        return session.output.json(&info_json(&opened.place, &capabilities, &attributes));
     }
     let limits = capabilities.limits;
     let classes: Vec<&str> = capabilities.durability.iter().copied().map(Durability::name).collect();
@@ -148,7 +179,13 @@ async fn info(session: &Session) -> Result<(), Failure> {
                 .to_owned(),
         ),
     ];
-    rows.iter().try_for_each(|(name, text)| session.output.line(format!("{name:<22}{text}")))
+    rows.iter().try_for_each(|(name, text)| session.output.line(format!("{name:<22}{text}")))?;
+    // Whatever they hold, each is one line.
+    let line = |(name, value): (&String, &Value)| {
+        let (name, value) = (escape(name.as_bytes()), escape(shown_attribute(value).as_bytes()));
+        format!("{:<22}{name} = {value}", "attribute")
+    };
+    attributes.iter().map(line).try_for_each(|line| session.output.line(line))
 }
 
 fn request_memory(capabilities: &Capabilities) -> String {
@@ -159,11 +196,12 @@ fn request_memory(capabilities: &Capabilities) -> String {
     }
 }
 
-fn info_json(place: &str, capabilities: &Capabilities) -> Value {
+fn info_json(place: &str, capabilities: &Capabilities, attributes: &Attributes) -> Value {
     let limits = capabilities.limits;
     let nanoseconds = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
     json!({
         "store": place,
+        "attributes": attributes,
         "durability": capabilities.durability.iter().copied().map(Durability::name).collect::<Vec<_>>(),
         "durability_default": capabilities.durability_default.name(),
         "limits": {

@@ -1,10 +1,10 @@
-"""Attributes: notes on a table, its runs and their steps; the periodic cell is one of them."""
+"""Attributes: notes on a store, a table, its runs and their steps; the periodic cell is one of them."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, SupportsIndex
 
 from . import _atoll
@@ -29,7 +29,7 @@ class Noted:
         others differ.
         """
         noted = [known for known in self._noted_of_each(run, step) if known]
-        return _value_of_all(noted, "what is noted of it") if noted else {}
+        return value_of_all(noted, "what is noted of it") if noted else {}
 
     def set_attributes(
         self,
@@ -47,10 +47,8 @@ class Noted:
         as NaN, is kept as a text. Attributes are not versioned: of several writers of one attribute, the last one wins.
         Neither the run nor the step has to exist yet.
         """
-        changes = {str(name): None if value is None else _as_json(str(name), value) for name, value in attributes.items()}
-        if replace:
-            changes = dict.fromkeys(self.attributes(run=run, step=step)) | changes
-        self._native.note(json.dumps(changes), run, _checked_step(run, step))
+        known = self.attributes(run=run, step=step) if replace else ()
+        self._native.note(changes_of(attributes, known), run, _checked_step(run, step))
 
     def cell(self, *, run: str | None = None, step: SupportsIndex | None = None) -> Cell | None:
         """Return the periodic cell of a step, of its run if the step has none, or else of the table.
@@ -69,7 +67,7 @@ class Noted:
             # Ignore the stores that do not have the run.
             found = self._native.runs_of_each(f"run = {literal(run)}")
             of_stores = [cell for cell, runs in zip(of_stores, found, strict=True) if runs] or of_stores
-        kept = _value_of_all(of_stores, "their periodic cell")
+        kept = value_of_all(of_stores, "their periodic cell")
         return None if kept is None else Cell._of(kept)
 
     def set_cell(self, cell: Cell | None, *, run: str | None = None, step: SupportsIndex | None = None) -> None:
@@ -91,7 +89,13 @@ class Noted:
         return [json.loads(noted) for noted in self._native.attributes(run, _checked_step(run, step))]
 
 
-def _value_of_all(of_stores: list[Any], what: str) -> Any:
+def changes_of(attributes: Mapping[str, Any], replaced: Iterable[str]) -> str:
+    """Return changes as the native half takes them: the replaced attributes are removed unless they have new values."""
+    changes = {str(name): None if value is None else _as_json(str(name), value) for name, value in attributes.items()}
+    return json.dumps(dict.fromkeys(replaced) | changes)
+
+
+def value_of_all(of_stores: list[Any], what: str) -> Any:
     """Return the value on which all stores agree; there is at least one store."""
     if any(other != of_stores[0] for other in of_stores):
         raise UnsupportedError.hinted(

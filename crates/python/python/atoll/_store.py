@@ -6,6 +6,7 @@ import bisect
 import contextlib
 import glob
 import html
+import json
 import os
 import re
 import warnings
@@ -15,6 +16,7 @@ from typing import Any, Literal, NoReturn, SupportsIndex, overload
 from urllib.parse import quote
 
 from . import _atoll
+from ._attributes import changes_of, value_of_all
 from ._convert import fields, label, names, number, whole, with_units
 from ._table import Table, budget_of
 from .errors import InvalidInputError, NotFoundError, UnavailableError, UnsupportedError
@@ -162,6 +164,27 @@ class Store:
         """
         self._native.drop_table(label(name, "the name of a table"))
 
+    def attributes(self) -> dict[str, Any]:
+        """Return the attributes of the store; empty if there are none.
+
+        They are notes on the store as a whole, such as the project that it belongs to. Tables, runs and steps have
+        their own (:meth:`Table.attributes`).
+        """
+        noted: dict[str, Any] = json.loads(self._native.attributes())
+        return noted
+
+    def set_attributes(self, attributes: Mapping[str, Any], *, replace: bool = False) -> None:
+        """Set attributes of the store, with values as for :meth:`Table.set_attributes`.
+
+        ``store.set_attributes({"project": "tubes", "seed": 42})``. Other attributes stay, also those that other
+        processes set at the same time; a value of ``None`` removes an attribute, and ``replace=True`` every attribute
+        that is not named.
+
+        Raises ``InvalidInputError`` for a value that cannot be stored, and ``ReadOnlyError`` for a store that was opened
+        with ``read_only=True``.
+        """
+        self._native.note(changes_of(attributes, self.attributes() if replace else ()))
+
     def close(self) -> None:
         """Close the store. Returns once everything appended is on disk, and raises any error of that write.
 
@@ -209,7 +232,10 @@ class Store:
             for name, columns in self._native.tables()
         )
         head = "<tr><th>table</th><th>columns</th></tr>"
-        return f"<p>Store <b>{html.escape(self._url)}</b></p><table><thead>{head}</thead><tbody>{listed}</tbody></table>"
+        table = f"<table><thead>{head}</thead><tbody>{listed}</tbody></table>"
+        noted = ", ".join(f"{name} = {value}" for name, value in self.attributes().items())
+        told = f"<p>with the attributes {html.escape(noted)}</p>" if noted else ""
+        return f"<p>Store <b>{html.escape(self._url)}</b></p>{told}{table}"
 
     def __repr__(self) -> str:
         return f"<atoll store {self._url}{' (closed)' if self._is_closed else ''}>"
@@ -234,6 +260,15 @@ class Stores:
         """Return the names of the tables that every store has."""
         common = set.intersection(*(set(store.tables()) for store in self._stores))
         return sorted(common)
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the attributes of the stores; those without any are left out.
+
+        Raises ``UnsupportedError`` where the others differ.
+        """
+        noted = [known for known in (store.attributes() for store in self._stores) if known]
+        kept: dict[str, Any] = value_of_all(noted, "what is noted of them") if noted else {}
+        return kept
 
     def table(self, name: str) -> Table:
         """Open the tables of this name in all stores as one table.

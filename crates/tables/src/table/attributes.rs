@@ -1,11 +1,14 @@
 //! Attributes of a table, its runs and their steps: a writer's notes about their origin, and the periodic
-//! cell of positions. They are not versioned: the last writer wins.
+//! cell of positions. They are not versioned: the last writer wins. A store has attributes as well.
 
 use super::entries::all_entries;
+use super::names::STORE_ATTRIBUTES;
 use super::runs::is_listed;
 use super::{Table, TableError, check_name, codec};
 use crate::boundary::{Boundary, CELL_ATTRIBUTE};
-use atoll_store::{Batch, Cell, ReadOptions, ScanEntry, ScanRequest, SortRange, StoreError, WriteOptions};
+use atoll_store::{
+    Batch, Cell, ReadOptions, ScanEntry, ScanRequest, SortRange, Store, StoreError, WriteOptions,
+};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -95,36 +98,7 @@ impl Table {
             Boundary::from_json(cell)?.check(self.schema_now().await?.columns())?;
         }
         let (partition, key) = (self.names.attributes(), of.key());
-        let cell = Cell::new(&partition, &key);
-        loop {
-            let before = self.store.get(cell, ReadOptions::default()).await?;
-            let known = before.as_deref().map(|text| codec::attributes_from_json(&self.name, text));
-            let known = known.transpose()?.unwrap_or_default();
-            let mut noted = known.clone();
-            for (name, value) in changes.iter().filter(|(name, _)| !is_only_new || !known.contains_key(*name))
-            {
-                match value {
-                    Some(value) => noted.insert(name.clone(), value.clone()),
-                    None => noted.remove(name),
-                };
-            }
-            if is_only_new && noted == known {
-                return Ok(noted);
-            }
-            let text = codec::attributes_to_json(&noted);
-            let swap = self.store.compare_and_swap(
-                cell,
-                before.as_deref(),
-                text.as_bytes(),
-                WriteOptions::default(),
-            );
-            match swap.await {
-                Ok(_) => return Ok(noted),
-                // Another process changed the attributes in the meantime.
-                Err(StoreError::Conflict(_)) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+        change(&*self.store, &self.name, Cell::new(&partition, &key), changes, is_only_new).await
     }
 
     /// The attributes of a table, run or step; empty if none were set.
@@ -222,6 +196,27 @@ impl Table {
         Ok(())
     }
 
+    /// The attributes of a store as a whole; empty if none were set. They are kept beside the tables of the
+    /// store, whether it has any or not, and go with it when the whole store is copied.
+    ///
+    /// # Errors
+    /// [`TableError::StoreAttributes`] if they cannot be read, errors of the store.
+    pub async fn store_attributes(store: &dyn Store) -> Result<Attributes, TableError> {
+        match store.get(OF_STORE, ReadOptions::default()).await? {
+            Some(text) => codec::attributes_from_json("", &text).map_err(of_store),
+            None => Ok(Attributes::new()),
+        }
+    }
+
+    /// Sets some attributes of a store as a whole, as [`Table::note`] does of a table. Returns all attributes
+    /// after the change.
+    ///
+    /// # Errors
+    /// As [`Table::store_attributes`].
+    pub async fn note_store(store: &dyn Store, changes: &AttributeChanges) -> Result<Attributes, TableError> {
+        change(store, "", OF_STORE, changes, false).await.map_err(of_store)
+    }
+
     /// The attributes of a run as strings; other values are formatted as JSON.
     ///
     /// # Errors
@@ -229,6 +224,50 @@ impl Table {
     pub async fn run_attributes(&self, run: &str) -> Result<BTreeMap<String, String>, TableError> {
         let attributes = self.attributes(AttributesOf::Run(run)).await?;
         Ok(attributes.into_iter().map(|(name, value)| (name, text_of(value))).collect())
+    }
+}
+
+/// The cell of the attributes of a store.
+const OF_STORE: Cell<'static> = Cell { partition: STORE_ATTRIBUTES, sort: b"" };
+
+/// The error for the attributes of a store, which belong to no table.
+fn of_store(error: TableError) -> TableError {
+    match error {
+        TableError::Damaged { problem, .. } => TableError::StoreAttributes { problem },
+        other => other,
+    }
+}
+
+/// Changes the attributes in a cell, of `table`. Returns all attributes after the change.
+async fn change(
+    store: &dyn Store,
+    table: &str,
+    cell: Cell<'_>,
+    changes: &AttributeChanges,
+    is_only_new: bool,
+) -> Result<Attributes, TableError> {
+    loop {
+        let before = store.get(cell, ReadOptions::default()).await?;
+        let known = before.as_deref().map(|text| codec::attributes_from_json(table, text));
+        let known = known.transpose()?.unwrap_or_default();
+        let mut noted = known.clone();
+        for (name, value) in changes.iter().filter(|(name, _)| !is_only_new || !known.contains_key(*name)) {
+            match value {
+                Some(value) => noted.insert(name.clone(), value.clone()),
+                None => noted.remove(name),
+            };
+        }
+        if is_only_new && noted == known {
+            return Ok(noted);
+        }
+        let text = codec::attributes_to_json(&noted);
+        let swap = store.compare_and_swap(cell, before.as_deref(), text.as_bytes(), WriteOptions::default());
+        match swap.await {
+            Ok(_) => return Ok(noted),
+            // Another process changed the attributes in the meantime.
+            Err(StoreError::Conflict(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
 }
 

@@ -248,6 +248,12 @@ pub enum TableError {
         /// The problem.
         problem: String,
     },
+    /// The stored attributes of the store cannot be read.
+    #[error("the attributes of the store are damaged: {problem}")]
+    StoreAttributes {
+        /// The problem.
+        problem: String,
+    },
     /// The filter does not fit the table.
     #[error(transparent)]
     Filter(#[from] ExpressionError),
@@ -308,7 +314,9 @@ impl TableError {
             Self::Forgotten { .. } | Self::InDoubt { .. } | Self::BlockInDoubt { .. } => ErrorKind::TimedOut,
             Self::TooLarge { .. } | Self::TooManySteps { .. } => ErrorKind::Limit,
             Self::Unsupported { .. } => ErrorKind::Unsupported,
-            Self::Damaged { .. } | Self::ObjectGone { .. } => ErrorKind::Corrupt,
+            Self::Damaged { .. } | Self::ObjectGone { .. } | Self::StoreAttributes { .. } => {
+                ErrorKind::Corrupt
+            }
             Self::Filter(error) => error.kind(),
             Self::Evaluate(error) => error.kind(),
             Self::Store(error) => error.kind(),
@@ -384,7 +392,7 @@ impl TableError {
             Self::NoNumbers { .. } => "name a column of numbers; an element of a vector is written pos[0]",
             Self::NoSnapshot { .. } => "see which snapshots the table has",
             Self::SnapshotExists { .. } => "choose another name, or delete that one first",
-            Self::Damaged { .. } | Self::ObjectGone { .. } => {
+            Self::Damaged { .. } | Self::ObjectGone { .. } | Self::StoreAttributes { .. } => {
                 "check the whole store to see the extent of the damage"
             }
             Self::Store(error) => return error.hint(),

@@ -7,6 +7,9 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 /// The partition with the list of tables, one cell per table, keyed by name.
 pub(super) const REGISTRY: &[u8] = b"\0atoll.tables";
 
+/// The partition with the attributes of the store, in one cell.
+pub(super) const STORE_ATTRIBUTES: &[u8] = b"\0atoll.attributes";
+
 /// The partitions of one table.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
