@@ -55,9 +55,9 @@ pub struct WriteOptions {
 }
 
 impl From<&str> for WriteOptions {
-    /// For a target of this name, with temporary files where the system has them.
+    /// For a target of this name, with temporary files in the current folder.
     fn from(name: &str) -> Self {
-        Self { name: name.to_owned(), scratch: std::env::temp_dir(), boxes: SnapshotBoxes::default() }
+        Self { name: name.to_owned(), scratch: PathBuf::from("."), boxes: SnapshotBoxes::default() }
     }
 }
 

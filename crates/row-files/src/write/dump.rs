@@ -162,7 +162,7 @@ impl Snapshots {
             check_present(name, column, step)?;
             match column.data_type() {
                 // Programs that read dumps know numbers, and we take 1 for true.
-                DataType::Boolean => *column = cast(column, &DataType::UInt8).map_err(arrow)?,
+                DataType::Boolean => *column = cast(&*column, &DataType::UInt8).map_err(arrow)?,
                 DataType::Utf8 => layout::check_texts(name, column, step)?,
                 _ => {}
             }

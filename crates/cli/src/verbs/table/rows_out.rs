@@ -111,7 +111,8 @@ impl OutputArguments {
         let schema = Arc::new(Schema::new_with_metadata(columns.fields().clone(), metadata));
         let Some(path) = &self.output else {
             let target = Box::new(BufWriter::with_capacity(64 << 10, io::stdout()));
-            let options = WriteOptions { boxes, ..WriteOptions::from(STANDARD_OUTPUT) };
+            let scratch = std::env::temp_dir();
+            let options = WriteOptions { boxes, scratch, ..WriteOptions::from(STANDARD_OUTPUT) };
             let writer = writer(format, &schema, target, options).map_err(of_output)?;
             return Ok(RowsOut::Output { writer, schema });
         };

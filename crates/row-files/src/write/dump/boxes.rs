@@ -2,8 +2,8 @@
 
 use super::layout::doubles;
 use crate::RowFileError;
-use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
+use arrow_array::{Array, RecordBatch};
 use arrow_cast::cast;
 use arrow_schema::{ArrowError, DataType, Schema};
 use std::collections::BTreeMap;
