@@ -10,11 +10,13 @@
 //! Invariant: whatever a sample cannot tell is stated in [`Estimate::doubts`].
 
 mod bounded;
+mod calibrated;
 mod confidence;
 mod distributions;
 mod estimate_all;
 mod everything;
 mod groups;
+mod known_rows;
 mod mean;
 mod narrowing;
 mod outcome;
@@ -32,6 +34,7 @@ mod units;
 mod values;
 
 pub use bounded::bounded_mean;
+pub use calibrated::{KnownPart, calibrated_sum};
 pub use confidence::{Confidence, Stopping};
 pub use distributions::{normal_quantile, student_quantile};
 pub use groups::{group_means, histogram};
@@ -41,7 +44,7 @@ pub use quantile::quantile;
 pub use reading::{Reading, Step, Tolerance};
 pub use refining::RefinedEstimates;
 pub use request::{EstimateRequest, Estimated, Subject, Within};
-pub use share::{count, share};
+pub use share::{calibrated_count, count, share};
 pub use table_groups::{GroupMeans, Histogram};
 pub use units::Units;
 
@@ -90,6 +93,28 @@ impl Quantity {
             Self::Count { rows } => count(units, &holds(), rows, confidence),
             Self::Share => share(units, &holds(), confidence),
             Self::Quantile { share } => quantile(units, values, share, confidence),
+        }
+    }
+
+    /// As [`Quantity::estimate`], for rows of which a part is counted: of use for a total whose number of
+    /// rows is not known, and ignored elsewhere. A condition holds for all rows of that part.
+    ///
+    /// # Errors
+    /// As [`Quantity::estimate`], and [`EstimateError::Rows`] for fewer memberships than rows.
+    pub fn estimate_beside(
+        self,
+        known: KnownPart<'_>,
+        units: &Units,
+        values: &[f64],
+        confidence: &Confidence,
+    ) -> Result<Estimate, EstimateError> {
+        match self {
+            Self::Sum { rows: None } => calibrated_sum(units, values, known, confidence),
+            Self::Count { rows: None } => {
+                let holds: Vec<bool> = values.iter().map(|value| *value == 1.0).collect();
+                calibrated_count(units, &holds, known, confidence)
+            }
+            other => other.estimate(units, values, confidence),
         }
     }
 }

@@ -8,7 +8,7 @@ pub use scanning::Scanning;
 
 use crate::expression::Expression;
 use crate::protocol::Version;
-use crate::table::runs_where;
+use crate::table::{ContainedRows, KnownCount, runs_where};
 use crate::{
     Answer, Count, Explanation, Query, QuerySplit, Refined, Refinement, RunSummary, StepSummary, Table,
     TableError, TableInfo, TableSchema, Union, UnionRefinement,
@@ -120,6 +120,33 @@ impl Readable {
         match self {
             Self::One(table) => table.count(query).await,
             Self::Many(union) => union.count(query).await,
+        }
+    }
+
+    /// Answers a query, and tells of each row whether it lies in a part of the table that matches as a whole;
+    /// of several tables nothing is told.
+    ///
+    /// # Errors
+    /// As [`Readable::query`].
+    pub(crate) async fn query_in_parts(&self, query: &Query) -> Result<(Answer, ContainedRows), TableError> {
+        match self {
+            Self::One(table) => table.query_in_parts(query).await,
+            Self::Many(union) => Ok((union.query(query).await?, ContainedRows::default())),
+        }
+    }
+
+    /// Counts the rows of a query exactly, if that takes few directories and decodes at most `rows_max` rows.
+    ///
+    /// # Errors
+    /// As [`Readable::count`].
+    pub(crate) async fn count_if_cheap(
+        &self,
+        query: &Query,
+        rows_max: u64,
+    ) -> Result<KnownCount, TableError> {
+        match self {
+            Self::One(table) => table.count_if_cheap(query, rows_max).await,
+            Self::Many(union) => union.count_if_cheap(query, rows_max).await,
         }
     }
 
@@ -254,6 +281,23 @@ impl Readable {
 }
 
 impl Refining {
+    /// The same answer, telling of each row whether it lies in a part of the table that matches as a whole.
+    #[must_use]
+    pub(crate) fn telling_contained(self) -> Self {
+        match self {
+            Self::One(refinement) => Self::One(Box::new(refinement.telling_contained())),
+            several @ Self::Many(_) => several,
+        }
+    }
+
+    /// The rows of the last batch that lie in such parts; `None` if nothing is told of them.
+    pub(crate) fn contained(&self) -> Option<&ContainedRows> {
+        match self {
+            Self::One(refinement) => Some(refinement.contained()).filter(|contained| contained.total > 0),
+            Self::Many(_) => None,
+        }
+    }
+
     /// Requests at least `rows` rows in the next batch.
     pub fn want(&mut self, rows: usize) {
         match self {

@@ -38,7 +38,7 @@ pub use query::{
     Answer, Batches, Count, Explanation, OfObjects, OfRuns, Query, QuerySplit, Refined, Refinement, Scanned,
     Union, UnionRefinement, Within, Work,
 };
-pub(crate) use query::{BATCH_ROWS_MAX, Restarts, restart_if_gone, sum_of};
+pub(crate) use query::{BATCH_ROWS_MAX, ContainedRows, KnownCount, Restarts, restart_if_gone, sum_of};
 pub use registry::TableSummary;
 pub(crate) use run_filter::runs_where;
 pub use runs::{RunState, RunSummary, StepSummary, TableInfo};

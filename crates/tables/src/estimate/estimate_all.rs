@@ -92,10 +92,11 @@ impl Readable {
             return foldings.into_iter().map(|(place, one)| Ok((place, one.estimated(&read)?))).collect();
         }
         if members.iter().all(|(_, request, _)| request.within.is_none()) {
-            let answer = self.query(&query).await?;
-            let units = units_of(&query, &answer.weights)?;
+            let is_open_total = members.iter().any(|(_, _, plan)| plan.is_open_total);
+            let sample = self.sample(&query, is_open_total).await?;
+            let units = units_of(&query, &sample.answer.weights)?;
             let answered = |(place, request, plan): (usize, &EstimateRequest, Plan)| {
-                Ok((place, plan.estimated(request, &answer, &units)?))
+                Ok((place, plan.estimated(request, &sample, &units)?))
             };
             return members.into_iter().map(answered).collect();
         }

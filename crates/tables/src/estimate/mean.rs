@@ -74,7 +74,7 @@ pub(super) fn of_ratio(units: &Units, ratio: &Ratio, deviation: f64, confidence:
 
 /// How far the sum may be from what it estimates. Units that are all alike tell nothing about that: a sample
 /// of zeros looks as certain as can be, and may have missed the few ones.
-fn reach(bound: &Bound, squares: &Squares) -> f64 {
+pub(super) fn reach(bound: &Bound, squares: &Squares) -> f64 {
     if squares.sum > 0.0 { bound.of_residuals(squares) } else { f64::INFINITY }
 }
 

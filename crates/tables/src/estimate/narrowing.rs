@@ -4,8 +4,9 @@
 //! ends where the first of them wants to look, and a [`Reading`] does not look before its own time.
 
 use super::planning::{Plan, together};
-use super::{Estimate, EstimateRequest, Estimated, Reading, Step, Within};
+use super::{Estimate, EstimateRequest, Estimated, KnownPart, Reading, Step, Within};
 use crate::protocol::Version;
+use crate::table::ContainedRows;
 use crate::{Cut, Query, Readable, Refined, TableError, Work};
 
 /// An estimate that is being narrowed.
@@ -32,8 +33,8 @@ impl Narrowing {
         Ok(Self { plan, reading, found: None, wanted: 1, rows_read: 0, missing: 0, work, version: None })
     }
 
-    /// Takes the next batch.
-    fn push(&mut self, refined: &Refined) -> Result<(), TableError> {
+    /// Takes the next batch, and which of its rows lie in parts whose number of rows is known.
+    fn push(&mut self, refined: &Refined, contained: Option<&ContainedRows>) -> Result<(), TableError> {
         self.rows_read += refined.rows.num_rows() as u64;
         (self.work, self.version) = (together(self.plan.work, refined.work), Some(refined.version));
         // A limit of rows may have let in some beyond the cut; only below it all are known.
@@ -41,7 +42,12 @@ impl Narrowing {
         let (values, missing) = self.plan.values(&refined.rows.slice(0, known))?;
         self.missing += missing;
         let is_all = refined.is_last && refined.cut == Cut::ALL;
-        match self.reading.push(&refined.weights[..known], &values, refined.cut, is_all)? {
+        let contained = contained.filter(|_| self.plan.is_open_total);
+        let part = contained.map(|contained| KnownPart {
+            rows: contained.total,
+            of_rows: contained.of_rows.get(..known).unwrap_or_default(),
+        });
+        match self.reading.push_beside(part, &refined.weights[..known], &values, refined.cut, is_all)? {
             Step::GoOn { rows } => self.wanted = rows,
             Step::Stop(estimate) => self.found = Some(estimate),
         }
@@ -67,6 +73,9 @@ impl Readable {
     /// Reads a query until all estimates are narrow enough.
     pub(super) async fn narrow(&self, query: &Query, all: &mut [Narrowing]) -> Result<(), TableError> {
         let mut refinement = self.refine(query);
+        if all.iter().any(|one| one.plan.is_open_total) {
+            refinement = refinement.telling_contained();
+        }
         loop {
             let open = || all.iter().filter(|one| one.found.is_none());
             let Some(wanted) = open().map(|one| one.wanted).min() else { return Ok(()) };
@@ -76,7 +85,7 @@ impl Readable {
             }
             let Some(refined) = refinement.next().await? else { return Ok(()) };
             for one in all.iter_mut().filter(|one| one.found.is_none()) {
-                one.push(&refined)?;
+                one.push(&refined, refinement.contained())?;
             }
         }
     }

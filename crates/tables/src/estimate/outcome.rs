@@ -236,6 +236,12 @@ impl Estimate {
         }
     }
 
+    /// The estimate of a number that is more by `number`, which is known exactly.
+    #[must_use]
+    pub(super) fn plus(self, number: f64) -> Self {
+        Self { value: self.value + number, low: self.low + number, high: self.high + number, ..self }
+    }
+
     /// The same estimate, from a sample in which `missing` rows have no value.
     #[must_use]
     pub(super) fn without(self, missing: u64) -> Self {

@@ -1,10 +1,12 @@
 //! Estimates of tables: finds out what is known without reading, reads a sample, and passes it to the
 //! estimators.
 //!
-//! Invariant: no band is read twice, and no band is read that the exact answer would not read.
+//! Invariant: no band is read that the exact answer would not read. None is read twice, but for some across
+//! the border of a region, whose rows are counted beside a sample (`known_rows`).
 //! Invariant: the number of rows that an estimate uses belongs to the version of its sample.
 
 use super::everything::{Folding, is_everything};
+use super::known_rows::Sample;
 use super::narrowing::Narrowing;
 use super::values::{has_numbers, missing, numbers, ones};
 use super::{
@@ -13,7 +15,7 @@ use super::{
 use crate::expression::{Bound, Column, Expression, Interval};
 use crate::protocol::Version;
 use crate::table::restart_if_gone;
-use crate::{Answer, Count, Query, Readable, Table, TableError, TypeName, Weight, Window, Work};
+use crate::{Count, Query, Readable, Table, TableError, TypeName, Weight, Window, Work};
 use arrow_array::RecordBatch;
 
 /// A question that has been checked against a table.
@@ -26,6 +28,8 @@ pub(super) struct Plan {
     pub(super) quantity: Quantity,
     /// The number of all rows and the version it belongs to, if they were counted.
     counted: Option<(u64, Version)>,
+    /// Whether it is about a total whose number of rows is not known.
+    pub(super) is_open_total: bool,
     pub(super) work: Work,
 }
 
@@ -74,9 +78,9 @@ impl Readable {
                 let read = self.fold(&query, |rows, weights| one.take(rows, weights)).await?;
                 return one.estimated(&read);
             }
-            let answer = self.query(&plan.query).await?;
-            let units = units_of(&plan.query, &answer.weights)?;
-            return plan.estimated(request, &answer, &units);
+            let sample = self.sample(&plan.query, plan.is_open_total).await?;
+            let units = units_of(&plan.query, &sample.answer.weights)?;
+            return plan.estimated(request, &sample, &units);
         };
         let query = plan.query_within(within);
         let mut one = [Narrowing::new(plan, request, within)?];
@@ -95,11 +99,16 @@ impl Readable {
             value,
             quantity: Quantity::Mean,
             counted: None,
+            is_open_total: false,
             work: Work::default(),
         };
         let is_total = matches!(request.subject, Subject::Sum(_) | Subject::Count);
         if is_total || request.bounds.is_some() && request.rows.is_none() {
             self.count_without_reading(&mut plan).await?;
+        }
+        plan.is_open_total = is_total && plan.counted.is_none() && request.rows.is_none();
+        if plan.is_open_total && request.within.is_some() {
+            self.count_before_reading(&mut plan).await?;
         }
         let rows = if plan.filter.is_some() { None } else { request.rows };
         let rows = rows.or(plan.counted.map(|(rows, _)| rows));
@@ -132,6 +141,18 @@ impl Readable {
         let count = self.count_all(&mut plan.query).await?;
         plan.counted = Some((count.rows, count.version));
         plan.work = count.work;
+        Ok(())
+    }
+
+    /// Counts the rows of a region if directories tell their number.
+    async fn count_before_reading(&self, plan: &mut Plan) -> Result<(), TableError> {
+        let Some(count) = self.count_beside(&plan.query, 0).await? else { return Ok(()) };
+        plan.work = together(plan.work, count.work);
+        if let Some(rows) = count.rows {
+            plan.counted = Some((rows, count.version));
+            plan.query.as_of = Some(count.version);
+            plan.is_open_total = false;
+        }
         Ok(())
     }
 
@@ -209,9 +230,10 @@ impl Plan {
     pub(super) fn estimated(
         &self,
         request: &EstimateRequest,
-        answer: &Answer,
+        sample: &Sample,
         units: &Units,
     ) -> Result<Estimated, TableError> {
+        let answer = &sample.answer;
         let (values, missing) = self.values(&answer.rows.slice(0, units.rows()))?;
         let rows = self.counted.map(|(rows, _)| rows).or(request.rows);
         let estimate = match (request.bounds, rows, &self.filter) {
@@ -220,13 +242,13 @@ impl Plan {
             }
             // If the sample is everything, the mean is known.
             (Some(_), ..) if !units.is_everything() => return Err(of_unknown_rows().into()),
-            _ => self.quantity.estimate(units, &values, &request.confidence)?,
+            _ => sample.estimate(self.quantity, units, &values, &request.confidence)?,
         };
         Ok(Estimated {
             estimate: estimate.without(missing),
             version: answer.version,
             rows_read: answer.rows.num_rows() as u64,
-            work: together(self.work, answer.work),
+            work: together(self.work, sample.work),
         })
     }
 

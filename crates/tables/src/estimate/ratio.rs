@@ -173,7 +173,7 @@ impl Ratio {
 
 /// What rounding may make of units that are alike, as a part of each. A spread in the last three bits of the
 /// values is smaller than this too, but that is less than the values themselves were rounded by.
-const ROUNDING: f64 = 4.0 * f64::EPSILON;
+pub(super) const ROUNDING: f64 = 4.0 * f64::EPSILON;
 
 /// The sum of numbers, with the rounding error of each addition kept and added in the end (A. Neumaier,
 /// "Rundungsfehleranalyse einiger Verfahren zur Summation endlicher Summen", 1974): off by one rounding,
@@ -218,7 +218,7 @@ pub(super) struct Squares {
 impl Squares {
     /// The squares of these residuals, and of others, none of which is among the largest, whose squares sum
     /// up to `others`.
-    fn of(residuals: impl Iterator<Item = f64>, others: f64) -> Self {
+    pub(super) fn of(residuals: impl Iterator<Item = f64>, others: f64) -> Self {
         let mut largest = [0.0f64; LARGEST_UNITS];
         let mut sum = others;
         for residual in residuals {

@@ -8,7 +8,7 @@
 //! Invariant: it asks for no more rows than the limit allows, and stops when everything was read.
 
 use super::outcome::{Doubt, Estimate, UNITS_MIN};
-use super::{Confidence, EstimateError, Quantity, Units};
+use super::{Confidence, EstimateError, KnownPart, Quantity, Units};
 use crate::{Cut, Weight};
 
 /// How much more than planned is read, so that the uncertainty of the plan seldom costs another round.
@@ -77,6 +77,9 @@ pub struct Reading {
     rows_max: u64,
     units: Units,
     values: Vec<f64>,
+    /// The exact number of rows of a part, and whether each row belongs to it; nothing if none is known.
+    counted_rows: u64,
+    is_counted: Vec<bool>,
     /// The number of rows before which a look is pointless.
     next_look: u64,
 }
@@ -100,6 +103,8 @@ impl Reading {
             rows_max: rows_max.unwrap_or(u64::MAX),
             units: Units::none_after(after),
             values: Vec::new(),
+            counted_rows: 0,
+            is_counted: Vec::new(),
             next_look: 0,
         })
     }
@@ -116,11 +121,32 @@ impl Reading {
         until: Cut,
         is_last: bool,
     ) -> Result<Step, EstimateError> {
-        if values.len() != weights.len() {
-            return Err(EstimateError::Rows { values: values.len(), rows: weights.len() });
+        self.push_beside(None, weights, values, until, is_last)
+    }
+
+    /// As [`Reading::push`], with a part of all rows whose number is known, which must be the same in every
+    /// call.
+    ///
+    /// # Errors
+    /// As [`Reading::push`], and [`EstimateError::Rows`] unless there is a membership for each row.
+    pub fn push_beside(
+        &mut self,
+        known: Option<KnownPart<'_>>,
+        weights: &[Weight],
+        values: &[f64],
+        until: Cut,
+        is_last: bool,
+    ) -> Result<Step, EstimateError> {
+        let counts = [Some(values.len()), known.map(|known| known.of_rows.len())];
+        if let Some(count) = counts.into_iter().flatten().find(|count| *count != weights.len()) {
+            return Err(EstimateError::Rows { values: count, rows: weights.len() });
         }
         self.units.extend(weights, until)?;
         self.values.extend_from_slice(values);
+        if let Some(known) = known {
+            self.counted_rows = known.rows;
+            self.is_counted.extend_from_slice(known.of_rows);
+        }
         if is_last {
             self.units.complete();
         }
@@ -155,7 +181,13 @@ impl Reading {
 
     /// The present estimate, and whether it is narrow enough.
     fn look(&self) -> Result<(Estimate, bool), EstimateError> {
-        let estimate = self.quantity.estimate(&self.units, &self.values, &self.confidence)?;
+        let (units, values, confidence) = (&self.units, &self.values, &self.confidence);
+        let estimate = if self.counted_rows > 0 {
+            let known = KnownPart { rows: self.counted_rows, of_rows: &self.is_counted };
+            self.quantity.estimate_beside(known, units, values, confidence)?
+        } else {
+            self.quantity.estimate(units, values, confidence)?
+        };
         let is_met = estimate.is_exact() || estimate.half_width() <= self.tolerance.of(&estimate);
         Ok((estimate, is_met))
     }

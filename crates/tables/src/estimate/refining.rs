@@ -8,7 +8,7 @@
 
 use super::planning::{Value, value_of};
 use super::values::missing;
-use super::{Estimate, EstimateError, EstimateRequest, Quantity, Stopping, Subject, Units};
+use super::{Estimate, EstimateError, EstimateRequest, KnownPart, Quantity, Stopping, Subject, Units};
 use crate::readable::Refining;
 use crate::table::BATCH_ROWS_MAX;
 use crate::{Cut, Query, Readable, Refined, TableError};
@@ -29,6 +29,11 @@ pub struct RefinedEstimates {
     confidence: super::Confidence,
     units: Units,
     values: Vec<f64>,
+    /// The answer, if it is known without reading.
+    known: Option<Estimate>,
+    /// The exact number of rows of a part, and whether each row belongs to it; 0 if none is known.
+    counted_rows: u64,
+    is_counted: Vec<bool>,
     /// The columns that were asked for, if others are read for the estimate as well.
     answered: Option<Vec<usize>>,
     /// Whether the caller chose the size of the next batch.
@@ -61,8 +66,8 @@ impl Readable {
         let value = value_of(&self.first_now().await?, &request.subject)?;
         let mut rows = request.rows;
         let is_total = matches!(request.subject, Subject::Sum(_) | Subject::Count);
-        if is_total && rows.is_none() && query.filter.is_none() && query.runs.is_none() {
-            rows = Some(self.count_all(&mut query).await?.rows);
+        if is_total && rows.is_none() {
+            rows = self.count_known(&mut query).await?;
         }
         let answered = query.columns.as_mut().map(|columns| {
             let asked = (0..columns.len()).collect();
@@ -73,18 +78,39 @@ impl Readable {
             }
             asked
         });
+        let refining = self.refine(&query);
+        let is_open_total = is_total && rows.is_none();
+        // A number of rows that was counted needs no estimate.
+        let is_count = request.subject == Subject::Count && request.rows.is_none();
+        let known = rows.filter(|_| is_count).map(|rows| Estimate::known(rows as f64));
         Ok(RefinedEstimates {
-            refining: self.refine(&query),
+            refining: if is_open_total { refining.telling_contained() } else { refining },
             value,
             quantity: request.subject.quantity(rows),
             confidence: request.confidence.stopping(Stopping::ANYTIME),
             units: Units::none_after(query.window.after()),
             values: Vec::new(),
+            known,
+            counted_rows: 0,
+            is_counted: Vec::new(),
             answered,
             is_size_chosen: false,
             looked: None,
             every_batch_rows_max: EVERY_BATCH_ROWS_MAX,
         })
+    }
+
+    /// The number of rows of a query, if versions and directories tell it. The query is pinned to the version
+    /// that was counted.
+    async fn count_known(&self, query: &mut Query) -> Result<Option<u64>, TableError> {
+        if query.filter.is_none() && query.runs.is_none() {
+            return Ok(Some(self.count_all(query).await?.rows));
+        }
+        let Some(count) = self.count_beside(query, 0).await? else { return Ok(None) };
+        if count.rows.is_some() {
+            query.as_of = Some(count.version);
+        }
+        Ok(count.rows)
     }
 }
 
@@ -110,6 +136,10 @@ impl RefinedEstimates {
         let known = refined.cut.prefix(&refined.weights);
         self.values.extend(self.value.of_rows(&refined.rows.slice(0, known))?);
         self.units.extend(&refined.weights[..known], refined.cut)?;
+        if let Some(contained) = self.refining.contained() {
+            self.counted_rows = contained.total;
+            self.is_counted.extend_from_slice(contained.of_rows.get(..known).unwrap_or_default());
+        }
         if refined.is_last && refined.cut == Cut::ALL {
             self.units.complete();
         }
@@ -123,6 +153,9 @@ impl RefinedEstimates {
 
     /// The estimate from all rows so far, or the one before if too few rows came since.
     fn look(&mut self, is_last: bool) -> Result<Estimate, TableError> {
+        if let Some(known) = &self.known {
+            return Ok(known.clone());
+        }
         let rows = self.values.len();
         let is_near =
             |looked: &usize| rows > self.every_batch_rows_max && rows - looked < looked / GROWTH_MIN;
@@ -132,7 +165,13 @@ impl RefinedEstimates {
         {
             return Ok(estimate.clone());
         }
-        let estimate = self.quantity.estimate(&self.units, &self.values, &self.confidence)?;
+        let (units, values, confidence) = (&self.units, &self.values, &self.confidence);
+        let estimate = if self.counted_rows > 0 {
+            let known = KnownPart { rows: self.counted_rows, of_rows: &self.is_counted };
+            self.quantity.estimate_beside(known, units, values, confidence)?
+        } else {
+            self.quantity.estimate(units, values, confidence)?
+        };
         let estimate = estimate.without(missing(&self.values));
         self.looked = Some((rows, estimate.clone()));
         self.is_size_chosen = false;

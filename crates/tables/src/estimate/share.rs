@@ -9,7 +9,7 @@
 use super::confidence::Bound;
 use super::outcome::{Doubt, Estimate, Facts, Method, checked};
 use super::ratio::Ratio;
-use super::{Confidence, EstimateError, Units};
+use super::{Confidence, EstimateError, KnownPart, Units};
 
 /// The number of bisections that separate any two numbers of 53 bits.
 const HALVINGS: u32 = 60;
@@ -39,8 +39,29 @@ pub fn count(
     let ratio = Ratio::of_condition(units, |row| holds[row]);
     Ok(match rows {
         Some(rows) if !units.is_everything() => of_ratio(units, &ratio, confidence).scaled(rows as f64),
-        _ => of_total(units, &ratio, confidence),
+        _ => of_total(units, &ratio, having(&ratio), confidence),
     })
+}
+
+/// The number of rows that satisfy a condition which all rows of a counted part satisfy: the number of these,
+/// and an estimate of the others, whose interval is as for [`count`] of an unknown number of rows.
+///
+/// # Errors
+/// [`EstimateError::Rows`] if there are fewer outcomes, or memberships, than rows.
+pub fn calibrated_count(
+    units: &Units,
+    holds: &[bool],
+    known: KnownPart<'_>,
+    confidence: &Confidence,
+) -> Result<Estimate, EstimateError> {
+    checked(units, known.of_rows.len())?;
+    if units.is_everything() {
+        return count(units, holds, None, confidence);
+    }
+    checked(units, holds.len())?;
+    let ratio = Ratio::of_condition(units, |row| holds[row] && !known.of_rows[row]);
+    // All units were looked at, also where few of them, or none, have one of the other rows.
+    Ok(of_total(units, &ratio, ratio.units(), confidence).plus(known.rows as f64))
 }
 
 /// The estimate of a ratio whose numerators are parts of their denominators.
@@ -67,14 +88,19 @@ pub(super) fn of_ratio(units: &Units, ratio: &Ratio, confidence: &Confidence) ->
     Estimate::new(units, confidence, facts)
 }
 
-/// The estimate of the total of the numerators, ignoring the denominators.
-fn of_total(units: &Units, ratio: &Ratio, confidence: &Confidence) -> Estimate {
+/// The number of units with a numerator.
+fn having(ratio: &Ratio) -> u64 {
+    ratio.units_with(|above, _| above > 0.0)
+}
+
+/// The estimate of the total of the numerators, ignoring the denominators, from as many units as `seen_units`
+/// says.
+fn of_total(units: &Units, ratio: &Ratio, seen_units: u64, confidence: &Confidence) -> Estimate {
     let (seen, share) = (ratio.above(), units.share());
-    let having = ratio.units_with(|above, _| above > 0.0);
     let squares = ratio.residuals(0.0);
     // How many counted rows come together, averaged over rows: the spread of a count grows with it.
     let at_once = if seen > 0.0 { squares.sum / seen } else { 1.0 };
-    let bound = confidence.bound(having, share);
+    let bound = confidence.bound(seen_units, share);
     let is_inside = |expected: f64| (seen - expected).abs() <= bound.of(at_once * expected);
     let mut beyond = 2.0 * seen + 8.0;
     while is_inside(beyond) && beyond < f64::MAX / 4.0 {
@@ -82,7 +108,7 @@ fn of_total(units: &Units, ratio: &Ratio, confidence: &Confidence) -> Estimate {
     }
     let doubts = Doubt::few_units(ratio.units())
         .into_iter()
-        .chain(Doubt::few_outcomes(having))
+        .chain(Doubt::few_outcomes(having(ratio)))
         .chain(Doubt::of_squares(&squares));
     let facts = Facts {
         value: seen / share,
@@ -95,7 +121,7 @@ fn of_total(units: &Units, ratio: &Ratio, confidence: &Confidence) -> Estimate {
         deviation: seen.sqrt() / share,
         method: Method::of(confidence),
         doubts: doubts.collect(),
-        units: having,
+        units: seen_units,
     };
     Estimate::new(units, confidence, facts)
 }

@@ -10,12 +10,14 @@
 mod batches;
 mod bound_query;
 mod bounds;
+mod contained;
 mod explain;
 #[cfg(test)]
 mod failing;
 mod fetch;
 mod filters;
 mod found_rows;
+mod known_count;
 mod known_weights;
 mod of_objects;
 mod of_runs;
@@ -29,8 +31,10 @@ mod splits;
 mod union;
 
 pub use batches::Batches;
+pub(crate) use contained::ContainedRows;
 pub use explain::{Explanation, Within};
 pub(super) use found_rows::arrow;
+pub(crate) use known_count::KnownCount;
 pub use of_objects::OfObjects;
 pub use of_runs::OfRuns;
 pub(crate) use refine::BATCH_ROWS_MAX;
@@ -239,6 +243,14 @@ impl Table {
         self.restart_if_vacuumed(query, query_of).await
     }
 
+    /// Answers a query, and tells of each row whether it lies in a part of the table that matches as a whole.
+    ///
+    /// # Errors
+    /// As [`Table::query`].
+    pub(crate) async fn query_in_parts(&self, query: &Query) -> Result<(Answer, ContainedRows), TableError> {
+        self.restart_if_vacuumed(query, |table, query, manifest| answer_of(table, query, manifest, true)).await
+    }
+
     /// Answers a query with its rows in storage order, which takes a large answer half the time: weight order
     /// is unrelated to where rows are stored.
     ///
@@ -319,16 +331,26 @@ impl Table {
 }
 
 async fn query_of(table: Table, query: &Query, manifest: Arc<Manifest>) -> Result<Answer, TableError> {
-    let mut reading =
-        Reading::open(&table, BoundQuery::rows(&table, query)?, &manifest, query.reach()).await?;
-    let HandedRows { rows, weights, cut } = if query.units.is_none() && query.limit.is_none() {
+    Ok(answer_of(table, query, manifest, false).await?.0)
+}
+
+async fn answer_of(
+    table: Table,
+    query: &Query,
+    manifest: Arc<Manifest>,
+    tells_contained: bool,
+) -> Result<(Answer, ContainedRows), TableError> {
+    let asked = BoundQuery::rows(&table, query)?.telling_contained(tells_contained);
+    let mut reading = Reading::open(&table, asked, &manifest, query.reach()).await?;
+    let HandedRows { rows, weights, cut, contained } = if query.units.is_none() && query.limit.is_none() {
         reading.read_whole().await?
     } else {
         reading.read_toward(None).await?;
         reading.hand_over(None)?
     };
     let work = Work { rows_returned: rows.num_rows() as u64, ..reading.work() };
-    Ok(Answer { version: manifest.version, rows, weights, cut, work })
+    let answer = Answer { version: manifest.version, rows, weights, cut, work };
+    Ok((answer, reading.contained_rows(contained)))
 }
 
 async fn scan_of(table: Table, query: &Query, manifest: Arc<Manifest>) -> Result<Scanned, TableError> {

@@ -29,6 +29,8 @@ pub(super) struct BoundQuery {
     pub(super) answered: Vec<usize>,
     /// Whether only the number of rows is wanted.
     is_count: bool,
+    /// Whether to tell of each row whether it is contained ([`super::contained`]).
+    pub(super) tells_contained: bool,
 }
 
 impl BoundQuery {
@@ -52,6 +54,19 @@ impl BoundQuery {
         Ok(Self::nothing(table, query, true)?.with_filter(&table.schema))
     }
 
+    /// Binds a query for the values of one column, without the id: their order does not matter.
+    pub(super) fn values(table: &Table, query: &Query, column: usize) -> Result<Self, TableError> {
+        let mut asked = Self::nothing(table, query, false)?;
+        asked.answered = vec![asked.also_read(column)];
+        asked.needed = asked.columns.len();
+        Ok(asked.with_filter(&table.schema))
+    }
+
+    /// The same query, telling of each row whether it is contained.
+    pub(super) fn telling_contained(self, tells_contained: bool) -> Self {
+        Self { tells_contained, ..self }
+    }
+
     fn nothing(table: &Table, query: &Query, is_count: bool) -> Result<Self, TableError> {
         let filter = query.filter.as_ref().map(|filter| filter.bind(table.schema.columns())).transpose()?;
         let bounds = Bounds::of(&table.schema, filter.as_ref());
@@ -71,6 +86,7 @@ impl BoundQuery {
             needed: 0,
             answered: Vec::new(),
             is_count,
+            tells_contained: false,
         })
     }
 

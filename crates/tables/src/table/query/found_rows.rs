@@ -137,6 +137,15 @@ impl OrderedRows {
         self.places.len()
     }
 
+    /// For each of some rows the index of its piece among the pieces of the version, from where it is stored
+    /// ([`place_of`]).
+    pub(super) fn pieces(&self, rows: std::ops::Range<usize>) -> impl Iterator<Item = u64> + '_ {
+        let piece = |&(part, row): &(usize, usize)| {
+            self.parts[part].lies_at.get(row).map_or(u64::MAX, |place| place >> 32)
+        };
+        self.places[rows].iter().map(piece)
+    }
+
     /// A column of all rows, in the order of the parts.
     fn whole(&self, schema: &SchemaRef, column: usize) -> Result<ArrayRef, TableError> {
         let parts: Vec<&dyn Array> =

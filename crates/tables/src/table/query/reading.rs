@@ -13,6 +13,7 @@ mod tests;
 
 use super::super::strike::is_true;
 use super::bound_query::BoundQuery;
+use super::contained::{Contained, ContainedRows};
 use super::fetch::{Range, Requests};
 use super::found_rows::{FoundRows, OrderedRows, arrow, rows_of_units, split_below, units};
 use super::portion::{PlannedBand, Progress, enough};
@@ -41,6 +42,8 @@ pub(super) struct Reading {
     schema: SchemaRef,
     /// Pieces not opened yet, and layers of opened ones that are not planned yet.
     waiting: Waiting,
+    /// Which pieces are contained in the query, if that was asked for.
+    contained: Option<Contained>,
     sources: Vec<Source>,
     /// In reading order.
     planned: Vec<PlannedBand>,
@@ -82,6 +85,8 @@ pub(super) struct HandedRows {
     pub(super) weights: Vec<Weight>,
     /// Every matching row below this cut has been handed over, now or earlier.
     pub(super) cut: Cut,
+    /// Whether each row is contained, if that was asked for.
+    pub(super) contained: Vec<bool>,
 }
 
 impl Reading {
@@ -94,6 +99,7 @@ impl Reading {
         reach: Reach,
     ) -> Result<Self, TableError> {
         let work = Work { blocks: manifest.pieces.len() as u64, ..Work::default() };
+        let contained = asked.tells_contained.then(|| Contained::of(&asked, manifest));
         let mut pieces = pieces(table, &mut asked, manifest)?;
         let mut counted = 0;
         if asked.only_counts() {
@@ -110,6 +116,7 @@ impl Reading {
             asked,
             schema: Arc::new(Schema::new(fields)),
             waiting: Waiting::new(pieces),
+            contained,
             sources: Vec::new(),
             planned: Vec::new(),
             read: 0,
@@ -130,6 +137,18 @@ impl Reading {
     /// Work spent so far.
     pub(super) fn work(&self) -> Work {
         self.work
+    }
+
+    /// The contained rows, with those of the last rows handed over marked.
+    pub(super) fn contained_rows(&self, of_rows: Vec<bool>) -> ContainedRows {
+        ContainedRows { total: self.contained.as_ref().map_or(0, Contained::rows), of_rows }
+    }
+
+    /// Whether each of some rows is contained; nothing if that was not asked for.
+    fn contained_of(&self, ordered: &OrderedRows, rows: std::ops::Range<usize>) -> Vec<bool> {
+        self.contained.as_ref().map_or_else(Vec::new, |contained| {
+            ordered.pieces(rows).map(|piece| contained.has(piece)).collect()
+        })
     }
 
     /// Whether nothing more will be handed over.
@@ -374,7 +393,8 @@ impl Reading {
             cut = self.asked.window.until();
         }
         let rows = ready.batch(0..portion, &self.schema, &self.asked.answered)?;
-        Ok(HandedRows { rows, weights: weights[..portion].to_vec(), cut })
+        let contained = self.contained_of(ready, 0..portion);
+        Ok(HandedRows { rows, weights: weights[..portion].to_vec(), cut, contained })
     }
 }
 

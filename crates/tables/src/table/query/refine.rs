@@ -5,6 +5,7 @@
 //! Invariant: all matching rows below the cut have been handed over, so estimates can be based on them.
 
 use super::bound_query::BoundQuery;
+use super::contained::ContainedRows;
 use super::reading::{HandedRows, Reach, Reading};
 use super::{Query, Restarts, Table, TableError, Work};
 use crate::protocol::{Manifest, Version};
@@ -30,6 +31,9 @@ pub struct Refinement {
     batch_rows: usize,
     wanted: Option<usize>,
     restarts: Restarts,
+    tells_contained: bool,
+    /// The contained rows of the last batch.
+    contained: ContainedRows,
 }
 
 /// A batch of a refinement.
@@ -60,6 +64,8 @@ impl Table {
             batch_rows: BATCH_ROWS_FIRST,
             wanted: None,
             restarts: Restarts::default(),
+            tells_contained: false,
+            contained: ContainedRows::default(),
         }
     }
 }
@@ -68,6 +74,17 @@ impl Refinement {
     /// Requests at least `rows` rows in the next batch, instead of about twice those of the last.
     pub fn want(&mut self, rows: usize) {
         self.wanted = Some(rows);
+    }
+
+    /// The same refinement, telling of each row whether it is contained.
+    #[must_use]
+    pub(crate) fn telling_contained(self) -> Self {
+        Self { tells_contained: true, ..self }
+    }
+
+    /// The contained rows of the last batch.
+    pub(crate) const fn contained(&self) -> &ContainedRows {
+        &self.contained
     }
 
     /// The version being read; `None` before the first batch.
@@ -85,10 +102,16 @@ impl Refinement {
     /// As [`Table::query`].
     pub async fn next(&mut self) -> Result<Option<Refined>, TableError> {
         let rows = self.wanted.unwrap_or(self.batch_rows);
+        let tells_contained = self.tells_contained;
         let (version, reading) = loop {
             let (version, reading) = match &mut self.reading {
                 Some(reading) => reading,
-                none => none.insert(self.table.restart_if_vacuumed(&self.query, begin).await?),
+                none => {
+                    let begun = self.table.restart_if_vacuumed(&self.query, |table, query, manifest| {
+                        begin(table, query, manifest, tells_contained)
+                    });
+                    none.insert(begun.await?)
+                }
             };
             if reading.is_over() {
                 return Ok(None);
@@ -101,7 +124,8 @@ impl Refinement {
             self.table.may_restart(&self.query, *version, handed, error, restarts).await?;
             self.reading = None;
         };
-        let HandedRows { rows, weights, cut } = reading.hand_over(Some(rows.saturating_mul(2)))?;
+        let HandedRows { rows, weights, cut, contained } = reading.hand_over(Some(rows.saturating_mul(2)))?;
+        self.contained = reading.contained_rows(contained);
         self.batch_rows = (self.batch_rows * 2).min(BATCH_ROWS_MAX);
         self.wanted = None;
         let work = Work { rows_returned: reading.handed_rows() as u64, ..reading.work() };
@@ -113,7 +137,8 @@ async fn begin(
     table: Table,
     query: &Query,
     manifest: Arc<Manifest>,
+    tells_contained: bool,
 ) -> Result<(Version, Reading), TableError> {
-    let asked = BoundQuery::rows(&table, query)?;
+    let asked = BoundQuery::rows(&table, query)?.telling_contained(tells_contained);
     Ok((manifest.version, Reading::open(&table, asked, &manifest, Reach::AsNeeded).await?))
 }

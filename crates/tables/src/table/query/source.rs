@@ -11,9 +11,10 @@ use super::filters::{filters_bytes, take_filters};
 use super::{Table, TableError, Work};
 use crate::block::{BlockError, HEAD_BYTES};
 use crate::expression::{Bound, Verdict};
+use crate::lattice::Extent;
 use crate::part::Part;
 use crate::planted::{self, Bug};
-use crate::protocol::{self, Form, Manifest, ObjectId, WeightRange};
+use crate::protocol::{self, Form, Manifest, ObjectId, TightBox, WeightRange};
 use crate::threads::{map, threads};
 use crate::{Cut, Weight, Window};
 use atoll_store::Buffer;
@@ -42,7 +43,9 @@ pub(super) struct CandidatePiece {
     /// Approximate number of bytes of these rows.
     bytes: u64,
     /// Number of bytes to read first.
-    front_bytes: u64,
+    pub(super) front_bytes: u64,
+    /// A box around all of its rows, in its stored form.
+    tight: Option<TightBox>,
     /// The verdict of the filter on all of its rows, given their box.
     verdict: Verdict,
 }
@@ -53,6 +56,11 @@ impl CandidatePiece {
         let takes_all = asked.window.intersection(self.named) == self.named;
         let is_untouched = self.struck.is_empty() || planted::is(Bug::CountForgetsStruck);
         self.verdict == Verdict::Always && is_untouched && takes_all
+    }
+
+    /// The extent of its rows in an index column, given by its place among these; `None` if unknown.
+    pub(super) fn extent(&self, axis: usize) -> Option<Extent> {
+        extents_of(self.tight.as_ref()?)?.get(axis).copied()
     }
 
     /// Approximate bytes of its object, or the bytes to read at its front if these are more.
@@ -146,6 +154,7 @@ pub(super) fn pieces(
             rows,
             bytes,
             front_bytes,
+            tight: placed.piece.tight.clone(),
             verdict,
         });
     }
@@ -156,7 +165,7 @@ pub(super) fn pieces(
 }
 
 /// The verdict of the filter on all rows of a piece, as far as that can be told without opening it.
-fn verdict_on(piece: &protocol::Piece, asked: &BoundQuery) -> Verdict {
+pub(super) fn verdict_on(piece: &protocol::Piece, asked: &BoundQuery) -> Verdict {
     if asked.bounds.is_empty() {
         return Verdict::Never;
     }

@@ -45,7 +45,12 @@ impl Reading {
         to: usize,
         with_weights: bool,
     ) -> Result<Vec<FoundRows>, TableError> {
-        let beside = if with_weights { RowExtras::Weights } else { RowExtras::Nothing };
+        let beside = match (with_weights, &self.contained) {
+            (false, _) => RowExtras::Nothing,
+            (true, None) => RowExtras::Weights,
+            // The place of a row tells which piece it is of.
+            (true, Some(_)) => RowExtras::WeightsAndPlaces,
+        };
         let found = self.read_up_to(to, beside).await?;
         self.is_over = to == self.planned.len();
         self.handed_rows += found.iter().map(|found| found.rows.num_rows()).sum::<usize>();
@@ -103,7 +108,8 @@ impl Reading {
         let found = self.read_all(true).await?;
         let ordered = OrderedRows::by_weight(found, &self.schema, &self.asked.id(&self.table.schema))?;
         let rows = ordered.batch(0..ordered.rows(), &self.schema, &self.asked.answered)?;
-        Ok(HandedRows { rows, weights: ordered.weights, cut: self.asked.window.until() })
+        let contained = self.contained_of(&ordered, 0..ordered.rows());
+        Ok(HandedRows { rows, weights: ordered.weights, cut: self.asked.window.until(), contained })
     }
 
     /// Reads everything in storage order; returns at least one batch.

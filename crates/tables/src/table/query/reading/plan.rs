@@ -122,9 +122,21 @@ impl Reading {
         cut.max(Cut::through(lightest))
     }
 
+    /// Number of bytes to read of the waiting pieces to open all of them.
+    pub(in super::super) fn bytes_to_open(&self) -> u64 {
+        let parts = &self.table.parts;
+        let new = self.waiting.pieces.iter().filter(|piece| parts.get(piece.object).is_none());
+        new.map(|piece| piece.front_bytes).fold(0, u64::saturating_add)
+    }
+
+    /// Number of rows to decode of the planned bands.
+    pub(in super::super) fn rows_to_decode(&self) -> u64 {
+        self.planned[self.read..].iter().map(|planned| planned.decoded).fold(0, u64::saturating_add)
+    }
+
     /// Opens everything and plans all of it: in reading order if the query needs an order, and otherwise in
     /// storage order.
-    pub(super) async fn plan_all(&mut self) -> Result<(), TableError> {
+    pub(in super::super) async fn plan_all(&mut self) -> Result<(), TableError> {
         if self.asked.units.is_some() || self.asked.limit.is_some() {
             return self.plan_until(Cut::ALL).await;
         }

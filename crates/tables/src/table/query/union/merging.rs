@@ -261,7 +261,7 @@ impl Merging {
         if portion < ordered.rows() {
             self.found.extend(ordered.without_first(portion));
         }
-        let HandedRows { rows, weights, cut } = handed?;
+        let HandedRows { rows, weights, cut, .. } = handed?;
         self.handed_rows += portion;
         self.handed_units += units(std::iter::once(&weights[..]));
         let is_all = self.found.is_empty() && self.members.iter().all(|member| member.is_over);
@@ -283,7 +283,7 @@ impl Merging {
         let portion = whole_units(weights, rows).min(asked);
         let cut = weights.get(portion).map_or(known, |next| Cut::below(*next));
         let rows = ready.batch(0..portion, &self.schema, &self.answered)?;
-        Ok(HandedRows { rows, weights: weights[..portion].to_vec(), cut })
+        Ok(HandedRows { rows, weights: weights[..portion].to_vec(), cut, contained: Vec::new() })
     }
 }
 
