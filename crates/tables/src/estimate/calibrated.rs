@@ -84,8 +84,7 @@ pub fn calibrated_sum(
 ) -> Result<Estimate, EstimateError> {
     checked(units, values.len())?;
     checked(units, known.of_rows.len())?;
-    let parts: Vec<InParts> =
-        units.iter().map(|rows| InParts::of(rows, values, known.of_rows)).collect();
+    let parts: Vec<InParts> = units.iter().map(|rows| InParts::of(rows, values, known.of_rows)).collect();
     let sampled_rows: f64 = parts.iter().map(|part| part.counted_rows).sum();
     if units.is_everything() || sampled_rows == 0.0 || !known.is_large_enough(units) {
         return sum(units, values, None, confidence);

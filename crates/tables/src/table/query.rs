@@ -248,7 +248,8 @@ impl Table {
     /// # Errors
     /// As [`Table::query`].
     pub(crate) async fn query_in_parts(&self, query: &Query) -> Result<(Answer, ContainedRows), TableError> {
-        self.restart_if_vacuumed(query, |table, query, manifest| answer_of(table, query, manifest, true)).await
+        self.restart_if_vacuumed(query, |table, query, manifest| answer_of(table, query, manifest, true))
+            .await
     }
 
     /// Answers a query with its rows in storage order, which takes a large answer half the time: weight order

@@ -60,7 +60,8 @@ impl Union {
         let (union, version, of_each, _) = self.pinned(query).await?;
         let rows_each = rows_max / union.tables().len().max(1) as u64;
         let counts = union.tables().iter().zip(&of_each);
-        let counts = try_join_all(counts.map(|(table, query)| table.count_if_cheap(query, rows_each))).await?;
+        let counts =
+            try_join_all(counts.map(|(table, query)| table.count_if_cheap(query, rows_each))).await?;
         let rows = counts.iter().map(|count| count.rows).sum();
         let work = counts.iter().map(|count| count.work).fold(Work::default(), sum_of);
         Ok(KnownCount { version, rows, work })
