@@ -42,9 +42,9 @@ pub use schema::{
 pub use step_column::{STEP_COLUMN, other_step};
 pub use table::{
     Answer, AttributeChanges, Attributes, AttributesOf, Batches, Belonging, Belongs, CopyProgress,
-    CopyReport, Count, Explanation, KeepPacked, Loader, OfObjects, OfRuns, PackOptions, PackProgress,
-    PackReport, Query, QuerySplit, Refined, Refinement, RunState, RunSummary, Scanned, SnapshotSummary,
-    StepSummary, Table, TableError, TableInfo, TableSummary, Union, UnionRefinement, VacuumReport, WholeStep,
-    Within, Work,
+    CopyReport, Count, Explanation, Extreme, KeepPacked, Loader, OfObjects, OfRuns, PackOptions,
+    PackProgress, PackReport, Query, QuerySplit, Refined, Refinement, RunState, RunSummary, Scanned,
+    SnapshotSummary, StepSummary, Table, TableError, TableInfo, TableSummary, Union, UnionRefinement,
+    VacuumReport, WholeStep, Within, Work,
 };
 pub use weight::{Cut, Salt, Weight, WeightError, Window, order, weights};

@@ -222,6 +222,23 @@ impl Part {
         }
     }
 
+    /// The extent of the rows of a layer in an index column, given by its place among these, and whether the
+    /// window takes all of their weights; `None` if only bands have extents.
+    pub(crate) fn layer_extent(&self, layer: &Layer, window: Window, axis: usize) -> Option<(Extent, bool)> {
+        match self {
+            Self::Block(_) => None,
+            Self::Cubes(cubes) => cubes.layer_extent(layer, window, axis),
+        }
+    }
+
+    /// The extent of the rows of a band in an index column, given by its place among these.
+    pub(crate) fn band_extent(&self, place: usize, axis: usize) -> Option<Extent> {
+        match self {
+            Self::Block(block) => block.directory().bands.get(place)?.extents.get(axis).copied(),
+            Self::Cubes(cubes) => cubes.band_extent(place, axis),
+        }
+    }
+
     /// Facts about a band.
     ///
     /// # Panics

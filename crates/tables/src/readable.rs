@@ -6,12 +6,12 @@ mod scanning;
 
 pub use scanning::Scanning;
 
-use crate::expression::Expression;
+use crate::expression::{Column, Expression};
 use crate::protocol::Version;
-use crate::table::{ContainedRows, KnownCount, runs_where};
+use crate::table::{ContainedRows, End, KnownCount, runs_where};
 use crate::{
-    Answer, Count, Explanation, Query, QuerySplit, Refined, Refinement, RunSummary, StepSummary, Table,
-    TableError, TableInfo, TableSchema, Union, UnionRefinement,
+    Answer, Count, Explanation, Extreme, Query, QuerySplit, Refined, Refinement, RunSummary, StepSummary,
+    Table, TableError, TableInfo, TableSchema, Union, UnionRefinement,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -147,6 +147,29 @@ impl Readable {
         match self {
             Self::One(table) => table.count_if_cheap(query, rows_max).await,
             Self::Many(union) => union.count_if_cheap(query, rows_max).await,
+        }
+    }
+
+    /// The least value of a column of numbers or times among the rows of a query, exactly.
+    ///
+    /// # Errors
+    /// As [`Table::minimum`] and [`Union::query`].
+    pub async fn minimum(&self, query: &Query, column: &Column) -> Result<Extreme, TableError> {
+        self.extreme(query, column, End::Least).await
+    }
+
+    /// The greatest value of a column of numbers or times among the rows of a query, exactly.
+    ///
+    /// # Errors
+    /// As [`Table::minimum`] and [`Union::query`].
+    pub async fn maximum(&self, query: &Query, column: &Column) -> Result<Extreme, TableError> {
+        self.extreme(query, column, End::Greatest).await
+    }
+
+    async fn extreme(&self, query: &Query, column: &Column, end: End) -> Result<Extreme, TableError> {
+        match self {
+            Self::One(table) => table.extreme(query, column, end).await,
+            Self::Many(union) => union.extreme(query, column, end).await,
         }
     }
 

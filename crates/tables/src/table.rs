@@ -35,10 +35,10 @@ pub use copies::{CopyProgress, CopyReport};
 pub use error::TableError;
 pub use pack::{KeepPacked, Loader, PackOptions, PackProgress, PackReport, WholeStep};
 pub use query::{
-    Answer, Batches, Count, Explanation, OfObjects, OfRuns, Query, QuerySplit, Refined, Refinement, Scanned,
-    Union, UnionRefinement, Within, Work,
+    Answer, Batches, Count, Explanation, Extreme, OfObjects, OfRuns, Query, QuerySplit, Refined, Refinement,
+    Scanned, Union, UnionRefinement, Within, Work,
 };
-pub(crate) use query::{BATCH_ROWS_MAX, ContainedRows, KnownCount, Restarts, restart_if_gone, sum_of};
+pub(crate) use query::{BATCH_ROWS_MAX, ContainedRows, End, KnownCount, Restarts, restart_if_gone, sum_of};
 pub use registry::TableSummary;
 pub(crate) use run_filter::runs_where;
 pub use runs::{RunState, RunSummary, StepSummary, TableInfo};

@@ -8,6 +8,8 @@
 #![allow(clippy::expect_used, clippy::print_stdout)]
 #![allow(clippy::disallowed_methods, reason = "the environment may name the seeds")]
 
+#[path = "coverage/calibrated.rs"]
+mod calibrated;
 #[path = "coverage/cells.rs"]
 mod cells;
 #[path = "coverage/ledger.rs"]
@@ -112,6 +114,15 @@ fn print_worst(tallies: &Tallies) {
 #[test]
 fn intervals_of_samples_hold_the_truth_as_often_as_they_say() {
     judge(&tallied(pure::run));
+}
+
+#[test]
+fn intervals_of_totals_of_which_a_part_is_counted_hold_the_truth_as_often_as_they_say() {
+    let found = calibrated::run(seeds());
+    judge(&found.tallies);
+    // A sum that ignores what is counted has as good a coverage, from intervals that are wider.
+    let (calibrated, alone) = found.widths;
+    assert!(calibrated < 0.8 * alone, "{calibrated} on average, and {alone} without what is counted");
 }
 
 #[test]

@@ -8,6 +8,8 @@ mod counted;
 mod everything;
 #[path = "estimates/missing.rs"]
 mod missing;
+#[path = "estimates/regions.rs"]
+mod regions;
 
 use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Schema};

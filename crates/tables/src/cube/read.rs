@@ -172,6 +172,18 @@ impl CubeReader {
         }
     }
 
+    /// As [`crate::part::Part::layer_extent`].
+    pub(crate) fn layer_extent(&self, layer: &Layer, window: Window, axis: usize) -> Option<(Extent, bool)> {
+        let extent = *self.directory.spans.get(layer.place)?.get(axis)?;
+        let (least, greatest) = *self.directory.weights.get(layer.place)?;
+        Some((extent, window.clipped(least, greatest) == Some((least, greatest))))
+    }
+
+    /// As [`crate::part::Part::band_extent`].
+    pub(crate) fn band_extent(&self, place: usize, axis: usize) -> Option<Extent> {
+        self.directory.bands.extents(place).nth(axis)
+    }
+
     /// The extents of the bands of a layer.
     fn extents_of(&self, layer: usize) -> &[Extent] {
         self.extents[layer].get_or_init(|| {

@@ -2,6 +2,11 @@
 //!
 //! Invariant: scalars of different kinds compare by their exact values; no integer passes through a float.
 
+use super::Kind;
+use arrow_array::types::{ArrowPrimitiveType, Float16Type};
+use arrow_array::{Array, ArrayRef, make_array, new_null_array};
+use arrow_buffer::Buffer;
+use arrow_schema::DataType;
 use std::cmp::Ordering;
 use std::fmt;
 
@@ -28,6 +33,25 @@ impl Scalar {
     #[must_use]
     pub fn is_finite(self) -> bool {
         !matches!(self, Self::Float(value) if !value.is_finite())
+    }
+
+    /// A column of this single value, which a column of the type can hold; `None` for a type of another kind.
+    #[must_use]
+    pub fn array(self, data_type: &DataType) -> Option<ArrayRef> {
+        type Half = <Float16Type as ArrowPrimitiveType>::Native;
+        let width = data_type.primitive_width()?;
+        // The low bytes of an integer are the same integer in fewer bytes.
+        let bytes = match (Kind::of(data_type)?, self, width) {
+            (Kind::Signed, Self::Signed(value), _) => value.to_le_bytes().get(..width)?.to_vec(),
+            (Kind::Unsigned, Self::Unsigned(value), _) => value.to_le_bytes().get(..width)?.to_vec(),
+            (Kind::Float, Self::Float(value), 2) => Half::from_f64(value).to_le_bytes().to_vec(),
+            (Kind::Float, Self::Float(value), 4) => (value as f32).to_le_bytes().to_vec(),
+            (Kind::Float, Self::Float(value), 8) => value.to_le_bytes().to_vec(),
+            _ => return None,
+        };
+        let one = new_null_array(data_type, 1).to_data().into_builder();
+        let one = one.nulls(None).buffers(vec![Buffer::from_slice_ref(&bytes)]).build();
+        one.ok().map(make_array)
     }
 
     /// `floor(self / 2^exponent)`, exactly; beyond 127 bits the nearest `i128`. `None` for NaN.
@@ -165,7 +189,36 @@ fn float_with_integer(float: f64, integer: i128) -> Option<Ordering> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Extent;
     use super::*;
+    use arrow_schema::TimeUnit;
+
+    #[test]
+    fn a_value_comes_back_from_a_column_of_any_width() {
+        let signed = [
+            (-3, DataType::Int8),
+            (-300, DataType::Int16),
+            (i64::MIN, DataType::Int64),
+            (17, DataType::Date32),
+            (i64::MAX, DataType::Timestamp(TimeUnit::Nanosecond, None)),
+        ];
+        let unsigned = [(200, DataType::UInt8), (u64::MAX, DataType::UInt64)];
+        let floats = [
+            (0.5, DataType::Float16),
+            (-1.25, DataType::Float32),
+            (f64::NEG_INFINITY, DataType::Float32),
+            (0.1, DataType::Float64),
+        ];
+        let values = signed.map(|(value, of)| (Scalar::Signed(value), of)).into_iter();
+        let values = values.chain(unsigned.map(|(value, of)| (Scalar::Unsigned(value), of)));
+        for (value, data_type) in values.chain(floats.map(|(value, of)| (Scalar::Float(value), of))) {
+            let array = value.array(&data_type).unwrap();
+            assert_eq!((array.data_type(), array.len(), array.null_count()), (&data_type, 1, 0));
+            assert_eq!(Extent::of(&array).unwrap().range(), Some((value, value)), "{data_type}");
+        }
+        assert!(Scalar::Signed(1).array(&DataType::Utf8).is_none());
+        assert!(Scalar::Signed(1).array(&DataType::Float64).is_none());
+    }
 
     #[test]
     fn integers_and_floats_compare_by_their_exact_values() {

@@ -274,6 +274,14 @@ pub enum TableError {
         /// Its type.
         data_type: String,
     },
+    /// A column of a type whose values have no least and no greatest.
+    #[error("column {column} is {data_type}, but only numbers and times have a least and a greatest value")]
+    Unordered {
+        /// The column.
+        column: String,
+        /// Its type.
+        data_type: String,
+    },
     /// An error of the store.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -299,6 +307,7 @@ impl TableError {
             Self::Name { .. }
             | Self::Steps { .. }
             | Self::NoNumbers { .. }
+            | Self::Unordered { .. }
             | Self::PackOptions { .. }
             | Self::Indivisible
             | Self::NoReaders
@@ -389,7 +398,9 @@ impl TableError {
             Self::TooLarge { .. } => "write the step from more ranks, or output less at once",
             Self::TooManySteps { .. } => "pass them to a loader one by one: it writes them as they come",
             Self::Unsupported { .. } => "use the release that wrote it, or a later one",
-            Self::NoNumbers { .. } => "name a column of numbers; an element of a vector is written pos[0]",
+            Self::NoNumbers { .. } | Self::Unordered { .. } => {
+                "name a column of numbers; an element of a vector is written pos[0]"
+            }
             Self::NoSnapshot { .. } => "see which snapshots the table has",
             Self::SnapshotExists { .. } => "choose another name, or delete that one first",
             Self::Damaged { .. } | Self::ObjectGone { .. } | Self::StoreAttributes { .. } => {

@@ -12,6 +12,7 @@ mod bound_query;
 mod bounds;
 mod contained;
 mod explain;
+mod extremes;
 #[cfg(test)]
 mod failing;
 mod fetch;
@@ -33,6 +34,8 @@ mod union;
 pub use batches::Batches;
 pub(crate) use contained::ContainedRows;
 pub use explain::{Explanation, Within};
+pub(crate) use extremes::End;
+pub use extremes::Extreme;
 pub(super) use found_rows::arrow;
 pub(crate) use known_count::KnownCount;
 pub use of_objects::OfObjects;

@@ -8,19 +8,19 @@ use fastrand::Rng;
 use std::collections::BTreeMap;
 
 /// The rows in the first batch of a reading.
-const FIRST_ROWS: u64 = 1000;
+pub const FIRST_ROWS: u64 = 1000;
 
 /// The units at the adversary's first look.
 const FIRST_LOOK: usize = 40;
 
 /// Rows in the order of their weights.
-struct Order {
-    weights: Vec<Weight>,
-    rows: Vec<u32>,
+pub struct Order {
+    pub weights: Vec<Weight>,
+    pub rows: Vec<u32>,
 }
 
 impl Order {
-    fn new(population: &Population, sampled: Sampled, seed: u64) -> Self {
+    pub fn new(population: &Population, sampled: Sampled, seed: u64) -> Self {
         let mut random = Rng::with_seed(seed);
         let count = units_of(population, sampled);
         let mut units: Vec<(u64, u32)> = (0..count as u32).map(|unit| (random.u64(1..), unit)).collect();

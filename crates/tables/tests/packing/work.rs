@@ -173,6 +173,27 @@ fn a_tolerance_is_given_and_decodes_few_rows_beyond_those_planned() {
 }
 
 #[test]
+fn an_end_of_a_box_takes_only_bands_across_that_face_of_it() {
+    run(async {
+        let packed = Packed::new().await;
+        let (mut ends, mut counts) = (0, 0);
+        for query in packed.boxes(20_000..200_000, 0.6).await.iter().take(30) {
+            let count = packed.table.count(query).await.unwrap().work.rows_touched;
+            for column in ["x", "y", "z", "step"] {
+                let column = Column::named(column);
+                let least = packed.table.minimum(query, &column).await.unwrap().work.rows_touched;
+                let greatest = packed.table.maximum(query, &column).await.unwrap().work.rows_touched;
+                assert!(least.max(greatest) <= count, "{column}: {least} and {greatest} of {count}");
+                ends += least + greatest;
+                counts += 2 * count;
+            }
+        }
+        eprintln!("{:.3} rows decoded for one that a count decodes", ends as f64 / counts as f64);
+        assert!(2 * ends <= counts, "{ends} of {counts}");
+    });
+}
+
+#[test]
 fn a_packed_table_takes_fewer_bytes_than_its_rows() {
     run(async {
         let packed = Packed::new().await;

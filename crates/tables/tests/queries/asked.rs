@@ -4,6 +4,7 @@ use crate::conditions::Condition;
 use crate::particles::{Particle, batch};
 use arrow_array::{Int64Array, RecordBatch};
 use arrow_select::concat::concat_batches;
+use atoll_tables::lattice::Scalar;
 use atoll_tables::{Answer, Cut, Query, Refined, TableSchema, Weight, Window};
 use fastrand::Rng;
 
@@ -71,6 +72,20 @@ impl Asked {
         let units = weights.chunk_by(PartialEq::eq).take(self.query.units.unwrap_or(usize::MAX));
         let rows = units.map(<[Weight]>::len).sum::<usize>();
         rows.min(self.query.limit.unwrap_or(usize::MAX))
+    }
+
+    /// The least and the greatest value of the expected rows.
+    #[allow(dead_code)]
+    pub fn ends(&self, value: impl Fn(&Particle) -> Option<Scalar>) -> (Option<Scalar>, Option<Scalar>) {
+        let values: Vec<Scalar> = self.range[..self.count()].iter().filter_map(value).collect();
+        let first = |order: std::cmp::Ordering| {
+            values.iter().copied().reduce(
+                |left, right| {
+                    if right.partial_cmp(&left) == Some(order) { right } else { left }
+                },
+            )
+        };
+        (first(std::cmp::Ordering::Less), first(std::cmp::Ordering::Greater))
     }
 
     /// A range of the expected rows, with the columns of the query.

@@ -7,7 +7,8 @@ use crate::run;
 use atoll_conformance::Relayed;
 use atoll_memory::MemoryStore;
 use atoll_store::Store;
-use atoll_tables::expression::{Expression, parse_box};
+use atoll_tables::expression::{Column, Expression, parse_box};
+use atoll_tables::lattice::Scalar;
 use atoll_tables::protocol::BlockId;
 use atoll_tables::{Query, Table, Work};
 use fastrand::Rng;
@@ -114,6 +115,39 @@ fn blocks_and_bands_beside_a_box_are_not_read_and_counting_reads_what_is_not_cer
         let sample = open(&store).await.count(&Query::default().sample(0.5).unwrap()).await.unwrap();
         assert_eq!(sample.work.bands, 8, "only the band that the cut goes through");
         assert!(sample.work.rows_touched < 8 * 3000 && sample.rows > 23_000);
+    });
+}
+
+#[test]
+fn the_ends_of_an_index_column_are_known_where_whole_blocks_match_and_are_searched_best_first() {
+    run(async {
+        let (store, counts) = blocks(8, 6000).await;
+        let ends = async |text: &str, column: &str| {
+            let query = if text.is_empty() { Query::default() } else { filter(text) };
+            let column = Column::named(column);
+            let least = open(&store).await.minimum(&query, &column).await.unwrap();
+            (least, open(&store).await.maximum(&query, &column).await.unwrap())
+        };
+        for (text, column) in [("", "x"), ("", "step"), ("step >= 2 and step < 5", "x")] {
+            counts.take();
+            let (least, greatest) = ends(text, column).await;
+            assert!(least.value < greatest.value, "{least:?}, {greatest:?}");
+            let (requests, ..) = counts.take();
+            assert_eq!((least.work.requests, greatest.work.requests, requests), (0, 0, 0), "{text} {column}");
+        }
+        let (least, greatest) = ends("step >= 2 and step < 5", "step").await;
+        assert_eq!((least.value, greatest.value), (Some(Scalar::Signed(2)), Some(Scalar::Signed(4))));
+        // Steps drift to the right by a tenth: only the first block reaches as far to the left.
+        let (least, _) = ends("x < 0.9", "x").await;
+        assert!(least.work.rows_touched <= 6000, "{least:?}");
+        assert!(least.work.requests <= 12, "{least:?}");
+        // Nothing is known beforehand of a column that is not in the index.
+        let (least, _) = ends("", "vz").await;
+        assert_eq!(least.work.rows_touched, 48_000);
+        let (none, _) = ends("x > 100", "vz").await;
+        assert_eq!((none.value, none.work.requests), (None, 0));
+        let text = open(&store).await.minimum(&Query::default(), &Column::named("name")).await.unwrap_err();
+        assert!(text.to_string().contains("only numbers and times") && text.hint().is_some(), "{text}");
     });
 }
 

@@ -1,12 +1,15 @@
 //! Random queries of random tables, on two stores.
 
 use crate::asked::{Asked, PrintOnFailure, Wish};
-use crate::particles::any_schema;
+use crate::particles::{Particle, any_schema};
 use crate::run;
 use crate::seeds::for_seeds;
 use crate::world::World;
+use arrow_array::Array;
 use atoll_memory::MemoryStore;
 use atoll_store::Store;
+use atoll_tables::expression::Column;
+use atoll_tables::lattice::Scalar;
 use atoll_tables::{OfRuns, Query, Table};
 use fastrand::Rng;
 use std::sync::Arc;
@@ -71,6 +74,44 @@ async fn check_explanation(world: &World, asked: &Asked) {
     assert!(!explained.to_string().is_empty() && serde_json::to_string(&explained).is_ok());
 }
 
+/// The number of index columns.
+const INDEX_COLUMNS: usize = 4;
+
+/// A column, and its value in a row.
+type ColumnOf = (Column, fn(&Particle) -> Option<Scalar>);
+
+async fn check_extremes(world: &World, asked: &Asked) {
+    let (x, y) = match world.schema.columns().column_with_name("pos") {
+        Some(_) => (Column::element("pos", 0), Column::element("pos", 1)),
+        None => (Column::named("x"), Column::named("y")),
+    };
+    let index: [ColumnOf; INDEX_COLUMNS] = [
+        (x, |row| Some(Scalar::Float(row.x))),
+        (y, |row| row.y.filter(|y| !y.is_nan()).map(Scalar::Float)),
+        (Column::named("step"), |row| Some(Scalar::Signed(row.step))),
+        (Column::named("time"), |row| Some(Scalar::Signed(row.time_ms))),
+    ];
+    let others: [ColumnOf; 2] = [
+        (Column::named("kind"), |row| Some(Scalar::Unsigned(row.kind.into()))),
+        (Column::named("vz"), |row| Some(Scalar::Float(row.vz.into()))),
+    ];
+    let query = &asked.query;
+    let is_cut_short = query.units.is_some() || query.limit.is_some();
+    let counted = world.table.count(query).await.unwrap().work.rows_touched;
+    for (place, (column, value)) in index.into_iter().chain(others).enumerate() {
+        let least = world.table.minimum(query, &column).await.unwrap();
+        let greatest = world.table.maximum(query, &column).await.unwrap();
+        assert_eq!((least.value, greatest.value), asked.ends(value), "{column}");
+        assert_eq!(
+            (least.array().len(), least.array().null_count()),
+            (1, usize::from(least.value.is_none()))
+        );
+        // What matches as a whole is counted, and told apart, without reading it.
+        let touched = least.work.rows_touched.max(greatest.work.rows_touched);
+        assert!(place >= INDEX_COLUMNS || is_cut_short || touched <= counted, "{touched} of {counted}");
+    }
+}
+
 async fn ask(random: &mut Rng, world: &World, queries: usize) {
     for _ in 0..queries {
         let asked = any(random, world);
@@ -79,6 +120,7 @@ async fn ask(random: &mut Rng, world: &World, queries: usize) {
             0 | 1 => check_refinement(random, world, &asked).await,
             2 => check_batches(world, &asked).await,
             3 => check_explanation(world, &asked).await,
+            4 => check_extremes(world, &asked).await,
             _ => check_query(world, &asked).await,
         }
         drop(failing);

@@ -3,9 +3,10 @@
 //! Invariant: a box is ruled out only if no row in it satisfies the filter.
 
 use super::explain::Within;
+use super::extremes::End;
 use crate::TableSchema;
 use crate::expression::{Bound, Column, Interval, Judge, Values, Verdict};
-use crate::lattice::Extent;
+use crate::lattice::{Extent, Scalar};
 
 /// What a filter requires of the index columns.
 #[derive(Clone, Debug)]
@@ -37,6 +38,32 @@ impl Bounds {
     /// The verdict of the filter on all rows with these extents, one per index column.
     pub(super) fn verdict(&self, extents: &[Extent]) -> Verdict {
         self.judge.as_ref().map_or(Verdict::Always, |judge| judge.verdict(extents))
+    }
+
+    /// How far towards an end matching rows may reach in an index column, given by its place among these, if
+    /// all rows reach as far as `value`.
+    pub(super) fn reachable(&self, axis: usize, end: End, value: Scalar) -> Scalar {
+        let limit = match (self.intervals.get(axis).map(|interval| &interval.values), end, value) {
+            (Some(Values::Integers { low, .. }), End::Least, Scalar::Signed(_)) => {
+                i64::try_from(*low).ok().map(Scalar::Signed)
+            }
+            (Some(Values::Integers { high, .. }), End::Greatest, Scalar::Signed(_)) => {
+                i64::try_from(*high).ok().map(Scalar::Signed)
+            }
+            (Some(Values::Integers { low, .. }), End::Least, Scalar::Unsigned(_)) => {
+                u64::try_from(*low).ok().map(Scalar::Unsigned)
+            }
+            (Some(Values::Integers { high, .. }), End::Greatest, Scalar::Unsigned(_)) => {
+                u64::try_from(*high).ok().map(Scalar::Unsigned)
+            }
+            (Some(Values::Floats { low, .. }), End::Least, Scalar::Float(_)) => Some(Scalar::Float(*low)),
+            (Some(Values::Floats { high, .. }), End::Greatest, Scalar::Float(_)) => {
+                Some(Scalar::Float(*high))
+            }
+            _ => None,
+        };
+        // The nearer of the two: a limit beyond the value does not matter.
+        limit.filter(|limit| end.order(&value, limit).is_lt()).unwrap_or(value)
     }
 
     /// The intervals that rule anything out, as strings.

@@ -7,6 +7,7 @@
 //! Invariant: a reading whose call is dropped or fails is unchanged and can continue.
 
 mod bulk;
+mod extremes;
 mod plan;
 #[cfg(test)]
 mod tests;

@@ -62,6 +62,11 @@ impl Waiting {
         piece.into_iter().chain(layer).min()
     }
 
+    /// The pieces that are not opened, which wait no longer.
+    pub(super) fn take_pieces(&mut self) -> Vec<CandidatePiece> {
+        std::mem::take(&mut self.pieces)
+    }
+
     /// The index from which on waiting pieces are opened next, and their bytes: about as many as were opened
     /// before, so that the first portion comes soon and the rest takes few rounds.
     fn portion(&self) -> (usize, u64) {
