@@ -253,6 +253,35 @@ fn what_is_noted_on_a_column_does_not_stop_a_gather_unless_units_differ() {
 }
 
 #[test]
+fn a_store_whose_columns_are_described_otherwise_is_gathered_into_a_table_with_one_column_more() {
+    let place = Workspace::new();
+    place.write("run.csv", csv(0..2, 5));
+    for (store, description) in [("one", "partial charge"), ("two", "of an ion")] {
+        let run = |arguments: &str| place.run(&[&["--store", store], &words(arguments)[..]].concat());
+        run(CREATE).text();
+        run("table import t run.csv").text();
+        place
+            .run(&[
+                "--store",
+                store,
+                "table",
+                "add-column",
+                "t",
+                "charge:float32",
+                "--description",
+                description,
+            ])
+            .text();
+    }
+    let gathered =
+        |store: &str| atoll(&place, &format!("table gather t --from {store} --json")).json()["rows"].clone();
+    assert_eq!(gathered("one"), 10);
+    atoll(&place, "table add-column t spin:float32").text();
+    assert_eq!(gathered("two"), 10);
+    assert_eq!(atoll(&place, "table query t --count").text(), "20\n");
+}
+
+#[test]
 fn a_column_is_added_and_older_versions_show_the_older_columns() {
     let place = filled();
     let added = atoll(&place, "--json table add-column t charge:float32 --unit e --description 'a charge'");

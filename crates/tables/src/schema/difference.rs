@@ -1,5 +1,6 @@
 //! The difference between two schemas, for a caller that asked for one and finds the other.
 
+use super::notes::{TOLD, is_same_column};
 use super::{TableSchema, TypeName};
 use arrow_schema::Field;
 
@@ -7,7 +8,31 @@ impl TableSchema {
     /// The first difference between this schema and another; `None` if they are equal.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Option<String> {
-        self.difference_of_columns(other).or_else(|| {
+        self.first_difference(other, |mine, asked| mine == asked)
+    }
+
+    /// The first difference that makes tables of the two schemas different tables. Of what is noted on a
+    /// column, units and descriptions belong to a table; other texts are notes of libraries.
+    pub(crate) fn difference_of_table(&self, other: &Self) -> Option<String> {
+        self.first_difference(other, |mine, asked| {
+            mine.data_type() == asked.data_type()
+                && TOLD.iter().all(|&key| mine.metadata().get(key) == asked.metadata().get(key))
+        })
+    }
+
+    /// The first difference for which a table of this schema cannot take the rows of one of the other. Of
+    /// what is noted on a column, only two units that differ are one.
+    pub(crate) fn difference_of_rows(&self, other: &Self) -> Option<String> {
+        self.first_difference(other, |mine, asked| is_same_column(mine, asked))
+    }
+
+    /// The first difference, where `is_noted_alike` judges the notes of columns of one name and type.
+    fn first_difference(
+        &self,
+        other: &Self,
+        is_noted_alike: impl Fn(&Field, &Field) -> bool,
+    ) -> Option<String> {
+        self.difference_of_columns(other, is_noted_alike).or_else(|| {
             let (mine, others) = (self.roles(), other.roles());
             let names = |what: &str, mine: &[String], others: &[String]| {
                 (mine != others)
@@ -36,7 +61,11 @@ impl TableSchema {
         })
     }
 
-    fn difference_of_columns(&self, other: &Self) -> Option<String> {
+    fn difference_of_columns(
+        &self,
+        other: &Self,
+        is_noted_alike: impl Fn(&Field, &Field) -> bool,
+    ) -> Option<String> {
         let (mine, others) = (self.columns().fields(), other.columns().fields());
         for field in mine {
             let Some((_, asked)) = others.find(field.name()) else {
@@ -55,7 +84,7 @@ impl TableSchema {
         }
         mine.iter()
             .zip(others)
-            .find(|(mine, other)| mine != other)
+            .find(|(mine, asked)| !is_noted_alike(mine, asked))
             .map(|(mine, asked)| difference_of_notes(mine, asked))
     }
 }
@@ -67,7 +96,7 @@ fn difference_of_notes(mine: &Field, asked: &Field) -> String {
         Some(text) => format!("\"{text}\""),
         None => "none".to_owned(),
     };
-    for key in ["unit", "description"] {
+    for key in TOLD {
         let (is, was) = (mine.metadata().get(key), asked.metadata().get(key));
         if is != was {
             return format!(
@@ -157,5 +186,16 @@ mod tests {
             "the description of column \"x\" is \"of the wall\", and not none"
         );
         assert_eq!(difference(noted("seen", "1")), "the notes of column \"x\" differ");
+        // Notes of libraries make no other table, and only two units that differ keep rows apart.
+        let (nm, pm, told) = (noted("unit", "nm"), noted("unit", "pm"), noted("description", "of the wall"));
+        assert_eq!(one.difference_of_table(&noted("seen", "1")), None);
+        assert_eq!(one.difference_of_table(&told), one.difference(&told));
+        assert_eq!(one.difference_of_table(&nm), one.difference(&nm));
+        assert_eq!((one.difference_of_rows(&told), one.difference_of_rows(&nm)), (None, None));
+        assert_eq!(nm.difference_of_rows(&pm), nm.difference(&pm));
+        let turned = schema(vec![plain()[2].clone(), plain()[0].clone(), plain()[1].clone()], |_| {});
+        assert_eq!(one.difference_of_rows(&turned).unwrap(), "its columns are in another order");
+        let unique = one.clone().with_unique_ids();
+        assert_eq!(one.difference_of_rows(&unique).unwrap(), "its ids need not be unique");
     }
 }

@@ -13,6 +13,9 @@ pub(crate) const UNIT: &str = "unit";
 /// The metadata key of the description of a column.
 const DESCRIPTION: &str = "description";
 
+/// What a table notes on a column. Any other text is a note of a library.
+pub(super) const TOLD: [&str; 2] = [UNIT, DESCRIPTION];
+
 /// Whether two columns have the same name, type and nullability, and no two units that differ. A column
 /// without a unit may hold the same values as one that has a unit.
 #[must_use]
@@ -34,7 +37,7 @@ impl TableSchema {
         let noted = |field: &FieldRef| -> FieldRef {
             let Ok(told) = other.columns.field_with_name(field.name()) else { return Arc::clone(field) };
             let mut notes = field.metadata().clone();
-            for key in [UNIT, DESCRIPTION] {
+            for key in TOLD {
                 if let Some(text) = told.metadata().get(key)
                     && !notes.contains_key(key)
                 {

@@ -65,6 +65,11 @@ impl Lineage {
         Arc::clone(&self.seen()[0].schema)
     }
 
+    /// Whether this is true of the schema that the table has, or of one that it had.
+    pub(super) fn any(&self, is: impl Fn(&TableSchema) -> bool) -> bool {
+        self.seen().iter().any(|seen| is(&seen.schema))
+    }
+
     /// The schema with this checksum, if there is one.
     fn written_with(&self, sum: u64) -> Option<Arc<TableSchema>> {
         self.seen().iter().find(|seen| seen.sum == sum).map(|seen| Arc::clone(&seen.schema))

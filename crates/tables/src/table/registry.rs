@@ -1,5 +1,8 @@
 //! The registry: creates, lists and drops the tables of a store.
 //!
+//! A program names the schema that it expects. Whether an existing table has it is decided here: for a
+//! program that creates a table, and for one that only brings rows of another table ([`Likeness`]).
+//!
 //! Invariant: the entry of a table exists before any of its cells, and as long as any of them.
 //! Invariant: once the manifest partition says that the table was dropped, no session can begin, so no edit
 //! can be committed.
@@ -24,13 +27,67 @@ pub struct TableSummary {
     pub schema: TableSchema,
 }
 
+/// What a schema has to have in common with that of an existing table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Likeness {
+    /// All that belongs to a table, with the units and descriptions of its columns.
+    OfTable,
+    /// What decides whether rows can be taken over: of the notes on columns, only two units that differ.
+    OfRows,
+}
+
+impl Likeness {
+    fn difference(self, there: &TableSchema, asked: &TableSchema) -> Option<String> {
+        match self {
+            Self::OfTable => there.difference_of_table(asked),
+            Self::OfRows => there.difference_of_rows(asked),
+        }
+    }
+}
+
 impl Table {
-    /// Creates a table, or opens an existing one if its current or original schema is the same. The latter
-    /// also works in a read-only store.
+    /// Creates a table, or opens an existing one if its schema is the same, or was so before columns were
+    /// added. The latter also works in a read-only store.
+    ///
+    /// Units and descriptions of columns belong to the schema; other metadata of a column do not.
     ///
     /// # Errors
     /// [`TableError::Name`], [`TableError::Exists`] for another schema, errors of the store.
     pub async fn create(store: Arc<dyn Store>, name: &str, schema: TableSchema) -> Result<Self, TableError> {
+        Self::create_like(store, name, schema, Likeness::OfTable).await
+    }
+
+    /// Creates a table for rows of a table that has this schema, or opens an existing one that can take them:
+    /// it has the same columns and roles, or had them before columns were added. Of what is noted on a
+    /// column, only two units that differ keep rows apart.
+    ///
+    /// # Errors
+    /// As [`Table::create`].
+    pub async fn create_for_rows(
+        store: Arc<dyn Store>,
+        name: &str,
+        schema: TableSchema,
+    ) -> Result<Self, TableError> {
+        Self::create_like(store, name, schema, Likeness::OfRows).await
+    }
+
+    /// Whether the table can take rows of a table that has this schema, as far as this handle has seen its
+    /// columns; see [`Table::create_for_rows`].
+    #[must_use]
+    pub fn takes_rows_of(&self, schema: &TableSchema) -> bool {
+        self.is_like(schema, Likeness::OfRows)
+    }
+
+    fn is_like(&self, schema: &TableSchema, likeness: Likeness) -> bool {
+        self.lineage.any(|there| likeness.difference(there, schema).is_none())
+    }
+
+    async fn create_like(
+        store: Arc<dyn Store>,
+        name: &str,
+        schema: TableSchema,
+        likeness: Likeness,
+    ) -> Result<Self, TableError> {
         check_name("table", name)?;
         let entry = Entry { id: random_id(), schema, stage: Stage::Live };
         let text = codec::entry_to_json(&entry);
@@ -46,12 +103,11 @@ impl Table {
                     Err(error) => return Err(error.into()),
                 };
             match Self::open(Arc::clone(&store), name).await {
-                Ok(table) if *table.lineage.first() == entry.schema || *table.schema == entry.schema => {
-                    return Ok(table);
-                }
+                Ok(table) if table.is_like(&entry.schema, likeness) => return Ok(table),
                 Ok(table) => {
-                    let there = table.lineage.newest();
-                    let differs = there.difference(&entry.schema).unwrap_or_default();
+                    // Compared with the schema of as many columns, if there was one.
+                    let there = table.lineage.with_columns(entry.schema.columns().fields().len());
+                    let differs = likeness.difference(&there, &entry.schema).unwrap_or_default();
                     return Err(TableError::Exists { name: name.to_owned(), differs });
                 }
                 Err(TableError::NotFound { .. }) => match refused {

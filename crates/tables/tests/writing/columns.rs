@@ -10,7 +10,7 @@ use atoll_memory::MemoryStore;
 use atoll_store::Store;
 use atoll_tables::expression::Expression;
 use atoll_tables::protocol::{BlockId, EditError, Version};
-use atoll_tables::{PackOptions, Query, Table, TableError, Union, column};
+use atoll_tables::{PackOptions, Query, Table, TableError, TableSchema, Union, column};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -227,6 +227,48 @@ async fn a_table_is_made_again_with_the_schema_that_it_had_or_has() {
     let other = schema().with_added([column("mass", DataType::Float32, true)]).unwrap();
     let refused = Table::create(Arc::clone(&store), "run", other).await;
     assert!(matches!(refused, Err(TableError::Exists { .. })));
+}
+
+/// A schema of which the first column has a note.
+fn noted(schema: &TableSchema, key: &str, text: &str) -> TableSchema {
+    let mut fields: Vec<Field> = schema.columns().fields().iter().map(|field| (**field).clone()).collect();
+    fields[0] = fields[0].clone().with_metadata(HashMap::from([(key.to_owned(), text.to_owned())]));
+    TableSchema::new(Schema::new(fields), &schema.roles()).unwrap()
+}
+
+#[tokio::test]
+async fn a_table_is_the_same_whatever_libraries_noted_on_its_columns_and_at_any_of_its_states() {
+    let store = memory();
+    let table = Table::create(Arc::clone(&store), "run", noted(&schema(), "unit", "1")).await.unwrap();
+    for name in ["mass", "spin"] {
+        table.add_column(Field::new(name, DataType::Float64, true)).await.unwrap();
+    }
+    let with_mass =
+        noted(&schema(), "unit", "1").with_added([column("mass", DataType::Float64, true)]).unwrap();
+    let create = async |schema: TableSchema| Table::create(Arc::clone(&store), "run", schema).await;
+    let for_rows =
+        async |schema: TableSchema| Table::create_for_rows(Arc::clone(&store), "run", schema).await;
+    // The schema that the table had in between, and one with a note that belongs to no table.
+    assert!(create(with_mass.clone()).await.is_ok());
+    let mut fields: Vec<Field> = with_mass.columns().fields().iter().map(|field| (**field).clone()).collect();
+    let notes =
+        [("unit", "1"), ("PARQUET:field_id", "7")].map(|(key, text)| (key.to_owned(), text.to_owned()));
+    fields[0] = fields[0].clone().with_metadata(HashMap::from(notes));
+    let of_library = TableSchema::new(Schema::new(fields), &with_mass.roles()).unwrap();
+    assert!(create(of_library).await.is_ok());
+    // Without the unit, or with a description, it is another table, which can take over the rows all the same.
+    for other in [schema(), noted(&with_mass, "description", "a number")] {
+        let refused = create(other.clone()).await;
+        assert!(matches!(refused, Err(TableError::Exists { .. })), "{refused:?}");
+        assert!(for_rows(other.clone()).await.is_ok() && table.takes_rows_of(&other));
+    }
+    // Another unit keeps rows apart, and so does a column that the table never had in that place.
+    let grams = noted(&with_mass, "unit", "g");
+    let charge = schema().with_added([column("charge", DataType::Float64, true)]).unwrap();
+    for (other, differs) in [(grams, "the unit of column"), (charge, "it has a column \"mass\"")] {
+        let refused = for_rows(other.clone()).await.unwrap_err();
+        assert!(refused.to_string().contains(differs) && !table.takes_rows_of(&other), "{refused}");
+    }
 }
 
 #[tokio::test]
