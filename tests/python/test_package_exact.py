@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import atoll
-from atoll.errors import InvalidInputError
+from atoll.errors import InvalidInputError, NotFoundError
 
 UTC = datetime.UTC
 DAY = datetime.datetime(2026, 1, 2)
@@ -147,3 +147,25 @@ def test_objects_of_pandas_that_have_no_type_are_refused_as_a_list_is(tmp_path: 
                 table.append({"k": [1, 2], "name": given})
         with pytest.raises(InvalidInputError, match='column "name"'):
             table.append(pd.DataFrame({"k": [1, 2], "name": pd.Series(["a", 7], dtype="object")}))
+
+
+def test_the_least_and_the_greatest_value_are_exact(tmp_path: Path) -> None:
+    kinds = {"id": "int64", "x": "float64", "big": "int64", "at": "timestamp[us]", "name": "utf8"}
+    table = atoll.open(tmp_path / "store").create_table("t", kinds, id="id", index=("x", "at"))
+    assert (table.min("x"), table.max("big")) == (None, None)
+    times = [DAY + datetime.timedelta(microseconds=each) for each in (3, 1, 4, 0, 5)]
+    values = {"x": [0.5, float("nan"), -2.0, float("inf"), 1.0], "big": [2**60 + each for each in range(5)]}
+    table.append({"id": range(5), **values, "at": times, "name": list("abcde")})
+    assert (table.min("x"), table.max("x")) == (-2.0, float("inf"))
+    # A double would round it.
+    assert (table.min("big"), table.max("big")) == (2**60, 2**60 + 4)
+    assert (table.min("at"), table.max("at")) == (DAY, DAY + datetime.timedelta(microseconds=5))
+    assert table.box(x=(0, 1)).max("x") == 0.5
+    assert table.where("x is nan").min("x") is None
+    assert table.where("big > 0", "name <> 'a'").min(atoll.col("id")) == 1
+    first = table.first(2)
+    assert first.max("id") == max(first.numpy()["id"])
+    with pytest.raises(InvalidInputError, match="only numbers and times"):
+        table.min("name")
+    with pytest.raises(NotFoundError, match="y"):
+        table.max("y")

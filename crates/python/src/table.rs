@@ -561,6 +561,25 @@ impl Table {
         Ok((count.rows, work_as_dict(py, &count.work)?))
     }
 
+    /// The least or the greatest value of a column, in a column of one row; the version; and the work.
+    fn extreme<'py>(
+        &self,
+        py: Python<'py>,
+        ask: Ask,
+        column: &str,
+        is_least: bool,
+    ) -> PyResult<(Rows, u64, Bound<'py, PyDict>)> {
+        let (table, query, column) = (self.readable()?, ask.query()?, column_of(column)?);
+        let found = wait(py, async move {
+            match is_least {
+                true => table.minimum(&query, &column).await,
+                false => table.maximum(&query, &column).await,
+            }
+        })?;
+        let value = RecordBatch::try_from_iter([("value", found.array())]).map_err(Failure::from)?;
+        Ok((Rows::new(value), found.version.0, work_as_dict(py, &found.work)?))
+    }
+
     /// What an answer would read: for people, and as JSON.
     fn explain(&self, py: Python<'_>, ask: Ask) -> PyResult<(String, String)> {
         let (table, query) = (self.readable()?, ask.query()?);

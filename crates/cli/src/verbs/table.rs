@@ -72,6 +72,7 @@ A value is parsed as JSON if possible, and is text otherwise. NAME= removes an a
   atoll table query particles --sample 0.01 --output sample.parquet
   atoll table query particles --first 1000 --format csv
   atoll table query particles --where 'vz > 0.5' --count
+  atoll table query particles --box x=0:1 --min step --max step
   atoll table query particles --box step=100: --output last.dump --bounds 0:10,0:10,0:10
 Rows are returned in the order of their weights, so that the first rows of any answer are a sample of it; in a
 LAMMPS dump they are ordered by step.")]

@@ -16,6 +16,25 @@ fn a_file_that_was_imported_is_answered_row_by_row() {
 }
 
 #[test]
+fn the_ends_of_a_column_are_shown_exactly() {
+    let place = filled();
+    let shown = |line: &str| atoll(&place, &format!("table query t {line}")).text().to_owned();
+    assert_eq!(shown("--min step --max step"), "0\n40\n");
+    assert_eq!(shown("--max step --box step=:30"), "20\n");
+    let x = |pid: u64| (pid * 7919 % 1000) as f64 + 0.5;
+    let least = (8..200).find(|pid| x(*pid) < 900.0).unwrap();
+    assert_eq!(shown("--min pid --where 'pid > 7 and x < 900'"), format!("{least}\n"));
+    let ends = (0..200).map(x).fold((f64::MAX, f64::MIN), |(low, high), x| (low.min(x), high.max(x)));
+    let told = atoll(&place, "table query t --min x --max x --json").json();
+    assert_eq!((told["min"].as_f64(), told["max"].as_f64()), (Some(ends.0), Some(ends.1)), "{told}");
+    assert!(told["version"].as_u64().is_some(), "{told}");
+    assert_eq!(shown("--min step --where 'pid > 1000'"), "null\n");
+    let text = atoll(&place, "table query t --min name");
+    assert!(text.stderr.contains("only numbers and times have a least"), "{}", text.stderr);
+    atoll(&place, "table query t --min x --count").fails(2);
+}
+
+#[test]
 fn samples_nest_keep_particles_whole_and_commute_with_boxes() {
     let place = filled();
     let small: BTreeSet<String> = sorted(&place, "--sample 0.1").into_iter().collect();

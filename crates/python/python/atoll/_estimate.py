@@ -178,11 +178,16 @@ class Estimating:
     def sum(self, column: str | Expression, *, confidence: float | None = None) -> Estimate:
         """Estimate the sum of a column, in its unit; rows without a value add nothing.
 
-        Most precise where the number of rows is known exactly: for all rows, or with conditions on columns other than
-        index columns. ``confidence`` is as for :meth:`mean`.
+        Most precise where the number of rows is known exactly: for all rows; with conditions on columns other than
+        index columns; for a region, of steps or runs say, whose rows the version and the directories tell; and for any
+        region if counting the rows across its border takes no more than the sample. Where a part of the rows is known,
+        those of appended steps and of packed trees that lie in the region as a whole, only the others add the
+        uncertainty of their number. ``confidence`` is as for :meth:`mean`.
 
         Source: the ratio estimator of the mean, times the number of rows, where that is known (Cochran, Sampling
-        Techniques, 1977, sections 2.11 and 6.3); elsewhere the sum of the sample divided by its share (Horvitz and
+        Techniques, 1977, sections 2.11 and 6.3); elsewhere calibration on the number that is known of a part (Deville
+        and Särndal, J. Am. Stat. Assoc. 87, 1992), with the variance of weighted residuals (Särndal, Swensson and
+        Wretman, Biometrika 76, 1989), and for the rest the sum of the sample divided by its share (Horvitz and
         Thompson, J. Am. Stat. Assoc. 47, 1952). Raises the errors of :meth:`mean`.
         """
         return self._asked(Question("sum", column_text(column, self._source()), self._confidence(confidence)))
@@ -221,7 +226,7 @@ class Tolerant(Estimating):
     confidence: float = CONFIDENCE
 
     def count(self, *, confidence: float | None = None) -> Estimate:
-        """Estimate the number of rows; exact, and nothing is read, where the version knows it.
+        """Estimate the number of rows; exact, and no rows are read, where the version and the directories know it.
 
         ``Query.count`` is always exact, and reads what that takes. ``confidence`` is as for :meth:`mean`.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, SupportsIndex, TypeVar, overload
 
 from ._answer import Answer, Work
-from ._convert import batch_rows, whole
+from ._convert import batch_rows, values_of, whole
 from ._estimate import (
     CONFIDENCE,
     Bin,
@@ -178,6 +178,30 @@ class Asking(Choosing, Estimating):
         query = self.query()
         rows, work = query.table._native.count(query)
         return rows, Work(**work)
+
+    def min(self, column: str | Expression) -> Any:
+        """Return the least value of a column of numbers or times, exactly: a number, or a time as in :meth:`numpy`.
+
+        ``t.box(x=(0, 1)).min("step")``. It is in the unit of the column, and ``None`` if no row has a value: null and
+        NaN are none, infinities are. An element of a vector is ``"pos[0]"``. It is that of the selected rows: of a
+        sample that of the sample, like :meth:`count`, and no estimate of that of all rows.
+
+        Of an index column, what the version and the directories tell is not read: only bands of rows across the border
+        of a region, as far as they may reach beyond what was found before. Any other column is read as a whole, without
+        keeping it, in the bands that may match.
+
+        Raises ``NotFoundError`` for a column that does not exist, and ``InvalidInputError`` for one of other types.
+        """
+        return self._end(column, True)
+
+    def max(self, column: str | Expression) -> Any:
+        """Return the greatest value of a column of numbers or times, exactly, as :meth:`min`."""
+        return self._end(column, False)
+
+    def _end(self, column: str | Expression, is_least: bool) -> Any:
+        query = self.query()
+        value, _, _ = query.table._native.extreme(query, column_text(column, query.table), is_least)
+        return values_of(value, "value")[0]
 
     def within(
         self,

@@ -118,3 +118,77 @@ fn residuals(parts: &[InParts], mean: f64, weight: f64) -> Squares {
     let residual = |part: &InParts| part.rest + if are_alike { 0.0 } else { weight * beyond_mean(part) };
     Squares::of(parts.iter().map(residual), 0.0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::distributions::student_quantile;
+    use super::*;
+    use crate::{Cut, Weight, Window};
+
+    /// A sample of half of all units: a unit for each number, which is its weight in 2^60.
+    fn half(numbers: &[u64]) -> Units {
+        let weights: Vec<Weight> = numbers.iter().map(|number| Weight::new(number << 60).unwrap()).collect();
+        Units::within(&weights, Window::below(Cut::of_share(0.5).unwrap())).unwrap()
+    }
+
+    fn estimate(units: &Units, values: &[f64], rows: u64, of_rows: &[bool]) -> Estimate {
+        calibrated_sum(units, values, KnownPart { rows, of_rows }, &Confidence::default()).unwrap()
+    }
+
+    #[test]
+    fn the_counted_part_is_its_number_times_its_mean_and_the_rest_is_what_the_sample_has_of_it() {
+        let found = estimate(&half(&[1, 2, 3]), &[2.0, 4.0, 10.0], 100, &[true, true, false]);
+        // A mean of 3, and 10 over one half.
+        assert!((found.value - 320.0).abs() < 1e-9, "{found}");
+        // Each counted row stands for 50 of which the sample has half: residuals of -25, 25 and 10.
+        let squares: f64 = 25.0f64.powi(2) * 2.0 + 10.0f64.powi(2);
+        let expected = student_quantile(0.975, 2) * (0.5 * 1.5 * squares).sqrt() / 0.5;
+        assert!((found.half_width() - expected).abs() < 1e-9 * expected, "{found}, not {expected}");
+        assert!(found.doubts.contains(&Doubt::FewUnits { units: 2 }), "{found}");
+    }
+
+    #[test]
+    fn the_rows_of_a_unit_may_lie_in_both_parts() {
+        let values = [1.0, 5.0, 7.0, 3.0];
+        let found = estimate(&half(&[1, 1, 2, 2]), &values, 60, &[true, false, true, false]);
+        assert!((found.value - (60.0 * 4.0 + 8.0 / 0.5)).abs() < 1e-9, "{found}");
+        // 15 times -3 plus 5, and 15 times 3 plus 3.
+        let squares: f64 = 40.0f64.powi(2) + 48.0f64.powi(2);
+        let expected = student_quantile(0.975, 1) * (0.5 * 2.0 * squares).sqrt() / 0.5;
+        assert!((found.half_width() - expected).abs() < 1e-9 * expected, "{found}, not {expected}");
+    }
+
+    #[test]
+    fn all_counted_is_a_known_number_and_nothing_counted_an_unknown_one() {
+        let (units, values) = (half(&[1, 2, 3, 4, 4]), [2.0, f64::NAN, 7.0, 1.0, 4.0]);
+        let confidence = Confidence::default();
+        let near = |found: &Estimate, expected: &Estimate| {
+            let near = |one: f64, other: f64| (one - other).abs() < 1e-9 * other.abs();
+            near(found.value, expected.value) && near(found.half_width(), expected.half_width())
+        };
+        let known = sum(&units, &values, Some(200), &confidence).unwrap();
+        let found = estimate(&units, &values, 200, &[true; 5]);
+        assert!(near(&found, &known), "{found}, not {known}");
+        let unknown = sum(&units, &values, None, &confidence).unwrap();
+        assert_eq!(estimate(&units, &values, 0, &[false; 5]), unknown);
+        // Of a part of 59 rows, no more than 29.5 are expected.
+        let is_counted = [true, true, false, false, false];
+        assert_eq!(estimate(&units, &values, 59, &is_counted), unknown);
+        assert_ne!(estimate(&units, &values, 60, &is_counted), unknown);
+    }
+
+    #[test]
+    fn counted_rows_that_are_alike_leave_only_the_others_uncertain() {
+        let (units, is_counted) = (half(&[1, 2, 3, 4]), [true, true, true, false]);
+        let found = estimate(&units, &[0.1, 0.1, 0.1, 2.0], 90, &is_counted);
+        let expected = student_quantile(0.975, 3) * (0.5 * 4.0 / 3.0 * 4.0f64).sqrt() / 0.5;
+        assert!((found.half_width() - expected).abs() < 1e-9 * expected, "{found}, not {expected}");
+    }
+
+    #[test]
+    fn fewer_memberships_than_rows_are_refused() {
+        let known = KnownPart { rows: 100, of_rows: &[true] };
+        let refused = calibrated_sum(&half(&[1, 2]), &[1.0, 2.0], known, &Confidence::default());
+        assert!(matches!(refused, Err(EstimateError::Rows { .. })), "{refused:?}");
+    }
+}

@@ -172,7 +172,7 @@ impl SubjectArguments {
 }
 
 /// A column as it is typed, possibly an element of a vector.
-fn column_of(table: &Table, text: &str) -> Result<Column, Failure> {
+pub(super) fn column_of(table: &Table, text: &str) -> Result<Column, Failure> {
     let column = match Expression::parse(text) {
         Ok(Expression::Column(column)) => column,
         _ => Column::named(text),
@@ -201,7 +201,8 @@ fn known_groups(table: &Table, by: &str, texts: &[String]) -> Result<Option<Arra
     })
 }
 
-fn names_of(groups: &ArrayRef) -> Result<Vec<String>, Failure> {
+/// Values as they are shown, `null` where there is none.
+pub(super) fn names_of(groups: &ArrayRef) -> Result<Vec<String>, Failure> {
     let options = FormatOptions::default().with_null("null");
     let formatter = ArrayFormatter::try_new(groups.as_ref(), &options);
     let formatter = formatter.map_err(|error| Failure::Usage {
@@ -212,7 +213,7 @@ fn names_of(groups: &ArrayRef) -> Result<Vec<String>, Failure> {
 }
 
 /// The value of a group as rows have it in JSON: a number is not quoted, unless JSON has no such number.
-fn group_as_json(groups: &ArrayRef, place: usize, name: &str) -> Value {
+pub(super) fn group_as_json(groups: &ArrayRef, place: usize, name: &str) -> Value {
     let of_type = groups.data_type();
     if groups.is_null(place) {
         Value::Null

@@ -1,6 +1,7 @@
 //! `atoll table query`, `sample` and `head`: rows in the order of their weights.
 
 use super::TableArguments;
+use super::estimate::{column_of, group_as_json, names_of};
 use super::export::metadata;
 use super::question::QuestionArguments;
 use super::rows_out::OutputArguments;
@@ -10,7 +11,7 @@ use crate::text::counted;
 use crate::{Failure, Session};
 use atoll_tables::Work;
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// `atoll table query`
 #[derive(Args, Debug)]
@@ -23,9 +24,22 @@ pub struct Query {
     #[arg(long, conflicts_with_all = ["output", "format", "bounds"])]
     count: bool,
     #[command(flatten)]
+    ends: EndArguments,
+    #[command(flatten)]
     output: OutputArguments,
     #[command(flatten)]
     work: WorkArguments,
+}
+
+/// The ends of columns, as they are typed.
+#[derive(Args, Debug)]
+struct EndArguments {
+    /// Show only the least value of this column, exactly; with --max, the greatest on the next line
+    #[arg(long, value_name = "COLUMN", conflicts_with_all = ["output", "format", "count"])]
+    min: Option<String>,
+    /// Show only the greatest value of this column, exactly
+    #[arg(long, value_name = "COLUMN", conflicts_with_all = ["output", "format", "count"])]
+    max: Option<String>,
 }
 
 /// `atoll table sample`
@@ -69,6 +83,9 @@ struct WorkArguments {
 
 impl Query {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
+        if self.ends.min.is_some() || self.ends.max.is_some() {
+            return self.ends(session).await;
+        }
         if !self.count {
             return answer(session, &self.table, &self.question, &self.output, self.work).await;
         }
@@ -78,6 +95,30 @@ impl Query {
         session
             .output
             .either(|| count.rows.to_string(), || json!({ "rows": count.rows, "version": count.version.0 }))
+    }
+
+    /// Shows the least value, the greatest, or both.
+    async fn ends(&self, session: &Session) -> Result<(), Failure> {
+        let table = self.table.open(session, Access::Read).await?;
+        let mut query = self.question.query(&table).await?;
+        let (mut shown, mut values) = (Vec::new(), Map::new());
+        for (name, asked) in [("min", &self.ends.min), ("max", &self.ends.max)] {
+            let Some(text) = asked else { continue };
+            let column = column_of(&table, text)?;
+            let found = match name {
+                "min" => table.minimum(&query, &column).await?,
+                _ => table.maximum(&query, &column).await?,
+            };
+            self.work.tell_counted(session, &found.work);
+            // Both are of one version.
+            query.as_of = Some(found.version);
+            let value = found.array();
+            let text = names_of(&value)?.pop().unwrap_or_default();
+            values.insert(name.to_owned(), group_as_json(&value, 0, &text));
+            values.insert("version".to_owned(), json!(found.version.0));
+            shown.push(text);
+        }
+        session.output.either(|| shown.join("\n"), || Value::Object(values))
     }
 }
 
