@@ -135,7 +135,8 @@ impl Readable {
         }
     }
 
-    /// Counts the rows of a query exactly, if that takes few directories and decodes at most `rows_max` rows.
+    /// Counts the rows of a query exactly, if that takes few directories and decodes at most `rows_max` rows;
+    /// if this is 0, without reading anything.
     ///
     /// # Errors
     /// As [`Readable::count`].

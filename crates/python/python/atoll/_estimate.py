@@ -179,9 +179,9 @@ class Estimating:
         """Estimate the sum of a column, in its unit; rows without a value add nothing.
 
         Most precise where the number of rows is known exactly: for all rows; with conditions on columns other than
-        index columns; for a region, of steps or runs say, whose rows the version and the directories tell; and for any
-        region if counting the rows across its border takes no more than the sample. Where a part of the rows is known,
-        those of appended steps and of packed trees that lie in the region as a whole, only the others add the
+        index columns; for a region, of steps or runs say, whose rows the version knows; and, from a sample of fixed size,
+        for any region if counting the rows across its border takes no more than the sample. Where a part of the rows is
+        known, those of appended steps and of packed trees that lie in the region as a whole, only the others add the
         uncertainty of their number. ``confidence`` is as for :meth:`mean`.
 
         Source: the ratio estimator of the mean, times the number of rows, where that is known (Cochran, Sampling
@@ -226,7 +226,7 @@ class Tolerant(Estimating):
     confidence: float = CONFIDENCE
 
     def count(self, *, confidence: float | None = None) -> Estimate:
-        """Estimate the number of rows; exact, and no rows are read, where the version and the directories know it.
+        """Estimate the number of rows; exact, and nothing is read, where the version knows it.
 
         ``Query.count`` is always exact, and reads what that takes. ``confidence`` is as for :meth:`mean`.
 

@@ -5,8 +5,8 @@
 //! rows have to be read to be counted, which is worth as much as the sample itself.
 //!
 //! Invariant: a number of rows belongs to the version of the sample.
-//! Invariant: counting decodes no more rows than the sample took, and none where a tolerance determines how
-//! much is read.
+//! Invariant: counting decodes no more rows than the sample took, and reads nothing where a tolerance
+//! determines how much is read.
 
 use super::planning::together;
 use super::{Confidence, Estimate, EstimateError, KnownPart, Quantity, Units};
@@ -42,7 +42,7 @@ impl Readable {
     }
 
     /// Counts all rows that a query's sample is of, if directories tell whether they match, and that decodes
-    /// at most `rows_max` rows.
+    /// at most `rows_max` rows; if this is 0, only if the version knows their number.
     pub(super) async fn count_beside(
         &self,
         query: &Query,

@@ -144,7 +144,7 @@ impl Readable {
         Ok(())
     }
 
-    /// Counts the rows of a region if directories tell their number.
+    /// Counts the rows of a region if the version knows their number.
     async fn count_before_reading(&self, plan: &mut Plan) -> Result<(), TableError> {
         let Some(count) = self.count_beside(&plan.query, 0).await? else { return Ok(()) };
         plan.work = together(plan.work, count.work);

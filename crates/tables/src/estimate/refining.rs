@@ -100,8 +100,8 @@ impl Readable {
         })
     }
 
-    /// The number of rows of a query, if versions and directories tell it. The query is pinned to the version
-    /// that was counted.
+    /// The number of rows of a query, if the version knows it. The query is pinned to the version that was
+    /// counted.
     async fn count_known(&self, query: &mut Query) -> Result<Option<u64>, TableError> {
         if query.filter.is_none() && query.runs.is_none() {
             return Ok(Some(self.count_all(query).await?.rows));

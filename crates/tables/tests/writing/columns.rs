@@ -256,7 +256,7 @@ async fn a_table_is_the_same_whatever_libraries_noted_on_its_columns_and_at_any_
     fields[0] = fields[0].clone().with_metadata(HashMap::from(notes));
     let of_library = TableSchema::new(Schema::new(fields), &with_mass.roles()).unwrap();
     assert!(create(of_library).await.is_ok());
-    // Without the unit, or with a description, it is another table, which can take over the rows all the same.
+    // Without the unit, or with a description, it is another table, which can take the rows all the same.
     for other in [schema(), noted(&with_mass, "description", "a number")] {
         let refused = create(other.clone()).await;
         assert!(matches!(refused, Err(TableError::Exists { .. })), "{refused:?}");

@@ -27,7 +27,8 @@ pub(crate) struct KnownCount {
 }
 
 impl Table {
-    /// Counts the rows of a query exactly, if that takes few directories and decodes at most `rows_max` rows.
+    /// Counts the rows of a query exactly, if that takes few directories and decodes at most `rows_max` rows;
+    /// if this is 0, without reading anything. The decision does not depend on what was read before.
     ///
     /// # Errors
     /// As [`Table::count`].
@@ -76,7 +77,9 @@ async fn known_count_of(
 ) -> Result<KnownCount, TableError> {
     let asked = BoundQuery::count(&table, query)?;
     let mut reading = Reading::open(&table, asked, &manifest, Reach::AsNeeded).await?;
-    let is_cheap = reading.bytes_to_open() <= FRONTS_BYTES_MAX && {
+    // Where no rows may be decoded, only what the version tells is wanted.
+    let fronts_bytes_max = if rows_max == 0 { 0 } else { FRONTS_BYTES_MAX };
+    let is_cheap = reading.bytes_to_open() <= fronts_bytes_max && {
         reading.plan_all().await?;
         reading.rows_to_decode() <= rows_max
     };

@@ -127,11 +127,9 @@ impl Reading {
         cut.max(Cut::through(lightest))
     }
 
-    /// Number of bytes to read of the waiting pieces to open all of them.
+    /// Number of bytes to read of the waiting pieces to open all of them, if none is open yet.
     pub(in super::super) fn bytes_to_open(&self) -> u64 {
-        let parts = &self.table.parts;
-        let new = self.waiting.pieces.iter().filter(|piece| parts.get(piece.object).is_none());
-        new.map(|piece| piece.front_bytes).fold(0, u64::saturating_add)
+        self.waiting.pieces.iter().map(|piece| piece.front_bytes).fold(0, u64::saturating_add)
     }
 
     /// Number of rows to decode of the planned bands.
