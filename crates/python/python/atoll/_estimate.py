@@ -179,10 +179,10 @@ class Estimating:
         """Estimate the sum of a column, in its unit; rows without a value add nothing.
 
         Most precise where the number of rows is known exactly: for all rows; with conditions on columns other than
-        index columns; for a region, of steps or runs say, whose rows the version knows; and, from a sample of fixed size,
-        for any region if counting the rows across its border takes no more than the sample. Where a part of the rows is
-        known, those of appended steps and of packed trees that lie in the region as a whole, only the others add the
-        uncertainty of their number. ``confidence`` is as for :meth:`mean`.
+        index columns; for a region, of steps or runs say, whose rows the version knows; and, from a sample of fixed
+        size, for any region if counting the rows across its border takes no more than the sample. Where a part of the
+        rows is known, those of appended steps and of packed trees that lie in the region as a whole, only the others
+        add the uncertainty of their number. ``confidence`` is as for :meth:`mean`.
 
         Source: the ratio estimator of the mean, times the number of rows, where that is known (Cochran, Sampling
         Techniques, 1977, sections 2.11 and 6.3); elsewhere calibration on the number that is known of a part (Deville
