@@ -24,6 +24,7 @@ mod of_objects;
 mod of_runs;
 mod portion;
 mod reading;
+mod ready;
 mod refine;
 mod repeats;
 mod restart;

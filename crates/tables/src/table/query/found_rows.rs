@@ -55,13 +55,16 @@ impl FoundRows {
     /// Splits off the rows below a cut.
     fn split_below(&mut self, cut: Cut) -> Option<Self> {
         let count = cut.prefix(&self.weights);
+        if count == 0 {
+            return None;
+        }
         let rows = self.rows.slice(0, count);
         self.rows = self.rows.slice(count, self.weights.len() - count);
         let rest = self.weights.split_off(count);
         let weights = std::mem::replace(&mut self.weights, rest);
         let rest = self.lies_at.split_off(count.min(self.lies_at.len()));
         let lies_at = std::mem::replace(&mut self.lies_at, rest);
-        (count > 0).then_some(Self { rows, weights, lies_at })
+        Some(Self { rows, weights, lies_at })
     }
 }
 
@@ -86,6 +89,7 @@ pub(super) fn rows_of_units(rising: &[Weight], units: usize) -> usize {
 }
 
 /// Rows of several bands under one numbering, in the order of the answer.
+#[derive(Debug, Default)]
 pub(super) struct OrderedRows {
     parts: Vec<FoundRows>,
     /// The part of each row, and its index in that part.
@@ -179,16 +183,57 @@ impl OrderedRows {
         RecordBatch::try_new_with_options(schema, arrays, &options).map_err(arrow)
     }
 
-    /// The parts without the first `rows` rows, which were handed over.
-    pub(super) fn without_first(self, rows: usize) -> Vec<FoundRows> {
-        let mut parts = self.parts;
-        match rows.checked_sub(1).and_then(|last| self.weights.get(last)) {
-            None => parts,
-            Some(&last) => {
-                split_below(&mut parts, Cut::through(last));
-                parts
-            }
+    /// Number of parts.
+    pub(super) fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// The parts, as found.
+    pub(super) fn into_parts(self) -> Vec<FoundRows> {
+        self.parts
+    }
+
+    /// Puts rows behind these, which they must follow in the order of the answer.
+    pub(super) fn put_behind(&mut self, later: Self) {
+        if self.parts.is_empty() {
+            *self = later;
+            return;
         }
+        let parts = self.parts.len();
+        self.parts.extend(later.parts);
+        self.places.extend(later.places.into_iter().map(|(part, row)| (parts + part, row)));
+        self.weights.extend(later.weights);
+    }
+
+    /// Takes off what was put behind the first `parts` parts and their `rows` rows; returns its parts.
+    pub(super) fn split_off(&mut self, parts: usize, rows: usize) -> Vec<FoundRows> {
+        self.places.truncate(rows);
+        self.weights.truncate(rows);
+        self.parts.split_off(parts)
+    }
+
+    /// Drops the first `rows` rows, and the parts of which nothing is left.
+    pub(super) fn drop_first(&mut self, rows: usize) {
+        if rows == 0 {
+            return;
+        }
+        self.places.drain(..rows);
+        self.weights.drain(..rows);
+        let mut is_left = vec![false; self.parts.len()];
+        for &(part, _) in &self.places {
+            is_left[part] = true;
+        }
+        let mut count = 0;
+        let number = |is_left: &bool| {
+            count += usize::from(*is_left);
+            count.saturating_sub(1)
+        };
+        let numbers: Vec<usize> = is_left.iter().map(number).collect();
+        for (part, _) in &mut self.places {
+            *part = numbers[*part];
+        }
+        let mut is_left = is_left.into_iter();
+        self.parts.retain(|_| is_left.next().unwrap_or(true));
     }
 }
 

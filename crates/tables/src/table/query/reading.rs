@@ -16,8 +16,9 @@ use super::super::strike::is_true;
 use super::bound_query::BoundQuery;
 use super::contained::{Contained, ContainedRows};
 use super::fetch::{Range, Requests};
-use super::found_rows::{FoundRows, OrderedRows, arrow, rows_of_units, split_below, units};
+use super::found_rows::{FoundRows, arrow, rows_of_units, units};
 use super::portion::{PlannedBand, Progress, enough};
+use super::ready::ReadyRows;
 use super::source::{CandidatePiece, Source, in_object, pieces};
 use super::{Table, TableError, Work};
 use crate::block::Wanted;
@@ -52,8 +53,10 @@ pub(super) struct Reading {
     read: usize,
     /// Rows known to match without being read.
     counted: u64,
-    /// Rows found but not handed over yet.
+    /// Rows found but not ready yet.
     found: Vec<FoundRows>,
+    /// Rows that are sorted but not handed over yet.
+    ready: ReadyRows,
     handed_rows: usize,
     handed_units: usize,
     is_over: bool,
@@ -123,6 +126,7 @@ impl Reading {
             read: 0,
             counted,
             found: Vec::new(),
+            ready: ReadyRows::default(),
             handed_rows: 0,
             handed_units: 0,
             is_over: false,
@@ -145,10 +149,10 @@ impl Reading {
         ContainedRows { total: self.contained.as_ref().map_or(0, Contained::rows), of_rows }
     }
 
-    /// Whether each of some rows is contained; nothing if that was not asked for.
-    fn contained_of(&self, ordered: &OrderedRows, rows: std::ops::Range<usize>) -> Vec<bool> {
+    /// Whether each of some rows that are ready is contained; nothing if that was not asked for.
+    fn contained_of(&self, rows: std::ops::Range<usize>) -> Vec<bool> {
         self.contained.as_ref().map_or_else(Vec::new, |contained| {
-            ordered.pieces(rows).map(|piece| contained.has(piece)).collect()
+            self.ready.pieces(rows).map(|piece| contained.has(piece)).collect()
         })
     }
 
@@ -262,13 +266,15 @@ impl Reading {
             || self.asked.units.is_some_and(|units| self.units_below(known) >= units)
     }
 
+    /// Number of matching rows below a cut that is not below the known one, as far as they have been found.
     fn rows_below(&self, cut: Cut) -> usize {
-        self.handed_rows + self.found.iter().map(|found| cut.prefix(&found.weights)).sum::<usize>()
+        let below = self.found.iter().map(|found| cut.prefix(&found.weights)).sum::<usize>();
+        self.handed_rows + self.ready.rows() + below
     }
 
     fn units_below(&self, cut: Cut) -> usize {
         let below = self.found.iter().map(|found| &found.weights[..cut.prefix(&found.weights)]);
-        self.handed_units + units(below)
+        self.handed_units + self.ready.units() + units(below)
     }
 
     /// The columns to read of a band.
@@ -360,41 +366,41 @@ impl Reading {
     /// handed over, and all rows wait for the next call.
     pub(super) fn hand_over(&mut self, rows: Option<usize>) -> Result<HandedRows, TableError> {
         let known = self.known();
-        let mut ordered = OrderedRows::as_found(split_below(&mut self.found, known));
-        let handed = self.portion(&mut ordered, known, rows);
-        let portion = handed.as_ref().map_or(0, |handed| handed.weights.len());
-        let is_rest = portion < ordered.rows();
-        if is_rest {
-            self.found.extend(ordered.without_first(portion));
-        }
-        let handed = handed?;
+        let id = self.asked.id(&self.table.schema);
+        let earlier = self.ready.take_known(&mut self.found, known, &self.schema, &id)?;
+        let handed = match self.portion(known, rows) {
+            Ok(handed) => handed,
+            Err(error) => {
+                self.ready.give_back(&earlier, &mut self.found);
+                return Err(error);
+            }
+        };
+        let portion = handed.weights.len();
+        self.ready.remove_first(portion);
         self.handed_rows += portion;
         self.handed_units += units(std::iter::once(&handed.weights[..]));
-        self.is_over = (!is_rest && self.is_exhausted())
+        self.is_over = (self.ready.rows() == 0 && self.is_exhausted())
             || self.asked.limit.is_some_and(|limit| self.handed_rows >= limit)
             || self.asked.units.is_some_and(|units| self.handed_units >= units);
         Ok(handed)
     }
 
-    /// The next portion of the rows that are ready, which it sorts first.
-    fn portion(
-        &self,
-        ready: &mut OrderedRows,
-        known: Cut,
-        rows: Option<usize>,
-    ) -> Result<HandedRows, TableError> {
-        ready.put_in_order(&self.schema, &self.asked.id(&self.table.schema))?;
-        let weights = &ready.weights;
-        let of_units = self.asked.units.map(|units| rows_of_units(weights, units - self.handed_units));
+    /// The next portion of the rows that are ready.
+    fn portion(&self, known: Cut, rows: Option<usize>) -> Result<HandedRows, TableError> {
+        let weights = self.ready.weights();
+        let portion = rows.map_or(weights.len(), |rows| whole_units(weights, rows));
         let of_limit = self.asked.limit.map(|limit| limit - self.handed_rows);
-        let asked = [of_units, of_limit].into_iter().flatten().fold(ready.rows(), usize::min);
-        let portion = rows.map_or(asked, |rows| whole_units(weights, rows)).min(asked);
+        let portion = of_limit.map_or(portion, |limit| portion.min(limit));
+        // Counts the units of no more rows than these, of however many are ready.
+        let of_units =
+            self.asked.units.map(|units| rows_of_units(&weights[..portion], units - self.handed_units));
+        let portion = of_units.unwrap_or(portion);
         let mut cut = weights.get(portion).map_or(known, |next| Cut::below(*next));
         if planted::is(Bug::CutTooHigh) {
             cut = self.asked.window.until();
         }
-        let rows = ready.batch(0..portion, &self.schema, &self.asked.answered)?;
-        let contained = self.contained_of(ready, 0..portion);
+        let rows = self.ready.batch(0..portion, &self.schema, &self.asked.answered)?;
+        let contained = self.contained_of(0..portion);
         Ok(HandedRows { rows, weights: weights[..portion].to_vec(), cut, contained })
     }
 }

@@ -1,5 +1,5 @@
-//! Tests that found rows that could not be handed over wait for the next call, and that counted rows are not
-//! kept.
+//! Tests that found rows that could not be handed over wait for the next call, that those which wait are
+//! sorted once, and that counted rows are not kept.
 
 use super::super::Query;
 use super::super::failing::{ROWS, mend, spoil, table};
@@ -30,6 +30,29 @@ async fn rows_that_could_not_be_handed_over_are_handed_over_by_the_next_call() {
         }
         assert_eq!(from, all.rows.num_rows());
         assert!(cuts.is_sorted() && cuts.len() > 2);
+    }
+}
+
+#[tokio::test]
+async fn each_row_is_sorted_once_in_however_many_portions_it_is_handed_over() {
+    let table = table(0).await;
+    for (query, rows) in [(Query::default(), ROWS as usize), (Query::default().first(300), 300)] {
+        let all = table.query(&query).await.unwrap();
+        let manifest = table.ledger.current().await.unwrap().manifest;
+        let asked = BoundQuery::rows(&table, &query).unwrap();
+        let mut reading = Reading::open(&table, asked, &manifest, Reach::AsNeeded).await.unwrap();
+        let (mut from, mut portions) = (0, 0);
+        while !reading.is_over() {
+            reading.read_toward(Some(reading.handed_rows() + 6)).await.unwrap();
+            let handed = reading.hand_over(Some(12)).unwrap();
+            let found = handed.rows.num_rows();
+            assert_eq!(handed.rows, all.rows.slice(from, found));
+            assert!(found >= 6 || reading.is_over(), "{found} rows at {from}, though 6 were known");
+            (from, portions) = (from + found, portions + 1);
+        }
+        assert_eq!(from, rows);
+        assert!(portions > 20, "{portions}");
+        assert!((rows..=ROWS as usize).contains(&reading.ready.sorted), "{} sorted", reading.ready.sorted);
     }
 }
 

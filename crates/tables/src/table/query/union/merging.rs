@@ -8,8 +8,9 @@
 #[cfg(test)]
 mod tests;
 
-use super::super::found_rows::{FoundRows, OrderedRows, rows_of_units, split_below, units};
+use super::super::found_rows::{FoundRows, rows_of_units, units};
 use super::super::reading::whole_units;
+use super::super::ready::ReadyRows;
 use super::super::refine::{BATCH_ROWS_FIRST, BATCH_ROWS_MAX};
 use super::super::{HandedRows, Query, Refined, Refinement, Restarts, Work};
 use super::{Union, columns_asked, sum_of};
@@ -140,8 +141,10 @@ pub(super) struct Merging {
     schema: SchemaRef,
     id: Vec<usize>,
     answered: Vec<usize>,
-    /// Rows found but not handed over yet.
+    /// Rows found but not ready yet.
     found: Vec<FoundRows>,
+    /// Rows that are sorted but not handed over yet.
+    ready: ReadyRows,
     handed_rows: usize,
     handed_units: usize,
     is_over: bool,
@@ -182,6 +185,7 @@ impl Merging {
             id: id.into_iter().filter_map(place).collect(),
             answered,
             found: Vec::new(),
+            ready: ReadyRows::default(),
             handed_rows: 0,
             handed_units: 0,
             // A query without rows has one empty batch.
@@ -196,8 +200,10 @@ impl Merging {
         open.map(|member| member.cut).fold(until, Ord::min)
     }
 
+    /// Number of rows below a cut that is not below the known one, as far as they have been found.
     fn rows_below(&self, cut: Cut) -> usize {
-        self.found.iter().map(|found| cut.prefix(&found.weights)).sum()
+        let below = self.found.iter().map(|found| cut.prefix(&found.weights)).sum::<usize>();
+        self.ready.rows() + below
     }
 
     /// How many rows are still to be found; `None` if there are enough.
@@ -205,7 +211,7 @@ impl Merging {
         let known = self.known();
         if let Some(wanted) = self.query.units.map(|units| units - self.handed_units) {
             let below = self.found.iter().map(|found| &found.weights[..known.prefix(&found.weights)]);
-            let found = units(below);
+            let found = self.ready.units() + units(below);
             if found >= wanted {
                 return None;
             }
@@ -255,17 +261,19 @@ impl Merging {
     /// and all rows wait for the next call.
     pub(super) fn hand_over(&mut self, rows: usize) -> Result<Refined, TableError> {
         let known = self.known();
-        let mut ordered = OrderedRows::as_found(split_below(&mut self.found, known));
-        let handed = self.portion(&mut ordered, known, rows);
-        let portion = handed.as_ref().map_or(0, |handed| handed.weights.len());
-        if portion < ordered.rows() {
-            self.found.extend(ordered.without_first(portion));
-        }
-        let HandedRows { rows, weights, cut, .. } = handed?;
-        self.handed_rows += portion;
+        let earlier = self.ready.take_known(&mut self.found, known, &self.schema, &self.id)?;
+        let HandedRows { rows, weights, cut, .. } = match self.portion(known, rows) {
+            Ok(handed) => handed,
+            Err(error) => {
+                self.ready.give_back(&earlier, &mut self.found);
+                return Err(error);
+            }
+        };
+        self.ready.remove_first(weights.len());
+        self.handed_rows += weights.len();
         self.handed_units += units(std::iter::once(&weights[..]));
-        let is_all = self.found.is_empty() && self.members.iter().all(|member| member.is_over);
-        self.is_over = is_all
+        let has_rest = self.ready.rows() > 0 || !self.found.is_empty();
+        self.is_over = (!has_rest && self.members.iter().all(|member| member.is_over))
             || self.query.limit.is_some_and(|limit| self.handed_rows >= limit)
             || self.query.units.is_some_and(|units| self.handed_units >= units);
         let work = self.members.iter().map(|member| member.work).fold(Work::default(), sum_of);
@@ -273,16 +281,18 @@ impl Merging {
         Ok(Refined { version: self.version, rows, weights, cut, is_last: self.is_over, work })
     }
 
-    /// The next portion of the rows that are ready, which it sorts first.
-    fn portion(&self, ready: &mut OrderedRows, known: Cut, rows: usize) -> Result<HandedRows, TableError> {
-        ready.put_in_order(&self.schema, &self.id)?;
-        let weights = &ready.weights;
-        let of_units = self.query.units.map(|units| rows_of_units(weights, units - self.handed_units));
+    /// The next portion of the rows that are ready.
+    fn portion(&self, known: Cut, rows: usize) -> Result<HandedRows, TableError> {
+        let weights = self.ready.weights();
+        let portion = whole_units(weights, rows);
         let of_limit = self.query.limit.map(|limit| limit - self.handed_rows);
-        let asked = [of_units, of_limit].into_iter().flatten().fold(ready.rows(), usize::min);
-        let portion = whole_units(weights, rows).min(asked);
+        let portion = of_limit.map_or(portion, |limit| portion.min(limit));
+        // Counts the units of no more rows than these, of however many are ready.
+        let of_units =
+            self.query.units.map(|units| rows_of_units(&weights[..portion], units - self.handed_units));
+        let portion = of_units.unwrap_or(portion);
         let cut = weights.get(portion).map_or(known, |next| Cut::below(*next));
-        let rows = ready.batch(0..portion, &self.schema, &self.answered)?;
+        let rows = self.ready.batch(0..portion, &self.schema, &self.answered)?;
         Ok(HandedRows { rows, weights: weights[..portion].to_vec(), cut, contained: Vec::new() })
     }
 }
