@@ -30,6 +30,8 @@ mod listing;
 mod load;
 #[path = "writing/loader.rs"]
 mod loader;
+#[path = "writing/looks.rs"]
+mod looks;
 #[path = "writing/notes.rs"]
 mod notes;
 #[path = "writing/of_runs.rs"]

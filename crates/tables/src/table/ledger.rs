@@ -199,8 +199,16 @@ impl Ledger {
 
     /// The current state.
     pub(super) async fn current(&self) -> Result<State, TableError> {
+        let before = self.known_version();
         let mut head = self.head().await?;
         loop {
+            // A later version that this handle has learned in the meantime, such as one that it made, is as
+            // good an answer; going back from it to the head would take a whole manifest. A later version
+            // that it knew before is none: the store has lost it.
+            let is_later = |known: &State| known.head.version > head.version.max(before);
+            if let Some(later) = self.known().filter(is_later) {
+                return Ok(later);
+            }
             match self.state_at(head).await {
                 // A vacuum may have removed edits after the head was read. There is a later whole manifest
                 // then.
