@@ -64,13 +64,13 @@ impl Table {
     ///
     /// # Errors
     /// [`TableError::Name`] for an invalid name of a run, [`TableError::Boundary`] for an invalid `cell`,
-    /// [`TableError::Damaged`], errors of the store.
+    /// [`TableError::NotFound`] if the table was dropped, [`TableError::Damaged`], errors of the store.
     pub async fn note(
         &self,
         of: AttributesOf<'_>,
         changes: &AttributeChanges,
     ) -> Result<Attributes, TableError> {
-        self.change(of, changes, false).await
+        self.change_existing(of, changes, false).await
     }
 
     /// Like [`Table::note`], but sets only attributes that have no value yet: of several concurrent callers,
@@ -84,7 +84,7 @@ impl Table {
         attributes: &Attributes,
     ) -> Result<Attributes, TableError> {
         let changes = attributes.iter().map(|(name, value)| (name.clone(), Some(value.clone())));
-        self.change(of, &changes.collect(), true).await
+        self.change_existing(of, &changes.collect(), true).await
     }
 
     async fn change(
@@ -101,22 +101,53 @@ impl Table {
         change(&*self.store, &self.name, Cell::new(&partition, &key), changes, is_only_new).await
     }
 
+    /// Changes attributes and removes them again if the table was dropped, since nothing else would.
+    ///
+    /// Looking afterwards is enough: a drop marks the manifest first and removes the attributes then.
+    async fn change_existing(
+        &self,
+        of: AttributesOf<'_>,
+        changes: &AttributeChanges,
+        is_only_new: bool,
+    ) -> Result<Attributes, TableError> {
+        let noted = self.change(of, changes, is_only_new).await?;
+        match self.ledger.head_now().await {
+            Err(gone @ TableError::NotFound { .. }) => {
+                self.store.delete_partition(&self.names.attributes(), WriteOptions::default()).await?;
+                Err(gone)
+            }
+            // What was set is set, also if this look failed.
+            _ => Ok(noted),
+        }
+    }
+
     /// The attributes of a table, run or step; empty if none were set.
     ///
     /// # Errors
-    /// [`TableError::Damaged`], errors of the store.
+    /// [`TableError::NotFound`] if the table was dropped, [`TableError::Damaged`], errors of the store.
     pub async fn attributes(&self, of: AttributesOf<'_>) -> Result<Attributes, TableError> {
-        let partition = self.names.attributes();
-        match self.store.get(Cell::new(&partition, &of.key()), ReadOptions::default()).await? {
-            Some(text) => codec::attributes_from_json(&self.name, &text),
-            None => Ok(Attributes::new()),
+        match self.attributes_set(of).await? {
+            Some(attributes) => Ok(attributes),
+            None => {
+                // Those of a table that was dropped are gone as well.
+                self.ledger.head_now().await?;
+                Ok(Attributes::new())
+            }
         }
+    }
+
+    /// The attributes of a table, run or step, if any were set.
+    async fn attributes_set(&self, of: AttributesOf<'_>) -> Result<Option<Attributes>, TableError> {
+        let partition = self.names.attributes();
+        let found = self.store.get(Cell::new(&partition, &of.key()), ReadOptions::default()).await?;
+        found.map(|text| codec::attributes_from_json(&self.name, &text)).transpose()
     }
 
     /// The boundary of a step, or else of its run, or else of the table: the attribute `cell`.
     ///
     /// # Errors
-    /// [`TableError::Boundary`] for an invalid boundary, errors of the store.
+    /// [`TableError::Boundary`] for an invalid boundary, [`TableError::NotFound`] if the table was dropped,
+    /// errors of the store.
     pub async fn boundary(
         &self,
         run: Option<&str>,
@@ -125,10 +156,11 @@ impl Table {
         let step = run.zip(step).map(|(run, step)| AttributesOf::Step(run, step));
         let places = [step, run.map(AttributesOf::Run), Some(AttributesOf::Table)];
         for of in places.into_iter().flatten() {
-            if let Some(cell) = self.attributes(of).await?.get(CELL_ATTRIBUTE) {
+            if let Some(cell) = self.attributes_set(of).await?.unwrap_or_default().get(CELL_ATTRIBUTE) {
                 return Ok(Some(Boundary::from_json(cell)?));
             }
         }
+        self.ledger.head_now().await?;
         Ok(None)
     }
 

@@ -2,13 +2,14 @@
 
 use super::door::{Doorway, is_object};
 use super::rows::{block, create, open, rows, schema, seen, steps_seen};
+use atoll_conformance::{Relay, Relayed};
 use atoll_memory::MemoryStore;
-use atoll_store::{ErrorKind, PartitionQuery, Store};
+use atoll_store::{Batch, ErrorKind, PartitionQuery, Store, StoreFuture, WriteOptions, Written};
 use atoll_tables::protocol::Version;
-use atoll_tables::{AttributesOf, Query, Table, TableError};
+use atoll_tables::{Attributes, AttributesOf, Query, Table, TableError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 #[tokio::test]
@@ -238,6 +239,67 @@ async fn tables_are_listed_and_a_dropped_one_is_gone_for_everybody() {
     assert_eq!(seen(&other).await.len(), 7);
     let again = create(&store).await;
     assert!(seen(&again).await.is_empty() && again.runs().await.unwrap().is_empty());
+}
+
+/// A store in which the table is dropped right before attributes are written.
+struct Dropping {
+    inner: Arc<dyn Store>,
+    drops: AtomicBool,
+}
+
+impl Relay for Dropping {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    fn write(&self, batch: Batch, options: WriteOptions) -> StoreFuture<'_, Written> {
+        let is_attribute = batch.partition.starts_with(b"\0atoll.table/") && batch.partition.ends_with(b"/a");
+        let drops = is_attribute && !batch.mutations.is_empty() && self.drops.swap(false, Ordering::SeqCst);
+        Box::pin(async move {
+            if drops {
+                Table::drop_table(&*self.inner, "run").await.unwrap();
+            }
+            self.inner.write(batch, options).await
+        })
+    }
+}
+
+#[tokio::test]
+async fn attributes_of_a_dropped_table_are_not_taken_for_empty_and_none_are_left_behind() {
+    for drops_meanwhile in [false, true] {
+        let inner: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let dropping =
+            Arc::new(Relayed(Dropping { inner: Arc::clone(&inner), drops: AtomicBool::new(false) }));
+        let store: Arc<dyn Store> = dropping.clone();
+        let table = create(&store).await;
+        let deck = Attributes::from([("deck".to_owned(), "airway.lmp".into())]);
+        let changes = [("deck".to_owned(), Some("airway.lmp".into()))].into();
+        table.note_new(AttributesOf::Step("a", 1), &deck).await.unwrap();
+        let places = [AttributesOf::Table, AttributesOf::Run("a"), AttributesOf::Step("a", 1)];
+        if drops_meanwhile {
+            dropping.drops.store(true, Ordering::SeqCst);
+        } else {
+            Table::drop_table(&*inner, "run").await.unwrap();
+        }
+        for of in places {
+            for outcome in [
+                table.note(of, &changes).await.map(drop),
+                table.note_new(of, &deck).await.map(drop),
+                table.note_new(of, &Attributes::new()).await.map(drop),
+                table.attributes(of).await.map(drop),
+                table.boundary(Some("a"), Some(1)).await.map(drop),
+            ] {
+                assert_eq!(outcome.unwrap_err().kind(), ErrorKind::NotFound, "{of:?}");
+            }
+        }
+        assert!(!dropping.drops.load(Ordering::SeqCst), "nothing was dropped meanwhile");
+        let left = inner.partition_keys(PartitionQuery::prefix("\0atoll.table/")).await.unwrap().partitions;
+        assert!(left.iter().all(|key| key.ends_with(b"/m")), "{left:?}");
+        // Another table of that name has attributes of its own.
+        let again = create(&store).await;
+        assert_eq!(again.attributes(AttributesOf::Table).await.unwrap(), Attributes::new());
+        assert_eq!(again.note_new(AttributesOf::Table, &deck).await.unwrap(), deck);
+    }
 }
 
 #[tokio::test]
