@@ -133,6 +133,14 @@ pub enum TableError {
         /// The object.
         object: crate::protocol::ObjectId,
     },
+    /// Two tables of a union have rows in common: they are one table, or one is a copy of the other.
+    #[error("tables {first} and {second} of the union have rows in common, which would count twice")]
+    SameTable {
+        /// The first of the two, counted from 1.
+        first: usize,
+        /// The second of the two.
+        second: usize,
+    },
     /// The tables of a union have different roles or salts.
     #[error("tables of a union must have the same roles and salt; those of table {place} differ")]
     Unlike {
@@ -304,7 +312,8 @@ impl TableError {
             | Self::SnapshotExists { .. }
             | Self::Fenced { .. }
             | Self::Behind { .. } => ErrorKind::Conflict,
-            Self::Name { .. }
+            Self::SameTable { .. }
+            | Self::Name { .. }
             | Self::Steps { .. }
             | Self::NoNumbers { .. }
             | Self::Unordered { .. }
@@ -386,6 +395,9 @@ impl TableError {
                 "ask this handle for its current version; it can read that until too many others follow or a vacuum removes it"
             }
             Self::Steps { .. } => "the first step must be below the end, which is excluded",
+            Self::SameTable { .. } => {
+                "open each store once: one of them has two names, such as two hosts of a ring, or is a copy of another"
+            }
             Self::Indivisible => {
                 "divide the query without the limit and sort the result: only the order of all rows determines which come first"
             }

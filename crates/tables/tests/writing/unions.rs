@@ -5,7 +5,9 @@ use arrow_array::Array;
 use arrow_schema::{DataType, Field, Metadata};
 use atoll_conformance::{Relay, Relayed};
 use atoll_memory::MemoryStore;
-use atoll_store::{Buffer, ErrorKind, Read, Store, StoreStream};
+use atoll_store::{
+    Batch, Buffer, ErrorKind, PartitionQuery, Read, ScanEntry, ScanRequest, Store, StoreStream, WriteOptions,
+};
 use atoll_tables::estimate::{EstimateRequest, Subject, Tolerance};
 use atoll_tables::expression::{Column, Expression};
 use atoll_tables::{PackOptions, Query, Readable, Table, TableError, Union};
@@ -241,6 +243,71 @@ async fn what_a_union_is_made_of_is_what_its_tables_are_made_of() {
     let of_each = [tables[0].info().await.unwrap(), tables[1].info().await.unwrap()];
     assert_eq!(info.bytes, of_each.iter().map(|each| each.bytes).sum::<u64>());
     assert_eq!(info.schema.columns().fields().len(), 4);
+}
+
+/// Copies all cells of a store, as a backup does; each list takes one page.
+async fn copied(from: &Arc<dyn Store>) -> Arc<dyn Store> {
+    let to: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    for partition in from.partition_keys(PartitionQuery::prefix("")).await.unwrap().partitions {
+        let page = from.scan(ScanRequest::all(partition.clone())).await.unwrap();
+        assert!(page.resume.is_none());
+        let put = |batch: Batch, entry: ScanEntry| batch.put(entry.sort, entry.value);
+        let batch = page.entries.into_iter().fold(Batch::on(partition), put);
+        to.write(batch, WriteOptions::default()).await.unwrap();
+    }
+    to
+}
+
+/// Expects every question about a union to be refused because two of its tables have rows in common.
+async fn is_refused(tables: &[&Table], places: (usize, usize)) {
+    let union = Union::new(tables.iter().copied().cloned().collect()).unwrap();
+    let (query, mean) = (Query::default(), EstimateRequest::new(Subject::Mean(Column::named("x"))));
+    let both = Readable::Many(union.clone());
+    for outcome in [
+        union.query(&query).await.map(drop),
+        union.count(&query).await.map(drop),
+        union.count(&query.clone().first(3)).await.map(drop),
+        union.explain(&query).await.map(drop),
+        union.info().await.map(drop),
+        union.splits(&query, 2).await.map(drop),
+        union.refine(&query).next().await.map(drop),
+        both.batches(&query).next().await.map(drop),
+        both.estimate(&query, &mean).await.map(drop),
+    ] {
+        let refused = outcome.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
+        assert!(refused.hint().unwrap().contains("open each store once"));
+        match refused {
+            TableError::SameTable { first, second } => assert_eq!((first, second), places),
+            other => panic!("{other}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_table_under_two_names_or_beside_its_copy_is_refused_and_copies_of_an_empty_one_are_not() {
+    let template: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let first = Table::create(Arc::clone(&template), "run", schema()).await.unwrap();
+    let mut stores = vec![copied(&template).await, template];
+    let second = Table::open(Arc::clone(&stores[0]), "run").await.unwrap();
+    assert_eq!(first.identity(), second.identity());
+    for (table, from) in [(&first, 0), (&second, 100)] {
+        table.begin("a", 1, 1).await.unwrap();
+        table.append(block("a", 1, 0, 0), &rows(0, from, 10)).await.unwrap();
+    }
+    let union = Union::new(vec![first.clone(), second.clone()]).unwrap();
+    assert_eq!(union.count(&Query::default()).await.unwrap().rows, 20);
+    // Another handle of the same store, and a copy that has rows of its own besides.
+    let again = Table::open(Arc::clone(&stores[1]), "run").await.unwrap();
+    is_refused(&[&first, &second, &again], (1, 3)).await;
+    stores.push(copied(&stores[0]).await);
+    let backup = Table::open(Arc::clone(&stores[2]), "run").await.unwrap();
+    backup.append(block("a", 1, 1, 0), &rows(1, 200, 10)).await.unwrap();
+    is_refused(&[&first, &second, &backup], (2, 3)).await;
+    // Without the rows that both have, they are two tables.
+    backup.delete(Some("a"), Some(0..1), None).await.unwrap();
+    let union = Union::new(vec![first, second, backup]).unwrap();
+    assert_eq!(union.count(&Query::default()).await.unwrap().rows, 30);
 }
 
 /// A store that makes versions of its table, and asks a union for each, once objects are to be read.

@@ -7,6 +7,7 @@
 //! columns that the tables have in these versions.
 
 mod alike;
+mod distinct;
 mod merging;
 
 pub use merging::UnionRefinement;
@@ -19,6 +20,7 @@ use crate::{Table, TableError, TableInfo, TableSchema};
 use alike::alike;
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::{FieldRef, Schema};
+use distinct::check_distinct;
 use futures::future::try_join_all;
 use futures::lock::Mutex as Turn;
 use std::cmp::Ordering;
@@ -217,6 +219,7 @@ impl Union {
         };
         let mut of_each: Vec<Query> = versions.iter().enumerate().map(of).collect();
         let manifests = self.manifests(&of_each).await?;
+        check_distinct(&self.tables, &manifests)?;
         if let Some(runs) = &query.runs {
             self.check_runs(runs, &manifests)?;
             for (place, query) in of_each.iter_mut().enumerate() {
@@ -273,7 +276,7 @@ impl Union {
     /// # Errors
     /// As [`Table::query`]; [`TableError::UnionVersionGone`] for a version that this handle has not seen
     /// lately, or that a vacuum removed; [`TableError::UnlikeColumn`] if a column was added that differs from
-    /// that of another table.
+    /// that of another table; [`TableError::SameTable`] if two of the tables have rows in common.
     pub async fn query(&self, query: &Query) -> Result<Answer, TableError> {
         self.ask(query, || self.query_once(query)).await
     }
