@@ -4,6 +4,7 @@ import dataclasses
 import os
 import pickle
 import random
+import shutil
 import warnings
 from pathlib import Path
 from urllib.parse import quote
@@ -300,6 +301,41 @@ def test_a_store_that_a_pattern_matches_is_opened_whatever_it_is_called(tmp_path
             # Its places mean the same stores again.
             with atoll.open(stores.urls) as again:
                 assert sorted(again.table("d").numpy()["id"].tolist()) == ids, stores.urls
+
+
+def test_a_folder_that_a_list_names_twice_is_opened_once(tmp_path: Path, monkeypatch) -> None:
+    folder = tmp_path / "100 % here"
+    for place, name in enumerate(("mine", "other")):
+        with atoll.open(folder / name) as store:
+            store.create_table("d", {"id": "i8"}, id="id", index="id").append({"id": [place, place + 10]})
+    (tmp_path / "latest").symlink_to(folder / "mine")
+    quoted = quote(str(folder / "mine"))
+    monkeypatch.chdir(folder)
+    urls = ["file:mine", f"file:{quoted}", f"file://{quoted}?mode=read", f"file://LocalHost{quoted}"]
+    for name in ["mine", *urls, tmp_path / "latest"]:
+        with atoll.open([folder / "mine", name, "other"]) as stores:
+            assert stores.urls == [str(folder / "mine"), str(folder / "other")], name
+            assert stores.table("d").count() == 4, name
+    with pytest.raises(atoll.errors.InvalidInputError, match='"elsewhere" is another host'):
+        atoll.open([folder / "mine", f"file://elsewhere{quoted}"])
+
+
+def test_a_store_beside_its_copy_is_refused_and_copies_of_a_store_without_rows_are_not(tmp_path: Path) -> None:
+    with atoll.open(tmp_path / "template") as store:
+        store.create_table("d", {"id": "i8", "x": "f8"}, id="id", index="x")
+    for place, name in enumerate(("one", "two")):
+        shutil.copytree(tmp_path / "template", tmp_path / name)
+        with atoll.open(tmp_path / name) as store:
+            store.table("d").append({"id": [place], "x": [0.5]})
+    with atoll.open([tmp_path / "one", tmp_path / "two"]) as stores:
+        assert stores.table("d").count() == 2
+    shutil.copytree(tmp_path / "two", tmp_path / "copy")
+    with atoll.open([tmp_path / "one", tmp_path / "two", tmp_path / "copy"]) as stores:
+        table = stores.table("d")
+        for ask in (table.count, table.numpy, lambda: table.mean("x"), table.info):
+            with pytest.raises(atoll.errors.InvalidInputError, match="tables 2 and 3 .* have rows in common") as told:
+                ask()
+            assert "open each store once" in told.value.hint
 
 
 def test_runs_of_one_name_in_two_stores_are_two(sweep: atoll.Table) -> None:

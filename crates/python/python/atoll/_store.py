@@ -13,7 +13,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NoReturn, SupportsIndex, overload
-from urllib.parse import quote
+from urllib.parse import quote, unquote_to_bytes
 
 from . import _atoll
 from ._attributes import changes_of, value_of_all
@@ -246,6 +246,9 @@ class Stores:
 
     The guarantees of a single table hold: its rows are the rows of all stores, a sample of it is the union of their
     samples, and an entity of the sample key with rows in several stores is one unit.
+
+    Queries raise ``InvalidInputError`` if two of the stores have rows in common, which would count twice: one store
+    under two names, such as two hosts of a ring, or a store and its copy. A folder that is named twice is opened once.
     """
 
     def __init__(self, stores: Sequence[Store]) -> None:
@@ -417,7 +420,7 @@ def _several(places: Sequence[Any]) -> list[str]:
         if not _is_pattern(text):
             one = _absolute(text)
             # A link such as runs/latest is no store of its own: its rows would count twice.
-            found.setdefault(os.path.realpath(one) if os.path.exists(one) else one, one)
+            found.setdefault(_folder_of(one), one)
             continue
         folders = _matching(text)
         if not folders:
@@ -453,6 +456,19 @@ def _with_names(pattern: str) -> str:
 def _is_new_name(pattern: str) -> bool:
     """Whether a pattern may be the name of a new store: only brackets make it a pattern, and no store matches it."""
     return "*" not in pattern and "?" not in pattern and not _matching(pattern)
+
+
+def _folder_of(place: str) -> str:
+    """Return the folder that a path or a ``file:`` URL names, without links; any other place as it is."""
+    folder = place
+    if _is_url(place):
+        scheme, _, rest = place.partition(":")
+        path = rest.partition("?")[0]
+        host, slash, behind = path[2:].partition("/") if path.startswith("//") else ("", "", path)
+        if scheme != "file" or host.lower() not in ("", "localhost"):
+            return place
+        folder = os.fsdecode(unquote_to_bytes(slash + behind))
+    return os.path.realpath(folder) if os.path.exists(folder) else place
 
 
 def _place_of(folder: str) -> str:
