@@ -72,6 +72,23 @@ def test_what_another_library_holds_is_copied_too(store):
     assert not table.numpy()["x"].any() and not table.numpy()["v"].any()
 
 
+def test_the_values_of_a_dictionary_are_copied_with_its_rows(store):
+    table = store.create_table("run", {"pid": "int64", "x": "float64", "v": "float64[2]"}, id="pid", index="pid")
+    gated = Gated(table)
+    writer = atoll.Writer(gated, "a")
+    values = numpy.array([1.0, 2.0])
+    picked = pyarrow.DictionaryArray.from_arrays(pyarrow.array(numpy.arange(200) % 2), pyarrow.array(values))
+    assert numpy.shares_memory(picked.dictionary.to_numpy(), values)
+    vectors = pyarrow.FixedSizeListArray.from_arrays(picked, 2)
+    writer.step(1, None, {"pid": numpy.arange(100), "x": picked[:100], "v": vectors})
+    values[:] = 9.0
+    gated.allowed.release()
+    writer.close()
+    found = table.numpy()
+    numpy.testing.assert_array_equal(found["x"], found["pid"] % 2 + 1.0)
+    numpy.testing.assert_array_equal(found["v"], [[1.0, 2.0]] * 100)
+
+
 def test_a_column_of_which_nobody_has_a_value_is_missing_as_a_whole(store):
     table = store.create_table("run", {"pid": "int64", "note": "utf8?", "v": "float32[2]?"}, id="pid", index="pid")
     with atoll.Writer(table, "a") as writer:

@@ -5,8 +5,10 @@ use crate::column::Column;
 use crate::error::Failure;
 use crate::pickled::{Reduced, reduced};
 use crate::schema::Schema;
-use arrow_array::{RecordBatch, StructArray};
-use arrow_schema::SchemaRef;
+use arrow_array::{Array, RecordBatch, RecordBatchOptions, StructArray, make_array};
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
+use arrow_data::ArrayData;
+use arrow_schema::{ArrowError, DataType, SchemaRef};
 use arrow_select::concat::concat_batches;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
@@ -81,8 +83,7 @@ impl Rows {
     /// Copies the rows into memory of their own: the library that they came from may change its memory later.
     fn copied(&self, py: Python<'_>) -> PyResult<Self> {
         let whole = self.whole(py)?;
-        // Concatenating a single batch would copy nothing.
-        let copied = py.detach(|| concat_batches(&self.schema, [&whole, &whole.slice(0, 0)]));
+        let copied = py.detach(|| copied(&whole));
         Ok(Self::new(copied.map_err(Failure::from)?))
     }
 
@@ -137,4 +138,39 @@ impl Rows {
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
         reduced(py, "rows_of_stream", &self.schema, &self.batches)
     }
+}
+
+/// Copies rows into memory of their own.
+fn copied(rows: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    // Joining a single batch would copy nothing.
+    let joined = concat_batches(&rows.schema(), [rows, &rows.slice(0, 0)])?;
+    let columns = joined.columns().iter().map(|column| match has_dictionary(column.data_type()) {
+        true => copied_data(&column.to_data()).map(make_array),
+        false => Ok(Arc::clone(column)),
+    });
+    let columns = columns.collect::<Result<Vec<_>, ArrowError>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(joined.num_rows()));
+    RecordBatch::try_new_with_options(joined.schema(), columns, &options)
+}
+
+/// Whether a column of a type has a dictionary. Joining two columns that share it copies their keys alone.
+fn has_dictionary(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Dictionary(..) => true,
+        DataType::FixedSizeList(item, _) | DataType::List(item) | DataType::LargeList(item) => {
+            has_dictionary(item.data_type())
+        }
+        _ => false,
+    }
+}
+
+/// Copies all memory of an array.
+fn copied_data(data: &ArrayData) -> Result<ArrayData, ArrowError> {
+    let copied = |buffer: &Buffer| Buffer::from_slice_ref::<u8, _>(buffer.as_slice());
+    let nulls = data.nulls().map(|nulls| {
+        NullBuffer::new(BooleanBuffer::new(copied(nulls.buffer()), nulls.offset(), nulls.len()))
+    });
+    let children = data.child_data().iter().map(copied_data).collect::<Result<Vec<_>, _>>()?;
+    let buffers = data.buffers().iter().map(copied).collect();
+    data.clone().into_builder().buffers(buffers).nulls(nulls).child_data(children).build()
 }
