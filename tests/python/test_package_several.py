@@ -142,6 +142,15 @@ def test_what_is_asked_again_is_the_same_version_while_others_write(folders: Pat
     assert together.version() == now.version
 
 
+def test_a_version_of_several_holds_for_one_table_object_and_splits_carry_it(all_of_them: atoll.Table) -> None:
+    query = all_of_them.as_of(all_of_them.version())
+    rows = query.count()
+    assert rows == sum(SIZES)
+    with pytest.raises(atoll.errors.NotFoundError, match="has not seen a version"):
+        pickle.loads(pickle.dumps(query)).count()
+    assert sum(split.count() for split in pickle.loads(pickle.dumps(query.splits(2)))) == rows
+
+
 def test_several_are_read_only_and_say_which_of_them_does_not_fit(folders: Path, tmp_path: Path) -> None:
     together = atoll.open([folders / "rank-0", folders / "rank-1"])
     assert together.tables() == ["run"]

@@ -194,7 +194,12 @@ class Choosing:
         return dataclasses.replace(query, runs=runs_in_both(query.runs, runs_wanted(names, found)))
 
     def as_of(self, version: SupportsIndex | str) -> Query:
-        """Select the table as it was at a version, given by number or as the name of a snapshot."""
+        """Select the table as it was at a version, given by number or as the name of a snapshot.
+
+        For several stores as one, a number means something only to the table object that returned it. Another one,
+        opened anew or unpickled in another process, raises ``NotFoundError``, or may by chance have other versions of
+        the stores under that number. Splits can be sent to other processes: they have the version of each store.
+        """
         query = self.query()
         if isinstance(version, str):
             version = query.table._native.snapshot_version(version)

@@ -133,6 +133,9 @@ impl Union {
 
     /// The current version: the sum of the versions of all tables. This handle can query it again.
     ///
+    /// The number means nothing to another handle: two handles that look while the tables change may see
+    /// different versions with the same sum. Splits carry the versions of the tables.
+    ///
     /// # Errors
     /// As [`Table::version`].
     pub async fn version(&self) -> Result<Version, TableError> {
