@@ -153,7 +153,8 @@ fn cut_log(folder: &std::path::Path) -> Vec<(NodeId, std::net::SocketAddr)> {
     options.snapshot_entries = 10;
     let node = Node::start(options);
     node.until_table("founded", |table| is_founded(table, 1));
-    let rules = KeyspaceRules { name: "scratch".into(), copies: 1, in_sync_min: 1, latency_ms: 0 };
+    let rules =
+        KeyspaceRules { name: "scratch".into(), copies: 1, in_sync_min: 1, latency_ms: 0, durability: None };
     node.council().change(Change::Keyspace(rules)).unwrap();
     for _ in 0..60 {
         node.council().change(Change::Stay { node: NodeId(9) }).unwrap();

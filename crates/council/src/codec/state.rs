@@ -86,7 +86,7 @@ impl Coded for SavedState {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use atoll_replica::{Change, Incarnation, KeyspaceRules, PlacementHints, Survived};
+    use atoll_replica::{Change, Incarnation, KeyspaceRules, Persistence, PlacementHints, Survived};
 
     const OPTIONS: GroupOptions = GroupOptions { slots: 8, copies: 2 };
 
@@ -108,7 +108,14 @@ pub(crate) mod tests {
         group.apply(Change::Leave { node: NodeId(3) });
         group.apply(Change::Remove { node: NodeId(3), incarnation: Incarnation(1) });
         let name = "scratch".into();
-        group.apply(Change::Keyspace(KeyspaceRules { name, copies: 1, in_sync_min: 1, latency_ms: 0 }));
+        let durability = Some(Persistence::Always);
+        group.apply(Change::Keyspace(KeyspaceRules {
+            name,
+            copies: 1,
+            in_sync_min: 1,
+            latency_ms: 0,
+            durability,
+        }));
         let since = [(1, 1), (2, 2), (3, 13)].map(|(node, since)| (NodeId(node), Version(since)));
         SavedState::of(&group, &BTreeMap::from(since))
     }

@@ -238,7 +238,7 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 fn keyspace(number: u32) -> Change {
     let name = format!("keyspace-{number}").into();
-    Change::Keyspace(KeyspaceRules { name, copies: 1, in_sync_min: 1, latency_ms: 0 })
+    Change::Keyspace(KeyspaceRules { name, copies: 1, in_sync_min: 1, latency_ms: 0, durability: None })
 }
 
 #[test]

@@ -337,6 +337,7 @@ mod tests {
             nodes: vec![node(1, 5000, true), node(2, 2500, true), node(10, 0, false)],
             down: vec![DownSlots { first: 10000, last: 16383, had_by: vec![10, 3] }],
             keyspaces: vec![KeyspaceStatus { served: 10000, ..KeyspaceStatus::default() }],
+            setup: None,
         };
         assert_eq!(
             trouble(&status).as_deref(),
