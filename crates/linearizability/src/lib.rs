@@ -1,16 +1,25 @@
 //! Decides whether a concurrent history of one partition can be explained by some order of its operations.
 //!
 //! The search of Wing and Gong with the memoization of Lowe: try each operation that could come next, undo
-//! when stuck, and never examine the same set of finished operations with the same cells twice.
+//! when stuck, and never examine the same set of finished operations with the same cells twice. It looks
+//! ahead: a beginning of an order after which some read can no longer find what it found is given up at once.
 //!
 //! Invariant: an operation whose outcome is unknown may take effect at any moment after its call, or never;
 //! one that was refused is not part of a history.
 
+mod chain;
+mod effects;
+mod needs;
+#[cfg(test)]
+mod reference;
+mod search;
 mod settled;
 
 pub use settled::settled;
 
-use std::collections::{BTreeMap, HashSet};
+use needs::Sight;
+use search::Search;
+use std::collections::BTreeMap;
 
 /// The cells of a partition: few, with short values.
 pub type Cells = BTreeMap<u8, String>;
@@ -65,9 +74,9 @@ pub struct Operation {
 pub enum Explained {
     /// This order of its operations explains it.
     By(Vec<usize>),
-    /// No order explains it; at most this many operations can be put in order.
+    /// No order explains it.
     Never {
-        /// The longest order that was found.
+        /// The longest order of some of its operations that was found.
         longest: Vec<usize>,
     },
 }
@@ -114,137 +123,50 @@ pub fn explain(history: &[Operation]) -> Explained {
     explain_within(history, u64::MAX).unwrap_or(Explained::Never { longest: Vec::new() })
 }
 
-/// The same with a bound: none if it is undecided after this many tries, each of which may be remembered.
+/// How many more tries are spent on the longest order of a history without an explanation.
+const LONGEST_TRIES: u64 = 100_000;
+
+/// The same with a bound: none if it is undecided after this many tries, each of which may be remembered, in
+/// a hundred bytes or two.
 #[must_use]
 pub fn explain_within(history: &[Operation], tries_max: u64) -> Option<Explained> {
-    Search::new(history).run(tries_max)
-}
-
-/// Calls and returns in the order of time, as a linked list from which operations are lifted.
-struct Search<'a> {
-    history: &'a [Operation],
-    /// The operation and whether this is its return, for each moment.
-    moments: Vec<(usize, bool)>,
-    next: Vec<usize>,
-    former: Vec<usize>,
-    /// The indices in `moments` of the call and the return of each operation.
-    places: Vec<(usize, Option<usize>)>,
-    done: Vec<u64>,
-    cells: Cells,
-    /// The operations put in order so far, each with the cells before it.
-    order: Vec<(usize, Cells)>,
-    longest: Vec<usize>,
-    seen: HashSet<(Vec<u64>, Cells)>,
-}
-
-/// The index of the list's head.
-const HEAD: usize = 0;
-
-impl<'a> Search<'a> {
-    fn new(history: &'a [Operation]) -> Self {
-        let mut timed: Vec<(u64, usize, bool)> = Vec::new();
-        for (at, operation) in history.iter().enumerate() {
-            timed.push((operation.called, at, false));
-            // An operation that is not known to have returned may still be under way at the end.
-            if operation.answer != Answer::Unknown {
-                timed.push((operation.returned, at, true));
-            }
-        }
-        timed.sort_unstable();
-        let mut places = vec![(HEAD, None); history.len()];
-        // The head belongs to no operation and is never visited as a moment.
-        let mut moments = vec![(usize::MAX, false)];
-        for (_, operation, is_return) in timed {
-            match is_return {
-                false => places[operation].0 = moments.len(),
-                true => places[operation].1 = Some(moments.len()),
-            }
-            moments.push((operation, is_return));
-        }
-        let count = moments.len();
-        Self {
-            history,
-            moments,
-            next: (1..=count).collect(),
-            former: (0..=count).map(|at| at.saturating_sub(1)).collect(),
-            places,
-            done: vec![0; history.len().div_ceil(64)],
-            cells: Cells::new(),
-            order: Vec::new(),
-            longest: Vec::new(),
-            seen: HashSet::new(),
+    let mut search = Search::new(history, Sight::USUAL, true);
+    if !search.run(tries_max)? {
+        // What looks ahead stops before the operation that shows what is wrong.
+        search = Search::new(history, Sight::USUAL, false);
+        // If this found an order, the former search would be wrong, and the order right.
+        if search.run(LONGEST_TRIES) != Some(true) {
+            return Some(Explained::Never { longest: search.into_longest() });
         }
     }
+    let order = search.order();
+    debug_assert!(explains(history, &order), "{order:?} is no order of {history:?}");
+    Some(Explained::By(order))
+}
 
-    fn run(mut self, tries_max: u64) -> Option<Explained> {
-        let mut tries = 0;
-        let mut at = self.next[HEAD];
-        loop {
-            // If no returns are left, all remaining operations have unknown outcomes.
-            match self.moments.get(at) {
-                None => {
-                    let order = self.order.into_iter().map(|(operation, _)| operation);
-                    return Some(Explained::By(order.collect()));
-                }
-                Some(&(operation, false)) => {
-                    if tries >= tries_max {
-                        return None;
-                    }
-                    tries += 1;
-                    at = if self.try_next(operation) { self.next[HEAD] } else { self.next[at] };
-                }
-                // This one returned before any later one was called, and could not be put in order.
-                Some(&(_, true)) => match self.undo() {
-                    Some(place) => at = self.next[place],
-                    None => return Some(Explained::Never { longest: self.longest }),
-                },
-            }
-        }
-    }
-
-    /// Puts an operation next in the order, if its answer fits and this state has not been examined before.
-    fn try_next(&mut self, operation: usize) -> bool {
-        let Operation { action, answer, .. } = &self.history[operation];
-        let Some(after) = step(&self.cells, action, answer) else { return false };
-        let mut done = self.done.clone();
-        done[operation / 64] |= 1 << (operation % 64);
-        if !self.seen.insert((done.clone(), after.clone())) {
+/// Whether this order of its operations explains the history: without any search.
+#[must_use]
+pub fn explains(history: &[Operation], order: &[usize]) -> bool {
+    let mut cells = Cells::new();
+    let mut is_left = vec![true; history.len()];
+    for &at in order {
+        let Some(Operation { action, answer, .. }) = history.get(at).filter(|_| is_left[at]) else {
             return false;
+        };
+        let Some(after) = step(&cells, action, answer) else { return false };
+        (cells, is_left[at]) = (after, false);
+    }
+    // No operation comes before one that returned before it was called.
+    let mut first_return = u64::MAX;
+    let in_time = order.iter().rev().map(|&at| &history[at]).all(|operation| {
+        if operation.answer != Answer::Unknown {
+            first_return = first_return.min(operation.returned);
         }
-        self.done = done;
-        self.order.push((operation, std::mem::replace(&mut self.cells, after)));
-        if self.order.len() > self.longest.len() {
-            self.longest = self.order.iter().map(|(operation, _)| *operation).collect();
-        }
-        let (call, back) = self.places[operation];
-        self.lift(call);
-        back.into_iter().for_each(|place| self.lift(place));
-        true
-    }
-
-    /// Takes the last operation out of the order; returns the index of its call.
-    fn undo(&mut self) -> Option<usize> {
-        let (operation, before) = self.order.pop()?;
-        self.cells = before;
-        self.done[operation / 64] &= !(1 << (operation % 64));
-        let (call, back) = self.places[operation];
-        back.into_iter().for_each(|place| self.unlift(place));
-        self.unlift(call);
-        Some(call)
-    }
-
-    fn lift(&mut self, place: usize) {
-        let (former, next) = (self.former[place], self.next[place]);
-        self.next[former] = next;
-        self.former[next] = former;
-    }
-
-    /// Undoes the latest `lift` that is not undone yet.
-    fn unlift(&mut self, place: usize) {
-        let (former, next) = (self.former[place], self.next[place]);
-        self.next[former] = place;
-        self.former[next] = place;
-    }
+        operation.called < first_return
+    });
+    let is_unknown =
+        |(operation, is_left): (&Operation, bool)| !is_left || operation.answer == Answer::Unknown;
+    in_time && history.iter().zip(is_left).all(is_unknown)
 }
 
 #[cfg(test)]
@@ -314,6 +236,19 @@ mod tests {
         let history = [put(0, 1, "a"), put(2, 3, "b"), get(4, 5, "b")];
         assert_eq!(explain_within(&history, 2), None);
         assert_eq!(explain_within(&history, 3), Some(Explained::By(vec![0, 1, 2])));
+    }
+
+    #[test]
+    fn an_order_explains_if_it_is_complete_in_time_and_fits() {
+        let unknown = operation(6, 7, Action::Append(0, "c".into()), Answer::Unknown);
+        let history = [put(0, 3, "a"), put(1, 4, "b"), get(2, 5, "a"), unknown];
+        assert!(explains(&history, &[1, 0, 2]) && explains(&history, &[0, 2, 1]));
+        assert!(explains(&history, &[1, 0, 2, 3]), "it may have been done");
+        assert!(!explains(&history, &[0, 1, 2]), "another value is read");
+        assert!(!explains(&history, &[1, 0]) && !explains(&history, &[0, 2]), "one was done and is missing");
+        assert!(!explains(&history, &[1, 1, 0, 2]) && !explains(&history, &[1, 0, 2, 4]));
+        assert!(!explains(&history, &[3, 1, 0, 2]), "it was called when the others had returned");
+        assert!(!explains(&[put(0, 1, "a"), put(2, 3, "b")], &[1, 0]), "one returned before the other");
     }
 
     #[test]
