@@ -58,8 +58,9 @@ pub(crate) fn judge_behind(operations: &[Operation], slot: Slot, kept: &KeptStat
     explained(slot, &numbers, &history)
 }
 
-/// The most tries of finding an order. Nearly all histories need a few thousand; one that needs more than
-/// this is reported, since it may have no order, and each try may be remembered.
+/// The most tries of finding an order. Sound histories need hardly more tries than they have operations, and
+/// broken ones thousands; one that needs more than this is reported, since it may have no order, and each try
+/// may be remembered.
 const TRIES_MAX: u64 = 2_000_000;
 
 /// Whether some order explains a history. Its operations are numbered, apart from cells that were there
@@ -271,5 +272,31 @@ mod tests {
             "applied elsewhere before"
         );
         assert!(behind(&[again, old, get(26, 27, Some("old"), 4)]).is_err(), "it is there by then");
+    }
+
+    /// A node kept nothing but a log of many entries, which came again in the order of their places, at about
+    /// the same time. What was read tells that order from all the others.
+    #[test]
+    fn many_writes_that_come_again_behind_a_loss_are_decided() {
+        let kept = KeptState { place: Sequence(0), state: State::default(), moment: 1_000 };
+        let came_again = |at: u64, action: Action| {
+            let work = Work::Write { action, lifetime_us: None };
+            // The log was written in another order than the one in which the writes were requested.
+            let called = 1 + at * 7 % 40;
+            let one = operation(called, 900 + at, work, Answer::Done, at);
+            Operation { applied: Some((2_000 - at, Answer::Done)), ..one }
+        };
+        let put = |at: u64| came_again(at, Action::Put(vec![(at % 3) as u8], format!("{at}")));
+        let append = |at: u64| came_again(at, Action::Append((at % 3) as u8, format!("+{at}")));
+        let mut operations: Vec<Operation> = (1..=30).map(put).chain((31..=39).map(append)).collect();
+        let read = |at: u64, cell: u8, value: &str| {
+            let work = Work::Read(Action::Get(cell));
+            operation(3_000 + 2 * at, 3_001 + 2 * at, work, Answer::Value(Some(value.to_owned())), 39)
+        };
+        operations.extend([read(0, 0, "30+33+36+39"), read(1, 1, "28+31+34+37"), read(2, 2, "29+32+35+38")]);
+        assert_eq!(judge_behind(&operations, Slot(0), &kept), Ok(()));
+        operations.push(read(3, 0, "27+33+36+39"));
+        let what = judge_behind(&operations, Slot(0), &kept).unwrap_err();
+        assert!(what.contains("no order explains"), "{what}");
     }
 }
