@@ -7,7 +7,7 @@ use crate::copies::GatheringRoom;
 use crate::keyspaces::Keyspaces;
 use crate::options::Persistence;
 use crate::peer::{Peers, Piece, Spoken};
-use atoll_disk::{Disk, DiskError, FaultPlan, Relay, SimDisk};
+use atoll_disk::{Disk, FaultPlan, Relay, SimDisk};
 use atoll_engine::Engine;
 use atoll_keyspace::Keyspace;
 use atoll_replica::{

@@ -149,11 +149,11 @@ impl Reading {
         ContainedRows { total: self.contained.as_ref().map_or(0, Contained::rows), of_rows }
     }
 
-    /// Whether each of some rows that are ready is contained; nothing if that was not asked for.
-    fn contained_of(&self, rows: std::ops::Range<usize>) -> Vec<bool> {
-        self.contained.as_ref().map_or_else(Vec::new, |contained| {
-            self.ready.pieces(rows).map(|piece| contained.has(piece)).collect()
-        })
+    /// Whether each of some rows, given by their pieces, is contained; nothing if that was not asked for.
+    fn contained_of(&self, pieces: impl Iterator<Item = u64>) -> Vec<bool> {
+        self.contained
+            .as_ref()
+            .map_or_else(Vec::new, |contained| pieces.map(|piece| contained.has(piece)).collect())
     }
 
     /// Whether nothing more will be handed over.
@@ -400,7 +400,7 @@ impl Reading {
             cut = self.asked.window.until();
         }
         let rows = self.ready.batch(0..portion, &self.schema, &self.asked.answered)?;
-        let contained = self.contained_of(0..portion);
+        let contained = self.contained_of(self.ready.pieces(0..portion));
         Ok(HandedRows { rows, weights: weights[..portion].to_vec(), cut, contained })
     }
 }

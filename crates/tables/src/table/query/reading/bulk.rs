@@ -108,7 +108,7 @@ impl Reading {
         let found = self.read_all(true).await?;
         let ordered = OrderedRows::by_weight(found, &self.schema, &self.asked.id(&self.table.schema))?;
         let rows = ordered.batch(0..ordered.rows(), &self.schema, &self.asked.answered)?;
-        let contained = self.contained_of(&ordered, 0..ordered.rows());
+        let contained = self.contained_of(ordered.pieces(0..ordered.rows()));
         Ok(HandedRows { rows, weights: ordered.weights, cut: self.asked.window.until(), contained })
     }
 
