@@ -275,7 +275,7 @@ impl RaftNetwork<Types> for Connection {
             answer = self.send(vote, &snapshot, option.hard_ttl()) => answer,
             closed = cancel => return Err(StreamingError::Closed(closed)),
         };
-        // Whatever failed, the next attempt waits a little: a member of an earlier build ends the connection.
+        // Unreachable, whatever failed: after any other error, the consensus tries again without a pause.
         answer
             .map(SnapshotResponse::new)
             .map_err(|error| StreamingError::Unreachable(Unreachable::new(&error)))

@@ -114,8 +114,8 @@ fn rest(from: &mut Reader<'_>) -> Result<Vec<u8>, Damaged> {
     Ok(from.take(left)?.to_vec())
 }
 
-/// 3 was a snapshot in one message. Members that know only that one stopped when they received one, so they
-/// are asked nothing that they take for it.
+/// 3 was a snapshot in one message, in builds whose greeting is refused by now. It is not used again, so that
+/// no bytes ever meant two things.
 const SNAPSHOT: u8 = 11;
 
 impl Coded for SnapshotPiece {
