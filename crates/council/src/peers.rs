@@ -43,6 +43,14 @@ const SILENCE_MS: u32 = 2_000;
 /// too.
 const PIECE_BYTES: usize = if cfg!(test) { 60 } else { 512 << 10 };
 
+/// Bytes of the first piece. Most members that refuse a snapshot, because their disk is full or their seat is
+/// another one by now, refuse any piece of it, so the first one costs little.
+const FIRST_PIECE_BYTES: usize = if cfg!(test) { 20 } else { 4 << 10 };
+
+/// The pause after a snapshot that did not arrive. The consensus begins anew with the first piece, and its
+/// own pause is that after a message which was lost.
+const SNAPSHOT_AGAIN: Duration = Duration::from_secs(1);
+
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoAnswer {
@@ -212,9 +220,10 @@ impl Connection {
     /// Sends a snapshot, piece by piece, each within this time, so that a slow link makes it late and not
     /// impossible. Returns the vote of the other side.
     async fn send(&self, vote: VoteOf, snapshot: &SnapshotOf, within: Duration) -> Result<VoteOf, Failed> {
-        let bytes = &snapshot.snapshot.0;
+        let bytes = snapshot.snapshot.0.as_slice();
+        let (first, rest) = bytes.split_at(FIRST_PIECE_BYTES.min(bytes.len()));
         let mut at = 0;
-        for piece in bytes.chunks(PIECE_BYTES) {
+        for piece in std::iter::once(first).chain(rest.chunks(PIECE_BYTES)) {
             let piece = SnapshotPiece {
                 vote,
                 meta: snapshot.meta.clone(),
@@ -271,14 +280,21 @@ impl RaftNetwork<Types> for Connection {
         cancel: impl Future<Output = ReplicationClosed> + Send + 'static,
         option: RPCOption,
     ) -> Result<SnapshotResponse<SeatId>, StreamingError<Types, Fatal<SeatId>>> {
-        let answer = tokio::select! {
-            answer = self.send(vote, &snapshot, option.hard_ttl()) => answer,
-            closed = cancel => return Err(StreamingError::Closed(closed)),
+        tokio::pin!(cancel);
+        let sent = tokio::select! {
+            sent = self.send(vote, &snapshot, option.hard_ttl()) => sent,
+            closed = &mut cancel => return Err(StreamingError::Closed(closed)),
         };
-        // Unreachable, whatever failed: after any other error, the consensus tries again without a pause.
-        answer
-            .map(SnapshotResponse::new)
-            .map_err(|error| StreamingError::Unreachable(Unreachable::new(&error)))
+        let failed = match sent {
+            Ok(vote) => return Ok(SnapshotResponse::new(vote)),
+            Err(error) => Unreachable::new(&error),
+        };
+        // Here and not in `backoff`, which is that of lost messages as well: a member that does not refuse
+        // gets its entries without this pause.
+        tokio::select! {
+            () = tokio::time::sleep(SNAPSHOT_AGAIN) => Err(StreamingError::Unreachable(failed)),
+            closed = &mut cancel => Err(StreamingError::Closed(closed)),
+        }
     }
 
     fn backoff(&self) -> Backoff {
@@ -301,8 +317,64 @@ pub(crate) fn refusal(member: NodeId, error: &WireError) -> Option<CouncilError>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::RingId;
+    use crate::types::{SnapshotBytes, SnapshotMetaOf};
     use atoll_replica::GroupOptions;
+    use openraft::Vote;
     use tokio::net::TcpListener;
+    use tokio::sync::{mpsc, oneshot};
+
+    /// Accepts one connection and refuses every piece of a snapshot, noting how long it is.
+    async fn refuse(listener: TcpListener, noted: mpsc::UnboundedSender<usize>) {
+        let (stream, _) = listener.accept().await.unwrap();
+        let welcome = |_: &[u8]| Ok(vec![VERSION]);
+        let mut greeted = atoll_wire::Connection::accept(stream, limits(), welcome).await.unwrap();
+        while let Ok(Some(asked)) = greeted.next().await {
+            let Ok(Ask::Snapshot(_, piece)) = Ask::of_bytes(&asked.body) else { panic!("another question") };
+            noted.send(piece.bytes.len()).unwrap();
+            let refused = Answer::Failed("no room".to_owned());
+            asked.responder.finish(&refused.to_bytes()).await.unwrap();
+            greeted.flush();
+        }
+    }
+
+    #[test]
+    fn a_member_that_refuses_a_snapshot_is_sent_little_of_it_and_not_again_at_once() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let members = vec![(NodeId(2), listener.local_addr().unwrap())];
+            let (noted, mut pieces) = mpsc::unbounded_channel();
+            tokio::spawn(refuse(listener, noted));
+            let ring = GroupOptions { slots: 4, copies: 1 };
+            let peers = Peers::new(Arc::new(CouncilOptions::new(NodeId(1), members, ring, String::new())));
+            let log = Log::in_memory(SeatId(1));
+            log.set_ring(RingId(1)).await.unwrap();
+            let mut network = Network { peers: Arc::new(peers), log };
+            let mut connection = network.new_client(SeatId(2), &Seat { node: NodeId(2) }).await;
+            let bytes = SnapshotBytes(Arc::new(vec![7; 200]));
+            let snapshot = SnapshotOf { meta: SnapshotMetaOf::default(), snapshot: Box::new(bytes) };
+            let (closing, closed) = oneshot::channel::<()>();
+            let cancel = async move {
+                let _ = closed.await;
+                ReplicationClosed::new("another member leads")
+            };
+            let (vote, option) = (Vote::new_committed(1, SeatId(1)), RPCOption::new(Duration::from_secs(10)));
+            let sending = connection.full_snapshot(vote, snapshot, cancel, option);
+            tokio::pin!(sending);
+            let first = tokio::select! {
+                first = pieces.recv() => first,
+                _ = &mut sending => None,
+            };
+            assert_eq!(first, Some(FIRST_PIECE_BYTES));
+            let early = tokio::time::timeout(SNAPSHOT_AGAIN / 4, &mut sending).await;
+            assert!(early.is_err(), "the consensus would send it again at once");
+            assert!(pieces.try_recv().is_err(), "there is more after the refusal");
+            closing.send(()).unwrap();
+            let ended = sending.await;
+            assert!(matches!(ended, Err(StreamingError::Closed(_))), "the pause keeps who wants to end it");
+        });
+    }
 
     #[test]
     fn a_connection_that_takes_longer_than_who_asked_waits_is_there_for_the_next_one() {
