@@ -107,6 +107,12 @@ pub enum CouncilError {
         /// The reason, in the words of the consensus.
         problem: String,
     },
+    /// This member cannot use the snapshot that another one sends it, so it lacks what was decided meanwhile.
+    #[error("this member of the group cannot catch up with the others: {problem}")]
+    SnapshotRefused {
+        /// What is wrong with the snapshot.
+        problem: String,
+    },
     /// This handle was stopped.
     #[error("stopped")]
     Stopped,
@@ -118,7 +124,7 @@ impl CouncilError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Option { .. } | Self::NotAsked { .. } | Self::OtherRing => ErrorKind::InvalidInput,
-            Self::Damaged { .. } => ErrorKind::Corrupt,
+            Self::Damaged { .. } | Self::SnapshotRefused { .. } => ErrorKind::Corrupt,
             Self::Refused { .. } => ErrorKind::Unauthenticated,
             Self::Unanswered => ErrorKind::TimedOut,
             Self::Busy => ErrorKind::Limit,

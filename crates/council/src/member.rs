@@ -20,6 +20,7 @@ use atoll_replica::{Change, Incarnation, NodeId, Proposal, Slot, Version};
 use atoll_wire::{Connection, Request, Responder, WireError};
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::{RwLock, Semaphore};
@@ -62,6 +63,10 @@ pub(crate) struct Shared {
     troubled: tokio::sync::Mutex<tokio::sync::mpsc::Receiver<CouncilError>>,
     /// Counts the connections that failed to speak the protocol of members and nodes.
     turned_away: Seldom,
+    /// Counts the snapshots that are of no use here.
+    refused: Seldom,
+    /// Whether the operator was told of one, and none was put in place since.
+    is_refusal_told: AtomicBool,
 }
 
 /// Whether an operator may submit this change.
@@ -119,6 +124,8 @@ impl Member {
             troubles,
             troubled: tokio::sync::Mutex::new(troubled),
             turned_away: Seldom::default(),
+            refused: Seldom::default(),
+            is_refusal_told: AtomicBool::default(),
         });
         let listener = tokio::net::TcpListener::from_std(listener)
             .map_err(|source| CouncilError::System { action: "listen", source })?;
@@ -307,11 +314,26 @@ impl Shared {
         let vote = piece.vote;
         let Some(snapshot) = self.receiving.take(piece, Instant::now())? else { return Ok(Answer::Yes) };
         if let Some(problem) = self.machine.problem(&snapshot.meta, &snapshot.snapshot) {
-            tracing::warn!(%problem, "a snapshot from another member was refused");
+            self.tell_refused(&problem);
             return Err(problem);
         }
         let installed = self.raft.install_full_snapshot(vote, snapshot).await;
-        installed.map(|done| Answer::Installed(done.vote)).map_err(|error| error.to_string())
+        let done = installed.map_err(|error| error.to_string())?;
+        self.is_refusal_told.store(false, Ordering::Relaxed);
+        Ok(Answer::Installed(done.vote))
+    }
+
+    /// Reports that a snapshot was refused: to the operator once, because it is sent again and again.
+    fn tell_refused(&self, problem: &str) {
+        if let Some(times) = self.refused.happened(Instant::now()) {
+            tracing::warn!(problem, times, "a snapshot from another member was refused");
+        }
+        if self.is_refusal_told.load(Ordering::Relaxed) {
+            return;
+        }
+        let refused = CouncilError::SnapshotRefused { problem: problem.to_owned() };
+        // If too much else waits to be told, the next one is.
+        self.is_refusal_told.store(self.troubles.try_send(refused).is_ok(), Ordering::Relaxed);
     }
 
     /// Whether a message is for this log. A log that belongs to no group yet joins the first one that calls

@@ -342,3 +342,34 @@ fn a_snapshot_that_is_no_use_is_refused_and_does_not_stop_the_member() {
         assert_eq!(Update::decoded(&table).and_then(|table| table.apply(None)), Some(group.table()));
     });
 }
+
+#[test]
+fn a_snapshot_that_is_refused_again_and_again_is_told_to_the_operator_once() {
+    on_runtime(async {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let members = vec![(NodeId(1), listener.local_addr().unwrap())];
+        let log = Log::in_memory(SeatId(1));
+        let member = start(0, &members, &log, listener).await;
+        let shared = &member.shared;
+        until("a group", || log.ring().is_some()).await;
+        let to = To { ring: log.ring().unwrap(), seat: SeatId(1) };
+        let last: LogIdOf = LogId { leader_id: LeaderId::new(9, SeatId(7)), index: 900 };
+        let bytes = b"no snapshot";
+        let piece = SnapshotPiece {
+            vote: Vote::new_committed(9, SeatId(7)),
+            meta: SnapshotMetaOf { last_log_id: Some(last), ..SnapshotMetaOf::default() },
+            total: bytes.len() as u64,
+            at: 0,
+            bytes: bytes.to_vec(),
+        };
+        for _ in 0..3 {
+            let answer = shared.consensus(Ask::Snapshot(to, piece.clone())).await;
+            assert!(matches!(answer, Answer::Failed(_)));
+        }
+        let mut told = shared.troubled.lock().await;
+        assert!(matches!(told.try_recv(), Ok(CouncilError::SnapshotRefused { .. })));
+        assert!(told.try_recv().is_err(), "it is told more than once");
+        drop(told);
+        member.stop().await;
+    });
+}
