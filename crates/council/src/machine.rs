@@ -88,11 +88,12 @@ impl Machine {
             return Arc::clone(update);
         }
         let table = state.group.table();
-        let update = match known {
-            None => Update::whole(&table),
-            Some(since) => Update::since(&table, since, &state.member_since),
-        };
-        let update = Arc::new(update.to_bytes());
+        let mut update = Vec::new();
+        match known {
+            None => Update::put_whole(&table, &mut update),
+            Some(since) => Update::since(&table, since, &state.member_since).put(&mut update),
+        }
+        let update = Arc::new(update);
         if state.updates.len() < UPDATES_KEPT {
             state.updates.insert(known, Arc::clone(&update));
         }

@@ -53,6 +53,12 @@ impl SavedState {
 
     /// Decodes the bytes of a snapshot.
     pub(crate) fn opened(bytes: &[u8]) -> Result<Self, Damaged> {
+        Self::of_bytes(Self::checked(bytes)?)
+    }
+
+    /// The encoded state in the bytes of a snapshot, if that has a known form and is what was written. Costs
+    /// no memory; decoding a large table costs several times its bytes.
+    pub(crate) fn checked(bytes: &[u8]) -> Result<&[u8], Damaged> {
         let mut reader = Reader::new(bytes);
         if reader.byte()? != VERSION {
             return Err(reader.damaged("a snapshot in a form that this version does not know"));
@@ -63,13 +69,13 @@ impl SavedState {
         if checksum != XxHash3_64::oneshot(body).to_le_bytes().as_slice() {
             return Err(Damaged { problem: "a snapshot does not match its checksum", left });
         }
-        Self::of_bytes(body)
+        Ok(body)
     }
 }
 
 impl Coded for SavedState {
     fn put(&self, out: &mut Vec<u8>) {
-        Update::whole(&self.group.table).put(out);
+        Update::put_whole(&self.group.table, out);
         self.group.nonces.put(out);
         self.group.left.put(out);
         self.member_since.put(out);

@@ -36,7 +36,19 @@ impl Update {
     /// An update with the whole table.
     #[must_use]
     pub fn whole(table: &Table) -> Self {
-        let founded = (0..).map(Slot).zip(table.slots.iter());
+        Self { changed: in_use(table).collect(), ..Self::without_slots(table) }
+    }
+
+    /// Appends the encoded update with the whole table. Each slot is unpacked only when it is written: all at
+    /// once take several times the memory of their encoding.
+    pub(crate) fn put_whole(table: &Table, out: &mut Vec<u8>) {
+        Self::without_slots(table).put_head(out);
+        (in_use(table).count() as u64).put(out);
+        put_slots(in_use(table), out);
+    }
+
+    /// An update with the whole table but for its slots.
+    fn without_slots(table: &Table) -> Self {
         Self {
             since: None,
             version: table.version,
@@ -45,9 +57,7 @@ impl Update {
             zones: Some(table.zones.clone()),
             members: table.members.iter().map(|(node, member)| (*node, member.clone())).collect(),
             left: Vec::new(),
-            changed: founded
-                .filter(|(_, configuration)| *configuration != Configuration::default())
-                .collect(),
+            changed: Vec::new(),
         }
     }
 
@@ -115,34 +125,28 @@ const SINCE: u8 = 2;
 /// Added to the form if zones and weights follow the members. Where no node named any, nothing does.
 const WITH_ZONES: u8 = 2;
 
+/// The slots that are not as in an empty table.
+fn in_use(table: &Table) -> impl Iterator<Item = (Slot, Configuration)> + '_ {
+    let slots = (0..).map(Slot).zip(table.slots.iter());
+    slots.filter(|(_, configuration)| *configuration != Configuration::default())
+}
+
+/// Encodes slots in ascending order, but not how many they are.
+fn put_slots(slots: impl Iterator<Item = (Slot, Configuration)>, out: &mut Vec<u8>) {
+    let mut next = 0;
+    for (slot, configuration) in slots {
+        // Slots are sent as their distance from the one before, mostly one byte.
+        slot.0.wrapping_sub(next).put(out);
+        next = slot.0.wrapping_add(1);
+        configuration.put(out);
+    }
+}
+
 impl Coded for Update {
     fn put(&self, out: &mut Vec<u8>) {
-        let with_zones = if self.has_zones() { WITH_ZONES } else { 0 };
-        match self.since {
-            None => {
-                out.push(WHOLE + with_zones);
-            }
-            Some(since) => {
-                out.push(SINCE + with_zones);
-                since.put(out);
-            }
-        }
-        self.version.put(out);
-        self.slots_each.put(out);
-        self.keyspaces.put(out);
-        self.members.put(out);
-        self.left.put(out);
-        if self.has_zones() {
-            self.put_zones(out);
-        }
+        self.put_head(out);
         (self.changed.len() as u64).put(out);
-        let mut next = 0;
-        for (slot, configuration) in &self.changed {
-            // Slots are sent as their distance from the one before, mostly one byte.
-            slot.0.wrapping_sub(next).put(out);
-            next = slot.0.wrapping_add(1);
-            configuration.put(out);
-        }
+        put_slots(self.changed.iter().copied(), out);
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, Damaged> {
@@ -180,6 +184,28 @@ impl Coded for Update {
 }
 
 impl Update {
+    /// Encodes all that comes before the slots.
+    fn put_head(&self, out: &mut Vec<u8>) {
+        let with_zones = if self.has_zones() { WITH_ZONES } else { 0 };
+        match self.since {
+            None => {
+                out.push(WHOLE + with_zones);
+            }
+            Some(since) => {
+                out.push(SINCE + with_zones);
+                since.put(out);
+            }
+        }
+        self.version.put(out);
+        self.slots_each.put(out);
+        self.keyspaces.put(out);
+        self.members.put(out);
+        self.left.put(out);
+        if self.has_zones() {
+            self.put_zones(out);
+        }
+    }
+
     /// Whether anything in it is about zones and weights.
     fn has_zones(&self) -> bool {
         let is_named =
@@ -296,6 +322,20 @@ mod tests {
         assert_eq!(sent(&update).apply(Some(&table)), Some(table));
         let empty = Table::empty(5);
         assert_eq!(sent(&Update::whole(&empty)).apply(None).as_deref(), Some(&empty));
+    }
+
+    #[test]
+    fn a_table_that_is_encoded_slot_by_slot_is_the_whole_update() {
+        for seed in 0..50 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let mut group = founded(random.u32(1..300));
+            for round in 0..10 {
+                change_somehow(&mut group, &mut random, round);
+                let (table, mut bytes) = (group.table(), Vec::new());
+                Update::put_whole(&table, &mut bytes);
+                assert!(bytes == Update::whole(&table).to_bytes(), "seed {seed}, round {round}");
+            }
+        }
     }
 
     #[test]
