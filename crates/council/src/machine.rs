@@ -32,6 +32,8 @@ pub(crate) struct Machine {
     table: watch::Sender<Arc<Table>>,
     /// Where snapshots are kept.
     log: Log,
+    /// The snapshot of another member that was read last, and is about to be put in place.
+    last_read: Arc<Mutex<Option<(KeptSnapshot, State)>>>,
 }
 
 struct State {
@@ -59,7 +61,7 @@ impl Machine {
             }
         };
         let (table, _) = watch::channel(state.group.table());
-        Ok(Self { state: Arc::new(Mutex::new(state)), table, log })
+        Ok(Self { state: Arc::new(Mutex::new(state)), table, log, last_read: Arc::default() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -225,9 +227,25 @@ impl Machine {
     }
 
     /// What is wrong with a snapshot that another member sent, if anything. The consensus is given none that
-    /// cannot be put in place, because it would stop.
+    /// cannot be put in place, because it would stop. Reading a large one takes long, and the thread does
+    /// nothing else meanwhile, so what was read is kept for when these very bytes are put in place.
     pub(crate) fn problem(&self, meta: &SnapshotMetaOf, bytes: &SnapshotBytes) -> Option<String> {
-        self.read(meta, bytes).err().map(|error| error.to_string())
+        match self.read(meta, bytes) {
+            Ok(read) => {
+                *self.last_read() = Some(read);
+                None
+            }
+            Err(error) => Some(error.to_string()),
+        }
+    }
+
+    /// Forgets what was read of a snapshot that was not put in place after all.
+    pub(crate) fn forget_read(&self) {
+        *self.last_read() = None;
+    }
+
+    fn last_read(&self) -> MutexGuard<'_, Option<(KeptSnapshot, State)>> {
+        self.last_read.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn read(
@@ -243,7 +261,14 @@ impl Machine {
 
     /// Puts the snapshot of another member in place of everything that this one has.
     async fn install(&self, meta: &SnapshotMetaOf, bytes: SnapshotBytes) -> Result<(), AnyError> {
-        let (snapshot, restored) = self.read(meta, &bytes).map_err(|error| AnyError::new(&error))?;
+        let is_this = |(read, _): &mut (KeptSnapshot, State)| {
+            read.meta == *meta && Arc::ptr_eq(&read.bytes.0, &bytes.0)
+        };
+        let read = self.last_read().take_if(is_this);
+        let (snapshot, restored) = match read {
+            Some(read) => read,
+            None => self.read(meta, &bytes).map_err(|error| AnyError::new(&error))?,
+        };
         let last = snapshot.last;
         self.log.install(snapshot).await.map_err(|error| AnyError::new(&error))?;
         let table = {
@@ -436,6 +461,30 @@ pub(crate) mod tests {
         let last = snapshot.meta.last_log_id.unwrap();
         assert!(log.clone().purge(last).await.is_err(), "it waits for no snapshot that never comes");
         assert_eq!(log.purged(), None);
+    }
+
+    #[tokio::test]
+    async fn a_snapshot_is_read_once_and_never_put_in_place_of_another() {
+        let mut snapshots = Vec::new();
+        for count in [20, 30] {
+            let mut whole = machine(&in_memory());
+            whole.apply(history(1, count)).await.unwrap();
+            let snapshot = whole.get_snapshot_builder().await.build_snapshot().await.unwrap();
+            snapshots.push((snapshot, known(&whole)));
+        }
+        let [(early, early_state), (late, late_state)] = &snapshots[..] else { unreachable!() };
+        let mut other = machine(&in_memory());
+        assert_eq!(other.problem(&late.meta, &late.snapshot), None);
+        other.install_snapshot(&early.meta, early.snapshot.clone()).await.unwrap();
+        assert!(known(&other) == *early_state, "it is in the state of another snapshot");
+        assert!(other.last_read().is_some());
+        other.install_snapshot(&late.meta, late.snapshot.clone()).await.unwrap();
+        assert!(known(&other) == *late_state);
+        assert!(other.last_read().is_none(), "it was read again, or is held for ever");
+        let copy = SnapshotBytes(Arc::new(late.snapshot.0.to_vec()));
+        assert_eq!(other.problem(&late.meta, &copy), None);
+        other.forget_read();
+        assert!(other.last_read().is_none());
     }
 
     #[tokio::test]

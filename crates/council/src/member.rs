@@ -318,6 +318,8 @@ impl Shared {
             return Err(problem);
         }
         let installed = self.raft.install_full_snapshot(vote, snapshot).await;
+        // The consensus may not have needed it.
+        self.machine.forget_read();
         let done = installed.map_err(|error| error.to_string())?;
         self.is_refusal_told.store(false, Ordering::Relaxed);
         Ok(Answer::Installed(done.vote))
