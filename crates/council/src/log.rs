@@ -30,10 +30,11 @@ use std::fs::File;
 use std::io;
 use std::ops::{Bound, RangeBounds};
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{oneshot, watch};
-use writer::{Job, Writer};
+use writer::{Job, Lengths, Writer};
 
 /// The approximate limit on changes that are sent to another member at a time; a single entry may exceed it.
 const CHANGES_AT_ONCE: usize = 32_768;
@@ -55,10 +56,8 @@ struct Shared {
     kept: DurableState,
     /// The channel to the writer thread; none if the log is in memory only.
     jobs: Option<SyncSender<Job>>,
-    /// The length of the file once everything is written that was handed to the writer.
-    file_bytes: usize,
-    /// How much of that was not obsolete when the file was made; 0 if that is not known.
-    made_bytes: usize,
+    /// How long the file is, as the writer thread says: it may not have had the room for a shorter one.
+    lengths: Arc<Lengths>,
 }
 
 /// What the snapshot has of the log.
@@ -94,14 +93,13 @@ impl Log {
         };
         let lock = lock(folder)?;
         let (file, kept) = LogFile::open(&folder.join("log"), seat)?;
-        let file_bytes = usize::try_from(file.bytes()).unwrap_or(usize::MAX);
         let (telling, lacks_room) = watch::channel(false);
         let began = Writer::begin(file, telling);
         let action = "start the thread that writes the log of the configuration group";
         let (jobs, writer) = began.map_err(|source| CouncilError::System { action, source })?;
         let log = Self::of(kept, Some(jobs), lacks_room);
         // What is obsolete in it counts too: the file of a log that was never cut is as long as its history.
-        log.shared().file_bytes = file_bytes;
+        log.shared().lengths = writer.lengths();
         Ok((log, LogGuard { writer: Some(writer), _lock: Some(lock) }))
     }
 
@@ -112,7 +110,7 @@ impl Log {
 
     fn of(kept: DurableState, jobs: Option<SyncSender<Job>>, lacks_room: watch::Receiver<bool>) -> Self {
         let covered = watch::Sender::new(Covered { next: kept.covered(), has_failed: false });
-        let shared = Shared { kept, jobs, file_bytes: 0, made_bytes: 0 };
+        let shared = Shared { kept, jobs, lengths: Arc::default() };
         Self { shared: Arc::new(Mutex::new(shared)), lacks_room, covered }
     }
 
@@ -248,22 +246,23 @@ impl Log {
 
 impl Shared {
     /// Hands facts that were applied to the writer thread, in the order of the calls.
-    fn write(&mut self, facts: Vec<u8>, done: impl FnOnce(io::Result<()>) + Send + 'static) {
+    fn write(&self, facts: Vec<u8>, done: impl FnOnce(io::Result<()>) + Send + 'static) {
         let Some(jobs) = &self.jobs else { return done(Ok(())) };
-        self.file_bytes += facts.len();
         // If the thread has ended, the caller notices because `done` is dropped.
         let _ = jobs.send(Job { facts, replaces: false, done: Box::new(done) });
     }
 
-    /// Replaces the file if most of it is obsolete.
-    fn tidy(&mut self) {
-        let most = REPLACE_BYTES.max(self.made_bytes.saturating_mul(2));
-        let Some(jobs) = self.jobs.as_ref().filter(|_| self.file_bytes > most) else { return };
+    /// Replaces the file if most of it is obsolete. Call it only when facts have survived that were written
+    /// after the call before, so that the length of the file is not that before the last replacement.
+    fn tidy(&self) {
+        let [file, made] =
+            [&self.lengths.file, &self.lengths.made].map(|bytes| bytes.load(Ordering::Acquire));
+        let most = REPLACE_BYTES.max(made.saturating_mul(2));
+        let Some(jobs) = self.jobs.as_ref().filter(|_| file > most) else { return };
         let facts = self.kept.facts();
         if facts.len() > RECORD_BYTES_MAX {
             return;
         }
-        (self.file_bytes, self.made_bytes) = (facts.len(), facts.len());
         let _ = jobs.send(Job { facts, replaces: true, done: Box::new(|_| ()) });
     }
 }

@@ -230,10 +230,8 @@ async fn nothing_is_purged_before_the_snapshot_that_has_it_is_there() {
     assert!(reader.limited_get_log_entries(20, 30).await.unwrap().is_empty(), "20 is gone");
 }
 
-#[tokio::test]
-async fn the_folder_of_a_log_that_was_never_cut_opens_as_before_and_shrinks_with_the_first_purge() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("log");
+/// Entries that take 6 MB, and lead to a small table.
+fn long_entries() -> Vec<EntryOf> {
     let long = |index: u64| Change::Register {
         node: NodeId(index as u32 % 5),
         nonce: index,
@@ -241,12 +239,41 @@ async fn the_folder_of_a_log_that_was_never_cut_opens_as_before_and_shrinks_with
         hints: PlacementHints::default(),
         survived: Survived::Nothing,
     };
-    let entries: Vec<EntryOf> = (0..6_000)
-        .map(|index| EntryOf {
-            log_id: LogId { leader_id: LeaderId::new(1, SeatId(1)), index },
-            payload: EntryPayload::Normal(Changes::new(vec![long(index)])),
-        })
-        .collect();
+    let entries = (0..6_000).map(|index| EntryOf {
+        log_id: LogId { leader_id: LeaderId::new(1, SeatId(1)), index },
+        payload: EntryPayload::Normal(Changes::new(vec![long(index)])),
+    });
+    entries.collect()
+}
+
+#[tokio::test]
+async fn a_file_that_there_was_no_room_to_replace_is_replaced_at_the_next_purge() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    let entries = long_entries();
+    let (log, held) = Log::open(Some(folder.path())).unwrap();
+    log.keep_all(|_| entries.iter().cloned().map(Fact::Entry).collect()).await.unwrap();
+    log.keep_snapshot(snapshot(&entries).await).await.unwrap();
+    let length = || std::fs::metadata(&path).unwrap().len();
+    // The new file is written here first, and finds no room. It is written before the next facts.
+    std::os::unix::fs::symlink("/dev/full", path.with_extension("unfinished")).unwrap();
+    log.clone().purge(entries[5_000].log_id).await.unwrap();
+    log.set_ring(RingId(1)).await.unwrap();
+    assert!(length() > REPLACE_BYTES as u64, "there was room");
+    log.clone().purge(entries[5_500].log_id).await.unwrap();
+    log.set_ring(RingId(2)).await.unwrap();
+    assert!(length() < 1 << 20, "{}", length());
+    let kept = log.shared().kept.clone();
+    drop(log);
+    held.end();
+    assert_eq!(LogFile::open(&path, SeatId(6)).unwrap().1, kept);
+}
+
+#[tokio::test]
+async fn the_folder_of_a_log_that_was_never_cut_opens_as_before_and_shrinks_with_the_first_purge() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    let entries = long_entries();
     let (log, held) = Log::open(Some(folder.path())).unwrap();
     log.keep_all(|_| entries.iter().cloned().map(Fact::Entry).collect()).await.unwrap();
     drop(log);

@@ -8,6 +8,7 @@
 
 use super::file::{LogFile, Written};
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -40,12 +41,23 @@ pub(crate) struct Writer {
     end: Arc<End>,
 }
 
-/// Shared with the thread: whether it should give up waiting for room, and whether it is waiting.
+/// How long the file is. Whoever was told that facts will survive sees what it was with them, or later.
+#[derive(Debug, Default)]
+pub(crate) struct Lengths {
+    /// The length of the file, as the thread left it.
+    pub(crate) file: AtomicUsize,
+    /// How much of that was not obsolete when the file was made; 0 if that is not known.
+    pub(crate) made: AtomicUsize,
+}
+
+/// Shared with the thread: whether it should give up waiting for room, whether it is waiting, and how far it
+/// got.
 struct End {
     is_ending: Mutex<bool>,
     woken: Condvar,
     /// Whether the disk has no room for the next facts.
     lacks_room: watch::Sender<bool>,
+    lengths: Arc<Lengths>,
 }
 
 impl Writer {
@@ -56,11 +68,17 @@ impl Writer {
     ) -> io::Result<(SyncSender<Job>, Self)> {
         let (jobs, received) = sync_channel(JOBS_MAX);
         let end = Arc::new(End::telling(lacks_room));
+        end.note_length(&file);
         let waits_for = Arc::clone(&end);
         let name = "council-log".to_owned();
         let thread =
             std::thread::Builder::new().name(name).spawn(move || write(file, &received, &waits_for))?;
         Ok((jobs, Self { thread, end }))
+    }
+
+    /// How long the file is, now and from now on.
+    pub(crate) fn lengths(&self) -> Arc<Lengths> {
+        Arc::clone(&self.end.lengths)
     }
 
     /// Waits until everything is written that there is room for.
@@ -73,7 +91,12 @@ impl Writer {
 
 impl End {
     fn telling(lacks_room: watch::Sender<bool>) -> Self {
-        Self { is_ending: Mutex::new(false), woken: Condvar::new(), lacks_room }
+        Self { is_ending: Mutex::new(false), woken: Condvar::new(), lacks_room, lengths: Arc::default() }
+    }
+
+    fn note_length(&self, file: &LogFile) {
+        let bytes = usize::try_from(file.bytes()).unwrap_or(usize::MAX);
+        self.lengths.file.store(bytes, Ordering::Release);
     }
 
     /// Waits until the next attempt is due; returns whether to make it.
@@ -102,6 +125,22 @@ fn append(file: &mut LogFile, facts: &[u8], end: &End) -> io::Result<()> {
     Ok(())
 }
 
+/// Replaces the file by one with these facts. Without room for that the old one stays, and says the same.
+fn replace(file: &mut LogFile, facts: &[u8], end: &End) -> io::Result<()> {
+    match file.replace(facts)? {
+        Written::Synced => end.lengths.made.store(facts.len(), Ordering::Release),
+        Written::NoRoom => {
+            let (bytes, needed) = (file.bytes(), facts.len());
+            tracing::warn!(
+                bytes,
+                needed,
+                "the disk has no room for a shorter log of the configuration group"
+            );
+        }
+    }
+    Ok(())
+}
+
 fn write(mut file: LogFile, jobs: &Receiver<Job>, end: &End) {
     let mut failed: Option<io::Error> = None;
     let mut waiting = None;
@@ -122,14 +161,14 @@ fn write(mut file: LogFile, jobs: &Receiver<Job>, end: &End) {
         }
         if failed.is_none() {
             let written = match job.replaces {
-                // Without room for a new file the old one stays, and says the same.
-                true => file.replace(&job.facts).map(drop),
+                true => replace(&mut file, &job.facts, end),
                 false => append(&mut file, &job.facts, end),
             };
             if let Err(error) = &written {
                 tracing::error!(%error, "the log of the configuration group cannot be written");
             }
             failed = written.err();
+            end.note_length(&file);
         }
         for done in done {
             done(
