@@ -4,6 +4,8 @@
 //! promised for which keyspace.
 //!
 //! Invariant: the record is synced before anything of a keyspace is acknowledged at a durability of its own.
+//! Invariant: what is recorded of a keyspace stays until a table says otherwise of that keyspace. The first
+//! table of a node may be older than its record, and name fewer.
 
 use crate::NodeError;
 use crate::options::Persistence;
@@ -43,9 +45,10 @@ impl Classes {
         Ok(classes)
     }
 
-    /// The classes that these keyspaces ask for, which are all but the first one.
+    /// The classes that these keyspaces ask for, which are all that a table names but the first one. Those
+    /// that it does not name keep theirs.
     pub(crate) fn of_rules(self, rules: &[KeyspaceRules]) -> Self {
-        let mut own = [None; KEYSPACES_MAX];
+        let mut own = self.own;
         for (own, rules) in own.iter_mut().skip(1).zip(rules) {
             *own = rules.durability;
         }
@@ -107,6 +110,7 @@ mod tests {
         let classes = first.of_rules(&all);
         classes.record(&engine).unwrap();
         assert_eq!(Classes::recorded(&engine, Persistence::EverySecond).unwrap(), classes);
+        assert_eq!(classes.of_rules(&all[..1]), classes, "a table of before the others were made");
         let other = Classes::recorded(&engine, Persistence::Off).unwrap();
         let seen: Vec<_> = (0..5).map(|keyspace| other.of(keyspace)).collect();
         let (off, always) = (Persistence::Off, Persistence::Always);

@@ -3,6 +3,8 @@
 //! A slot has one number in its ring and another one in its keyspace, which is the one that clients know.
 //!
 //! Invariant: there is one for each keyspace of the newest table that the loop has taken over.
+//! Invariant: the durability of keyspaces is recorded once all of them are open for it, so a table that is
+//! refused leaves the record as it was.
 
 use crate::NodeError;
 use crate::classes::Classes;
@@ -48,18 +50,27 @@ impl Keyspaces {
     /// each. What is open already stays so.
     pub(crate) fn follow(&mut self, rules: &[KeyspaceRules]) -> Result<(), NodeError> {
         let classes = self.classes.of_rules(rules);
+        let count = self.count();
+        let mut opened = Vec::new();
+        for place in 1..count.max(1 + rules.len()) {
+            let number = place as u8;
+            // A folder without contents may have been in another ring before.
+            let is_other = is_kept(classes.of(number)) != is_kept(self.classes.of(number));
+            if place >= count || is_other {
+                opened.push((place, open(&self.engine, classes, place)?));
+            }
+        }
         if classes != self.classes {
             classes.record(&self.engine)?;
-            for (place, keyspace) in (1..).zip(&mut self.others) {
-                // A folder without contents may have been in another ring before.
-                let number = place as u8;
-                if is_kept(classes.of(number)) != is_kept(self.classes.of(number)) {
-                    *keyspace = open(&self.engine, classes, place)?;
-                }
-            }
             self.classes = classes;
         }
-        self.grow(1 + rules.len())
+        for (place, keyspace) in opened {
+            match self.others.get_mut(place - 1) {
+                Some(before) => *before = keyspace,
+                None => self.others.push(keyspace),
+            }
+        }
+        Ok(())
     }
 
     /// What acknowledged writes to a slot survive.
@@ -166,6 +177,7 @@ fn is_kept(class: Persistence) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{folder, reliance};
     use atoll_engine::Options;
     use atoll_keyspace::Applied;
     use atoll_resp::{Command, Limits, Protocol, RequestParser};
@@ -237,6 +249,35 @@ mod tests {
         drop(keyspaces);
         let keyspaces = Keyspaces::open(&engine, Persistence::EverySecond).unwrap();
         assert_eq!([0, 1, 2].map(|place| position(&keyspaces, place)), [1, 1, 1]);
+    }
+
+    #[test]
+    fn a_table_older_than_the_record_or_one_that_is_refused_takes_no_durability_from_a_keyspace() {
+        let engine = Engine::in_memory(Options::default()).unwrap();
+        let (off, slot) = (Persistence::Off, slot_at(1, 77));
+        let rules = |class| {
+            let (name, durability) = ("k".into(), Some(class));
+            [KeyspaceRules { name, copies: 0, in_sync_min: 0, latency_ms: 0, durability }]
+        };
+        folder::take(&engine, off, None).unwrap();
+        reliance::judge(&engine, off).unwrap();
+        let mut keyspaces = Keyspaces::open(&engine, off).unwrap();
+        keyspaces.follow(&rules(Persistence::Always)).unwrap();
+        set(&mut keyspaces, slot);
+        drop(keyspaces);
+        // The node begins again, and is told first of a table of before the keyspace was made.
+        let mut keyspaces = Keyspaces::open(&engine, off).unwrap();
+        keyspaces.follow(&[]).unwrap();
+        assert_eq!(keyspaces.class_of(slot), Persistence::Always);
+        assert!(keyspaces.follow(&rules(off)).is_err(), "it has what was kept");
+        assert_eq!(keyspaces.class_of(slot), Persistence::Always);
+        drop(keyspaces);
+        // What is recorded is what the next start deletes by.
+        assert_eq!(Classes::recorded(&engine, off).unwrap().of(1), Persistence::Always);
+        folder::take(&engine, off, None).unwrap();
+        let keyspaces = Keyspaces::open(&engine, off).unwrap();
+        let (keyspace, number) = keyspaces.of(slot);
+        assert_eq!((keyspace.keys_in(number), keyspace.applied(number).sequence), (1, 1));
     }
 
     #[test]
