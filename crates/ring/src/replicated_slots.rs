@@ -306,14 +306,18 @@ impl ReplicatedSlots {
         if !self.copies.write_log()? {
             return Ok(false);
         }
-        let handed = self.copies.take_handed();
-        if handed.is_empty() {
+        let mut logged = self.copies.take_handed();
+        if logged.is_empty() {
             return Ok(false);
         }
         // All are written by now. One sync covers them all, and only those wait for it whose keyspace asks.
         let keyspaces = &self.copies.keyspaces;
         let waits = |slot| self.syncer.is_some() && keyspaces.class_of(slot) == Persistence::Always;
-        let (waiting, logged): (Logged, Logged) = handed.into_iter().partition(|(slot, ..)| waits(*slot));
+        // Nearly always all of them wait, or none, and then none is moved.
+        let waiting: Logged = match logged.iter().all(|(slot, ..)| waits(*slot)) {
+            true => std::mem::take(&mut logged),
+            false => logged.extract_if(.., |(slot, ..)| waits(*slot)).collect(),
+        };
         if let Some(syncer) = self.syncer.as_ref().filter(|_| !waiting.is_empty()) {
             syncer.hand(waiting);
         }
