@@ -127,7 +127,7 @@ impl Node {
             None => {
                 let mut slots = Slots::open(
                     &self.engine,
-                    shared.chosen.persistence,
+                    (shared.chosen.persistence, shared.chosen.keeps),
                     shared.chosen.memory_bytes,
                     metrics,
                 )?;

@@ -107,5 +107,5 @@ pub(crate) fn join(
     copies.set_group(others.group.join(joining)?);
     let metrics = shared.metrics.clone();
     let replicated = ReplicatedSlots::new(copies, told, syncer, shared.clone(), own, addresses);
-    Slots::replicated(engine, replicated, persistence, shared.chosen.memory_bytes, metrics)
+    Slots::replicated(engine, replicated, keeps, shared.chosen.memory_bytes, metrics)
 }

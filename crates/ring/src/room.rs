@@ -6,7 +6,6 @@
 //! Invariant: measuring costs a system call, and is done once in many bytes or once a second, never for each
 //! write.
 
-use crate::options::Persistence;
 use atoll_engine::Engine;
 use atoll_keyspace::SESSION_MS_MIN;
 use atoll_replica::Moment;
@@ -72,11 +71,11 @@ pub(crate) fn has_room_to_copy(engine: &Engine, bytes: u64) -> bool {
 }
 
 impl Room {
-    pub(crate) fn new(engine: &Engine, persistence: Persistence, memory_bytes_max: u64) -> Self {
-        let is_in_memory = persistence == Persistence::Off;
+    /// What counts is where the slots are: in a folder even those fill the disk that outlive nothing.
+    pub(crate) fn new(engine: &Engine, keeps: bool, memory_bytes_max: u64) -> Self {
         Self {
             engine: engine.clone(),
-            is_in_memory,
+            is_in_memory: !keeps,
             memory_bytes_max,
             unchecked_bytes: 0,
             lack: None,

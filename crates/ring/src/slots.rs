@@ -109,32 +109,33 @@ pub(crate) struct Reply<'a> {
 }
 
 impl Slots {
-    /// Opens the slots that this engine holds, for a node that is the whole ring.
+    /// Opens the slots that this engine holds, for a node that is the whole ring. `keeps` says whether
+    /// anything can outlive the process.
     pub(crate) fn open(
         engine: &Engine,
-        persistence: Persistence,
+        (persistence, keeps): (Persistence, bool),
         memory_bytes_max: u64,
         metrics: Arc<Metrics>,
     ) -> Result<Self, NodeError> {
         let home = Home::Alone(Box::new(Keyspaces::open(engine, persistence)?));
-        Self::at_home(engine, home, persistence, memory_bytes_max, metrics)
+        Self::at_home(engine, home, keeps, memory_bytes_max, metrics)
     }
 
     /// Makes the slots of a node of several.
     pub(crate) fn replicated(
         engine: &Engine,
         replicated: ReplicatedSlots,
-        persistence: Persistence,
+        keeps: bool,
         memory_bytes_max: u64,
         metrics: Arc<Metrics>,
     ) -> Result<Self, NodeError> {
-        Self::at_home(engine, Home::Replicated(Box::new(replicated)), persistence, memory_bytes_max, metrics)
+        Self::at_home(engine, Home::Replicated(Box::new(replicated)), keeps, memory_bytes_max, metrics)
     }
 
     fn at_home(
         engine: &Engine,
         home: Home,
-        persistence: Persistence,
+        keeps: bool,
         memory_bytes_max: u64,
         metrics: Arc<Metrics>,
     ) -> Result<Self, NodeError> {
@@ -148,7 +149,7 @@ impl Slots {
             touches: Touches::default(),
             in_rounds: None,
             rounds: None,
-            room: Room::new(engine, persistence, memory_bytes_max),
+            room: Room::new(engine, keeps, memory_bytes_max),
             shares: Shares::default(),
             answers: Vec::new(),
             watches: Watches::default(),

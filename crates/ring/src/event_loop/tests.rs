@@ -160,8 +160,8 @@ fn ready_with(
     let address = listener.local_addr().unwrap();
     let shared = Arc::new(Shared::new(chosen(address), table_with(address, rules)));
     let metrics = shared.metrics.clone();
-    let persistence = shared.chosen.persistence;
-    let mut slots = Slots::open(&engine, persistence, 1 << 30, metrics.clone()).unwrap();
+    let class = (shared.chosen.persistence, shared.chosen.keeps);
+    let mut slots = Slots::open(&engine, class, 1 << 30, metrics.clone()).unwrap();
     slots.follow(rules).unwrap();
     let (waiting, waker) = EventLoop::poll().unwrap();
     let stop = Arc::<AtomicBool>::default();

@@ -6,7 +6,9 @@ mod long_slots;
 
 use super::*;
 use crate::group::{GroupDoor, GroupMember, Joining, LocalGroup};
+use crate::options::Persistence;
 use crate::others::Others;
+use crate::room::RESERVE_BYTES;
 use atoll_disk::{FaultPlan, SimDisk};
 use atoll_keyspace::slot_of;
 use atoll_replica::{Change, GroupOptions, Moment, NodeId, Proposal};
@@ -94,6 +96,15 @@ fn start(disk: &SimDisk, others: Option<Others>) -> Node {
 }
 
 fn start_gathering(disk: &SimDisk, others: Option<Others>, gathering: GatheringRoom) -> Node {
+    start_of(Persistence::default(), disk, others, gathering)
+}
+
+fn start_of(
+    persistence: Persistence,
+    disk: &SimDisk,
+    others: Option<Others>,
+    gathering: GatheringRoom,
+) -> Node {
     let memory_bytes = 64 << 20;
     let options = Options { memory_bytes, ..Options::default() };
     let engine = Engine::open(Arc::new(disk.clone()), options).unwrap();
@@ -101,7 +112,7 @@ fn start_gathering(disk: &SimDisk, others: Option<Others>, gathering: GatheringR
     let listen = "127.0.0.1:0".parse().unwrap();
     Node::start_on(
         (engine, None),
-        NodeOptions { listen, place, others, memory_bytes, ..NodeOptions::default() },
+        NodeOptions { listen, place, persistence, others, memory_bytes, ..NodeOptions::default() },
         gathering,
     )
     .unwrap()
@@ -233,6 +244,28 @@ fn a_node_whose_disk_is_nearly_full_takes_what_makes_room_and_then_writes_again(
     wait_for("there is room again", || client.ask(&["set", "key", &value]) == "OK");
     assert_eq!(client.ask(&["flushall"]), "OK");
     node.stop().unwrap();
+}
+
+#[test]
+fn a_node_whose_first_keyspace_outlives_nothing_measures_the_disk_that_its_slots_are_on() {
+    let shape = GroupOptions { slots: SLOTS.into(), copies: 1 };
+    let group = LocalGroup::start(shape, Duration::from_millis(300)).unwrap();
+    let options = atoll_replica::Options { in_sync_min: 1, ..atoll_replica::Options::default() };
+    let of_ring = Others { options, ..others(&group, 1, 1_000_000) };
+    for others in [None, Some(of_ring)] {
+        let disk = SimDisk::seeded(3);
+        let node = start_of(Persistence::Off, &disk, others, GatheringRoom::default());
+        let mut client = Client::of(&node);
+        assert_eq!(client.ask(&["set", "key", "value"]), "OK");
+        // Less than what is kept free, and far more than what these writes take.
+        leave(&disk, Some(RESERVE_BYTES / 4));
+        wait_for("it says so", || node.metrics_text().contains("atoll_ring_out_of_space 1"));
+        assert!(client.ask(&["set", "key", "other"]).starts_with("-OOM"));
+        assert_eq!(client.ask(&["get", "key"]), "value");
+        leave(&disk, None);
+        wait_for("there is room again", || client.ask(&["set", "key", "other"]) == "OK");
+        node.stop().unwrap();
+    }
 }
 
 #[test]

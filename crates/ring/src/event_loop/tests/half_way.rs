@@ -20,7 +20,7 @@ fn open(disk: &SimDisk, memory_bytes: u64) -> Engine {
 /// The same with slots, whose writes are not kept.
 fn open_with_slots(disk: &SimDisk) -> (Engine, Slots) {
     let engine = open(disk, 1 << 20);
-    let slots = Slots::open(&engine, Persistence::Off, 1 << 30, Arc::default()).unwrap();
+    let slots = Slots::open(&engine, (Persistence::Off, true), 1 << 30, Arc::default()).unwrap();
     (engine, slots)
 }
 

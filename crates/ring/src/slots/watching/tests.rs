@@ -25,7 +25,8 @@ fn node() -> (Slots, SlotTable) {
     let engine = Engine::in_memory(Options::default()).unwrap();
     let clients = HostPort { host: "127.0.0.1".to_owned(), port: 7379 };
     let table = alone::table(NodeName::random().unwrap(), clients, &engine).unwrap();
-    (Slots::open(&engine, Persistence::Off, 1 << 30, Arc::default()).unwrap(), alone::seen(table))
+    let slots = Slots::open(&engine, (Persistence::Off, false), 1 << 30, Arc::default()).unwrap();
+    (slots, alone::seen(table))
 }
 
 impl Slots {
