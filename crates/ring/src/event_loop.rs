@@ -8,6 +8,7 @@
 //! turn.
 //! Invariant: a connection whose replies are held has no turn, so all its held replies wait for the same
 //! sync.
+//! Invariant: turns of connections that wait for no sync put none off.
 
 mod round;
 
@@ -142,8 +143,8 @@ impl EventLoop {
         events.iter().for_each(|event| self.notice(event));
         self.here.look_at_clock();
         self.gather();
-        if sync_waits && !self.has_turns() {
-            self.here.slots.sync_here()?;
+        if sync_waits {
+            self.sync_if_due()?;
         }
         self.here.slots.hear(self.here.now, self.poll.registry())?;
         self.here.date_again();
@@ -154,10 +155,23 @@ impl EventLoop {
         self.round()
     }
 
-    /// Whether a connection that does not wait for a sync has a turn due.
-    fn has_turns(&self) -> bool {
-        let can = |key: &usize| self.connections.get(*key).is_some_and(|one| !one.outbox.is_held());
-        self.next.iter().any(can)
+    /// Begins the sync that waits, unless a connection has a turn due that may then share it. Connections
+    /// that wait for no sync never share it, and always have turns, so the thread syncs beside these.
+    fn sync_if_due(&mut self) -> Result<(), NodeError> {
+        let mut has_turns = false;
+        for connection in self.next.iter().filter_map(|key| self.connections.get(*key)) {
+            if !connection.outbox.is_held() {
+                if !connection.session.is_free {
+                    return Ok(());
+                }
+                has_turns = true;
+            }
+        }
+        if has_turns {
+            self.here.slots.hand_over_sync(self.here.now);
+            return Ok(());
+        }
+        self.here.slots.sync_here()
     }
 
     fn notice(&mut self, event: &Event) {

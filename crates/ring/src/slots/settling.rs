@@ -130,6 +130,14 @@ impl Slots {
         self.rounds.as_ref().is_some_and(Rounds::waits_for_loop)
     }
 
+    /// Hands the sync that waits to a thread. To be called when nobody who has a turn can come to wait for
+    /// it.
+    pub(crate) fn hand_over_sync(&mut self, now: Now) {
+        if let Some(rounds) = &mut self.rounds {
+            rounds.hand_over(now.moment);
+        }
+    }
+
     /// Does the sync that waits. To be called when the loop has nothing else to do.
     pub(crate) fn sync_here(&mut self) -> Result<(), NodeError> {
         self.rounds.as_mut().map_or(Ok(()), Rounds::sync_here)

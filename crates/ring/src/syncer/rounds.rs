@@ -1,8 +1,8 @@
 //! Syncs for the rounds of a loop, whose replies wait for them.
 //!
 //! On a quick disk the loop syncs by itself when no connection can have a turn: one sync for all that came
-//! meanwhile, and no thread to wake. On a slow disk, or one of unknown speed, a thread syncs and the loop
-//! goes on.
+//! meanwhile, and no thread to wake. On a slow disk, or one of unknown speed, or while only connections have
+//! turns that wait for no sync, a thread syncs and the loop goes on.
 //!
 //! Invariant: a number counts as synced only once a sync has ended that began after the writes it was given
 //! for.
@@ -62,9 +62,9 @@ impl Rounds {
             self.waiting_since.get_or_insert(now);
         }
         let is_the_threads =
-            |since: &mut Moment| self.quick_in_a_row < QUICK_IN_A_ROW || now >= since.after(WAIT_MAX_US);
-        if self.waiting_since.take_if(is_the_threads).is_some() {
-            self.syncer.hand(vec![(self.asked, now)]);
+            |since: Moment| self.quick_in_a_row < QUICK_IN_A_ROW || now >= since.after(WAIT_MAX_US);
+        if self.waiting_since.is_some_and(is_the_threads) {
+            self.hand_over(now);
         }
         (self.synced < self.asked).then_some(self.asked)
     }
@@ -72,6 +72,13 @@ impl Rounds {
     /// Whether a sync waits for [`sync_here`](Self::sync_here).
     pub(crate) fn waits_for_loop(&self) -> bool {
         self.waiting_since.is_some()
+    }
+
+    /// Hands the sync that waits, if one does, to the thread.
+    pub(crate) fn hand_over(&mut self, now: Moment) {
+        if self.waiting_since.take().is_some() {
+            self.syncer.hand(vec![(self.asked, now)]);
+        }
     }
 
     /// Does the sync that waits, on this thread.

@@ -6,8 +6,14 @@ use std::sync::atomic::AtomicU64;
 
 /// A loop on a disk that has been quick for long, with some clients; the clock stands still.
 fn quick(clients: usize) -> (Ready, Arc<Standing>, Vec<Socket>) {
+    quick_with(clients, &[])
+}
+
+/// The same with keyspaces beside the first one, in which the clients are.
+fn quick_with(clients: usize, rules: &[KeyspaceRules]) -> (Ready, Arc<Standing>, Vec<Socket>) {
     let clock = Arc::new(Standing(SystemClock.now(), AtomicU64::new(0)));
-    let mut ready = ready(clock.clone(), ConnectionLimits::default());
+    let of_loop = clock.clone();
+    let mut ready = ready_with(Arc::default(), |address| Choices::of_test(of_loop, address), rules);
     let mut clients: Vec<_> = (0..clients).map(|_| client(&ready, b"PING\r\n")).collect();
     ready.let_in();
     while clients.iter_mut().any(|client| client.peek(&mut [0]).is_err()) {
@@ -91,6 +97,34 @@ fn turns_of_others_put_a_sync_off_for_some_time_only_whether_they_write_or_not()
         assert!(!ready.event_loop.here.slots.sync_waits(), "{words} puts it off for longer");
         ready.disk.wait_behind(before);
         assert!(!ready.synced_here());
+    }
+}
+
+#[test]
+fn turns_of_those_who_wait_for_no_sync_put_none_off_and_go_on_beside_it() {
+    for class in [Persistence::EverySecond, Persistence::Off] {
+        let (name, durability) = ("other".into(), Some(class));
+        let rules = KeyspaceRules { name, copies: 0, in_sync_min: 0, latency_ms: 0, durability };
+        let (mut ready, _, mut clients) = quick_with(2, &[rules]);
+        for words in ["SELECT 1", "SET a 22"] {
+            say(&mut clients[1], words);
+            while heard(&mut clients[1]).is_empty() {
+                ready.pass().unwrap();
+            }
+        }
+        let before = ready.disk.syncs();
+        say(&mut clients[0], "SET a 1");
+        ready.pass().unwrap();
+        assert!(ready.event_loop.here.slots.sync_waits(), "somebody may come who shares it");
+        say(&mut clients[1], "GET a");
+        ready.pass().unwrap();
+        assert_eq!(heard(&mut clients[1]), "$2\r\n22\r\n", "{class:?}");
+        assert!(!ready.event_loop.here.slots.sync_waits(), "{class:?}: who never shares it puts it off");
+        ready.disk.wait_behind(before);
+        assert!(!ready.synced_here(), "{class:?}: it holds who does not wait for it");
+        while heard(&mut clients[0]).is_empty() {
+            ready.pass().unwrap();
+        }
     }
 }
 
