@@ -286,3 +286,36 @@ pub(crate) fn write_options(settings: &Settings) -> Result<WriteOptions, Failure
     };
     Ok(WriteOptions { durability, deadline: write.deadline, request: None })
 }
+
+/// The durability that the command line itself names. What is made with it has it for good, so how writes are
+/// made by default, by files and variables, does not count.
+pub(crate) fn named_durability(settings: &Settings) -> Result<Option<Durability>, Failure> {
+    let setting = settings.setting("write.durability");
+    match setting.is_some_and(|setting| matches!(setting.origin, Origin::Flag { .. })) {
+        true => Ok(write_options(settings)?.durability),
+        false => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_command_line_names_what_is_there_for_good() {
+        let environment = [("ATOLL_WRITE_DURABILITY".to_owned(), "synced".to_owned())];
+        let files = [TomlText { name: "atoll.toml", text: "write.durability = \"synced\"" }];
+        let found = |files: &[TomlText<'_>], environment: &[(String, String)], flags: &[Assignment]| {
+            let sources = Sources { files, environment, reserved_variables: &RESERVED_VARIABLES, flags };
+            let settings = resolve(&schema(), &sources).unwrap();
+            (named_durability(&settings).unwrap(), write_options(&settings).unwrap().durability)
+        };
+        let (flushed, synced) = (Some(Durability::Flushed), Some(Durability::Synced));
+        assert_eq!(found(&[], &[], &[]), (None, None));
+        assert_eq!(found(&files, &[], &[]), (None, synced));
+        assert_eq!(found(&[], &environment, &[]), (None, synced));
+        let flags = |word| [assignment("write.durability", word, "--durability")];
+        assert_eq!(found(&files, &environment, &flags("flushed")), (flushed, flushed));
+        assert_eq!(found(&files, &environment, &flags("default")), (None, None));
+    }
+}

@@ -25,7 +25,10 @@ fn a_keyspace_has_copies_of_its_own_and_is_named_in_the_url() {
     };
     let create = ["ring", "keyspace", "create"];
     let create = |more: &[&str]| run("", &[&create, more].concat());
+    // How writes are made by default is not what a keyspace has for good.
+    place.write("atoll.toml", "write.durability = \"synced\"\n");
     let made = create(&["scratch", "--copies", "1", "--latency-class", "50"]);
+    std::fs::remove_file(place.folder.path().join("atoll.toml")).unwrap();
     assert_eq!(made.text().trim(), "keyspace scratch is there, as number 1");
     assert_eq!(create(&["scratch", "--copies", "1", "--latency-class", "50"]).exit, Some(0), "as it is");
     assert!(create(&["scratch", "--copies", "2"]).fails(11).contains("with other rules"));
@@ -71,7 +74,7 @@ fn a_keyspace_has_copies_of_its_own_and_is_named_in_the_url() {
     assert_eq!(run("", &["ring", "keyspace", "list", "--json"]).json().as_array().unwrap().len(), 2);
     // One with a durability of its own takes writes that the flushed ones refuse.
     let made = create(&["safe", "--durability", "synced"]);
-    assert_eq!(made.text().trim(), "keyspace safe is there, as number 2");
+    assert_eq!(made.text().trim(), "keyspace safe is there, as number 2, with durability synced");
     assert!(create(&["safe"]).fails(11).contains("with other rules"));
     let listed = json(&["ring", "keyspace", "list"]);
     assert_eq!((listed[2]["durability"].as_str(), listed[1]["durability"].as_str()), (Some("synced"), None));

@@ -1,7 +1,7 @@
 //! `atoll ring keyspace`: keyspaces of a ring, each with copies of its own.
 
 use super::operate::{as_unknown_outcome, operator};
-use crate::{Failure, Session};
+use crate::{Failure, Session, options};
 use atoll_open::{KeyspaceStatus, LatencyClass, NewKeyspace, RING_CHANGE, RingOperator, RingStatus};
 use atoll_store::{Durability, StoreError};
 use clap::{Args, Subcommand};
@@ -79,14 +79,17 @@ impl Create {
             copies: self.copies,
             in_sync_min: self.min_sync,
             latency: self.latency_class.unwrap_or_default(),
-            durability: session.write_options()?.durability,
+            durability: options::named_durability(&session.settings)?,
         };
         self.check_nodes(&operator).await?;
         operator.create_keyspace(&new).await?;
         if self.no_wait {
             return session.output.either(
-                || format!("keyspace {} was requested", self.name),
-                || json!({ "name": self.name, "made": false }),
+                || format!("keyspace {} was requested{}", self.name, told(new.durability)),
+                || {
+                    let durability = new.durability.map(Durability::name);
+                    json!({ "name": self.name, "made": false, "durability": durability })
+                },
             );
         }
         session.hint_on_interrupt(
@@ -94,8 +97,14 @@ impl Create {
         );
         let made = self.wait(&operator).await.map_err(as_unknown_outcome)?;
         session.output.either(
-            || format!("keyspace {} is there, as number {}", made.name, made.keyspace),
-            || json!({ "made": true, "name": made.name, "keyspace": made.keyspace }),
+            || {
+                let durability = told(made.durability);
+                format!("keyspace {} is there, as number {}{durability}", made.name, made.keyspace)
+            },
+            || {
+                let (number, durability) = (made.keyspace, made.durability.map(Durability::name));
+                json!({ "made": true, "name": made.name, "keyspace": number, "durability": durability })
+            },
         )
     }
 
@@ -156,6 +165,11 @@ impl Create {
         }
         None
     }
+}
+
+/// What a report adds about a keyspace with a durability of its own, since it cannot be changed later.
+fn told(durability: Option<Durability>) -> String {
+    durability.map_or_else(String::new, |class| format!(", with durability {}", class.name()))
 }
 
 /// How many slots each keyspace has.
