@@ -2,6 +2,9 @@
 //!
 //! Invariant: a confirmed heartbeat is delivered only after a table at least as new as the one that the
 //! answering member had.
+//! Invariant: a node that has nothing left registers only if no node at another address for clients was up
+//! under its number just before; otherwise a list of nodes in another order would end a node and lose its
+//! copies.
 
 mod request_queue;
 
@@ -17,6 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 pub(crate) use request_queue::{Command, PendingChange};
 
@@ -33,6 +37,10 @@ const HEARTBEAT_TIMEOUT: Duration = Duration::from_millis(600);
 
 /// How long a member may take to name its ring.
 const WHO_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How often the time after which a silent node counts as down another node may still count as up, before its
+/// number is taken for given: a leader that has just begun first waits that long itself.
+const HELD_TIMEOUTS: u32 = 3;
 
 /// A node that was seen at work, and then not for this long, hangs, even if its thread of the group could
 /// still send heartbeats.
@@ -128,6 +136,11 @@ fn pause(rounds: usize) -> Duration {
     PAUSE.saturating_mul(1 << doublings).min(PAUSE_MAX)
 }
 
+/// The part of a node's address that clients use: the second of three words, or all of an address of one word.
+fn for_clients(address: &str) -> &str {
+    address.split(' ').nth(1).unwrap_or(address)
+}
+
 /// One connection to one member.
 struct Session<'a> {
     agent: &'a Agent,
@@ -184,6 +197,10 @@ impl Session<'_> {
             self.trouble(CouncilError::OtherRing);
             return Err(Next::Refused);
         }
+        if let Some(address) = self.holder(client).await? {
+            self.trouble(CouncilError::NumberTaken { node: self.agent.options.me, address });
+            return Err(Next::Refused);
+        }
         let change = Change::Register {
             node: self.agent.options.me,
             nonce: self.agent.nonce,
@@ -206,6 +223,45 @@ impl Session<'_> {
                 tracing::debug!(?answer, "not registered yet");
                 Err(Next::Other)
             }
+        }
+    }
+
+    /// The address for clients of another node that has the number of this one and stays up. None if this
+    /// node has data of an earlier life: then it is that node, wherever it runs now.
+    async fn holder(&self, client: &Client) -> Result<Option<String>, Next> {
+        let options = &self.agent.options;
+        if self.agent.survived != Survived::Nothing {
+            return Ok(None);
+        }
+        let until = Instant::now() + options.node_timeout() * HELD_TIMEOUTS;
+        let mut known: Option<Arc<Table>> = None;
+        loop {
+            let version = known.as_ref().map(|table| table.version);
+            // Only a member that is certain to lead answers with a table: any other may be far behind.
+            let ask = Ask::Watch { known: version, is_at_once: true };
+            match peers::ask(client, &ask, CHANGE_TIMEOUT).await {
+                Ok(Answer::Table(update)) => {
+                    let update = Update::of_bytes(&update).map_err(|_| Next::Other)?;
+                    known = Some(update.apply(known.as_ref()).ok_or(Next::Other)?);
+                }
+                Ok(Answer::Heard(_)) => {}
+                Ok(Answer::NotLeader(Some(leader))) => return Err(Next::Leader(leader)),
+                answer => {
+                    tracing::debug!(?answer, "it is not known yet who has the number of this node");
+                    return Err(Next::Other);
+                }
+            }
+            let member = known.as_ref().and_then(|table| table.members.get(&options.me));
+            let Some(member) = member.filter(|member| member.is_up) else { return Ok(None) };
+            let address = member.address.to_string();
+            if for_clients(&address) == for_clients(&options.address) {
+                return Ok(None);
+            }
+            if Instant::now() >= until {
+                return Ok(Some(for_clients(&address).to_owned()));
+            }
+            // It may have ended a moment ago.
+            tokio::time::sleep(options.heartbeat()).await;
         }
     }
 
@@ -329,8 +385,10 @@ impl Session<'_> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::{Council, Listen};
     use atoll_replica::{Group, GroupOptions, PlacementHints};
     use std::net::{SocketAddr, TcpListener};
+    use std::sync::mpsc as blocking;
     use tokio::sync::oneshot;
 
     /// The events that were delivered, in words.
@@ -441,5 +499,60 @@ pub(crate) mod tests {
         let paused: Duration = (1..TRIES).map(pause).sum();
         let took = tries(TRIES, drop);
         assert!(took < paused.mul_f32(0.8), "{took:?} instead of {:?}", PAUSE * TRIES as u32);
+    }
+
+    /// A node at an address, and what it is told.
+    fn begun(
+        (me, address): (u32, &str),
+        members: &[(NodeId, SocketAddr)],
+        survived: Survived,
+        listen: Option<Listen>,
+    ) -> (Council, blocking::Receiver<CouncilEvent>) {
+        let ring = GroupOptions { slots: 4, copies: 1 };
+        let mut options = CouncilOptions::new(NodeId(me), members.to_vec(), ring, address.to_owned());
+        options.my_listen = listen;
+        let (tell, told) = blocking::channel();
+        let events = Box::new(move |event| drop(tell.send(event)));
+        (Council::start(options, Arc::new(|| Moment(0)), survived, events).unwrap(), told)
+    }
+
+    /// Waits for an event.
+    fn until(told: &blocking::Receiver<CouncilEvent>, is_it: impl Fn(&CouncilEvent) -> bool) -> CouncilEvent {
+        loop {
+            let event = told.recv_timeout(Duration::from_secs(60)).unwrap();
+            if is_it(&event) {
+                return event;
+            }
+        }
+    }
+
+    #[test]
+    fn a_node_with_nothing_left_takes_no_number_from_another_address_that_is_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let members = [(NodeId(1), listener.local_addr().unwrap())];
+        let nothing = || Survived::Nothing;
+        let (_keeper, _) = begun((1, "a at-a:1 at-a:2"), &members, nothing(), Some(Listen::Bound(listener)));
+        let has_registered = |event: &CouncilEvent| matches!(event, CouncilEvent::Registered { .. });
+        let is_trouble = |event: &CouncilEvent| matches!(event, CouncilEvent::Trouble(_));
+        let (first, told) = begun((7, "d at-d:1 at-d:2"), &members, nothing(), None);
+        until(&told, has_registered);
+        let (other, told_other) = begun((7, "e at-e:1 at-d:2"), &members, nothing(), None);
+        let event = until(&told_other, |event| is_trouble(event) || has_registered(event));
+        let is_refused = matches!(
+            &event,
+            CouncilEvent::Trouble(CouncilError::NumberTaken { node: NodeId(7), address }) if address == "at-d:1"
+        );
+        assert!(is_refused, "{event:?}");
+        drop(other);
+        assert!(!told.try_iter().any(|event| is_trouble(&event)), "the node that has the number goes on");
+        // At the same address it is the same node, on a new folder; and one that has its data may have moved.
+        let (again, told_again) = begun((7, "f at-d:1 at-f:2"), &members, nothing(), None);
+        until(&told_again, has_registered);
+        let (moved, told_moved) = begun((7, "f at-g:1 at-g:2"), &members, Survived::Everything, None);
+        until(&told_moved, has_registered);
+        drop((first, again, moved));
+        // Nobody is up there any more, which the group notices within the wait.
+        let (_new, told_new) = begun((7, "h at-h:1 at-h:2"), &members, nothing(), None);
+        until(&told_new, has_registered);
     }
 }

@@ -90,6 +90,15 @@ pub enum CouncilError {
         /// This node.
         node: NodeId,
     },
+    /// Another node has the number of this one and is up, and this one has nothing that shows that it is the
+    /// same. It was not registered.
+    #[error("number {} in the ring is that of {address}, which is up", node.0)]
+    NumberTaken {
+        /// This node.
+        node: NodeId,
+        /// Where clients reach the other one.
+        address: String,
+    },
     /// This node's data belong to another ring, and it was not registered in this one.
     #[error("the data of this node belongs to another ring than that of the configuration group")]
     OtherRing,
@@ -128,7 +137,7 @@ impl CouncilError {
             Self::Refused { .. } => ErrorKind::Unauthenticated,
             Self::Unanswered => ErrorKind::TimedOut,
             Self::Busy => ErrorKind::Limit,
-            Self::Replaced { .. } => ErrorKind::Conflict,
+            Self::Replaced { .. } | Self::NumberTaken { .. } => ErrorKind::Conflict,
             Self::Member { .. } => ErrorKind::Internal,
             Self::Folder { source, .. } | Self::System { source, .. } => kind_of(source),
             Self::Listen { .. }

@@ -67,6 +67,9 @@ impl GroupDoor for CouncilGroup {
             CouncilEvent::Trouble(error @ CouncilError::Replaced { .. }) => {
                 on_event(GroupEvent::Lost(error.to_string()));
             }
+            CouncilEvent::Trouble(CouncilError::NumberTaken { address, .. }) => {
+                on_event(GroupEvent::NumberTaken(address));
+            }
             CouncilEvent::Trouble(CouncilError::OtherRing) => on_event(GroupEvent::OtherRing),
             CouncilEvent::Trouble(error) => {
                 tracing::warn!(%error, "the configuration group does not work as it should");

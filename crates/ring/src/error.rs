@@ -121,6 +121,14 @@ pub enum NodeError {
     /// The store in the folder holds copies of another ring.
     #[error("the folder holds the data of this node in another ring")]
     OtherRing,
+    /// Another node of the ring has this number and is up.
+    #[error("number {number} in the ring is that of {address}, which is up")]
+    NumberTaken {
+        /// The number.
+        number: u32,
+        /// Where clients reach the other node.
+        address: String,
+    },
     /// The store in the folder belongs to a node of a ring, and was opened without the other nodes.
     #[error("the folder belongs to node {kept} of a ring, but was opened without the other nodes")]
     OfRing {
@@ -188,7 +196,7 @@ impl NodeError {
             | Self::OfStore { .. }
             | Self::Kept
             | Self::KeepsNothing { .. } => ErrorKind::InvalidInput,
-            Self::Superseded => ErrorKind::Conflict,
+            Self::Superseded | Self::NumberTaken { .. } => ErrorKind::Conflict,
             Self::Corrupt { .. } => ErrorKind::Corrupt,
             Self::Loop => ErrorKind::Internal,
         }
@@ -222,6 +230,9 @@ impl NodeError {
             ),
             Self::OtherRing => Some(
                 "name another folder with --store, or the nodes of that ring with --nodes; the age of its data is unknown, so a newly founded ring makes new copies",
+            ),
+            Self::NumberTaken { .. } => Some(
+                "start a new node with --join, on a new folder; or name in --nodes those that joined, each at the place of its number; to replace that node, stop it first",
             ),
             Self::OfRing { .. } => {
                 Some("name all nodes of that ring with --nodes; or another folder with --store")

@@ -32,6 +32,8 @@ pub enum GroupEvent {
     SeatWaits(bool),
     /// The node cannot go on: its store belongs to another ring.
     OtherRing,
+    /// The node cannot go on: its number is that of another one, which clients reach at this address.
+    NumberTaken(String),
     /// The node cannot go on: the group does not accept it any more.
     Lost(String),
 }

@@ -224,6 +224,9 @@ impl ReplicatedSlots {
                 Ok(())
             }
             LoopEvent::Group(GroupEvent::OtherRing) => Err(NodeError::OtherRing),
+            LoopEvent::Group(GroupEvent::NumberTaken(address)) => {
+                Err(NodeError::NumberTaken { number: self.me.0, address })
+            }
             LoopEvent::Group(GroupEvent::Lost(why)) => Err(NodeError::Group { why }),
             LoopEvent::Synced(logged) => self.copies.logged(now, logged?),
             LoopEvent::Located(located) => {
