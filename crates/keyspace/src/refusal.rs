@@ -34,13 +34,15 @@ pub enum Refusal {
     },
     /// The slot does not know a client that says that it began long ago: it may have forgotten it.
     #[error(
-        "write {sequence} of this client may or may not have happened: the client began over {} minutes ago and \
-         is not remembered here; draw a new one every few minutes",
+        "write {sequence} of this client may or may not have happened: its date is {age_ms} ms behind the time of \
+         its slot, over {} minutes, and it is not remembered here; draw a new one every few minutes",
         crate::FRESH_MS_MAX / 60_000
     )]
     Expired {
         /// The number of the write.
         sequence: u64,
+        /// How long ago the client began, by the time of the slot.
+        age_ms: u64,
     },
     /// A client says that it begins later than now.
     #[error("the client's date is {ahead_ms} ms ahead of the ring's; take it from TIME of a node")]

@@ -157,8 +157,9 @@ fn fresh(once: &Once<'_>, now_ms: u64) -> Result<(), Refusal> {
     if ahead_ms > FRESH_MS_MAX {
         return Err(Refusal::Early { ahead_ms });
     }
-    if now_ms.saturating_sub(began_ms) > FRESH_MS_MAX {
-        return Err(Refusal::Expired { sequence: once.sequence });
+    let age_ms = now_ms.saturating_sub(began_ms);
+    if age_ms > FRESH_MS_MAX {
+        return Err(Refusal::Expired { sequence: once.sequence, age_ms });
     }
     Ok(())
 }
