@@ -182,7 +182,8 @@ impl RingOperator {
     }
 
     /// The status as known by the most recent node, without what each node reports about itself. Any single
-    /// node may be out of date, such as one that is cut off from the others.
+    /// node may be out of date, such as one that is cut off from the others. How the ring is set up may come
+    /// from another node, if that one does not tell.
     ///
     /// # Errors
     /// As [`RingOperator::status`].
@@ -190,7 +191,11 @@ impl RingOperator {
         let told = self.told().await?;
         let answers = self.answers_of(&told).await;
         let others = answers.iter().flatten().filter_map(read);
-        Ok(others.fold(told, |newest, other| if other.is_newer(&newest) { other } else { newest }))
+        Ok(others.fold(told, |newest, other| {
+            let (mut newest, older) = if other.is_newer(&newest) { (other, newest) } else { (newest, other) };
+            newest.setup = newest.setup.or(older.setup);
+            newest
+        }))
     }
 
     /// The status from some node that knows its ring.

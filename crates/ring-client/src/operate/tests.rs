@@ -194,6 +194,33 @@ async fn of_two_nodes_the_one_that_knows_more_is_believed_whichever_is_asked() {
     }
 }
 
+/// A status that also says how the ring is set up.
+fn with_setup(status: &str) -> String {
+    let numbers = [("loops", 1), ("keepers", 3), ("copies", 3), ("in_sync_min", 2)];
+    let numbers = numbers.into_iter().chain([("rate_error_ppm", 10_000), ("clockless", 0)]);
+    let numbers = numbers.map(|(name, number)| format!("${}\r\n{name}\r\n:{number}\r\n", name.len()));
+    let setup = "*14\r\n$9\r\nprocesses\r\n*1\r\n$3\r\na:1\r\n".to_owned() + &numbers.collect::<String>();
+    status.replacen("*20", "*22", 1) + "$5\r\nsetup\r\n" + &setup
+}
+
+#[tokio::test(start_paused = true)]
+async fn how_a_ring_is_set_up_is_learned_from_any_node_that_tells() {
+    for (asked, other) in [(9, 3), (3, 9)] {
+        // Only the node that is behind tells.
+        let status = |version: u64, nodes: &[(u32, &str)]| {
+            let status = status_at_nodes(1, (version, 0), nodes);
+            if version == 9 { status } else { with_setup(&status) }
+        };
+        let text = status(other, &[(1, NOBODY), (2, NOBODY)]);
+        let other = Stub::start(move |_, _, _| Answer::Says(text.clone())).await;
+        let text = status(asked, &[(1, &other.address), (2, NOBODY)]);
+        let asked = Stub::start(move |_, _, _| Answer::Says(text.clone())).await;
+        let operator = RingOperator::new(RingOptions::of(vec![asked.address.clone()]));
+        let newest = operator.newest_status().await.unwrap();
+        assert_eq!((newest.version, newest.setup.map(|setup| setup.keepers)), (9, Some(3)));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_change_whose_answer_is_lost_is_unknown_and_one_that_no_node_heard_of_is_refused() {
     let patience = Duration::from_secs(2);
