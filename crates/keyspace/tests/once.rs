@@ -101,7 +101,10 @@ fn a_client_that_says_when_it_began_never_does_a_write_twice() {
         let refused = ask(&mut subject, sequence);
         assert!(refused.starts_with(&format!("-FORGOTTEN write {sequence} of this client may")), "{refused}");
         let age_ms = subject.now_ms - began;
-        assert!(refused.contains(&format!("its date is {age_ms} ms behind the time of its slot")), "{refused}");
+        assert!(
+            refused.contains(&format!("its date is {age_ms} ms behind the time of its slot")),
+            "{refused}"
+        );
     }
     assert_eq!(subject.ask("GET n"), "\"3\"");
     // A clock may be somewhat wrong, but not so that the date says nothing.
