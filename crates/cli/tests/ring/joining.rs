@@ -2,11 +2,12 @@
 //! cannot join.
 
 use crate::loops::status_when;
-use crate::support::{Workspace, free_port, started};
+use crate::support::{Answer, Workspace, free_port, started};
 use crate::three::Ring;
 use crate::{end, served, wait_until_served};
 use rustix::process::Signal;
 use std::process::Child;
+use std::time::{Duration, Instant};
 
 /// Starts a node that joins by asking another one.
 fn join(place: &Workspace, store: &str, listen: &str, living: &str) -> Child {
@@ -14,6 +15,18 @@ fn join(place: &Workspace, store: &str, listen: &str, living: &str) -> Child {
     let mut node = place.spawn(&[&serve[..], &["--token-file", "ring/token", "--join", living]].concat());
     assert_eq!(started(&mut node)["listening"], listen);
     node
+}
+
+/// The answer of a node that ends by itself; one that does not within a minute is killed.
+fn ended(mut node: Child) -> Answer {
+    let began = Instant::now();
+    while node.try_wait().unwrap().is_none() {
+        if began.elapsed() > Duration::from_secs(60) {
+            node.kill().unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Answer::from(node.wait_with_output().unwrap())
 }
 
 #[test]
@@ -47,8 +60,23 @@ fn nodes_join_a_ring_by_asking_any_node_of_it_and_come_back_to_their_places() {
     fourth_node.kill().unwrap();
     fourth_node.wait().unwrap();
     let fourth_node = join(&place, "fourth", &fourth, &at(2));
-    let status = all_up(&addresses);
+    // What it tells itself cannot be of its former life.
+    let own_url = format!("ring://{fourth}/?token-file=ring/token");
+    let status = status_when(&place, &own_url, |status| {
+        let mut nodes = status["nodes"].as_array().unwrap().iter();
+        nodes.any(|node| node["address"] == fourth.as_str() && node["up"] == true)
+    });
     assert_eq!(status["nodes"].as_array().unwrap().len(), 5, "{status}");
+    all_up(&addresses);
+    // A list that lacks those who joined gives the number of one of them to another address.
+    let other = format!("127.0.0.3:{port}");
+    let nodes = [&first[..], std::slice::from_ref(&other)].concat().join(",");
+    let named = ["--token-file", "ring/token", "--nodes", &nodes];
+    let refused =
+        ended(place.spawn(&[&["ring", "serve", "--memory", "--listen", &other][..], &named].concat()));
+    let told = refused.fails(11);
+    assert!(told.contains(&format!("number 4 in the ring is that of {fourth}, which is up")), "{told}");
+    all_up(&addresses);
     [fourth_node, fifth_node].into_iter().for_each(|node| end(node, Signal::TERM));
     ring.end();
 }
@@ -58,6 +86,10 @@ fn a_node_that_cannot_join_says_why() {
     let (place, port) = (Workspace::new(), free_port());
     let ring = Ring::start(&place, port, "flushed");
     let (living, free) = (format!("127.0.0.1:{port}"), format!("127.0.0.1:{}", port + 3));
+    // The name of a node that counts as down is free.
+    status_when(&place, &format!("ring://{living}/?token-file=ring/token"), |status| {
+        status["nodes"].as_array().unwrap().iter().filter(|node| node["up"] == true).count() == 3
+    });
     place.write("wrong", "a-token-of-another-ring");
     let (alone, alone_at) = served(&place, &["--memory"]);
     // A node of another ring has left its folder.
@@ -87,7 +119,8 @@ fn a_node_that_cannot_join_says_why() {
         for (words, exit, told) in &cases {
             let place = &place;
             scope.spawn(move || {
-                let refused = place.run(&[&["ring", "serve"], &words[..]].concat());
+                // Its input is at its end: a node that begins all the same ends with code 0.
+                let refused = place.run(&[&["ring", "serve", "--until-input-ends"], &words[..]].concat());
                 assert!(refused.fails(*exit).contains(told), "{words:?}: {}", refused.stderr);
             });
         }
