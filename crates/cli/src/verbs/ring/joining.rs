@@ -2,15 +2,17 @@
 //! takes behind the others.
 //!
 //! The place is that of its own address, if the ring knows that, and otherwise the next one. It is taken once
-//! the node has begun. Of two new nodes that ask at the same moment and get the same place, the later one
-//! replaces the earlier one, which ends and says so.
+//! the node has registered. Of two new nodes that ask at the same moment and get the same place, the later
+//! one is refused then; if both register at once, it replaces the earlier one, which ends and says so.
 
 use super::nodes::parse;
 use crate::Failure;
+use crate::output::note;
 use atoll_open::{NodeStatus, RingSetup, RingStatus, RingUrl, operate_ring};
 use atoll_ring::{HostPort, RingOptions};
 use atoll_store::{ErrorKind, StoreError};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -22,6 +24,12 @@ const GONE_TIME_MAX: Duration = Duration::from_secs(3);
 
 /// Time between two looks at it.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A table that is older than this does not tell any more who is up.
+const SILENT_MS_MAX: u64 = 3_000;
+
+/// Most processes of a ring that is joined: the list of them is as long as the answer of a node says.
+const PROCESSES_MAX: usize = 65_536;
 
 /// What a new node has to say about itself.
 pub struct Newcomer {
@@ -70,24 +78,46 @@ impl Newcomer {
         let until = tokio::time::Instant::now() + GONE_TIME_MAX;
         loop {
             let status = operator.newest_status().await.map_err(|error| not_told(living, error))?;
-            let Some(setup) = status.setup.as_ref() else {
-                return Err(Failure::Usage {
-                    problem: format!("the node at {living} is a ring of its own, and takes no other nodes"),
-                    hint: "name a node that was itself started with --nodes or --join".to_owned(),
-                });
-            };
+            let setup = status.setup.as_ref().ok_or_else(|| not_set_up(living, &status))?;
             let (learned, taken) = self.found(setup, &status)?;
-            let Some(taken) = taken else { return Ok(learned) };
+            let Some(taken) = taken else {
+                if self.is_keeper(&learned) {
+                    note(
+                        "this node keeps the configuration of its ring, and with --join it starts only while another node answers: start it with --nodes and the other options of the ring, so that a ring that was stopped begins again by itself",
+                    );
+                }
+                return Ok(learned);
+            };
             if tokio::time::Instant::now() >= until {
-                let (told, number) = (&self.told, taken.node);
-                return Err(failure(
-                    ErrorKind::Conflict,
-                    format!("the name {told} is taken: node {number} of the ring has it, and is up"),
-                    "choose another address with --listen or --announce; or start that node on its own folder",
-                ));
+                return Err(self.taken(taken, &status));
             }
             tokio::time::sleep(LOOK_INTERVAL).await;
         }
+    }
+
+    /// Whether this node keeps the configuration: where all keepers waited for an answer of another node, a ring
+    /// that was stopped would not begin again.
+    fn is_keeper(&self, learned: &Learned) -> bool {
+        learned.hosts.iter().take(learned.keepers).any(|host| *host == self.told)
+    }
+
+    /// Why this node does not get its place: another one has it, or is not known not to.
+    fn taken(&self, taken: &NodeStatus, status: &RingStatus) -> Failure {
+        let (told, number) = (&self.told, taken.node);
+        if status.group_silent_ms > SILENT_MS_MAX {
+            return failure(
+                ErrorKind::Unavailable,
+                format!(
+                    "the nodes that keep the configuration do not answer, so it is unknown whether node {number} at {told} is still up"
+                ),
+                "more than half of the first nodes in --nodes have to be up for others to join",
+            );
+        }
+        failure(
+            ErrorKind::Conflict,
+            format!("the name {told} is taken: node {number} of the ring has it, and is up"),
+            "choose another address with --listen or --announce; or start that node on its own folder",
+        )
     }
 
     /// What follows from the state of the ring, and the node that is up in this node's place, if one is.
@@ -104,14 +134,26 @@ impl Newcomer {
         }
         let mut hosts = hosts(setup, status)?;
         let known = hosts.iter().find(|(_, host)| **host == self.told).map(|(place, _)| *place);
-        let place = known.unwrap_or_else(|| hosts.last_key_value().map_or(0, |(last, _)| last + 1));
+        let next = hosts.last_key_value().map_or(0, |(last, _)| last.saturating_add(1));
+        if known.map_or(next, |_| next.saturating_sub(1)) >= PROCESSES_MAX {
+            return Err(Failure::Usage {
+                problem: format!("process {next} of this ring: at most {PROCESSES_MAX} can be joined"),
+                hint: "ask another node, or name all nodes with --nodes instead".to_owned(),
+            });
+        }
+        if known.is_none() && is_of_one_machine(&self.told) && !hosts.values().all(is_of_one_machine) {
+            return Err(Failure::Usage {
+                problem: format!("{}: nodes on other machines do not reach it", self.told),
+                hint: "name an address of this machine with --listen or --announce".to_owned(),
+            });
+        }
+        let place = known.unwrap_or(next);
         hosts.insert(place, self.told.clone());
         let is_there = |node: &&NodeStatus| node.is_up && process(node, setup).0 == place;
         let taken = status.nodes.iter().find(is_there).filter(|_| self.is_new);
         let last = hosts.last_key_value().map_or(0, |(last, _)| *last);
-        // Numbers of nodes that have left are not given again, and nobody dials these names.
-        let gone = |place: usize| HostPort { host: format!("departed-{}.invalid", place + 1), port: 7379 };
-        let hosts = (0..=last).map(|place| hosts.remove(&place).unwrap_or_else(|| gone(place))).collect();
+        // Numbers of nodes that have left are not given again.
+        let hosts = (0..=last).map(|place| hosts.remove(&place).unwrap_or_else(|| departed(place))).collect();
         let options = RingOptions {
             in_sync_min: setup.in_sync_min.into(),
             rate_error_ppm: setup.rate_error_ppm,
@@ -121,6 +163,34 @@ impl Newcomer {
         let (keepers, copies) = (setup.keepers.into(), setup.copies.into());
         Ok((Learned { hosts, keepers, copies, options }, taken))
     }
+}
+
+/// The address of a place whose node has left, which nobody dials.
+fn departed(place: usize) -> HostPort {
+    HostPort { host: format!("departed-{}.invalid", place + 1), port: 7379 }
+}
+
+/// Whether only nodes on the same machine reach this address; also of a place whose node has left, whatever
+/// the machine.
+fn is_of_one_machine(HostPort { host, .. }: &HostPort) -> bool {
+    host.eq_ignore_ascii_case("localhost")
+        || host.rsplit('.').next() == Some("invalid")
+        || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// Why a ring cannot be joined whose nodes do not tell how it is set up.
+fn not_set_up(living: &str, status: &RingStatus) -> Failure {
+    let (problem, hint) = match status.nodes.len() {
+        0 | 1 => (
+            format!("the node at {living} is a ring of its own, and takes no other nodes"),
+            "name a node that was itself started with --nodes or --join",
+        ),
+        _ => (
+            format!("the nodes at {living} are of a build that does not tell how their ring is set up"),
+            "start this node with --nodes, at the end of the list of all nodes",
+        ),
+    };
+    Failure::Usage { problem, hint: hint.to_owned() }
 }
 
 /// Why no living node told anything, in terms of the options of a node.
@@ -148,8 +218,9 @@ fn process(node: &NodeStatus, setup: &RingSetup) -> (usize, u16) {
     (usize::try_from(before / loops).unwrap_or(usize::MAX), number)
 }
 
-/// All processes of a ring that are known, by their places: those that it was set up with, and those that
-/// joined later.
+/// All processes of a ring that are known, by their places: those that have registered, and those that the
+/// answering node was set up with. The table knows better, since a list may be older than the ring; only for
+/// the keepers the list counts, by which they find each other.
 fn hosts(setup: &RingSetup, status: &RingStatus) -> Result<BTreeMap<usize, HostPort>, Failure> {
     let read = |address: &str| -> Result<HostPort, Failure> {
         address.parse().map_err(|error| Failure::Usage {
@@ -157,14 +228,30 @@ fn hosts(setup: &RingSetup, status: &RingStatus) -> Result<BTreeMap<usize, HostP
             hint: "name all nodes with --nodes instead".to_owned(),
         })
     };
-    let listed = setup.processes.iter().enumerate();
-    let mut hosts: BTreeMap<usize, HostPort> =
-        listed.map(|(place, address)| Ok((place, read(address)?))).collect::<Result<_, Failure>>()?;
-    for node in &status.nodes {
+    let (mut hosts, mut places) = (BTreeMap::new(), BTreeMap::new());
+    // A process that began anew at another place has its address there: one that is up comes first.
+    let mut nodes: Vec<&NodeStatus> = status.nodes.iter().collect();
+    nodes.sort_by_key(|node| !node.is_up);
+    for node in nodes {
         let (place, number) = process(node, setup);
-        if place >= setup.processes.len() && !hosts.contains_key(&place) {
-            let HostPort { host, port } = read(&node.address)?;
-            hosts.insert(place, HostPort { host, port: port.saturating_sub(number) });
+        if hosts.contains_key(&place) {
+            continue;
+        }
+        let HostPort { host, port } = read(&node.address)?;
+        let host = HostPort { host, port: port.saturating_sub(number) };
+        if *places.entry(host.to_string()).or_insert(place) == place {
+            hosts.insert(place, host);
+        }
+    }
+    for (place, address) in setup.processes.iter().enumerate() {
+        let host = read(address)?;
+        if places.get(&host.to_string()).is_some_and(|elsewhere| *elsewhere != place) {
+            continue;
+        }
+        if place < usize::from(setup.keepers) {
+            hosts.insert(place, host);
+        } else {
+            hosts.entry(place).or_insert(host);
         }
     }
     Ok(hosts)
@@ -229,6 +316,97 @@ mod tests {
         assert_eq!(learned(&newcomer("c:10", 4, true), &setup, &ring), (all.to_owned(), Some(10)));
         let refused = newcomer("d:10", 1, true).found(&setup, &ring);
         assert!(matches!(refused, Err(Failure::Usage { problem, .. }) if problem.contains("have 4")));
+    }
+
+    /// What is wrong, and what would be right.
+    fn refused(newcomer: &Newcomer, setup: &RingSetup, status: &RingStatus) -> (String, String) {
+        match newcomer.found(setup, status) {
+            Err(Failure::Usage { problem, hint }) => (problem, hint),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn where_a_list_is_older_than_the_ring_the_table_is_believed() {
+        // The answering node was started with e as the fourth; meanwhile d had joined there, and e behind it.
+        let setup = setup(&["a:1", "b:1", "c:1", "e:1"], 1);
+        let ring = status(&[(1, "a:1", true), (3, "c:1", true), (4, "d:1", true), (5, "e:1", true)]);
+        let all = "a:1 b:1 c:1 d:1 e:1";
+        assert_eq!(learned(&newcomer("e:1", 1, false), &setup, &ring), (all.to_owned(), None));
+        assert_eq!(learned(&newcomer("d:1", 1, false), &setup, &ring), (all.to_owned(), None));
+        assert_eq!(learned(&newcomer("f:1", 1, true), &setup, &ring), (format!("{all} f:1"), None));
+        // The one that joined has left: its number stays unused.
+        let ring = status(&[(1, "a:1", true), (3, "c:1", true), (5, "e:1", true)]);
+        let all = "a:1 b:1 c:1 departed-4.invalid:7379 e:1";
+        assert_eq!(learned(&newcomer("e:1", 1, false), &setup, &ring), (all.to_owned(), None));
+        // A node began anew as the sixth, and its former number is down.
+        let ring = status(&[(5, "e:1", false), (6, "e:1", true)]);
+        let all = "a:1 b:1 c:1 departed-4.invalid:7379 departed-5.invalid:7379 e:1";
+        assert_eq!(learned(&newcomer("e:1", 1, false), &setup, &ring), (all.to_owned(), None));
+        // Keepers find each other by the list, whatever they are called in the table.
+        let ring = status(&[(1, "10.0.0.1:1", true), (4, "d:1", true)]);
+        assert_eq!(learned(&newcomer("d:1", 1, false), &setup, &ring), ("a:1 b:1 c:1 d:1".to_owned(), None));
+    }
+
+    #[test]
+    fn an_address_that_other_machines_do_not_reach_joins_only_nodes_of_the_same_machine() {
+        let remote = setup(&["10.0.0.1:7379", "10.0.0.2:7379", "10.0.0.3:7379"], 1);
+        for told in ["127.0.0.1:7379", "[::1]:7379", "localhost:7379", "127.0.0.9:7379"] {
+            let (problem, hint) = refused(&newcomer(told, 1, true), &remote, &status(&[]));
+            assert_eq!(problem, format!("{told}: nodes on other machines do not reach it"));
+            assert!(hint.contains("--announce"), "{hint}");
+        }
+        // A node that left has no machine.
+        let local = setup(&["127.0.0.1:1", "127.0.0.1:2", "localhost:3", "departed-4.invalid:7379"], 1);
+        let (all, _) = learned(&newcomer("127.0.0.1:5", 1, true), &local, &status(&[]));
+        assert!(all.ends_with("departed-4.invalid:7379 127.0.0.1:5"), "{all}");
+    }
+
+    #[test]
+    fn a_node_at_the_place_of_a_keeper_is_known_as_one() {
+        let (setup, ring) = (setup(&["a:1", "b:1", "c:1"], 1), status(&[(4, "d:1", true)]));
+        for (told, is_keeper) in [("a:1", true), ("c:1", true), ("d:1", false), ("e:1", false)] {
+            let newcomer = newcomer(told, 1, false);
+            assert_eq!(newcomer.is_keeper(&newcomer.found(&setup, &ring).unwrap().0), is_keeper, "{told}");
+        }
+    }
+
+    #[test]
+    fn a_number_that_no_ring_has_makes_no_list_of_that_length() {
+        let setup = setup(&["a:1"], 1);
+        for node in [65_537, u32::MAX] {
+            for told in ["b:1", "d:1"] {
+                let ring = status(&[(node, "d:1", true)]);
+                let (problem, _) = refused(&newcomer(told, 1, false), &setup, &ring);
+                assert!(problem.contains("at most 65536"), "{problem}");
+            }
+        }
+        let (learned, _) =
+            newcomer("d:1", 1, false).found(&setup, &status(&[(65_536, "d:1", true)])).unwrap();
+        assert_eq!(learned.hosts.len(), 65_536);
+    }
+
+    #[test]
+    fn a_table_that_nobody_can_change_does_not_tell_that_a_node_is_up() {
+        let (setup, newcomer) = (setup(&["a:1"], 1), newcomer("a:1", 1, true));
+        for (group_silent_ms, kind, text) in [
+            (3_000, ErrorKind::Conflict, "the name a:1 is taken: node 1 of the ring has it"),
+            (3_001, ErrorKind::Unavailable, "the nodes that keep the configuration do not answer"),
+        ] {
+            let ring = RingStatus { group_silent_ms, ..status(&[(1, "a:1", true)]) };
+            let (_, taken) = newcomer.found(&setup, &ring).unwrap();
+            let failure = newcomer.taken(taken.unwrap(), &ring);
+            assert!(matches!(&failure, Failure::Store(error) if error.kind() == kind), "{failure:?}");
+            assert!(failure.to_string().contains(text), "{failure}");
+        }
+    }
+
+    #[test]
+    fn nodes_that_tell_no_setup_are_a_ring_of_their_own_only_if_there_is_one() {
+        let told = |status: &RingStatus| not_set_up("a:1", status).to_string();
+        assert!(told(&status(&[(1, "a:1", true)])).contains("is a ring of its own"));
+        let several = told(&status(&[(1, "a:1", true), (2, "b:1", true)]));
+        assert!(several.contains("does not tell how their ring is set up"), "{several}");
     }
 
     #[test]
