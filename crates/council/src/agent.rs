@@ -3,7 +3,7 @@
 //! Invariant: a confirmed heartbeat is delivered only after a table at least as new as the one that the
 //! answering member had.
 //! Invariant: a node that has nothing left registers only if no node at another address for clients was up
-//! under its number just before; otherwise a list of nodes in another order would end a node and lose its
+//! under its number just before; otherwise a list of nodes that is wrong would end that node and lose its
 //! copies.
 
 mod request_queue;
@@ -38,8 +38,8 @@ const HEARTBEAT_TIMEOUT: Duration = Duration::from_millis(600);
 /// How long a member may take to name its ring.
 const WHO_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How often the time after which a silent node counts as down another node may still count as up, before its
-/// number is taken for given: a leader that has just begun first waits that long itself.
+/// For how many times the timeout for silent nodes another node has to stay up before it is believed to have
+/// the number of this one: a leader that has just begun gives nobody up for one of them.
 const HELD_TIMEOUTS: u32 = 3;
 
 /// A node that was seen at work, and then not for this long, hangs, even if its thread of the group could
@@ -136,7 +136,7 @@ fn pause(rounds: usize) -> Duration {
     PAUSE.saturating_mul(1 << doublings).min(PAUSE_MAX)
 }
 
-/// The part of a node's address that clients use: the second of three words, or all of an address of one word.
+/// The part of a node's address that clients use: the second of three words, or all of a single word.
 fn for_clients(address: &str) -> &str {
     address.split(' ').nth(1).unwrap_or(address)
 }

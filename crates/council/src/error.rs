@@ -92,7 +92,7 @@ pub enum CouncilError {
     },
     /// Another node has the number of this one and is up, and this one has nothing that shows that it is the
     /// same. It was not registered.
-    #[error("number {} in the ring is that of {address}, which is up", node.0)]
+    #[error("number {} in the ring is that of {address}, which is up", .node.0)]
     NumberTaken {
         /// This node.
         node: NodeId,

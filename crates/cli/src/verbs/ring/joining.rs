@@ -95,7 +95,7 @@ impl Newcomer {
         }
     }
 
-    /// Whether this node keeps the configuration: where all keepers waited for an answer of another node, a ring
+    /// Whether this node keeps the configuration: if all that do waited for an answer of another node, a ring
     /// that was stopped would not begin again.
     fn is_keeper(&self, learned: &Learned) -> bool {
         learned.hosts.iter().take(learned.keepers).any(|host| *host == self.told)
