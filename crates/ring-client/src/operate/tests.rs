@@ -213,7 +213,7 @@ async fn how_a_ring_is_set_up_is_learned_from_any_node_that_tells() {
         };
         let text = status(other, &[(1, NOBODY), (2, NOBODY)]);
         let other = Stub::start(move |_, _, _| Answer::Says(text.clone())).await;
-        let text = status(asked, &[(1, &other.address), (2, NOBODY)]);
+        let text = status(asked, &[(1, other.address.as_str()), (2, NOBODY)]);
         let asked = Stub::start(move |_, _, _| Answer::Says(text.clone())).await;
         let operator = RingOperator::new(RingOptions::of(vec![asked.address.clone()]));
         let newest = operator.newest_status().await.unwrap();
