@@ -14,7 +14,7 @@ pub use file::{FileDisk, Mode, sync_folder};
 pub use folder::make_folder;
 pub use memory::MemoryDisk;
 pub use relay::Relay;
-pub use share::share_blocks;
+pub use share::{are_two_files, share_blocks};
 pub use sim::{Counters, FaultPlan, SimDisk, Survival};
 pub use window::{Ahead, Window};
 

@@ -1,6 +1,8 @@
-//! A file whose blocks are those of another one, until either is written to.
+//! A file whose blocks are those of another one, until either is written to; and whether two disks are two
+//! files.
 
-use crate::{Disk, DiskError};
+use crate::{Disk, DiskError, Operation};
+use std::os::fd::BorrowedFd;
 
 /// Makes `to`, which is empty, hold what `from` holds at one moment, without copying any of it: both files
 /// use the same blocks. False if the file system cannot do that, or these are no two files of one; nothing
@@ -11,13 +13,32 @@ use crate::{Disk, DiskError};
 pub fn share_blocks(from: &dyn Disk, to: &dyn Disk) -> Result<bool, DiskError> {
     match (from.descriptor(), to.descriptor()) {
         (Some(source), Some(target)) => system::share(source, target).map_err(|source| DiskError {
-            operation: crate::Operation::Write,
+            operation: Operation::Write,
             name: to.name().to_owned(),
             offset: 0,
             source,
         }),
         _ => Ok(false),
     }
+}
+
+/// Whether these are two files, and not one, perhaps under two names. False also where nobody can tell: for
+/// disks that are no files.
+///
+/// # Errors
+/// [`DiskError`] if the system does not say which files they are.
+pub fn are_two_files(one: &dyn Disk, other: &dyn Disk) -> Result<bool, DiskError> {
+    let (Some(first), Some(second)) = (one.descriptor(), other.descriptor()) else { return Ok(false) };
+    let status = |disk: &dyn Disk, file: BorrowedFd<'_>| {
+        rustix::fs::fstat(file).map_err(|error| DiskError {
+            operation: Operation::Open,
+            name: disk.name().to_owned(),
+            offset: 0,
+            source: error.into(),
+        })
+    };
+    let (first, second) = (status(one, first)?, status(other, second)?);
+    Ok((first.st_dev, first.st_ino) != (second.st_dev, second.st_ino))
 }
 
 #[cfg(all(target_os = "linux", not(any(target_arch = "sparc", target_arch = "sparc64"))))]
@@ -65,6 +86,23 @@ mod tests {
         let mut found = [0; 10_000];
         to.read_at(0, &mut found).unwrap();
         assert!(found == [7; 10_000] && to.len().unwrap() == 10_000);
+    }
+
+    #[test]
+    fn one_file_under_two_names_is_one_and_of_other_disks_nobody_can_tell() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name| folder.path().join(name);
+        let open = |name| FileDisk::open(&path(name), Mode::Create).unwrap();
+        let (one, other) = (open("one"), open("other"));
+        std::fs::hard_link(path("one"), path("link")).unwrap();
+        std::os::unix::fs::symlink(path("one"), path("symbolic")).unwrap();
+        assert!(are_two_files(&one, &other).unwrap());
+        for same in [&one, &open("one"), &open("link"), &open("symbolic")] {
+            assert!(!are_two_files(&one, same).unwrap() && !are_two_files(same, &one).unwrap());
+        }
+        let memory = MemoryDisk::new();
+        assert!(!are_two_files(&memory, &MemoryDisk::new()).unwrap());
+        assert!(!are_two_files(&one, &memory).unwrap() && !are_two_files(&memory, &one).unwrap());
     }
 
     #[test]

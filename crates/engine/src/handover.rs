@@ -18,7 +18,7 @@ use crate::recovery::{self, check_known_to_write};
 use crate::shared::Shared;
 use crate::space::BLOCK;
 use crate::superblock::{COPIES, Copy, DATA_START, Superblock};
-use atoll_disk::{Disk, share_blocks};
+use atoll_disk::{Disk, are_two_files, share_blocks};
 use std::sync::Arc;
 
 /// Bytes that are copied at once.
@@ -123,7 +123,7 @@ impl Engine {
             return Err(stale(from, token, source.token));
         }
         let claim = Claim { token, way: Way::Elsewhere };
-        let target = Target::of(&*to, &source, claim)?;
+        let target = Target::of((from, &source), &*to, claim)?;
         let is_usable = match target {
             Target::Empty => true,
             Target::Begun | Target::Whole => fence::stands(from, &source, claim)?,
@@ -186,7 +186,11 @@ enum Target {
 }
 
 impl Target {
-    fn of(to: &dyn Disk, source: &Superblock, claim: Claim) -> Result<Self, EngineError> {
+    fn of(
+        (from, source): (&dyn Disk, &Superblock),
+        to: &dyn Disk,
+        claim: Claim,
+    ) -> Result<Self, EngineError> {
         if to.is_empty()? {
             return Ok(Self::Empty);
         }
@@ -204,13 +208,22 @@ impl Target {
         let is_this_store = found.store_id == source.store_id;
         Ok(if is_this_store && found.token == claim.token {
             Self::Whole
-        } else if is_this_store && found.token < claim.token && fence::stands(to, &found, claim)? {
-            // Blocks were shared, and with them the claim.
+        } else if is_this_store && found.token < claim.token && is_clone(from, (to, &found), claim)? {
             Self::Begun
         } else {
             Self::InUse
         })
     }
+}
+
+/// Whether `to` shares blocks with `from` since this heir began, and with them the claim. It is another file
+/// then: the store itself, under whatever name, has the claim as well.
+fn is_clone(
+    from: &dyn Disk,
+    (to, found): (&dyn Disk, &Superblock),
+    claim: Claim,
+) -> Result<bool, EngineError> {
+    Ok(are_two_files(from, to)? && fence::stands(to, found, claim)?)
 }
 
 fn copy_at(disk: &dyn Disk, offset: u64) -> Result<Copy, EngineError> {

@@ -178,7 +178,10 @@ fn there_is_one_heir_and_it_goes_to_an_empty_place() {
     assert!(is_fenced(over(&Arc::new(MemoryDisk::new()), 3), 2, false));
     let here = Engine::attach(Arc::clone(&disk) as Arc<dyn Disk>, 2, options());
     assert!(is_fenced(here, 2, false), "it is elsewhere");
-    // The same heir may ask again.
+    // The same heir may ask again, but not for the place that the store left.
+    let left = disk.to_bytes();
+    assert!(matches!(over(&disk, 2), Err(EngineError::TargetInUse { .. })));
+    assert!(disk.to_bytes() == left, "the store itself is no target that this heir began");
     assert_holds(&over(&into, 2).unwrap(), 31);
 }
 
@@ -317,9 +320,17 @@ fn a_store_in_a_file_moves_to_another_file() {
     let former = Engine::attach(Arc::new(file("a", Mode::Create)), 1, options.clone()).unwrap();
     fill(&former.tree("t").unwrap(), 0..60);
     let from = file("a", Mode::Write);
-    let heir = Engine::take_over(&from, Arc::new(file("b", Mode::Create)), 2, options).unwrap();
+    let heir = Engine::take_over(&from, Arc::new(file("b", Mode::Create)), 2, options.clone()).unwrap();
     assert_holds(&heir, 60);
     assert!(is_fenced(put(&former.tree("t").unwrap(), 60, Durability::Synced), 2, true));
+    std::fs::hard_link(folder.path().join("a"), folder.path().join("link")).unwrap();
+    let superblocks = || std::fs::read(folder.path().join("a")).unwrap()[..8192].to_vec();
+    let before = superblocks();
+    for name in ["a", "link"] {
+        let itself = Engine::take_over(&from, Arc::new(file(name, Mode::Write)), 2, options.clone());
+        assert!(matches!(itself, Err(EngineError::TargetInUse { .. })), "{name}");
+        assert!(superblocks() == before, "{name}");
+    }
     fill(&heir.tree("t").unwrap(), 60..70);
     heir.close().unwrap();
     assert!(former.close().is_err());
