@@ -5,11 +5,11 @@ use crate::{Disk, DiskError, Operation};
 use std::os::fd::BorrowedFd;
 
 /// Makes `to`, which is empty, hold what `from` holds at one moment, without copying any of it: both files
-/// use the same blocks. False if the file system cannot do that, or these are no two files of one; nothing
-/// changed then.
+/// use the same blocks. False if the file system cannot do that, or not now, or these are no two files of
+/// one; `to` may then hold a part. A file system may also end early and report success, so compare lengths.
 ///
 /// # Errors
-/// [`DiskError`]; `to` may hold anything then.
+/// [`DiskError`]; `to` may hold a part then.
 pub fn share_blocks(from: &dyn Disk, to: &dyn Disk) -> Result<bool, DiskError> {
     match (from.descriptor(), to.descriptor()) {
         (Some(source), Some(target)) => system::share(source, target).map_err(|source| DiskError {
@@ -50,7 +50,10 @@ mod system {
     pub(super) fn share(source: BorrowedFd<'_>, target: BorrowedFd<'_>) -> io::Result<bool> {
         match rustix::fs::ioctl_ficlone(target, source) {
             Ok(()) => Ok(true),
-            Err(Errno::OPNOTSUPP | Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::NOTTY) => Ok(false),
+            // Some file systems share only what they have written out, and ask to come again.
+            Err(
+                Errno::OPNOTSUPP | Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::NOTTY | Errno::AGAIN,
+            ) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }

@@ -18,7 +18,7 @@ use crate::recovery::{self, check_known_to_write};
 use crate::shared::Shared;
 use crate::space::BLOCK;
 use crate::superblock::{COPIES, Copy, DATA_START, Superblock};
-use atoll_disk::{Disk, are_two_files, share_blocks};
+use atoll_disk::{Disk, DiskError, are_two_files, share_blocks};
 use std::sync::Arc;
 
 /// Bytes that are copied at once.
@@ -134,7 +134,7 @@ impl Engine {
         }
         fence::claim(from, &source, claim)?;
         if target != Target::Whole {
-            carry_over(from, &*to, claim)?;
+            carry_over(from, &*to, claim, share_blocks)?;
         }
         Self::open(to, options)
     }
@@ -223,7 +223,9 @@ fn is_clone(
     (to, found): (&dyn Disk, &Superblock),
     claim: Claim,
 ) -> Result<bool, EngineError> {
-    Ok(are_two_files(from, to)? && fence::stands(to, found, claim)?)
+    // A clone that the loss of power interrupted may end before its fence.
+    let has_fence = to.len()? >= found.fence + BLOCK;
+    Ok(has_fence && are_two_files(from, to)? && fence::stands(to, found, claim)?)
 }
 
 fn copy_at(disk: &dyn Disk, offset: u64) -> Result<Copy, EngineError> {
@@ -255,14 +257,19 @@ fn owned_superblock(disk: &dyn Disk) -> Result<Superblock, EngineError> {
     if superblock.token == 0 { Err(EngineError::NoToken { store: store() }) } else { Ok(superblock) }
 }
 
-/// Makes `to` the claimed store.
-fn carry_over(from: &dyn Disk, to: &dyn Disk, claim: Claim) -> Result<(), EngineError> {
+/// Makes `to` the claimed store. `share` is [`share_blocks`].
+fn carry_over(
+    from: &dyn Disk,
+    to: &dyn Disk,
+    claim: Claim,
+    share: impl Fn(&dyn Disk, &dyn Disk) -> Result<bool, DiskError>,
+) -> Result<(), EngineError> {
     // Read only now: until the claim, the former owner could make commits, and use the space of those before.
     // A last commit of which it was writing a copy just then frees nothing, so any copy will do.
     let source = owned_superblock(from)?;
     let blank = [0; BLOCK as usize];
     to.truncate(0)?;
-    if share_blocks(from, to)? {
+    if is_shared(from, to, share)? {
         for copy in COPIES {
             to.write_at(copy, &blank)?;
             to.sync()?;
@@ -280,6 +287,26 @@ fn carry_over(from: &dyn Disk, to: &dyn Disk, claim: Claim) -> Result<(), Engine
         to.sync()?;
     }
     Ok(())
+}
+
+/// Lets `to`, which is empty, share all blocks of `from`; if that fails in whatever way, `to` is empty again.
+fn is_shared(
+    from: &dyn Disk,
+    to: &dyn Disk,
+    share: impl Fn(&dyn Disk, &dyn Disk) -> Result<bool, DiskError>,
+) -> Result<bool, EngineError> {
+    let before = from.len()?;
+    let shared = share(from, to);
+    // The former owner may make its file longer meanwhile, or cut free space off.
+    if matches!(shared, Ok(true)) && to.len()? >= before.min(from.len()?) {
+        return Ok(true);
+    }
+    // A part of the store may be there, with its superblocks. Beside a copy of the rest, those would make it
+    // look whole before it is.
+    let emptied = to.truncate(0);
+    shared?;
+    emptied?;
+    Ok(false)
 }
 
 /// Copies everything behind the superblocks. Meanwhile the former owner may write to free space and behind
@@ -307,5 +334,96 @@ fn copy_data(from: &dyn Disk, to: &dyn Disk) -> Result<(), EngineError> {
             to.write_at(at, part)?;
         }
         at += len;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Durability;
+    use atoll_disk::{MemoryDisk, Operation, Relay};
+    use std::io;
+
+    fn options() -> Options {
+        Options { background: false, log_segment_bytes: 64 << 10, ..Options::default() }
+    }
+
+    const RECORDS: u32 = 40;
+
+    /// A store whose owner had token 1 and was closed, claimed for another file by token 2, and that claim.
+    fn claimed() -> (MemoryDisk, Claim) {
+        let disk = Arc::new(MemoryDisk::new());
+        let engine = Engine::attach(Arc::clone(&disk) as Arc<dyn Disk>, 1, options()).unwrap();
+        let tree = engine.tree("t").unwrap();
+        for number in 0..RECORDS {
+            tree.put(&number.to_be_bytes(), &[number as u8; 10_000], Durability::Buffered).unwrap();
+        }
+        engine.close().unwrap();
+        let claim = Claim { token: 2, way: Way::Elsewhere };
+        fence::claim(&*disk, &owned_superblock(&*disk).unwrap(), claim).unwrap();
+        (MemoryDisk::with_bytes(disk.to_bytes()), claim)
+    }
+
+    /// Writes the first half of `from` to `to`.
+    fn share_half(from: &dyn Disk, to: &dyn Disk) -> Result<(), DiskError> {
+        let mut half = vec![0; from.len()? as usize / 2];
+        from.read_at(0, &mut half)?;
+        to.write_at(0, &half)
+    }
+
+    fn planted(operation: Operation) -> DiskError {
+        let source = io::Error::other("planted");
+        DiskError { operation, name: "test".to_owned(), offset: 0, source }
+    }
+
+    #[test]
+    fn a_clone_that_ends_early_is_followed_by_a_copy_of_all() {
+        for reports in [true, false] {
+            let ((from, claim), to) = (claimed(), Arc::new(MemoryDisk::new()));
+            carry_over(&from, &*to, claim, |from, to| share_half(from, to).map(|()| reports)).unwrap();
+            let engine = Engine::open(Arc::clone(&to) as Arc<dyn Disk>, options()).unwrap();
+            let tree = engine.tree("t").unwrap();
+            assert_eq!((engine.token(), tree.len().unwrap()), (2, u64::from(RECORDS)), "{reports}");
+            let report = engine.check().unwrap();
+            assert!(report.damage.is_empty(), "{reports}: {:?}", report.damage);
+        }
+    }
+
+    #[test]
+    fn a_clone_that_fails_leaves_nothing_behind() {
+        let ((from, claim), to) = (claimed(), MemoryDisk::new());
+        let failed = carry_over(&from, &to, claim, |from, to| {
+            share_half(from, to)?;
+            Err(planted(Operation::Write))
+        });
+        assert!(matches!(failed, Err(EngineError::Disk(_))), "{failed:?}");
+        assert!(to.is_empty().unwrap(), "the same call begins anew");
+    }
+
+    /// A store of which nothing can be copied: only single blocks can be read.
+    struct Unreadable(MemoryDisk);
+
+    impl Relay for Unreadable {
+        fn inner(&self) -> &dyn Disk {
+            &self.0
+        }
+
+        fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
+            if target.len() as u64 > BLOCK {
+                return Err(planted(Operation::Read));
+            }
+            self.0.read_at(offset, target)
+        }
+    }
+
+    #[test]
+    fn no_superblocks_of_half_a_clone_stand_before_a_copy_that_may_fail() {
+        for reports in [true, false] {
+            let ((from, claim), to) = (claimed(), MemoryDisk::new());
+            let from = Unreadable(from);
+            let failed = carry_over(&from, &to, claim, |_, to| share_half(&from.0, to).map(|()| reports));
+            assert!(matches!(failed, Err(EngineError::Disk(_))), "{failed:?}");
+            assert!(to.is_empty().unwrap(), "{reports}");
+        }
     }
 }
