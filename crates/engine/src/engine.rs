@@ -276,6 +276,11 @@ impl Engine {
     /// # Errors
     /// As [`Engine::close`].
     pub fn close_shared(&self) -> Result<(), EngineError> {
+        self.close_once().map(|_| ())
+    }
+
+    /// As [`Engine::close_shared`]. Returns whether this call closed the store, and none before it.
+    pub(crate) fn close_once(&self) -> Result<bool, EngineError> {
         // Flush first: others may already have read the buffered writes and read the file next, and a
         // checkpoint that is under way takes its time. A flush that fails here is repeated below, which
         // returns the error.
@@ -295,10 +300,10 @@ impl Engine {
             // Another handle closed it and returns how that ended. What the log still holds must not be
             // written by now. This is not checked without the locks: the other one holds them until it has
             // written all it had.
-            return Ok(());
+            return Ok(false);
         }
         self.shared.answering.close();
-        let Some(log) = &mut writer.log else { return result };
+        let Some(log) = &mut writer.log else { return result.map(|()| true) };
         // A failed checkpoint takes nothing from the log, so the log is flushed all the same. A store that
         // was given up, or that broke, may write nothing more.
         let flushed = match self.shared.syncer.is_poisoned() {
@@ -309,7 +314,7 @@ impl Engine {
         // However it ended, stop preparing pages: the preparation would write zeros into a file that may
         // belong to another owner by now.
         log.end_windows();
-        ended
+        ended.map(|()| true)
     }
 
     /// Refuses every later operation and writes not a byte more, not even for a checkpoint that is under way,

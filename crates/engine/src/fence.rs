@@ -133,7 +133,8 @@ fn standing(disk: &dyn Disk, superblock: &Superblock) -> Result<Vec<Claim>, Engi
     standing_in(&read_block(disk, superblock.fence)?, disk, superblock)
 }
 
-fn fenced(disk: &dyn Disk, token: u64, newest: u64) -> EngineError {
+/// The error for the owner of this token, or its heir, who is refused because of the newest one.
+pub(crate) fn fenced(disk: &dyn Disk, token: u64, newest: u64) -> EngineError {
     EngineError::Fenced { store: disk.name().to_owned(), token, newest, may_be_kept: false }
 }
 

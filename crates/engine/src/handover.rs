@@ -70,25 +70,33 @@ impl Engine {
     ///
     /// # Errors
     /// [`EngineError::NoToken`] if the store was never attached, [`EngineError::StaleToken`] if `heir` is not
-    /// above this owner's token; nothing has changed then. [`EngineError::Fenced`] if another token claimed
-    /// the store. After those of [`Engine::close`] and of the disk the store is closed, and still belongs to
-    /// this owner, unless [`Engine::open`] says otherwise.
+    /// above this owner's token, [`EngineError::ReadOnly`]; nothing has changed then. [`EngineError::Closed`]
+    /// if it was closed before: whoever opened it since may hand it over. [`EngineError::Fenced`] if another
+    /// token claimed the store. After those of [`Engine::close`] and of the disk the store is closed, and
+    /// still belongs to this owner, unless [`Engine::open`] says otherwise.
     pub fn detach(&self, heir: u64) -> Result<(), EngineError> {
         let shared = &*self.shared;
         let token = self.token();
         let Some(disk) = shared.backing.disk().filter(|_| token > 0) else {
             return Err(EngineError::NoToken { store: shared.backing.name() });
         };
+        check_for_writing(&shared.options, &**disk)?;
         if heir <= token {
             return Err(stale(&**disk, heir, token));
         }
-        self.close_shared()?;
+        // Once another call has closed it, the file may belong to somebody else.
+        if !self.close_once()? {
+            return Err(EngineError::Closed { store: shared.backing.name() });
+        }
         if shared.fence.is_lost() {
             return Err(shared.fenced(false));
         }
         // From here on the fence changes by what this owner itself writes.
         shared.fence.end();
         let superblock = owned_superblock(&**disk)?;
+        if superblock.token != token {
+            return Err(fence::fenced(&**disk, token, superblock.token));
+        }
         fence::claim(&**disk, &superblock, Claim { token: heir, way: Way::Here })
     }
 

@@ -2,10 +2,11 @@
 //! power at every change.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use atoll_disk::{Disk, FaultPlan, FileDisk, MemoryDisk, Mode, SimDisk};
+use atoll_disk::{Disk, DiskError, FaultPlan, FileDisk, MemoryDisk, Mode, Relay, SimDisk};
 use atoll_engine::{Durability, Engine, EngineError, Options, Tree};
 use atoll_errors::ErrorKind;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn options() -> Options {
     Options { background: false, log_segment_bytes: 64 << 10, ..Options::default() }
@@ -98,13 +99,63 @@ fn a_detached_store_is_opened_by_its_heir_alone_and_nothing_is_copied() {
     let other = |token| Engine::attach(Arc::clone(&disk) as Arc<dyn Disk>, token, options());
     assert!(is_fenced(other(1), 5, false) && is_fenced(other(4), 5, false) && is_fenced(other(6), 5, false));
     assert!(disk.to_bytes() == before, "who is refused writes nothing");
-    assert_holds(&open(Options { read_only: true, ..options() }).unwrap(), 30);
+    let reader = open(Options { read_only: true, ..options() }).unwrap();
+    assert_holds(&reader, 30);
+    assert!(matches!(reader.detach(9), Err(EngineError::ReadOnly { .. })));
+    assert!(matches!(engine.detach(9), Err(EngineError::Closed { .. })), "it was handed over already");
+    assert!(disk.to_bytes() == before, "neither hands over what is not its own");
     let engine = attached(&disk, 5);
     assert!(disk.to_bytes().len() < before.len() + (1 << 20), "one log segment and a table at most");
     assert_holds(&engine, 30);
     fill(&engine.tree("t").unwrap(), 30..33);
     drop(engine);
     assert_holds(&open(options()).unwrap(), 33);
+}
+
+#[test]
+fn a_closed_engine_hands_over_nothing_of_whoever_owns_the_store_by_now() {
+    let disk = Arc::new(MemoryDisk::new());
+    let former = attached(&disk, 1);
+    fill(&former.tree("t").unwrap(), 0..30);
+    former.close_shared().unwrap();
+    let owner = attached(&disk, 5);
+    assert!(matches!(former.detach(9), Err(EngineError::Closed { .. })));
+    fill(&owner.tree("t").unwrap(), 30..33);
+    owner.close().unwrap();
+    assert_holds(&attached(&disk, 5), 33);
+}
+
+/// A disk whose store gets another owner just before its superblocks are read once more.
+struct Overtaken {
+    disk: MemoryDisk,
+    is_armed: AtomicBool,
+}
+
+impl Relay for Overtaken {
+    fn inner(&self) -> &dyn Disk {
+        &self.disk
+    }
+
+    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
+        if offset == 0 && self.is_armed.swap(false, Ordering::Relaxed) {
+            let later = Arc::new(MemoryDisk::with_bytes(self.disk.to_bytes()));
+            attached(&later, 5).close().unwrap();
+            self.disk.write_at(0, &later.to_bytes())?;
+        }
+        self.disk.read_at(offset, target)
+    }
+}
+
+#[test]
+fn an_owner_that_was_followed_while_it_closed_hands_over_nothing() {
+    let disk = Arc::new(Overtaken { disk: MemoryDisk::new(), is_armed: AtomicBool::new(false) });
+    let former = Engine::attach(Arc::clone(&disk) as Arc<dyn Disk>, 1, options()).unwrap();
+    fill(&former.tree("t").unwrap(), 0..30);
+    disk.is_armed.store(true, Ordering::Relaxed);
+    assert!(is_fenced(former.detach(9), 5, false));
+    assert!(!disk.is_armed.load(Ordering::Relaxed), "the other owner came between");
+    let store = Arc::new(MemoryDisk::with_bytes(disk.disk.to_bytes()));
+    assert_holds(&attached(&store, 5), 30);
 }
 
 #[test]
