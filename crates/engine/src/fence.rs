@@ -6,11 +6,12 @@
 //! an owner that was paused between a look and a write, as one in the superblock could be.
 //!
 //! ```text
-//! slot `token % 64`: magic 8 | store 8 | token 8 | way 8 | zero 24 | checksum 8, or zeros
+//! slot `token % 32 * 2`, for a claim to go on in this file the one behind it:
+//!             magic 8 | store 8 | token 8 | way 8 | zero 24 | checksum 8, or zeros
 //! ```
 //!
-//! Invariant: claims of different tokens lie in different slots, so that none overwrites another, unless the
-//! tokens are 64 apart; the loser then finds that its claim is gone.
+//! Invariant: different claims lie in different slots, so that none overwrites another, unless their tokens
+//! are 32 apart; the loser then finds that its claim is gone.
 //! Invariant: an heir writes its claim and then looks for others. Of two at once, one at least sees the other
 //! and withdraws, so at most one goes on.
 
@@ -30,6 +31,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 const MAGIC: u64 = u64::from_le_bytes(*b"ATOLLFNC");
 const SLOT_BYTES: u64 = 64;
 const SLOTS: u64 = BLOCK / SLOT_BYTES;
+
+/// Tokens that are so far apart share their slots.
+const APART: u64 = SLOTS / 2;
 
 /// The token of a store's owner, and where the store's fence is; both are zero in a store that cannot be
 /// handed over.
@@ -64,7 +68,26 @@ pub(crate) struct Claim {
     pub(crate) way: Way,
 }
 
+/// The slot for a claim of this token. Each way has its own: an owner that hands the store over and the heir
+/// that takes it over at the same time do not overwrite each other's claim.
+fn slot_of(token: u64, way: Way) -> u64 {
+    token % APART * 2 + u64::from(way == Way::Here)
+}
+
 impl Claim {
+    /// Whether it may lie in this slot. A withdrawn one lies where the claim was.
+    fn belongs_in(self, slot: u64) -> bool {
+        match self.way {
+            Way::Withdrawn => slot / 2 == self.token % APART,
+            way => slot == slot_of(self.token, way),
+        }
+    }
+
+    /// Whether it claims the store of the owner with this token.
+    fn stands_above(self, owner: u64) -> bool {
+        self.token > owner && self.way != Way::Withdrawn
+    }
+
     fn encode(self, store_id: u64) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(SLOT_BYTES as usize);
         for word in [MAGIC, store_id, self.token, self.way as u64, 0, 0, 0] {
@@ -105,25 +128,30 @@ fn read_block(disk: &dyn Disk, fence: u64) -> Result<Vec<u8>, DiskError> {
     Ok(bytes)
 }
 
+/// The slots of a fence, by number: the claim in each; none if it was never used.
+fn slots(bytes: &[u8], store_id: u64) -> impl Iterator<Item = (u64, Result<Option<Claim>, Malformed>)> {
+    (0..).zip(bytes.chunks_exact(SLOT_BYTES as usize)).map(move |(slot, bytes)| {
+        let found = match Claim::decode(bytes, store_id) {
+            Ok(Some(claim)) if !claim.belongs_in(slot) => Err(Malformed),
+            found => found,
+        };
+        (slot, found)
+    })
+}
+
+fn unreadable(disk: &dyn Disk, fence: u64, slot: u64) -> EngineError {
+    let offset = fence + slot * SLOT_BYTES;
+    EngineError::Corrupt { store: disk.name().to_owned(), offset, problem: Damage::Fence }
+}
+
 /// The claims above the owner's token that were not withdrawn.
 fn standing_in(bytes: &[u8], disk: &dyn Disk, superblock: &Superblock) -> Result<Vec<Claim>, EngineError> {
     let mut standing = Vec::new();
-    for (slot, index) in bytes.chunks_exact(SLOT_BYTES as usize).zip(0..) {
-        match Claim::decode(slot, superblock.store_id) {
-            Ok(None) => {}
-            Ok(Some(claim)) if claim.token % SLOTS == index => {
-                if claim.token > superblock.token && claim.way != Way::Withdrawn {
-                    standing.push(claim);
-                }
-            }
-            Ok(Some(_)) | Err(Malformed) => {
-                let offset = superblock.fence + index * SLOT_BYTES;
-                return Err(EngineError::Corrupt {
-                    store: disk.name().to_owned(),
-                    offset,
-                    problem: Damage::Fence,
-                });
-            }
+    for (slot, found) in slots(bytes, superblock.store_id) {
+        match found {
+            Ok(Some(claim)) if claim.stands_above(superblock.token) => standing.push(claim),
+            Ok(_) => {}
+            Err(Malformed) => return Err(unreadable(disk, superblock.fence, slot)),
         }
     }
     Ok(standing)
@@ -162,25 +190,28 @@ pub(crate) fn stands(disk: &dyn Disk, superblock: &Superblock, claim: Claim) -> 
 }
 
 /// Claims the store, durably. From then on its owner acknowledges no synced write and commits nothing, and no
-/// other token opens this file for writing. Making the same claim again changes nothing.
+/// other token opens this file for writing. Making the same claim again changes nothing. A token that goes on
+/// in one way does not go on in the other.
 pub(crate) fn claim(disk: &dyn Disk, superblock: &Superblock, claim: Claim) -> Result<(), EngineError> {
-    let other_among = |claims: &[Claim]| claims.iter().find(|other| other.token != claim.token).copied();
+    let other_among = |claims: &[Claim]| claims.iter().find(|other| **other != claim).copied();
+    let refused_for = |other: Claim| {
+        // Of two with one token, the one refused here stands for the former owner, such as one that detaches.
+        let token = if other.token == claim.token { superblock.token } else { claim.token };
+        fenced(disk, token, other.token)
+    };
     let before = standing(disk, superblock)?;
     if let Some(other) = other_among(&before) {
-        return Err(fenced(disk, claim.token, other.token));
+        return Err(refused_for(other));
     }
-    // What is on its way to another file is not continued in this one.
-    if claim.way == Way::Here && before.iter().any(|own| own.way == Way::Elsewhere) {
-        return Err(fenced(disk, superblock.token, claim.token));
-    }
-    write(disk, superblock, claim)?;
+    let slot = slot_of(claim.token, claim.way);
+    write(disk, superblock, slot, claim)?;
     let after = standing(disk, superblock)?;
     if let Some(other) = other_among(&after) {
         // A claim that stood before may have been acted on; the other one is new then, and withdraws.
         if !before.contains(&claim) {
-            write(disk, superblock, Claim { way: Way::Withdrawn, ..claim })?;
+            write(disk, superblock, slot, Claim { way: Way::Withdrawn, ..claim })?;
         }
-        return Err(fenced(disk, claim.token, other.token));
+        return Err(refused_for(other));
     }
     confirm(disk, superblock, claim)
 }
@@ -195,10 +226,39 @@ pub(crate) fn confirm(disk: &dyn Disk, superblock: &Superblock, claim: Claim) ->
     Err(fenced(disk, claim.token, newest))
 }
 
-/// Writes a claim to its slot, and syncs.
-pub(crate) fn write(disk: &dyn Disk, superblock: &Superblock, claim: Claim) -> Result<(), EngineError> {
-    let slot = superblock.fence + claim.token % SLOTS * SLOT_BYTES;
-    disk.write_at(slot, &claim.encode(superblock.store_id))?;
+/// Withdraws the claims of this token, durably, also where they are torn. Where it claims nothing, nothing is
+/// written: whatever changes in the fence, a running owner is fenced by it.
+pub(crate) fn withdraw(disk: &dyn Disk, superblock: &Superblock, token: u64) -> Result<(), EngineError> {
+    let bytes = read_block(disk, superblock.fence)?;
+    let (mut own, mut other) = (Vec::new(), None);
+    for (slot, found) in slots(&bytes, superblock.store_id).filter(|(slot, _)| slot / 2 == token % APART) {
+        match found {
+            // Whose it is cannot be told; the caller says so.
+            Err(Malformed) => own.push(slot),
+            Ok(Some(claim)) if claim.stands_above(superblock.token) => {
+                if claim.token == token {
+                    own.push(slot);
+                } else {
+                    other = Some(claim);
+                }
+            }
+            Ok(_) => {}
+        }
+    }
+    if let Some(other) = other
+        && own.is_empty()
+    {
+        return Err(fenced(disk, token, other.token));
+    }
+    for slot in own {
+        write(disk, superblock, slot, Claim { token, way: Way::Withdrawn })?;
+    }
+    Ok(())
+}
+
+/// Writes a claim to a slot, and syncs.
+fn write(disk: &dyn Disk, superblock: &Superblock, slot: u64, claim: Claim) -> Result<(), EngineError> {
+    disk.write_at(superblock.fence + slot * SLOT_BYTES, &claim.encode(superblock.store_id))?;
     disk.sync()?;
     Ok(())
 }
@@ -304,6 +364,10 @@ mod tests {
         Claim { token, way: Way::Elsewhere }
     }
 
+    fn here(token: u64) -> Claim {
+        Claim { token, way: Way::Here }
+    }
+
     /// A disk with a store whose owner had token 1, and its superblock.
     fn store() -> (MemoryDisk, Superblock) {
         let disk = Arc::new(MemoryDisk::new());
@@ -335,18 +399,63 @@ mod tests {
         let (disk, superblock) = store();
         claim(&disk, &superblock, elsewhere(5)).unwrap();
         claim(&disk, &superblock, elsewhere(5)).unwrap();
-        for other in [elsewhere(4), elsewhere(6), Claim { token: 6, way: Way::Here }] {
+        for other in [elsewhere(4), elsewhere(6), here(6)] {
             let refused = claim(&disk, &superblock, other).unwrap_err();
             assert!(matches!(refused, EngineError::Fenced { newest: 5, .. }), "{refused}");
             assert!(!stands(&disk, &superblock, other).unwrap());
         }
-        let here = claim(&disk, &superblock, Claim { token: 5, way: Way::Here }).unwrap_err();
-        assert!(matches!(here, EngineError::Fenced { token: 1, newest: 5, .. }), "{here}");
+        let refused = claim(&disk, &superblock, here(5)).unwrap_err();
+        assert!(matches!(refused, EngineError::Fenced { token: 1, newest: 5, .. }), "{refused}");
         assert!(matches!(check_free(&disk, &superblock, 5), Err(EngineError::Fenced { .. })));
-        write(&disk, &superblock, Claim { token: 5, way: Way::Withdrawn }).unwrap();
+        withdraw(&disk, &superblock, 5).unwrap();
         assert!(confirm(&disk, &superblock, elsewhere(5)).is_err());
-        claim(&disk, &superblock, Claim { token: 6, way: Way::Here }).unwrap();
+        claim(&disk, &superblock, here(6)).unwrap();
         assert!(check_free(&disk, &superblock, 6).is_ok() && check_free(&disk, &superblock, 1).is_err());
+        let refused = claim(&disk, &superblock, elsewhere(6)).unwrap_err();
+        assert!(matches!(refused, EngineError::Fenced { token: 1, newest: 6, .. }), "{refused}");
+    }
+
+    #[test]
+    fn no_two_claims_have_one_slot_unless_their_tokens_are_far_apart() {
+        let mut used = Vec::new();
+        for claim in (100..100 + APART).flat_map(|token| [elsewhere(token), here(token)]) {
+            let slot = slot_of(claim.token, claim.way);
+            assert!((0..SLOTS).filter(|at| claim.belongs_in(*at)).eq([slot]));
+            used.push(slot);
+        }
+        used.sort_unstable();
+        assert!(used.into_iter().eq(0..SLOTS));
+        let withdrawn = Claim { token: 5, way: Way::Withdrawn };
+        assert!((0..SLOTS).filter(|at| withdrawn.belongs_in(*at)).eq([10, 11]));
+    }
+
+    #[test]
+    fn to_withdraw_writes_over_claims_of_its_own_token_and_over_no_other() {
+        let (disk, superblock) = store();
+        let owner = FenceWatch::default();
+        owner.begin(superblock.store_id, superblock.fence, check_free(&disk, &superblock, 1).unwrap());
+        withdraw(&disk, &superblock, 5).unwrap();
+        owner.check(&disk).unwrap();
+        claim(&disk, &superblock, elsewhere(5)).unwrap();
+        let claimed = disk.to_bytes();
+        let refused = withdraw(&disk, &superblock, 5 + APART).unwrap_err();
+        assert!(matches!(refused, EngineError::Fenced { newest: 5, .. }), "{refused}");
+        withdraw(&disk, &superblock, 6).unwrap();
+        assert!(disk.to_bytes() == claimed, "the claim of another token is as it was");
+        withdraw(&disk, &superblock, 5).unwrap();
+        check_free(&disk, &superblock, 1).unwrap();
+        let withdrawn = disk.to_bytes();
+        withdraw(&disk, &superblock, 5).unwrap();
+        withdraw(&disk, &superblock, 5 + APART).unwrap();
+        assert!(disk.to_bytes() == withdrawn, "there is nothing left to withdraw");
+        // Both ways of one token, which two made at once, are withdrawn together, and none beside them.
+        for claim in [elsewhere(7), here(7), elsewhere(9), here(9 + APART)] {
+            write(&disk, &superblock, slot_of(claim.token, claim.way), claim).unwrap();
+        }
+        for token in [7, 9] {
+            withdraw(&disk, &superblock, token).unwrap();
+        }
+        assert_eq!(standing(&disk, &superblock).unwrap(), [here(9 + APART)]);
     }
 
     /// A disk to which another heir writes its claim just behind the next write.
@@ -376,7 +485,7 @@ mod tests {
             if stood {
                 claim(&disk, &superblock, elsewhere(6)).unwrap();
             }
-            let at = superblock.fence + 5 * SLOT_BYTES;
+            let at = superblock.fence + slot_of(5, Way::Elsewhere) * SLOT_BYTES;
             let other = Mutex::new(Some((at, elsewhere(5).encode(superblock.store_id))));
             let disk = Race { disk, other };
             let ours = claim(&disk, &superblock, elsewhere(6));
@@ -387,10 +496,22 @@ mod tests {
     }
 
     #[test]
+    fn an_owner_that_detaches_for_an_heir_that_just_took_over_leaves_the_takeover_alone() {
+        let (disk, superblock) = store();
+        let at = superblock.fence + slot_of(5, Way::Elsewhere) * SLOT_BYTES;
+        let other = Mutex::new(Some((at, elsewhere(5).encode(superblock.store_id))));
+        let disk = Race { disk, other };
+        let detached = claim(&disk, &superblock, here(5));
+        assert!(matches!(detached, Err(EngineError::Fenced { token: 1, newest: 5, .. })), "{detached:?}");
+        assert_eq!(standing(&disk, &superblock).unwrap(), [elsewhere(5)]);
+        confirm(&disk, &superblock, elsewhere(5)).unwrap();
+    }
+
+    #[test]
     fn a_claim_that_cannot_be_read_refuses_writing_and_is_withdrawn_by_its_token() {
         let (disk, superblock) = store();
         claim(&disk, &superblock, elsewhere(5)).unwrap();
-        let slot = superblock.fence + 5 * SLOT_BYTES;
+        let slot = superblock.fence + slot_of(5, Way::Elsewhere) * SLOT_BYTES;
         disk.write_at(slot + 20, &[1]).unwrap();
         let found = check_free(&disk, &superblock, 1).unwrap_err();
         assert!(
@@ -398,10 +519,14 @@ mod tests {
             "{found}"
         );
         // One in the wrong slot is none.
-        disk.write_at(slot, &elsewhere(6).encode(superblock.store_id)).unwrap();
-        assert!(check_free(&disk, &superblock, 1).is_err());
-        write(&disk, &superblock, Claim { token: 5, way: Way::Withdrawn }).unwrap();
+        for wrong in [elsewhere(6), here(5)] {
+            disk.write_at(slot, &wrong.encode(superblock.store_id)).unwrap();
+            assert!(check_free(&disk, &superblock, 1).is_err(), "{wrong:?}");
+        }
+        assert!(claim(&disk, &superblock, elsewhere(5)).is_err(), "a torn claim is not made again");
+        withdraw(&disk, &superblock, 5).unwrap();
         check_free(&disk, &superblock, 1).unwrap();
+        claim(&disk, &superblock, elsewhere(5)).unwrap();
     }
 
     #[test]

@@ -151,16 +151,17 @@ impl Engine {
     /// and that will not be repeated: the store on `from` is again its own. Its owner has to open it anew.
     ///
     /// Only for a claim whose heir has certainly ended, and never opened its target: otherwise two stores go
-    /// on from here.
+    /// on from here. Where this token claims nothing, nothing changes.
     ///
     /// # Errors
-    /// [`EngineError::NoToken`], [`EngineError::StaleToken`]; errors of the disk.
+    /// [`EngineError::NoToken`], [`EngineError::StaleToken`]; [`EngineError::Fenced`] if another token, a
+    /// multiple of 32 away, claims the store in the place of this one; errors of the disk.
     pub fn withdraw(from: &dyn Disk, token: u64) -> Result<(), EngineError> {
         let source = owned_superblock(from)?;
         if token <= source.token {
             return Err(stale(from, token, source.token));
         }
-        fence::write(from, &source, Claim { token, way: Way::Withdrawn })
+        fence::withdraw(from, &source, token)
     }
 }
 
