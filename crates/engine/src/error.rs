@@ -263,10 +263,9 @@ pub enum Damage {
     /// A log record that matches its checksum but cannot be decoded.
     #[error("a log record cannot be decoded")]
     LogContent,
-    /// The claim of an heir.
-    #[error(
-        "a claim to the store cannot be read; repeat the takeover that made it, or withdraw it if that has ended"
-    )]
+    /// The claim of an heir. Until [`Engine::withdraw`](crate::Engine::withdraw) was called with its token,
+    /// nobody opens the store for writing.
+    #[error("a claim to the store cannot be read; once its heir has certainly ended, withdraw it")]
     Fence,
     /// Two owners of the same space.
     #[error("space is used twice")]

@@ -36,7 +36,8 @@ impl Engine {
     /// # Errors
     /// [`EngineError::StaleToken`] if the store had a later owner; [`EngineError::Fenced`] if another token
     /// claims it; those of [`Engine::open`]. After any other error the same call may be repeated; the claim
-    /// of this token stands then.
+    /// of this token stands then. One that was torn, by a loss of power while it was written, is
+    /// [withdrawn](Engine::withdraw) first.
     pub fn attach(disk: Arc<dyn Disk>, token: u64, options: Options) -> Result<Self, EngineError> {
         check_for_writing(&options, &*disk)?;
         let found = recovery::read_superblock(&*disk)?.map(|(superblock, _)| superblock);
@@ -112,7 +113,8 @@ impl Engine {
     /// [`EngineError::Fenced`], as does every write after that.
     ///
     /// After an error, or if this process ends meanwhile, the claim stands: repeat the call with the same
-    /// `from`, `to` and token. Until it returns, `to` is no store. A token is for one heir and one target.
+    /// `from`, `to` and token. If power was lost meanwhile, the claim may be torn, which [`Engine::withdraw`]
+    /// mends. Until this call returns, `to` is no store. A token is for one heir and one target.
     /// Both processes must see the same page cache, which on most shared file systems those of one host do.
     ///
     /// # Errors
