@@ -7,12 +7,13 @@ mod trees;
 use crate::EngineError;
 use crate::backing::Checking;
 use crate::engine::Engine;
+use crate::fence;
 use crate::forest::TreeState;
 use crate::leaf::Leaf;
 use crate::log::{Log, LogPoint, Replay};
 use crate::pins::Pin;
 use crate::shared::{Shared, Writer};
-use crate::space::{self, Extent, SegmentUse};
+use crate::space::{self, BLOCK, Extent, SegmentUse};
 use crate::superblock::{COPIES, Copy, Superblock};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -47,8 +48,8 @@ pub struct Hurt {
 
 impl Engine {
     /// Reads and verifies superblocks, log, pages and values, including those of named snapshots. Also checks
-    /// that no space is used twice, and that the bytes counted as alive in log segments are. Writers go on
-    /// meanwhile.
+    /// that no space is used twice, that the bytes counted as alive in log segments are, and that claims of
+    /// [heirs](Engine::take_over) can be read. Writers go on meanwhile.
     ///
     /// # Errors
     /// Only when the check itself cannot run; damage is in the report.
@@ -75,6 +76,7 @@ impl Engine {
         for tree in &trees[current..] {
             check.tree_of_snapshot(tree);
         }
+        check.fence();
         check.free_space();
         if !self.shared.options.read_only {
             check.log()?;
@@ -230,6 +232,19 @@ impl Check<'_> {
         log.flush(&self.shared.backing)?;
         self.shared.flushed.store(log.flushed(), Ordering::Release);
         Ok(())
+    }
+
+    /// The block in which heirs claim the store.
+    fn fence(&mut self) {
+        let shared = self.shared;
+        let fence = shared.ownership.lock().fence;
+        let Some(disk) = shared.backing.disk().filter(|_| fence != 0) else { return };
+        self.claim(fence, BLOCK, fence);
+        self.report.bytes += BLOCK;
+        match fence::damage(&**disk, shared.backing.store_id(), fence) {
+            Ok(damage) => self.report.damage.extend(damage),
+            Err(error) => self.report.damage.push(error.into()),
+        }
     }
 
     /// Checks that no space in use counts as free. Log segments are in use as a whole, except those that a

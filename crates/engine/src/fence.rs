@@ -184,6 +184,13 @@ pub(crate) fn check_free(
     }
 }
 
+/// What in a fence cannot be read: each such slot keeps the store closed for writing.
+pub(crate) fn damage(disk: &dyn Disk, store_id: u64, fence: u64) -> Result<Vec<EngineError>, DiskError> {
+    let bytes = read_block(disk, fence)?;
+    let torn = slots(&bytes, store_id).filter(|(_, found)| found.is_err());
+    Ok(torn.map(|(slot, _)| unreadable(disk, fence, slot)).collect())
+}
+
 /// Whether this claim stands.
 pub(crate) fn stands(disk: &dyn Disk, superblock: &Superblock, claim: Claim) -> Result<bool, EngineError> {
     Ok(superblock.fence != 0 && standing(disk, superblock)?.contains(&claim))
@@ -357,6 +364,7 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::space::Extent;
     use crate::{Engine, Options};
     use atoll_disk::{MemoryDisk, Relay};
 
@@ -527,6 +535,22 @@ mod tests {
         withdraw(&disk, &superblock, 5).unwrap();
         check_free(&disk, &superblock, 1).unwrap();
         claim(&disk, &superblock, elsewhere(5)).unwrap();
+    }
+
+    #[test]
+    fn a_check_knows_that_the_fence_is_in_use() {
+        let (disk, superblock) = store();
+        let engine =
+            Engine::open(Arc::new(disk), Options { background: false, ..Options::default() }).unwrap();
+        assert!(engine.check().unwrap().damage.is_empty());
+        let fence = Extent { offset: superblock.fence, len: BLOCK };
+        engine.shared.space.lock().insert_free(fence);
+        let damage = engine.check().unwrap().damage;
+        let is_found = |error: &EngineError| {
+            matches!(error, EngineError::Corrupt { problem: Damage::SpaceUsedTwice, .. })
+        };
+        assert!(damage.len() == 1 && damage.iter().all(is_found), "{damage:?}");
+        engine.abandon();
     }
 
     #[test]

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use atoll_disk::{Disk, DiskError, FaultPlan, FileDisk, MemoryDisk, Mode, Relay, SimDisk};
-use atoll_engine::{Durability, Engine, EngineError, Options, Tree};
+use atoll_engine::{Damage, Durability, Engine, EngineError, Options, Tree};
 use atoll_errors::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -254,6 +254,32 @@ fn a_claim_whose_heir_ended_early_is_withdrawn_and_its_owner_opens_the_store_aga
     drop(engine);
     let into = Arc::new(MemoryDisk::new());
     assert_holds(&Engine::take_over(&*disk, into, 3, options()).unwrap(), 31);
+}
+
+#[test]
+fn a_check_finds_what_keeps_a_store_closed_for_writing() {
+    let disk = Arc::new(MemoryDisk::new());
+    let engine = attached(&disk, 1);
+    fill(&engine.tree("t").unwrap(), 0..30);
+    engine.close().unwrap();
+    let fence = u64::from_le_bytes(disk.to_bytes()[152..160].try_into().unwrap());
+    let damage = || {
+        let reader = Options { read_only: true, ..options() };
+        Engine::open(Arc::clone(&disk) as Arc<dyn Disk>, reader).unwrap().check().unwrap().damage
+    };
+    assert!(damage().is_empty());
+    // A slot of token 2.
+    disk.write_at(fence + 4 * 64, &[1]).unwrap();
+    let found = damage();
+    let [EngineError::Corrupt { offset, problem: Damage::Fence, .. }] = &found[..] else {
+        panic!("{found:?}");
+    };
+    assert_eq!(*offset, fence + 4 * 64);
+    let open = || Engine::open(Arc::clone(&disk) as Arc<dyn Disk>, options());
+    assert!(matches!(open(), Err(EngineError::Corrupt { problem: Damage::Fence, .. })));
+    Engine::withdraw(&*disk, 2).unwrap();
+    assert!(damage().is_empty());
+    assert_holds(&open().unwrap(), 30);
 }
 
 /// A plan that cuts the power after so many changes.
