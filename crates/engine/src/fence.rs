@@ -166,6 +166,16 @@ pub(crate) fn fenced(disk: &dyn Disk, token: u64, newest: u64) -> EngineError {
     EngineError::Fenced { store: disk.name().to_owned(), token, newest, may_be_kept: false }
 }
 
+/// The error of a caller that found the store claimed before its change was in the log.
+pub(crate) fn not_kept(error: EngineError) -> EngineError {
+    match error {
+        EngineError::Fenced { store, token, newest, .. } => {
+            EngineError::Fenced { store, token, newest, may_be_kept: false }
+        }
+        error => error,
+    }
+}
+
 /// Refuses a store that somebody claims, except by this token in this file. Returns the fence as it is; empty
 /// where there is none.
 pub(crate) fn check_free(

@@ -13,6 +13,7 @@ use crate::backing::{Backing, Reading};
 use crate::broken::UnfinishedGroup;
 use crate::commit::{Visible, check_size};
 use crate::engine::Tree;
+use crate::fence;
 use crate::forest::{Forest, TreeState};
 use crate::gate::Alone;
 use crate::leaf::Leaf;
@@ -90,7 +91,7 @@ impl Shared {
     fn begin_move(&self) -> Result<Alone<'_, Writer>, EngineError> {
         self.check_writable()?;
         self.wait_for_room(Need::of_nodes(NODES_CHANGED))?;
-        self.note_moved_ranges()?;
+        self.note_moved_ranges().map_err(fence::not_kept)?;
         let writer = self.writer.alone();
         self.check_writable()?;
         Ok(writer)

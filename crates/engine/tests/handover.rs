@@ -207,6 +207,22 @@ fn a_checkpoint_of_the_former_owner_meets_the_claim_and_commits_nothing() {
 }
 
 #[test]
+fn a_range_that_was_to_move_and_met_the_claim_before_its_record_stays_where_it_is() {
+    let disk = Arc::new(MemoryDisk::new());
+    let former = attached(&disk, 1);
+    let tree = former.tree("t").unwrap();
+    fill(&tree, 0..30);
+    let into = Arc::new(MemoryDisk::new());
+    let heir = Engine::take_over(&*disk, Arc::clone(&into) as Arc<dyn Disk>, 2, options()).unwrap();
+    // The superblocks get a new mark first, and the claim is found behind the sync of that.
+    let split = tree.split_off(&15_u32.to_be_bytes(), "upper", Durability::Buffered);
+    assert!(is_fenced(split, 2, false), "no record of it is in the log");
+    assert_holds(&heir, 30);
+    let reader = Options { read_only: true, ..options() };
+    assert_holds(&Engine::open(Arc::clone(&disk) as Arc<dyn Disk>, reader).unwrap(), 30);
+}
+
+#[test]
 fn there_is_one_heir_and_it_goes_to_an_empty_place() {
     let disk = Arc::new(MemoryDisk::new());
     let engine = attached(&disk, 1);
