@@ -322,14 +322,15 @@ fn is_shared(
 
 /// Copies everything behind the superblocks. Meanwhile the former owner may write to free space and behind
 /// the end of the log, where recovery stops at the first group that is not whole. It may also make the file
-/// longer, and what was copied may refer to that part of it.
+/// longer, and what was copied may refer to that part of it. Where there are only zeros the copy has holes,
+/// so that it needs no more room than the file; the log reserves what it maps.
 fn copy_data(from: &dyn Disk, to: &dyn Disk) -> Result<(), EngineError> {
     let mut bytes = vec![0; COPY_BYTES as usize];
-    let mut at = DATA_START;
+    let (mut at, mut written) = (DATA_START, DATA_START);
     loop {
         let len = from.len()?.saturating_sub(at).min(COPY_BYTES);
         if len == 0 {
-            return Ok(());
+            break;
         }
         let part = &mut bytes[..len as usize];
         if let Err(error) = from.read_at(at, part) {
@@ -339,21 +340,26 @@ fn copy_data(from: &dyn Disk, to: &dyn Disk) -> Result<(), EngineError> {
             }
             return Err(error.into());
         }
-        if part.iter().all(|&byte| byte == 0) {
-            to.reserve(at, len)?;
-        } else {
+        if part.iter().any(|&byte| byte != 0) {
             to.write_at(at, part)?;
+            written = at + len;
         }
         at += len;
     }
+    // A hole at the end: the last byte gives the file its length.
+    if written < at {
+        to.write_at(at - 1, &[0])?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Durability;
-    use atoll_disk::{MemoryDisk, Operation, Relay};
+    use atoll_disk::{FileDisk, MemoryDisk, Mode, Operation, Relay};
     use std::io;
+    use std::os::unix::fs::MetadataExt;
 
     fn options() -> Options {
         Options { background: false, log_segment_bytes: 64 << 10, ..Options::default() }
@@ -436,5 +442,26 @@ mod tests {
             assert!(matches!(failed, Err(EngineError::Disk(_))), "{failed:?}");
             assert!(to.is_empty().unwrap(), "{reports}");
         }
+    }
+
+    #[test]
+    fn a_copy_of_a_file_with_holes_has_holes_and_the_same_length() {
+        const MIB: u64 = 1 << 20;
+        let folder = tempfile::tempdir().unwrap();
+        let [from, to] =
+            ["from", "to"].map(|name| FileDisk::open(&folder.path().join(name), Mode::Create).unwrap());
+        // One hole within the file, one at its end.
+        from.write_at(DATA_START, &[7; 100]).unwrap();
+        from.write_at(20 * MIB, &[8; 100]).unwrap();
+        from.write_at(40 * MIB - 1, &[0]).unwrap();
+        copy_data(&from, &to).unwrap();
+        let read = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
+        assert!(read("to") == read("from"));
+        let room = |name: &str| std::fs::metadata(folder.path().join(name)).unwrap().blocks() * 512;
+        if room("from") > 4 * MIB {
+            println!("SKIPPED [holes] the file system of the temporary folder has none");
+            return;
+        }
+        assert!(room("to") <= 4 * MIB, "{} bytes", room("to"));
     }
 }
