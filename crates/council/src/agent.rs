@@ -461,7 +461,7 @@ pub(crate) mod tests {
             (0..count).for_each(|_| meets(listener.accept().unwrap().0));
             done.send(())
         });
-        let began = tokio::time::Instant::now();
+        let began = Instant::now();
         let (_commands, commands) = mpsc::channel(1);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
