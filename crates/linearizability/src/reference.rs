@@ -128,7 +128,8 @@ impl Made {
     }
 }
 
-fn answer(cells: &Cells, action: &Action) -> Answer {
+/// What an honest store answers.
+pub(crate) fn answer(cells: &Cells, action: &Action) -> Answer {
     match action {
         Action::Get(cell) => Answer::Value(cells.get(cell).cloned()),
         Action::Scan => Answer::Cells(cells.clone()),

@@ -83,6 +83,7 @@ fn saw(operation: &Operation, bytes: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::reference::answer;
     use super::super::{Cells, Explained, explain, step};
     use super::*;
     use fastrand::Rng;
@@ -99,17 +100,6 @@ mod tests {
             6..=7 => Action::Append(cell, bytes),
             8..=10 => Action::Swap(cell, random.choice(known).cloned(), bytes),
             _ => Action::Delete(cell),
-        }
-    }
-
-    fn answer(cells: &Cells, action: &Action) -> Answer {
-        match action {
-            Action::Get(cell) => Answer::Value(cells.get(cell).cloned()),
-            Action::Scan => Answer::Cells(cells.clone()),
-            Action::Swap(cell, expected, _) if cells.get(cell) != expected.as_ref() => {
-                Answer::Conflict(cells.get(cell).cloned())
-            }
-            _ => Answer::Done,
         }
     }
 

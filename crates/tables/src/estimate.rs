@@ -109,6 +109,8 @@ impl Quantity {
         confidence: &Confidence,
     ) -> Result<Estimate, EstimateError> {
         match self {
+            // Nothing is known.
+            _ if known.rows == 0 => self.estimate(units, values, confidence),
             Self::Sum { rows: None } => calibrated_sum(units, values, known, confidence),
             Self::Count { rows: None } => {
                 let holds: Vec<bool> = values.iter().map(|value| *value == 1.0).collect();

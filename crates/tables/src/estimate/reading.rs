@@ -182,12 +182,8 @@ impl Reading {
     /// The present estimate, and whether it is narrow enough.
     fn look(&self) -> Result<(Estimate, bool), EstimateError> {
         let (units, values, confidence) = (&self.units, &self.values, &self.confidence);
-        let estimate = if self.counted_rows > 0 {
-            let known = KnownPart { rows: self.counted_rows, of_rows: &self.is_counted };
-            self.quantity.estimate_beside(known, units, values, confidence)?
-        } else {
-            self.quantity.estimate(units, values, confidence)?
-        };
+        let known = KnownPart { rows: self.counted_rows, of_rows: &self.is_counted };
+        let estimate = self.quantity.estimate_beside(known, units, values, confidence)?;
         let is_met = estimate.is_exact() || estimate.half_width() <= self.tolerance.of(&estimate);
         Ok((estimate, is_met))
     }

@@ -166,12 +166,8 @@ impl RefinedEstimates {
             return Ok(estimate.clone());
         }
         let (units, values, confidence) = (&self.units, &self.values, &self.confidence);
-        let estimate = if self.counted_rows > 0 {
-            let known = KnownPart { rows: self.counted_rows, of_rows: &self.is_counted };
-            self.quantity.estimate_beside(known, units, values, confidence)?
-        } else {
-            self.quantity.estimate(units, values, confidence)?
-        };
+        let known = KnownPart { rows: self.counted_rows, of_rows: &self.is_counted };
+        let estimate = self.quantity.estimate_beside(known, units, values, confidence)?;
         let estimate = estimate.without(missing(&self.values));
         self.looked = Some((rows, estimate.clone()));
         self.is_size_chosen = false;
