@@ -268,7 +268,10 @@ impl Group {
         let mut table = NextTable::of(Arc::make_mut(&mut self.table));
         let zone = hints.zone.as_deref().and_then(|name| table.zone(name));
         let member = Member { incarnation, weight: hints.weight, zone, ..Member::new(address.into()) };
-        table.begin(node, member, survived);
+        // Another store had this number last: what this one has is not what the slots' configurations name.
+        let is_another =
+            table.members.get(&node).is_some_and(|had| had.address.is_of_another_store(&member.address));
+        table.begin(node, member, if is_another { &Survived::Nothing } else { survived });
         table.end();
         Decision::Registered { incarnation }
     }
@@ -314,6 +317,42 @@ mod tests {
         assert_eq!(decided[1].0, Decision::Registered { incarnation: Incarnation(2) }, "it was there before");
         assert_eq!(restored.saved(), group.saved());
         assert_eq!(restored.plan(&[]), group.plan(&[]));
+    }
+
+    #[test]
+    fn a_store_that_takes_the_number_of_another_one_has_nothing_of_what_that_had() {
+        let registered = |nonce, address: &str| Change::Register {
+            node: NodeId(1),
+            nonce,
+            address: address.to_owned(),
+            hints: PlacementHints::default(),
+            survived: Survived::Everything,
+        };
+        let in_sync = |addresses: &[&str]| {
+            let mut group = Group::new(GroupOptions { slots: 8, copies: 1 });
+            for (nonce, address) in (1..).zip(addresses) {
+                group.apply(registered(nonce, address));
+                for change in group.plan(&[]) {
+                    group.apply(change);
+                }
+            }
+            let table = group.table();
+            let has = |slot| table.slot(Slot(slot)).primary == Some(NodeId(1));
+            (0..8).filter(|&slot| has(slot)).count()
+        };
+        let names = ["a".repeat(40), "b".repeat(40)];
+        for (one, other) in [("one", "other"), (&*names[0], &*names[1])] {
+            let at = |name: &str, host: &str| format!("{name} {host}:1 {host}:2");
+            let first = at(one, "10.0.0.1");
+            assert_eq!(in_sync(&[&first, &first]), 8, "it comes back");
+            assert_eq!(in_sync(&[&first, &at(one, "10.0.0.2")]), 8, "it comes back elsewhere");
+            assert_eq!(in_sync(&[&first, &at(other, "10.0.0.1")]), 0, "another one comes in its place");
+            assert_eq!(
+                in_sync(&[&first, &at(other, "10.0.0.2"), &first]),
+                0,
+                "and it comes back behind that"
+            );
+        }
     }
 
     #[test]

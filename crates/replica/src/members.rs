@@ -76,6 +76,21 @@ impl Address {
         }
     }
 
+    /// Whether both addresses are `NAME HOST:PORT HOST:PORT` with different names: a store keeps its name, so
+    /// these are two stores.
+    pub(crate) fn is_of_another_store(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (StoredAddress::Numbered { name, .. }, StoredAddress::Numbered { name: other, .. }) => {
+                name != other
+            }
+            _ => {
+                let (here, there) = (self.to_string(), other.to_string());
+                let name = |text: &str| Some(text.split_once(' ')?.0.to_owned());
+                name(&here).zip(name(&there)).is_some_and(|(here, there)| here != there)
+            }
+        }
+    }
+
     /// Parses the text as another type.
     ///
     /// # Errors

@@ -70,7 +70,11 @@ impl EventLoop {
                 // What others touched before does not count for this one.
                 self.here.slots.take_is_free();
                 connection.work(&mut self.here, &mut self.spare);
-                connection.session.is_free = self.here.slots.take_is_free();
+                // A turn in which no request was complete, such as one with a part of a long value, changes
+                // nothing: its replies, if any, show nothing of a keyspace.
+                if let Some(is_free) = self.here.slots.take_is_free() {
+                    connection.session.is_free = is_free;
+                }
                 self.answered.push(key);
             }
         }

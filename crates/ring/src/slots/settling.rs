@@ -61,11 +61,12 @@ impl Slots {
         self.touches.note(self.home.keyspaces().class_of(slot));
     }
 
-    /// Whether since the last call only keyspaces were read or written whose replies wait for no sync.
-    pub(crate) fn take_is_free(&self) -> bool {
+    /// Whether since the last call only keyspaces were read or written whose replies wait for no sync; none if
+    /// none was.
+    pub(crate) fn take_is_free(&self) -> Option<bool> {
         let Touches { synced, others } = &self.touches;
         let (synced, others) = (synced.take(), others.take());
-        others && !synced
+        (synced || others).then_some(!synced)
     }
 
     /// From here on replies wait for syncs, if they must not leave before one. The waker is the loop's.
