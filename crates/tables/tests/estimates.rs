@@ -4,6 +4,8 @@
 
 #[path = "queries/counted.rs"]
 mod counted;
+#[path = "estimates/deleted.rs"]
+mod deleted;
 #[path = "estimates/everything.rs"]
 mod everything;
 #[path = "estimates/missing.rs"]

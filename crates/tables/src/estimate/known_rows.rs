@@ -18,7 +18,7 @@ use crate::{Answer, Cut, Query, Readable, TableError, TableSchema, Window, Work}
 pub(super) struct Sample {
     pub(super) answer: Answer,
     /// The exact number of these rows.
-    rows: Option<u64>,
+    pub(super) rows: Option<u64>,
     /// Which rows of the sample lie in parts whose number of rows is known.
     contained: ContainedRows,
     /// The work of reading the sample, and of counting.

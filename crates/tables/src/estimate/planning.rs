@@ -12,10 +12,10 @@ use super::values::{has_numbers, missing, numbers, ones};
 use super::{
     Estimate, EstimateError, EstimateRequest, Estimated, Quantity, Subject, Units, Within, bounded_mean,
 };
-use crate::expression::{Bound, Column, Expression, Interval};
+use crate::expression::{Bound, Column, Expression};
 use crate::protocol::Version;
-use crate::table::restart_if_gone;
-use crate::{Count, Query, Readable, Table, TableError, TypeName, Weight, Window, Work};
+use crate::table::{KnownCount, restart_if_gone};
+use crate::{Query, Readable, Table, TableError, TypeName, Weight, Window, Work};
 use arrow_array::RecordBatch;
 
 /// A question that has been checked against a table.
@@ -28,7 +28,7 @@ pub(super) struct Plan {
     pub(super) quantity: Quantity,
     /// The number of all rows and the version it belongs to, if they were counted.
     counted: Option<(u64, Version)>,
-    /// Whether it is about a total whose number of rows is not known.
+    /// Whether it rests on a number of rows that is not known: that of a total, or of a mean with bounds.
     pub(super) is_open_total: bool,
     pub(super) work: Work,
 }
@@ -106,9 +106,14 @@ impl Readable {
         if is_total || request.bounds.is_some() && request.rows.is_none() {
             self.count_without_reading(&mut plan).await?;
         }
-        plan.is_open_total = is_total && plan.counted.is_none() && request.rows.is_none();
+        let is_of_all_rows = query.filter.is_none() && query.runs.is_none();
+        let is_bounded = request.bounds.is_some() && is_of_all_rows && !is_everything(query);
+        let needs_number = is_total || is_bounded;
+        plan.is_open_total = needs_number && plan.counted.is_none() && request.rows.is_none();
         if plan.is_open_total && request.within.is_some() {
             self.count_before_reading(&mut plan).await?;
+        } else if plan.is_open_total && is_of_all_rows && request.subject == Subject::Count {
+            self.count_if_everything(&mut plan).await?;
         }
         let rows = if plan.filter.is_some() { None } else { request.rows };
         let rows = rows.or(plan.counted.map(|(rows, _)| rows));
@@ -117,15 +122,16 @@ impl Readable {
         Ok(plan)
     }
 
-    /// Counts the rows if that takes no reading, as for all rows, whose number versions know. A filter on no
-    /// index column, which does not name the units it wants, is taken out of the query and left to the
-    /// estimator: the same bands are read either way, and the number of rows before the filter is known.
+    /// Counts the rows if that takes no reading, as for all rows, whose number versions know unless some were
+    /// deleted by a condition. A filter on no index column, which does not name the units it wants, is then
+    /// taken out of the query and left to the estimator: the same bands are read either way, and the number
+    /// of rows before the filter is known. A filter that mentions an index column anywhere may spare bands,
+    /// even if it bounds none of these columns by itself, as a union over two of them does.
     async fn count_without_reading(&self, plan: &mut Plan) -> Result<(), TableError> {
         let schema = self.schema();
         let filter = plan.query.filter.as_ref().map(|filter| filter.bind(schema.columns())).transpose()?;
         let index = schema.index_columns();
-        let prunes =
-            |filter: &Bound| index.iter().any(|column| filter.ranges(column) != Interval::EVERYTHING);
+        let prunes = |filter: &Bound| index.iter().any(|column| filter.columns().contains(&column.name));
         let names_units = |filter: &Bound| self.first().is_ok_and(|table| table.names_units(filter));
         // The first units with rows that pass a filter are not the first of all units.
         let is_cut_short = plan.query.units.is_some() || plan.query.limit.is_some();
@@ -136,11 +142,13 @@ impl Readable {
         if filter.as_ref().is_some_and(|filter| is_cut_short || prunes(filter) || names_units(filter)) {
             return Ok(());
         }
-        plan.query.filter = None;
-        plan.filter = filter;
-        let count = self.count_all(&mut plan.query).await?;
-        plan.counted = Some((count.rows, count.version));
+        let count = self.count_all_if_known(&mut plan.query).await?;
         plan.work = count.work;
+        if let Some(rows) = count.rows {
+            plan.query.filter = None;
+            plan.filter = filter;
+            plan.counted = Some((rows, count.version));
+        }
         Ok(())
     }
 
@@ -156,15 +164,40 @@ impl Readable {
         Ok(())
     }
 
-    /// Counts all rows, and pins the query to the version counted.
-    pub(super) async fn count_all(&self, query: &mut Query) -> Result<Count, TableError> {
-        let Query { as_of, with_arriving, .. } = *query;
-        let objects = query.objects.clone();
-        let everything =
-            Query { columns: Some(Vec::new()), as_of, with_arriving, objects, ..Query::default() };
-        let count = self.count(&everything).await?;
-        query.as_of = Some(count.version);
+    /// Counts the rows of a query that leaves nothing out, whose number is the answer: what the version does
+    /// not tell of it has to be read.
+    async fn count_if_everything(&self, plan: &mut Plan) -> Result<(), TableError> {
+        if !is_everything(&plan.query) {
+            return Ok(());
+        }
+        let count = self.count(&of_all_rows(&plan.query)).await?;
+        plan.work = together(plan.work, count.work);
+        plan.counted = Some((count.rows, count.version));
+        plan.query.as_of = Some(count.version);
+        plan.is_open_total = false;
+        Ok(())
+    }
+
+    /// Counts all rows if the version knows their number, and then pins the query to that version. It does
+    /// not where rows were deleted by a condition: only the rows themselves tell which of them are left.
+    pub(super) async fn count_all_if_known(&self, query: &mut Query) -> Result<KnownCount, TableError> {
+        let count = self.count_if_cheap(&of_all_rows(query), 0).await?;
+        if count.rows.is_some() {
+            query.as_of = Some(count.version);
+        }
         Ok(count)
+    }
+}
+
+/// The query for all rows that a query chooses from.
+fn of_all_rows(query: &Query) -> Query {
+    let Query { as_of, with_arriving, .. } = *query;
+    Query {
+        columns: Some(Vec::new()),
+        as_of,
+        with_arriving,
+        objects: query.objects.clone(),
+        ..Query::default()
     }
 }
 
@@ -235,7 +268,8 @@ impl Plan {
     ) -> Result<Estimated, TableError> {
         let answer = &sample.answer;
         let (values, missing) = self.values(&answer.rows.slice(0, units.rows()))?;
-        let rows = self.counted.map(|(rows, _)| rows).or(request.rows);
+        let beside = sample.rows.filter(|_| self.is_open_total);
+        let rows = self.counted.map(|(rows, _)| rows).or(request.rows).or(beside);
         let estimate = match (request.bounds, rows, &self.filter) {
             (Some(bounds), Some(rows), None) => {
                 bounded_mean(units, &values, bounds, rows, &request.confidence)?
@@ -294,7 +328,7 @@ impl Plan {
 fn of_unknown_rows() -> EstimateError {
     EstimateError::BoundsUnused {
         place: "where the number of rows is not known",
-        hint: "leave out the bounds, or the filter; where the number of its rows is known, it may be given",
+        hint: "leave out the bounds, or the filter; or count the rows, and give their number",
     }
 }
 

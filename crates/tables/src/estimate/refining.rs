@@ -104,7 +104,7 @@ impl Readable {
     /// counted.
     async fn count_known(&self, query: &mut Query) -> Result<Option<u64>, TableError> {
         if query.filter.is_none() && query.runs.is_none() {
-            return Ok(Some(self.count_all(query).await?.rows));
+            return Ok(self.count_all_if_known(query).await?.rows);
         }
         let Some(count) = self.count_beside(query, 0).await? else { return Ok(None) };
         if count.rows.is_some() {

@@ -39,7 +39,8 @@ pub struct GroupMeans {
 pub struct Histogram {
     /// The share of each bin; [`Estimate::scaled`] by the number of rows, it is a count.
     pub bins: Vec<Estimate>,
-    /// The number of all rows, if it is known without reading.
+    /// The number of all rows, if it is known without reading, or because all of them were read. A version
+    /// does not know it once rows were deleted by a condition.
     pub rows: Option<u64>,
     /// The version that was read.
     pub version: Version,
@@ -136,12 +137,13 @@ impl Readable {
     ) -> Result<Histogram, TableError> {
         check_numbers(&self.first_now().await?, value)?;
         let mut query = Query { columns: Some(vec![value.name.clone()]), ..query.clone() };
-        let rows = match (&query.filter, &query.runs) {
-            (None, None) => Some(self.count_all(&mut query).await?.rows),
-            _ => None,
-        };
+        let is_of_all_rows = query.filter.is_none() && query.runs.is_none();
+        let rows = if is_of_all_rows { self.count_all_if_known(&mut query).await?.rows } else { None };
         if is_everything(&query) {
-            return self.histogram_of_everything(&query, value, edges, rows).await;
+            let mut found = self.histogram_of_everything(&query, value, edges, rows).await?;
+            // All rows were read, so their number is known in any case.
+            found.rows = found.rows.or(is_of_all_rows.then_some(found.rows_read));
+            return Ok(found);
         }
         let answer = self.query(&query).await?;
         let bins = edges.len().saturating_sub(1);

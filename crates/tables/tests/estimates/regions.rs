@@ -91,7 +91,7 @@ const REGION: &str = "x < 1.3";
 const CONTAINED: u64 = 4 * ROWS as u64;
 
 /// The table with particles that drift, so that steps lie apart.
-async fn drifting(sample_key: &[&str]) -> Table {
+pub(super) async fn drifting(sample_key: &[&str]) -> Table {
     let table = Table::create(Arc::new(MemoryStore::new()), "run", schema(sample_key)).await.unwrap();
     table.begin("run", 1, 1).await.unwrap();
     for step in 0..STEPS {
