@@ -44,7 +44,9 @@ pub fn count(
 }
 
 /// The number of rows that satisfy a condition which all rows of a counted part satisfy: the number of these,
-/// and an estimate of the others, whose interval is as for [`count`] of an unknown number of rows.
+/// and an estimate of the others, whose interval is as for [`count`] of an unknown number of rows. If the
+/// sample has far more or fewer rows of that part than expected, this is [`count`] of an unknown number of
+/// rows altogether.
 ///
 /// # Errors
 /// [`EstimateError::Rows`] if there are fewer outcomes, or memberships, than rows.
@@ -55,7 +57,7 @@ pub fn calibrated_count(
     confidence: &Confidence,
 ) -> Result<Estimate, EstimateError> {
     checked(units, known.of_rows.len())?;
-    if units.is_everything() {
+    if units.is_everything() || !known.agrees_with(units) {
         return count(units, holds, None, confidence);
     }
     checked(units, holds.len())?;

@@ -4,7 +4,7 @@
 use super::{ROWS, STEPS, assert_same, filter, of_vz, rows, schema, table};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
-use arrow_array::{Float64Array, RecordBatch};
+use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
 use atoll_memory::MemoryStore;
 use atoll_tables::cube::Shape;
 use atoll_tables::estimate::{
@@ -12,7 +12,7 @@ use atoll_tables::estimate::{
 };
 use atoll_tables::expression::Column;
 use atoll_tables::protocol::BlockId;
-use atoll_tables::{PackOptions, Query, Readable, Table, Weight};
+use atoll_tables::{PackOptions, Query, Readable, Salt, Table, Weight, weights};
 use std::sync::Arc;
 
 /// The rows of a query's sample: units, values of vz, and steps.
@@ -147,6 +147,50 @@ async fn a_sum_of_entities_is_calibrated_unit_by_unit() {
     let found = table.estimate(&query, &sum_of_vz()).await.unwrap().estimate;
     assert_same(&found, &expected);
     assert!(units.len() < units.rows() && found.holds(sum_of(&table, &query).await), "{found}");
+}
+
+/// Two steps that are ranges of weights, as slices of a gathered table are, with twice as many particles as a
+/// step of [`table`]. A row of the second one lies far outside.
+async fn in_order_of_weights() -> Table {
+    let table = Table::create(Arc::new(MemoryStore::new()), "run", schema(&["pid"])).await.unwrap();
+    table.begin("run", 1, 1).await.unwrap();
+    let pids: ArrayRef = Arc::new(Int64Array::from_iter_values(0..2 * ROWS as i64));
+    let weights = weights(&[pids], Salt(0)).unwrap();
+    let mut pids: Vec<usize> = (0..2 * ROWS).collect();
+    pids.sort_by_key(|pid| weights[*pid]);
+    for (step, pids) in (0u64..).zip(pids.chunks(ROWS)) {
+        let of = |pid: &usize| (*pid * 7919 % ROWS) as f64 / ROWS as f64;
+        let x = |(place, pid): (usize, &usize)| if step == 1 && place == 0 { 2.0 } else { of(pid) };
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(Int64Array::from_iter_values(pids.iter().map(|pid| *pid as i64))),
+            Arc::new(Int64Array::from_iter_values(std::iter::repeat_n(step as i64, ROWS))),
+            Arc::new(Float64Array::from_iter_values(pids.iter().enumerate().map(x))),
+            Arc::new(Float64Array::from_iter_values(pids.iter().map(|pid| 5.0 + of(pid)))),
+            Arc::new(StringArray::from_iter_values(std::iter::repeat_n("light", ROWS))),
+        ];
+        let rows = RecordBatch::try_new(Arc::clone(schema(&[]).columns()), columns).unwrap();
+        table.append(BlockId { run: "run".into(), attempt: 1, step, rank: 0 }, &rows).await.unwrap();
+    }
+    table
+}
+
+#[tokio::test]
+async fn a_block_that_is_a_range_of_weights_is_no_part_to_calibrate_on() {
+    let table = in_order_of_weights().await;
+    // Contains the lighter half as a whole, and all rows but one of the heavier half.
+    let whole = Query::default().filter(filter("x < 1.5"));
+    let truth = sum_of(&table, &whole).await;
+    let query = whole.clone().sample(0.1).unwrap();
+    let (units, values, _) = sampled(&table, &query).await;
+    let expected = sum_of_rows(None).estimate(&units, &values, &sure()).unwrap();
+    let found = table.estimate(&query, &sum_of_vz()).await.unwrap().estimate;
+    assert_same(&found, &expected);
+    assert!(found.holds(truth), "{found}, truth {truth}");
+    let counted = table.estimate(&query, &count_of_rows()).await.unwrap().estimate;
+    assert!(counted.holds((2 * ROWS - 1) as f64), "{counted}");
+    let within = sum_of_vz().within(Tolerance::Relative(0.1), None);
+    let narrow = table.estimate(&whole, &within).await.unwrap().estimate;
+    assert!(narrow.holds(truth), "{narrow}, truth {truth}");
 }
 
 /// A table packed into many objects, far smaller than those of a real table.

@@ -1,12 +1,14 @@
 //! Contained rows: those of blocks and trees of which every row matches a query, whatever its weight. Their
 //! exact number is known without reading them.
 //!
-//! A block counts by itself, since which rows a writer appended together does not depend on weights. A tree
+//! A block counts by itself, since which rows a program appended together does not depend on weights. What
+//! `gather` and `import` append may have been read in the order of weights, so that each block is a range of
+//! them; estimators recognize that by the number of its rows in the sample (`estimate/calibrated.rs`). A tree
 //! counts only as a whole. Its light rows lie in wide pieces, which a region rarely contains, and its heavy
 //! rows in narrow ones: the rows of those pieces that a region contains are heavier than others, so a sample
 //! has too few of them.
 //!
-//! Invariant: whether a row is contained does not depend on any weight.
+//! Invariant: of a tree, whether a row is contained does not depend on any weight.
 
 use super::bound_query::BoundQuery;
 use super::source::verdict_on;
