@@ -8,29 +8,33 @@ impl TableSchema {
     /// The first difference between this schema and another; `None` if they are equal.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Option<String> {
-        self.first_difference(other, |mine, asked| mine == asked)
+        self.first_difference(other, |mine, asked| mine == asked, |is, was| is == was)
     }
 
     /// The first difference that makes tables of the two schemas different tables. Of what is noted on a
     /// column, units and descriptions belong to a table; other texts are notes of libraries.
     pub(crate) fn difference_of_table(&self, other: &Self) -> Option<String> {
-        self.first_difference(other, |mine, asked| {
+        let is_noted_alike = |mine: &Field, asked: &Field| {
             mine.data_type() == asked.data_type()
                 && TOLD.iter().all(|&key| mine.metadata().get(key) == asked.metadata().get(key))
-        })
+        };
+        self.first_difference(other, is_noted_alike, |is, was| is == was)
     }
 
     /// The first difference for which a table of this schema cannot take the rows of one of the other. Of
-    /// what is noted on a column, only two units that differ are one.
+    /// what is noted on a column, and of the times of steps, only two units that differ are one.
     pub(crate) fn difference_of_rows(&self, other: &Self) -> Option<String> {
-        self.first_difference(other, |mine, asked| is_same_column(mine, asked))
+        let is_time_alike = |is: Option<&str>, was: Option<&str>| is.is_none() || was.is_none() || is == was;
+        self.first_difference(other, is_same_column, is_time_alike)
     }
 
-    /// The first difference, where `is_noted_alike` judges the notes of columns of one name and type.
+    /// The first difference, where `is_noted_alike` judges the notes of columns of one name and type, and
+    /// `is_time_alike` the units of the times of steps.
     fn first_difference(
         &self,
         other: &Self,
         is_noted_alike: impl Fn(&Field, &Field) -> bool,
+        is_time_alike: impl Fn(Option<&str>, Option<&str>) -> bool,
     ) -> Option<String> {
         self.difference_of_columns(other, is_noted_alike).or_else(|| {
             let (mine, others) = (self.roles(), other.roles());
@@ -55,7 +59,7 @@ impl TableSchema {
                     let told =
                         |unit: Option<&str>| unit.map_or("no unit".to_owned(), |unit| format!("\"{unit}\""));
                     let (is, was) = (self.time_unit(), other.time_unit());
-                    (is != was)
+                    (!is_time_alike(is, was))
                         .then(|| format!("the times of its steps have {}, and not {}", told(is), told(was)))
                 })
         })
@@ -197,5 +201,19 @@ mod tests {
         assert_eq!(one.difference_of_rows(&turned).unwrap(), "its columns are in another order");
         let unique = one.clone().with_unique_ids();
         assert_eq!(one.difference_of_rows(&unique).unwrap(), "its ids need not be unique");
+    }
+
+    #[test]
+    fn only_two_units_of_time_that_differ_keep_rows_apart() {
+        let one = schema(columns(DataType::Float64, false), |_| {});
+        let timed = |unit: &str| one.clone().with_time_unit(unit).unwrap();
+        assert_eq!(one.difference_of_rows(&timed("ps")), None);
+        assert_eq!(timed("ps").difference_of_rows(&one), None);
+        assert_eq!(
+            timed("ps").difference_of_rows(&timed("fs")).unwrap(),
+            "the times of its steps have \"ps\", and not \"fs\""
+        );
+        assert_eq!(one.difference_of_table(&timed("ps")), one.difference(&timed("ps")));
+        assert!(one.difference_of_table(&timed("ps")).is_some());
     }
 }

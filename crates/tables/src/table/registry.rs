@@ -32,7 +32,8 @@ pub struct TableSummary {
 enum Likeness {
     /// All that belongs to a table, with the units and descriptions of its columns.
     OfTable,
-    /// What decides whether rows can be taken over: of the notes on columns, only two units that differ.
+    /// What decides whether rows can be taken over: of the notes on columns, and of the times of steps, only
+    /// two units that differ.
     OfRows,
 }
 
@@ -59,7 +60,7 @@ impl Table {
 
     /// Creates a table for rows of a table that has this schema, or opens an existing one that can take them:
     /// it has the same columns and roles, or had them before columns were added. Of what is noted on a
-    /// column, only two units that differ keep rows apart.
+    /// column, and of the times of steps, only two units that differ keep rows apart.
     ///
     /// # Errors
     /// As [`Table::create`].
