@@ -328,6 +328,27 @@ mod tests {
     }
 
     #[test]
+    fn a_count_of_nothing_but_the_counted_part_allows_for_others_that_come_together() {
+        // 400 rows are expected, and met; the others may come a unit at a time as well.
+        let high = |size: usize| {
+            let units = sample_of(&vec![size; 400 / size], 0.1);
+            let known = KnownPart { rows: 4000, of_rows: &[true; 400] };
+            let found = calibrated_count(&units, &[true; 400], known, &Confidence::default()).unwrap();
+            assert_eq!((found.value, found.low), (4000.0, 4000.0), "{found}");
+            assert!(found.doubts.contains(&Doubt::FewOutcomes { units: 0 }), "{found}");
+            found.high - found.value
+        };
+        // The square of Student's t, times the rows of a unit, over the share of the sample.
+        let expected = |size: f64, units: f64| {
+            student_quantile(0.975, units as u64 - 1).powi(2) * 0.9 * units / (units - 1.0) * size / 0.1
+        };
+        for (size, units) in [(1, 400.0), (4, 100.0)] {
+            let (found, expected) = (high(size), expected(size as f64, units));
+            assert!((found - expected).abs() < 1e-6 * expected, "{found}, not {expected}");
+        }
+    }
+
+    #[test]
     fn a_rest_of_few_rows_is_allowed_for_where_the_sample_has_none_of_it() {
         // All but 20 rows are counted. One of these is expected in a sample; a third of all samples has none.
         const ROWS: usize = 20_000;

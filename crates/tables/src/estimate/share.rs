@@ -100,8 +100,9 @@ fn having(ratio: &Ratio) -> u64 {
 fn of_total(units: &Units, ratio: &Ratio, seen_units: u64, confidence: &Confidence) -> Estimate {
     let (seen, share) = (ratio.above(), units.share());
     let squares = ratio.residuals(0.0);
-    // How many counted rows come together, averaged over rows: the spread of a count grows with it.
-    let at_once = if seen > 0.0 { squares.sum / seen } else { 1.0 };
+    // How many counted rows come together, averaged over rows: the spread of a count grows with it. If none
+    // were seen, each unit is assumed to be all of a piece, as in `ShareSpread::new`.
+    let at_once = if seen > 0.0 { squares.sum / seen } else { ratio.rows_squared() / ratio.below().max(1.0) };
     let bound = confidence.bound(seen_units, share);
     let is_inside = |expected: f64| (seen - expected).abs() <= bound.of(at_once * expected);
     let mut beyond = 2.0 * seen + 8.0;
