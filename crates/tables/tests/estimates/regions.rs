@@ -1,11 +1,14 @@
 //! Totals of regions: their number of rows is known where versions and directories tell it, and where it is
 //! not, a part of it may be.
 
-use super::{ROWS, STEPS, assert_same, filter, of_vz, rows, schema, table};
+use super::counted::{Counted, Counts};
+use super::{ROWS, STEPS, append, assert_same, filter, of_vz, rows, schema, table};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
+use atoll_conformance::Relayed;
 use atoll_memory::MemoryStore;
+use atoll_store::Store;
 use atoll_tables::cube::Shape;
 use atoll_tables::estimate::{
     Confidence, EstimateRequest, KnownPart, Quantity, Subject, Tolerance, Units, calibrated_sum,
@@ -193,7 +196,11 @@ async fn a_block_that_is_a_range_of_weights_is_no_part_to_calibrate_on() {
     assert!(narrow.holds(truth), "{narrow}, truth {truth}");
 }
 
-/// A table packed into many objects, far smaller than those of a real table.
+/// The shape of a tree of many objects, far smaller than those of a real table.
+const SMALL: Shape =
+    Shape { cube_rows: 500, leaf_rows: 1000, layer_rows: 250, band_rows: 64, object_bytes: 1 << 13 };
+
+/// A packed table.
 async fn packed(shape: Shape) -> Table {
     let table = table(&[]).await;
     table.pack(&PackOptions { shape, ..PackOptions::whole() }).await.unwrap();
@@ -215,10 +222,31 @@ async fn rows_across_a_border_are_counted_if_that_takes_no_more_than_the_sample(
 }
 
 #[tokio::test]
+async fn directories_are_not_read_to_count_for_a_tiny_sample() {
+    let counts = Arc::new(Counts::default());
+    let counted = Counted { inner: Arc::new(MemoryStore::new()), counts: Arc::clone(&counts) };
+    let store: Arc<dyn Store> = Arc::new(Relayed(counted));
+    let table = Table::create(Arc::clone(&store), "run", schema(&[])).await.unwrap();
+    table.begin("run", 1, 1).await.unwrap();
+    for step in 0..STEPS {
+        append(&table, step).await;
+    }
+    table.pack(&PackOptions { shape: SMALL, ..PackOptions::whole() }).await.unwrap();
+    let query = Query::default().filter(filter("x < 0.9")).sample(0.001).unwrap();
+    let mut read = Vec::new();
+    for subject in [Subject::Mean, Subject::Sum] {
+        // A handle that knows no object yet.
+        let table = Table::open(Arc::clone(&store), "run").await.unwrap();
+        counts.take();
+        table.estimate(&query, &of_vz(subject)).await.unwrap();
+        read.push(counts.take());
+    }
+    assert_eq!(read[0], read[1]);
+}
+
+#[tokio::test]
 async fn of_a_tree_that_a_region_cuts_no_object_counts_by_itself() {
-    let shape =
-        Shape { cube_rows: 500, leaf_rows: 1000, layer_rows: 250, band_rows: 64, object_bytes: 1 << 13 };
-    let table = packed(shape).await;
+    let table = packed(SMALL).await;
     // Heavy rows inside of the region lie in objects of their own, light ones in objects that reach beyond.
     let query = Query::default().filter(filter("x < 0.9")).sample(0.01).unwrap();
     let (units, values, _) = sampled(&table, &query).await;

@@ -15,6 +15,10 @@ use std::sync::Arc;
 /// The most bytes of directories that are read to count rows: those of some thirty objects.
 const FRONTS_BYTES_MAX: u64 = 4 << 20;
 
+/// The most bytes of directories that are read for each row that may be decoded: about those of a wide row.
+/// So counting for a tiny sample does not read many times what the sample took, and mostly in vain.
+const FRONTS_BYTES_A_ROW: u64 = 64;
+
 /// The number of rows of a query, if it is known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KnownCount {
@@ -78,7 +82,7 @@ async fn known_count_of(
     let asked = BoundQuery::count(&table, query)?;
     let mut reading = Reading::open(&table, asked, &manifest, Reach::AsNeeded).await?;
     // Where no rows may be decoded, only what the version tells is wanted.
-    let fronts_bytes_max = if rows_max == 0 { 0 } else { FRONTS_BYTES_MAX };
+    let fronts_bytes_max = FRONTS_BYTES_MAX.min(rows_max.saturating_mul(FRONTS_BYTES_A_ROW));
     let is_cheap = reading.bytes_to_open() <= fronts_bytes_max && {
         reading.plan_all().await?;
         reading.rows_to_decode() <= rows_max
