@@ -55,7 +55,8 @@ pub struct EstimateRequest {
     pub within: Option<Within>,
     /// The number of rows of the query, if the caller knows it exactly, for example from
     /// [`crate::Table::count`]. It makes sums more certain. For a query without a filter, or with a filter on
-    /// no index column, the number is found anyway, and so it is for a region of which directories tell it.
+    /// no index column, the number is found anyway, unless rows were deleted by a condition; and so it is for
+    /// a region of which directories tell it.
     pub rows: Option<u64>,
     /// Bounds of all values of the column, for means of rows whose number is known, from the query's own
     /// sample: gives an interval without any approximation. Refused wherever they would not be used.
