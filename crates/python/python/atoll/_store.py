@@ -249,6 +249,8 @@ class Stores:
 
     Queries raise ``InvalidInputError`` if two of the stores have rows in common, which would count twice: one store
     under two names, such as two hosts of a ring, or a store and its copy. A folder that is named twice is opened once.
+    A copy is no longer noticed once a pack has rewritten all rows that were copied, on either side, and a vacuum has
+    removed what the pack replaced.
     """
 
     def __init__(self, stores: Sequence[Store]) -> None:

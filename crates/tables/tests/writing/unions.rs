@@ -310,6 +310,27 @@ async fn a_table_under_two_names_or_beside_its_copy_is_refused_and_copies_of_an_
     assert_eq!(union.count(&Query::default()).await.unwrap().rows, 30);
 }
 
+#[tokio::test]
+async fn a_table_beside_its_copy_is_refused_after_either_was_packed_and_after_both_were() {
+    let original: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let table = Table::create(Arc::clone(&original), "run", schema()).await.unwrap();
+    table.begin("a", 1, 1).await.unwrap();
+    for step in 0..2 {
+        table.append(block("a", 1, step, 0), &rows(step, 0, 10)).await.unwrap();
+    }
+    let backup = Table::open(copied(&original).await, "run").await.unwrap();
+    for packed in [&backup, &table] {
+        assert!(packed.pack(&PackOptions::whole()).await.unwrap().objects_before > 0);
+        is_refused(&[&table, &backup], (1, 2)).await;
+    }
+    // A step that both still have is enough, and without one they are two tables.
+    backup.delete(Some("a"), Some(0..1), None).await.unwrap();
+    is_refused(&[&table, &backup], (1, 2)).await;
+    backup.delete(Some("a"), Some(1..2), None).await.unwrap();
+    let union = Union::new(vec![table, backup]).unwrap();
+    assert_eq!(union.count(&Query::default()).await.unwrap().rows, 20);
+}
+
 /// A store that makes versions of its table, and asks a union for each, once objects are to be read.
 struct Busy {
     inner: Arc<dyn Store>,

@@ -3,14 +3,18 @@
 //!
 //! Copies of a store from before its first rows are different tables, although they have one identity: a
 //! store may be a template of others. So the rows decide, by the objects that hold them.
+//!
+//! A pack moves rows to objects that the other table never named, so objects that a pack or a delete replaced
+//! count too, if both tables still show some step alike. Once a vacuum has forgotten them, a packed copy can
+//! no longer be told from a table of its own.
 
 use super::Table;
 use crate::TableError;
 use crate::protocol::{Manifest, ObjectId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Refuses tables of which two have an object in common in these versions.
+/// Refuses tables of which two have rows in common in these versions, as far as their objects tell.
 pub(super) fn check_distinct(tables: &[Table], manifests: &[Arc<Manifest>]) -> Result<(), TableError> {
     let mut of_identity: BTreeMap<u128, Vec<(usize, &Manifest)>> = BTreeMap::new();
     for ((place, table), manifest) in (1..).zip(tables).zip(manifests) {
@@ -18,14 +22,48 @@ pub(super) fn check_distinct(tables: &[Table], manifests: &[Arc<Manifest>]) -> R
     }
     for (_, alike) in of_identity.into_iter().filter(|(_, alike)| alike.len() > 1) {
         let mut first_with: BTreeMap<ObjectId, usize> = BTreeMap::new();
-        for (place, manifest) in alike {
+        for (place, manifest) in &alike {
             for piece in manifest.pieces.keys() {
-                let first = *first_with.entry(piece.object).or_insert(place);
-                if first != place {
-                    return Err(TableError::SameTable { first, second: place });
+                let first = *first_with.entry(piece.object).or_insert(*place);
+                if first != *place {
+                    return Err(TableError::SameTable { first, second: *place });
                 }
             }
         }
+        check_replaced(&alike)?;
     }
     Ok(())
+}
+
+/// Refuses two tables that know an object in common, even if it was replaced since, and show a step alike.
+fn check_replaced(alike: &[(usize, &Manifest)]) -> Result<(), TableError> {
+    let mut known_to: BTreeMap<ObjectId, Vec<(usize, &Manifest)>> = BTreeMap::new();
+    for (place, manifest) in alike {
+        let objects = manifest.pieces.keys().map(|key| key.object).chain(manifest.retired.keys().copied());
+        for object in objects.collect::<BTreeSet<_>>() {
+            known_to.entry(object).or_default().push((*place, *manifest));
+        }
+    }
+    // Most pairs have many objects in common or none, so each is compared once.
+    let mut pairs: BTreeMap<(usize, usize), (&Manifest, &Manifest)> = BTreeMap::new();
+    for known in known_to.values() {
+        for (at, (first, one)) in known.iter().enumerate() {
+            pairs
+                .extend(known.iter().skip(at + 1).map(|(second, other)| ((*first, *second), (*one, *other))));
+        }
+    }
+    match pairs.into_iter().find(|(_, (one, other))| show_a_step_alike(one, other)) {
+        Some(((first, second), _)) => Err(TableError::SameTable { first, second }),
+        None => Ok(()),
+    }
+}
+
+/// Whether both show a step of the same run, attempt, time and number of rows. Two tables that know an object
+/// in common and do not have lost, one or the other, all rows that they had in common.
+fn show_a_step_alike(one: &Manifest, other: &Manifest) -> bool {
+    one.runs.iter().any(|(name, run)| {
+        let Some(others) = other.runs.get(name) else { return false };
+        let mut shown = run.complete.iter().filter(|(_, there)| !there.is_deleted && there.rows > 0);
+        shown.any(|(step, there)| others.complete.get(step) == Some(there))
+    })
 }
