@@ -91,6 +91,35 @@ fn the_box_of_a_dump_is_given_or_that_of_the_step_the_run_or_the_table_or_of_the
 }
 
 #[test]
+fn a_dump_has_the_rows_of_one_run_in_each_step_and_the_cell_of_the_run_that_its_version_has() {
+    let place = filled();
+    let cell = "'cell={\"axes\":[\"x\"],\"lengths\":[2000]}'";
+    atoll(&place, &format!("table attributes t --run run {cell}")).text();
+    let export = |arguments: &str| {
+        atoll(&place, &format!("table export t - --format lammps --columns pid,step,x {arguments}"))
+    };
+    let version = atoll(&place, "table export t a.csv --json").json()["version"].to_string();
+    let alone = export("");
+    assert!(alone.text().contains("pp pp pp\n0.0 2000.0\n"), "{}", alone.stderr);
+    // Later steps of another run: the snapshots are those of two runs now, but not in that version.
+    place.write("later.csv", csv(5..6, 200));
+    atoll(&place, "table import t later.csv").text();
+    let both = export("");
+    assert!(both.text().matches("ITEM: BOX BOUNDS ss pp pp").count() == 6, "{}", both.text());
+    assert!(export(&format!("--as-of {version}")).stdout == alone.stdout);
+    // The same steps once more.
+    place.write("again.csv", csv(4..5, 200));
+    atoll(&place, "table import t again.csv").text();
+    for arguments in ["", "--bounds 0:1,0:1,0:1"] {
+        let told = export(arguments);
+        let runs = "the runs \"again\" and \"run\" both have rows of step 40";
+        assert!(told.fails(2).contains(runs), "{arguments}: {}", told.stderr);
+    }
+    assert!(export("--run run").stdout == alone.stdout);
+    assert!(export(&format!("--as-of {version}")).stdout == alone.stdout);
+}
+
+#[test]
 fn files_with_long_texts_come_back_in_parts_that_fit() {
     let place = Workspace::new();
     atoll(&place, "table create t --column id:int64,text:utf8 --id id --index id").text();

@@ -319,7 +319,7 @@ impl Table {
     }
 
     /// The manifest of the version that a query reads.
-    async fn manifest_for(&self, query: &Query) -> Result<Arc<Manifest>, TableError> {
+    pub(super) async fn manifest_for(&self, query: &Query) -> Result<Arc<Manifest>, TableError> {
         let manifest = match query.as_of {
             None => match self.ledger.known().filter(|_| planted::is(Bug::StaleState)) {
                 Some(stale) => stale.manifest,

@@ -1,8 +1,9 @@
 //! Runs and steps: what a version says about them, without reading rows.
 
-use super::{Table, TableError};
+use super::{Query, Table, TableError};
 use crate::TableSchema;
 use crate::protocol::{Edit, EditError, Form, Manifest, Run, RunId, Scope, StepRange, Version};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -141,6 +142,23 @@ impl Table {
         let id = RunId::from(name);
         let run = manifest.runs.get(&id).ok_or_else(|| self.no_run(name, manifest.runs.keys()))?;
         Ok(steps_of((&id, run)))
+    }
+
+    /// The steps with rows that a query may return, by run: those that are visible in its version, of its
+    /// runs. Its filter and its sample are not considered, because that would take reading rows.
+    ///
+    /// # Errors
+    /// [`TableError::VersionGone`], [`TableError::Damaged`], errors of the store.
+    pub async fn steps_asked(&self, query: &Query) -> Result<BTreeMap<String, Vec<u64>>, TableError> {
+        let manifest = self.manifest_for(query).await?;
+        let asked =
+            manifest.runs.iter().filter(|(name, _)| query.runs.as_ref().is_none_or(|runs| runs.has(name)));
+        let steps_of = |run: &Run| -> Vec<u64> {
+            let with_rows = run.complete.iter().filter(|(_, there)| !there.is_deleted && there.rows > 0);
+            with_rows.map(|(step, _)| *step).collect()
+        };
+        let steps = asked.map(|(name, run)| (name.to_string(), steps_of(run)));
+        Ok(steps.filter(|(_, steps)| !steps.is_empty()).collect())
     }
 
     /// The steps from `first` on that the current attempt of a run wrote and that were deleted since, in

@@ -55,6 +55,25 @@ async fn judge(table: &Table) {
 }
 
 #[tokio::test]
+async fn the_steps_that_a_query_may_return_are_those_with_rows_of_its_version_and_its_runs() {
+    let (_store, table) = three_runs().await;
+    let before = table.version().await.unwrap();
+    // A run that began and has no rows, one whose rows are gone, and a block of a step that is not complete.
+    table.begin("d", 1, 1).await.unwrap();
+    table.delete(Some("b"), None, None).await.unwrap();
+    table.begin("e", 1, 2).await.unwrap();
+    table.append(block("e", 1, 7, 0), &rows(7, 9000, 5)).await.unwrap();
+    let asked = async |query: Query| {
+        let steps = table.steps_asked(&query).await.unwrap();
+        steps.into_iter().map(|(run, steps)| format!("{run}{steps:?}")).collect::<Vec<_>>()
+    };
+    assert_eq!(asked(Query::default()).await, ["a[1, 2]", "c[1, 2]"]);
+    assert_eq!(asked(Query::default().with_arriving()).await, ["a[1, 2]", "c[1, 2]", "e[7]"]);
+    assert_eq!(asked(of(&["b", "c", "d"])).await, ["c[1, 2]"]);
+    assert_eq!(asked(of(&["b", "c"]).as_of(before)).await, ["b[1, 2]", "c[1, 2]"]);
+}
+
+#[tokio::test]
 async fn rows_of_a_run_are_those_that_it_wrote_however_they_lie() {
     let (store, table) = three_runs().await;
     judge(&table).await;

@@ -54,7 +54,7 @@ impl OfRuns {
     }
 
     /// Whether a run is included; for a single table.
-    fn has(&self, run: &RunId) -> bool {
+    pub(in crate::table) fn has(&self, run: &RunId) -> bool {
         match &self.names {
             Names::All(names) => names.contains(run),
             Names::Each(names) => names.first().is_some_and(|names| names.contains(run)),
