@@ -3,6 +3,7 @@
 use super::layout::doubles;
 use crate::RowFileError;
 use arrow_array::cast::AsArray;
+use arrow_array::types::Float32Type;
 use arrow_array::{Array, RecordBatch};
 use arrow_cast::cast;
 use arrow_schema::{ArrowError, DataType, Schema};
@@ -11,6 +12,10 @@ use std::fmt::Write;
 
 /// The ends of an axis that the rows do not have, as in a simulation of two dimensions.
 const FLAT: (f64, f64) = (-0.5, 0.5);
+
+/// How far a box reaches beyond rows that all have one position along an axis: LAMMPS refuses a box without
+/// thickness.
+const MARGIN: f64 = 0.5;
 
 /// One axis of a box.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -105,15 +110,38 @@ impl Axis {
             }
             _ => (column.clone(), 0, 1),
         };
+        if let Some(singles) = values.as_primitive_opt::<Float32Type>() {
+            let own = singles.iter().flatten().skip(from).step_by(each);
+            let span = span_of(own.filter(|value| value.is_finite()));
+            return Ok(span.map(|(low, high)| (as_written(low), as_written(high))));
+        }
         let values = cast(&values, &DataType::Float64)?;
         // With a null among them the elements cannot be told apart by their places. Such rows are refused
         // when they are written.
-        let finite = doubles(&values).into_iter().skip(from).step_by(each).filter(|value| value.is_finite());
-        Ok(finite.fold(None, |span: Option<(f64, f64)>, value| {
-            let (low, high) = span.unwrap_or((value, value));
-            Some((value.min(low), value.max(high)))
-        }))
+        let own = doubles(&values).into_iter().skip(from).step_by(each);
+        Ok(span_of(own.filter(|value| value.is_finite())))
     }
+}
+
+/// The least and the greatest of some finite values.
+fn span_of<T: Copy + PartialOrd>(values: impl Iterator<Item = T>) -> Option<(T, T)> {
+    values.fold(None, |span: Option<(T, T)>, value| {
+        let (low, high) = span.unwrap_or((value, value));
+        Some((if value < low { value } else { low }, if value > high { value } else { high }))
+    })
+}
+
+/// The number that a reader finds in the line of a row: 0.1 is written for the single next to it, whose own
+/// value is a little more.
+fn as_written(single: f32) -> f64 {
+    single.to_string().parse().unwrap_or_else(|_| f64::from(single))
+}
+
+/// The same span, or a wider one if it has no thickness. The next number may be further away than the margin
+/// if the numbers are large.
+fn with_thickness((low, high): (f64, f64)) -> (f64, f64) {
+    let margin = MARGIN.max(low.abs() * f64::EPSILON);
+    if low < high { (low, high) } else { (low - margin, high + margin) }
 }
 
 /// How far the rows of a snapshot reach along each axis.
@@ -156,9 +184,11 @@ impl SnapshotBox {
                 AxisBounds::Fixed(low, high) => ("ff", low + below, high + above),
                 AxisBounds::OfRows => {
                     let is_flat = spans.axes.get(axis).is_none_or(Option::is_none);
-                    let none = if is_flat { FLAT } else { (0.0, 0.0) };
-                    let (low, high) = spans.spans.get(axis).copied().flatten().unwrap_or(none);
-                    (if is_flat { "pp" } else { "ss" }, low, high)
+                    let span = spans.spans.get(axis).copied().flatten();
+                    let (low, high) = span.map_or(FLAT, with_thickness);
+                    // Tilted edges take the rows at their far ends along, so the box itself has to reach as
+                    // far again on the other side.
+                    (if is_flat { "pp" } else { "ss" }, low + below - above, high + above - below)
                 }
             }
         };
@@ -183,6 +213,8 @@ impl SnapshotBox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use arrow_array::{ArrayRef, Float32Array};
+    use std::sync::Arc;
 
     fn written(one: SnapshotBox) -> String {
         let spans = Spans {
@@ -198,8 +230,41 @@ mod tests {
     fn a_box_that_nobody_gave_reaches_as_far_as_the_rows_and_is_flat_where_they_have_no_axis() {
         assert_eq!(
             written(SnapshotBox::default()),
-            "ITEM: BOX BOUNDS ss ss pp\n-1.5 2.0\n0.0 0.0\n-0.5 0.5\n"
+            // LAMMPS refuses a box whose ends are one, so the y axis, which has no rows, is a unit thick too.
+            "ITEM: BOX BOUNDS ss ss pp\n-1.5 2.0\n-0.5 0.5\n-0.5 0.5\n"
         );
+    }
+
+    #[test]
+    fn a_box_has_a_thickness_wherever_its_rows_lie() {
+        for place in [0.0, -3.0, 1e15, -1e17, 1e300] {
+            let (low, high) = with_thickness((place, place));
+            assert!(low < place && place < high, "{place}: {low} {high}");
+        }
+        assert_eq!(with_thickness((2.0, 2.0)), (1.5, 2.5));
+        assert_eq!(with_thickness((2.0, 2.125)), (2.0, 2.125));
+    }
+
+    #[test]
+    fn a_tilted_box_that_reaches_as_far_as_the_rows_holds_all_of_them() {
+        let axes = [AxisBounds::OfRows, AxisBounds::Periodic(0.0, 10.0), AxisBounds::Periodic(0.0, 1.0)];
+        let text = written(SnapshotBox { axes, tilts: [2.0, -3.0, 0.0] });
+        // Readers take 0 + min(0, 2, -3, -1) and 0 + max(0, 2, -3, -1) off again: x from -3.5 to 5 at the
+        // bottom, and from -1.5 to 7 at the far end of y, which is tilted by 2.
+        assert!(text.starts_with("ITEM: BOX BOUNDS xy xz yz ss pp pp\n-6.5 7.0 2.0\n"), "{text}");
+        let (low, high) = (-6.5 + 3.0, 7.0 - 2.0);
+        for tilt in [0.0, 2.0, -3.0, -1.0] {
+            assert!(low + tilt <= -1.5 && high + tilt >= 2.0, "{tilt}");
+        }
+    }
+
+    #[test]
+    fn a_box_of_singles_spans_what_is_written_of_them() {
+        let values = vec![0.1_f32, 0.7, f32::NAN, -0.3, f32::INFINITY];
+        let column: ArrayRef = Arc::new(Float32Array::from(values));
+        let rows = RecordBatch::try_from_iter([("x", column)]).unwrap();
+        let axis = Axis { place: 0, element: None };
+        assert_eq!(axis.span(&rows).unwrap(), Some((-0.3, 0.7)));
     }
 
     #[test]
