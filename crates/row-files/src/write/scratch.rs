@@ -8,7 +8,8 @@ use crate::RowFileError;
 use arrow_schema::ArrowError;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::path::PathBuf;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -35,7 +36,7 @@ impl Scratch {
         for _ in 0..NAMES_MAX {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             let path = self.folder.join(format!(".{}-{number}.atoll.scratch", std::process::id()));
-            match OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
+            match created(&path) {
                 Ok(file) => {
                     std::fs::remove_file(&path).map_err(|source| self.failure(source))?;
                     return Ok(file);
@@ -59,6 +60,11 @@ impl Scratch {
     }
 }
 
+/// Creates a file that only this user can open: it has a name for a moment, in a folder that others may read.
+fn created(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
+}
+
 /// Reads a file from a place of its own, so that several readers of one file do not disturb each other.
 pub(super) struct At {
     file: Arc<File>,
@@ -78,5 +84,19 @@ impl Read for At {
         let read = file.read(target)?;
         self.at += read as u64;
         Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn nobody_else_can_open_a_scratch_file() {
+        let place = tempfile::TempDir::new().unwrap();
+        let file = Scratch::new(place.path().to_owned()).file().unwrap();
+        let mode = file.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
     }
 }
