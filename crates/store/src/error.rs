@@ -369,7 +369,9 @@ impl StoreError {
 fn in_bytes(what: &str) -> Option<&str> {
     match what {
         "batch bytes" => Some("batch"),
-        "partition key" | "sort key" | "key" | "value" | "value inside a condition" => Some(what),
+        "partition key" | "sort key" | "key" | "value" | "value inside a condition" | "set of attributes" => {
+            Some(what)
+        }
         _ => None,
     }
 }

@@ -56,3 +56,23 @@ async fn attributes_that_cannot_be_read_are_those_of_the_store_and_not_overwritt
     let noted = Table::note_store(&*store, &changes(&[("a", Some(json!(1)))])).await.unwrap_err();
     assert!(matches!(noted, TableError::StoreAttributes { .. }), "{noted}");
 }
+
+#[tokio::test]
+async fn attributes_that_could_not_be_changed_again_are_refused_before_they_are_set() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let table = create(&store).await;
+    let long = |bytes: usize| changes(&[("log", Some(json!("x".repeat(bytes))))]);
+    let most = store.capabilities().limits.condition_bytes;
+    table.note(AttributesOf::Run("a"), &changes(&[("seed", Some(json!(1)))])).await.unwrap();
+    for refused in
+        [table.note(AttributesOf::Run("a"), &long(most)).await, Table::note_store(&*store, &long(most)).await]
+    {
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Limit, "{refused}");
+        assert!(refused.to_string().contains("set of attributes of "), "{refused}");
+    }
+    // What is set can be changed, up to the longest text.
+    table.note(AttributesOf::Run("a"), &long(most - 1000)).await.unwrap();
+    let noted = table.note(AttributesOf::Run("a"), &changes(&[("log", None)])).await.unwrap();
+    assert_eq!(noted, Attributes::from([("seed".into(), json!(1))]));
+}
