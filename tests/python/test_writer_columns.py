@@ -89,6 +89,25 @@ def test_the_values_of_a_dictionary_are_copied_with_its_rows(store):
     numpy.testing.assert_array_equal(found["v"], [[1.0, 2.0]] * 100)
 
 
+@pytest.mark.parametrize("kind", [pyarrow.string_view(), pyarrow.binary_view()], ids=str)
+def test_the_texts_behind_views_are_copied_with_them(store, kind: pyarrow.DataType):
+    stored = {"string_view": "utf8", "binary_view": "binary"}[str(kind)]
+    table = store.create_table("run", {"pid": "int64", "note": stored}, id="pid", index="pid")
+    gated = Gated(table)
+    writer = atoll.Writer(gated, "a")
+    text = b"longer than a view can hold"
+    data = numpy.frombuffer(text, dtype="u1").copy()
+    parts = [("length", "<i4"), ("prefix", "S4"), ("buffer", "<i4"), ("offset", "<i4")]
+    views = numpy.array([(len(text), text[:4], 0, 0)] * 3, dtype=parts)
+    buffers = [None, pyarrow.py_buffer(views.tobytes()), pyarrow.py_buffer(data)]
+    writer.step(1, None, {"pid": [1, 2, 3], "note": pyarrow.Array.from_buffers(kind, 3, buffers)})
+    data[-4:] = ord("!")
+    gated.allowed.release()
+    writer.close()
+    expected = text.decode() if stored == "utf8" else text
+    assert table.arrow()["note"].to_pylist() == [expected] * 3
+
+
 def test_a_column_of_which_nobody_has_a_value_is_missing_as_a_whole(store):
     table = store.create_table("run", {"pid": "int64", "note": "utf8?", "v": "float32[2]?"}, id="pid", index="pid")
     with atoll.Writer(table, "a") as writer:

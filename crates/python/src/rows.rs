@@ -5,7 +5,8 @@ use crate::column::Column;
 use crate::error::Failure;
 use crate::pickled::{Reduced, reduced};
 use crate::schema::Schema;
-use arrow_array::{Array, RecordBatch, RecordBatchOptions, StructArray, make_array};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StructArray, make_array};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType, SchemaRef};
@@ -144,21 +145,27 @@ impl Rows {
 fn copied(rows: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     // Joining a single batch would copy nothing.
     let joined = concat_batches(&rows.schema(), [rows, &rows.slice(0, 0)])?;
-    let columns = joined.columns().iter().map(|column| match has_dictionary(column.data_type()) {
-        true => copied_data(&column.to_data()).map(make_array),
-        false => Ok(Arc::clone(column)),
+    let columns = joined.columns().iter().map(|column| -> Result<ArrayRef, ArrowError> {
+        match column.data_type() {
+            // The texts that the rows have, and no others of the memory that these lie in.
+            DataType::Utf8View => Ok(Arc::new(column.as_string_view().gc())),
+            DataType::BinaryView => Ok(Arc::new(column.as_binary_view().gc())),
+            kind if shares_memory(kind) => copied_data(&column.to_data()).map(make_array),
+            _ => Ok(Arc::clone(column)),
+        }
     });
     let columns = columns.collect::<Result<Vec<_>, ArrowError>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(joined.num_rows()));
     RecordBatch::try_new_with_options(joined.schema(), columns, &options)
 }
 
-/// Whether a column of a type has a dictionary. Joining two columns that share it copies their keys alone.
-fn has_dictionary(data_type: &DataType) -> bool {
+/// Whether joining columns of a type copies only what points to their values: the keys of a dictionary that
+/// they share, or the views of texts.
+fn shares_memory(data_type: &DataType) -> bool {
     match data_type {
-        DataType::Dictionary(..) => true,
+        DataType::Dictionary(..) | DataType::Utf8View | DataType::BinaryView => true,
         DataType::FixedSizeList(item, _) | DataType::List(item) | DataType::LargeList(item) => {
-            has_dictionary(item.data_type())
+            shares_memory(item.data_type())
         }
         _ => false,
     }
