@@ -222,10 +222,29 @@ fn unwritable(error: &arrow_schema::ArrowError) -> RowFileError {
     RowFileError::Write { file: "the rows".to_owned(), source }
 }
 
-/// A closed output ends us silently.
+/// A closed output ends us silently. Temporary files can fail too, and are told by their own place.
 fn of_output(error: RowFileError) -> Failure {
     match error {
-        RowFileError::Write { source, .. } => crate::failure::output_failure(source),
+        RowFileError::Write { file, source } if file == STANDARD_OUTPUT => {
+            crate::failure::output_failure(source)
+        }
         other => other.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_folder_for_temporary_files_is_not_told_as_standard_output() {
+        let failed = |file: &str, kind: io::ErrorKind| {
+            of_output(RowFileError::Write { file: file.to_owned(), source: kind.into() })
+        };
+        let told = failed("a temporary file in /tmp", io::ErrorKind::StorageFull).to_string();
+        assert!(told.contains("/tmp") && !told.contains(STANDARD_OUTPUT), "{told}");
+        let told = failed(STANDARD_OUTPUT, io::ErrorKind::StorageFull).to_string();
+        assert!(told.contains(STANDARD_OUTPUT), "{told}");
+        assert!(matches!(failed(STANDARD_OUTPUT, io::ErrorKind::BrokenPipe), Failure::OutputClosed));
     }
 }
