@@ -143,6 +143,31 @@ fn a_value_that_an_array_cannot_hold_is_an_error_with_its_column_and_row() {
     }
 }
 
+#[test]
+fn an_archive_has_no_file_outside_of_its_folder_and_none_that_two_columns_share() {
+    let named = |names: &[&'static str]| {
+        let column = || -> ArrayRef { Arc::new(Int64Array::from(vec![1, 2])) };
+        batch(names.iter().map(|name| (*name, column(), false)).collect())
+    };
+    for (names, expected) in [
+        (&["/etc/x"][..], "leads out"),
+        (&["a", "../x"], "leads out"),
+        (&["a/../../x"], "leads out"),
+        (&["\\x"], "leads out"),
+        (&["x.npy", "x"], "is the file of another column"),
+    ] {
+        let error = write(&named(names), Format::Npz, 1, SnapshotBoxes::default()).unwrap_err().to_string();
+        assert!(error.contains(expected), "{names:?}: {error}");
+    }
+    for names in [&["..x", "a/b", "x.npy"][..], &["x.npy", "y"]] {
+        let rows = named(names);
+        let (_place, path) = write(&rows, Format::Npz, 1, SnapshotBoxes::default()).unwrap();
+        assert_eq!(read(&path, Format::Npz, &rows), rows, "{names:?}");
+    }
+    // An array of structures has no files.
+    assert!(write(&named(&["/x"]), Format::Npy, 1, SnapshotBoxes::default()).is_ok());
+}
+
 /// Rows of a simulation, in an order unrelated to their steps.
 fn atoms(count: usize) -> RecordBatch {
     let random = &mut fastrand::Rng::with_seed(3);
@@ -228,6 +253,10 @@ fn what_a_dump_cannot_hold_is_an_error_and_never_another_value() {
         let error = write(&rows, Format::LammpsDump, 1, SnapshotBoxes::default()).unwrap_err().to_string();
         assert!(error.contains(expected), "{expected}: {error}");
     }
+    let pair = vectors(Arc::new(Float64Array::from(vec![1.0; 4])), 2, None);
+    let alike = batch(vec![("step", steps(), false), ("pos", pair, false), ("pos[1]", steps(), false)]);
+    let error = write(&alike, Format::LammpsDump, 1, SnapshotBoxes::default()).unwrap_err().to_string();
+    assert!(error.contains("two columns would be called \"pos[1]\""), "{error}");
     let lost = batch(vec![("step", steps(), false)]);
     let error = write(&lost, Format::LammpsDump, 1, along_x()).unwrap_err().to_string();
     assert!(error.contains("\"x\" is not among the columns"), "{error}");

@@ -71,8 +71,10 @@ impl NumpyWriter {
                 hint: "select other columns with --columns, or write Parquet or Arrow IPC",
             });
         }
-        if !is_archive {
-            // Checked before there are rows.
+        // Checked before there are rows.
+        if is_archive {
+            check_members(&columns)?;
+        } else {
             head::structure(&columns)?;
         }
         Ok(Self {
@@ -190,6 +192,26 @@ impl ChunkReader {
         let read = self.file.seek(SeekFrom::Start(at)).and_then(|_| self.file.read_exact(target));
         read.map_err(|source| self.scratch.failure(source))
     }
+}
+
+/// Refuses names of columns that would be files outside of the folder in which somebody unpacks the archive, and
+/// names of which NumPy would find only one: it takes `x` and `x.npy` for the same array.
+fn check_members(columns: &[Column]) -> Result<(), RowFileError> {
+    for name in columns.iter().map(Column::name) {
+        let is_outside = name.starts_with(['/', '\\']) || name.split(['/', '\\']).any(|part| part == "..");
+        let plain = name.strip_suffix(".npy");
+        let is_twice = plain.is_some_and(|plain| columns.iter().any(|other| other.name() == plain));
+        let problem = match (is_outside, is_twice) {
+            (true, _) => "leads out of the folder in which an archive is unpacked",
+            (_, true) => "is the file of another column in an archive",
+            _ => continue,
+        };
+        return Err(RowFileError::Unsupported {
+            what: format!("the name of column {name:?} {problem}"),
+            hint: "leave the column out with --columns, or write Parquet or Arrow IPC",
+        });
+    }
+    Ok(())
 }
 
 /// Puts the values of columns side by side, row by row, in place of what `target` held.

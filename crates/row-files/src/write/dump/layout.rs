@@ -6,6 +6,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Float64Type;
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, Field, Schema};
+use std::collections::BTreeSet;
 
 /// The column that becomes the number of a snapshot.
 const STEP: &str = "step";
@@ -47,6 +48,7 @@ impl Layout {
             atoms.push(place);
             names.extend(names_of(field)?);
         }
+        check_apart(&names)?;
         let axes = Axis::all(schema, boxes)?;
         Ok(Self { step, time, atoms, names: names.join(" "), axes })
     }
@@ -83,6 +85,19 @@ fn names_of(field: &Field) -> Result<Vec<String>, RowFileError> {
         DataType::FixedSizeList(_, len) => (0..*len).map(|element| format!("{name}[{element}]")).collect(),
         _ => vec![name.clone()],
     })
+}
+
+/// Refuses two columns of one name, as of a vector `pos` and of a number that is called `pos[0]`: readers find
+/// columns by name, and would take one for both.
+fn check_apart(names: &[String]) -> Result<(), RowFileError> {
+    let mut known = BTreeSet::new();
+    match names.iter().find(|name| !known.insert(name.as_str())) {
+        None => Ok(()),
+        Some(name) => Err(RowFileError::Unsupported {
+            what: format!("two columns would be called \"{name}\" in the LAMMPS dump"),
+            hint: "leave one of them out with --columns, or write Parquet or Arrow IPC",
+        }),
+    }
 }
 
 /// Refuses a text that would be no word or several.
