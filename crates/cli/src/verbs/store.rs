@@ -11,7 +11,7 @@ use crate::text::escape;
 use crate::{Failure, Session};
 use atoll_open::{BackupReport, CopyProgress, SnapshotDescription, Statistic, StatisticUnit};
 use atoll_options::{Size, format_duration};
-use atoll_store::{Capabilities, Durability, StoreError};
+use atoll_store::{Capabilities, Durability, ErrorKind, StoreError};
 use atoll_tables::{Attributes, Table};
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
@@ -150,7 +150,12 @@ impl AttributesVerb {
 async fn info(session: &Session) -> Result<(), Failure> {
     let opened = session.open(Access::Read).await?;
     let capabilities = opened.store.capabilities();
-    let attributes = Table::store_attributes(&*opened.store).await?;
+    let attributes = match Table::store_attributes(&*opened.store).await {
+        Ok(attributes) => Ok(attributes),
+        // What the store supports is known all the same.
+        Err(damage) if damage.kind() == ErrorKind::Corrupt => Err(damage.to_string()),
+        Err(error) => return Err(error.into()),
+    };
     if session.output.is_json() {
         return session.output.json(&info_json(&opened.place, &capabilities, &attributes));
     }
@@ -180,6 +185,12 @@ async fn info(session: &Session) -> Result<(), Failure> {
         ),
     ];
     rows.iter().try_for_each(|(name, text)| session.output.line(format!("{name:<22}{text}")))?;
+    let attributes = match attributes {
+        Ok(attributes) => attributes,
+        Err(problem) => {
+            return session.output.line(format!("{:<22}{}", "attributes", escape(problem.as_bytes())));
+        }
+    };
     // Whatever they hold, each is one line.
     let line = |(name, value): (&String, &Value)| {
         let (name, value) = (escape(name.as_bytes()), escape(shown_attribute(value).as_bytes()));
@@ -196,12 +207,14 @@ fn request_memory(capabilities: &Capabilities) -> String {
     }
 }
 
-fn info_json(place: &str, capabilities: &Capabilities, attributes: &Attributes) -> Value {
+/// The attributes are null if they cannot be read, and then `attributes_problem` says why.
+fn info_json(place: &str, capabilities: &Capabilities, attributes: &Result<Attributes, String>) -> Value {
     let limits = capabilities.limits;
     let nanoseconds = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
     json!({
         "store": place,
-        "attributes": attributes,
+        "attributes": attributes.as_ref().ok(),
+        "attributes_problem": attributes.as_ref().err(),
         "durability": capabilities.durability.iter().copied().map(Durability::name).collect::<Vec<_>>(),
         "durability_default": capabilities.durability_default.name(),
         "limits": {

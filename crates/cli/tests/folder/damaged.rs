@@ -84,6 +84,25 @@ fn a_check_tells_whose_the_damaged_bytes_are() {
     assert_eq!(found.as_deref(), Some("50000 rows of table \"t\", run \"r1\", step 50000"));
 }
 
+#[test]
+fn damaged_attributes_of_a_store_are_told_as_such_and_hide_nothing_else() {
+    let place = Workspace::new();
+    let value = "z".repeat(3000);
+    atoll(&place, &["kv", "put", "p", "k", "v"]).text();
+    atoll(&place, &["store", "attributes", &format!("note={value}")]).text();
+    spoil(&place, &value[..1000]);
+    let told = atoll(&place, &["store", "check"]);
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert!(told.contains("does not match its checksum; the attributes of the store\n"), "{told}");
+    let told = atoll(&place, &["store", "info"]);
+    let (shown, last) = told.text().trim_end().rsplit_once('\n').unwrap();
+    assert!(shown.contains("\nupkeep ") && last.starts_with("attributes  "), "{shown}\n{last}");
+    let told = atoll(&place, &["store", "info", "--json"]).json();
+    assert!(told["attributes"].is_null() && told["attributes_problem"].is_string(), "{told}");
+    assert!(told["limits"]["value_bytes"].is_u64(), "{told}");
+    atoll(&place, &["store", "attributes"]).fails(18);
+}
+
 /// Three cells, each synced, written by an owner that was killed; no checkpoint contains them.
 fn killed_with_three_cells(place: &Workspace) {
     atoll(place, &["kv", "put", "old", "s", "before"]).text();

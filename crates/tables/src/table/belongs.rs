@@ -1,8 +1,8 @@
 //! Maps a partition of a store to the table content it holds, for a user who found damage there and wants to
-//! know which rows to import again.
+//! know which rows to import again, or which attributes to set again.
 
 use super::entries::all_entries;
-use super::names::{Names, REGISTRY};
+use super::names::{Names, REGISTRY, STORE_ATTRIBUTES};
 use super::{Stage, Table, TableError, codec};
 use crate::protocol::StepRange;
 use atoll_store::{ScanRequest, Store};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// The table that a partition belongs to, and what of that table it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Belongs {
-    /// Name of the table.
+    /// Name of the table; empty for what belongs to the store as a whole.
     pub table: String,
     /// What the partition holds.
     pub what: Belonging,
@@ -38,6 +38,8 @@ pub enum Belonging {
     Versions,
     /// Attributes of the table and its runs.
     Attributes,
+    /// Attributes of the store as a whole.
+    StoreAttributes,
 }
 
 impl fmt::Display for Belongs {
@@ -63,16 +65,21 @@ impl fmt::Display for Belongs {
             }
             Belonging::Versions => write!(formatter, "the versions of table \"{table}\""),
             Belonging::Attributes => write!(formatter, "the attributes of table \"{table}\""),
+            Belonging::StoreAttributes => write!(formatter, "the attributes of the store"),
         }
     }
 }
 
 impl Table {
-    /// Which content of which table a partition of a store holds; `None` if it belongs to no table.
+    /// Which content of which table a partition of a store holds; `None` if it belongs to no table, and not to
+    /// the store as a whole.
     ///
     /// # Errors
     /// If the list of tables, or the current version of the table, cannot be read.
     pub async fn that_has(store: &Arc<dyn Store>, partition: &[u8]) -> Result<Option<Belongs>, TableError> {
+        if partition == STORE_ATTRIBUTES {
+            return Ok(Some(Belongs { table: String::new(), what: Belonging::StoreAttributes }));
+        }
         for found in all_entries(&**store, ScanRequest::all(REGISTRY)).await? {
             let table = String::from_utf8_lossy(&found.sort).into_owned();
             let entry = codec::entry_from_json(&table, &found.value)?;

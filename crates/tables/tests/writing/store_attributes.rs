@@ -53,6 +53,8 @@ async fn attributes_that_cannot_be_read_are_those_of_the_store_and_not_overwritt
     let read = Table::store_attributes(&*store).await.unwrap_err();
     assert!(matches!(read, TableError::StoreAttributes { .. }), "{read}");
     assert_eq!(read.kind(), ErrorKind::Corrupt);
+    let belongs = Table::that_has(&store, cell.partition).await.unwrap().unwrap();
+    assert_eq!(belongs.to_string(), "the attributes of the store");
     let noted = Table::note_store(&*store, &changes(&[("a", Some(json!(1)))])).await.unwrap_err();
     assert!(matches!(noted, TableError::StoreAttributes { .. }), "{noted}");
 }
