@@ -144,7 +144,10 @@ async fn answer(
     work: WorkArguments,
 ) -> Result<(), Failure> {
     let table = table.open(session, Access::Read).await?;
-    let query = question.query(&table).await?;
+    let mut query = question.query(&table).await?;
+    if query.as_of.is_none() && output.is_dump(session)? {
+        query.as_of = Some(table.version().await?);
+    }
     let plan = output.plan(session, &table, &query).await?;
     let answer = table.query(&query).await?;
     let mut out = output.open(plan, &answer.rows.schema(), metadata(&table, answer.version, "weight, id"))?;

@@ -62,6 +62,11 @@ impl OutputArguments {
         self.output.is_some()
     }
 
+    /// Whether a LAMMPS dump is written, whose boxes are found in the version that is read.
+    pub(super) fn is_dump(&self, session: &Session) -> Result<bool, Failure> {
+        Ok(self.format(session)? == Some(Format::LammpsDump))
+    }
+
     /// What the rows of a query are written with; checked before anything is read.
     pub(super) async fn plan(
         &self,
