@@ -10,6 +10,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("miri", "part of nightly toolchains only"),
     ("direct", "not every file system has a way past the cache"),
     ("windows", "only some file systems keep pages writable"),
+    ("shared-blocks", "only some file systems let two files share blocks"),
     ("mount", "needs the right to mount file systems"),
     ("other-user", "needs the right to be another user"),
     ("control-groups", "needs the right to make control groups"),

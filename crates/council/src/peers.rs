@@ -324,16 +324,29 @@ mod tests {
     use tokio::net::TcpListener;
     use tokio::sync::{mpsc, oneshot};
 
-    /// Accepts one connection and refuses every piece of a snapshot, noting how long it is.
+    /// Is a member of the group that refuses every piece of a snapshot, and notes how long it is.
     async fn refuse(listener: TcpListener, noted: mpsc::UnboundedSender<usize>) {
-        let (stream, _) = listener.accept().await.unwrap();
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            tokio::spawn(refuse_one(stream, noted.clone()));
+        }
+    }
+
+    async fn refuse_one(stream: TcpStream, noted: mpsc::UnboundedSender<usize>) {
         let welcome = |_: &[u8]| Ok(vec![VERSION]);
         let mut greeted = atoll_wire::Connection::accept(stream, limits(), welcome).await.unwrap();
         while let Ok(Some(asked)) = greeted.next().await {
-            let Ok(Ask::Snapshot(_, piece)) = Ask::of_bytes(&asked.body) else { panic!("another question") };
-            noted.send(piece.bytes.len()).unwrap();
-            let refused = Answer::Failed("no room".to_owned());
-            asked.responder.finish(&refused.to_bytes()).await.unwrap();
+            let answer = match Ask::of_bytes(&asked.body) {
+                Ok(Ask::Who) => {
+                    Answer::Who { node: NodeId(2), seat: SeatId(2), ring: Some(RingId(1)), has_log: true }
+                }
+                Ok(Ask::Snapshot(_, piece)) => {
+                    noted.send(piece.bytes.len()).unwrap();
+                    Answer::Failed("no room".to_owned())
+                }
+                other => panic!("another question: {other:?}"),
+            };
+            asked.responder.finish(&answer.to_bytes()).await.unwrap();
             greeted.flush();
         }
     }

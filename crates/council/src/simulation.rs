@@ -131,7 +131,11 @@ async fn asker(world: World) {
                 let table = machine.table();
                 let missing = before.iter().find(|node| !table.members.contains_key(node));
                 let metrics = raft.metrics().borrow().to_string();
-                assert_eq!(missing, None, "{seat} was sure that it leads: {metrics}");
+                let place = missing.and_then(|node| world.state().answered.get(node).copied());
+                assert_eq!(
+                    missing, None,
+                    "{seat} was sure that it leads, without place {place:?}: {metrics}"
+                );
             } else {
                 world.count("leads not confirmed");
             }

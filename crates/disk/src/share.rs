@@ -82,7 +82,7 @@ mod tests {
         from.write_at(0, &[7; 10_000]).unwrap();
         if !share_blocks(&from, &to).unwrap() {
             assert!(to.is_empty().unwrap());
-            println!("SKIPPED [shared blocks] the file system of the temporary folder has none");
+            println!("SKIPPED [shared-blocks] the file system of the temporary folder has none");
             return;
         }
         from.write_at(5, &[8]).unwrap();

@@ -7,8 +7,8 @@
 
 use crate::next_table::NextTable;
 use crate::{
-    Copies, Epoch, Incarnation, KeyspaceRules, Member, NodeId, PlacementHints, Proposal, Slot, Survived,
-    Table,
+    Address, Copies, Epoch, Incarnation, KeyspaceRules, Member, NodeId, PlacementHints, Proposal, Slot,
+    Survived, Table,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -263,14 +263,15 @@ impl Group {
         if known.len() > NONCES {
             known.pop_front();
         }
+        let address = Address::from(address);
+        // Another store had this number last: what this one has is not what the slots' configurations name.
+        let is_another =
+            self.table.members.get(&node).is_some_and(|had| had.address.is_of_another_store(&address));
         let former = self.table.incarnation(node).or(self.left.remove(&node)).unwrap_or_default();
         let incarnation = Incarnation(former.0 + 1);
         let mut table = NextTable::of(Arc::make_mut(&mut self.table));
         let zone = hints.zone.as_deref().and_then(|name| table.zone(name));
-        let member = Member { incarnation, weight: hints.weight, zone, ..Member::new(address.into()) };
-        // Another store had this number last: what this one has is not what the slots' configurations name.
-        let is_another =
-            table.members.get(&node).is_some_and(|had| had.address.is_of_another_store(&member.address));
+        let member = Member { incarnation, weight: hints.weight, zone, ..Member::new(address) };
         table.begin(node, member, if is_another { &Survived::Nothing } else { survived });
         table.end();
         Decision::Registered { incarnation }
