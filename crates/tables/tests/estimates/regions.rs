@@ -152,8 +152,12 @@ async fn a_sum_of_entities_is_calibrated_unit_by_unit() {
     assert!(units.len() < units.rows() && found.holds(sum_of(&table, &query).await), "{found}");
 }
 
+/// Of the rows of the heavier half one in this many lies far outside.
+const OUTSIDE: usize = 40;
+
 /// Two steps that are ranges of weights, as slices of a gathered table are, with twice as many particles as a
-/// step of [`table`]. A row of the second one lies far outside.
+/// step of [`table`]. Some rows in each band of the second one lie far outside, so that counting it would take
+/// reading all of it.
 async fn in_order_of_weights() -> Table {
     let table = Table::create(Arc::new(MemoryStore::new()), "run", schema(&["pid"])).await.unwrap();
     table.begin("run", 1, 1).await.unwrap();
@@ -163,7 +167,7 @@ async fn in_order_of_weights() -> Table {
     pids.sort_by_key(|pid| weights[*pid]);
     for (step, pids) in (0u64..).zip(pids.chunks(ROWS)) {
         let of = |pid: &usize| (*pid * 7919 % ROWS) as f64 / ROWS as f64;
-        let x = |(place, pid): (usize, &usize)| if step == 1 && place == 0 { 2.0 } else { of(pid) };
+        let x = |(place, pid): (usize, &usize)| if step == 1 && place % OUTSIDE == 0 { 2.0 } else { of(pid) };
         let columns: Vec<ArrayRef> = vec![
             Arc::new(Int64Array::from_iter_values(pids.iter().map(|pid| *pid as i64))),
             Arc::new(Int64Array::from_iter_values(std::iter::repeat_n(step as i64, ROWS))),
@@ -180,7 +184,7 @@ async fn in_order_of_weights() -> Table {
 #[tokio::test]
 async fn a_block_that_is_a_range_of_weights_is_no_part_to_calibrate_on() {
     let table = in_order_of_weights().await;
-    // Contains the lighter half as a whole, and all rows but one of the heavier half.
+    // Contains the lighter half as a whole, and most of the heavier half.
     let whole = Query::default().filter(filter("x < 1.5"));
     let truth = sum_of(&table, &whole).await;
     let query = whole.clone().sample(0.1).unwrap();
@@ -190,7 +194,7 @@ async fn a_block_that_is_a_range_of_weights_is_no_part_to_calibrate_on() {
     assert_same(&found, &expected);
     assert!(found.holds(truth), "{found}, truth {truth}");
     let counted = table.estimate(&query, &count_of_rows()).await.unwrap().estimate;
-    assert!(counted.holds((2 * ROWS - 1) as f64), "{counted}");
+    assert!(counted.holds((2 * ROWS - ROWS.div_ceil(OUTSIDE)) as f64), "{counted}");
     let within = sum_of_vz().within(Tolerance::Relative(0.1), None);
     let narrow = table.estimate(&whole, &within).await.unwrap().estimate;
     assert!(narrow.holds(truth), "{narrow}, truth {truth}");

@@ -116,18 +116,21 @@ fn turns_of_those_who_wait_for_no_sync_put_none_off_and_go_on_beside_it() {
         say(&mut clients[0], "SET a 1");
         ready.pass().unwrap();
         assert!(ready.event_loop.here.slots.sync_waits(), "somebody may come who shares it");
-        // Also with a turn in which nothing is executed, for want of the rest of the request.
-        clients[1].write_all(b"GE").unwrap();
-        ready.pass().unwrap();
-        assert!(!ready.event_loop.here.slots.sync_waits(), "{class:?}: who never shares it puts it off");
-        say(&mut clients[1], "T a");
+        say(&mut clients[1], "GET a");
         ready.pass().unwrap();
         assert_eq!(heard(&mut clients[1]), "$2\r\n22\r\n", "{class:?}");
+        assert!(!ready.event_loop.here.slots.sync_waits(), "{class:?}: who never shares it puts it off");
         ready.disk.wait_behind(before);
         assert!(!ready.synced_here(), "{class:?}: it holds who does not wait for it");
         while heard(&mut clients[0]).is_empty() {
             ready.pass().unwrap();
         }
+        // Also with a turn in which nothing is executed, for want of the rest of the request.
+        say(&mut clients[0], "SET a 2");
+        ready.pass().unwrap();
+        clients[1].write_all(b"GE").unwrap();
+        ready.pass().unwrap();
+        assert!(!ready.event_loop.here.slots.sync_waits(), "{class:?}: a part of a request puts it off");
     }
 }
 
