@@ -163,7 +163,7 @@ fn play(plan: &Plan, stage: &mut Stage, clients: Clients<'_>, outcome: &mut Outc
 }
 
 fn start_clients<'scope>(
-    scope: &'scope std::thread::Scope<'scope, '_>,
+    scope: &'scope Scope<'scope, '_>,
     stage: &Stage,
     book: &Arc<Book>,
     seed: u64,
@@ -188,7 +188,7 @@ fn start_clients<'scope>(
 }
 
 fn start_contenders<'scope>(
-    scope: &'scope std::thread::Scope<'scope, '_>,
+    scope: &'scope Scope<'scope, '_>,
     stage: &Stage,
     clients: Clients<'_>,
     seed: u64,

@@ -39,19 +39,7 @@ fn a_keyspace_has_copies_of_its_own_and_is_named_in_the_url() {
             .contains("in_sync_min cannot exceed copies")
     );
     assert_eq!(create(&["x", "--min-sync", "2"]).exit, Some(2));
-    // Keys of one keyspace are in no other one, whichever node is asked.
-    for (keyspace, value) in [("", "first"), ("scratch", "scratch")] {
-        for key in 0..8 {
-            run(keyspace, &["kv", "put", &format!("k{key}"), "field", value]).text();
-        }
-    }
-    for (keyspace, value) in [("", "first"), ("scratch", "scratch"), ("1", "scratch"), ("0", "first")] {
-        for key in 0..8 {
-            let read = run(keyspace, &["kv", "get", &format!("k{key}"), "field"]);
-            assert_eq!(read.text().trim(), value, "{keyspace} {key}");
-        }
-        assert_eq!(run(keyspace, &["ls"]).text().lines().count(), 8, "{keyspace}");
-    }
+    keys_lie_apart(&run);
     run("scratch", &["kv", "wait", "k1", "field", "--exists"]).text();
     let unknown = run("nothing", &["kv", "get", "k1", "field"]);
     assert!(unknown.fails(10).contains("there is no keyspace \"nothing\""));
@@ -83,6 +71,22 @@ fn a_keyspace_has_copies_of_its_own_and_is_named_in_the_url() {
     assert!(refused.stderr.contains("durability class synced"), "{}", refused.stderr);
     lose_the_only_copies(&mut ring, &run);
     ring.end();
+}
+
+/// Keys of one keyspace are in no other one, whichever node is asked.
+fn keys_lie_apart(run: &dyn Fn(&str, &[&str]) -> Answer) {
+    for (keyspace, value) in [("", "first"), ("scratch", "scratch")] {
+        for key in 0..8 {
+            run(keyspace, &["kv", "put", &format!("k{key}"), "field", value]).text();
+        }
+    }
+    for (keyspace, value) in [("", "first"), ("scratch", "scratch"), ("1", "scratch"), ("0", "first")] {
+        for key in 0..8 {
+            let read = run(keyspace, &["kv", "get", &format!("k{key}"), "field"]);
+            assert_eq!(read.text().trim(), value, "{keyspace} {key}");
+        }
+        assert_eq!(run(keyspace, &["ls"]).text().lines().count(), 8, "{keyspace}");
+    }
 }
 
 /// A node takes the only copies of its slots with it; other slots are served.

@@ -338,9 +338,9 @@ impl RaftLogStorage<Types> for Log {
 
     async fn read_vote(&mut self) -> Result<Option<VoteOf>, StorageError> {
         let mut vote = self.shared().kept.vote;
-        // A leader that restarts would go on in its term, and take the last entry that it purged or applied for
-        // all that is committed: it would confirm that it leads before it knows what it answered in its former
-        // life. As a candidate it has to be elected again, in a term with an entry of its own.
+        // A leader that restarts would go on in its term, and take the last entry that it purged or applied
+        // for all that is committed: it would confirm that it leads before it knows what it answered in its
+        // former life. As a candidate it has to be elected again, in a term with an entry of its own.
         if let Some(vote) = vote.as_mut().filter(|vote| vote.leader_id.voted_for() == Some(self.seat())) {
             vote.committed = false;
         }

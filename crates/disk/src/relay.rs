@@ -1,5 +1,5 @@
-//! Disks in front of disks: a relay passes every call on to the disk behind it, except those that it takes over
-//! to count, hold or fail them.
+//! Disks in front of disks: a relay passes every call on to the disk behind it, except those that it takes
+//! over to count, hold or fail them.
 //!
 //! Invariant: calls that a relay does not take over reach the disk behind it unchanged.
 
@@ -35,7 +35,8 @@ pub trait Relay: Send + Sync + 'static {
         self.inner().write_at(offset, bytes)
     }
 
-    /// See [`Disk::write_past`]. By default it follows [`Relay::write_at`], so overriding that takes over both.
+    /// See [`Disk::write_past`]. By default it follows [`Relay::write_at`], so overriding that takes over
+    /// both.
     ///
     /// # Errors
     /// As [`Disk::write_at`].

@@ -216,7 +216,7 @@ impl<'a> Search<'a> {
         let before = self.order.last().map(|step| &step.before);
         let is_idle =
             is_unknown && before.is_some_and(|before| !self.needs.matters(operation, before, &self.cells));
-        !is_idle && !(self.looks_ahead && self.needs.is_hopeless(operation, &self.cells))
+        !(is_idle || self.looks_ahead && self.needs.is_hopeless(operation, &self.cells))
     }
 
     fn put(&mut self, operation: usize, after: Cells, otherwise: Choice) {

@@ -203,8 +203,8 @@ impl RaftNetwork<Types> for Link {
         let sent = timeout(option.hard_ttl(), sent);
         tokio::select! {
             answer = sent => {
-                let answer = answer.unwrap_or_else(|_| Err(lost()));
-                answer.map_err(|_| StreamingError::Network(NetworkError::new(&io::Error::other("lost"))))
+                let lost = || StreamingError::Network(NetworkError::new(&io::Error::other("lost")));
+                answer.ok().and_then(Result::ok).ok_or_else(lost)
             }
             closed = cancel => Err(StreamingError::Closed(closed)),
         }

@@ -149,8 +149,8 @@ impl<C: Cells, W: Changes> Writing<'_, '_, C, W> {
     }
 }
 
-/// Refuses a client that the slot does not know and that began so long ago that it may have been forgotten. One
-/// that does not say when it began is believed to be new.
+/// Refuses a client that the slot does not know and that began so long ago that it may have been forgotten.
+/// One that does not say when it began is believed to be new.
 fn fresh(once: &Once<'_>, now_ms: u64) -> Result<(), Refusal> {
     let Some(began_ms) = once.began_ms else { return Ok(()) };
     let ahead_ms = began_ms.saturating_sub(now_ms);

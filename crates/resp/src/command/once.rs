@@ -1,12 +1,13 @@
 //! `AT.ID`: a write that is done once, however often it is repeated.
 //!
 //! ```text
-//! AT.ID client[@date] sequence floor command [argument ...]    [whether it was done before, the command's answer]
+//! AT.ID client[@date] sequence floor command [argument ...]    [done before, the command's answer]
 //! ```
 //! A client draws 128 bits once, written as up to 32 hexadecimal digits, and numbers its writes; it never
-//! repeats one below the floor. The date says when it drew them: milliseconds since 1970 by the clock of a node.
-//! With it no write is done twice, however late it is repeated. The command must be one that changes keys of one slot. Its answer is in
-//! version 2 of the protocol, whichever version the connection speaks, because the answer is stored.
+//! repeats one below the floor. The date says when it drew them: milliseconds since 1970 by the clock of a
+//! node. With it no write is done twice, however late it is repeated. The command must be one that changes
+//! keys of one slot. Its answer is in version 2 of the protocol, whichever version the connection speaks,
+//! because the answer is stored.
 
 use super::arguments::Arguments;
 use super::{Command, CommandError, Keys, find};

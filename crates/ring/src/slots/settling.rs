@@ -61,8 +61,8 @@ impl Slots {
         self.touches.note(self.home.keyspaces().class_of(slot));
     }
 
-    /// Whether since the last call only keyspaces were read or written whose replies wait for no sync; none if
-    /// none was.
+    /// Whether since the last call only keyspaces were read or written whose replies wait for no sync; none
+    /// if none was.
     pub(crate) fn take_is_free(&self) -> Option<bool> {
         let Touches { synced, others } = &self.touches;
         let (synced, others) = (synced.take(), others.take());

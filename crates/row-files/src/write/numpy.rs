@@ -194,8 +194,8 @@ impl ChunkReader {
     }
 }
 
-/// Refuses names of columns that would be files outside of the folder in which somebody unpacks the archive, and
-/// names of which NumPy would find only one: it takes `x` and `x.npy` for the same array.
+/// Refuses names of columns that would be files outside of the folder in which somebody unpacks the archive,
+/// and names of which NumPy would find only one: it takes `x` and `x.npy` for the same array.
 fn check_members(columns: &[Column]) -> Result<(), RowFileError> {
     for name in columns.iter().map(Column::name) {
         let is_outside = name.starts_with(['/', '\\']) || name.split(['/', '\\']).any(|part| part == "..");

@@ -71,8 +71,8 @@ impl fmt::Display for Belongs {
 }
 
 impl Table {
-    /// Which content of which table a partition of a store holds; `None` if it belongs to no table, and not to
-    /// the store as a whole.
+    /// Which content of which table a partition of a store holds; `None` if it belongs to no table, and not
+    /// to the store as a whole.
     ///
     /// # Errors
     /// If the list of tables, or the current version of the table, cannot be read.

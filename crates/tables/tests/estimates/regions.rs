@@ -156,8 +156,8 @@ async fn a_sum_of_entities_is_calibrated_unit_by_unit() {
 const OUTSIDE: usize = 40;
 
 /// Two steps that are ranges of weights, as slices of a gathered table are, with twice as many particles as a
-/// step of [`table`]. Some rows in each band of the second one lie far outside, so that counting it would take
-/// reading all of it.
+/// step of [`table`]. Some rows in each band of the second one lie far outside, so that counting it would
+/// take reading all of it.
 async fn in_order_of_weights() -> Table {
     let table = Table::create(Arc::new(MemoryStore::new()), "run", schema(&["pid"])).await.unwrap();
     table.begin("run", 1, 1).await.unwrap();

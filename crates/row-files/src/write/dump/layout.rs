@@ -87,8 +87,8 @@ fn names_of(field: &Field) -> Result<Vec<String>, RowFileError> {
     })
 }
 
-/// Refuses two columns of one name, as of a vector `pos` and of a number that is called `pos[0]`: readers find
-/// columns by name, and would take one for both.
+/// Refuses two columns of one name, as of a vector `pos` and of a number that is called `pos[0]`: readers
+/// find columns by name, and would take one for both.
 fn check_apart(names: &[String]) -> Result<(), RowFileError> {
     let mut known = BTreeSet::new();
     match names.iter().find(|name| !known.insert(name.as_str())) {
