@@ -6,7 +6,8 @@
 use crate::{Disk, DiskError, Window};
 
 /// A disk in front of another one, which makes it a [`Disk`]. Only [`Relay::inner`] is required: everything
-/// passes through unless it is overridden here, and calls that are not listed here always do.
+/// passes through unless it is overridden here, and calls that are not listed here always do, but for
+/// [`Disk::descriptor`]: what shares blocks with the file behind would not come by.
 pub trait Relay: Send + Sync + 'static {
     /// The disk behind.
     fn inner(&self) -> &dyn Disk;
