@@ -2,9 +2,6 @@
 //!
 //! Invariant: a confirmed heartbeat is delivered only after a table at least as new as the one that the
 //! answering member had.
-//! Invariant: a node that has nothing left registers only if no node at another address for clients was up
-//! under its number just before; otherwise a list of nodes that is wrong would end that node and lose its
-//! copies.
 
 mod request_queue;
 
@@ -20,7 +17,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 
 pub(crate) use request_queue::{Command, PendingChange};
 
@@ -37,10 +33,6 @@ const HEARTBEAT_TIMEOUT: Duration = Duration::from_millis(600);
 
 /// How long a member may take to name its ring.
 const WHO_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// For how many times the timeout for silent nodes another node has to stay up before it is believed to have
-/// the number of this one: a leader that has just begun gives nobody up for one of them.
-const HELD_TIMEOUTS: u32 = 3;
 
 /// A node that was seen at work, and then not for this long, hangs, even if its thread of the group could
 /// still send heartbeats.
@@ -136,11 +128,6 @@ fn pause(rounds: usize) -> Duration {
     PAUSE.saturating_mul(1 << doublings).min(PAUSE_MAX)
 }
 
-/// The part of a node's address that clients use: the second of three words, or all of a single word.
-fn for_clients(address: &str) -> &str {
-    address.split(' ').nth(1).unwrap_or(address)
-}
-
 /// One connection to one member.
 struct Session<'a> {
     agent: &'a Agent,
@@ -197,10 +184,6 @@ impl Session<'_> {
             self.trouble(CouncilError::OtherRing);
             return Err(Next::Refused);
         }
-        if let Some(address) = self.holder(client).await? {
-            self.trouble(CouncilError::NumberTaken { node: self.agent.options.me, address });
-            return Err(Next::Refused);
-        }
         let change = Change::Register {
             node: self.agent.options.me,
             nonce: self.agent.nonce,
@@ -219,6 +202,12 @@ impl Session<'_> {
                 self.trouble(CouncilError::Replaced { node: self.agent.options.me });
                 Err(Next::Refused)
             }
+            Ok(Answer::Decision(Decision::Taken)) => {
+                // If it has left meanwhile, the number is free.
+                let address = self.holder(client).await.ok_or(Next::Other)?;
+                self.trouble(CouncilError::NumberTaken { node: self.agent.options.me, address });
+                Err(Next::Refused)
+            }
             answer => {
                 tracing::debug!(?answer, "not registered yet");
                 Err(Next::Other)
@@ -226,43 +215,12 @@ impl Session<'_> {
         }
     }
 
-    /// The address for clients of another node that has the number of this one and stays up. None if this
-    /// node has data of an earlier life: then it is that node, wherever it runs now.
-    async fn holder(&self, client: &Client) -> Result<Option<String>, Next> {
-        let options = &self.agent.options;
-        if self.agent.survived != Survived::Nothing {
-            return Ok(None);
-        }
-        let until = Instant::now() + options.node_timeout() * HELD_TIMEOUTS;
-        let mut known: Option<Arc<Table>> = None;
-        loop {
-            let version = known.as_ref().map(|table| table.version);
-            // Only a member that is certain to lead answers with a table: any other may be far behind.
-            let ask = Ask::Watch { known: version, is_at_once: true };
-            match peers::ask(client, &ask, CHANGE_TIMEOUT).await {
-                Ok(Answer::Table(update)) => {
-                    let update = Update::of_bytes(&update).map_err(|_| Next::Other)?;
-                    known = Some(update.apply(known.as_ref()).ok_or(Next::Other)?);
-                }
-                Ok(Answer::Heard(_)) => {}
-                Ok(Answer::NotLeader(Some(leader))) => return Err(Next::Leader(leader)),
-                answer => {
-                    tracing::debug!(?answer, "it is not known yet who has the number of this node");
-                    return Err(Next::Other);
-                }
-            }
-            let member = known.as_ref().and_then(|table| table.members.get(&options.me));
-            let Some(member) = member.filter(|member| member.is_up) else { return Ok(None) };
-            let address = member.address.to_string();
-            if for_clients(&address) == for_clients(&options.address) {
-                return Ok(None);
-            }
-            if Instant::now() >= until {
-                return Ok(Some(for_clients(&address).to_owned()));
-            }
-            // It may have ended a moment ago.
-            tokio::time::sleep(options.heartbeat()).await;
-        }
+    /// Where clients reach the node that has the number of this one, as the leader knows it.
+    async fn holder(&self, client: &Client) -> Option<String> {
+        let ask = Ask::Watch { known: None, is_at_once: true };
+        let Ok(Answer::Table(update)) = peers::ask(client, &ask, CHANGE_TIMEOUT).await else { return None };
+        let table = Update::of_bytes(&update).ok()?.apply(None)?;
+        table.members.get(&self.agent.options.me).map(|member| member.address.for_clients())
     }
 
     /// The ring's number, from a member that could have a change of it decided.
@@ -390,6 +348,7 @@ pub(crate) mod tests {
     use std::net::{SocketAddr, TcpListener};
     use std::sync::mpsc as blocking;
     use tokio::sync::oneshot;
+    use tokio::time::Instant;
 
     /// The events that were delivered, in words.
     pub(crate) type Told = Arc<Mutex<Vec<String>>>;
@@ -527,32 +486,43 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_node_with_nothing_left_takes_no_number_from_another_address_that_is_up() {
+    fn a_number_is_that_of_its_store_until_the_operator_has_its_node_leave() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let members = [(NodeId(1), listener.local_addr().unwrap())];
         let nothing = || Survived::Nothing;
-        let (_keeper, _) = begun((1, "a at-a:1 at-a:2"), &members, nothing(), Some(Listen::Bound(listener)));
+        let (keeper, told_keeper) =
+            begun((1, "a at-a:1 at-a:2"), &members, nothing(), Some(Listen::Bound(listener)));
+        // The keeper has every slot, so no other node has a last copy.
+        let leads_all = |table: &Table| table.slots.iter().all(|slot| slot.primary == Some(NodeId(1)));
+        until(&told_keeper, |event| matches!(event, CouncilEvent::Table(table) if leads_all(table)));
         let has_registered = |event: &CouncilEvent| matches!(event, CouncilEvent::Registered { .. });
         let is_trouble = |event: &CouncilEvent| matches!(event, CouncilEvent::Trouble(_));
+        let assert_taken = |told: &blocking::Receiver<CouncilEvent>, at: &str| {
+            let event = until(told, |event| is_trouble(event) || has_registered(event));
+            let is_refused = matches!(
+                &event,
+                CouncilEvent::Trouble(CouncilError::NumberTaken { node: NodeId(7), address }) if address == at
+            );
+            assert!(is_refused, "{event:?}");
+        };
         let (first, told) = begun((7, "d at-d:1 at-d:2"), &members, nothing(), None);
         until(&told, has_registered);
-        let (other, told_other) = begun((7, "e at-e:1 at-d:2"), &members, nothing(), None);
-        let event = until(&told_other, |event| is_trouble(event) || has_registered(event));
-        let is_refused = matches!(
-            &event,
-            CouncilEvent::Trouble(CouncilError::NumberTaken { node: NodeId(7), address }) if address == "at-d:1"
-        );
-        assert!(is_refused, "{event:?}");
+        let (other, told_other) = begun((7, "e at-e:1 at-d:2"), &members, Survived::Everything, None);
+        assert_taken(&told_other, "at-d:1");
         drop(other);
         assert!(!told.try_iter().any(|event| is_trouble(&event)), "the node that has the number goes on");
-        // At the same address it is the same node, on a new folder; and one that has its data may have moved.
+        // At the same address it is the same node, on a new folder; and a store may have moved.
         let (again, told_again) = begun((7, "f at-d:1 at-f:2"), &members, nothing(), None);
         until(&told_again, has_registered);
         let (moved, told_moved) = begun((7, "f at-g:1 at-g:2"), &members, Survived::Everything, None);
         until(&told_moved, has_registered);
         drop((first, again, moved));
-        // Nobody is up there any more, which the group notices within the wait.
+        // That it is down decides nothing: it may come back.
+        let is_down = |table: &Table| table.members.get(&NodeId(7)).is_some_and(|member| !member.is_up);
+        until(&told_keeper, |event| matches!(event, CouncilEvent::Table(table) if is_down(table)));
         let (_new, told_new) = begun((7, "h at-h:1 at-h:2"), &members, nothing(), None);
+        assert_taken(&told_new, "at-g:1");
+        keeper.ask(Change::Leave { node: NodeId(7) }).unwrap();
         until(&told_new, has_registered);
     }
 }

@@ -90,13 +90,12 @@ pub enum CouncilError {
         /// This node.
         node: NodeId,
     },
-    /// Another node has the number of this one and is up, and this one has nothing that shows that it is the
-    /// same. It was not registered.
-    #[error("number {} in the ring is that of {address}, which is up", .node.0)]
+    /// The number of this node belongs to another store, which has not left the ring. It was not registered.
+    #[error("number {} in the ring is that of the node at {address}", .node.0)]
     NumberTaken {
         /// This node.
         node: NodeId,
-        /// Where clients reach the other one.
+        /// Where clients reach the other one when it is up.
         address: String,
     },
     /// This node's data belong to another ring, and it was not registered in this one.

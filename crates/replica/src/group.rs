@@ -4,7 +4,10 @@
 //! Invariant: a node counts as in sync only while it holds every acknowledged write of the slot.
 //! Invariant: an epoch of a slot has one primary; a change of the primary or of the in-sync copies starts a
 //! new epoch.
+//! Invariant: a number belongs to the store that registered under it last, by its name, until the node has
+//! left. Another store gets it only where clients reached that one, and has nothing of what that had.
 
+use crate::members::Claim;
 use crate::next_table::NextTable;
 use crate::{
     Address, Copies, Epoch, Incarnation, KeyspaceRules, Member, NodeId, PlacementHints, Proposal, Slot,
@@ -140,6 +143,9 @@ pub enum Decision {
         /// The life.
         incarnation: Incarnation,
     },
+    /// The node has not begun a life, because its number is that of another store. It may ask again: once the
+    /// node of that store has left, the number is free.
+    Taken,
 }
 
 /// The table, and the state that decides about it.
@@ -259,20 +265,24 @@ impl Group {
             // A late duplicate of a request that a former life made.
             return Decision::Unchanged;
         }
+        let address = Address::from(address);
+        let claim = self.table.members.get(&node).map_or(Claim::ByItself, |had| had.address.claim(&address));
+        let survived = match claim {
+            Claim::ByItself => survived,
+            // What this store has is not what the slots' configurations name.
+            Claim::InItsPlace => &Survived::Nothing,
+            Claim::ByAnother => return Decision::Taken,
+        };
         known.push_back(nonce);
         if known.len() > NONCES {
             known.pop_front();
         }
-        let address = Address::from(address);
-        // Another store had this number last: what this one has is not what the slots' configurations name.
-        let is_another =
-            self.table.members.get(&node).is_some_and(|had| had.address.is_of_another_store(&address));
         let former = self.table.incarnation(node).or(self.left.remove(&node)).unwrap_or_default();
         let incarnation = Incarnation(former.0 + 1);
         let mut table = NextTable::of(Arc::make_mut(&mut self.table));
         let zone = hints.zone.as_deref().and_then(|name| table.zone(name));
         let member = Member { incarnation, weight: hints.weight, zone, ..Member::new(address) };
-        table.begin(node, member, if is_another { &Survived::Nothing } else { survived });
+        table.begin(node, member, survived);
         table.end();
         Decision::Registered { incarnation }
     }
@@ -320,40 +330,83 @@ mod tests {
         assert_eq!(restored.plan(&[]), group.plan(&[]));
     }
 
-    #[test]
-    fn a_store_that_takes_the_number_of_another_one_has_nothing_of_what_that_had() {
-        let registered = |nonce, address: &str| Change::Register {
-            node: NodeId(1),
-            nonce,
-            address: address.to_owned(),
-            hints: PlacementHints::default(),
-            survived: Survived::Everything,
-        };
-        let in_sync = |addresses: &[&str]| {
-            let mut group = Group::new(GroupOptions { slots: 8, copies: 1 });
-            for (nonce, address) in (1..).zip(addresses) {
-                group.apply(registered(nonce, address));
-                for change in group.plan(&[]) {
-                    group.apply(change);
-                }
+    /// A store begins that says that it still has everything.
+    fn start(node: u32, nonce: u64, address: &str) -> Change {
+        let (node, address, hints) = (NodeId(node), address.to_owned(), PlacementHints::default());
+        Change::Register { node, nonce, address, hints, survived: Survived::Everything }
+    }
+
+    /// Plans a few times.
+    fn plan(group: &mut Group) {
+        for _ in 0..4 {
+            for change in group.plan(&[]) {
+                group.apply(change);
             }
-            let table = group.table();
-            let has = |slot| table.slot(Slot(slot)).primary == Some(NodeId(1));
-            (0..8).filter(|&slot| has(slot)).count()
+        }
+    }
+
+    fn led_by(group: &Group, node: u32) -> usize {
+        let table = group.table();
+        table.slots.iter().filter(|slot| slot.primary == Some(NodeId(node))).count()
+    }
+
+    fn life(number: u64) -> Decision {
+        Decision::Registered { incarnation: Incarnation(number) }
+    }
+
+    #[test]
+    fn a_number_is_that_of_its_store_and_one_in_its_place_has_nothing_of_what_that_had() {
+        // What is decided about the last of these starts, and how many slots node 1 leads then.
+        let after = |addresses: &[&str]| {
+            let mut group = Group::new(GroupOptions { slots: 8, copies: 1 });
+            let mut decided = Decision::Unchanged;
+            for (nonce, address) in (1..).zip(addresses) {
+                decided = group.apply(start(1, nonce, address));
+                plan(&mut group);
+            }
+            (decided, led_by(&group, 1))
         };
         let names = ["a".repeat(40), "b".repeat(40)];
         for (one, other) in [("one", "other"), (&*names[0], &*names[1])] {
             let at = |name: &str, host: &str| format!("{name} {host}:1 {host}:2");
-            let first = at(one, "10.0.0.1");
-            assert_eq!(in_sync(&[&first, &first]), 8, "it comes back");
-            assert_eq!(in_sync(&[&first, &at(one, "10.0.0.2")]), 8, "it comes back elsewhere");
-            assert_eq!(in_sync(&[&first, &at(other, "10.0.0.1")]), 0, "another one comes in its place");
+            let (first, in_its_place) = (at(one, "10.0.0.1"), at(other, "10.0.0.1"));
+            let elsewhere = at(other, "10.0.0.2");
+            assert_eq!(after(&[&first, &first]), (life(2), 8), "it comes back");
+            assert_eq!(after(&[&first, &at(one, "10.0.0.2")]), (life(2), 8), "it comes back elsewhere");
+            assert_eq!(after(&[&first, &in_its_place]), (life(2), 0), "another one comes in its place");
             assert_eq!(
-                in_sync(&[&first, &at(other, "10.0.0.2"), &first]),
-                0,
+                after(&[&first, &in_its_place, &first]),
+                (life(3), 0),
                 "and it comes back behind that"
             );
+            assert_eq!(after(&[&first, &elsewhere]), (Decision::Taken, 8), "another one elsewhere");
+            assert_eq!(after(&[&first, &elsewhere, &first]), (life(2), 8), "it comes back behind that");
         }
+    }
+
+    #[test]
+    fn a_number_stays_taken_while_its_node_is_down_and_is_free_once_that_has_left() {
+        let other = start(2, 9, "other 10.0.0.3:1 10.0.0.3:2");
+        let down = |copies| {
+            let mut group = Group::new(GroupOptions { slots: 8, copies });
+            group.apply(start(1, 1, "one 10.0.0.1:1 10.0.0.1:2"));
+            group.apply(start(2, 1, "two 10.0.0.2:1 10.0.0.2:2"));
+            plan(&mut group);
+            group.apply(Change::Fail { node: NodeId(2), incarnation: Incarnation(1) });
+            let before = group.saved();
+            assert_eq!(group.apply(other.clone()), Decision::Taken);
+            assert_eq!(group.saved(), before, "whoever is refused may ask again");
+            group.apply(Change::Leave { node: NodeId(2) });
+            plan(&mut group);
+            group
+        };
+        let mut group = down(2);
+        assert_eq!(group.apply(other.clone()), life(2), "the other copies are there");
+        assert_eq!(led_by(&group, 1), 8);
+        let two = start(2, 2, "two 10.0.0.2:1 10.0.0.2:2");
+        assert_eq!(group.apply(two), Decision::Taken, "the former one comes back");
+        let mut group = down(1);
+        assert_eq!(group.apply(other), Decision::Taken, "it does not leave: it has the last copies");
     }
 
     #[test]

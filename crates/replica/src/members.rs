@@ -54,6 +54,25 @@ pub(crate) enum Host<'a> {
     Name(&'a str),
 }
 
+/// What a store that registers under a number is to the one that has it. A store keeps its name wherever it
+/// goes, so the names decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// It is that store; or one of the two has no name.
+    ByItself,
+    /// It is another store, where clients reached that one: its folder was lost, or it was in memory.
+    InItsPlace,
+    /// It is another store elsewhere.
+    ByAnother,
+}
+
+/// The name of a store, and where clients reach its node, in `NAME HOST:PORT HOST:PORT`.
+fn store_in(text: &str) -> Option<(&str, &str)> {
+    let (name, hosts) = text.split_once(' ')?;
+    let (clients, _peers) = hosts.split_once(' ')?;
+    Some((name, clients))
+}
+
 impl Member {
     /// A node that is up and stays, in its first life, without a zone.
     #[must_use]
@@ -76,19 +95,22 @@ impl Address {
         }
     }
 
-    /// Whether both addresses are `NAME HOST:PORT HOST:PORT` with different names: a store keeps its name, so
-    /// these are two stores.
-    pub(crate) fn is_of_another_store(&self, other: &Self) -> bool {
-        match (&self.0, &other.0) {
-            (StoredAddress::Numbered { name, .. }, StoredAddress::Numbered { name: other, .. }) => {
-                name != other
+    /// What a store that registers at `claimed` is to the one at this address.
+    pub(crate) fn claim(&self, claimed: &Self) -> Claim {
+        let (here, there) = (self.to_string(), claimed.to_string());
+        match (store_in(&here), store_in(&there)) {
+            (Some((name, clients)), Some((other, others_clients))) if name != other => {
+                if clients == others_clients { Claim::InItsPlace } else { Claim::ByAnother }
             }
-            _ => {
-                let (here, there) = (self.to_string(), other.to_string());
-                let name = |text: &str| Some(text.split_once(' ')?.0.to_owned());
-                name(&here).zip(name(&there)).is_some_and(|(here, there)| here != there)
-            }
+            _ => Claim::ByItself,
         }
+    }
+
+    /// Where clients reach the node: a part of `NAME HOST:PORT HOST:PORT`, and all of any other text.
+    #[must_use]
+    pub fn for_clients(&self) -> String {
+        let text = self.to_string();
+        store_in(&text).map_or(text.as_str(), |(_name, clients)| clients).to_owned()
     }
 
     /// Parses the text as another type.
@@ -286,6 +308,19 @@ mod tests {
         assert_eq!(host(format!("{NAME} [::1]:7379 [::1]:17379")).unwrap(), "Name(\"[::1]\")");
         assert_eq!(host(format!("{NAME} node-7:7379 10.0.0.7:17379")).unwrap(), "Name(\"node-7\")");
         assert_eq!(host("n7".to_owned()), None);
+    }
+
+    #[test]
+    fn where_clients_reach_a_node_is_a_part_of_its_address_or_all_of_it() {
+        for (text, clients) in [
+            (format!("{NAME} 10.1.2.3:7379 10.1.2.3:17379"), "10.1.2.3:7379"),
+            (format!("{NAME} node-7:7379 10.0.0.7:17379"), "node-7:7379"),
+            ("somewhere".to_owned(), "somewhere"),
+            ("some where".to_owned(), "some where"),
+            (String::new(), ""),
+        ] {
+            assert_eq!(Address::from(text).for_clients(), clients);
+        }
     }
 
     #[test]

@@ -121,12 +121,12 @@ pub enum NodeError {
     /// The store in the folder holds copies of another ring.
     #[error("the folder holds the data of this node in another ring")]
     OtherRing,
-    /// Another node of the ring has this number and is up.
-    #[error("number {number} in the ring is that of {address}, which is up")]
+    /// This number of the ring belongs to another store, whose node has not left.
+    #[error("number {number} in the ring is that of the node at {address}")]
     NumberTaken {
         /// The number.
         number: u32,
-        /// Where clients reach the other node.
+        /// Where clients reach the other node when it is up.
         address: String,
     },
     /// The store in the folder belongs to a node of a ring, and was opened without the other nodes.
@@ -232,7 +232,7 @@ impl NodeError {
                 "name another folder with --store, or the nodes of that ring with --nodes; the age of its data is unknown, so a newly founded ring makes new copies",
             ),
             Self::NumberTaken { .. } => Some(
-                "start a new node with --join, on a new folder; or name in --nodes those that joined, each at the place of its number; to replace that node, stop it first",
+                "start a new node with --join, on a new folder; or name in --nodes those that joined, each at the place of its number; if that node is gone for good, `atoll ring leave` with its number takes it out first",
             ),
             Self::OfRing { .. } => {
                 Some("name all nodes of that ring with --nodes; or another folder with --store")

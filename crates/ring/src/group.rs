@@ -32,7 +32,7 @@ pub enum GroupEvent {
     SeatWaits(bool),
     /// The node cannot go on: its store belongs to another ring.
     OtherRing,
-    /// The node cannot go on: its number is that of another one, which clients reach at this address.
+    /// The node cannot go on: its number is that of another store, which clients reach at this address.
     NumberTaken(String),
     /// The node cannot go on: the group does not accept it any more.
     Lost(String),
@@ -253,13 +253,19 @@ impl GroupDoor for LocalGroup {
             return Err(NodeError::OtherRing);
         }
         state.nonces += 1;
-        state.gone.retain(|gone| *gone != node);
         let nonce = state.nonces;
-        if let Decision::Registered { incarnation } =
-            state.group.apply(Change::Register { node, nonce, address, hints, survived })
-        {
-            on_event(GroupEvent::Registered(incarnation, state.ring));
+        match state.group.apply(Change::Register { node, nonce, address, hints, survived }) {
+            Decision::Registered { incarnation } => {
+                on_event(GroupEvent::Registered(incarnation, state.ring));
+            }
+            Decision::Taken => {
+                let table = state.group.table();
+                let address = table.members.get(&node).map(|member| member.address.for_clients());
+                return Err(NodeError::NumberTaken { number: node.0, address: address.unwrap_or_default() });
+            }
+            Decision::Changed | Decision::Unchanged => {}
         }
+        state.gone.retain(|gone| *gone != node);
         state.members.insert(node, Line { nonce, clock, on_event });
         state.publish();
         drop(state);

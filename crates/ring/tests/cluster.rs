@@ -219,11 +219,15 @@ impl GroupDoor for Saying {
 #[test]
 fn a_node_whose_part_in_the_configuration_failed_says_so_until_it_begins_again() {
     let group = LocalGroup::start(RingShape { slots: 16_384, copies: 1 }, Duration::from_secs(1)).unwrap();
-    let start = |group: Arc<dyn GroupDoor>| {
-        let listen = "127.0.0.1:0".parse().unwrap();
-        let others = Others { me: NodeId(1), listen, group, options: RingOptions::default() };
-        let metrics = Some(listen);
-        Node::start(NodeOptions { others: Some(others), metrics, ..support::options() }).unwrap()
+    let start = |door: Arc<dyn GroupDoor>| {
+        let any = "127.0.0.1:0".parse().unwrap();
+        let others = Others { me: NodeId(1), listen: any, group: door, options: RingOptions::default() };
+        // A store in memory is another one each time: its node is known by where clients reach it.
+        let table = group.table();
+        let before = table.members.get(&NodeId(1));
+        let listen = before.map_or(any, |member| member.address.for_clients().parse().unwrap());
+        let (others, metrics) = (Some(others), Some(any));
+        Node::start(NodeOptions { listen, others, metrics, ..support::options() }).unwrap()
     };
     for (said, told) in [
         (&[GroupEvent::SeatLost][..], 1),

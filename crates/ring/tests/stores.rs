@@ -7,12 +7,16 @@ use atoll_errors::ErrorKind;
 use atoll_replica::{Change, GroupOptions, Incarnation, NodeId, Options, Slot, Table};
 use atoll_ring::{LocalGroup, Node, NodeError, NodeOptions, Others, Persistence, SlotStorage};
 use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 use support::{Client, options};
+
+/// A free port of this machine.
+const ANY: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0));
 
 fn on(folder: &Path, persistence: Persistence) -> NodeOptions {
     NodeOptions { place: SlotStorage::Folder(folder.to_owned()), persistence, ..options() }
@@ -122,12 +126,19 @@ fn ring() -> Arc<LocalGroup> {
     Arc::new(LocalGroup::start(shape, Duration::from_millis(500)).unwrap())
 }
 
-/// The only node of a ring.
-fn start_in(group: &Arc<LocalGroup>, folder: &Path) -> Result<Node, NodeError> {
-    let (listen, group) = ("127.0.0.1:0".parse().unwrap(), Arc::clone(group));
+/// The only node of a ring, at this address for clients.
+fn start_at(listen: SocketAddr, group: &Arc<LocalGroup>, folder: &Path) -> Result<Node, NodeError> {
+    let group = Arc::clone(group);
     let options = Options { in_sync_min: 1, ..Options::default() };
-    let others = Others { me: NodeId(1), listen, group, options };
-    Node::start(NodeOptions { others: Some(others), ..on(folder, Persistence::EverySecond) })
+    let others = Others { me: NodeId(1), listen: ANY, group, options };
+    Node::start(NodeOptions { listen, others: Some(others), ..on(folder, Persistence::EverySecond) })
+}
+
+/// The only node of a ring, where it was before.
+fn start_in(group: &Arc<LocalGroup>, folder: &Path) -> Result<Node, NodeError> {
+    let table = group.table();
+    let before = table.members.get(&NodeId(1));
+    start_at(before.map_or(ANY, |member| member.address.for_clients().parse().unwrap()), group, folder)
 }
 
 #[test]
@@ -156,6 +167,13 @@ fn a_node_whose_folder_is_gone_does_not_say_that_it_has_everything() {
     let node = start_in(&group, folder.path()).unwrap();
     assert_eq!(until_served(&node, "APPEND k v"), "1");
     node.stop().unwrap();
+    // Whoever is elsewhere and has no data of that node is another one, though it names the same number.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let refused = start_at(ANY, &group, elsewhere.path()).err().expect("it is of the first one");
+    assert!(matches!(refused, NodeError::NumberTaken { number: 1, .. }), "{refused}");
+    assert_eq!(refused.kind(), ErrorKind::Conflict);
+    assert!(refused.hint().unwrap().contains("atoll ring leave"));
+    assert_eq!(group.table().incarnation(NodeId(1)), Some(Incarnation(1)));
     let node = start_in(&group, fresh.path()).unwrap();
     let is_back = |table: &Table| table.incarnation(NodeId(1)) == Some(Incarnation(2));
     assert!(group.wait(Duration::from_secs(20), is_back));
@@ -196,7 +214,7 @@ fn a_node_to_be_killed() {
     }
 }
 
-fn start(folder: &Path, persistence: &str) -> (Child, std::net::SocketAddr) {
+fn start(folder: &Path, persistence: &str) -> (Child, SocketAddr) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "a_node_to_be_killed", "--nocapture"])
         .env("RING_FOLDER", folder)

@@ -51,11 +51,16 @@ impl Ring {
     fn begin(&mut self, node: u32) {
         let listen = "127.0.0.1:0".parse().unwrap();
         let group = Arc::new(self.group.clone());
+        // A store in memory is another one each time: its node is known by where clients reach it.
+        let table = self.group.table();
+        let before = table.members.get(&NodeId(node));
+        let for_clients = before.map_or(listen, |member| member.address.for_clients().parse().unwrap());
         // A machine that is busy with other tests must not make a copy count as lost.
         let options = Options { suspect_us: 20_000_000, ..Options::default() };
         let others = Others { me: NodeId(node), listen, group, options };
         let token = Token::new(TOKEN);
-        let options = NodeOptions { listen, token, others: Some(others), ..NodeOptions::default() };
+        let others = Some(others);
+        let options = NodeOptions { listen: for_clients, token, others, ..NodeOptions::default() };
         self.nodes[node as usize - 1] = Some(Node::start(options).unwrap());
     }
 

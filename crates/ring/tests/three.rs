@@ -129,9 +129,14 @@ impl Ring {
             // A machine that is busy with other tests must not make a copy count as lost.
             options: Options { suspect_us: 20_000_000, ..Options::default() },
         };
+        // A store in memory is another one each time: its node is known by where clients reach it.
+        let place = self.places[&node].clone();
+        let table = self.group.table();
+        let before = table.members.get(&NodeId(node)).filter(|_| matches!(place, SlotStorage::Memory));
+        let listen = before.map_or("127.0.0.1:0".to_owned(), |member| member.address.for_clients());
         let options = NodeOptions {
-            listen: "127.0.0.1:0".parse().unwrap(),
-            place: self.places[&node].clone(),
+            listen: listen.parse().unwrap(),
+            place,
             persistence: self.persistence,
             memory_bytes: 64 << 20,
             others: Some(others),

@@ -59,7 +59,7 @@ fn nodes_join_a_ring_by_asking_any_node_of_it_and_come_back_to_their_places() {
     // Begun again on its folder it is in its place, however soon that is: the folder is of no other node.
     fourth_node.kill().unwrap();
     fourth_node.wait().unwrap();
-    let fourth_node = join(&place, "fourth", &fourth, &at(2));
+    let mut fourth_node = join(&place, "fourth", &fourth, &at(2));
     // What it tells itself cannot be of its former life.
     let own_url = format!("ring://{fourth}/?token-file=ring/token");
     let status = status_when(&place, &own_url, |status| {
@@ -68,14 +68,27 @@ fn nodes_join_a_ring_by_asking_any_node_of_it_and_come_back_to_their_places() {
     });
     assert_eq!(status["nodes"].as_array().unwrap().len(), 5, "{status}");
     all_up(&addresses);
-    // A list that lacks those who joined gives the number of one of them to another address.
+    // A list that lacks those who joined gives the number of one of them to a node that is none of them.
     let other = format!("127.0.0.3:{port}");
     let nodes = [&first[..], std::slice::from_ref(&other)].concat().join(",");
     let named = ["--token-file", "ring/token", "--nodes", &nodes];
-    let refused =
-        ended(place.spawn(&[&["ring", "serve", "--memory", "--listen", &other][..], &named].concat()));
-    let told = refused.fails(11);
-    assert!(told.contains(&format!("number 4 in the ring is that of {fourth}, which is up")), "{told}");
+    let assert_refused = || {
+        let refused =
+            ended(place.spawn(&[&["ring", "serve", "--memory", "--listen", &other][..], &named].concat()));
+        let told = refused.fails(11);
+        assert!(told.contains(&format!("number 4 in the ring is that of the node at {fourth}")), "{told}");
+    };
+    assert_refused();
+    all_up(&addresses);
+    // However often it is tried: also while that one is down, which comes back with all that it had.
+    fourth_node.kill().unwrap();
+    fourth_node.wait().unwrap();
+    status_when(&place, &url, |status| {
+        let mut nodes = status["nodes"].as_array().unwrap().iter();
+        nodes.any(|node| node["address"] == fourth.as_str() && node["up"] == false)
+    });
+    assert_refused();
+    let fourth_node = join(&place, "fourth", &fourth, &at(2));
     all_up(&addresses);
     [fourth_node, fifth_node].into_iter().for_each(|node| end(node, Signal::TERM));
     ring.end();

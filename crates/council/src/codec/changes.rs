@@ -281,6 +281,7 @@ impl Coded for Decision {
                 out.push(3);
                 incarnation.put(out);
             }
+            Self::Taken => out.push(4),
         }
     }
 
@@ -289,6 +290,7 @@ impl Coded for Decision {
             1 => Self::Changed,
             2 => Self::Unchanged,
             3 => Self::Registered { incarnation: Coded::take(from)? },
+            4 => Self::Taken,
             _ => return Err(from.damaged("an unknown decision")),
         })
     }
@@ -376,6 +378,7 @@ pub(crate) mod tests {
             Decision::Changed,
             Decision::Unchanged,
             Decision::Registered { incarnation: Incarnation(8) },
+            Decision::Taken,
         ];
         assert_eq!(Vec::of_bytes(&decisions.to_bytes()), Ok(decisions));
     }

@@ -2,8 +2,8 @@
 //! takes behind the others.
 //!
 //! The place is that of its own address, if the ring knows that, and otherwise the next one. It is taken once
-//! the node has registered. Of two new nodes that ask at the same moment and get the same place, the later
-//! one is refused then; if both register at once, it replaces the earlier one, which ends and says so.
+//! the node has registered. Of two new nodes that ask at the same moment and get the same place, the one that
+//! registers later is refused then.
 
 use super::nodes::parse;
 use crate::Failure;
