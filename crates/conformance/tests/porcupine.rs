@@ -4,7 +4,9 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods)]
 
-use atoll_conformance::linearizability::{Action, Answer, Cells, Explained, Operation, explain, step};
+use atoll_conformance::linearizability::{
+    Action, Answer, Cells, Explained, Operation, explain, honest_answer, step,
+};
 use fastrand::Rng;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -25,18 +27,6 @@ fn random_action(random: &mut Rng, number: usize) -> Action {
         7..=8 => Action::Append(cell, value),
         9..=10 => Action::Swap(cell, expected, value),
         _ => Action::Delete(cell),
-    }
-}
-
-/// The answer of a correct store with these cells.
-fn honest_answer(cells: &Cells, action: &Action) -> Answer {
-    match action {
-        Action::Get(cell) => Answer::Value(cells.get(cell).cloned()),
-        Action::Scan => Answer::Cells(cells.clone()),
-        Action::Swap(cell, expected, _) if cells.get(cell) != expected.as_ref() => {
-            Answer::Conflict(cells.get(cell).cloned())
-        }
-        _ => Answer::Done,
     }
 }
 

@@ -81,6 +81,19 @@ pub enum Explained {
     },
 }
 
+/// The answer of a correct store with these cells: for programs that make histories.
+#[must_use]
+pub fn honest_answer(cells: &Cells, action: &Action) -> Answer {
+    match action {
+        Action::Get(cell) => Answer::Value(cells.get(cell).cloned()),
+        Action::Scan => Answer::Cells(cells.clone()),
+        Action::Swap(cell, expected, _) if cells.get(cell) != expected.as_ref() => {
+            Answer::Conflict(cells.get(cell).cloned())
+        }
+        _ => Answer::Done,
+    }
+}
+
 /// The cells after the operation, if it can have given this answer on `cells`.
 #[must_use]
 pub fn step(cells: &Cells, action: &Action, answer: &Answer) -> Option<Cells> {

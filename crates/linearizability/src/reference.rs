@@ -84,7 +84,7 @@ impl Made {
             let is_lost = wrong_in.is_some_and(|one_in| self.random.u64(..2 * one_in) == 0);
             let shown = if is_wrong { self.random.choice(&before).unwrap_or(&cells) } else { &cells };
             let is_unknown = self.random.u8(..unknown_in) == 0;
-            let answer = if is_unknown { Answer::Unknown } else { answer(shown, &action) };
+            let answer = if is_unknown { Answer::Unknown } else { honest_answer(shown, &action) };
             if !is_lost && (!is_unknown || self.random.bool()) {
                 cells = step(&cells, &action, &answer).unwrap_or(cells);
             }
@@ -125,18 +125,6 @@ impl Made {
             Operation { action, answer, called, returned }
         });
         timed.collect()
-    }
-}
-
-/// What an honest store answers.
-pub(crate) fn answer(cells: &Cells, action: &Action) -> Answer {
-    match action {
-        Action::Get(cell) => Answer::Value(cells.get(cell).cloned()),
-        Action::Scan => Answer::Cells(cells.clone()),
-        Action::Swap(cell, expected, _) if cells.get(cell) != expected.as_ref() => {
-            Answer::Conflict(cells.get(cell).cloned())
-        }
-        _ => Answer::Done,
     }
 }
 

@@ -83,8 +83,7 @@ fn saw(operation: &Operation, bytes: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::reference::answer;
-    use super::super::{Cells, Explained, explain, step};
+    use super::super::{Cells, Explained, explain, honest_answer, step};
     use super::*;
     use fastrand::Rng;
 
@@ -115,7 +114,7 @@ mod tests {
             let is_wrong = !seed.is_multiple_of(3) && random.u8(..2) == 0;
             let shown = if is_wrong { random.choice(&before).unwrap_or(&cells) } else { &cells };
             let is_unknown = random.u8(..3) == 0;
-            let answer = if is_unknown { Answer::Unknown } else { answer(shown, &action) };
+            let answer = if is_unknown { Answer::Unknown } else { honest_answer(shown, &action) };
             if !is_unknown || random.bool() {
                 cells = step(&cells, &action, &answer).unwrap_or(cells);
             }
