@@ -71,7 +71,8 @@ fn held(spoken: &Spoken) -> usize {
     }
 }
 
-fn encoded(spoken: &Spoken) -> Vec<u8> {
+/// The bytes of what one node sends to another.
+pub(crate) fn encoded(spoken: &Spoken) -> Vec<u8> {
     let mut bytes = Vec::new();
     match spoken {
         Spoken::Message(message) => encode(message, &mut bytes),

@@ -269,6 +269,7 @@ impl<'a> Reader<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fuzz::encoded;
 
     fn position(epoch: u64, sequence: u64) -> Position {
         Position { epoch: Epoch(epoch), sequence: Sequence(sequence) }
@@ -309,16 +310,6 @@ mod tests {
             Spoken::Piece(piece(true)),
             Spoken::Date(10),
         ]
-    }
-
-    fn encoded(spoken: &Spoken) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        match spoken {
-            Spoken::Message(message) => encode(message, &mut bytes),
-            Spoken::Piece(piece) => encode_piece(piece, &mut bytes),
-            Spoken::Date(date_ms) => encode_date(*date_ms, &mut bytes),
-        }
-        bytes
     }
 
     #[test]
