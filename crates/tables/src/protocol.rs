@@ -21,6 +21,7 @@ mod error;
 mod ids;
 mod load;
 mod manifest;
+mod marks;
 mod pack;
 mod piece;
 mod run;
@@ -35,6 +36,7 @@ pub use edit::{AddedColumn, Block, BlockId, Edit, LastStep, LoadedStep, Removal}
 pub use error::{EditError, Repeat, RepeatedAt};
 pub use ids::{EditId, ObjectId, RunId, SessionId, StepTime, Version};
 pub use manifest::{Life, Manifest, Tombstone};
+pub use marks::AttemptId;
 pub use piece::{Extent, Form, Piece, PieceKey, Placed, Scope, StepRange, Struck, TightBox, WeightRange};
 pub use run::{Arrived, Published, Run};
 pub use shared_map::SharedMap;

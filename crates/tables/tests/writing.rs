@@ -32,6 +32,8 @@ mod load;
 mod loader;
 #[path = "writing/looks.rs"]
 mod looks;
+#[path = "writing/marks.rs"]
+mod marks;
 #[path = "writing/notes.rs"]
 mod notes;
 #[path = "writing/of_runs.rs"]

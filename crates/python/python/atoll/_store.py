@@ -249,8 +249,7 @@ class Stores:
 
     Queries raise ``InvalidInputError`` if two of the stores have rows in common, which would count twice: one store
     under two names, such as two hosts of a ring, or a store and its copy. A folder that is named twice is opened once.
-    A copy is no longer noticed once a pack has rewritten all rows that were copied, on either side, and a vacuum has
-    removed what the pack replaced.
+    A copy is noticed whatever was packed and vacuumed since, unless an earlier checkout of Atoll wrote its rows.
     """
 
     def __init__(self, stores: Sequence[Store]) -> None:

@@ -15,6 +15,9 @@ pub enum Cell {
     /// A part of a long whole manifest, named by the process that writes it. Written once, before the edit of
     /// its version.
     Part(ObjectId, u32),
+    /// The mark of the attempts that got their first rows in a version ([`super::AttemptId`]). Written once,
+    /// in the write of that version's edit; no vacuum removes it. Releases that do not know it pass over it.
+    Mark(Version),
     /// A session ([`super::Session`]) and its expiry. Changed by its own process; removed by that process or,
     /// after it has expired, by a vacuum.
     Session(SessionId),
@@ -40,6 +43,7 @@ impl Cell {
                 [b"p".as_slice(), &session, &sequence, &number.to_be_bytes()].concat()
             }
             Self::Dropped => b"x".to_vec(),
+            Self::Mark(version) => [b"m".as_slice(), &version.0.to_be_bytes()].concat(),
             Self::Session(session) => [b"s".as_slice(), &session.0.to_be_bytes()].concat(),
             Self::Snapshot(name) => [b"n".as_slice(), name].concat(),
         }
@@ -69,7 +73,8 @@ impl Head {
 ///
 /// Conditions: the head is `base`, and the session's cell is as the process last wrote it. Mutations: the
 /// head becomes `head`, the edit cell of the new version is put, and so is the whole manifest if `head.full`
-/// is the new version.
+/// is the new version. Beside them lies a [`Cell::Mark`] if the edit brings the first rows of an attempt; no
+/// rule of the protocol depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Proposal {
     /// The head that must be current.
@@ -110,6 +115,8 @@ mod tests {
             Cell::Edit(Version(256)),
             Cell::Full(Version(256)),
             Cell::Head,
+            Cell::Mark(Version(255)),
+            Cell::Mark(Version(256)),
             Cell::Snapshot(b"before the storm".to_vec()),
             Cell::Part(ObjectId { session, sequence: 255 }, 1),
             Cell::Part(ObjectId { session, sequence: 256 }, 0),

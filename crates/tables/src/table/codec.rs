@@ -5,11 +5,13 @@
 
 mod bytes;
 mod edits;
+mod marks;
 mod old;
 mod tight;
 mod whole;
 
 pub(super) use edits::{edit_from_json, edit_to_json};
+pub(super) use marks::{mark_from_json, mark_to_json};
 pub(super) use tight::{extents_of, tight_box};
 pub(super) use whole::{Whole, join_whole, whole_from_bytes, whole_to_bytes};
 

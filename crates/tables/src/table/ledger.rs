@@ -5,6 +5,7 @@
 mod backoff;
 mod committing;
 mod listing;
+mod marks;
 mod past;
 mod reading;
 mod snapshots;
@@ -14,9 +15,10 @@ pub(super) use snapshots::SnapshotCell;
 use super::names::Names;
 use super::session::OwnSession;
 use super::{TableError, codec};
-use crate::protocol::{Cell, EditError, Head, Manifest, ObjectId, SessionId, Version};
+use crate::protocol::{AttemptId, Cell, EditError, Head, Manifest, ObjectId, SessionId, Version};
 use atoll_store::{Batch, Buffer, Expectation, ReadOptions, Store, StoreError, Waited, WriteOptions};
 use futures::lock::{Mutex as Turn, MutexGuard};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard as Guard, PoisonError};
 use std::time::Duration;
@@ -61,6 +63,8 @@ pub(super) struct Ledger {
     known: Mutex<Option<State>>,
     /// Whether other processes seem to be writing. If so, looking before a write saves futile ones.
     has_company: AtomicBool,
+    /// The marks that were looked up; `None` for an attempt without one. Neither ever changes.
+    marks: Mutex<BTreeMap<AttemptId, Option<u128>>>,
 }
 
 impl Ledger {
@@ -76,6 +80,7 @@ impl Ledger {
             next: AtomicU64::new(1),
             known: Mutex::new(None),
             has_company: AtomicBool::new(false),
+            marks: Mutex::default(),
         };
         ledger.current().await?;
         Ok(ledger)

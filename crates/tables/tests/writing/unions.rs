@@ -246,7 +246,7 @@ async fn what_a_union_is_made_of_is_what_its_tables_are_made_of() {
 }
 
 /// Copies all cells of a store, as a backup does; each list takes one page.
-async fn copied(from: &Arc<dyn Store>) -> Arc<dyn Store> {
+pub async fn copied(from: &Arc<dyn Store>) -> Arc<dyn Store> {
     let to: Arc<dyn Store> = Arc::new(MemoryStore::new());
     for partition in from.partition_keys(PartitionQuery::prefix("")).await.unwrap().partitions {
         let page = from.scan(ScanRequest::all(partition.clone())).await.unwrap();
@@ -259,7 +259,7 @@ async fn copied(from: &Arc<dyn Store>) -> Arc<dyn Store> {
 }
 
 /// Expects every question about a union to be refused because two of its tables have rows in common.
-async fn is_refused(tables: &[&Table], places: (usize, usize)) {
+pub async fn is_refused(tables: &[&Table], places: (usize, usize)) {
     let union = Union::new(tables.iter().copied().cloned().collect()).unwrap();
     let (query, mean) = (Query::default(), EstimateRequest::new(Subject::Mean(Column::named("x"))));
     let both = Readable::Many(union.clone());

@@ -187,6 +187,12 @@ impl Ledger {
             Cell::Edit(proposal.head.version).sort_key(),
             codec::edit_to_json(proposal.id, commit.edit()).into_bytes(),
         );
+        let begun = state.manifest.begun_by(commit.edit());
+        if !begun.is_empty() {
+            // A session serves one handle of one store, so its id marks these rows and no others.
+            let mark = codec::mark_to_json(session.id.0, &begun);
+            batch = batch.put(Cell::Mark(proposal.head.version).sort_key(), mark.into_bytes());
+        }
         if proposal.head.full == proposal.head.version {
             let full = self.put_parts(session, codec::whole_to_bytes(&remembered(&next))).await?;
             batch = batch.put(Cell::Full(proposal.head.version).sort_key(), full);

@@ -222,7 +222,7 @@ impl Union {
         };
         let mut of_each: Vec<Query> = versions.iter().enumerate().map(of).collect();
         let manifests = self.manifests(&of_each).await?;
-        check_distinct(&self.tables, &manifests)?;
+        check_distinct(&self.tables, &manifests).await?;
         if let Some(runs) = &query.runs {
             self.check_runs(runs, &manifests)?;
             for (place, query) in of_each.iter_mut().enumerate() {

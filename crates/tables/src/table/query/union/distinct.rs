@@ -5,22 +5,25 @@
 //! store may be a template of others. So the rows decide, by the objects that hold them.
 //!
 //! A pack moves rows to objects that the other table never named, so objects that a pack or a delete replaced
-//! count too, if both tables still show some step alike. Once a vacuum has forgotten them, a packed copy can
-//! no longer be told from a table of its own.
+//! count too, if both tables still show some step alike. Once a vacuum has forgotten them, the marks of
+//! attempts decide ([`AttemptId`]): a copy has those of its original, and a step that both show of an attempt
+//! with one mark counts as the same rows. Attempts from before there were marks have none; of those, a packed
+//! copy can no longer be told from a table of its own.
 
 use super::Table;
 use crate::TableError;
-use crate::protocol::{Manifest, ObjectId};
+use crate::protocol::{AttemptId, Manifest, ObjectId, Run};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Refuses tables of which two have rows in common in these versions, as far as their objects tell.
-pub(super) fn check_distinct(tables: &[Table], manifests: &[Arc<Manifest>]) -> Result<(), TableError> {
+/// Refuses tables of which two have rows in common in these versions, as far as their objects and marks tell.
+pub(super) async fn check_distinct(tables: &[Table], manifests: &[Arc<Manifest>]) -> Result<(), TableError> {
     let mut of_identity: BTreeMap<u128, Vec<(usize, &Manifest)>> = BTreeMap::new();
     for ((place, table), manifest) in (1..).zip(tables).zip(manifests) {
         of_identity.entry(table.identity()).or_default().push((place, &**manifest));
     }
-    for (_, alike) in of_identity.into_iter().filter(|(_, alike)| alike.len() > 1) {
+    let several: Vec<_> = of_identity.into_values().filter(|alike| alike.len() > 1).collect();
+    for alike in several {
         let mut first_with: BTreeMap<ObjectId, usize> = BTreeMap::new();
         for (place, manifest) in &alike {
             for piece in manifest.pieces.keys() {
@@ -31,6 +34,7 @@ pub(super) fn check_distinct(tables: &[Table], manifests: &[Arc<Manifest>]) -> R
             }
         }
         check_replaced(&alike)?;
+        check_marks(tables, &alike).await?;
     }
     Ok(())
 }
@@ -58,12 +62,41 @@ fn check_replaced(alike: &[(usize, &Manifest)]) -> Result<(), TableError> {
     }
 }
 
+/// Refuses two tables that show a step alike, of an attempt that has one mark in both.
+async fn check_marks(tables: &[Table], alike: &[(usize, &Manifest)]) -> Result<(), TableError> {
+    let mut marked: BTreeMap<(AttemptId, u128), Vec<(usize, &Manifest)>> = BTreeMap::new();
+    for (place, manifest) in alike {
+        let Some(table) = place.checked_sub(1).and_then(|at| tables.get(at)) else { continue };
+        for marks in table.ledger.marks_of(manifest.shown_attempts()).await? {
+            marked.entry(marks).or_default().push((*place, *manifest));
+        }
+    }
+    for ((attempt, _), there) in &marked {
+        for (at, (first, one)) in there.iter().enumerate() {
+            let mut later = there.iter().skip(at + 1);
+            if let Some((second, _)) = later.find(|(_, other)| show_alike_of(attempt, one, other)) {
+                return Err(TableError::SameTable { first: *first, second: *second });
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Whether both show a step of the same run, attempt, time and number of rows. Two tables that know an object
 /// in common and do not have lost, one or the other, all rows that they had in common.
 fn show_a_step_alike(one: &Manifest, other: &Manifest) -> bool {
-    one.runs.iter().any(|(name, run)| {
-        let Some(others) = other.runs.get(name) else { return false };
-        let mut shown = run.complete.iter().filter(|(_, there)| !there.is_deleted && there.rows > 0);
-        shown.any(|(step, there)| others.complete.get(step) == Some(there))
-    })
+    one.runs.iter().any(|(name, run)| other.runs.get(name).is_some_and(|others| has_alike(run, others, None)))
+}
+
+/// The same for the steps of one attempt.
+fn show_alike_of(attempt: &AttemptId, one: &Manifest, other: &Manifest) -> bool {
+    let runs = one.runs.get(&attempt.run).zip(other.runs.get(&attempt.run));
+    runs.is_some_and(|(run, others)| has_alike(run, others, Some(attempt.attempt)))
+}
+
+/// Whether both runs have a step with rows alike, of this attempt if one is given.
+fn has_alike(run: &Run, others: &Run, attempt: Option<u64>) -> bool {
+    let steps = run.complete.iter().filter(|(_, there)| !there.is_deleted && there.rows > 0);
+    let mut shown = steps.filter(|(_, there)| attempt.is_none_or(|only| there.attempt == only));
+    shown.any(|(step, there)| others.complete.get(step) == Some(there))
 }
