@@ -1,18 +1,13 @@
 //! Rows that were deleted by a condition: no version knows how many are left, and small samples stay small.
 
-use super::counted::{Counted, Counts};
-use super::{ROWS, STEPS, append, assert_same, filter, of_vz, schema, table};
+use super::{ROWS, STEPS, assert_same, filter, of_vz, table};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float64Type;
-use atoll_conformance::Relayed;
-use atoll_memory::MemoryStore;
-use atoll_store::Store;
 use atoll_tables::estimate::{
     Confidence, EstimateError, EstimateRequest, Quantity, Subject, Tolerance, Units,
 };
 use atoll_tables::expression::Column;
 use atoll_tables::{Query, Readable, Table, TableError};
-use std::sync::Arc;
 
 /// A condition on no index column, which leaves the rows of every block in doubt.
 const DELETED: &str = "vz > 6.5";
@@ -107,14 +102,7 @@ async fn bounds_are_of_use_after_a_delete_once_the_rows_were_counted() {
 
 #[tokio::test]
 async fn an_estimate_that_improves_reads_nothing_beforehand() {
-    let counts = Arc::new(Counts::default());
-    let counted = Counted { inner: Arc::new(MemoryStore::new()), counts: Arc::clone(&counts) };
-    let store: Arc<dyn Store> = Arc::new(Relayed(counted));
-    let table = Table::create(Arc::clone(&store), "run", schema(&[])).await.unwrap();
-    table.begin("run", 1, 1).await.unwrap();
-    for step in 0..STEPS {
-        append(&table, step).await;
-    }
+    let (counts, store, table) = super::regions::counted_table().await;
     table.delete(None, None, Some(DELETED)).await.unwrap();
     // A handle that knows no object yet.
     let readable = Readable::One(Table::open(store, "run").await.unwrap());

@@ -11,7 +11,7 @@ use atoll_memory::MemoryStore;
 use atoll_store::Store;
 use atoll_tables::cube::Shape;
 use atoll_tables::estimate::{
-    Confidence, EstimateRequest, KnownPart, Quantity, Subject, Tolerance, Units, calibrated_sum,
+    Confidence, Estimate, EstimateRequest, KnownPart, Quantity, Subject, Tolerance, Units, calibrated_sum,
 };
 use atoll_tables::expression::Column;
 use atoll_tables::protocol::BlockId;
@@ -109,9 +109,18 @@ pub(super) async fn drifting(sample_key: &[&str]) -> Table {
     table
 }
 
-#[tokio::test]
-async fn a_sum_is_calibrated_on_the_steps_that_a_region_contains() {
-    let table = drifting(&[]).await;
+/// A sample of [`REGION`], and the sum that is estimated of it.
+struct Calibrated {
+    table: Table,
+    query: Query,
+    units: Units,
+    values: Vec<f64>,
+    found: Estimate,
+}
+
+/// Estimates the sum of a region, which must be calibrated on the steps that the region contains.
+async fn calibrated(sample_key: &[&str]) -> Calibrated {
+    let table = drifting(sample_key).await;
     let query = Query::default().filter(filter(REGION)).sample(0.1).unwrap();
     let (units, values, steps) = sampled(&table, &query).await;
     let of_rows: Vec<bool> = steps.iter().map(|step| *step < 4).collect();
@@ -119,6 +128,12 @@ async fn a_sum_is_calibrated_on_the_steps_that_a_region_contains() {
     let expected = calibrated_sum(&units, &values, known, &sure()).unwrap();
     let found = table.estimate(&query, &sum_of_vz()).await.unwrap().estimate;
     assert_same(&found, &expected);
+    Calibrated { table, query, units, values, found }
+}
+
+#[tokio::test]
+async fn a_sum_is_calibrated_on_the_steps_that_a_region_contains() {
+    let Calibrated { table, query, units, values, found } = calibrated(&[]).await;
     let alone = sum_of_rows(None).estimate(&units, &values, &sure()).unwrap();
     assert!(1.5 * found.half_width() < alone.half_width(), "{found}, and {alone} without the steps");
     let truth = sum_of(&table, &query).await;
@@ -130,7 +145,7 @@ async fn a_sum_is_calibrated_on_the_steps_that_a_region_contains() {
     let rows = table.count(&whole).await.unwrap().rows as f64;
     assert!(counted.holds(rows) && counted.low > CONTAINED as f64, "{counted}, truth {rows}");
     // So it is where reading goes on until it is narrow enough, and for several questions at once.
-    let within = sum_of_vz().within(Tolerance::Absolute(expected.half_width()), None);
+    let within = sum_of_vz().within(Tolerance::Absolute(found.half_width()), None);
     let narrow = table.estimate(&whole, &within).await.unwrap();
     assert!((narrow.rows_read as f64) < rows / 4.0, "{} of {rows} rows", narrow.rows_read);
     assert!(narrow.estimate.holds(truth), "{}, truth {truth}", narrow.estimate);
@@ -141,14 +156,7 @@ async fn a_sum_is_calibrated_on_the_steps_that_a_region_contains() {
 
 #[tokio::test]
 async fn a_sum_of_entities_is_calibrated_unit_by_unit() {
-    let table = drifting(&["pid"]).await;
-    let query = Query::default().filter(filter(REGION)).sample(0.1).unwrap();
-    let (units, values, steps) = sampled(&table, &query).await;
-    let of_rows: Vec<bool> = steps.iter().map(|step| *step < 4).collect();
-    let known = KnownPart { rows: CONTAINED, of_rows: &of_rows };
-    let expected = calibrated_sum(&units, &values, known, &sure()).unwrap();
-    let found = table.estimate(&query, &sum_of_vz()).await.unwrap().estimate;
-    assert_same(&found, &expected);
+    let Calibrated { table, query, units, found, .. } = calibrated(&["pid"]).await;
     assert!(units.len() < units.rows() && found.holds(sum_of(&table, &query).await), "{found}");
 }
 
@@ -225,8 +233,8 @@ async fn rows_across_a_border_are_counted_if_that_takes_no_more_than_the_sample(
     assert!(found.work.rows_touched <= 2 * mean.work.rows_touched, "{:?}, {:?}", found.work, mean.work);
 }
 
-#[tokio::test]
-async fn directories_are_not_read_to_count_for_a_tiny_sample() {
+/// The table in a store that counts what is read of it.
+pub(super) async fn counted_table() -> (Arc<Counts>, Arc<dyn Store>, Table) {
     let counts = Arc::new(Counts::default());
     let counted = Counted { inner: Arc::new(MemoryStore::new()), counts: Arc::clone(&counts) };
     let store: Arc<dyn Store> = Arc::new(Relayed(counted));
@@ -235,6 +243,12 @@ async fn directories_are_not_read_to_count_for_a_tiny_sample() {
     for step in 0..STEPS {
         append(&table, step).await;
     }
+    (counts, store, table)
+}
+
+#[tokio::test]
+async fn directories_are_not_read_to_count_for_a_tiny_sample() {
+    let (counts, store, table) = counted_table().await;
     table.pack(&PackOptions { shape: SMALL, ..PackOptions::whole() }).await.unwrap();
     let query = Query::default().filter(filter("x < 0.9")).sample(0.001).unwrap();
     let mut read = Vec::new();
