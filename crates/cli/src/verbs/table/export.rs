@@ -93,7 +93,7 @@ struct ExportRun<'a> {
 
 impl ExportRun<'_> {
     async fn write(&mut self, rows: &RecordBatch) -> Result<(), Failure> {
-        self.out.write(self.session, rows)?;
+        self.out.write(self.session, rows).await?;
         self.rows += rows.num_rows() as u64;
         self.progress.set(self.rows, String::new());
         // A store in memory never makes this task wait, so it yields to let an interruption in.

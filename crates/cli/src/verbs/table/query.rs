@@ -151,7 +151,7 @@ async fn answer(
     let plan = output.plan(session, &table, &query).await?;
     let answer = table.query(&query).await?;
     let mut out = output.open(plan, &answer.rows.schema(), metadata(&table, answer.version, "weight, id"))?;
-    out.write(session, &answer.rows)?;
+    out.write(session, &answer.rows).await?;
     out.finish().await?;
     work.tell(session, &answer.work);
     if output.has_file() {

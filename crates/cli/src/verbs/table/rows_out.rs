@@ -119,7 +119,7 @@ impl OutputArguments {
             let scratch = std::env::temp_dir();
             let options = WriteOptions { boxes, scratch, ..WriteOptions::from(STANDARD_OUTPUT) };
             let writer = writer(format, &schema, target, options).map_err(of_output)?;
-            return Ok(RowsOut::Output { writer, schema });
+            return Ok(RowsOut::Output { writer: Aside::of(writer, STANDARD_OUTPUT), schema });
         };
         let (file, target) = NewFile::create(path, self.force)?;
         let target = Box::new(BufWriter::with_capacity(256 << 10, target));
@@ -127,8 +127,9 @@ impl OutputArguments {
         // Beside the file there is room for it, and so for what it is put together from.
         let folder = part.parent().filter(|folder| !folder.as_os_str().is_empty());
         let scratch = folder.unwrap_or(Path::new(".")).to_owned();
-        let options = WriteOptions { name: part.display().to_string(), scratch, boxes };
-        let writer = writer(format, &schema, target, options)?;
+        let name = part.display().to_string();
+        let options = WriteOptions { name: name.clone(), scratch, boxes };
+        let writer = Aside::of(writer(format, &schema, target, options)?, &name);
         Ok(RowsOut::File { writer, schema, file })
     }
 }
@@ -146,13 +147,13 @@ pub(super) struct OutputPlan {
 /// An output under way.
 pub(super) enum RowsOut {
     People,
-    Output { writer: Box<dyn RowWriter>, schema: SchemaRef },
-    File { writer: Box<dyn RowWriter>, schema: SchemaRef, file: NewFile },
+    Output { writer: Aside, schema: SchemaRef },
+    File { writer: Aside, schema: SchemaRef, file: NewFile },
 }
 
 impl RowsOut {
     /// Writes some rows.
-    pub(super) fn write(&mut self, session: &Session, rows: &RecordBatch) -> Result<(), Failure> {
+    pub(super) async fn write(&mut self, session: &Session, rows: &RecordBatch) -> Result<(), Failure> {
         match self {
             Self::People => {
                 let shown = aligned(rows, session.output.room());
@@ -160,8 +161,10 @@ impl RowsOut {
                 lines.iter().try_for_each(|line| session.output.line(line.trim_end()))?;
                 tell_left_out(session, &left_out)
             }
-            Self::Output { writer, schema } => writer.write(&relabelled(rows, schema)?).map_err(of_output),
-            Self::File { writer, schema, .. } => Ok(writer.write(&relabelled(rows, schema)?)?),
+            Self::Output { writer, schema } => {
+                writer.write(relabelled(rows, schema)?).await?.map_err(of_output)
+            }
+            Self::File { writer, schema, .. } => Ok(writer.write(relabelled(rows, schema)?).await??),
         }
     }
 
@@ -169,30 +172,56 @@ impl RowsOut {
     pub(super) async fn finish(self) -> Result<(), Failure> {
         match self {
             Self::People => Ok(()),
-            Self::Output { writer, .. } => {
-                completed(writer, STANDARD_OUTPUT).await?.map_err(of_output)?;
-                Ok(())
-            }
+            Self::Output { writer, .. } => writer.finish().await?.map_err(of_output),
             Self::File { writer, file, .. } => {
-                completed(writer, &file.part().display().to_string()).await??;
+                writer.finish().await??;
                 file.finish()
             }
         }
     }
 }
 
-/// Completes an output on a thread of its own, so that an interruption is noticed while an array or a dump is
-/// put together.
-async fn completed(writer: Box<dyn RowWriter>, name: &str) -> Result<Result<(), RowFileError>, Failure> {
-    let file = name.to_owned();
-    let completing = tokio::task::spawn_blocking(move || {
-        writer.finish()?.flush().map_err(|source| RowFileError::Write { file, source })
-    });
-    completing.await.map_err(|lost| Failure::File {
-        action: "write",
-        place: name.to_owned(),
-        source: io::Error::other(lost),
-    })
+/// A writer that works on threads of its own, so that an interruption is noticed meanwhile: with one batch of
+/// a dump all that came before it may be merged, and an array or a dump is put together at the end.
+pub(super) struct Aside {
+    /// None while a batch is written; for ever, if that was broken off.
+    writer: Option<Box<dyn RowWriter>>,
+    /// The name of the output in messages.
+    name: String,
+}
+
+impl Aside {
+    fn of(writer: Box<dyn RowWriter>, name: &str) -> Self {
+        Self { writer: Some(writer), name: name.to_owned() }
+    }
+
+    async fn write(&mut self, rows: RecordBatch) -> Result<Result<(), RowFileError>, Failure> {
+        let mut writer = self.take()?;
+        let writing = tokio::task::spawn_blocking(move || {
+            let written = writer.write(&rows);
+            (writer, written)
+        });
+        let (writer, written) = writing.await.map_err(|lost| self.lost(lost))?;
+        self.writer = Some(writer);
+        Ok(written)
+    }
+
+    /// Completes the output.
+    async fn finish(mut self) -> Result<Result<(), RowFileError>, Failure> {
+        let (writer, file) = (self.take()?, self.name.clone());
+        let completing = tokio::task::spawn_blocking(move || {
+            writer.finish()?.flush().map_err(|source| RowFileError::Write { file, source })
+        });
+        completing.await.map_err(|lost| self.lost(lost))
+    }
+
+    fn take(&mut self) -> Result<Box<dyn RowWriter>, Failure> {
+        self.writer.take().ok_or_else(|| self.lost("an earlier part of it was broken off"))
+    }
+
+    fn lost(&self, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Failure {
+        Failure::File { action: "write", place: self.name.clone(), source: io::Error::other(cause) }
+    }
 }
 
 /// Reports the columns that did not fit on the screen.
@@ -240,6 +269,47 @@ fn of_output(error: RowFileError) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures::FutureExt;
+    use std::sync::mpsc::{Receiver, channel};
+    use std::time::Duration;
+
+    /// A writer that takes as long as it must for each batch, as one that merges what came before.
+    struct Slow {
+        may_go_on: Receiver<()>,
+    }
+
+    impl RowWriter for Slow {
+        fn write(&mut self, _: &RecordBatch) -> Result<(), RowFileError> {
+            let told = self.may_go_on.recv_timeout(Duration::from_secs(5));
+            told.map_err(|late| RowFileError::Write {
+                file: "slow".to_owned(),
+                source: io::Error::other(late),
+            })
+        }
+
+        fn finish(self: Box<Self>) -> Result<Box<dyn Write + Send>, RowFileError> {
+            Ok(Box::new(io::sink()))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_batch_that_takes_long_does_not_hold_up_the_thread_that_notices_an_interruption() {
+        let (go_on, may_go_on) = channel();
+        let mut slow = Aside::of(Box::new(Slow { may_go_on }), "slow");
+        let rows = RecordBatch::new_empty(Arc::new(Schema::empty()));
+        {
+            let mut writing = std::pin::pin!(slow.write(rows.clone()));
+            assert!(writing.as_mut().now_or_never().is_none(), "the batch was written on this thread");
+            go_on.send(()).unwrap();
+            writing.await.unwrap().unwrap();
+        }
+        go_on.send(()).unwrap();
+        slow.write(rows.clone()).await.unwrap().unwrap();
+        // A batch that is broken off is an error for what comes behind it, and never a file without it.
+        assert!(slow.write(rows).now_or_never().is_none());
+        let told = slow.finish().await.unwrap_err();
+        assert!(told.to_string().contains("slow"), "{told}");
+    }
 
     #[test]
     fn a_full_folder_for_temporary_files_is_not_told_as_standard_output() {
