@@ -125,7 +125,7 @@ An interrupted import continues where it stopped when the same command runs agai
   atoll table export particles particles.parquet
   atoll table export particles part.csv --box x=0:1 --columns pid,x
   atoll table export particles arrays.npz --columns pid,x,y,z
-  atoll table export particles run-7.dump --run run-7
+  atoll table export particles run-7.dump --run run-7 --rename pid=id
 The first rows of the file are a sample of it, as are the first row groups of a Parquet file. A LAMMPS dump is
 ordered by step instead. NumPy arrays and LAMMPS dumps are put together in a temporary file beside the file, and
 refuse missing values and what else they cannot hold.")]

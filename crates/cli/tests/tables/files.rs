@@ -48,6 +48,56 @@ fn arrays_and_dumps_bring_the_same_rows_back() {
 }
 
 #[test]
+fn an_export_gives_columns_other_names_in_every_format() {
+    let place = filled();
+    let (columns, rename) = ("--columns pid,step,x", "--rename pid=id,x=xu");
+    let plain = lines(&atoll(&place, &format!("table query t {columns} --format csv")));
+    for name in ["a.csv", "a.parquet", "a.arrow", "a.npy", "a.npz", "a.dump"] {
+        let format = name.split('.').nth(1).unwrap();
+        atoll(&place, &format!("table export t {name} {columns} {rename}")).text();
+        if format == "parquet" {
+            let told = atoll(&place, &format!("table create none --like {name}"));
+            assert!(told.fails(2).contains("--id is missing"), "{}", told.stderr);
+        }
+        let roles = "--id id,step --sample-key id --index xu,step";
+        atoll(&place, &format!("table create {format} --like {name} {roles}")).text();
+        let parts = if format == "dump" { "" } else { "--parts" };
+        atoll(&place, &format!("table import {format} {name} {parts}")).text();
+        let again = lines(&atoll(&place, &format!("table query {format} --columns id,step,xu --format csv")));
+        assert_eq!((&*again[0], &again[1..]), ("id,step,xu", &plain[1..]), "{name}");
+    }
+    // The box spans the column of positions under its new name.
+    let dump = atoll(&place, &format!("table export t - --format lammps {columns}"));
+    let renamed = String::from_utf8(place.read("a.dump")).unwrap();
+    assert!(renamed.replace("ITEM: ATOMS id xu\n", "ITEM: ATOMS pid x\n") == dump.text(), "{renamed}");
+    let objects = atoll(&place, &format!("table export t - --format jsonl {columns} {rename}"));
+    assert!(objects.text().contains("\"id\"") && !objects.text().contains("\"pid\""), "{}", objects.text());
+    // Names may change places.
+    let exchanged =
+        atoll(&place, "table export t - --format csv --columns pid,step --rename pid=step,step=pid");
+    assert_eq!(lines(&exchanged)[0], "step,pid");
+}
+
+#[test]
+fn names_that_no_column_has_and_names_that_two_would_have_are_refused_and_leave_no_file() {
+    let place = filled();
+    for (arguments, told, hint) in [
+        ("--rename pdi=id", "\"pdi\", which is not a column of the file", "did you mean \"pid\"?"),
+        ("--columns step,x --rename pid=id", "\"pid\", which is not a column", "there are: "),
+        ("--rename x=step", "two columns would be called \"step\"", "choose another name"),
+        ("--rename pid=a,x=a", "two columns would be called \"a\"", "leave it out with --columns"),
+        ("--rename pid=a --rename pid=b", "gives column \"pid\" two names", "one name"),
+    ] {
+        let refused = atoll(&place, &format!("table export t b.csv {arguments}"));
+        let stderr = refused.fails(2);
+        assert!(stderr.contains(told) && stderr.contains(hint), "{arguments}: {stderr}");
+        let names = std::fs::read_dir(place.folder.path()).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        assert_eq!(names.filter(|name| name.starts_with("b.")).count(), 0, "{arguments}");
+    }
+}
+
+#[test]
 fn what_arrays_and_dumps_cannot_hold_is_told_and_leaves_no_file() {
     let place = filled();
     for name in ["a.npy", "a.npz"] {

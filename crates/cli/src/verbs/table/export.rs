@@ -3,6 +3,7 @@
 use super::TableArguments;
 use super::create::SCHEMA_KEY;
 use super::question::QuestionArguments;
+use super::renames::{Renames, pairs_of, parse_renames};
 use super::rows_out::{DumpArguments, OutputArguments, RowsOut};
 use crate::progress::Progress;
 use crate::row_format::{NAME_IT, RowFormat};
@@ -26,6 +27,9 @@ pub struct Export {
     file: PathBuf,
     #[command(flatten)]
     question: QuestionArguments,
+    /// Give a column another name in the file; several separated by commas
+    #[arg(long, value_name = "OLD=NEW", value_parser = parse_renames, help_heading = "Output")]
+    rename: Vec<Renames>,
     /// Write in any order: for tables that were not packed and are larger than memory
     #[arg(long, help_heading = "Output")]
     any_order: bool,
@@ -41,7 +45,8 @@ pub struct Export {
 
 impl Export {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
-        let output = OutputArguments::to_file(&self.file, self.format, self.force, self.dump);
+        let output = OutputArguments::to_file(&self.file, self.format, self.force, self.dump)
+            .renaming(pairs_of(&self.rename));
         if !output.has_file() && self.format.is_none() && !session.output.is_json() {
             return Err(Failure::Usage {
                 problem: "standard output has no ending that tells the format".to_owned(),
@@ -58,7 +63,12 @@ impl Export {
         let plan = output.plan(session, &table, &query).await?;
         let order = if self.any_order { "none" } else { "weight, id" };
         let columns = table.query(&Query { limit: Some(0), ..query.clone() }).await?.rows.schema();
-        let out = output.open(plan, &columns, metadata(&table, version, order))?;
+        let mut metadata = metadata(&table, version, order);
+        if !self.rename.is_empty() {
+            // The roles in it are those of columns that the file does not have.
+            metadata.remove(SCHEMA_KEY);
+        }
+        let out = output.open(plan, &columns, metadata)?;
         let progress = Progress::count(output.has_file() && !session.output.is_json());
         let mut sheet = ExportRun { session, out, rows: 0, progress };
         if self.any_order {

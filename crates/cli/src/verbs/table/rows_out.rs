@@ -3,12 +3,13 @@
 //! Invariant: a file of the wanted name is always complete.
 
 use super::dump_box::{Bounds, boxes_of, parse_bounds};
+use super::renames::{axes_in_file, renamed};
 use crate::new_file::NewFile;
 use crate::output::note;
 use crate::row_format::{RowFormat, written_format_of};
 use crate::text::counted;
 use crate::{Failure, Session};
-use arrow_array::RecordBatch;
+use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::{Schema, SchemaRef};
 use atoll_row_files::{
     Aligned, Format, RowFileError, RowWriter, SnapshotBoxes, WriteOptions, aligned, writer,
@@ -34,6 +35,9 @@ pub(super) struct OutputArguments {
     force: bool,
     #[command(flatten)]
     dump: DumpArguments,
+    /// The names of columns in the file, where they differ from those in the table.
+    #[arg(skip)]
+    renames: Vec<(String, String)>,
 }
 
 /// How a LAMMPS dump is written.
@@ -54,7 +58,13 @@ pub(super) struct DumpArguments {
 impl OutputArguments {
     /// Output to a file that is a positional argument of the verb.
     pub(super) fn to_file(path: &Path, format: Option<RowFormat>, force: bool, dump: DumpArguments) -> Self {
-        Self { output: (path != Path::new("-")).then(|| path.to_owned()), format, force, dump }
+        let output = (path != Path::new("-")).then(|| path.to_owned());
+        Self { output, format, force, dump, renames: Vec::new() }
+    }
+
+    /// The same with other names for columns in the file.
+    pub(super) fn renaming(self, renames: Vec<(String, String)>) -> Self {
+        Self { renames, ..self }
     }
 
     /// Whether rows go to a file.
@@ -111,9 +121,11 @@ impl OutputArguments {
         columns: &SchemaRef,
         metadata: HashMap<String, String>,
     ) -> Result<RowsOut, Failure> {
-        let OutputPlan { format, boxes } = plan;
+        let OutputPlan { format, mut boxes } = plan;
         let Some(format) = format else { return Ok(RowsOut::People) };
-        let schema = Arc::new(Schema::new_with_metadata(columns.fields().clone(), metadata));
+        let fields = renamed(columns.fields(), &self.renames)?;
+        boxes.axes = axes_in_file(&boxes.axes, columns.fields(), &self.renames)?;
+        let schema = Arc::new(Schema::new_with_metadata(fields, metadata));
         let Some(path) = &self.output else {
             let target = Box::new(BufWriter::with_capacity(64 << 10, io::stdout()));
             let scratch = std::env::temp_dir();
@@ -246,9 +258,17 @@ fn is_tabbed(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("tsv"))
 }
 
-/// The same rows under the schema of the file.
+/// The same rows under the schema of the file, whose columns may have other names.
 fn relabelled(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Failure> {
-    rows.clone().with_schema(Arc::clone(schema)).map_err(|error| Failure::Rows(unwritable(&error)))
+    let own = rows.schema();
+    let mut names = own.fields().iter().zip(schema.fields());
+    let relabelled = if names.all(|(own, other)| own.name() == other.name()) {
+        rows.clone().with_schema(Arc::clone(schema))
+    } else {
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+        RecordBatch::try_new_with_options(Arc::clone(schema), rows.columns().to_vec(), &options)
+    };
+    relabelled.map_err(|error| Failure::Rows(unwritable(&error)))
 }
 
 fn unwritable(error: &arrow_schema::ArrowError) -> RowFileError {
