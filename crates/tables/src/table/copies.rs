@@ -299,11 +299,14 @@ impl<'s> Target<'s> {
             let part = ObjectId { session: SessionId(random_id()), sequence: 0 };
             let whole = put_parts(self.store, &partition, part, codec::whole_to_bytes(manifest)).await?;
             let (key, dropped) = (ManifestCell::Head.sort_key(), ManifestCell::Dropped.sort_key());
+            // For the table itself all these attempts begin here.
+            let mark = codec::mark_to_json(part.session.0, &manifest.shown_attempts());
             let batch = Batch::on(partition.as_slice())
                 .if_absent(key.as_slice())
                 .if_absent(dropped.as_slice())
                 .put(key.as_slice(), codec::head_to_bytes(head))
-                .put(ManifestCell::Full(manifest.version).sort_key(), whole);
+                .put(ManifestCell::Full(manifest.version).sort_key(), whole)
+                .put(ManifestCell::Mark(manifest.version).sort_key(), mark.into_bytes());
             match self.store.write(batch, WriteOptions::default()).await {
                 Ok(_) => return Ok(()),
                 Err(StoreError::Conflict(_)) => {}

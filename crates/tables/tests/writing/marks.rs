@@ -91,6 +91,25 @@ async fn a_step_of_which_one_rank_came_before_the_copy_and_the_other_after_it_is
 }
 
 #[tokio::test]
+async fn a_table_that_is_a_copy_in_a_store_of_its_own_has_marks_and_is_another_table() {
+    let original = memory();
+    let table = create(&original).await;
+    table.begin("a", 1, 1).await.unwrap();
+    for step in 0..2 {
+        table.append(block("a", 1, step, 0), &rows(step, 0, 10)).await.unwrap();
+    }
+    let archive = memory();
+    table.copy_to(&archive, "run", None, &mut |_| {}).await.unwrap();
+    let stores = [copied(&archive).await, archive];
+    for store in &stores {
+        pack_and_vacuum(store).await;
+    }
+    let [one, other] = both(&stores).await;
+    is_refused(&[&table, &one, &other], (2, 3)).await;
+    assert_eq!(count([table, one]).await, 40);
+}
+
+#[tokio::test]
 async fn attempts_that_began_after_the_copy_are_rows_of_their_own_however_alike_they_are() {
     let original = memory();
     let table = create(&original).await;
