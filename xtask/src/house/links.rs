@@ -1,12 +1,17 @@
-//! Every relative link in a page leads to a file, every anchor to a heading, and every page is linked from
-//! somewhere.
+//! Every relative link in a page leads to a file, every anchor to a heading, every page below `docs` is
+//! linked from somewhere, and every picture there is shown somewhere.
 
 use super::code_spans;
 use super::{Finding, Tree};
+use std::collections::BTreeSet;
 
-/// Broken links, and pages that no link leads to.
+/// The endings of pictures.
+const PICTURES: &[&str] = &[".svg", ".png", ".jpg", ".jpeg", ".gif", ".webp"];
+
+/// Broken links, pages that no link leads to, and pictures that no page shows.
 pub fn findings(tree: &Tree) -> Vec<Finding> {
     let mut found = unlinked(tree);
+    found.extend(unshown(tree));
     for (path, text) in tree.ending(".md") {
         for line in code_spans::lines(text).iter().filter(|line| line.fence.is_none()) {
             for target in targets(&code_spans::without_inline(line.text)) {
@@ -32,6 +37,21 @@ fn unlinked(tree: &Tree) -> Vec<Finding> {
         }
     }
     found
+}
+
+/// Pictures below `docs` that no page shows: nobody would see them grow stale.
+fn unshown(tree: &Tree) -> Vec<Finding> {
+    let mut shown = BTreeSet::new();
+    for (page, text) in tree.ending(".md") {
+        for line in code_spans::lines(text).iter().filter(|line| line.fence.is_none()) {
+            let links = targets(&code_spans::without_inline(line.text));
+            shown.extend(links.iter().filter_map(|target| resolve(page, target)));
+        }
+    }
+    let is_picture =
+        |path: &&str| path.starts_with("docs/") && PICTURES.iter().any(|ending| path.ends_with(ending));
+    let unseen = tree.paths().filter(is_picture).filter(|path| !shown.contains(*path));
+    unseen.map(|path| Finding::at(path, "no page shows the picture", "show it, or remove it")).collect()
 }
 
 /// The targets of links and images: `](target)`, `[name]: target`, `src="target"`, `href="target"`.
@@ -136,6 +156,22 @@ mod tests {
         ]));
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].place, "docs/guide/b.md");
+    }
+
+    #[test]
+    fn a_picture_that_no_page_shows_is_found() {
+        let found = findings(&Tree::of(&[
+            ("README.md", "![a tube](docs/pictures/a.svg) and `![code](docs/pictures/d.svg)`"),
+            ("docs/README.md", "<img src=\"pictures/b.svg\">\n```md\n![code](pictures/e.png)\n```\n"),
+            ("docs/pictures/a.svg", ""),
+            ("docs/pictures/b.svg", ""),
+            ("docs/pictures/c.svg", ""),
+            ("docs/pictures/d.svg", ""),
+            ("docs/pictures/e.png", ""),
+            ("particles.png", ""),
+        ]));
+        let places: Vec<&str> = found.iter().map(|finding| finding.place.as_str()).collect();
+        assert_eq!(places, ["docs/pictures/c.svg", "docs/pictures/d.svg", "docs/pictures/e.png"]);
     }
 
     #[test]

@@ -41,6 +41,11 @@ impl Tree {
         self.texts.iter().map(|(path, text)| (path.as_str(), text.as_str()))
     }
 
+    /// The path of every file, whether it is text or not.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        self.texts.keys().chain(&self.others).map(String::as_str)
+    }
+
     /// The text of one file.
     pub fn text(&self, path: &str) -> Option<&str> {
         self.texts.get(path).map(String::as_str)
