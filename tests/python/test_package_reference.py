@@ -1,8 +1,11 @@
 """``docs/reference/python.md`` says what the package's docstrings say: every public name, with its signature."""
 
+import ast
 import inspect
 import os
 import re
+import sys
+import textwrap
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,6 +16,8 @@ import atoll
 import atoll.errors
 import atoll.lammps
 import atoll.mdanalysis
+from atoll._checkpoints import Checkpoint
+from atoll._estimate import Tolerant
 from atoll._plot import Plot
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "python.md"
@@ -24,11 +29,18 @@ NAMES = [
     "Bin", "Refined", "Writer", "Run", "Step", "Info", "Packed", "Loaded", "Copied", "Vacuumed", "AtollError",
 ]
 
+#: Classes without a public name, with their headings, behind the public class whose methods return them.
+RETURNED: dict[str, list[tuple[str, type]]] = {
+    "Query": [("atoll.Query.plot", Plot), ("Tolerant", Tolerant)],
+    "Writer": [("Checkpoint", Checkpoint)],
+}
+
 BEGINNING = """\
 # Every name of the Python package
 
 The signatures and docstrings of `atoll`, as `help(atoll.Table)` and the like show them. The page is made from the
-package, and a test compares the two. [Tables in Python](../guide/python.md) explains by examples.
+package, and a test compares the two. [Tables in Python](../guide/python.md) explains by examples. You meet a class whose
+heading does not begin with `atoll` only as an answer.
 """
 
 
@@ -100,24 +112,27 @@ def private_bases(kind: type) -> list[type]:
 
 
 def fields(kind: type) -> list[tuple[str, str, str]]:
-    """The fields of a tuple or data class: name, type, and the comment above it that begins with ``#:``."""
+    """The declared attributes of a class: name, type, and the comment above each that begins with ``#:``."""
     found, comment = [], ""
     for line in inspect.getsource(kind).splitlines():
         field = re.fullmatch(r"    (\w+): ([^=]+?)(?: = .*)?", line)
         if line.startswith("    #: "):
             comment += line[7:] + " "
         elif field and field[1] in vars(kind).get("__annotations__", {}) and not field[1].startswith("_"):
-            found.append((field[1], field[2], markdown(comment)))
+            # A step of a refinement is generic in its estimate.
+            found.append((field[1], field[2].replace("_Estimated", "Estimate | None"), markdown(comment)))
             comment = ""
     return found
 
 
 def of_class(name: str, kind: type, bases: list[type]) -> str:
-    """A class: its docstring, a table of its fields and properties, and its methods and those of private bases."""
+    """A class: its docstring, a table of its fields and properties, and its methods; with those of private bases."""
     parts = [f"## {name}\n\n{doc_of(kind)}\n"]
+    owners = (*bases[::-1], kind)
     # What a base defines again is shown once.
-    public = list({member: each for owner in (*bases[::-1], kind) for member, each in members(owner)}.items())
-    rows = [f"| `{field}` | `{in_cell(kind_of)}` | {in_cell(doc)} |" for field, kind_of, doc in fields(kind)]
+    public = list({member: each for owner in owners for member, each in members(owner)}.items())
+    told = [field for owner in owners for field in fields(owner)]
+    rows = [f"| `{field}` | `{in_cell(kind_of)}` | {in_cell(doc)} |" for field, kind_of, doc in told]
     for member, each in public:
         if isinstance(each, property):
             answer = inspect.signature(each.fget).return_annotation
@@ -149,8 +164,7 @@ def page() -> str:
             if shown.intersection(bases):
                 parts.append("Whatever a [`Query`](#atollquery) can be asked, it can be asked as well.\n")
             shown.update(bases)
-        if name == "Query":
-            parts.append(of_class("atoll.Query.plot", Plot, []))
+        parts += [of_class(heading, kind, []) for heading, kind in RETURNED.get(name, [])]
     for module in (atoll.lammps, atoll.mdanalysis):
         parts.append(f"## {module.__name__}\n\n{doc_of(module)}\n")
         for name, function in members(module):
@@ -179,3 +193,29 @@ def test_every_public_method_has_a_docstring(name: str) -> None:
     for member, each in members(kind):
         if callable(each) or isinstance(each, property):
             assert inspect.getdoc(each), f"{name}.{member}"
+
+
+def set_by(kind: type) -> set[str]:
+    """The public attributes that the methods of a class set on its objects."""
+    source = ast.walk(ast.parse(textwrap.dedent(inspect.getsource(kind))))
+    stored = [node for node in source if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
+    own = [node.attr for node in stored if isinstance(node.value, ast.Name) and node.value.id == "self"]
+    return {name for name in own if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("name", [name for name in atoll.__all__ if inspect.isclass(getattr(atoll, name))])
+def test_every_public_attribute_is_in_the_reference(name: str) -> None:
+    owners = [getattr(atoll, name), *private_bases(getattr(atoll, name))]
+    declared = {field for owner in owners for field, _, _ in fields(owner)}
+    assert set().union(*map(set_by, owners)) <= declared
+
+
+def test_every_class_of_the_package_that_a_call_returns_is_in_the_reference() -> None:
+    made = page()
+    shown = {heading.rpartition(".")[2] for heading in re.findall(r"^## (\S+)$", made, flags=re.MULTILINE)}
+    answers = re.findall(r"^.*\) -> (.+)$", made, flags=re.MULTILINE)
+    words = {word for answer in answers for word in re.findall(r"\w+", answer)}
+    modules = [module for name, module in sys.modules.items() if name.startswith("atoll.")]
+    found = [getattr(module, word, None) for module in modules for word in words]
+    ours = {kind.__name__ for kind in found if inspect.isclass(kind) and kind.__module__.startswith("atoll.")}
+    assert {"Answer", "Checkpoint", "Tolerant"} <= ours <= shown

@@ -46,12 +46,15 @@ class Answer:
     ``duckdb.sql("select avg(vz) from answer")``. An answer can be pickled with its rows, as an Arrow stream.
     """
 
+    #: The version that was read.
+    version: int
+    #: The work that reading it took.
+    work: Work
+
     def __init__(self, rows: _atoll.Rows, version: int, work: Work, *, ordered: bool = True) -> None:
         self._rows = rows
         self._ordered = ordered
-        #: The version that was read.
         self.version = version
-        #: The work that reading it took.
         self.work = work
 
     def __len__(self) -> int:

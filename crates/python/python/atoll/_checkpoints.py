@@ -31,9 +31,11 @@ NUMBER = "\0"
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint that has its final name."""
+    """A checkpoint that has its final name: what :meth:`Writer.resume` returns."""
 
+    #: The step that it belongs to: the next one is the first to compute.
     step: int
+    #: Where it lies, a file or a folder.
     path: Path
 
 

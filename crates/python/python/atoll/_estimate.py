@@ -85,15 +85,19 @@ class Groups(Mapping[Any, Estimate]):
     estimate.
     """
 
+    #: The column that was estimated.
+    column: str
+    #: The column whose values define the groups.
+    by: str
+    #: Those of the named groups of which the sample has no row, in rising order. Only if everything was read, this means
+    #: that there is none.
+    not_seen: tuple[Any, ...]
+
     def __init__(
         self, column: str, by: str, estimates: dict[Any, Estimate], not_seen: tuple[Any, ...] = ()
     ) -> None:
-        #: The column that was estimated.
         self.column = column
-        #: The column whose values define the groups.
         self.by = by
-        #: Those of the named groups of which the sample has no row, in rising order. Only if everything was read, this
-        #: means that there is none.
         self.not_seen = not_seen
         self._estimates = estimates
 
@@ -217,10 +221,16 @@ class Estimating:
 
 @dataclasses.dataclass(frozen=True)
 class Tolerant(Estimating):
-    """A query with the tolerance of its estimates: made by ``q.within(...)``."""
+    """A query with the tolerance of its estimates: what :meth:`Query.within` returns.
 
+    It has the ``mean``, ``sum``, ``quantile`` and ``share`` of a query; each reads as much as the tolerance needs.
+    """
+
+    #: The query.
     query: Query
+    #: Which kind of tolerance was given, and how much: ``("relative", 0.01)``.
     tolerance: tuple[str, float]
+    #: The most rows that an estimate reads; ``None`` for any number.
     max_rows: int | None
     #: The probability with which the intervals contain the true values, unless a call gives another.
     confidence: float = CONFIDENCE

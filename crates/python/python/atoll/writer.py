@@ -92,6 +92,17 @@ class Writer:
     this or a later attempt has written already.
     """
 
+    #: The table that the steps are written to.
+    table: Table
+    #: The name of the run.
+    run: str
+    #: Which of the writers this is, from 0 on.
+    rank: int
+    #: How many writers there are: a step is visible once all of them have given it.
+    size: int
+    #: The number of this attempt of the run.
+    attempt: int
+
     def __init__(
         self,
         table: Table,
@@ -114,8 +125,7 @@ class Writer:
             # As text: a rank may have it as a number of NumPy.
             told = f"run {self.run!r} of table {self.table.name!r}, {self.size} ranks, attempt={attempt}"
             check_alike(comm, told, "the writers of all ranks write one run")
-        #: The number of this attempt of the run.
-        self.attempt: int = self._begin_all(attempt, deck, attributes or {})
+        self.attempt = self._begin_all(attempt, deck, attributes or {})
         # Ranks with a communicator share their checkpoints, so the first rank notes them, as a single process does.
         # Without one, the ranks have to agree which of their own checkpoints all of them have.
         self._agreement = Agreement(table, run, self.attempt, *((self.rank, self.size) if comm is None else (0, 1)))
