@@ -24,9 +24,9 @@ pub fn command() -> Result<Command, Failure> {
     Ok(command)
 }
 
-/// A Cargo command that compiles. Reports a missing linker up front, before Cargo does so at length.
+/// A Cargo command that compiles. Reports a missing C compiler up front, before Cargo does so at length.
 pub fn building() -> Result<Command, Failure> {
-    requirements::linker()?;
+    requirements::compiler()?;
     let mut command = command()?;
     if !crate::skip::in_ci() {
         return Ok(command);

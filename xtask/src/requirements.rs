@@ -112,13 +112,14 @@ pub fn runs(program: &str, argument: &str) -> bool {
     quiet.is_ok_and(|status| status.success())
 }
 
-/// Without a C linker rustc cannot link anything.
-pub fn linker() -> Result<(), Failure> {
+/// A C compiler: rustc links through it, and crates such as `zstd-sys` compile C. It needs the headers of the C
+/// library for that, which some distributions pack by themselves.
+pub fn compiler() -> Result<(), Failure> {
     if ["cc", "gcc", "clang"].iter().any(|program| runs(program, "--version")) {
         return Ok(());
     }
     Err(Failure::Missing {
-        what: "a C linker",
+        what: "a C compiler with its headers",
         needed_for: "every Rust build",
         install: install_command(|packages| packages.compiler),
     })

@@ -18,7 +18,7 @@ const PROOF: &str = include_str!("wheel_proof.py");
 pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
     let folder: Option<String> = arguments.option("--out")?;
     arguments.finish()?;
-    requirements::linker()?;
+    requirements::compiler()?;
     let folder = match folder {
         Some(folder) => std::path::absolute(folder).map_err(Failure::io("find the folder for the wheel"))?,
         None => workspace::target_dir()?.join("wheels"),
