@@ -47,7 +47,8 @@ pub struct RingNodes {
     /// where it was
     #[arg(long, value_name = "HOST:PORT,...", group = "several")]
     pub(super) join: Option<String>,
-    /// Number of copies of all data, in a ring of several nodes
+    /// Number of copies of all data, in a ring of several nodes; by default 3, or the number of processes in
+    /// --nodes if that is less
     #[arg(long, value_name = "N", requires = "nodes", conflicts_with = "join")]
     copies: Option<usize>,
     /// Number of copies that must have a write before it is acknowledged, where copies are missing: with
