@@ -112,8 +112,8 @@ pub fn runs(program: &str, argument: &str) -> bool {
     quiet.is_ok_and(|status| status.success())
 }
 
-/// A C compiler: rustc links through it, and crates such as `zstd-sys` compile C. It needs the headers of the C
-/// library for that, which some distributions pack by themselves.
+/// A C compiler: rustc links through it, and crates such as `zstd-sys` compile C. For that it needs the
+/// headers of the C library, which some distributions pack by themselves.
 pub fn compiler() -> Result<(), Failure> {
     if ["cc", "gcc", "clang"].iter().any(|program| runs(program, "--version")) {
         return Ok(());
