@@ -108,7 +108,7 @@ pub use planted::{Bug, plant};
 pub use recovery::{Cut, RecoveryReport};
 pub use snapshot::{Reader, Snapshot};
 pub use stats::{DiskRoom, Stats};
-pub use value::{Front, Value, ValueBytes, ValueRef};
+pub use value::{Front, VALUE_MAX, Value, ValueBytes, ValueRef};
 pub use value_writer::ValueWriter;
 pub use visit::Direction;
 

@@ -39,7 +39,7 @@ pub(crate) const PART_LEN: usize = 256 << 10;
 const ALONE_FROM: usize = PART_LEN / 2;
 
 /// Longest value, in bytes.
-pub(crate) const VALUE_MAX: u64 = 64 << 20;
+pub const VALUE_MAX: u64 = 64 << 20;
 
 /// A piece of this length or more is not copied again to join it with appended bytes.
 const JOIN_BELOW: u32 = 1 << 20;

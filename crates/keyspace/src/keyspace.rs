@@ -20,8 +20,8 @@ use crate::evaluate::run::{self, Scene};
 use crate::evaluate::{self, Done, Reading, Writing};
 use crate::state::SlotState;
 use crate::verify::{self, Digest};
-use crate::{Applied, KeyspaceError, OwnCommand, Part, ReadOutcome, SLOTS};
-use atoll_engine::{Direction, Engine, Tree};
+use crate::{Applied, KeyspaceError, OwnCommand, Part, ReadOutcome, Refusal, SLOTS};
+use atoll_engine::{Direction, Engine, EngineError, Tree};
 use atoll_resp::{Command, Protocol};
 use cells::TreeCells;
 use in_place::LoggedCommand;
@@ -108,7 +108,7 @@ impl Keyspace {
 
     /// Evaluates a command at the time of its log entry, commits its changes together with the position of
     /// the entry, and appends the answer to `reply`. A command that only reads, or is refused, also commits
-    /// its position.
+    /// its position; so does one whose changes are too large for the engine, which is refused like any other.
     ///
     /// # Errors
     /// [`KeyspaceError`]; nothing was changed unless [`KeyspaceError::is_unknown`], and nothing was answered.
@@ -199,13 +199,25 @@ impl Keyspace {
         self.pending.clear();
         let scene = Scene { cells: &cells, slot, state: before, time_ms };
         let state = run::write(scene, &mut self.pending, applied, &mut answer, evaluate)?;
+        let mut done = self.commit(slot, state);
+        if let Err(KeyspaceError::Engine(EngineError::Size { what, actual, max, .. })) = done {
+            // This follows from the cells and the command, so every copy of the slot refuses the entry alike.
+            answer.refuse(&Refusal::Limit { what, actual, most: max });
+            self.pending.clear();
+            done = self.commit(slot, SlotState { applied, time_ms: state.time_ms, ..before });
+        }
+        if done.is_err() {
+            answer.take_back();
+        }
+        done
+    }
+
+    /// Commits the pending changes together with the state of the slot after them.
+    fn commit(&mut self, slot: u16, state: SlotState) -> Result<(), KeyspaceError> {
         if self.keeps_states {
             self.pending.put(&CellName::state(slot), [&state.encode(), &[]]);
         }
-        if let Err(error) = self.pending.commit(&self.engine) {
-            answer.take_back();
-            return Err(error);
-        }
+        self.pending.commit(&self.engine)?;
         self.set_state(slot, state);
         Ok(())
     }
@@ -339,5 +351,34 @@ impl Keyspace {
 
     fn state(&self, slot: u16) -> Result<&SlotState, KeyspaceError> {
         self.slots.get(usize::from(slot)).ok_or(KeyspaceError::NoSlot { slot })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atoll_engine::Options;
+
+    #[test]
+    fn what_is_too_large_for_the_engine_is_refused_and_the_log_goes_on_behind_it() {
+        let engine = Engine::in_memory(Options::default()).unwrap();
+        let at = |sequence| Applied { epoch: 1, sequence };
+        let opened =
+            [Keyspace::open(&engine, "kept").unwrap(), Keyspace::open_in_memory(&engine, "lost").unwrap()];
+        for mut keyspace in opened {
+            let mut reply = b"before".to_vec();
+            let answer = Answer::new(&mut reply, Protocol::Resp2);
+            let put_beside = keyspace.write(3, at(1), 5, answer, |writing| {
+                writing.changes.put(b"a name", [b"a value", &[]]);
+                writing.changes.put(&vec![7; atoll_engine::KEY_MAX + 1], [b"a value", &[]]);
+                writing.state.keys += 2;
+                writing.ok()
+            });
+            assert!(put_beside.is_ok(), "{put_beside:?}");
+            assert_eq!(reply, b"before-LIMIT key: 65537; allowed are 65536\r\n");
+            assert!(keyspace.tree.get(b"a name").unwrap().is_none());
+            assert_eq!((keyspace.applied(3), keyspace.time_ms(3), keyspace.keys_in(3)), (at(1), 5, 0));
+        }
+        assert_eq!(Keyspace::open(&engine, "kept").unwrap().applied(3), at(1), "that is kept as well");
     }
 }

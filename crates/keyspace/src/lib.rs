@@ -51,6 +51,13 @@ pub const FIELD_BYTES_MAX: usize = 16 << 10;
 /// Longest value of a field, in bytes; a string shares them with its deadline.
 pub const VALUE_BYTES_MAX: usize = 64 << 20;
 
+// A write that every copy has logged must not turn out to be too long for the engine.
+const _: () = assert!(
+    VALUE_BYTES_MAX as u64 <= atoll_engine::VALUE_MAX
+        && 16 + 2 * KEY_BYTES_MAX + FIELD_BYTES_MAX <= atoll_engine::KEY_MAX,
+    "the engine takes every cell"
+);
+
 /// Longest answer to one command, in bytes.
 pub const ANSWER_BYTES_MAX: usize = 256 << 20;
 

@@ -8,19 +8,27 @@
 //! The entries of one round of the loop are written together, because a commit of the engine costs as much as
 //! several entries.
 //!
+//! ```text
+//! slot sequence                  epoch time body         an entry
+//! slot sequence number count     epoch time part         the first part of a longer one, with number 0
+//! slot sequence number count     part                    each further part
+//! ```
+//! In names numbers are big-endian, so that records lie in the order of the log.
+//!
 //! Invariant: no entry is reported as logged before [`SlotLog::write`].
 //! Invariant: nothing is applied to the cells of a slot before entries that were cut from its log are
 //! deleted, which [`SlotLog::write_truncation`] ensures.
 //! Invariant: within a slot, entries follow the last one applied to the cells without gaps.
+//! Invariant: an entry may be of any length: what a client may send never is too long to be logged, because
+//! the node would end, and every node that leads the slot after it.
 
 use crate::peer::codec::{Reader, put};
-use atoll_engine::{Direction, Durability, Engine, EngineError, Tree, WriteBatch};
+use atoll_engine::{Direction, Durability, Engine, EngineError, KEY_MAX, Tree, VALUE_MAX, WriteBatch};
 use atoll_errors::ErrorKind;
 use atoll_keyspace::{Applied, SLOTS};
 use atoll_replica::{Entry, Epoch, Found, Position, Sequence, Slot};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
-use std::sync::Arc;
 use thiserror::Error;
 
 /// The logs of all slots of a node.
@@ -34,6 +42,8 @@ pub(crate) struct SlotLog {
     cut: BTreeSet<Slot>,
     /// For each slot the first sequence that may still be in the tree, and the last one that is.
     ranges: BTreeMap<Slot, LoggedRange>,
+    /// A body that is longer is stored in several parts.
+    part_bytes: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -76,6 +86,22 @@ const TRIM_ENTRIES: u64 = 64;
 /// Most bytes of entries that wait to be written together.
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
+/// Bytes of an entry before its body: the epoch and the date.
+const HEAD_BYTES: usize = 16;
+
+/// Longest body, or part of one, that is stored as one value. Earlier builds stored every entry as one value,
+/// so they can read each one that they could have written.
+const PART_BYTES: usize = (64 << 20) - HEAD_BYTES;
+
+/// Bytes of the name of an entry, and of the name of a part of one.
+const NAME_BYTES: usize = 12;
+const PART_NAME_BYTES: usize = NAME_BYTES + 8;
+
+const _: () = assert!(
+    (HEAD_BYTES + PART_BYTES) as u64 <= VALUE_MAX && PART_NAME_BYTES <= KEY_MAX,
+    "every record of the log is one that the engine takes"
+);
+
 impl SlotLog {
     /// Opens the logs in the tree with this name, or makes the tree.
     pub(crate) fn open(engine: &Engine, name: &str) -> Result<Self, LogError> {
@@ -87,6 +113,7 @@ impl SlotLog {
             batch_bytes: 0,
             cut: BTreeSet::new(),
             ranges: BTreeMap::new(),
+            part_bytes: PART_BYTES,
         })
     }
 
@@ -101,10 +128,11 @@ impl SlotLog {
                 (slot, Found { slot, base: position_of(applied), base_time_ms, entries: Vec::new() })
             })
             .collect();
-        let (mut wrong, mut last) = (None, BTreeMap::new());
+        let (mut records, mut wrong, mut last) = (Records::default(), None, BTreeMap::new());
         self.tree.scan((Bound::Unbounded, Bound::Unbounded), Direction::Forward, |name, value| {
-            let read = value.bytes().map_err(LogError::from).and_then(|bytes| read_entry(name, &bytes));
-            let added = read.and_then(|(slot, entry)| {
+            let read = value.bytes().map_err(LogError::from).and_then(|bytes| records.take(name, &bytes));
+            let added = read.and_then(|complete| {
+                let Some((slot, entry)) = complete else { return Ok(()) };
                 last.insert(slot, entry.position.sequence);
                 add(&mut found, slot, entry)
             });
@@ -119,6 +147,7 @@ impl SlotLog {
         if let Some(error) = wrong {
             return Err(error);
         }
+        records.end()?;
         // Includes applied entries that were still to be deleted: they are deleted with the next ones.
         let kept = last.into_iter().map(|(slot, last)| (slot, LoggedRange { first: Sequence(1), last }));
         self.ranges.extend(kept);
@@ -130,20 +159,33 @@ impl SlotLog {
         let first = after.sequence.next();
         let kept = self.ranges.entry(slot).or_insert(LoggedRange { first, last: after.sequence });
         if kept.last > after.sequence {
-            let (from, to) = (name(slot, first), name(slot, kept.last));
+            let (from, to) = (name(slot, first), last_name(slot, kept.last));
             self.batch.delete_range(&self.tree, (Bound::Included(&from), Bound::Included(&to)));
             self.cut.insert(slot);
         }
         kept.last = entries.last().map_or(after.sequence, |entry| entry.position.sequence);
         kept.first = kept.first.min(first);
         let mut value = Vec::new();
-        for entry in entries {
-            value.clear();
-            put(entry.position.epoch.0, &mut value);
-            put(entry.time_ms, &mut value);
-            value.extend_from_slice(&entry.body);
-            self.batch.put(&self.tree, &name(slot, entry.position.sequence), &value);
-            self.batch_bytes += value.len();
+        entries.iter().for_each(|entry| self.add_to_batch(slot, entry, &mut value));
+    }
+
+    /// Adds an entry to the batch: as one record, or as several if it is too long for one. `value` is a
+    /// buffer.
+    fn add_to_batch(&mut self, slot: Slot, entry: &Entry, value: &mut Vec<u8>) {
+        let (front, rest) = entry.body.split_at(entry.body.len().min(self.part_bytes));
+        value.clear();
+        put(entry.position.epoch.0, value);
+        put(entry.time_ms, value);
+        value.extend_from_slice(front);
+        self.batch_bytes += value.len() + rest.len();
+        let sequence = entry.position.sequence;
+        if rest.is_empty() {
+            return self.batch.put(&self.tree, &name(slot, sequence), value);
+        }
+        let count = 1 + rest.len().div_ceil(self.part_bytes) as u32;
+        self.batch.put(&self.tree, &part_name(slot, sequence, 0, count), value);
+        for (number, part) in (1..).zip(rest.chunks(self.part_bytes)) {
+            self.batch.put(&self.tree, &part_name(slot, sequence, number, count), part);
         }
     }
 
@@ -181,7 +223,7 @@ impl SlotLog {
         if through.0 < kept.first.0 + TRIM_ENTRIES && through < kept.last {
             return;
         }
-        let (from, to) = (name(slot, kept.first), name(slot, through));
+        let (from, to) = (name(slot, kept.first), last_name(slot, through));
         kept.first = through.next();
         if kept.last <= through {
             self.ranges.remove(&slot);
@@ -195,7 +237,7 @@ impl SlotLog {
         for &slot in slots {
             self.ranges.remove(&slot);
             self.cut.insert(slot);
-            let (from, to) = (name(slot, Sequence(0)), name(slot, Sequence(u64::MAX)));
+            let (from, to) = (name(slot, Sequence(0)), last_name(slot, Sequence(u64::MAX)));
             self.batch.delete_range(&self.tree, (Bound::Included(&from), Bound::Included(&to)));
         }
     }
@@ -226,101 +268,104 @@ pub(crate) fn names_of(keyspace: usize) -> ([u8; 4], [u8; 4]) {
     (first(keyspace), first(keyspace + 1))
 }
 
-fn name(slot: Slot, sequence: Sequence) -> [u8; 12] {
-    let mut name = [0; 12];
+fn name(slot: Slot, sequence: Sequence) -> [u8; NAME_BYTES] {
+    let mut name = [0; NAME_BYTES];
     name[..4].copy_from_slice(&slot.0.to_be_bytes());
     name[4..].copy_from_slice(&sequence.0.to_be_bytes());
     name
 }
 
-fn read_entry(name: &[u8], value: &[u8]) -> Result<(Slot, Entry), LogError> {
-    let (slot, sequence) = name.split_first_chunk::<4>().unwrap_or((&[0; 4], &[]));
-    let slot = u32::from_be_bytes(*slot);
-    let damaged = |problem| LogError::Damaged { slot, problem };
-    let sequence = sequence.first_chunk::<8>().ok_or(damaged("the name of an entry is too short"))?;
-    let mut reader = Reader::of(value);
-    let mut number = || reader.number().map_err(|_| damaged("an entry is too short"));
-    let (epoch, time_ms) = (Epoch(number()?), number()?);
-    let position = Position { epoch, sequence: Sequence(u64::from_be_bytes(*sequence)) };
-    Ok((Slot(slot), Entry { position, time_ms, body: Arc::from(value.get(16..).unwrap_or_default()) }))
+/// The name of a part of an entry; there are `count` parts, from 0 on.
+fn part_name(slot: Slot, sequence: Sequence, number: u32, count: u32) -> [u8; PART_NAME_BYTES] {
+    let mut part = [0; PART_NAME_BYTES];
+    part[..NAME_BYTES].copy_from_slice(&name(slot, sequence));
+    part[NAME_BYTES..NAME_BYTES + 4].copy_from_slice(&number.to_be_bytes());
+    part[NAME_BYTES + 4..].copy_from_slice(&count.to_be_bytes());
+    part
+}
+
+/// No record of this entry, or of one before it, has a later name, and all of later entries do.
+fn last_name(slot: Slot, sequence: Sequence) -> [u8; PART_NAME_BYTES] {
+    part_name(slot, sequence, u32::MAX, u32::MAX)
+}
+
+/// The number of a part, and how many there are.
+type PartOf = (u32, u32);
+
+fn read_name(name: &[u8]) -> Result<(Slot, Sequence, Option<PartOf>), LogError> {
+    let (slot, rest) = name.split_first_chunk::<4>().unwrap_or((&[0; 4], &[]));
+    let slot = Slot(u32::from_be_bytes(*slot));
+    let damaged = || LogError::Damaged { slot: slot.0, problem: "the name of an entry has a wrong length" };
+    let (sequence, rest) = rest.split_first_chunk::<8>().ok_or_else(damaged)?;
+    let sequence = Sequence(u64::from_be_bytes(*sequence));
+    if rest.is_empty() {
+        return Ok((slot, sequence, None));
+    }
+    let (number, count) = rest.split_first_chunk::<4>().ok_or_else(damaged)?;
+    let count: [u8; 4] = count.try_into().map_err(|_| damaged())?;
+    Ok((slot, sequence, Some((u32::from_be_bytes(*number), u32::from_be_bytes(count)))))
+}
+
+/// Puts records together to entries, in the order of their names.
+#[derive(Default)]
+struct Records {
+    begun: Option<BegunEntry>,
+}
+
+/// An entry of which some parts were read.
+struct BegunEntry {
+    slot: Slot,
+    position: Position,
+    time_ms: u64,
+    body: Vec<u8>,
+    /// The next part, and how many there are.
+    next: PartOf,
+}
+
+/// Why parts do not make an entry.
+const LACKS_PART: &str = "a part of an entry is missing";
+
+impl Records {
+    /// Takes a record. Returns the entry that is complete with it, if one is.
+    fn take(&mut self, name: &[u8], value: &[u8]) -> Result<Option<(Slot, Entry)>, LogError> {
+        let (slot, sequence, part) = read_name(name)?;
+        let mut begun = match (self.begun.take(), part) {
+            (None, None | Some((0, _))) => {
+                let damaged = |_| LogError::Damaged { slot: slot.0, problem: "an entry is too short" };
+                let mut reader = Reader::of(value);
+                let epoch = Epoch(reader.number().map_err(damaged)?);
+                let (position, time_ms) = (Position { epoch, sequence }, reader.number().map_err(damaged)?);
+                let body = value.get(HEAD_BYTES..).unwrap_or_default();
+                let Some(part) = part else {
+                    return Ok(Some((slot, Entry { position, time_ms, body: body.into() })));
+                };
+                BegunEntry { slot, position, time_ms, body: body.to_vec(), next: part }
+            }
+            (Some(mut begun), Some(part))
+                if (begun.slot, begun.position.sequence, begun.next) == (slot, sequence, part) =>
+            {
+                begun.body.extend_from_slice(value);
+                begun
+            }
+            _ => return Err(LogError::Damaged { slot: slot.0, problem: LACKS_PART }),
+        };
+        begun.next.0 += 1;
+        if begun.next.0 < begun.next.1 {
+            self.begun = Some(begun);
+            return Ok(None);
+        }
+        let BegunEntry { slot, position, time_ms, body, .. } = begun;
+        Ok(Some((slot, Entry { position, time_ms, body: body.into() })))
+    }
+
+    /// Must be called behind the last record.
+    fn end(self) -> Result<(), LogError> {
+        match self.begun {
+            Some(BegunEntry { slot, .. }) => Err(LogError::Damaged { slot: slot.0, problem: LACKS_PART }),
+            None => Ok(()),
+        }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use atoll_engine::Options;
-
-    fn position(epoch: u64, sequence: u64) -> Position {
-        Position { epoch: Epoch(epoch), sequence: Sequence(sequence) }
-    }
-
-    fn entries(epoch: u64, sequences: std::ops::RangeInclusive<u64>) -> Vec<Entry> {
-        let entry = |sequence| Entry { position: position(epoch, sequence), time_ms: 5, body: [1, 2].into() };
-        sequences.map(entry).collect()
-    }
-
-    fn open(engine: &Engine, applied: u64) -> (SlotLog, Vec<Found>) {
-        let mut log = SlotLog::open(engine, "log").unwrap();
-        let applied = (Slot(3), Applied { epoch: 1, sequence: applied }, 4);
-        let found = log.found([applied].into_iter()).unwrap();
-        (log, found)
-    }
-
-    #[test]
-    fn what_was_logged_and_not_applied_is_found_again() {
-        let engine = Engine::in_memory(Options::default()).unwrap();
-        let (mut log, found) = open(&engine, 0);
-        assert!(found[0].entries.is_empty());
-        log.append(Slot(3), position(0, 0), &entries(1, 1..=3));
-        assert!(open(&engine, 2).1[0].entries.is_empty(), "nothing is written before that is asked for");
-        log.append(Slot(3), position(1, 3), &entries(1, 4..=5));
-        log.write().unwrap();
-        assert_eq!(open(&engine, 2).1[0].entries, entries(1, 3..=5));
-        log.append(Slot(3), position(1, 3), &entries(2, 4..=4));
-        log.write().unwrap();
-        let expected = [entries(1, 1..=3), entries(2, 4..=4)].concat();
-        assert_eq!(open(&engine, 0).1[0].entries, expected, "what another primary has not is gone");
-    }
-
-    #[test]
-    fn what_is_applied_goes_and_nothing_else_does() {
-        let engine = Engine::in_memory(Options::default()).unwrap();
-        let (mut log, _) = open(&engine, 0);
-        log.append(Slot(3), position(0, 0), &entries(1, 1..=100));
-        log.append(Slot(4), position(0, 0), &entries(1, 1..=1));
-        log.applied(Slot(3), Sequence(80));
-        log.write().unwrap();
-        let count = |engine: &Engine| engine.tree("log").unwrap().len().unwrap();
-        assert_eq!(count(&engine), 21);
-        assert_eq!(open(&engine, 80).1[0].entries, entries(1, 81..=100));
-        log.append(Slot(4), position(1, 1), &entries(1, 2..=2));
-        log.applied(Slot(3), Sequence(100));
-        log.forget(&[Slot(4)]);
-        log.write().unwrap();
-        assert_eq!(count(&engine), 0, "what was on its way is forgotten with the rest");
-    }
-
-    #[test]
-    fn what_was_on_its_way_out_when_a_node_ended_goes_with_what_is_applied_next() {
-        let engine = Engine::in_memory(Options::default()).unwrap();
-        let (mut log, _) = open(&engine, 0);
-        log.append(Slot(3), position(0, 0), &entries(1, 1..=3));
-        log.write().unwrap();
-        let (mut log, found) = open(&engine, 3);
-        assert!(found[0].entries.is_empty());
-        log.append(Slot(3), position(1, 3), &entries(1, 4..=4));
-        log.applied(Slot(3), Sequence(4));
-        log.write().unwrap();
-        assert_eq!(engine.tree("log").unwrap().len().unwrap(), 0);
-    }
-
-    #[test]
-    fn a_gap_is_damage() {
-        let engine = Engine::in_memory(Options::default()).unwrap();
-        let (mut log, _) = open(&engine, 0);
-        log.append(Slot(3), position(1, 1), &entries(1, 2..=3));
-        log.write().unwrap();
-        let mut log = SlotLog::open(&engine, "log").unwrap();
-        assert!(matches!(log.found(std::iter::empty()), Err(LogError::Damaged { slot: 3, .. })));
-    }
-}
+mod tests;

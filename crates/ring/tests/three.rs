@@ -5,7 +5,7 @@
 
 use atoll_replica::{GroupOptions, NodeId, Options};
 use atoll_resp::{Limits, ReplyParser, Value, write_request};
-use atoll_ring::{LocalGroup, Node, NodeOptions, Others, Persistence, SlotStorage};
+use atoll_ring::{ConnectionLimits, LocalGroup, Node, NodeOptions, Others, Persistence, SlotStorage};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -106,16 +106,28 @@ struct Ring {
     nodes: BTreeMap<u32, Node>,
     places: BTreeMap<u32, SlotStorage>,
     persistence: Persistence,
+    memory_bytes: u64,
+    limits: ConnectionLimits,
     _alone: MutexGuard<'static, ()>,
 }
 
 impl Ring {
     fn start(places: Vec<SlotStorage>, persistence: Persistence) -> Self {
+        Self::start_with(places, persistence, 64 << 20, ConnectionLimits::default())
+    }
+
+    fn start_with(
+        places: Vec<SlotStorage>,
+        persistence: Persistence,
+        memory_bytes: u64,
+        limits: ConnectionLimits,
+    ) -> Self {
         let options = GroupOptions { slots: 16_384, copies: 3 };
         let group = LocalGroup::start(options, Duration::from_millis(300)).unwrap();
         let places = (1..).zip(places).collect();
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut ring = Self { group, nodes: BTreeMap::new(), places, persistence, _alone };
+        let nodes = BTreeMap::new();
+        let mut ring = Self { group, nodes, places, persistence, memory_bytes, limits, _alone };
         (1..=3).for_each(|node| ring.begin(node));
         ring.wait_for_copies(3);
         ring
@@ -138,7 +150,8 @@ impl Ring {
             listen: listen.parse().unwrap(),
             place,
             persistence: self.persistence,
-            memory_bytes: 64 << 20,
+            memory_bytes: self.memory_bytes,
+            limits: self.limits.clone(),
             others: Some(others),
             metrics: Some("127.0.0.1:0".parse().unwrap()),
             ..NodeOptions::default()
@@ -330,6 +343,35 @@ fn a_total_outage_loses_nothing_that_was_acknowledged_and_outlives_the_process()
         fill(&mut client, 100, 120);
         check(&mut client, 120);
     }
+}
+
+#[test]
+fn the_largest_value_and_the_largest_request_are_written_and_end_no_node() {
+    let folders: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
+    let places = folders.iter().map(|folder| SlotStorage::Folder(folder.path().to_owned())).collect();
+    let limits = ConnectionLimits::default();
+    let mut ring = Ring::start_with(places, Persistence::EverySecond, 256 << 20, limits);
+    let mut client = ring.client();
+    // The largest value of the contract, as `ring://` writes it: the entry of the log is longer than a value.
+    let largest = "v".repeat(64 << 20);
+    let write = ["at.batch", "{k}hash", "put", "field", &largest];
+    assert_eq!(text(&once_of_all(&mut client, 0, &write)), "OK");
+    // All arguments together may have 72 MiB, of which the longest one has 64 MiB.
+    let rest = (72 << 20) - 64 - largest.len();
+    let request = ["mset", "{k}one", &largest[9..], "{k}two", &largest[..rest]];
+    assert_eq!(text(&client.ask(&request)), "OK");
+    let check = |client: &mut Client| {
+        assert_eq!(client.ask(&["hstrlen", "{k}hash", "field"]), Value::Integer(64 << 20));
+        assert_eq!(client.ask(&["strlen", "{k}one"]), Value::Integer((64 << 20) - 9));
+        assert_eq!(client.ask(&["strlen", "{k}two"]), Value::Integer(rest as i64));
+        assert_eq!(text(&client.ask(&["getrange", "{k}one", "-3", "-1"])), "vvv");
+    };
+    check(&mut client);
+    // A node that had ended would say so here.
+    (1..=3).for_each(|node| ring.end(node));
+    (1..=3).for_each(|node| ring.begin(node));
+    ring.wait_for_copies(3);
+    check(&mut ring.client());
 }
 
 #[test]

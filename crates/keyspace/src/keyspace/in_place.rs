@@ -13,7 +13,7 @@ use crate::evaluate;
 use crate::evaluate::run::{self, Scene};
 use crate::state::SlotState;
 use crate::{Applied, KEY_BYTES_MAX, KeyspaceError};
-use atoll_engine::{Amended, Direction, Durability};
+use atoll_engine::{Amended, Direction, Durability, EngineError};
 use atoll_resp::{Command, SetAnswer, SetCondition};
 use std::ops::{Bound, ControlFlow};
 
@@ -71,7 +71,11 @@ impl Keyspace {
         };
         if let Err(error) = done {
             answer.take_back();
-            return Err(error);
+            return match error {
+                // It is refused where all cells are at hand.
+                KeyspaceError::Engine(EngineError::Size { .. }) => Ok(false),
+                error => Err(error),
+            };
         }
         evaluated.into_iter().for_each(|state| self.set_state(slot, state));
         Ok(true)
