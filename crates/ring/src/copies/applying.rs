@@ -6,6 +6,7 @@
 //! entries of its slot wait behind it.
 
 use super::body::Body;
+use super::expiring::{EXPIRY_BYTES_MAX, first_of};
 use super::waiting::Waiting;
 use super::{ANSWER_BYTES_MAX, Copies, OWN_TICKETS, number_of};
 use crate::clock::Now;
@@ -118,7 +119,7 @@ impl Copies {
             }
             Ok(ReadOutcome::Expired(overdue)) => {
                 let waiting = Waiting::Read { slot, request: bytes, protocol };
-                self.repeat_without(now, (ticket, slot), waiting, &overdue);
+                self.repeat_without(now, (ticket, slot), waiting, overdue);
             }
         }
         Ok(())
@@ -129,24 +130,26 @@ impl Copies {
         let overdue = watch.overdue(self.keyspaces.of(slot), now.date_ms);
         match overdue.is_empty() {
             true => self.watched.push((*watch, None)),
-            false => self.repeat_without(now, (ticket, slot), Waiting::Watch { slot, watch }, &overdue),
+            false => self.repeat_without(now, (ticket, slot), Waiting::Watch { slot, watch }, overdue),
         }
     }
 
-    /// Repeats a read or a watch once the expired keys that it met are deleted. If the deletion is refused,
-    /// so is whatever waits for it: asked again at once it would find the same expired keys.
+    /// Repeats a read or a watch once the expired keys that it met are deleted, or as many of them as one
+    /// entry may name: the next time it meets the others. If the deletion is refused, so is whatever waits
+    /// for it: asked again at once it would find the same expired keys.
     fn repeat_without(
         &mut self,
         now: Now,
         (ticket, slot): (Ticket, Slot),
         waiting: Waiting,
-        overdue: &[Overdue],
+        overdue: Vec<Overdue>,
     ) {
+        let overdue = first_of(overdue, EXPIRY_BYTES_MAX);
         let keys = overdue.iter().map(|key| number_of(&key.key)).collect();
         self.waiting.insert(ticket, waiting);
         match self.is_full() {
             true => self.refuse(ticket, Refusal::Busy),
-            false => self.expire(slot, now, overdue, Some((ticket, keys))),
+            false => self.expire(slot, now, &overdue, Some((ticket, keys))),
         }
     }
 }

@@ -39,6 +39,9 @@ const _: () = assert!(
 /// Bytes of a body before the request.
 const KIND_BYTES: usize = 1;
 
+/// Bytes of an expired key in a body, beside the key.
+pub(super) const EXPIRED_KEY_BYTES: usize = 16;
+
 const REQUEST: u8 = 0;
 const EXPIRY: u8 = 1;
 const FORGETTING: u8 = 2;

@@ -3,8 +3,10 @@
 //!
 //! Invariant: a read or a watch that waits for a deletion is repeated once the deletion is decided, or
 //! refused with it.
+//! Invariant: a deletion that a read asks for is short, however many expired keys the read names, and however
+//! often: an entry that fits into no frame would never reach another copy.
 
-use super::body::Body;
+use super::body::{Body, EXPIRED_KEY_BYTES};
 use super::waiting::Waiting;
 use super::{Copies, number_of};
 use crate::NodeError;
@@ -12,6 +14,24 @@ use crate::clock::Now;
 use atoll_keyspace::Overdue;
 use atoll_replica::{Input, Slot, Ticket};
 use std::collections::HashSet;
+
+/// Most bytes of expired keys that are deleted for a read at once.
+pub(super) const EXPIRY_BYTES_MAX: usize = 4 << 20;
+
+/// The first of these keys, each once: as many as take no more than `bytes_max` bytes in an entry, and at
+/// least one.
+pub(super) fn first_of(mut overdue: Vec<Overdue>, bytes_max: usize) -> Vec<Overdue> {
+    overdue.sort_unstable();
+    overdue.dedup();
+    let mut bytes = 0;
+    let is_within = |one: &&Overdue| {
+        bytes += EXPIRED_KEY_BYTES + one.key.len();
+        bytes <= bytes_max
+    };
+    let count = overdue.iter().take_while(is_within).count();
+    overdue.truncate(count.max(1));
+    overdue
+}
 
 impl Copies {
     /// Deletes expired keys through the log, at once.
@@ -83,5 +103,27 @@ impl Copies {
         self.waiting.insert(ticket, Waiting::Expiry { slot, read });
         self.expiring.insert(slot);
         ticket
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn overdue(key: &str) -> Overdue {
+        Overdue { slot: 1, key: key.into(), deadline_ms: 5 }
+    }
+
+    #[test]
+    fn a_key_is_deleted_once_and_only_as_many_as_fit_at_a_time() {
+        let met: Vec<_> = ["c", "a", "b", "a", "c", "c"].map(overdue).to_vec();
+        let of_one = EXPIRED_KEY_BYTES + 1;
+        for (bytes_max, count) in [(0, 1), (2 * of_one - 1, 1), (2 * of_one, 2), (9 * of_one, 3)] {
+            let first = first_of(met.clone(), bytes_max);
+            assert_eq!(first, ["a", "b", "c"].map(overdue)[..count], "{bytes_max}");
+            let bytes = Body::of_expiry(&first).len();
+            assert!(bytes <= 1 + bytes_max.max(of_one), "{bytes} {bytes_max}");
+        }
+        assert!(first_of(Vec::new(), 100).is_empty());
     }
 }

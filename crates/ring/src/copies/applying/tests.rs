@@ -12,14 +12,14 @@ use crate::peer::{Peers, Spoken};
 use crate::warned;
 use crate::watches::Waiter;
 use atoll_disk::{FaultPlan, SimDisk};
-use atoll_engine::Engine;
+use atoll_engine::{Direction, Engine};
 use atoll_replica::{
     Configuration, Effect, Epoch, Found, Incarnation, Input, Member, Message, Moment, NodeId, Options,
     Sequence, SlotMessage, Table, Version,
 };
 use atoll_resp::{Expected, WatchRequest, write_request};
 use std::net::TcpListener;
-use std::ops::RangeInclusive;
+use std::ops::{Bound, ControlFlow, RangeInclusive};
 use std::sync::Arc;
 
 const ME: NodeId = NodeId(2);
@@ -255,4 +255,37 @@ fn a_watch_that_meets_an_expired_key_begins_once_that_is_deleted() {
         assert!(matches!(&copies.take_watched()[..], [(_, None)]));
         assert_eq!(keys(&copies), 0);
     }
+}
+
+/// The longest record in the logs of slots.
+fn longest_logged(engine: &Engine) -> u64 {
+    let mut longest = 0;
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    let logs = engine.tree("log").unwrap();
+    logs.scan(all, Direction::Forward, |_, value| {
+        longest = longest.max(value.len());
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    longest
+}
+
+#[test]
+fn an_expired_key_that_a_read_names_a_million_times_is_deleted_once() {
+    let engine = Engine::open(Arc::new(SimDisk::seeded(1)), atoll_engine::Options::default()).unwrap();
+    let (mut copies, _poll) = leading(&engine);
+    assert_eq!(ask(&mut copies, &["set", "key", "v"]), "+OK\r\n");
+    assert_eq!(ask(&mut copies, &["pexpireat", "key", "50"]), ":1\r\n");
+    let words = [vec!["exists"], vec!["key"; 1_000_000]].concat();
+    let mut bytes = Vec::new();
+    write_request(&mut bytes, &words);
+    let mut parser = atoll_resp::RequestParser::new(atoll_resp::Limits::default());
+    let request = parser.parse(&bytes).unwrap().unwrap();
+    let later = Now { date_ms: 100, ..NOW };
+    copies.read(SLOT, later, &request, [1].into_iter(), (Ticket(7), Protocol::Resp2)).unwrap();
+    copies.write_log().unwrap();
+    let longest = longest_logged(&engine);
+    assert!((1..100).contains(&longest), "{longest} bytes are logged");
+    settle(&mut copies, later);
+    assert_eq!(copies.take_answers(), [(Ticket(7), b":0\r\n".to_vec())]);
 }
