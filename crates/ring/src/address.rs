@@ -105,6 +105,12 @@ impl fmt::Display for HostPort {
     }
 }
 
+/// What follows `MOVED` in an error, as a Redis Cluster writes it: the port stands behind the last colon, and
+/// an IPv6 address in no brackets.
+pub(crate) fn moved_to(slot: u16, HostPort { host, port }: &HostPort) -> String {
+    format!("{slot} {host}:{port}")
+}
+
 impl From<std::net::SocketAddr> for HostPort {
     fn from(address: std::net::SocketAddr) -> Self {
         Self { host: address.ip().to_string(), port: address.port() }
@@ -145,6 +151,13 @@ mod tests {
         assert!(wrong.iter().all(|text| text.parse::<HostPort>().is_err()));
         let wrong = [format!("{name} a:1"), format!("{name} a:1 b:2 c:3"), format!("{} a:1 b:2", &name[1..])];
         assert!(wrong.iter().all(|text| text.parse::<NodeAddress>().is_err()));
+    }
+
+    #[test]
+    fn a_redirection_names_a_host_as_a_redis_cluster_does() {
+        for (to, told) in [("[::1]:7379", "5 ::1:7379"), ("10.0.0.1:7", "5 10.0.0.1:7"), ("a:7", "5 a:7")] {
+            assert_eq!(moved_to(5, &to.parse().unwrap()), told);
+        }
     }
 
     #[test]

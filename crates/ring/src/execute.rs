@@ -12,7 +12,7 @@ mod server;
 mod watch;
 
 use crate::access::DEFAULT;
-use crate::address::HostPort;
+use crate::address::moved_to;
 use crate::connection::{End, Outbox, SPEAKS_TLS, Session};
 use crate::keyspaces::{number_of_slot, slot_at};
 use crate::loop_state::LoopState;
@@ -205,7 +205,7 @@ impl Executor<'_> {
         let text = match self.here.table.route(slot) {
             Route::Here => return true,
             Route::There(_) if self.here.slots.takes(slot) => return true,
-            Route::There(HostPort { host, port }) => format!("{} {host}:{port}", number_of_slot(slot)),
+            Route::There(to) => moved_to(number_of_slot(slot), &to),
             Route::Nowhere => {
                 self.error("CLUSTERDOWN", "Hash slot not served");
                 return false;

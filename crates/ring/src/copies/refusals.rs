@@ -1,7 +1,7 @@
 //! Error replies for requests that had no effect, or whose effect is unknown, in the words that clients of a
 //! Redis Cluster act on.
 
-use crate::address::NodeAddress;
+use crate::address::{NodeAddress, moved_to};
 use atoll_errors::ErrorKind;
 use atoll_replica::{Refusal, Table};
 use atoll_resp::ReplyWriter;
@@ -11,7 +11,7 @@ pub(super) fn write(refusal: Refusal, slot: u16, table: &Table, writer: &mut Rep
     match refusal {
         Refusal::Moved { to } => {
             match table.members.get(&to).map(|member| member.address.parse::<NodeAddress>()) {
-                Some(Ok(address)) => writer.error("MOVED", &format!("{slot} {}", address.clients)),
+                Some(Ok(address)) => writer.error("MOVED", &moved_to(slot, &address.clients)),
                 _ => writer.error("CLUSTERDOWN", &refusal.to_string()),
             }
         }
@@ -25,4 +25,26 @@ pub(super) fn write(refusal: Refusal, slot: u16, table: &Table, writer: &mut Rep
 pub(super) fn unknown(writer: &mut ReplyWriter<'_>) {
     let kind = ErrorKind::TimedOut.names().resp;
     writer.error(kind, "copies of the slot were lost meanwhile; the write may or may not have happened");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atoll_replica::{Member, NodeId};
+    use atoll_resp::Protocol;
+
+    #[test]
+    fn a_request_that_waited_is_redirected_like_one_that_did_not() {
+        let mut table = Table::empty(16_384);
+        let address = format!("{} [::1]:7379 [::1]:17379", "0".repeat(40));
+        table.members.insert(NodeId(3), Member::new(address.as_str().into()));
+        let told = |to| {
+            let mut reply = Vec::new();
+            let mut writer = ReplyWriter::new(&mut reply, Protocol::Resp2);
+            write(Refusal::Moved { to }, 5, &table, &mut writer);
+            String::from_utf8(reply).unwrap()
+        };
+        assert_eq!(told(NodeId(3)), "-MOVED 5 ::1:7379\r\n");
+        assert!(told(NodeId(4)).starts_with("-CLUSTERDOWN "), "{}", told(NodeId(4)));
+    }
 }

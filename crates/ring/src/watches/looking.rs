@@ -11,7 +11,7 @@
 use super::touched::{Fields, Touched};
 use super::watch::{Target, Watch, slot_of_place};
 use super::{WatchEnd, Watches};
-use crate::address::HostPort;
+use crate::address::moved_to;
 use crate::clock::Now;
 use crate::failures;
 use crate::keyspaces::{Keyspaces, number_of_slot};
@@ -250,9 +250,7 @@ impl Watches {
             let slot = slot_of_place(place);
             let why = match table.route(slot) {
                 Route::Here => continue,
-                Route::There(HostPort { host, port }) => {
-                    format!("MOVED {} {host}:{port}", number_of_slot(slot))
-                }
+                Route::There(to) => format!("MOVED {}", moved_to(number_of_slot(slot), &to)),
                 Route::Nowhere => "CLUSTERDOWN Hash slot not served".to_owned(),
             };
             gone.extend(of_key.iter().map(|&(_, number)| (number, why.clone())));
