@@ -24,7 +24,7 @@ mod table;
 mod watch;
 
 pub use class::LatencyClass;
-pub use connection::{Authentication, ClientRequest, Hello};
+pub use connection::{Authentication, ClientRequest, ClientSelection, Hello};
 pub use error::CommandError;
 pub use expiry::{Deadline, ExpiryRule, Unit};
 pub use keyspace::KeyspaceRequest;

@@ -26,9 +26,9 @@ mod value;
 mod writer;
 
 pub use command::{
-    AccessRequest, Authentication, COMMANDS, ClientRequest, ClusterRequest, Command, CommandError,
-    CommandRequest, Deadline, Expected, ExpiryRule, FieldBatch, FieldCondition, FieldMutation, FieldRange,
-    Flag, Group, Hello, Keys, KeyspaceRequest, LatencyClass, Once, OwnCommand, PATTERN_BYTES_MAX,
+    AccessRequest, Authentication, COMMANDS, ClientRequest, ClientSelection, ClusterRequest, Command,
+    CommandError, CommandRequest, Deadline, Expected, ExpiryRule, FieldBatch, FieldCondition, FieldMutation,
+    FieldRange, Flag, Group, Hello, Keys, KeyspaceRequest, LatencyClass, Once, OwnCommand, PATTERN_BYTES_MAX,
     PREFIX_BYTES_MAX, Pairs, Part, RangeRequest, RingRequest, ScanRequest, SetAnswer, SetCondition,
     SetLifetime, SetRequest, Specification, TableVersion, Unit, WatchRequest, find, find_place,
 };

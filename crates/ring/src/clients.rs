@@ -4,12 +4,12 @@ use crate::access::DEFAULT;
 use crate::connection::{Outbox, Session};
 use crate::connections::Connections;
 use atoll_replica::Moment;
-use atoll_resp::{COMMANDS, Protocol};
+use atoll_resp::{COMMANDS, ClientSelection, Protocol};
 
-/// All connections of a loop, one line each.
-pub(crate) fn list(connections: &Connections, now: Moment) -> String {
+/// The selected connections of a loop, one line each.
+pub(crate) fn list(connections: &Connections, selection: &ClientSelection, now: Moment) -> String {
     let mut text = String::new();
-    for (_, connection) in connections.iter() {
+    for (_, connection) in connections.iter().filter(|(_, one)| selection.shows(one.session.id)) {
         text.push_str(&line(&connection.session, &connection.outbox, now));
         text.push('\n');
     }

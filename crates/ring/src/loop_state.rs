@@ -15,7 +15,7 @@ use crate::split_requests::SplitRequests;
 use crate::table::SlotTable;
 use crate::token::Token;
 use atoll_replica::{Moment, NodeId, PlacementHints, Table, Ticket, Version};
-use atoll_resp::Limits;
+use atoll_resp::{ClientSelection, Limits};
 use atoll_tls::NodeTls;
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -191,10 +191,10 @@ const RING_SEEN_EVERY_US: u64 = 1_000_000;
 const ASKED_MAX: usize = 8;
 
 /// A request that only the loop can answer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Asked {
-    /// A list of all connections.
-    Clients(Ticket),
+    /// A list of connections.
+    Clients(Ticket, ClientSelection),
 }
 
 /// Low bits of a ticket, which count; the bits above them are the index of the connection.

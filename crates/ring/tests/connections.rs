@@ -9,6 +9,28 @@ use std::io::Write;
 use support::{Client, node, options, show};
 
 #[test]
+fn connections_are_listed_by_type_and_by_id() {
+    let node = node();
+    let (mut one, mut other) = (Client::connect(node.address()), Client::connect(node.address()));
+    let (mine, others) = (one.say("CLIENT ID"), other.say("CLIENT ID"));
+    let listed = |client: &mut Client, request: &str| {
+        let text = client.say(request);
+        [&mine, &others].map(|id| text.contains(&format!("id={id} ")))
+    };
+    for (request, expected) in [
+        ("CLIENT LIST".to_owned(), [true, true]),
+        ("CLIENT LIST TYPE normal".to_owned(), [true, true]),
+        ("CLIENT LIST TYPE pubsub".to_owned(), [false, false]),
+        (format!("CLIENT LIST ID {others}"), [false, true]),
+        (format!("CLIENT LIST ID {others} {mine} {others} 9999"), [true, true]),
+        ("CLIENT LIST ID 9999".to_owned(), [false, false]),
+    ] {
+        assert_eq!(listed(&mut one, &request), expected, "{request}");
+    }
+    assert_eq!(one.say("CLIENT LIST TYPE foo"), "-ERR Unknown client type \\'foo\\'");
+}
+
+#[test]
 fn a_connection_says_which_protocol_and_who_it_is() {
     let node = node();
     let mut client = Client::connect(node.address());

@@ -49,10 +49,30 @@ pub enum ClientRequest<'a> {
     LibraryVersion(&'a [u8]),
     /// `INFO`: this connection.
     Info,
-    /// `LIST`: all connections.
-    List,
+    /// `LIST`.
+    List(ClientSelection),
     /// `NO-EVICT` and `NO-TOUCH`: accepted, and without effect.
     Accepted,
+}
+
+/// Which connections a list shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClientSelection {
+    /// All of them.
+    All,
+    /// Those with these ids, which are in order, each once.
+    Ids(Vec<u64>),
+}
+
+impl ClientSelection {
+    /// Whether the connection with this id is shown.
+    #[must_use]
+    pub fn shows(&self, id: u64) -> bool {
+        match self {
+            Self::All => true,
+            Self::Ids(ids) => ids.binary_search(&id).is_ok(),
+        }
+    }
 }
 
 pub(super) fn hello<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {
@@ -140,12 +160,47 @@ pub(super) fn client<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, C
             information(arguments)?
         }
         word if is_word(word, "INFO") => takes(0, "info").map(|()| ClientRequest::Info)?,
-        word if is_word(word, "LIST") => takes(0, "list").map(|()| ClientRequest::List)?,
-        word if is_word(word, "NO-EVICT") => takes(1, "no-evict").map(|()| ClientRequest::Accepted)?,
-        word if is_word(word, "NO-TOUCH") => takes(1, "no-touch").map(|()| ClientRequest::Accepted)?,
+        word if is_word(word, "LIST") => ClientRequest::List(selection(arguments)?),
+        word if is_word(word, "NO-EVICT") => takes(1, "no-evict").and_then(|()| switch(arguments))?,
+        word if is_word(word, "NO-TOUCH") => takes(1, "no-touch").and_then(|()| switch(arguments))?,
         other => return Err(CommandError::UnknownPart { name: told(other), command: "CLIENT" }),
     };
     Ok(Command::Client(request))
+}
+
+/// `[TYPE type | ID id ...]`.
+fn selection(arguments: &mut Arguments<'_>) -> Result<ClientSelection, CommandError> {
+    let Some(option) = arguments.optional() else { return Ok(ClientSelection::All) };
+    match arguments.left() {
+        1 if is_word(option, "TYPE") => {
+            let wanted = arguments.next();
+            let is = |kind: &str| is_word(wanted, kind);
+            match wanted {
+                _ if is("NORMAL") => Ok(ClientSelection::All),
+                // No connection of a client is one of these.
+                _ if ["MASTER", "SLAVE", "REPLICA", "PUBSUB"].into_iter().any(is) => {
+                    Ok(ClientSelection::Ids(Vec::new()))
+                }
+                other => Err(CommandError::ClientKind(told(other))),
+            }
+        }
+        1.. if is_word(option, "ID") => {
+            let id = |text| crate::parse_integer(text).ok_or(CommandError::ClientId);
+            let ids = arguments.rest().into_iter().map(id).collect::<Result<Vec<i64>, _>>()?;
+            let mut ids: Vec<u64> = ids.into_iter().filter_map(|id| u64::try_from(id).ok()).collect();
+            ids.sort_unstable();
+            ids.dedup();
+            Ok(ClientSelection::Ids(ids))
+        }
+        _ => Err(CommandError::Syntax),
+    }
+}
+
+/// `ON` or `OFF`, without effect.
+fn switch<'a>(arguments: &mut Arguments<'_>) -> Result<ClientRequest<'a>, CommandError> {
+    let word = arguments.next();
+    let is_known = is_word(word, "ON") || is_word(word, "OFF");
+    if is_known { Ok(ClientRequest::Accepted) } else { Err(CommandError::Syntax) }
 }
 
 fn information<'a>(arguments: &mut Arguments<'a>) -> Result<ClientRequest<'a>, CommandError> {

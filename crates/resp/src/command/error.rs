@@ -117,6 +117,12 @@ pub enum CommandError {
     /// Clients have no such attribute.
     #[error("Unrecognized option '{0}'")]
     ClientAttribute(String),
+    /// There are no clients of this type.
+    #[error("Unknown client type '{0}'")]
+    ClientKind(String),
+    /// The id of a client is not a number.
+    #[error("Invalid client ID")]
+    ClientId,
     /// The timeout is not a number.
     #[error("timeout is not an integer or out of range")]
     TimeOut,
@@ -126,6 +132,12 @@ pub enum CommandError {
     /// There is no such slot.
     #[error("Invalid or out of range slot")]
     Slot,
+    /// There is no such slot whose keys could be counted.
+    #[error("Invalid slot")]
+    CountedSlot,
+    /// There is no such slot whose keys could be listed, or their number is negative.
+    #[error("Invalid slot or number of keys")]
+    ListedSlot,
     /// The request whose keys are asked for is not a command.
     #[error("Invalid command specified")]
     InvalidCommand,

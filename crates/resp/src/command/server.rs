@@ -199,12 +199,14 @@ pub(super) fn cluster<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, 
         }
         word if is_word(word, "COUNTKEYSINSLOT") => {
             takes(1, "countkeysinslot")?;
-            ClusterRequest::CountKeys(slot(arguments)?)
+            let slot = arguments.integer()?;
+            ClusterRequest::CountKeys(slot_of(slot).ok_or(CommandError::CountedSlot)?)
         }
         word if is_word(word, "GETKEYSINSLOT") => {
             takes(2, "getkeysinslot")?;
-            let slot = slot(arguments)?;
-            let count = u64::try_from(arguments.integer()?).map_err(|_| CommandError::Slot)?;
+            let (slot, count) = (arguments.integer()?, arguments.integer()?);
+            let known = slot_of(slot).zip(u64::try_from(count).ok());
+            let (slot, count) = known.ok_or(CommandError::ListedSlot)?;
             ClusterRequest::Keys { slot, count }
         }
         other => return Err(CommandError::UnknownPart { name: told(other), command: "CLUSTER" }),
@@ -214,7 +216,11 @@ pub(super) fn cluster<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, 
 
 pub(super) fn slot(arguments: &mut Arguments<'_>) -> Result<u16, CommandError> {
     let number = arguments.integer()?;
-    u16::try_from(number).ok().filter(|_| number < SLOTS).ok_or(CommandError::Slot)
+    slot_of(number).ok_or(CommandError::Slot)
+}
+
+fn slot_of(number: i64) -> Option<u16> {
+    u16::try_from(number).ok().filter(|_| number < SLOTS)
 }
 
 pub(super) fn dbsize<'a>(_: &mut Arguments<'a>) -> Result<Command<'a>, CommandError> {

@@ -76,9 +76,7 @@ pub(super) fn set<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, Comm
             word => {
                 let is_kept = is_word(word, "KEEPTTL");
                 let when = if is_kept { Some(When::Kept) } else { when(word, arguments)? };
-                if lifetime.replace(when.ok_or(CommandError::Syntax)?).is_some() {
-                    return Err(CommandError::Syntax);
-                }
+                set_lifetime(&mut lifetime, when)?;
                 continue;
             }
         };
@@ -97,29 +95,59 @@ pub(super) fn set<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, Comm
 enum When<'a> {
     Kept,
     Forever,
-    Time(&'a [u8], Unit, fn(i64) -> Deadline),
+    Time(&'a [u8], Unit, Since),
+}
+
+/// From when a time is counted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Since {
+    Now,
+    Epoch,
 }
 
 fn when<'a>(word: &[u8], arguments: &mut Arguments<'a>) -> Result<Option<When<'a>>, CommandError> {
-    let (unit, deadline): (Unit, fn(i64) -> Deadline) = match word {
-        word if is_word(word, "EX") => (Unit::Seconds, Deadline::After),
-        word if is_word(word, "PX") => (Unit::Milliseconds, Deadline::After),
-        word if is_word(word, "EXAT") => (Unit::Seconds, Deadline::At),
-        word if is_word(word, "PXAT") => (Unit::Milliseconds, Deadline::At),
+    let (unit, since) = match word {
+        word if is_word(word, "EX") => (Unit::Seconds, Since::Now),
+        word if is_word(word, "PX") => (Unit::Milliseconds, Since::Now),
+        word if is_word(word, "EXAT") => (Unit::Seconds, Since::Epoch),
+        word if is_word(word, "PXAT") => (Unit::Milliseconds, Since::Epoch),
         _ => return Ok(None),
     };
-    Ok(Some(When::Time(arguments.behind_word()?, unit, deadline)))
+    Ok(Some(When::Time(arguments.behind_word()?, unit, since)))
+}
+
+/// Takes one more option about the lifetime. As with conditions, the same one twice is not a contradiction;
+/// the last time counts.
+fn set_lifetime<'a>(lifetime: &mut Option<When<'a>>, when: Option<When<'a>>) -> Result<(), CommandError> {
+    let when = when.ok_or(CommandError::Syntax)?;
+    match lifetime.replace(when) {
+        Some(before) if !before.is_like(when) => Err(CommandError::Syntax),
+        _ => Ok(()),
+    }
 }
 
 impl When<'_> {
+    /// Whether both are from the same option.
+    fn is_like(self, other: When<'_>) -> bool {
+        match (self, other) {
+            (When::Kept, When::Kept) | (When::Forever, When::Forever) => true,
+            (When::Time(_, unit, since), When::Time(_, other, from)) => (unit, since) == (other, from),
+            _ => false,
+        }
+    }
+
     fn lifetime(self, name: &str) -> Result<SetLifetime, CommandError> {
-        let (text, unit, deadline) = match self {
+        let (text, unit, since) = match self {
             Self::Kept => return Ok(SetLifetime::Kept),
             Self::Forever => return Ok(SetLifetime::Forever),
-            Self::Time(text, unit, deadline) => (text, unit, deadline),
+            Self::Time(text, unit, since) => (text, unit, since),
         };
         let count = crate::parse_integer(text).ok_or(CommandError::Integer)?;
-        let deadline = unit.deadline(count, deadline).filter(|_| count > 0);
+        let from = match since {
+            Since::Now => Deadline::After,
+            Since::Epoch => Deadline::At,
+        };
+        let deadline = unit.deadline(count, from).filter(|_| count > 0);
         deadline.map(SetLifetime::Until).ok_or_else(|| CommandError::Expiry { name: name.to_owned() })
     }
 }
@@ -143,7 +171,7 @@ pub(super) fn getset<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, C
 
 fn set_for<'a>(arguments: &mut Arguments<'a>, unit: Unit, name: &str) -> Result<Command<'a>, CommandError> {
     let (key, time, value) = (arguments.next(), arguments.next(), arguments.next());
-    let lifetime = When::Time(time, unit, Deadline::After).lifetime(name)?;
+    let lifetime = When::Time(time, unit, Since::Now).lifetime(name)?;
     let (condition, answer) = (SetCondition::Always, SetAnswer::Ok);
     Ok(Command::Set(SetRequest { key, value, condition, lifetime, answer }))
 }
@@ -169,9 +197,7 @@ pub(super) fn getex<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, Co
             word if is_word(word, "PERSIST") => Some(When::Forever),
             word => when(word, arguments)?,
         };
-        if lifetime.replace(when.ok_or(CommandError::Syntax)?).is_some() {
-            return Err(CommandError::Syntax);
-        }
+        set_lifetime(&mut lifetime, when)?;
     }
     match lifetime {
         None => Ok(Command::GetExpire { key, lifetime: SetLifetime::Kept }),

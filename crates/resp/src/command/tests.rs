@@ -46,8 +46,15 @@ fn a_set_has_options_in_any_order() {
     assert_is("getset k v", set(Always, Forever, Former));
     assert_is("setex k 7 v", set(Always, Until(Deadline::After(7000)), Ok));
     assert_is("psetex k 7 v", set(Always, Until(Deadline::After(7)), Ok));
+    // The same option twice is not a contradiction: the last one counts, and no other is looked at.
+    assert_is("set k v ex 10 ex 20", set(Always, Until(Deadline::After(20_000)), Ok));
+    assert_is("set k v pxat x nx pxat 20", set(Absent, Until(Deadline::At(20)), Ok));
+    assert_is("set k v keepttl keepttl", set(Always, Kept, Ok));
     for line in [
         "set k v nx xx",
+        "set k v ex 1 exat 1",
+        "set k v ex 1 ex 1 keepttl",
+        "set k v ex 1 ex",
         "set k v ex 1 px 1",
         "set k v ex",
         "set k v keepttl ex 1",
@@ -75,7 +82,11 @@ fn values_are_read_changed_and_cut() {
     assert_eq!(error("mset a 1 b"), "ERR wrong number of arguments for 'mset' command");
     assert_eq!(error("decrby k -9223372036854775808"), "ERR decrement would overflow");
     assert_eq!(error("incrby k 1.5"), "ERR value is not an integer or out of range");
+    assert_is("getex k persist persist", Command::GetExpire { key: b"k", lifetime: SetLifetime::Forever });
+    let lifetime = SetLifetime::Until(Deadline::After(7));
+    assert_is("getex k px 5 px 7", Command::GetExpire { key: b"k", lifetime });
     assert_eq!(error("getex k ex 1 persist"), "ERR syntax error");
+    assert_eq!(error("getex k keepttl"), "ERR syntax error");
 }
 
 #[test]
@@ -134,6 +145,22 @@ fn a_connection_says_who_it_is_and_its_password_is_not_shown() {
         error("client setname 'a b'"),
         "ERR Client names cannot contain spaces, newlines or special characters."
     );
+    let list = |selection| Command::Client(ClientRequest::List(selection));
+    for line in ["client list", "client list type normal", "CLIENT LIST TYPE Normal"] {
+        assert_is(line, list(ClientSelection::All));
+    }
+    assert_is("client list type replica", list(ClientSelection::Ids(Vec::new())));
+    assert_is("client list id 7 -1 3 7", list(ClientSelection::Ids(vec![3, 7])));
+    assert_eq!(error("client list type foo"), "ERR Unknown client type 'foo'");
+    assert_eq!(error("client list id 1 x"), "ERR Invalid client ID");
+    for line in ["client list foo", "client list type", "client list id", "client list type normal normal"] {
+        assert_eq!(error(line), "ERR syntax error", "{line}");
+    }
+    for part in ["no-evict", "no-touch"] {
+        assert_is(&format!("client {part} ON"), Command::Client(ClientRequest::Accepted));
+        assert_is(&format!("client {part} off"), Command::Client(ClientRequest::Accepted));
+        assert_eq!(error(&format!("client {part} foo")), "ERR syntax error");
+    }
     assert_eq!(error("client foo"), "ERR unknown subcommand 'foo'. Try CLIENT HELP.");
 }
 
@@ -145,7 +172,14 @@ fn clusters_and_commands_are_asked_about() {
     let scan = ScanRequest { cursor: 7, pattern: Some(b"a*"), count: 100, kind: None };
     assert_is("scan 7 match a* count 100", Command::Scan(scan));
     assert_is("wait 2 0", Command::Wait { copies: 2, timeout: 0 });
-    assert_eq!(error("cluster countkeysinslot 16384"), "ERR Invalid or out of range slot");
+    assert_is("cluster countkeysinslot 16383", Command::Cluster(ClusterRequest::CountKeys(16_383)));
+    for slot in ["16384", "-1"] {
+        assert_eq!(error(&format!("cluster countkeysinslot {slot}")), "ERR Invalid slot");
+        let told = "ERR Invalid slot or number of keys";
+        assert_eq!(error(&format!("cluster getkeysinslot {slot} 1")), told);
+    }
+    assert_eq!(error("cluster getkeysinslot 0 -1"), "ERR Invalid slot or number of keys");
+    assert_eq!(error("cluster getkeysinslot 16384 x"), "ERR value is not an integer or out of range");
     assert_eq!(error("cluster slots x"), "ERR wrong number of arguments for 'cluster|slots' command");
     assert_eq!(error("scan x"), "ERR invalid cursor");
     assert_eq!(error("command getkeys ping a"), "ERR The command has no key arguments");

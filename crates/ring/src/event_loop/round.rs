@@ -188,8 +188,8 @@ impl EventLoop {
                 self.answered.push(key);
             }
         }
-        while let Some(Asked::Clients(ticket)) = self.here.asked.pop() {
-            let text = clients::list(&self.connections, self.here.now.moment);
+        while let Some(Asked::Clients(ticket, selection)) = self.here.asked.pop() {
+            let text = clients::list(&self.connections, &selection, self.here.now.moment);
             self.fill_one(ticket, |target, protocol| ReplyWriter::new(target, protocol).text(&text));
         }
     }

@@ -139,7 +139,7 @@ fn refused(
     let may_use =
         |name: Option<&[u8]>| name.and_then(find_place).is_some_and(|place| user.may_use(place.into()));
     // Commands that reveal other users, or change what they may do, are for operators.
-    let is_of_others = matches!(command, Command::Client(ClientRequest::List))
+    let is_of_others = matches!(command, Command::Client(ClientRequest::List(_)))
         || matches!(command, Command::Keyspace(KeyspaceRequest::Create { .. }))
         || matches!(
             command,

@@ -173,10 +173,10 @@ impl Executor<'_> {
                 self.writer().text(&text);
             }
             // Only the loop knows the other connections.
-            ClientRequest::List => {
+            ClientRequest::List(selection) => {
                 let ticket = self.here.next_ticket(self.session);
                 self.outbox.keep_place(ticket, self.session.protocol);
-                self.here.asked.push(Asked::Clients(ticket));
+                self.here.asked.push(Asked::Clients(ticket, selection.clone()));
             }
             ClientRequest::Accepted => self.writer().ok(),
             _ => self.error("ERR", "this node does not do that"),
