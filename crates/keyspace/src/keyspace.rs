@@ -7,6 +7,7 @@ mod expiry;
 mod forgetting;
 mod import;
 mod in_place;
+mod lengths;
 mod listing;
 mod moving;
 mod pending;

@@ -3,8 +3,8 @@
 
 mod common;
 
-use atoll_keyspace::{Part, ReadOutcome};
-use atoll_resp::Protocol;
+use atoll_keyspace::{KeyspaceError, Part, ReadOutcome};
+use atoll_resp::{Command, Limits, Protocol, RequestParser};
 use common::Subject;
 
 /// Each line is a command and its expected answer.
@@ -42,6 +42,27 @@ fn strings_are_set_read_and_counted_up() {
     let mut subject = Subject::new();
     check(&mut subject, &lines);
     assert_eq!(subject.keyspace.keys_in(common::SLOT), 3);
+}
+
+#[test]
+fn a_getex_that_changes_nothing_is_a_read() {
+    let mut subject = Subject::new();
+    subject.ask("SET a 12345 PX 100");
+    subject.ask("HSET h f v");
+    let read = |line: &str| {
+        let (mut parser, mut reply) = (RequestParser::new(Limits::default()), Vec::new());
+        let line = format!("{line}\r\n");
+        let request = parser.parse(line.as_bytes()).unwrap().unwrap();
+        let command = Command::of(&request).unwrap();
+        let (now_ms, protocol) = (subject.now_ms, Protocol::Resp2);
+        let outcome = subject.keyspace.read(common::SLOT, now_ms, &command, protocol, &mut reply);
+        outcome.map(|outcome| (outcome, String::from_utf8(reply).unwrap()))
+    };
+    let answered = |reply: &str| (ReadOutcome::Answered, reply.to_owned());
+    assert_eq!(read("GETEX a").unwrap(), answered("$5\r\n12345\r\n"));
+    assert_eq!(read("GETEX b").unwrap(), answered("$-1\r\n"));
+    assert!(read("GETEX h").unwrap().1.starts_with("-WRONGTYPE "));
+    assert!(matches!(read("GETEX a PERSIST"), Err(KeyspaceError::Write)));
 }
 
 #[test]

@@ -57,6 +57,11 @@ impl HeldRequests {
         self.requests.is_empty()
     }
 
+    /// The length of the longest held write.
+    pub(crate) fn longest(&self) -> usize {
+        self.requests.iter().map(|(_, request)| request.bytes()).max().unwrap_or_default()
+    }
+
     /// Whether a write of one of these keys is held back.
     pub(crate) fn writes_any(&self, keys: &[u64]) -> bool {
         self.changes_all || keys.iter().any(|key| self.keys.contains(key))

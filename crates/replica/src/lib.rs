@@ -51,6 +51,6 @@ pub use message::{Contradiction, Effect, Entry, Input, Message, Proposal, Refusa
 pub use options::{OptionError, Options, Reads};
 #[cfg(feature = "planted")]
 pub use planted::{Bug, plant};
-pub use replica::{Found, Replica};
+pub use replica::{Found, Replica, UnderWay};
 pub use table::{COPIES_MAX, Configuration, Copies, Table};
 pub use zones::{PlacementHints, Weight, ZoneId, Zones, problem_of_zone};

@@ -82,6 +82,12 @@ impl Log {
         self.applied_bytes + self.applied * KEPT_ENTRY_BYTES
     }
 
+    /// All entries after a place.
+    pub(crate) fn iter_behind(&self, sequence: Sequence) -> impl Iterator<Item = &Entry> {
+        let skipped = usize::try_from(sequence.0.saturating_sub(self.base.sequence.0)).unwrap_or(usize::MAX);
+        self.entries.range(skipped.min(self.entries.len())..)
+    }
+
     /// Entries after a place, up to `bytes_max` bytes; at least one if there is any.
     pub(crate) fn behind_place(&self, sequence: Sequence, bytes_max: usize) -> Vec<Entry> {
         let skipped = usize::try_from(sequence.0.saturating_sub(self.base.sequence.0)).unwrap_or(usize::MAX);
@@ -172,6 +178,17 @@ mod tests {
         assert_eq!(log.position(Sequence(10)), Some(position(1, 10)));
         assert_eq!(log.position(Sequence(13)), Some(position(2, 13)));
         assert_eq!(log.position(Sequence(14)), None);
+    }
+
+    #[test]
+    fn what_lies_behind_a_place_is_all_that_comes_after_it() {
+        let log = log(4, 9);
+        let behind = |sequence| -> Vec<u64> {
+            log.iter_behind(Sequence(sequence)).map(|entry| entry.position.sequence.0).collect()
+        };
+        assert_eq!(behind(7), [8, 9]);
+        assert_eq!(behind(4), behind(0), "what came before is gone");
+        assert_eq!((behind(4).len(), behind(9).len(), behind(u64::MAX).len()), (5, 0, 0));
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::{
     Configuration, Effect, Entry, Epoch, Incarnation, Input, LogRun, Message, Moment, NodeId, Options,
     Position, Reads, Sequence, Slot, SlotMessage, Table,
 };
+pub use clients::UnderWay;
 use led::Led;
 use slots::Slots;
 use std::collections::{BTreeMap, BTreeSet};

@@ -282,6 +282,12 @@ impl<'a> Command<'a> {
         let known = request.get(0).and_then(find);
         known.ok_or_else(|| CommandError::unknown(request))?.read(request)
     }
+
+    /// Whether this one only reads, although commands of its name may write.
+    #[must_use]
+    pub fn only_reads(&self) -> bool {
+        matches!(self, Self::GetExpire { lifetime: SetLifetime::Kept, .. })
+    }
 }
 
 #[cfg(test)]

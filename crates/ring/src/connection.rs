@@ -2,6 +2,8 @@
 //!
 //! Invariant: while the unsent bytes or the awaited replies are at their limit, nothing more is received or
 //! executed.
+//! Invariant: a connection is not ended for the length of replies that it cannot refuse: while writes that
+//! return much are awaited, nothing more is executed.
 //! Invariant: an idle connection holds no buffer and no parser.
 
 mod burden;
@@ -379,6 +381,7 @@ impl Connection {
         let limits = here.limits();
         self.outbox.unsent_bytes() >= limits.unsent_bytes_pause
             || self.outbox.awaited() >= limits.awaited_max
+            || self.awaits_much(here)
             || here.has_much_to_tell()
     }
 

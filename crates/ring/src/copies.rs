@@ -18,6 +18,7 @@ mod in_place;
 mod moves;
 mod queue;
 mod refusals;
+mod returning;
 mod waiting;
 
 use crate::NodeError;
@@ -45,6 +46,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use waiting::{Waiting, WaitingList};
 
 pub(crate) use arrivals::GatheringRoom;
+pub(crate) use returning::WriteExtra;
+pub(crate) use waiting::RETURNED_BYTES_MAX;
 
 /// The copies of this node.
 pub(crate) struct Copies {
@@ -75,6 +78,8 @@ pub(crate) struct Copies {
     inputs: VecDeque<Input>,
     /// Requests that came before the clock of this node was known to be right.
     early: VecDeque<Input>,
+    /// Length of the longest write among them, or more.
+    early_longest: usize,
     effects: Vec<Effect>,
     moves: Moves,
     /// Work that waits while the disk is full.
@@ -86,7 +91,8 @@ pub(crate) struct Copies {
     own_tickets: u64,
 }
 
-/// Most bytes of replies that wait together. Further reads that become ready are refused.
+/// Most bytes of replies that wait together, and of those that writes will have. Further reads that become
+/// ready are refused.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
 
 /// Tickets from here on are this node's own.
@@ -121,6 +127,7 @@ impl Copies {
             handed: Vec::new(),
             inputs: VecDeque::new(),
             early: VecDeque::new(),
+            early_longest: 0,
             effects: Vec::new(),
             moves: Moves::with_room(gathering),
             full: None,
@@ -193,10 +200,11 @@ impl Copies {
         request: &Request<'_>,
         keys: impl Iterator<Item = usize>,
         (ticket, protocol): (Ticket, Protocol),
+        extra: WriteExtra,
     ) -> Result<(), NodeError> {
         let bytes = request.bytes();
-        let has_room = self.waiting.has_room(bytes);
-        self.waiting.insert(ticket, Waiting::Write { slot, protocol, bytes });
+        let has_room = self.waiting.has_room(bytes) && self.waiting.has_room_to_return(extra.returned);
+        self.waiting.insert(ticket, Waiting::Write { slot, protocol, bytes, extra });
         if self.is_full() || !has_room {
             self.refuse(ticket, Refusal::Busy);
             return Ok(());

@@ -141,12 +141,11 @@ impl Executor<'_> {
         if !self.is_here(slot) {
             return;
         }
-        if known.is_write() && !self.here.can_keep(self.session.keyspace) {
+        let is_write = known.is_write() && !command.only_reads();
+        if is_write && !self.here.can_keep(self.session.keyspace) {
             return self.error("NOREPLICAS", IN_MEMORY);
         }
-        if known.is_write()
-            && let Some(lack) = self.lack_for(slot, request, known, command)
-        {
+        if is_write && let Some(lack) = self.lack_for(slot, request, known, command) {
             return self.error("OOM", lack.text());
         }
         let ticket = self.here.next_ticket(self.session);
@@ -158,17 +157,18 @@ impl Executor<'_> {
                 return self.error("TRYAGAIN", TOO_MANY_CLIENTS);
             }
         }
-        let asking = Asking { slot, now: self.here.now, command, request, keys, ticket };
+        let returned = if is_write { self.here.slots.returned_by(slot, command) } else { 0 };
+        let asking = Asking { slot, now: self.here.now, command, request, keys, ticket, returned };
         let protocol = self.session.protocol;
         let target = self.outbox.target();
         let before = target.len();
         let mut reply = Reply { target, protocol };
-        let answer = match known.is_write() {
+        let answer = match is_write {
             true => self.here.slots.write(&asking, &mut reply),
             false => self.here.slots.read(&asking, &mut reply),
         };
         match (answer, command) {
-            (Answer::Later, _) => self.outbox.keep_place(ticket, protocol),
+            (Answer::Later, _) => self.outbox.keep_place_for(ticket, protocol, returned),
             (Answer::Now, Command::Get(_) | Command::HashGet { .. }) => self.count_hit(before),
             (Answer::Now, _) => {}
         }

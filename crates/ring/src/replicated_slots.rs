@@ -4,7 +4,7 @@
 
 use crate::NodeError;
 use crate::clock::Now;
-use crate::copies::Copies;
+use crate::copies::{Copies, WriteExtra};
 use crate::folder;
 use crate::group::{GroupEvent, GroupHeard};
 use crate::loop_state::Shared;
@@ -330,10 +330,13 @@ impl ReplicatedSlots {
 
     /// Does what a client asks; the answer comes under its ticket.
     pub(crate) fn ask(&mut self, asking: &Asking<'_, '_>, is_write: bool, protocol: Protocol) {
-        let Asking { slot, now, request, ticket, .. } = *asking;
+        let Asking { slot, now, command, request, ticket, returned, .. } = *asking;
         let keys = asking.keys.places(request.len());
         let done = match is_write {
-            true => self.copies.write(slot, now, request, keys, (ticket, protocol)),
+            true => {
+                let extra = WriteExtra::of(command, returned);
+                self.copies.write(slot, now, request, keys, (ticket, protocol), extra)
+            }
             false => self.copies.read(slot, now, request, keys, (ticket, protocol)),
         };
         self.note(done);

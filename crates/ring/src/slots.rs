@@ -100,6 +100,8 @@ pub(crate) struct Asking<'a, 'r> {
     pub(crate) keys: Keys,
     /// The ticket for an answer that comes later.
     pub(crate) ticket: Ticket,
+    /// Most bytes of values that it returns, if it is a write: see [`Slots::returned_by`].
+    pub(crate) returned: usize,
 }
 
 /// Where and how a reply is written.

@@ -423,11 +423,45 @@ fn appends_and_counters_happen_once_on_every_copy_whoever_leads() {
         let mut client = ring.client();
         // With one copy left, writes are refused and everything can be read.
         assert_eq!(text(&client.ask(&["get", "counter"])), "50");
+        assert_eq!(text(&client.ask(&["getex", "counter"])), "50", "it only reads");
         assert_eq!(client.ask(&["strlen", "{counter}text"]), Value::Integer(50));
         assert_eq!(text(&client.ask(&["hget", "{counter}hash", "field"])), "value");
     }
     let refused = ring.client().ask(&["set", "key", "value"]);
     assert!(text(&refused).contains("NOREPLICAS"), "{}", text(&refused));
+}
+
+#[test]
+fn what_many_writes_return_together_reaches_a_client_that_reads_it() {
+    const KEYS: u32 = 64;
+    let (unsent_bytes_pause, unsent_bytes_max) = (64 << 10, 2 << 20);
+    let limits = ConnectionLimits { unsent_bytes_pause, unsent_bytes_max, ..ConnectionLimits::default() };
+    let ring = Ring::start_with(vec![SlotStorage::Memory; 3], Persistence::Off, 256 << 20, limits);
+    let mut client = ring.client();
+    let value = "v".repeat(256 << 10);
+    let mut requests = Vec::new();
+    for number in 0..KEYS {
+        let key = format!("{{k}}{number}");
+        assert_eq!(text(&client.ask(&["set", &key, &value])), "OK");
+        write_request(&mut requests, &["getdel", &key]);
+    }
+    // The node that answered leads the slot of all keys.
+    let socket = client.connections.get_mut(&client.address).unwrap();
+    socket.write_all(&requests).unwrap();
+    let (mut parser, mut received, mut count) = (ReplyParser::new(Limits::default()), Vec::new(), 0);
+    let (expected, mut room) = (Value::String(value.into_bytes()), vec![0; 64 << 10]);
+    while count < KEYS {
+        let (read, reply) = parser.parse(&received).expect("a reply");
+        received.drain(..read);
+        if let Some(reply) = reply {
+            assert!(reply == expected, "reply {count}");
+            count += 1;
+            continue;
+        }
+        let more = socket.read(&mut room).unwrap();
+        assert!(more > 0, "the node closed the connection after {count} replies");
+        received.extend_from_slice(&room[..more]);
+    }
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub(crate) use writing::Writing;
 
 use crate::cells::{Cells, Changes};
 use crate::{KeyspaceError, Refusal};
-use atoll_resp::Command;
+use atoll_resp::{Command, SetLifetime};
 
 /// Why the evaluation of a command ended early.
 pub(crate) enum Stop {
@@ -50,7 +50,7 @@ pub(crate) type Done<T = ()> = Result<T, Stop>;
 /// Evaluates a command that only reads.
 pub(crate) fn read<C: Cells>(reading: &mut Reading<'_, C>, command: &Command<'_>) -> Done {
     match command {
-        Command::Get(key) => reading.get(key),
+        Command::Get(key) | Command::GetExpire { key, lifetime: SetLifetime::Kept } => reading.get(key),
         Command::GetMany(keys) => reading.get_many(keys),
         Command::Length(key) => reading.length(key),
         Command::GetRange { key, start, end } => reading.get_range(key, *start, *end),

@@ -49,6 +49,11 @@ impl Replicated {
         self.primary.as_ref().is_some_and(|primary| !primary.held.is_empty())
     }
 
+    /// The length of the longest write that is held back.
+    pub(crate) fn longest_held(&self) -> usize {
+        self.primary.as_ref().map_or(0, |primary| primary.held.longest())
+    }
+
     /// Whether a read has to wait behind writes that are held back.
     pub(super) fn is_behind_held(&self, keys: &[u64]) -> bool {
         self.primary.as_ref().is_some_and(|primary| primary.held.writes_any(keys))

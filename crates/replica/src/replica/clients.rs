@@ -6,7 +6,7 @@
 
 use super::Replica;
 use crate::copy::Replicated;
-use crate::held_requests::Request;
+use crate::held_requests::{HeldRequests, Request};
 use crate::{Effect, Moment, Refusal, Slot};
 
 /// Where a request belongs.
@@ -15,6 +15,15 @@ enum Destination {
     /// Here, once a promise or the former primary permits it.
     HereSoon,
     Elsewhere(Refusal),
+}
+
+/// The writes of a slot that are on their way to its cells, by the lengths of their bodies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnderWay {
+    /// That of the longest one.
+    pub longest: usize,
+    /// The sum of those that an earlier primary took.
+    pub inherited: usize,
 }
 
 impl Replica {
@@ -76,6 +85,22 @@ impl Replica {
         let is_held =
             self.slots.get(slot).is_some_and(Replicated::holds_any) || self.early.contains_key(&slot);
         is_held || self.last(slot).sequence > self.committed(slot)
+    }
+
+    /// How long the writes of a slot are that are on their way to its cells.
+    #[must_use]
+    pub fn under_way(&self, slot: Slot) -> UnderWay {
+        let longest = self.early.get(&slot).map_or(0, HeldRequests::longest);
+        let Some(copy) = self.slots.get(slot) else { return UnderWay { longest, inherited: 0 } };
+        let mut found = UnderWay { longest: longest.max(copy.longest_held()), inherited: 0 };
+        for entry in copy.log.iter_behind(copy.committed) {
+            let bytes = entry.body.len();
+            found.longest = found.longest.max(bytes);
+            if entry.position.epoch < copy.configuration.epoch {
+                found.inherited += bytes;
+            }
+        }
+        found
     }
 
     /// Accepts or refuses the requests that were held back, where that can be decided.

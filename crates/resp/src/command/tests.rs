@@ -78,6 +78,10 @@ fn values_are_read_changed_and_cut() {
     assert_is("mget a b", Command::GetMany(vec![b"a", b"b"]));
     assert_is("mset a 1 b 2", Command::SetMany(vec![(b"a", b"1"), (b"b", b"2")]));
     assert_is("getex k", Command::GetExpire { key: b"k", lifetime: SetLifetime::Kept });
+    with("getex k", |command| assert!(command.unwrap().only_reads()));
+    for line in ["getex k persist", "getex k ex 5", "set k v keepttl get", "getdel k"] {
+        with(line, |command| assert!(!command.unwrap().only_reads(), "{line}"));
+    }
     assert_is("getex k persist", Command::GetExpire { key: b"k", lifetime: SetLifetime::Forever });
     assert_eq!(error("mset a 1 b"), "ERR wrong number of arguments for 'mset' command");
     assert_eq!(error("decrby k -9223372036854775808"), "ERR decrement would overflow");

@@ -5,6 +5,7 @@
 
 use super::inbox::ROOM_BYTES;
 use super::{Connection, End};
+use crate::copies::RETURNED_BYTES_MAX;
 use crate::loop_state::LoopState;
 use crate::options::ConnectionLimits;
 use atoll_replica::Moment;
@@ -17,7 +18,22 @@ const IDLE_US: u64 = 1_000_000;
 /// The same for a connection with unsent replies, in microseconds.
 const SLOW_US: u64 = 5_000_000;
 
+/// Bytes of values that a connection may await from its writes before more is executed.
+const RETURNED_BYTES_PAUSE: usize = 16 << 20;
+
+/// The same for all connections together. A connection that awaits nothing may go on beyond it, so that each
+/// has its turn; that further writes are refused is the last resort.
+const ALL_RETURNED_BYTES_PAUSE: usize = RETURNED_BYTES_MAX / 2;
+
 impl Connection {
+    /// Whether its writes, or all together, may return so much that it has to have its replies first.
+    pub(super) fn awaits_much(&self, here: &LoopState) -> bool {
+        let returned = self.outbox.returned_bytes();
+        // A part of what may be unsent, so that it takes what is awaited as well.
+        let pause = RETURNED_BYTES_PAUSE.min(here.limits().unsent_bytes_max / 4);
+        returned > 0 && (returned >= pause || here.slots.returned_bytes() >= ALL_RETURNED_BYTES_PAUSE)
+    }
+
     /// Updates the memory counter. Fails if the connection takes too much.
     pub(super) fn count(&mut self, here: &LoopState) -> Result<(), End> {
         let parser =

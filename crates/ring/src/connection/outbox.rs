@@ -22,6 +22,8 @@ pub(crate) struct Outbox {
     behind: VecDeque<QueuedReply>,
     /// How many of these are awaited.
     awaited: usize,
+    /// Most bytes of values that the awaited ones return, where they are replies to writes.
+    returned: usize,
     /// The number of the sync that the whole outbox waits for.
     held_for: Option<u64>,
 }
@@ -29,7 +31,7 @@ pub(crate) struct Outbox {
 #[derive(Debug)]
 enum QueuedReply {
     /// A reply that comes later.
-    Awaited { ticket: Ticket, protocol: Protocol },
+    Awaited { ticket: Ticket, protocol: Protocol, returned: u32 },
     /// Replies that are ready.
     Ready(Vec<u8>),
 }
@@ -52,20 +54,29 @@ impl Outbox {
 
     /// Keeps a place for a reply that [`fill`](Self::fill) brings later.
     pub(crate) fn keep_place(&mut self, ticket: Ticket, protocol: Protocol) {
-        self.behind.push_back(QueuedReply::Awaited { ticket, protocol });
+        self.keep_place_for(ticket, protocol, 0);
+    }
+
+    /// The same for a reply with at most this many bytes of values.
+    pub(crate) fn keep_place_for(&mut self, ticket: Ticket, protocol: Protocol, returned: usize) {
+        // A longer number would make each place in the queue longer.
+        let returned = u32::try_from(returned).unwrap_or(u32::MAX);
+        self.behind.push_back(QueuedReply::Awaited { ticket, protocol, returned });
         self.awaited += 1;
+        self.returned += returned as usize;
     }
 
     /// Writes an awaited reply into its place. Returns whether the ticket is awaited here.
     pub(crate) fn fill(&mut self, ticket: Ticket, write: impl FnOnce(&mut Vec<u8>, Protocol)) -> bool {
         let found = self.behind.iter_mut().enumerate().find_map(|(at, place)| match place {
-            QueuedReply::Awaited { ticket: other, protocol } if *other == ticket => {
-                Some((at, *protocol, place))
+            QueuedReply::Awaited { ticket: other, protocol, returned } if *other == ticket => {
+                Some((at, (*protocol, *returned), place))
             }
             _ => None,
         });
-        let Some((at, protocol, place)) = found else { return false };
+        let Some((at, (protocol, returned), place)) = found else { return false };
         self.awaited -= 1;
+        self.returned -= returned as usize;
         if at > 0 {
             let mut reply = Vec::new();
             write(&mut reply, protocol);
@@ -84,6 +95,11 @@ impl Outbox {
     /// How many replies are awaited.
     pub(crate) fn awaited(&self) -> usize {
         self.awaited
+    }
+
+    /// Most bytes of values that the awaited replies to writes have.
+    pub(crate) fn returned_bytes(&self) -> usize {
+        self.returned
     }
 
     /// Bytes that are not sent yet, including those behind awaited replies.
@@ -233,6 +249,22 @@ mod tests {
             assert_eq!(seen, expected, "round {round}");
             assert!(outbox.is_empty());
         }
+    }
+
+    #[test]
+    fn what_awaited_replies_return_counts_until_they_are_there() {
+        let mut outbox = Outbox::default();
+        for (ticket, returned) in [(1, 100), (2, 0), (3, 50)] {
+            outbox.keep_place_for(Ticket(ticket), Protocol::Resp2, returned);
+        }
+        outbox.keep_place(Ticket(4), Protocol::Resp2);
+        let mut left = Vec::new();
+        for ticket in [3, 4, 2, 1] {
+            assert!(fill(&mut outbox, ticket, "reply"));
+            assert!(!fill(&mut outbox, ticket, "reply"));
+            left.push(outbox.returned_bytes());
+        }
+        assert_eq!(left, [100, 100, 100, 0]);
     }
 
     #[test]

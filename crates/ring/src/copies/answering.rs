@@ -8,8 +8,15 @@ use crate::keyspaces::number_of_slot;
 use atoll_replica::{Refusal, Ticket};
 use atoll_resp::{Protocol, ReplyWriter};
 
+/// Most bytes that a reply may take beyond its length.
+const SPARE_BYTES_MAX: usize = 64 << 10;
+
 impl Copies {
-    pub(super) fn push_answer(&mut self, ticket: Ticket, reply: Vec<u8>) {
+    pub(super) fn push_answer(&mut self, ticket: Ticket, mut reply: Vec<u8>) {
+        if reply.capacity() - reply.len() > SPARE_BYTES_MAX {
+            // It was longer before it was refused.
+            reply.shrink_to_fit();
+        }
         self.answer_bytes += reply.len();
         self.answers.push((ticket, reply));
     }

@@ -91,7 +91,8 @@ impl Copies {
     }
 
     pub(super) fn answer_read(&mut self, now: Now, ticket: Ticket) -> Result<(), NodeError> {
-        if self.answer_bytes > ANSWER_BYTES_MAX || self.waits_for_room(ticket) {
+        let has_room = self.answer_bytes + self.waiting.returned_bytes() <= ANSWER_BYTES_MAX;
+        if !has_room || self.waits_for_room(ticket) {
             // Many waiting reads became ready at once, or the cells of the slot are incomplete until the disk
             // has room.
             self.refuse(ticket, Refusal::Busy);

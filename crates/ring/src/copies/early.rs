@@ -15,6 +15,9 @@ impl Copies {
         if self.early.is_empty() && !self.dates.is_early(now.moment) {
             return self.step(now, input);
         }
+        if let Input::Write { body, .. } = &input {
+            self.early_longest = self.early_longest.max(body.len());
+        }
         self.early.push_back(input);
         Ok(())
     }
@@ -30,6 +33,9 @@ impl Copies {
                 *time_ms = now.date_ms;
             }
             self.step(now, input)?;
+        }
+        if self.early.is_empty() {
+            self.early_longest = 0;
         }
         Ok(())
     }

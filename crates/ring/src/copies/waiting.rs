@@ -1,7 +1,9 @@
 //! Requests that wait for the replica, by their tickets.
 //!
 //! Invariant: waiting requests take bounded memory, whichever slots they are about and whoever sent them.
+//! Invariant: so do the values that waiting writes return once they are applied.
 
+use super::{ANSWER_BYTES_MAX, WriteExtra};
 use crate::watches::Watch;
 use atoll_replica::{Slot, Ticket};
 use atoll_resp::Protocol;
@@ -14,6 +16,7 @@ pub(super) enum Waiting {
         protocol: Protocol,
         /// Size of the request.
         bytes: usize,
+        extra: WriteExtra,
     },
     Read {
         slot: Slot,
@@ -35,6 +38,11 @@ pub(super) enum Waiting {
 /// pending answers.
 const PLACE_BYTES: usize = 256;
 
+/// Most bytes of values that waiting writes return together.
+pub(crate) const RETURNED_BYTES_MAX: usize = 128 << 20;
+
+const _: () = assert!(RETURNED_BYTES_MAX <= ANSWER_BYTES_MAX / 2, "reads have room beside them");
+
 impl Waiting {
     fn bytes(&self) -> usize {
         match self {
@@ -44,6 +52,14 @@ impl Waiting {
             Self::Expiry { .. } => 0,
         }
     }
+
+    /// The bytes of values that it returns, and those that it may append.
+    fn extra_bytes(&self) -> (usize, usize) {
+        match self {
+            Self::Write { bytes, extra, .. } => (extra.returned, if extra.appends { *bytes } else { 0 }),
+            Self::Read { .. } | Self::Watch { .. } | Self::Expiry { .. } => (0, 0),
+        }
+    }
 }
 
 /// All requests that wait.
@@ -51,11 +67,16 @@ pub(super) struct WaitingList {
     waiting: HashMap<Ticket, Waiting>,
     bytes: usize,
     bytes_max: usize,
+    /// The bytes of values that the writes return, and those that they append.
+    returned: usize,
+    appended: usize,
+    pub(super) returned_max: usize,
 }
 
 impl WaitingList {
     pub(super) fn with_room(bytes_max: usize) -> Self {
-        Self { waiting: HashMap::new(), bytes: 0, bytes_max }
+        let returned_max = RETURNED_BYTES_MAX;
+        Self { waiting: HashMap::new(), bytes: 0, bytes_max, returned: 0, appended: 0, returned_max }
     }
 
     /// Whether there is room for a request of this size. The first one always fits.
@@ -63,11 +84,34 @@ impl WaitingList {
         self.bytes == 0 || self.bytes.saturating_add(bytes) <= self.bytes_max
     }
 
+    /// Whether there is room for a write that returns this many bytes of values. The first one always fits.
+    pub(super) fn has_room_to_return(&self, bytes: usize) -> bool {
+        bytes == 0 || self.returned == 0 || self.returned.saturating_add(bytes) <= self.returned_max
+    }
+
+    /// The bytes of values that the waiting writes return.
+    pub(super) fn returned_bytes(&self) -> usize {
+        self.returned
+    }
+
+    /// Most bytes that the waiting writes append.
+    pub(super) fn appended_bytes(&self) -> usize {
+        self.appended
+    }
+
     pub(super) fn insert(&mut self, ticket: Ticket, waiting: Waiting) {
         self.bytes += waiting.bytes();
+        let (returned, appended) = waiting.extra_bytes();
+        (self.returned, self.appended) = (self.returned + returned, self.appended + appended);
         if let Some(before) = self.waiting.insert(ticket, waiting) {
-            self.bytes -= before.bytes();
+            self.subtract(&before);
         }
+    }
+
+    fn subtract(&mut self, gone: &Waiting) {
+        self.bytes -= gone.bytes();
+        let (returned, appended) = gone.extra_bytes();
+        (self.returned, self.appended) = (self.returned - returned, self.appended - appended);
     }
 
     pub(super) fn get(&self, ticket: Ticket) -> Option<&Waiting> {
@@ -76,7 +120,7 @@ impl WaitingList {
 
     pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Waiting> {
         let waiting = self.waiting.remove(&ticket)?;
-        self.bytes -= waiting.bytes();
+        self.subtract(&waiting);
         Some(waiting)
     }
 }
@@ -89,11 +133,34 @@ mod tests {
     use atoll_replica::Moment;
     use atoll_resp::{Expected, WatchRequest};
 
+    fn write(slot: u32, bytes: usize, extra: WriteExtra) -> Waiting {
+        Waiting::Write { slot: Slot(slot), protocol: Protocol::Resp2, bytes, extra }
+    }
+
+    #[test]
+    fn what_writes_return_is_bounded_together_and_one_always_fits() {
+        let mut list = WaitingList { returned_max: 1000, ..WaitingList::with_room(1 << 20) };
+        let extra = |returned, appends| WriteExtra { returned, appends };
+        assert!(list.has_room_to_return(5000));
+        list.insert(Ticket(1), write(1, 10, extra(600, false)));
+        assert!(list.has_room_to_return(400) && !list.has_room_to_return(401) && list.has_room_to_return(0));
+        list.insert(Ticket(2), write(1, 30, extra(0, true)));
+        list.insert(Ticket(3), write(2, 50, extra(300, true)));
+        assert_eq!((list.returned_bytes(), list.appended_bytes()), (900, 80));
+        list.insert(Ticket(1), write(1, 10, extra(100, true)));
+        assert_eq!((list.returned_bytes(), list.appended_bytes()), (400, 90));
+        for ticket in 1..=3 {
+            assert!(list.remove(Ticket(ticket)).is_some());
+        }
+        assert_eq!((list.returned_bytes(), list.appended_bytes(), list.bytes), (0, 0, 0));
+        assert!(list.has_room_to_return(5000));
+    }
+
     #[test]
     fn what_waits_is_bounded_for_all_slots_together_and_one_request_always_fits() {
         let mut list = WaitingList::with_room(1000 + 2 * PLACE_BYTES);
         assert!(list.has_room(5000));
-        let write = |slot, bytes| Waiting::Write { slot: Slot(slot), protocol: Protocol::Resp2, bytes };
+        let write = |slot, bytes| write(slot, bytes, WriteExtra::default());
         list.insert(Ticket(1), write(1, 600));
         assert!(list.has_room(400 + PLACE_BYTES) && !list.has_room(401 + PLACE_BYTES));
         let (request, protocol) = (vec![0; 300], Protocol::Resp2);

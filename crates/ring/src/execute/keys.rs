@@ -24,7 +24,7 @@ impl Executor<'_> {
         let (mut awaited, mut failed) = (Vec::new(), None);
         for slot in slots {
             let ticket = self.here.next_ticket(self.session);
-            let asking = Asking { slot, now: self.here.now, command, request, keys, ticket };
+            let asking = Asking { slot, now: self.here.now, command, request, keys, ticket, returned: 0 };
             let (mut target, protocol) = (Vec::new(), self.session.protocol);
             match self.here.slots.write(&asking, &mut Reply { target: &mut target, protocol }) {
                 Answer::Later => awaited.push(ticket),

@@ -8,6 +8,7 @@ use crate::dates::ClockSeen;
 use crate::group::GroupHeard;
 use crate::metrics::OthersSeen;
 use atoll_replica::{Change, Slot};
+use atoll_resp::Command;
 use mio::Registry;
 use mio::event::Event;
 use std::time::Duration;
@@ -122,6 +123,22 @@ impl Slots {
         match &self.home {
             Home::Alone(_) => None,
             Home::Replicated(replicated) => Some(replicated.tick()),
+        }
+    }
+
+    /// Most bytes of values that a write returns if its answer comes later.
+    pub(crate) fn returned_by(&self, slot: Slot, command: &Command<'_>) -> usize {
+        match &self.home {
+            Home::Alone(_) => 0,
+            Home::Replicated(replicated) => replicated.copies.returned_by(slot, command),
+        }
+    }
+
+    /// The same for all writes whose answers are still to come.
+    pub(crate) fn returned_bytes(&self) -> usize {
+        match &self.home {
+            Home::Alone(_) => 0,
+            Home::Replicated(replicated) => replicated.copies.returned_bytes(),
         }
     }
 

@@ -1,10 +1,10 @@
 //! The effect of an entry reaches the disk after the log's record of it, whenever the process ends; a read
-//! that fails does not end the node; and a watch begins as a read does.
+//! that fails does not end the node; a watch begins as a read does; and what writes return is bounded.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::copies::GatheringRoom;
 use crate::copies::full::Full;
+use crate::copies::{GatheringRoom, WriteExtra};
 use crate::keyspaces::Keyspaces;
 use crate::log::SlotLog;
 use crate::options::Persistence;
@@ -105,7 +105,9 @@ fn ask(copies: &mut Copies, words: &[&str]) -> String {
     let request = parser.parse(&bytes).unwrap().unwrap();
     let asked = (Ticket(7), Protocol::Resp2);
     match words[0] {
-        "set" | "hset" | "pexpireat" => copies.write(SLOT, NOW, &request, [1].into_iter(), asked).unwrap(),
+        "set" | "hset" | "pexpireat" => {
+            copies.write(SLOT, NOW, &request, [1].into_iter(), asked, WriteExtra::default()).unwrap();
+        }
         _ => copies.read(SLOT, NOW, &request, [1].into_iter(), asked).unwrap(),
     }
     settle(copies, NOW);
@@ -288,4 +290,102 @@ fn an_expired_key_that_a_read_names_a_million_times_is_deleted_once() {
     assert!((1..100).contains(&longest), "{longest} bytes are logged");
     settle(&mut copies, later);
     assert_eq!(copies.take_answers(), [(Ticket(7), b":0\r\n".to_vec())]);
+}
+
+/// Asks for a write under a ticket, as it is executed. Returns how many bytes are set aside for its reply.
+fn write(copies: &mut Copies, ticket: u64, words: &[&str]) -> usize {
+    let mut bytes = Vec::new();
+    write_request(&mut bytes, words);
+    let mut parser = atoll_resp::RequestParser::new(atoll_resp::Limits::default());
+    let request = parser.parse(&bytes).unwrap().unwrap();
+    let command = Command::of(&request).unwrap();
+    let returned = copies.returned_by(SLOT, &command);
+    let (asked, extra) = ((Ticket(ticket), Protocol::Resp2), WriteExtra::of(&command, returned));
+    copies.write(SLOT, NOW, &request, [1].into_iter(), asked, extra).unwrap();
+    returned
+}
+
+/// The same for a write that is alone. Returns its reply as well.
+fn write_alone(copies: &mut Copies, words: &[&str]) -> (usize, Vec<u8>) {
+    let returned = write(copies, 7, words);
+    settle(copies, NOW);
+    (returned, copies.take_answers().remove(0).1)
+}
+
+#[test]
+fn what_a_write_returns_is_known_before_it_is_taken() {
+    let engine = Engine::open(Arc::new(SimDisk::seeded(1)), atoll_engine::Options::default()).unwrap();
+    let (mut copies, _poll) = leading(&engine);
+    let long = "v".repeat(10_000);
+    ask(&mut copies, &["set", "key", &long]);
+    ask(&mut copies, &["hset", "hash", "f", &long[..3_000]]);
+    let alone: [(&[&str], usize); 8] = [
+        (&["getex", "key", "px", "100000"], 10_000),
+        (&["set", "key", &long, "xx", "get"], 10_000),
+        (&["set", "key", &long], 0),
+        (&["getdel", "no"], 0),
+        (&["at.batch", "hash", "ifabsent", "f", "put", "g", "1"], 3_000),
+        (&["at.id", "a", "1", "0", "at.batch", "hash", "ifabsent", "x", "ifeq", "f", "1", "del", "g"], 3_000),
+        (&["at.batch", "hash", "put", "g", "1"], 0),
+        (&["getdel", "key"], 10_000),
+    ];
+    for (words, expected) in alone {
+        let (returned, reply) = write_alone(&mut copies, words);
+        assert!((expected..expected + 20).contains(&returned), "{words:?}: {returned}");
+        assert!(reply.len() > expected && reply.len() < expected + 100, "{words:?}: {}", reply.len());
+    }
+    ask(&mut copies, &["hset", "hash", "f", &"v".repeat(2 << 20)]);
+    let (returned, _) = write_alone(&mut copies, &["at.batch", "hash", "ifabsent", "f", "put", "g", "1"]);
+    assert_eq!(returned, 1 << 20, "a condition returns no more");
+    assert_eq!((copies.returned_bytes(), copies.waiting.appended_bytes()), (0, 0));
+}
+
+#[test]
+fn what_a_write_returns_may_still_be_on_its_way() {
+    let engine = Engine::open(Arc::new(SimDisk::seeded(1)), atoll_engine::Options::default()).unwrap();
+    let (mut copies, _poll) = leading(&engine);
+    let long = "v".repeat(20_000);
+    let refused: &[&str] = &["at.batch", "hash", "ifabsent", "f", "del", "g"];
+    let cases: [[&[&str]; 3]; 4] = [
+        [&["set", "key", &long], &["set", "key", "short"], &["getdel", "key"]],
+        [&["append", "key", &long], &["append", "key", &long], &["getdel", "key"]],
+        [&["hset", "hash", "f", &long], &["set", "key", "v"], refused],
+        [&["at.batch", "hash", "append", "f", &long], &["del", "key"], refused],
+    ];
+    for writes in cases {
+        let returned = [1, 2, 3].map(|ticket| write(&mut copies, ticket, writes[ticket as usize - 1]));
+        settle(&mut copies, NOW);
+        let last = copies.take_answers().remove(2).1;
+        assert_eq!(returned[..2], [0, 0], "{:?}", writes[2]);
+        assert!(returned[2] + 40 >= last.len(), "{:?}: {} of {}", writes[2], returned[2], last.len());
+        assert!((20_000..70_000).contains(&returned[2]), "{:?}: {}", writes[2], returned[2]);
+    }
+}
+
+#[test]
+fn writes_that_return_more_than_there_is_room_for_are_refused_before_they_happen() {
+    let engine = Engine::open(Arc::new(SimDisk::seeded(1)), atoll_engine::Options::default()).unwrap();
+    let (mut copies, _poll) = leading(&engine);
+    ask(&mut copies, &["set", "key", &"v".repeat(1_000)]);
+    copies.waiting.returned_max = 5_000;
+    for ticket in 1..=8 {
+        write(&mut copies, ticket, &["getex", "key", "px", "100000"]);
+    }
+    settle(&mut copies, NOW);
+    let (refused, answered): (Vec<_>, Vec<_>) =
+        copies.take_answers().into_iter().partition(|(_, reply)| reply.starts_with(b"-TRYAGAIN "));
+    assert_eq!((answered.len(), refused.len()), (4, 4));
+    assert!(answered.iter().all(|(_, reply)| reply.len() > 1_000));
+    assert_eq!(copies.returned_bytes(), 0);
+    assert!(write_alone(&mut copies, &["getdel", "key"]).1.len() > 1_000, "there is room again");
+}
+
+#[test]
+fn a_reply_that_became_too_long_and_was_refused_takes_no_memory() {
+    let engine = Engine::open(Arc::new(SimDisk::seeded(1)), atoll_engine::Options::default()).unwrap();
+    let (mut copies, _poll) = leading(&engine);
+    ask(&mut copies, &["set", "key", &"v".repeat(1 << 20)]);
+    let (returned, reply) = write_alone(&mut copies, &["at.id", "a", "1", "0", "getdel", "key"]);
+    assert!(returned == 0 && reply.starts_with(b"-LIMIT "), "{returned}: {}", reply.escape_ascii());
+    assert!(reply.capacity() < 100_000, "{}", reply.capacity());
 }

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::copies::GatheringRoom;
+use crate::copies::{GatheringRoom, WriteExtra};
 use crate::keyspaces::Keyspaces;
 use crate::peer::{Peers, Spoken};
 use atoll_engine::Engine;
@@ -78,7 +78,8 @@ fn write(copies: &mut Copies, now: Now, ticket: u64) {
     write_request(&mut bytes, &["set", "key", "value"]);
     let mut parser = RequestParser::new(Limits::default());
     let request = parser.parse(&bytes).unwrap().unwrap();
-    copies.write(SLOT, now, &request, [1].into_iter(), (Ticket(ticket), Protocol::Resp2)).unwrap();
+    let (asked, extra) = ((Ticket(ticket), Protocol::Resp2), WriteExtra::default());
+    copies.write(SLOT, now, &request, [1].into_iter(), asked, extra).unwrap();
 }
 
 #[test]

@@ -39,7 +39,7 @@ impl Slots {
         let command = Command::of(&request).unwrap();
         let keys = find(words[0].as_bytes()).unwrap().keys_of(&request);
         let (slot, ticket) = (slot_at(0, slot_of(KEY)), Ticket(1));
-        let asking = Asking { slot, now, command: &command, request: &request, keys, ticket };
+        let asking = Asking { slot, now, command: &command, request: &request, keys, ticket, returned: 0 };
         let mut target = Vec::new();
         let answer = self.write(&asking, &mut Reply { target: &mut target, protocol: Protocol::Resp2 });
         assert!(answer == Answer::Now && !target.starts_with(b"-"), "{}", target.escape_ascii());

@@ -1,0 +1,94 @@
+//! How much a write may return. Its reply exists only once it is applied, and then it has to be kept: so
+//! writes that return values are bounded before they are taken.
+//!
+//! Invariant: what is set aside for a write covers the values that it returns, if this node led the slot when
+//! it came. What another primary still accepts before it hands the slot over is not known here.
+
+use super::Copies;
+use atoll_keyspace::{CONDITION_BYTES_MAX, STRING_BYTES_MAX};
+use atoll_replica::Slot;
+use atoll_resp::{Command, FieldBatch, FieldCondition, FieldMutation, OwnCommand, SetAnswer};
+
+/// What a write may take beside its own bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WriteExtra {
+    /// Most bytes of values that it returns.
+    pub(crate) returned: usize,
+    /// Whether it makes values longer.
+    pub(crate) appends: bool,
+}
+
+impl WriteExtra {
+    /// For a command that returns at most this many bytes of values.
+    pub(crate) fn of(command: &Command<'_>, returned: usize) -> Self {
+        Self { returned, appends: appends(command) }
+    }
+}
+
+fn appends(command: &Command<'_>) -> bool {
+    match command {
+        Command::Append { .. } => true,
+        Command::Own(OwnCommand::Batch(batch)) => {
+            batch.mutations.iter().any(|mutation| matches!(mutation, FieldMutation::Append(..)))
+        }
+        Command::Once(once) => appends(&once.command),
+        _ => false,
+    }
+}
+
+impl Copies {
+    /// Most bytes of values that a write returns, given what its slot holds and what is on the way there.
+    pub(crate) fn returned_by(&self, slot: Slot, command: &Command<'_>) -> usize {
+        match command {
+            Command::Set(request) if request.answer == SetAnswer::Former => {
+                self.returned_of_string(slot, request.key)
+            }
+            Command::GetDelete(key) | Command::GetExpire { key, .. } => self.returned_of_string(slot, key),
+            Command::Own(OwnCommand::Batch(batch)) => self.returned_of_batch(slot, batch),
+            // Other answers have to be remembered, and are short or refused.
+            Command::Once(once) => match &*once.command {
+                Command::Own(OwnCommand::Batch(batch)) => self.returned_of_batch(slot, batch),
+                _ => 0,
+            },
+            _ => 0,
+        }
+    }
+
+    fn returned_of_string(&self, slot: Slot, key: &[u8]) -> usize {
+        let (keyspace, number) = self.keyspaces.of(slot);
+        let (put, appended) = self.growth(slot);
+        let found = usize::try_from(keyspace.string_bytes(number, key)).unwrap_or(usize::MAX);
+        found.max(put).saturating_add(appended).min(STRING_BYTES_MAX)
+    }
+
+    /// The value of the first condition that does not hold, or its beginning.
+    fn returned_of_batch(&self, slot: Slot, batch: &FieldBatch<'_>) -> usize {
+        if batch.conditions.is_empty() {
+            return 0;
+        }
+        let (keyspace, number) = self.keyspaces.of(slot);
+        let (mut longest, appended) = self.growth(slot);
+        for condition in &batch.conditions {
+            if longest.saturating_add(appended) >= CONDITION_BYTES_MAX {
+                return CONDITION_BYTES_MAX;
+            }
+            let (FieldCondition::Absent(field) | FieldCondition::Equals(field, _)) = *condition;
+            let found = keyspace.field_bytes(number, batch.key, field);
+            longest = longest.max(usize::try_from(found).unwrap_or(usize::MAX));
+        }
+        longest.saturating_add(appended).min(CONDITION_BYTES_MAX)
+    }
+
+    /// The longest value that writes on their way to a slot may put there, and how many bytes they may append
+    /// to one.
+    fn growth(&self, slot: Slot) -> (usize, usize) {
+        let under_way = self.replica.under_way(slot);
+        // Which of those that an earlier primary took append is not known.
+        (under_way.longest.max(self.early_longest), under_way.inherited + self.waiting.appended_bytes())
+    }
+
+    /// Most bytes of values that all writes return which wait.
+    pub(crate) fn returned_bytes(&self) -> usize {
+        self.waiting.returned_bytes()
+    }
+}
