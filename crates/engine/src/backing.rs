@@ -19,6 +19,11 @@ const VALUES_SHARE: u64 = 8;
 /// Inner nodes stay above this share of the room for a short time only.
 const INNER_SHARE: u64 = 2;
 
+/// Where nodes lie on disk alone, this many parts in [`LEFT_PARTS`] of the room that is left beside what stays
+/// may be unwritten before a checkpoint is due.
+const UNWRITTEN_PARTS: u64 = 4;
+const LEFT_PARTS: u64 = 5;
+
 /// What a checkpoint writes beyond this bypasses the system's page cache. The pages it writes are in memory
 /// here as well, so the cache would hold them twice, and copying them there takes a sixth of the time of a
 /// load. A smaller checkpoint goes through the cache, since other processes may read it soon.
@@ -295,9 +300,41 @@ impl Backing {
     pub(crate) fn wants_checkpoint(&self) -> bool {
         // A checkpoint frees none of the fragmentation.
         let room = self.room() - self.fragmentation_bytes();
-        self.meter.unwritten_bytes() > room / 2
+        let unwritten = self.meter.unwritten_bytes();
+        // Asked with every commit, and most stores are far from it.
+        unwritten > room / 2
+            && (self.meter.unwritten_leaf_bytes() > room / 2 || unwritten > self.unwritten_most(room))
             && self.meter.newly_unwritten_bytes() > room / 4
             && self.meter.held() > room / 4 * 3
+    }
+
+    /// How many bytes may be unwritten where no more than half of the room is changed leaves.
+    ///
+    /// A store that fits into memory changes leaves, and copies them while a checkpoint runs: the other half
+    /// is for these copies. One that does not fit puts records beside leaves, and copies little. Each of its
+    /// checkpoints visits nearly every leaf, however few records came since the last one, so it makes them
+    /// as seldom as its memory allows.
+    fn unwritten_most(&self, room: u64) -> u64 {
+        if self.is_all_resident() {
+            return room / 2;
+        }
+        let left = room.saturating_sub(self.staying_bytes());
+        (left / LEFT_PARTS * UNWRITTEN_PARTS).max(room / 2)
+    }
+
+    /// How much room a checkpoint frees beforehand for the copies that writers make while it runs: a quarter
+    /// of all, but no more than half of what is neither unwritten nor stays. Looking for more would pass over
+    /// all leaves in vain, while nobody else proceeds, and evict each that can be.
+    pub(crate) fn headroom(&self) -> u64 {
+        let taken = self.meter.unwritten_bytes() + self.staying_bytes();
+        (self.room() / 4).min(self.room().saturating_sub(taken) / 2)
+    }
+
+    /// Bytes that neither a checkpoint nor eviction frees: inner nodes, buffers, and the values that are kept
+    /// even where leaves want more.
+    fn staying_bytes(&self) -> u64 {
+        let values = self.value_bytes().min(self.memory_bytes / VALUES_SHARE);
+        self.meter.bytes_of(Kind::Inner) + self.meter.bytes_of(Kind::Buffer) + values
     }
 }
 
@@ -331,14 +368,68 @@ mod tests {
     use super::*;
     use crate::meter::Counted;
 
+    /// A changed leaf of this many bytes.
+    fn changed_leaf(backing: &Backing, bytes: usize) -> Counted {
+        let mut leaf = Counted::default();
+        leaf.begin(backing.meter(), bytes, true);
+        leaf
+    }
+
+    #[test]
+    fn what_lies_beside_leaves_may_take_more_before_a_checkpoint_than_changed_leaves() {
+        // Room for 14,000 bytes; 2,000 of them are for values.
+        let backing = Backing::new(None, 1, 16_000);
+        let weight = |kind, bytes| Weight::of(backing.meter(), kind, bytes);
+        let values = weight(Kind::Value, 4_000);
+        let half = weight(Kind::Waiting, 7_000);
+        assert!(!backing.wants_checkpoint());
+        let more = weight(Kind::Waiting, 100);
+        assert!(backing.wants_checkpoint(), "all of it is in memory");
+        backing.node_is_absent();
+        assert!(!backing.wants_checkpoint());
+        // Four fifths of what the values leave.
+        let beside = weight(Kind::Waiting, 2_500);
+        assert!(!backing.wants_checkpoint());
+        let last = weight(Kind::Waiting, 100);
+        assert!(backing.wants_checkpoint());
+        drop((last, beside));
+        // Of 10,000 bytes, four fifths are 8,000; and never less than half of the room.
+        let inner = weight(Kind::Inner, 2_000);
+        assert!(!backing.wants_checkpoint());
+        let beside = weight(Kind::Waiting, 1_000);
+        assert!(backing.wants_checkpoint());
+        drop((beside, more));
+        let many = weight(Kind::Inner, 11_000);
+        assert!(!backing.wants_checkpoint());
+        let more = weight(Kind::Waiting, 100);
+        assert!(backing.wants_checkpoint());
+        drop((many, inner, half, more));
+        let leaves = changed_leaf(&backing, 7_000);
+        assert!(!backing.wants_checkpoint());
+        let leaf = changed_leaf(&backing, 100);
+        assert!(backing.wants_checkpoint(), "the rest is for copies of leaves");
+        drop((leaf, leaves, values));
+    }
+
+    #[test]
+    fn a_checkpoint_frees_no_more_beforehand_than_there_can_be() {
+        let backing = Backing::new(None, 1, 16_000);
+        assert_eq!(backing.headroom(), 3_500, "a quarter of the room");
+        let inner = Weight::of(backing.meter(), Kind::Inner, 2_000);
+        let _leaf = changed_leaf(&backing, 3_000);
+        assert_eq!(backing.headroom(), 3_500);
+        let beside = Weight::of(backing.meter(), Kind::Waiting, 5_000);
+        assert_eq!(backing.headroom(), 2_000, "half of what is left");
+        let more = Weight::of(backing.meter(), Kind::Waiting, 5_000);
+        assert_eq!(backing.headroom(), 0);
+        drop((inner, beside, more));
+        assert_eq!(backing.headroom(), 3_500);
+    }
+
     #[test]
     fn what_opening_would_bring_back_must_fit_though_it_was_let_go_of() {
         let backing = Backing::new(None, 1, 16_000);
-        let leaf_of = |bytes| {
-            let mut leaf = Counted::default();
-            leaf.begin(backing.meter(), bytes, true);
-            leaf
-        };
+        let leaf_of = |bytes| changed_leaf(&backing, bytes);
         // Written by a checkpoint whose commit failed, and evicted.
         let written = leaf_of(10_000);
         written.settle();

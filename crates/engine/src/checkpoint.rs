@@ -102,9 +102,10 @@ impl Shared {
 
     /// Makes room for the copies that writers make while the checkpoint holds what is in memory at present.
     fn make_headroom(&self) {
+        let headroom = self.backing.headroom();
         // In steps, because no reader or writer proceeds during one.
         for part in 1..=4 {
-            let need = self.backing.room() / 16 * part;
+            let need = headroom / 4 * part;
             if self.backing.excess_with(need) > 0 {
                 let _writer = self.writer.alone();
                 self.let_go_of_leaves(&mut self.forest.write().trees, Looks::Two, need);

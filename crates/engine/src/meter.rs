@@ -95,6 +95,12 @@ impl Meter {
         self.unwritten.load(Ordering::Relaxed)
     }
 
+    /// The part of [`Meter::unwritten_bytes`] that is leaves.
+    pub(crate) fn unwritten_leaf_bytes(&self) -> u64 {
+        // Read one after the other while writers go on: the difference may be off by what they change.
+        self.unwritten_bytes().saturating_sub(self.bytes_of(Kind::Waiting))
+    }
+
     /// Bytes that became unwritten since the last checkpoint ended.
     pub(crate) fn newly_unwritten_bytes(&self) -> u64 {
         self.unwritten_bytes().saturating_sub(self.left_unwritten.load(Ordering::Relaxed))
