@@ -19,6 +19,8 @@
 
 mod reading;
 mod records;
+#[cfg(test)]
+mod tests;
 mod unread;
 
 pub(crate) use records::{Records, record_bytes, record_len};
@@ -43,6 +45,10 @@ const FITTING_BYTES: usize = 9 << 10;
 /// are. Each checkpoint writes all of the records anew, so with more of them one page of both is soon
 /// cheaper; see decision 0024.
 const SLIM_PARTS: usize = 4;
+
+/// Where many records come between two checkpoints, few of them are written anew: they may take up to two
+/// parts in this many of the page.
+const GROWN_PARTS: usize = 5;
 
 /// Records up to this many bytes are copied into a delta put above them: they take no more than another delta
 /// would. Longer ones stay where they are, and can be evicted.
@@ -215,7 +221,27 @@ impl Delta {
         // many together. That does not help a page that is long in itself.
         let has_room =
             Self::fits(page, records, ROOM_LEFT_BYTES) || !Self::fits(page, 0, 2 * ROOM_LEFT_BYTES);
-        records * SLIM_PARTS <= page && has_room
+        (records * SLIM_PARTS <= page || self.grows_fast(page, records)) && has_room
+    }
+
+    /// Whether so many of the records are new that another second page is cheaper than one page of both,
+    /// although they are many. With `n` new bytes at each checkpoint, a page of `P` bytes and merging at `L`,
+    /// a leaf costs about `L / 2 + P * n / L` bytes each time, which is least where `L * L` is `2 * P * n`.
+    fn grows_fast(&self, page: usize, records: usize) -> bool {
+        let is_cheaper = |new: usize| records * records <= 2 * page * new;
+        records * GROWN_PARTS <= page * 2 && self.bytes_above_second().is_some_and(is_cheaper)
+    }
+
+    /// Bytes of the records above the second page; none where there is no such page, or where its records
+    /// were so few that they were copied.
+    fn bytes_above_second(&self) -> Option<usize> {
+        let content = self.content.read();
+        let Base::Delta(below) = &content.base else { return None };
+        let own = content.records.as_ref().map_or(0, Records::len);
+        match below.home() {
+            Some(home) => home.delta.map(|_| own),
+            None => below.bytes_above_second().map(|more| more + own),
+        }
     }
 
     /// Puts a record. The delta must be unshared.
