@@ -82,8 +82,7 @@ class Agreement:
 
     def note(self, path: str | os.PathLike[str], last: int | None) -> None:
         """Note a checkpoint that has its final name now; `last` is the step that was given last."""
-        # Absolute, since ranks may have different working folders.
-        path = os.path.abspath(path)
+        path = _as_noted(path)
         if self._size > 1 and last is None:
             # This attempt has given no step, so other ranks may still ask for what earlier attempts noted. And the
             # checkpoint is the state that this attempt began with: the attempt that computed it has noted it, or it is
@@ -106,7 +105,7 @@ class Agreement:
 
     def resume(self, pattern: str | os.PathLike[str], last_complete: int | None) -> Checkpoint | None:
         """Return the checkpoint to resume from; set later ones of this rank aside."""
-        self._pattern = os.path.abspath(pattern)
+        self._pattern = _as_noted(pattern)
         noted = self._noted()
         cells = {rank: cell for rank, cell in noted.items() if rank < self._size and cell["since"] < self._attempt}
         if self._size == 1:
@@ -134,7 +133,7 @@ class Agreement:
             for path, note in self._cell["named"].items()
         }
         if chosen is not None and (chosen.step not in self._steps or self._steps[chosen.step].gone is not None):
-            named[os.path.abspath(chosen.path)] = {"last": chosen.step, "by": BEFORE_ALL, "since": self._attempt}
+            named[_as_noted(chosen.path)] = {"last": chosen.step, "by": BEFORE_ALL, "since": self._attempt}
         self._keep(asked=self._asked(), named=named)
 
     def _asked(self) -> list[list[Any]]:
@@ -239,3 +238,12 @@ class Agreement:
         cell = self._cell | changed
         self._native.set_rank_notes(json.dumps(cell), self._run, self._attempt, self._rank)
         self._cell = cell
+
+
+def _as_noted(path: str | os.PathLike[str]) -> str:
+    """Return a path as notes have it: absolute, since ranks may have different working folders.
+
+    Bytes of its name that are not UTF-8 are escaped, in paths and patterns alike: a note is a text, and one that could
+    not be stored would leave a checkpoint that has its final name and counts for no rank.
+    """
+    return os.path.abspath(path).encode("utf-8", "backslashreplace").decode()

@@ -9,7 +9,7 @@ from typing import Any, SupportsIndex
 
 from . import _atoll
 from ._cell import Cell
-from ._convert import label, whole
+from ._convert import check_text, label, whole
 from ._expression import literal
 from .errors import InvalidInputError, UnsupportedError
 
@@ -78,7 +78,7 @@ class Noted:
 
     def run_attributes(self, run: str) -> dict[str, str]:
         """Return the attributes of a run, such as the program and its options, as texts; empty if there are none."""
-        return self._native.run_attributes(run)
+        return self._native.run_attributes(label(run, "run"))
 
     def set_run_attributes(self, run: str, attributes: Mapping[str, str]) -> None:
         """Set attributes of a run to texts, like :meth:`set_attributes`. A number that reads the same stays one."""
@@ -91,7 +91,11 @@ class Noted:
 
 def changes_of(attributes: Mapping[str, Any], replaced: Iterable[str]) -> str:
     """Return changes as the native half takes them: the replaced attributes are removed unless they have new values."""
-    changes = {str(name): None if value is None else _as_json(str(name), value) for name, value in attributes.items()}
+    changes: dict[str, Any] = {}
+    for key, value in attributes.items():
+        name = str(key)
+        check_text(name, "the name of an attribute")
+        changes[name] = None if value is None else _as_json(name, value)
     return json.dumps(dict.fromkeys(replaced) | changes)
 
 
@@ -117,13 +121,18 @@ def _as_json(name: str, value: Any) -> Any:
     """Convert a value to what JSON has: NumPy numbers become numbers, and numbers that JSON lacks become texts."""
     if hasattr(value, "tolist"):
         value = value.tolist()
-    if value is None or isinstance(value, str | bool):
+    if isinstance(value, str):
+        check_text(value, f'attribute "{name}"')
+        return value
+    if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
         return value if -(2**63) <= value < 2**64 else str(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, Mapping):
+        for key in value:
+            check_text(str(key), f'a key of attribute "{name}"')
         return {str(key): _as_json(name, item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_as_json(name, item) for item in value]
