@@ -4,6 +4,9 @@ import gc
 import subprocess
 import sys
 import threading
+import traceback
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy
@@ -181,3 +184,36 @@ def test_an_error_that_was_raised_is_not_told_again_at_the_end(table):
     with pytest.raises(errors.OutOfSpaceError):
         writer.flush()
     writer._finish()
+
+
+def frames_of(call: Callable[[], object]) -> int:
+    """Return the number of frames in the traceback of the error that a call raises."""
+    try:
+        call()
+    except errors.OutOfSpaceError as error:
+        return len(list(traceback.walk_tb(error.__traceback__)))
+    raise AssertionError("nothing was raised")
+
+
+def test_an_error_that_is_raised_again_and_again_keeps_no_arrays(table):
+    failing = Failing(table)
+    failing.allowed.release(1)
+    writer = atoll.Writer(failing, "a")
+    given = numpy.full(ROWS, 0.5)
+    arrays = [weakref.ref(given)]
+    writer.step(1, None, {**rows(), "x": given}, give=True)
+    del given
+    frames_of(writer.flush)
+    gc.collect()
+    assert arrays[0]() is None, "the traceback keeps the step that failed"
+    frames = set()
+    for step in range(2, 6):
+        given = numpy.full(ROWS, 0.5)
+        arrays.append(weakref.ref(given))
+        columns = {**rows(), "x": given}
+        frames.add(frames_of(lambda step=step, columns=columns: writer.step(step, None, columns, give=True)))
+    del given, columns
+    assert len(frames) == 1, "the traceback grows"
+    frames_of(writer.close)
+    gc.collect()
+    assert [array() for array in arrays] == [None] * 5, "the traceback keeps the steps that were refused"

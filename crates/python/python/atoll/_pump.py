@@ -11,9 +11,11 @@ from __future__ import annotations
 import os
 import threading
 import time as clock
+import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 from .errors import TimedOutError, UnavailableError, UnsupportedError
@@ -42,6 +44,8 @@ class Pump:
         self._waiting: deque[Step] = deque()
         self._is_appending = self._is_ending = False
         self._error: BaseException | None = None
+        #: The traceback of the error as the thread left it, without what its frames held.
+        self._trace: TracebackType | None = None
         self._is_told = False
         self._process = os.getpid()
         self._news = threading.Condition()
@@ -68,7 +72,9 @@ class Pump:
             )
         if self._error is not None:
             self._is_told = True
-            raise self._error
+            # Each raise adds its frames to the traceback: added to the last one, they would keep the arrays of every step
+            # that was refused.
+            raise self._error.with_traceback(self._trace)
 
     def check_untold(self, note: str) -> None:
         """Raise the error of the thread, with a note, unless it has been reported."""
@@ -141,8 +147,11 @@ class Pump:
                 room, step = step.bytes, None
                 self._done(room)
         except BaseException as error:  # noqa: BLE001 - raised again by the next call of the simulation
+            # Frames of the traceback must not keep the arrays of the step.
+            step = None
+            _clear_frames(error)
             with self._news:
-                self._error = error
+                self._error, self._trace = error, error.__traceback__
                 self._waiting.clear()
                 self._is_appending = False
                 self._news.notify_all()
@@ -160,3 +169,14 @@ class Pump:
             self._bytes -= room
             self._is_appending = False
             self._news.notify_all()
+
+
+def _clear_frames(error: BaseException) -> None:
+    """Drop what the frames hold that an error came through, and those of the errors that led to it."""
+    left, seen = [error], set[int]()
+    while left:
+        each = left.pop()
+        if id(each) not in seen:
+            seen.add(id(each))
+            traceback.clear_frames(each.__traceback__)
+            left += [led for led in (each.__cause__, each.__context__) if led is not None]
