@@ -15,6 +15,7 @@ from writer_tables import Failing, Gated
 
 import atoll
 from atoll import errors
+from atoll._columns import copies
 
 ROWS = 100
 COLUMNS = {"pid": "int64", "step": "int64", "x": "float64"}
@@ -62,6 +63,47 @@ def test_a_close_that_was_interrupted_can_be_called_again_and_waits(table, monke
     assert again.is_alive(), "its step is not written yet"
     gated.allowed.release()
     again.join(30)
+    assert steps_of(table) == {1: ROWS}
+
+
+def test_a_step_that_is_copied_while_the_writer_is_closed_is_refused_and_takes_no_room(table, monkeypatch):
+    writer = atoll.Writer(table, "a")
+
+    def closing(columns: dict) -> dict:
+        # As a signal handler, or another thread, in the middle of the copy.
+        writer.close()
+        return copies(columns)
+
+    monkeypatch.setattr("atoll.writer.copies", closing)
+    with pytest.raises(errors.UnavailableError, match="closed") as raised:
+        writer.step(1, None, rows())
+    assert "before close()" in raised.value.hint
+    assert writer._pump._bytes == 0
+    writer.flush(timeout=5)
+    writer.close()
+    assert table.steps() == []
+
+
+def test_a_step_that_waits_for_room_is_refused_as_soon_as_the_writer_is_closed(table):
+    gated = Gated(table)
+    writer = atoll.Writer(gated, "a", buffer_bytes=1)
+    writer.step(1, None, rows())
+    refused = threading.Event()
+
+    def give() -> None:
+        with pytest.raises(errors.UnavailableError, match="closed"):
+            writer.step(2, None, rows())
+        refused.set()
+
+    giving = threading.Thread(target=give, daemon=True)
+    giving.start()
+    assert not refused.wait(0.2), "there is no room yet"
+    closing = threading.Thread(target=writer.close, daemon=True)
+    closing.start()
+    assert refused.wait(30), "it waits for the step before it"
+    gated.allowed.release()
+    closing.join(30)
+    assert not closing.is_alive()
     assert steps_of(table) == {1: ROWS}
 
 

@@ -87,15 +87,18 @@ class Pump:
         return os.getpid() != self._process
 
     def reserve(self, room: int) -> None:
-        """Reserve `room` bytes of the buffer, waiting until they are free; a larger step waits until it is empty."""
+        """Reserve `room` bytes of the buffer, waiting until they are free; a larger step waits until it is empty.
+
+        Raises if the writer is closed, also if that happens during the wait.
+        """
         self.check()
         with self._news:
-            if self._is_ending:
-                raise UnavailableError.hinted(
-                    "this writer is closed", "give steps before close(), or within the with; a new writer continues the run"
-                )
-            self._news.wait_for(lambda: self._error or self._bytes == 0 or self._bytes + room <= self._bytes_max)
+            self._news.wait_for(
+                lambda: self._error or self._is_ending or self._bytes == 0 or self._bytes + room <= self._bytes_max
+            )
             self.check()
+            if self._is_ending:
+                raise _closed()
             self._bytes += room
 
     def release(self, room: int) -> None:
@@ -105,8 +108,14 @@ class Pump:
             self._news.notify_all()
 
     def put(self, step: Step) -> None:
-        """Queue a step whose room was reserved."""
+        """Queue a step whose room was reserved; release the room and raise if the writer was closed meanwhile."""
         with self._news:
+            if self._is_ending:
+                # Another thread or a signal handler closed the writer while the step was copied: the thread that would
+                # append the step may have ended.
+                self._bytes -= step.bytes
+                self._news.notify_all()
+                raise _closed()
             self._waiting.append(step)
             self._news.notify_all()
 
@@ -169,6 +178,12 @@ class Pump:
             self._bytes -= room
             self._is_appending = False
             self._news.notify_all()
+
+
+def _closed() -> UnavailableError:
+    return UnavailableError.hinted(
+        "this writer is closed", "give steps before close(), or within the with; a new writer continues the run"
+    )
 
 
 def _clear_frames(error: BaseException) -> None:
