@@ -72,6 +72,30 @@ def test_what_another_library_holds_is_copied_too(store):
     assert not table.numpy()["x"].any() and not table.numpy()["v"].any()
 
 
+#: The texts of 100 rows, in libraries that count them by their places alone, or as the whole that they are a slice of.
+TEXTS = ["x" * 1_000] * 10_000
+HELD = {
+    "texts of Python in pandas": lambda: pandas.Series(TEXTS[:100], dtype=pandas.StringDtype("python")),
+    "an array of pandas": lambda: pandas.array(TEXTS[:100], dtype=pandas.StringDtype("python")),
+    "a slice of polars": lambda: polars.Series(TEXTS)[200:300],
+    "a slice of pyarrow": lambda: pyarrow.array(TEXTS)[200:300],
+    "a slice of views": lambda: pyarrow.array(TEXTS, pyarrow.string_view())[200:300],
+}
+
+
+@pytest.mark.parametrize("given", HELD)
+def test_columns_of_other_libraries_count_with_the_bytes_of_their_rows(store, given: str):
+    table = store.create_table("run", {"pid": "int64", "note": "utf8"}, id="pid", index="pid")
+    gated = Gated(table)
+    writer = atoll.Writer(gated, "a")
+    writer.step(1, None, {"pid": numpy.arange(100), "note": HELD[given]()})
+    texts = writer._pump._bytes - 100 * 8
+    gated.allowed.release()
+    writer.close()
+    assert 100_000 <= texts <= 110_000
+    assert table.arrow()["note"].to_pylist() == TEXTS[:100]
+
+
 def test_the_values_of_a_dictionary_are_copied_with_its_rows(store):
     table = store.create_table("run", {"pid": "int64", "x": "float64", "v": "float64[2]"}, id="pid", index="pid")
     gated = Gated(table)

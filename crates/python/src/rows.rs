@@ -6,7 +6,10 @@ use crate::error::Failure;
 use crate::pickled::{Reduced, reduced};
 use crate::schema::Schema;
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StructArray, make_array};
+use arrow_array::{
+    Array, ArrayRef, GenericListArray, OffsetSizeTrait, RecordBatch, RecordBatchOptions, StructArray,
+    make_array,
+};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType, SchemaRef};
@@ -74,6 +77,15 @@ impl Rows {
     #[getter]
     fn nbytes(&self) -> usize {
         self.batches.iter().map(RecordBatch::get_array_memory_size).sum()
+    }
+
+    /// Bytes of memory that `copied` rows take: of a slice only the rows themselves.
+    #[getter]
+    fn copied_nbytes(&self, py: Python<'_>) -> usize {
+        let of_batch = |batch: &RecordBatch| -> usize {
+            batch.columns().iter().map(|column| copied_bytes(column.as_ref())).sum()
+        };
+        py.detach(|| self.batches.iter().map(of_batch).sum())
     }
 
     /// The first value of the `step` column that differs from `step`, if any.
@@ -157,6 +169,29 @@ fn copied(rows: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     let columns = columns.collect::<Result<Vec<_>, ArrowError>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(joined.num_rows()));
     RecordBatch::try_new_with_options(joined.schema(), columns, &options)
+}
+
+/// The bytes of a view of a text or of bytes, without the memory that it may point to.
+const VIEW_BYTES: usize = 16;
+
+/// The bytes of memory that a copy of a column takes.
+fn copied_bytes(column: &dyn Array) -> usize {
+    match column.data_type() {
+        DataType::Utf8View => VIEW_BYTES * column.len() + column.as_string_view().total_buffer_bytes_used(),
+        DataType::BinaryView => VIEW_BYTES * column.len() + column.as_binary_view().total_buffer_bytes_used(),
+        DataType::List(_) => copied_bytes_of_lists(column.as_list::<i32>()),
+        DataType::LargeList(_) => copied_bytes_of_lists(column.as_list::<i64>()),
+        // If the size of a slice is unknown, that of its buffers counts.
+        _ => column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size()),
+    }
+}
+
+/// The bytes of a copy of lists: slicing them does not slice their values.
+fn copied_bytes_of_lists<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> usize {
+    let ends = [lists.value_offsets().first(), lists.value_offsets().last()];
+    let [first, end] = ends.map(|end| end.map_or(0, |end| end.as_usize()));
+    let values = lists.values().slice(first, end.saturating_sub(first));
+    size_of::<O>() * (lists.len() + 1) + copied_bytes(values.as_ref())
 }
 
 /// Whether joining columns of a type copies only what points to their values: the keys of a dictionary that

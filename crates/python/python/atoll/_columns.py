@@ -35,11 +35,10 @@ class Arrow:
 
     __slots__ = ("_held", "_is_own", "nbytes")
 
-    def __init__(self, held: _atoll.Rows, *, is_own: bool, nbytes: int | None = None) -> None:
+    def __init__(self, held: _atoll.Rows, *, is_own: bool) -> None:
         self._held, self._is_own = held, is_own
-        #: The bytes that it takes once it is kept. Arrow reports those of the whole array for a slice; `nbytes`
-        #: corrects that.
-        self.nbytes: int = held.nbytes if nbytes is None else min(nbytes, held.nbytes)
+        #: The bytes that it takes once it is kept: of a slice of a larger array, its own rows are copied.
+        self.nbytes: int = held.nbytes if is_own else held.copied_nbytes
 
     def __len__(self) -> int:
         return len(self._held)
@@ -55,7 +54,7 @@ class Arrow:
 
     def kept(self) -> Arrow:
         """Return the column in memory of its own."""
-        return self if self._is_own else Arrow(self._held.copied(), is_own=True, nbytes=self.nbytes)
+        return self if self._is_own else Arrow(self._held.copied(), is_own=True)
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
         return self._held.only_column()
@@ -203,9 +202,7 @@ class TableColumns:
         if is_nothing(values):
             return Arrow(_atoll.rows([native_column(name, values)]), is_own=True)
         if _is_arrow(values, numpy):
-            known = getattr(values, "nbytes", None)
-            known = known if isinstance(known, int) else None
-            return Arrow(_atoll.rows([native_column(name, values)]), is_own=False, nbytes=known)
+            return Arrow(_atoll.rows([native_column(name, values)]), is_own=False)
         listed = as_list(values)
         values = values if listed is None else listed
         is_listed = listed is not None or getattr(getattr(values, "dtype", None), "kind", "") == "O"
