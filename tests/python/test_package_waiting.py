@@ -155,6 +155,35 @@ writer.close()
     assert min(took) < 0.1, took
 
 
+#: Lazy producers of rows. In C, no Python code runs between two batches, and each takes a few milliseconds; Python code
+#: gets the signal itself, and what it raises reaches Atoll as a text.
+PRODUCERS = {
+    "in C": "map(operator.itemgetter(0), zip(itertools.repeat(batch, 20_000), map(sum, itertools.repeat(range(200_000)))))",
+    "in Python": "(time.sleep(0.01) or batch for _ in range(20_000))",
+}
+
+
+@pytest.mark.parametrize("made", PRODUCERS.values(), ids=list(PRODUCERS))
+def test_ctrl_c_stops_the_reading_of_a_lazy_producer_and_keeps_nothing(tmp_path: Path, made: str) -> None:
+    code = f"""
+import itertools, operator, pyarrow
+table = atoll.open(sys.argv[1]).create_table("run", {{"id": int}}, id="id", index="id")
+batch = pyarrow.record_batch({{"id": [1]}})
+rows = pyarrow.RecordBatchReader.from_batches(batch.schema, {made})
+sys.setswitchinterval(60)
+try:
+    soon.set()
+    table.append(rows, run="r")
+except KeyboardInterrupt:
+    print("stopped", flush=True)
+print(table.count(), flush=True)
+"""
+    took, rest = stopped(code, tmp_path / "store")
+    # All of its batches take a minute or more.
+    assert took < 10, took
+    assert rest == "0\n"
+
+
 def test_other_threads_run_while_a_call_waits(table: atoll.Table) -> None:
     version, waiting = table.version(), threading.Event()
 

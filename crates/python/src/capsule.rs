@@ -12,6 +12,7 @@ use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchReader, StructArray, make_array};
 use arrow_schema::{ArrowError, Field, Schema, SchemaRef};
 use atoll_tables::TypeName;
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 use std::ffi::CStr;
@@ -47,23 +48,48 @@ pub(crate) fn array_out<'py>(py: Python<'py>, array: &dyn Array) -> PyResult<Bou
 }
 
 /// Reads the batches of an object with `__arrow_c_stream__`. A lazy producer runs in here, without the
-/// interpreter lock, which it may need on other threads.
+/// interpreter lock, which it may need on other threads. A signal ends the reading between two batches.
 pub(crate) fn stream_in(object: &Bound<'_, PyAny>) -> PyResult<(SchemaRef, Vec<RecordBatch>)> {
-    let stream = stream_of(object)?;
-    let read = object.py().detach(move || {
-        let reader = RecordBatchStreamReader::try_new(stream)?;
-        let schema = reader.schema();
-        Ok::<_, ArrowError>((schema, reader.collect::<Result<Vec<_>, _>>()?))
-    });
-    Ok(read.map_err(Failure::from)?)
+    let (py, stream) = (object.py(), stream_of(object)?);
+    let reader = py.detach(move || RecordBatchStreamReader::try_new(stream));
+    let mut reader = reader.map_err(|error| unread(py, error))?;
+    let read = batches_of(py, &mut reader);
+    let schema = reader.schema();
+    // Also without the lock: a producer that ends early may wait for its threads.
+    py.detach(move || drop(reader));
+    Ok((schema, read?))
+}
+
+fn batches_of(py: Python<'_>, reader: &mut RecordBatchStreamReader) -> PyResult<Vec<RecordBatch>> {
+    let mut batches = Vec::new();
+    loop {
+        let next = py.detach(|| reader.next());
+        py.check_signals()?;
+        match next {
+            Some(batch) => batches.push(batch.map_err(|error| unread(py, error))?),
+            None => return Ok(batches),
+        }
+    }
+}
+
+/// The error of a producer. Ctrl-C while its own Python code runs arrives as a text, and stays Ctrl-C.
+fn unread(py: Python<'_>, error: ArrowError) -> PyErr {
+    if let Err(signal) = py.check_signals() {
+        return signal;
+    }
+    let text = error.to_string();
+    if text.contains("KeyboardInterrupt") {
+        PyKeyboardInterrupt::new_err(text)
+    } else {
+        Failure::from(error).into()
+    }
 }
 
 /// The schema of an object with `__arrow_c_stream__`, without its batches.
 pub(crate) fn schema_of_stream(object: &Bound<'_, PyAny>) -> PyResult<SchemaRef> {
-    let stream = stream_of(object)?;
-    let read =
-        object.py().detach(move || RecordBatchStreamReader::try_new(stream).map(|reader| reader.schema()));
-    Ok(read.map_err(Failure::from)?)
+    let (py, stream) = (object.py(), stream_of(object)?);
+    let read = py.detach(move || RecordBatchStreamReader::try_new(stream).map(|reader| reader.schema()));
+    read.map_err(|error| unread(py, error))
 }
 
 fn stream_of(object: &Bound<'_, PyAny>) -> PyResult<FFI_ArrowArrayStream> {
