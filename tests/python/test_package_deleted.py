@@ -45,6 +45,14 @@ def test_what_is_appended_behind_a_delete_is_there(run: atoll.Table) -> None:
     assert values(run)[4] == 1.0
 
 
+def test_a_range_of_steps_ends_before_its_end_as_the_pair_does(run: atoll.Table) -> None:
+    run.delete(run="a", steps=range(1, 4))
+    assert sorted(values(run)) == [0, 4]
+    with pytest.raises(errors.InvalidInputError, match="no step from 4 to below 4"):
+        run.delete(run="a", steps=range(4, 4))
+    assert sorted(values(run)) == [0, 4]
+
+
 def test_a_step_that_was_deleted_between_others_is_not_left_out_in_silence(run: atoll.Table) -> None:
     run.delete(run="a", steps=(2, 3))
     with pytest.raises(errors.ConflictError, match="replace them"):

@@ -92,15 +92,21 @@ def names(given: Any, role: str) -> list[str]:
 
 
 def steps_between(steps: Any) -> tuple[int, int | None]:
-    """Return the first step and the one after the last."""
-    try:
+    """Return the first step and the one after the last.
+
+    Anything else that has two items, such as a list of steps, would be read as something that it does not say.
+    """
+    if isinstance(steps, range) and steps.step == 1:
+        first, end = steps.start, steps.stop
+    elif isinstance(steps, tuple) and len(steps) == 2:
         first, end = steps
-    except (TypeError, ValueError):
+    else:
         raise InvalidInputError.hinted(
             f"steps must be a first one and the one after the last, not {steps!r}",
-            "write steps=(3, 4) for step 3, and None for an open end",
-        ) from None
-    return whole(first or 0, "the first step"), None if end is None else whole(end, "the end of steps")
+            "write steps=(3, 5) or range(3, 5) for steps 3 and 4, and (3, None) for an open end",
+        )
+    first = 0 if first is None else whole(first, "the first step")
+    return first, None if end is None else whole(end, "the end of steps")
 
 
 def batch_rows(rows: Any) -> int:

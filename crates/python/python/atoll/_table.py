@@ -278,15 +278,15 @@ class Table(Asking, Noted, Appending):
         where: Expression | str | None = None,
         *,
         run: str | None = None,
-        steps: tuple[SupportsIndex | None, SupportsIndex | None] | None = None,
+        steps: tuple[SupportsIndex | None, SupportsIndex | None] | range | None = None,
         all: bool = False,
     ) -> int:
         """Delete the rows that are present now and match every argument; return the version without them.
 
         ``t.delete("x is nan")``, ``t.delete(run="b")``, ``t.delete(run="a", steps=(100, None))``, where ``steps`` is
-        the first step and the one after the last; ``all=True`` deletes everything. Rows appended later are not
-        affected. Earlier versions keep the rows until :meth:`vacuum`. Deleting a whole run deletes its attributes too,
-        unless a snapshot may show the run.
+        the first step and the one after the last, or a range such as ``range(100, 200)``; ``all=True`` deletes
+        everything. Rows appended later are not affected. Earlier versions keep the rows until :meth:`vacuum`. Deleting
+        a whole run deletes its attributes too, unless a snapshot may show the run.
 
         Raises ``NotFoundError`` for a run that does not exist, and ``InvalidInputError`` for a condition that does not
         fit the table.
