@@ -312,6 +312,47 @@ def test_a_store_that_a_pattern_matches_is_opened_whatever_it_is_called(tmp_path
                 assert sorted(again.table("d").numpy()["id"].tolist()) == ids, stores.urls
 
 
+def test_an_equals_sign_behind_a_question_mark_makes_no_option_of_a_pattern(tmp_path: Path, monkeypatch) -> None:
+    for name in ("seed1/dt=0.1", "seed2/dt=0.1", "seed2/dt=0.2", "seed1_dt=0.1", "run1mode=read"):
+        atoll.open(tmp_path / "sweep" / name).close()
+    monkeypatch.chdir(tmp_path)
+    for pattern, count in {
+        "sweep/seed?/dt=0.1": 2,
+        "sweep/seed?_dt=0.1": 1,
+        tmp_path / "sweep" / "seed?" / "dt=0.?": 3,
+        # Stores that are there say what is meant.
+        "sweep/run?mode=read": 1,
+    }.items():
+        with atoll.open(pattern) as stores:
+            assert len(stores.urls) == count, pattern
+    with pytest.raises(atoll.errors.InvalidInputError):
+        atoll.open("sweep/seed1?mode=read")
+    with pytest.raises(atoll.errors.NotFoundError):
+        atoll.open("sweep/seed?/dt=0.3")
+
+
+def test_the_path_of_a_url_may_be_a_pattern(tmp_path: Path, monkeypatch) -> None:
+    for name in ("exp[1]/a", "exp[1]/b", "exp1/c"):
+        atoll.open(tmp_path / "100 % here" / name).close()
+    monkeypatch.chdir(tmp_path / "100 % here")
+    quoted = quote(str(tmp_path / "100 % here"))
+    for pattern, names in {
+        f"file:{quoted}/*/*": "abc",
+        f"file://localhost{quoted}/exp%5B1%5D/*": "ab",
+        "file:exp[1]/*": "ab",
+        "file:**/c": "c",
+    }.items():
+        for place in (pattern, [pattern]):
+            with atoll.open(place) as stores:
+                assert "".join(sorted(Path(url).name for url in stores.urls)) == names, place
+    with atoll.open("file:exp*/*?mode=read") as stores:
+        assert len(stores.urls) == 3 and all(url.endswith("?mode=read") for url in stores.urls)
+        with pytest.raises(atoll.errors.ReadOnlyError):
+            stores._stores[0].set_attributes({"project": "tubes"})
+    with pytest.raises(atoll.errors.NotFoundError):
+        atoll.open("file:exp9/*")
+
+
 def test_a_folder_that_a_list_names_twice_is_opened_once(tmp_path: Path, monkeypatch) -> None:
     folder = tmp_path / "100 % here"
     for place, name in enumerate(("mine", "other")):

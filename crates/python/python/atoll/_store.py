@@ -24,6 +24,9 @@ from .errors import InvalidInputError, NotFoundError, UnavailableError, Unsuppor
 #: The file whose presence makes a folder a store.
 _STORE_FILE = "store.atoll"
 
+#: The beginning of the options of a URL, behind its question mark.
+_OPTION = re.compile(r"[a-z][a-z-]*=")
+
 #: When a table is packed (see :meth:`Store.create_table`).
 Pack = Literal["background", "later"]
 
@@ -373,9 +376,10 @@ def open(
 
     A list of these, or a path that is a pattern of the shell, opens all of them as :class:`Stores`, whose tables are the
     unions of theirs and read-only; no store is created then. In a pattern, ``*`` stands for any characters, ``?`` for
-    one, and ``[ab]`` or ``[0-3]`` for one of these; a folder that is really called ``[ab]`` is that folder. If no store
-    matches a path with brackets alone, and it is not in a list, it names a new store, which is created with a warning.
-    A type checker cannot see a pattern: write ``["runs/*"]`` for it to infer Stores.
+    one, and ``[ab]`` or ``[0-3]`` for one of these; a folder that is really called ``[ab]`` is that folder. In a
+    ``file:`` URL only ``*`` stands for others, and its options are those of every store. If no store matches a path
+    with brackets alone, and it is not in a list, it names a new store, which is created with a warning. A type checker
+    cannot see a pattern: write ``["runs/*"]`` for it to infer Stores.
 
     ``read_only`` opens the store without changing a byte. ``create=True``, the default, creates a store where there is
     none, **also where a path is mistyped**: programs that only read pass ``create=False``. ``memory_bytes`` is the
@@ -429,8 +433,10 @@ def _several(places: Sequence[Any]) -> list[str]:
                 f"no store is at {text}",
                 "it is a pattern of folders with stores: * stands for any characters, ? for one, [ab] for one of these",
             )
+        # Every store that the path of a URL matches is opened with the options of the URL.
+        options = text[text.index("?") :] if "?" in text and _file_path(text) is not None else ""
         for folder in folders:
-            found.setdefault(os.path.realpath(folder), _place_of(folder))
+            found.setdefault(os.path.realpath(folder), _place_of(folder, options))
     if not found:
         raise InvalidInputError("an empty list of stores cannot be opened")
     return list(found.values())
@@ -439,7 +445,8 @@ def _several(places: Sequence[Any]) -> list[str]:
 def _matching(pattern: str) -> list[str]:
     """Return the folders that match a pattern and have a store."""
     # Skip matches that are no stores, such as files beside them.
-    folders = sorted(glob.glob(_with_names(pattern), recursive=True))
+    pattern = _with_names(pattern) if _file_path(pattern) is None else _of_file_path(pattern)
+    folders = sorted(glob.glob(pattern, recursive=True))
     return [folder for folder in folders if os.path.exists(os.path.join(folder, _STORE_FILE))]
 
 
@@ -463,30 +470,48 @@ def _folder_of(place: str) -> str:
     """Return the folder that a path or a ``file:`` URL names, without links; any other place as it is."""
     folder = place
     if _is_url(place):
-        scheme, _, rest = place.partition(":")
-        path = rest.partition("?")[0]
-        host, slash, behind = path[2:].partition("/") if path.startswith("//") else ("", "", path)
-        if scheme != "file" or host.lower() not in ("", "localhost"):
+        path = _file_path(place)
+        if path is None:
             return place
-        folder = os.fsdecode(unquote_to_bytes(slash + behind))
+        folder = _unquoted(path)
     return os.path.realpath(folder) if os.path.exists(folder) else place
 
 
-def _place_of(folder: str) -> str:
-    """Return the path of a folder, or its URL if the path would mean something else: a pattern, or options of a URL."""
+def _file_path(place: str) -> str | None:
+    """Return the path in a ``file:`` URL of this host, still quoted; none for any other place."""
+    if not _is_url(place):
+        return None
+    scheme, _, rest = place.partition(":")
+    path = rest.partition("?")[0]
+    host, slash, behind = path[2:].partition("/") if path.startswith("//") else ("", "", path)
+    return slash + behind if scheme == "file" and host.lower() in ("", "localhost") else None
+
+
+def _of_file_path(url: str) -> str:
+    """Return the pattern of paths that a ``file:`` URL means, in which only ``*`` stands for others."""
+    return "*".join(glob.escape(_unquoted(part)) for part in (_file_path(url) or "").split("*"))
+
+
+def _unquoted(path: str) -> str:
+    return os.fsdecode(unquote_to_bytes(path))
+
+
+def _place_of(folder: str, options: str) -> str:
+    """Return the path of a folder, or its URL if it has options or the path would mean something else."""
     path = os.path.abspath(folder)
-    return f"file:{quote(os.fsencode(path))}" if "?" in path or "*" in path else path
+    return f"file:{quote(os.fsencode(path))}{options}" if options or "?" in path or "*" in path else path
 
 
 def _is_pattern(text: str) -> bool:
     """Whether a path may name several folders. Folders that are really called ``[ab]`` are meant by that name."""
+    if _is_url(text):
+        path = _file_path(text)
+        return "*" in (text if path is None else path)
     if "*" in text:
         return True
-    if _is_url(text):
-        return False
     if "?" in text:
-        # Not options of a URL that lacks its scheme, which the native half refuses.
-        return "=" not in text.partition("?")[2]
+        # Options of a URL that lacks its scheme are refused by the native half, unless stores are really called that.
+        return not _OPTION.match(text.partition("?")[2]) or bool(_matching(text))
     parts = text.split("/")
     ends = (end for end, part in enumerate(parts, 1) if re.search(r"\[.+\]", part))
     return not all(os.path.exists("/".join(parts[:end])) for end in ends)
