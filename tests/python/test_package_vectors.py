@@ -71,6 +71,26 @@ def test_vectors_that_are_missing_are_taken_from_arrow(store: atoll.Store) -> No
         table.pack(whole=True)
 
 
+@pytest.mark.parametrize(("kind", "hidden"), [("float32", 0.1), ("int8", 300)])
+def test_what_lies_below_a_missing_vector_is_no_value(store: atoll.Store, kind: str, hidden: float) -> None:
+    table = store.create_table("run", {"id": "i8", "v": f"{kind}[2]?"}, id="id", index="id")
+    wide = pyarrow.float64() if kind == "float32" else pyarrow.int64()
+    elements = pyarrow.array([1, 2, hidden, hidden, 3, 4], wide)
+    # Of three vectors, the second is missing: its bit is 0.
+    bits = pyarrow.py_buffer(b"\x05")
+    given = pyarrow.Array.from_buffers(pyarrow.list_(wide, 2), 3, [bits], children=[elements])
+    table.append({"id": [0, 1, 2], "v": given})
+    table.append({"id": [3, 4], "v": given[1:]})
+    with atoll.Writer(table, "written") as writer:
+        writer.step(0, None, {"id": [5, 6], "v": given[1:]})
+    for _ in range(2):
+        assert as_lists(table) == {0: [1, 2], 1: None, 2: [3, 4], 3: None, 4: [3, 4], 5: None, 6: [3, 4]}
+        table.pack(whole=True)
+    there = pyarrow.Array.from_buffers(pyarrow.list_(wide, 2), 3, [None], children=[elements])
+    with pytest.raises(atoll.errors.InvalidInputError, match='"v", row 1'):
+        table.append({"id": [7, 8, 9], "v": there})
+
+
 def missing_second(dtype: str = "f4") -> numpy.ndarray:
     """Make two vectors, the second masked in all of its elements, with values under the mask that fit no float32."""
     return numpy.ma.masked_array([[1, 2], [0.1, 0.1]], [[0, 0], [1, 1]], dtype=dtype)

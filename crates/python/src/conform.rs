@@ -17,7 +17,7 @@ use arrow_array::{
     RecordBatch, make_array, new_empty_array, new_null_array,
 };
 use arrow_buffer::NullBuffer;
-use arrow_schema::{DataType, Field, Fields, SchemaRef, TimeUnit};
+use arrow_schema::{ArrowError, DataType, Field, Fields, SchemaRef, TimeUnit};
 use atoll_tables::{Table, TypeName};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -108,7 +108,14 @@ impl Fit<'_> {
             _ if from.is_empty() => Ok(new_empty_array(to)),
             (DataType::Dictionary(..), _) => {
                 let dictionary = from.as_any_dictionary();
-                let plain = arrow_select::take::take(dictionary.values(), dictionary.keys(), None)?;
+                let plain = arrow_select::take::take(dictionary.values(), dictionary.keys(), None);
+                let plain = plain.map_err(|error| match error {
+                    // A text that many rows share, such as the name of a run, may be too much in every row.
+                    ArrowError::OffsetOverflowError(bytes) => {
+                        Failure::TooLong { name: self.name.to_owned(), bytes }
+                    }
+                    other => other.into(),
+                })?;
                 self.array(&plain, to)
             }
             (text, DataType::Utf8) if held_as(text) == DataType::Utf8 => {
@@ -181,6 +188,7 @@ impl Fit<'_> {
         let list = from.as_fixed_size_list();
         let len = *wanted as usize;
         let values = list.values().slice(list.value_offset_at(0), list.len() * len);
+        let values = without_hidden(&values, list.nulls(), len)?;
         let values = Fit { elements: len, ..*self }.array(&values, item.data_type())?;
         if !item.is_nullable() && !are_below(values.nulls(), list.nulls(), len) {
             return Err(Failure::input(format!(
@@ -349,6 +357,24 @@ impl Fit<'_> {
 pub(crate) fn are_below(elements: Option<&NullBuffer>, vectors: Option<&NullBuffer>, len: usize) -> bool {
     let Some(elements) = elements.filter(|nulls| nulls.null_count() > 0) else { return true };
     vectors.is_some_and(|vectors| vectors.expand(len).contains(elements))
+}
+
+/// Elements of vectors, none of which is a value within a missing vector: what the memory has there has no
+/// meaning, and is neither converted nor refused.
+fn without_hidden(
+    elements: &ArrayRef,
+    vectors: Option<&NullBuffer>,
+    len: usize,
+) -> Result<ArrayRef, Failure> {
+    let vectors = vectors.filter(|nulls| nulls.null_count() > 0);
+    let is_of_values = elements.data_type().is_primitive() || *elements.data_type() == DataType::Boolean;
+    match vectors {
+        Some(vectors) if is_of_values => {
+            let nulls = NullBuffer::union(Some(&vectors.expand(len)), elements.nulls());
+            Ok(make_array(elements.to_data().into_builder().nulls(nulls).build()?))
+        }
+        _ => Ok(Arc::clone(elements)),
+    }
 }
 
 /// The bytes between the first and the last of some offsets.
