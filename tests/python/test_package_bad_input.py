@@ -295,6 +295,16 @@ def test_a_short_slice_of_texts_that_are_too_long_for_one_append_is_taken(table)
         table.append(pa.table({"pid": [3], "step": [0], "name": long}), run="r")
 
 
+def test_a_text_of_a_dictionary_that_is_too_long_for_all_of_its_rows_is_refused_as_a_limit(table) -> None:
+    rows = 30_000
+    name = pa.DictionaryArray.from_arrays(np.zeros(rows, dtype="i1"), pa.array(["x" * 100_000]))
+    given = {"pid": np.arange(rows), "step": np.zeros(rows, dtype="i8"), "name": name}
+    with pytest.raises(LimitError, match='column "name": .* bytes of texts') as error:
+        table.append(given, run="r")
+    assert "several parts" in error.value.hint
+    assert table.count() == 0
+
+
 @pytest.mark.parametrize("rows", [0, -1, 2.5])
 def test_batches_of_no_size_are_refused_before_anything_is_read(table, rows: object) -> None:
     with pytest.raises(atoll.errors.InvalidInputError, match="row"):
