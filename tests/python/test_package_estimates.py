@@ -292,6 +292,12 @@ def test_a_notebook_shows_estimates_with_their_doubts_and_escapes_them(store: at
     assert shown.count("<tr>") == 101 and "and 5,900 more groups" in shown
 
 
+def test_a_confidence_is_shown_with_all_of_its_digits(large: atoll.Table) -> None:
+    for confidence, told in {0.95: "95", 0.683: "68.3", 0.999: "99.9", 0.9999999: "99.99999"}.items():
+        mean = large.sample(0.2).mean("x", confidence=confidence)
+        assert f"({told}%, " in repr(mean) and f"({told} %)" in mean._repr_html_()
+
+
 def test_groups_of_texts_and_of_instants_that_are_named_are_not_seen(store: atoll.Store) -> None:
     table = store.create_table("named", {"id": "int64", "at": "timestamp[ns]", "kind": "utf8?"}, id="id", index="id")
     days = numpy.array(["2026-01-01", "2026-01-03"], "M8[D]")

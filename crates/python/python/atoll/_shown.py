@@ -78,8 +78,13 @@ def _unit(estimate: Estimate) -> str:
     return f" {estimate.value_unit}" if estimate.value_unit else ""
 
 
+def percent(share: float) -> str:
+    """Format a share in percent with all digits that were given: only what is certain is 100 %."""
+    return f"{100 * share:.12g}"
+
+
 def _cells(estimate: Estimate) -> tuple[str, ...]:
-    ends = f"{estimate.low:.6g} to {estimate.high:.6g}{_unit(estimate)} ({100 * estimate.confidence:g} %)"
+    ends = f"{estimate.low:.6g} to {estimate.high:.6g}{_unit(estimate)} ({percent(estimate.confidence)} %)"
     missing = f", {estimate.missing:,} without a value" if estimate.missing else ""
     interval = "exact" if estimate.is_exact else ends
     return interval, f"{estimate.units:,}", f"{estimate.rows:,}{missing}", "; ".join(estimate.doubts)
