@@ -1,6 +1,7 @@
 """Closing a store: once it returns, appended rows are there for every reader, and any error was raised."""
 
 import os
+import pickle
 import shutil
 from pathlib import Path
 
@@ -89,3 +90,33 @@ def test_what_goes_wrong_at_the_end_is_raised_once_and_hides_no_other_error() ->
     with pytest.raises(ZeroDivisionError) as raised, broken():
         raise ZeroDivisionError
     assert "no space left" in raised.value.__notes__[0]
+
+
+def test_a_notebook_shows_the_text_of_a_store_that_is_closed_or_gone(tmp_path: Path) -> None:
+    with atoll.open(tmp_path / "one") as store, atoll.open([tmp_path / "one"]) as stores:
+        table = fill(store)
+        assert "<td>t</td>" in store._repr_html_() and "tables t" in stores._repr_html_()
+        kept = pickle.dumps((store, stores, table))
+        assert "<td>pid</td>" in table._repr_html_()
+    del table
+    assert store._repr_html_() is None and "closed" in repr(store)
+    assert stores._repr_html_() is None and repr(stores)
+    shutil.rmtree(tmp_path / "one")
+    for reopened in pickle.loads(kept):
+        assert reopened._repr_html_() is None and "<" in repr(reopened)
+    assert not (tmp_path / "one").exists()
+
+
+class Unreachable:
+    """The native half of a table whose store does not answer."""
+
+    name, roles, time_unit = "t", (["pid"], [], ["x"], 0), None
+
+    def __getattr__(self, name: str) -> object:
+        raise errors.UnavailableError("nobody answers")
+
+
+def test_a_notebook_shows_the_text_of_a_table_whose_store_does_not_answer() -> None:
+    table = atoll.Table(Unreachable(), broken())
+    assert table._repr_html_() is None
+    assert repr(table) == '<atoll table "t", whose columns cannot be read now: nobody answers>'

@@ -51,5 +51,11 @@ class _Reopened(Table):
 
     def __repr__(self) -> str:
         # Must not open the table, which may fail: a traceback shows this text.
-        is_open = "_native" in self.__dict__
-        return super().__repr__() if is_open else f'<atoll table "{self._called}", not opened yet>'
+        return super().__repr__() if self._is_open else f'<atoll table "{self._called}", not opened yet>'
+
+    def _repr_html_(self) -> str | None:
+        return super()._repr_html_() if self._is_open else None
+
+    @property
+    def _is_open(self) -> bool:
+        return "_native" in self.__dict__

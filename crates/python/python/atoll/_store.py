@@ -19,7 +19,7 @@ from . import _atoll
 from ._attributes import changes_of, value_of_all
 from ._convert import fields, label, names, number, whole, with_units
 from ._table import Table, budget_of
-from .errors import InvalidInputError, NotFoundError, UnavailableError, UnsupportedError
+from .errors import AtollError, InvalidInputError, NotFoundError, UnavailableError, UnsupportedError
 
 #: The file whose presence makes a folder a store.
 _STORE_FILE = "store.atoll"
@@ -229,14 +229,18 @@ class Store:
 
         return reopened_store, self._place()
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
+        try:
+            tables, attributes = self._native.tables(), self.attributes()
+        except AtollError:
+            # Closed, or not reachable: a notebook shows the text of `repr` instead.
+            return None
         listed = "".join(
-            f"<tr><td>{html.escape(name)}</td><td>{html.escape(', '.join(columns))}</td></tr>"
-            for name, columns in self._native.tables()
+            f"<tr><td>{html.escape(name)}</td><td>{html.escape(', '.join(columns))}</td></tr>" for name, columns in tables
         )
         head = "<tr><th>table</th><th>columns</th></tr>"
         table = f"<table><thead>{head}</thead><tbody>{listed}</tbody></table>"
-        noted = ", ".join(f"{name} = {value}" for name, value in self.attributes().items())
+        noted = ", ".join(f"{name} = {value}" for name, value in attributes.items())
         told = f"<p>with the attributes {html.escape(noted)}</p>" if noted else ""
         return f"<p>Store <b>{html.escape(self._url)}</b></p>{told}{table}"
 
@@ -333,9 +337,13 @@ class Stores:
 
         return reopened_stores, (self._place(),)
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
+        try:
+            tables = self.tables()
+        except AtollError:
+            return None
         listed = "".join(f"<li>{html.escape(url)}</li>" for url in self.urls)
-        names = ", ".join(html.escape(name) for name in self.tables())
+        names = ", ".join(map(html.escape, tables))
         return f"<p>{len(self._stores)} stores as one, with the tables {names}</p><ul>{listed}</ul>"
 
     def __repr__(self) -> str:

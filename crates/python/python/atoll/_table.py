@@ -15,7 +15,7 @@ from ._convert import fields, label, number, steps_between, whole
 from ._expression import Expression, col, column_parts, condition_text
 from ._query import Asking, Query
 from ._told import Copied, Info, Packed, Run, Step, Vacuumed
-from .errors import InvalidInputError, NotFoundError, UnsupportedError
+from .errors import AtollError, InvalidInputError, NotFoundError, UnsupportedError
 
 if TYPE_CHECKING:
     from ._store import Store, Stores
@@ -399,11 +399,21 @@ class Table(Asking, Noted, Appending):
         return reopened_table, (self._store._place(), self.name)
 
     def __repr__(self) -> str:
+        try:
+            columns = ", ".join(self.columns)
+        except AtollError as error:
+            # A traceback or a notebook may show this text: it never fails.
+            return f'<atoll table "{self.name}", whose columns cannot be read now: {error}>'
         times = f"; times in {self.time_unit}" if self.time_unit else ""
-        return f'<atoll table "{self.name}": {", ".join(self.columns)}{times}>'
+        return f'<atoll table "{self.name}": {columns}{times}>'
 
-    def _repr_html_(self) -> str:
-        roles = {"id": self.id, "sample key": self.sample_key, "index": self.index}
+    def _repr_html_(self) -> str | None:
+        try:
+            roles = {"id": self.id, "sample key": self.sample_key, "index": self.index}
+            described = self.schema.fields()
+        except AtollError:
+            # The store cannot be reached: a notebook shows the text of `repr` instead.
+            return None
 
         def of(column: str) -> str:
             # An index column may be an element of a vector.
@@ -414,7 +424,7 @@ class Table(Asking, Noted, Appending):
         body = "".join(
             f"<tr><td>{html.escape(name)}</td><td>{html.escape(_type_shown(kind))}{' or null' if nullable else ''}</td>"
             f"<td>{of(name)}</td></tr>"
-            for name, kind, nullable in self.schema.fields()
+            for name, kind, nullable in described
         )
         head = "<tr><th>column</th><th>type</th><th>role</th></tr>"
         times = f", times in {html.escape(self.time_unit)}" if self.time_unit else ""
