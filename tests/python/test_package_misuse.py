@@ -1,6 +1,7 @@
 """Wrong arguments raise Atoll's own errors, which say what was passed and what would be right."""
 
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +52,11 @@ MISUSES = {
     "the name of a column is a text, not 3": lambda t: t.add_column(3, "float64"),
     "the name of a table is a text, not 3": lambda t: t.store.table(3),
     "the name of a table is a text, not 4": lambda t: t.store.create_table(4, {"id": "int64"}, id="id", index="id"),
+    'column "x" is a single float': lambda t: t.append({"id": [2], "x": 7.0}),
+    'column "x" is a single NoneType': lambda t: t.append({"id": [2], "x": None}),
+    'column "x" is a single type': lambda t: t.append({"id": [2], "x": str}),
+    'column "id" is a single datetime': lambda t: t.append({"id": datetime(2026, 1, 1), "x": [0.5]}),
+    r'column "x" has shape \(\)': lambda t: t.append({"id": [2], "x": np.float64(7)}),
     'column "n": 3 is neither a type nor an example': lambda t: t.store.create_table("u", {"n": 3}, id="n", index="n"),
     'id must name columns, not 5': lambda t: t.store.create_table("u", {"id": "int64"}, id=5, index="id"),
     'index must name columns, not None': lambda t: t.store.create_table("u", {"id": "int64"}, id="id", index=None),
@@ -69,6 +75,12 @@ def test_what_is_given_in_place_of_something_else_is_named(points: atoll.Table, 
     with pytest.raises(InvalidInputError, match=told):
         MISUSES[told](points)
     assert points.count() == 1
+
+
+def test_a_single_value_is_refused_with_what_to_give_instead(points: atoll.Table) -> None:
+    with pytest.raises(InvalidInputError, match='column "x"') as error:
+        points.append({"id": [2, 3], "x": 7})
+    assert "a value for each row" in error.value.hint
 
 
 def test_numbers_of_numpy_are_numbers(points: atoll.Table) -> None:

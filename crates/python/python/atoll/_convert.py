@@ -184,10 +184,28 @@ def is_nothing(values: Any) -> bool:
 def check_has_rows(name: str, values: Any) -> None:
     """Refuse a single value, and a collection without an order."""
     if isinstance(values, str | set | frozenset | Mapping):
-        raise InvalidInputError.hinted(
-            f'column "{name}" is a single {type(values).__name__}, which has no ordered rows',
-            "give a list or an array with a value for each row",
-        )
+        raise _single(name, values)
+
+
+def _single(name: str, values: Any) -> InvalidInputError:
+    return InvalidInputError.hinted(
+        f'column "{name}" is a single {type(values).__name__}, which has no ordered rows',
+        "give a list or an array with a value for each row",
+    )
+
+
+def _is_single(values: Any) -> bool:
+    """Whether it is one value, such as a number: no collection, array or buffer."""
+    if any(hasattr(values, name) for name in ("__array__", "__array_interface__", "__arrow_c_array__")):
+        return False
+    # Of its type, as Python looks them up: a class has the methods of its instances.
+    if hasattr(type(values), "__iter__") or hasattr(type(values), "__getitem__"):
+        return False
+    try:
+        memoryview(values)
+    except TypeError:
+        return True
+    return False
 
 
 def as_list(values: Any) -> list[Any] | None:
@@ -222,6 +240,8 @@ def native_column(name: str, values: Any) -> _Column:
         values = values.combine_chunks()
     if hasattr(values, "__arrow_c_array__"):
         return name, None, values, None, None
+    if _is_single(values):
+        raise _single(name, values)
     if not hasattr(values, "__array_interface__") and not hasattr(values, "__array__"):
         try:
             return _buffer(name, memoryview(values))
@@ -532,11 +552,13 @@ def _field(name: str, described: Any) -> NotedField:
     if hasattr(described, "__arrow_c_schema__"):
         return name, *_atoll.type_name(described)
     try:
-        example = native_column(name, described)
+        example = None if _is_single(described) else native_column(name, described)
     except TypeError:
+        example = None
+    if example is None:
         raise InvalidInputError.hinted(
             f'column "{name}": {described!r} is neither a type nor an example of its values', 'write "float64" or an array'
-        ) from None
+        )
     _, type_name, nullable = _atoll.rows([example]).schema.fields()[0]
     return name, type_name, nullable, {}
 
