@@ -5,6 +5,7 @@ import math
 import threading
 import time
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -70,6 +71,18 @@ def test_it_ends_with_the_store_promptly_and_with_the_last_reference(store: atol
         del held
         gc.collect()
         until(lambda: not packers())
+
+
+@pytest.mark.parametrize("place", ["read_only", "?mode=read", "?mode=salvage"])
+def test_a_store_that_is_opened_to_read_is_not_packed(tmp_path: Path, place: str) -> None:
+    with atoll.open(tmp_path / "store") as store:
+        made(store).append(particles(100, seed=1))
+    is_argument = place == "read_only"
+    url = tmp_path / "store" if is_argument else f"file:{quote(str(tmp_path / 'store'))}{place}"
+    with atoll.open(url, read_only=is_argument) as store:
+        table = store.table("run", pack="background")
+        assert table.packing is None and not packers()
+        assert table.count() == 100
 
 
 def test_the_interpreter_goes_on_while_it_packs(store: atoll.Store) -> None:

@@ -4,7 +4,7 @@ use crate::error::Failure;
 use crate::runtime::{Kept, wait};
 use crate::schema::{NotedField, schema_of};
 use crate::table::Table;
-use atoll_open::{Mode, OpenOptions, Password};
+use atoll_open::{Mode, OpenOptions, Password, StoreUrl};
 use atoll_tables::{AttributeChanges, Roles, TableSchema};
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -46,8 +46,16 @@ impl Store {
             keep: keep_seconds.map_or(defaults.keep, Duration::from_secs),
             ..defaults
         };
+        // The options of a URL come after those of the call. A text that names no store fails below.
+        let mode = StoreUrl::parse(&url).map_or(options.mode, |parsed| parsed.apply_to(&options).mode);
         let handle = wait(py, async move { atoll_open::open(&url, &options).await })?;
-        Ok(Self { handle: Kept::new(handle), is_read_only: read_only })
+        Ok(Self { handle: Kept::new(handle), is_read_only: mode != Mode::Write })
+    }
+
+    /// Whether it was opened for reading, by the call or by the options of its URL.
+    #[getter]
+    fn is_read_only(&self) -> bool {
+        self.is_read_only
     }
 
     /// Creates a table, or opens the existing one if its schema is the same.

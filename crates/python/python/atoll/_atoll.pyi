@@ -45,6 +45,7 @@ class Scan:
     def next(self) -> tuple[Rows, int, dict[str, int]] | None: ...
 
 class Store:
+    is_read_only: bool
     @staticmethod
     def open(
         url: str,

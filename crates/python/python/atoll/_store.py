@@ -144,7 +144,8 @@ class Store:
         return self._packed(Table(self._native.table(label(name, "the name of a table")), self), pack, limits)
 
     def _packed(self, table: Table, pack: Pack, limits: tuple[float, int | None]) -> Table:
-        if pack == "background" and not self._read_only:
+        # The options of a URL may open it for reading, too.
+        if pack == "background" and not self._native.is_read_only:
             table.keep_packed(share=limits[0], bytes_per_second=limits[1])
         return table
 
