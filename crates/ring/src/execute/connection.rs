@@ -173,7 +173,7 @@ impl Executor<'_> {
                 self.writer().text(&text);
             }
             // Only the loop knows the other connections.
-            ClientRequest::List(selection) => {
+            ClientRequest::List(ref selection) => {
                 let ticket = self.here.next_ticket(self.session);
                 self.outbox.keep_place(ticket, self.session.protocol);
                 self.here.asked.push(Asked::Clients(ticket, selection.clone()));
