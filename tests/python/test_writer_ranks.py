@@ -116,6 +116,20 @@ def test_a_checkpoint_costs_the_note_of_its_own_rank_and_not_those_of_all(table,
     assert "state.3.0" in native.kept and "state.199.0" not in native.kept
 
 
+def test_notes_of_very_long_paths_are_fewer_and_the_newest_stay(table, tmp_path: Path):
+    native = Native(table._native)
+    agreement = Agreement(SimpleNamespace(_native=native), "a", 1, 0, 1_000)
+    agreement.begin(None)
+    folder = tmp_path / ("d" * 12_000)
+    for step in range(12):
+        for kind in "abcdefghij":
+            agreement.note(folder / f"{kind}.{step}", step)
+    # All of them would take 1.4 MB, more than the table takes.
+    assert len(native.kept) < 1 << 20
+    for kept in ("a.0", "j.0", "a.11", "j.11", "j.10"):
+        assert f"/{kept}\"" in native.kept
+
+
 @pytest.mark.parametrize("first", [0, 1])
 def test_where_a_rank_has_named_none_all_begin_again(table, tmp_path: Path, first: int):
     writers = start(table, 1)

@@ -306,6 +306,11 @@ impl StoreError {
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::InvalidInput { hint, .. } | Self::Unsupported { hint, .. } => (*hint).to_owned(),
+            Self::Limit { what: "schema of a table", .. } => {
+                "shorten what the columns have as metadata, such as their descriptions; attributes of the \
+                 table hold further notes"
+                    .to_owned()
+            }
             Self::Limit { what, max, .. } => {
                 let (what, unit) = in_bytes(what).map_or((*what, ""), |what| (what, " bytes"));
                 format!("keep the {what} at {max}{unit} or less, or split the request")
@@ -369,9 +374,8 @@ impl StoreError {
 fn in_bytes(what: &str) -> Option<&str> {
     match what {
         "batch bytes" => Some("batch"),
-        "partition key" | "sort key" | "key" | "value" | "value inside a condition" | "set of attributes" => {
-            Some(what)
-        }
+        "partition key" | "sort key" | "key" | "value" | "value inside a condition" => Some(what),
+        "set of attributes" | "set of notes" | "schema of a table" => Some(what),
         _ => None,
     }
 }

@@ -18,6 +18,8 @@ mod copies;
 mod deletes;
 #[path = "writing/door.rs"]
 mod door;
+#[path = "writing/entries.rs"]
+mod entries;
 #[path = "writing/faults.rs"]
 mod faults;
 #[path = "writing/history.rs"]

@@ -40,6 +40,7 @@ from ._checkpoint_notes import (
     BEFORE_ALL,
     Cell,
     Named,
+    Note,
     in_common,
     is_gone,
     named_again,
@@ -57,6 +58,10 @@ if TYPE_CHECKING:
 #: How many checkpoints of a rank are remembered, besides the first one. Two are needed, and more if the newest ones are
 #: removed. They stay in the table as long as the run, and every start reads those of all ranks.
 NOTED_MAX = 50
+#: How many of them are remembered however long their paths are.
+NOTED_MIN = 2
+#: How many bytes the notes of a rank take, unless they are that few. The table takes 1 MiB, with the patterns.
+NOTED_BYTES_MAX = 768 << 10
 #: How many of the patterns that a rank asked with are remembered.
 PATTERNS_MAX = 10
 
@@ -101,7 +106,16 @@ class Agreement:
             if "replaced" not in note and (note["last"] <= last or note["by"] == self._attempt)
         }
         named |= {path: {"last": last, "by": self._attempt}}
-        self._keep(asked=self._asked(), named=newest_of_each_kind(named, self._pattern, NOTED_MAX))
+        self._keep(asked=self._asked(), named=self._newest(named))
+
+    def _newest(self, named: dict[str, Note]) -> dict[str, Note]:
+        """Return the newest notes, fewer of them where their paths are very long."""
+        most = NOTED_MAX
+        kept = newest_of_each_kind(named, self._pattern, most)
+        while most > NOTED_MIN and len(json.dumps(kept)) > NOTED_BYTES_MAX:
+            most = max(NOTED_MIN, most // 2)
+            kept = newest_of_each_kind(named, self._pattern, most)
+        return kept
 
     def resume(self, pattern: str | os.PathLike[str], last_complete: int | None) -> Checkpoint | None:
         """Return the checkpoint to resume from; set later ones of this rank aside."""

@@ -293,7 +293,7 @@ async fn change(
             return Ok(noted);
         }
         let text = codec::attributes_to_json(&noted);
-        check_changeable(store, &text)?;
+        check_changeable(store, "set of attributes", &text)?;
         let swap = store.compare_and_swap(cell, before.as_deref(), text.as_bytes(), WriteOptions::default());
         match swap.await {
             Ok(_) => return Ok(noted),
@@ -304,11 +304,11 @@ async fn change(
     }
 }
 
-/// Refuses attributes that nobody could change again: the next change has them in its condition, which may be
-/// shorter than a value.
-fn check_changeable(store: &dyn Store, text: &str) -> Result<(), StoreError> {
+/// Refuses the text of a cell that nobody could change again: the next change has it in its condition, which
+/// may be shorter than a value.
+pub(super) fn check_changeable(store: &dyn Store, what: &'static str, text: &str) -> Result<(), StoreError> {
     let (actual, max) = (text.len() as u64, store.capabilities().limits.condition_bytes as u64);
-    if actual <= max { Ok(()) } else { Err(StoreError::Limit { what: "set of attributes", actual, max }) }
+    if actual <= max { Ok(()) } else { Err(StoreError::Limit { what, actual, max }) }
 }
 
 /// Prefix of the keys of step attributes.

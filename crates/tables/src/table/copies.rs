@@ -15,7 +15,7 @@ use super::entries::all_entries;
 use super::ledger::{Ledger, create, is_unknown, put_parts};
 use super::names::{Names, REGISTRY, random_id};
 use super::pack::LEASE_KEY;
-use super::registry::{entry, not_found, remove_cells};
+use super::registry::{check_entry, entry, not_found, remove_cells};
 use super::vacuum::listed_objects;
 use super::{Entry, Stage, Table, TableError, check_name, codec};
 use crate::protocol::{Cell as ManifestCell, Head, Manifest, ObjectId, SessionId, Version};
@@ -72,7 +72,8 @@ impl Table {
     /// [`TableError::Name`]; [`TableError::Taken`] if a table of that name exists; [`TableError::Arriving`]
     /// if another table is being copied there; [`TableError::VersionGone`] for a version that a vacuum has
     /// removed, or removes during the copy; [`TableError::NotFound`] if either table is dropped during the
-    /// copy; errors of both stores, for instance where an object exceeds the maximum length of a value.
+    /// copy; errors of both stores, for instance where an object exceeds the maximum length of a value, or
+    /// the schema that of a value in a condition.
     pub async fn copy_to(
         &self,
         store: &Arc<dyn Store>,
@@ -271,6 +272,7 @@ impl<'s> Target<'s> {
                 }
                 Some(_) => break,
                 None => {
+                    check_entry(store, &new)?;
                     let cell = Cell::new(REGISTRY, name);
                     match store.compare_and_swap(cell, None, text.as_bytes(), WriteOptions::default()).await {
                         Ok(_) | Err(StoreError::Conflict(_)) => {}

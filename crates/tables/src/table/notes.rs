@@ -4,6 +4,7 @@
 //! Invariant: once an attempt has read the notes, no earlier attempt can write any. So all readers of that
 //! attempt, at any time, see the same notes of earlier attempts.
 
+use super::attributes::check_changeable;
 use super::entries::all_entries;
 use super::{Attributes, Table, TableError, check_name, codec};
 use crate::protocol::{EditError, RunId};
@@ -23,7 +24,8 @@ impl Table {
     /// begun.
     ///
     /// # Errors
-    /// [`EditError::StaleAttempt`] once a later attempt has begun, [`TableError::Name`], errors of the store.
+    /// [`EditError::StaleAttempt`] once a later attempt has begun, [`TableError::Name`], errors of the store;
+    /// [`StoreError::Limit`] for notes whose text does not fit into a condition.
     pub async fn set_rank_notes(
         &self,
         run: &str,
@@ -33,6 +35,8 @@ impl Table {
     ) -> Result<(), TableError> {
         check_name("run", run)?;
         let (partition, text) = (self.names.attributes(), codec::attributes_to_json(notes));
+        // Removing notes that a later attempt may have rewritten has them in a condition.
+        check_changeable(&*self.store, "set of notes", &text)?;
         loop {
             let taken = self.take_notes(run, attempt).await?;
             let put = Batch::on(partition.clone()).put(rank_of(run, rank), text.as_bytes());

@@ -6,7 +6,10 @@
 //! Invariant: the entry of a table exists before any of its cells, and as long as any of them.
 //! Invariant: once the manifest partition says that the table was dropped, no session can begin, so no edit
 //! can be committed.
+//! Invariant: an entry is at most as long as a value in a condition, in each of its stages: dropping a table
+//! and finishing a copy replace the entry that was read.
 
+use super::attributes::check_changeable;
 use super::entries::all_entries;
 use super::names::{Names, REGISTRY, random_id};
 use super::{Entry, Stage, Table, TableError, check_name, codec};
@@ -53,7 +56,8 @@ impl Table {
     /// Units and descriptions of columns belong to the schema; other metadata of a column do not.
     ///
     /// # Errors
-    /// [`TableError::Name`], [`TableError::Exists`] for another schema, errors of the store.
+    /// [`TableError::Name`], [`TableError::Exists`] for another schema, errors of the store;
+    /// [`StoreError::Limit`] for a schema whose text does not fit into a condition.
     pub async fn create(store: Arc<dyn Store>, name: &str, schema: TableSchema) -> Result<Self, TableError> {
         Self::create_like(store, name, schema, Likeness::OfTable).await
     }
@@ -93,16 +97,20 @@ impl Table {
         let entry = Entry { id: random_id(), schema, stage: Stage::Live };
         let text = codec::entry_to_json(&entry);
         let cell = Cell::new(REGISTRY, name);
+        let too_long = check_entry(&*store, &entry).err();
         loop {
             // An empty manifest partition is valid, so the cell in the registry is all that has to be
             // written.
-            let refused =
-                match store.compare_and_swap(cell, None, text.as_bytes(), WriteOptions::default()).await {
-                    Ok(_) | Err(StoreError::Conflict(_)) => None,
-                    // An existing table can still be opened, which writes nothing.
-                    Err(error) if error.kind() == ErrorKind::ReadOnly => Some(error),
-                    Err(error) => return Err(error.into()),
-                };
+            let written = match &too_long {
+                Some(error) => Err(error.clone()),
+                None => store.compare_and_swap(cell, None, text.as_bytes(), WriteOptions::default()).await,
+            };
+            let refused = match written {
+                Ok(_) | Err(StoreError::Conflict(_)) => None,
+                // An existing table can still be opened, which writes nothing.
+                Err(error) if too_long.is_some() || error.kind() == ErrorKind::ReadOnly => Some(error),
+                Err(error) => return Err(error.into()),
+            };
             match Self::open(Arc::clone(&store), name).await {
                 Ok(table) if table.is_like(&entry.schema, likeness) => return Ok(table),
                 Ok(table) => {
@@ -208,6 +216,13 @@ pub(super) async fn remove_cells(store: &dyn Store, names: &Names) -> Result<(),
             return Ok(());
         }
     }
+}
+
+/// Refuses an entry that could not be replaced later. It is measured as that of an arriving copy, the longest
+/// of its stages, so that the table can be copied as well.
+pub(super) fn check_entry(store: &dyn Store, entry: &Entry) -> Result<(), StoreError> {
+    let longest = Entry { stage: Stage::Arriving { from: entry.id }, ..entry.clone() };
+    check_changeable(store, "schema of a table", &codec::entry_to_json(&longest))
 }
 
 pub(super) async fn entry(store: &dyn Store, name: &str) -> Result<Option<(Buffer, Entry)>, TableError> {
