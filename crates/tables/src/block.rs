@@ -33,7 +33,7 @@ mod write;
 
 pub use directory::{Band, Directory, Slice};
 pub use read::{BlockReader, Wanted};
-pub(crate) use write::{Written, check, write_block};
+pub(crate) use write::{Written, block_bytes_at_most, check, row_bytes_at_most, write_block};
 pub use write::{encode_block, encode_sorted};
 
 use arrow_schema::{ArrowError, DataType};

@@ -155,7 +155,8 @@ impl Table {
     }
 
     /// Maximum number of bytes for the rows of one rank and step in this store, since they form one object. A
-    /// numeric column takes its width per row, and there is a small overhead.
+    /// numeric column takes its width per row, and there is a small overhead; [`Table::bytes_at_most`] counts
+    /// both.
     #[must_use]
     pub fn block_bytes_max(&self) -> u64 {
         self.store.capabilities().limits.value_bytes

@@ -4,7 +4,7 @@
 //! order straight from the caller's rows into the block. Every other column is rearranged and encoded first.
 
 use super::slice::ALIKE_FLAG;
-use super::{BlockError, slice};
+use super::{ALIGNMENT, BlockError, slice};
 use crate::lattice::Extent;
 use arrow_array::{Array, ArrayRef, UInt32Array};
 use arrow_buffer::Buffer;
@@ -80,12 +80,27 @@ impl Source {
         slice::encode(&take(&self.column, &UInt32Array::from(order.to_vec()), None)?, &mut bytes)?;
         Ok(Content::Encoded { bytes, order })
     }
+
+    /// At most how many bytes the slices of bands of these lengths take, each padded to [`ALIGNMENT`],
+    /// whichever rows each band has. Slices of numbers without nulls take exactly as many.
+    pub(super) fn bytes_at_most(&self, bands: &[usize]) -> usize {
+        let Some((_, width)) = &self.plain else { return slice::bytes_at_most(&self.column, bands) };
+        let of_band = |rows: &usize| {
+            let bytes = if self.is_alike { *width } else { rows * width };
+            one_part(bytes).next_multiple_of(ALIGNMENT)
+        };
+        bands.iter().map(of_band).sum()
+    }
+}
+
+/// The length of a slice with one part of this length.
+fn one_part(bytes: usize) -> usize {
+    ONE_PART_BYTES + bytes.next_multiple_of(8)
 }
 
 impl Content<'_> {
     /// The length of the slice in bytes.
     pub(super) fn bytes(&self) -> usize {
-        let one_part = |bytes: usize| ONE_PART_BYTES + bytes.next_multiple_of(8);
         match self {
             Self::Plain { width, order, .. } => one_part(order.len() * width),
             Self::Alike { value, .. } => one_part(value.len()),

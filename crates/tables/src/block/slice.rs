@@ -11,7 +11,7 @@
 //! parts of their elements. Every buffer starts at row 0 and is exactly as long as the rows need, so a slice
 //! depends on its rows alone.
 
-use super::{BlockError, damaged};
+use super::{ALIGNMENT, BlockError, damaged};
 use arrow_array::{Array, ArrayRef, make_array};
 use arrow_buffer::{BooleanBuffer, Buffer};
 use arrow_data::{ArrayData, ArrayDataBuilder};
@@ -69,6 +69,50 @@ fn collect_parts(data: &ArrayData, parts: &mut Vec<Vec<u8>>) -> Result<u32, Bloc
         }
     }
     Ok(own)
+}
+
+/// At most how many bytes the slices of a column take that is cut into bands of these lengths, whichever rows
+/// each band has, if each slice is padded to [`ALIGNMENT`].
+pub(super) fn bytes_at_most(column: &ArrayRef, bands: &[usize]) -> usize {
+    let data = column.to_data();
+    let texts = ends_of(&data).and_then(|ends| Some(ends.last()?.abs_diff(*ends.first()?)));
+    // Only the order of the rows decides which texts a band has, and so how its slice is padded.
+    let padding = if texts.is_some() { 8 + ALIGNMENT } else { 0 };
+    let of_band = |rows: &usize| (8 + parts_bytes(&data, *rows)).next_multiple_of(ALIGNMENT) + padding;
+    bands.iter().map(of_band).sum::<usize>() + texts.map_or(0, |bytes| bytes as usize)
+}
+
+/// Bytes of the longest text of a column; 0 for a column of another type.
+pub(super) fn longest_text(column: &ArrayRef) -> usize {
+    let data = column.to_data();
+    let lengths = ends_of(&data).unwrap_or_default().windows(2).map(|pair| pair[1].abs_diff(pair[0]));
+    lengths.max().unwrap_or(0) as usize
+}
+
+/// Where the texts of an array begin, and where the last one ends; none for an array of another type.
+fn ends_of(data: &ArrayData) -> Option<&[i32]> {
+    let has_texts = matches!(data.data_type(), DataType::Utf8 | DataType::Binary);
+    // An array without rows may have no ends at all.
+    has_texts.then(|| data.buffer::<i32>(0).get(..=data.len()).unwrap_or_default())
+}
+
+/// At most how many bytes the parts of `rows` rows of an array take, with their lengths in front of them, and
+/// without texts.
+fn parts_bytes(data: &ArrayData, rows: usize) -> usize {
+    let part = |bytes: usize| 8 + bytes.next_multiple_of(8);
+    let has_nulls = data.null_count() > 0;
+    let own = if has_nulls { part(rows.div_ceil(8)) } else { 0 };
+    own + match data.data_type() {
+        DataType::Boolean => part(rows.div_ceil(8)),
+        DataType::Utf8 | DataType::Binary => part((rows + 1) * size_of::<i32>()) + part(0),
+        DataType::FixedSizeList(_, len) => data.child_data().first().map_or(0, |elements| {
+            let count = rows * *len as usize;
+            // The elements of vectors that are missing may be missing once the rows are in order.
+            let become_nulls = has_nulls && elements.null_count() == 0;
+            parts_bytes(elements, count) + if become_nulls { part(count.div_ceil(8)) } else { 0 }
+        }),
+        other => part(rows * other.primitive_width().unwrap_or(0)),
+    }
 }
 
 /// The first `rows` bits as bytes, starting at the first bit of the first byte; bits after the last row are

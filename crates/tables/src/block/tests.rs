@@ -164,6 +164,66 @@ fn a_block_gives_back_every_row_in_the_order_of_its_weight() {
     });
 }
 
+/// The columns of [`rows`] that are numbers without nulls, which roles need no others than.
+fn numbers() -> TableSchema {
+    let fields = ["pid", "step", "kind", "day"].map(|name| {
+        let whole = schema();
+        column(name, whole.columns().field_with_name(name).unwrap().data_type().clone(), false)
+    });
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let roles = Roles { id: names(&["pid", "step"]), index: names(&["kind"]), ..Roles::default() };
+    TableSchema::new(Schema::new(fields.to_vec()), &roles).unwrap()
+}
+
+#[test]
+fn what_a_block_takes_is_known_before_its_rows_are_in_order() {
+    for_seeds("what_a_block_takes_is_known_before_its_rows_are_in_order", 6, |random| {
+        for count in [0, 1, 255, 256, 257, 513, random.usize(600..20_000)] {
+            let all = rows(random, count + 10);
+            // Also of rows that are a part of others, whose memory has more.
+            for rows in [all.clone(), all.slice(7, count)] {
+                let bytes = encode_block(&schema(), &rows).unwrap().len() as u64;
+                let most = block_bytes_at_most(&schema(), &rows);
+                let (bands, columns) = (band_rows(rows.num_rows()).count() as u64, 10);
+                // Nulls that a band happens not to have, and texts that need less padding.
+                let slack = bands * columns * 80 + rows.num_rows() as u64;
+                assert!((bytes..=bytes + slack).contains(&most), "{count} rows: {bytes}, at most {most}");
+            }
+            let plain = all.project(&[0, 1, 4, 8]).unwrap();
+            let plain =
+                RecordBatch::try_new(Arc::clone(numbers().columns()), plain.columns().to_vec()).unwrap();
+            let bytes = encode_block(&numbers(), &plain).unwrap().len() as u64;
+            assert_eq!(block_bytes_at_most(&numbers(), &plain), bytes, "{count} rows of numbers");
+        }
+    });
+}
+
+#[test]
+fn a_row_takes_its_numbers_and_its_longest_texts() {
+    let schema = Schema::new(vec![
+        column("pid", DataType::Int64, false),
+        column("name", DataType::Utf8, true),
+        column(
+            "pos",
+            DataType::FixedSizeList(Arc::new(Field::new("item", DataType::Float32, true)), 3),
+            true,
+        ),
+    ]);
+    let mut pos = FixedSizeListBuilder::new(Float32Builder::new(), 3);
+    for _ in 0..3 {
+        pos.values().append_slice(&[0.0; 3]);
+        pos.append(true);
+    }
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int64Array::from(vec![1, 2, 3])),
+        Arc::new(StringArray::from(vec![Some("x".repeat(500)), None, Some("y".repeat(90))])),
+        Arc::new(pos.finish()),
+    ];
+    let rows = RecordBatch::try_new(Arc::new(schema), columns).unwrap();
+    assert_eq!(row_bytes_at_most(&rows), 8 + 500 + 12 + 3 * 4);
+    assert_eq!(row_bytes_at_most(&rows.slice(1, 2)), 8 + 90 + 12 + 3 * 4);
+}
+
 #[test]
 fn a_sample_is_what_filtering_by_weight_gives_and_touches_at_most_twice_its_rows() {
     for_seeds("a_sample_is_what_filtering_by_weight_gives_and_touches_at_most_twice_its_rows", 6, |random| {

@@ -4,9 +4,10 @@ use super::content::{Content, Source};
 use super::directory::Head;
 use super::{
     ALIGNMENT, Band, BlockError, Directory, HEAD_BYTES, Slice, band_rows, checksum, damaged, schema_sum,
+    slice,
 };
 use crate::lattice::Extent;
-use crate::schema::IndexColumn;
+use crate::schema::{IndexColumn, number_bytes};
 use crate::threads::{map, threads};
 use crate::weight::{rows_in_order, weights_of_rows};
 use crate::{Salt, TableSchema, Weight};
@@ -75,6 +76,25 @@ pub(crate) fn check(schema: &TableSchema, rows: &RecordBatch) -> Result<(), Bloc
         }
     }
     Ok(())
+}
+
+/// At most how many bytes a block of these rows takes, which have been checked. It takes exactly as many if
+/// all columns are numbers without nulls; otherwise it may take a little less.
+pub(crate) fn block_bytes_at_most(schema: &TableSchema, rows: &RecordBatch) -> u64 {
+    let sources = Source::of_all(rows.columns(), schema.id());
+    let bands: Vec<usize> = band_rows(rows.num_rows()).collect();
+    let front = HEAD_BYTES + Directory::encoded_bytes(bands.len(), schema.index().len(), sources.len());
+    let contents = sources.iter().map(|source| source.bytes_at_most(&bands)).sum::<usize>();
+    (front.next_multiple_of(ALIGNMENT) + contents) as u64
+}
+
+/// At most how many bytes one of these rows takes.
+pub(crate) fn row_bytes_at_most(rows: &RecordBatch) -> u64 {
+    let of_column = |column: &ArrayRef| {
+        // A text has an end of 4 bytes, and a truth value takes less than one byte.
+        number_bytes(column.data_type()) + slice::longest_text(column) as u64 + 4
+    };
+    rows.columns().iter().map(of_column).sum()
 }
 
 /// A block that has been written.

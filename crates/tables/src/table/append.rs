@@ -6,7 +6,7 @@ use super::ledger::{Fate, create};
 use super::query::NewIds;
 use super::runs::{RunSummary, is_listed};
 use super::{Table, TableError, check_name};
-use crate::block::{BlockError, Written, write_block};
+use crate::block::{BlockError, Written, block_bytes_at_most, check, row_bytes_at_most, write_block};
 use crate::lattice::joined;
 use crate::protocol::{
     Block, BlockId, Edit, EditError, Extent, Form, LastStep, Manifest, ObjectId, Piece, Run, RunId,
@@ -352,6 +352,18 @@ impl Table {
             }
             _ => Vec::new(),
         }
+    }
+
+    /// At most how many bytes these rows of one rank and step take as one object, and at most how many a
+    /// single row takes. An append takes rows up to [`Table::block_bytes_max`]; a load cuts more rows into
+    /// several objects.
+    ///
+    /// # Errors
+    /// [`TableError::Block`] if the rows do not fit the table.
+    pub fn bytes_at_most(&self, rows: &RecordBatch) -> Result<(u64, u64), TableError> {
+        let schema = self.lineage.with_columns(rows.num_columns());
+        check(&schema, rows).map_err(Self::of_new_rows)?;
+        Ok((block_bytes_at_most(&schema, rows), row_bytes_at_most(rows)))
     }
 
     /// The error for rows that are not stored yet.

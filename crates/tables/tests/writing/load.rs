@@ -4,9 +4,9 @@ use super::door::Doorway;
 use super::rows::{block, create, open, rows, schema, steps_seen};
 use arrow_schema::DataType;
 use atoll_conformance::{Relay, Relayed};
-use atoll_memory::MemoryStore;
+use atoll_memory::{MemoryStore, Options};
 use atoll_store::{
-    Batch, ErrorKind, Mutation, Outcome, Store, StoreError, StoreFuture, WriteOptions, Written,
+    Batch, ErrorKind, Limits, Mutation, Outcome, Store, StoreError, StoreFuture, WriteOptions, Written,
 };
 use atoll_tables::block::BlockError;
 use atoll_tables::cube::Shape;
@@ -158,6 +158,31 @@ async fn few_rows_come_as_blocks_and_unique_ids_are_compared() {
     let refused = unique.load("a", 1, &[repeated, step(6, 60)], &options()).await.unwrap_err();
     assert!(matches!(refused, TableError::Edit(EditError::RepeatedIds { .. })), "{refused}");
     assert_eq!(steps_seen(&unique).await.len(), 4);
+}
+
+#[tokio::test]
+async fn few_rows_that_are_too_large_for_an_object_are_cut_into_several() {
+    let limits = Limits { value_bytes: 256 << 10, ..Limits::CONTRACT };
+    let store = MemoryStore::open(Options { limits, ..Options::default() }).unwrap();
+    let table = create(&(Arc::new(store) as Arc<dyn Store>)).await;
+    table.begin("a", 1, 1).await.unwrap();
+    // Exactly as many bytes of numbers as an object may have, and none of what comes with them.
+    let exact = step(1, (256 << 10) / 16);
+    let (most, row) = table.bytes_at_most(&exact.rows).unwrap();
+    assert!(most > table.block_bytes_max() && most < table.block_bytes_max() + 4096, "{most}");
+    assert!((24..100).contains(&row), "{row}");
+    let refused = table.append(block("a", 1, 1, 0), &exact.rows).await.unwrap_err();
+    assert!(matches!(refused, TableError::TooLarge { bytes, .. } if bytes == most), "{refused}");
+    let shape = Shape { object_bytes: 64 << 10, ..Shape::default() };
+    let options = PackOptions { shape, ..PackOptions::default() };
+    assert!(options.rows_min > 100_000, "so they are few");
+    table.load("a", 1, &[exact, step(2, 10)], &options).await.unwrap();
+    let info = table.info().await.unwrap();
+    assert!(info.cubes > 0 && info.blocks == 0, "{info:?}");
+    assert_eq!(steps_seen(&table).await, [(1, 16_384), (2, 10)]);
+    // Those that fit stay a block each.
+    table.load("a", 1, &[step(3, 16_000)], &options).await.unwrap();
+    assert_eq!(table.info().await.unwrap().blocks, 1);
 }
 
 #[tokio::test]

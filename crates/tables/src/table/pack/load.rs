@@ -16,7 +16,7 @@ use super::input::weighed;
 use super::pace::Pace;
 use super::{PackOptions, in_new_cubes};
 use crate::TableSchema;
-use crate::block::check;
+use crate::block::{block_bytes_at_most, check};
 use crate::cube::{GrowingOrigins, Origins, Tree, joined};
 use crate::protocol::{
     Block, BlockId, Edit, EditError, LoadedStep, ObjectId, Piece, RunId, StepTime, Version,
@@ -68,7 +68,7 @@ impl Table {
     ///
     /// All of them become visible in one version. Adding the same steps again changes nothing. If both the
     /// rows (below [`PackOptions::rows_min`]) and the steps are few, each step becomes a block until it is
-    /// packed with others. Takes about six times as much memory as the rows; [`Table::loader`] takes more
+    /// packed with others, unless one is too large for an object. Takes about six times as much memory as the rows; [`Table::loader`] takes more
     /// steps than fit in memory.
     ///
     /// # Errors
@@ -130,7 +130,9 @@ impl Table {
             check(&known, &step.rows).map_err(Self::of_new_rows)?;
         }
         let ids = self.new_ids(run, attempt, steps)?;
-        let is_few = count < options.rows_min && steps.len() <= BLOCKS_MAX;
+        // Rows that are few may be long: a tree divides what is too large for one object.
+        let fits = |step: &WholeStep| block_bytes_at_most(&schema, &step.rows) <= self.block_bytes_max();
+        let is_few = count < options.rows_min && steps.len() <= BLOCKS_MAX && steps.iter().all(fits);
         let rows = if is_few || count == 0 {
             let id = |step: u64| BlockId { run: run.clone(), attempt, step, rank: 0 };
             let blocks = steps.iter().map(|step| self.encode(id(step.step), step.time, &step.rows));
