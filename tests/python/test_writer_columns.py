@@ -11,6 +11,7 @@ import pytest
 
 import atoll
 from atoll import errors
+from atoll._convert import native_column
 from test_writer import Gated
 
 MISSING = {
@@ -308,7 +309,8 @@ def large(first: int) -> dict[str, numpy.ndarray]:
 def test_a_step_that_is_too_large_for_its_rank_is_refused_at_once_and_the_writer_goes_on(wide):
     writers = [atoll.Writer(wide, "a", rank=rank, size=2, attempt=1) for rank in range(2)]
     rows = large(0)
-    with pytest.raises(errors.LimitError, match=r"72\d{6} bytes.* 67108864") as raised:
+    # 72.8 MB, and 1.1 MB for the column that is not given.
+    with pytest.raises(errors.LimitError, match=r"739\d{5} bytes.* 67108864") as raised:
         writers[0].step(1, None, rows)
     assert "more ranks" in raised.value.hint
     for writer in writers:
@@ -317,15 +319,71 @@ def test_a_step_that_is_too_large_for_its_rank_is_refused_at_once_and_the_writer
     assert wide.count() == 140_000
 
 
-def test_a_column_that_is_alike_in_all_rows_takes_no_room(wide):
-    writer = atoll.Writer(wide, "a", rank=0, size=2, attempt=1)
-    alike = numpy.zeros(10_000_000, dtype="int64")
-    spread = alike.copy()
-    spread[5] = 1
-    columns = [{"pid": alike}, {"pid": spread}, {"note": numpy.full(10_000_000, numpy.nan)}]
-    assert [writer._columns.least_bytes(given, 1_000) for given in columns] == [0, 80_000_000, 0]
-    assert writer._columns.least_bytes({"v": numpy.zeros((10, 128))}, 1_000) == 10 * 128 * 4
+def test_a_column_that_is_alike_in_all_rows_takes_no_room(store):
+    rows, limit = 1_000_000, 10_000_000
+    table = store.create_table("two", {"pid": "int64", "x": "float64"}, id="pid", index="x")
+    writer = atoll.Writer(table, "a", rank=0, size=2, attempt=1)
+    pid, alike = numpy.arange(rows), numpy.zeros(rows)
+    spread, signed = alike.copy(), alike.copy()
+    spread[5], signed[5] = 1, -0.0
+    nan, masked = numpy.full(rows, numpy.nan), numpy.ma.masked_equal(spread, 1)
+
+    def exceeds(x: numpy.ndarray, pid: numpy.ndarray = pid, limit: int = limit) -> bool:
+        given = {"pid": pid, "x": x}
+        measured = atoll._atoll.rows([native_column(name, values) for name, values in given.items()])
+        may = writer._columns.may_exceed(given, ["pid"], rows, limit)
+        assert may or table._native.bytes_at_most(measured)[0] <= limit, "it does not fit where the quick bound does"
+        return may
+
+    assert [exceeds(x) for x in (alike, nan, spread, signed)] == [False, False, True, True]
+    # The id is stored row by row, even if it is the same in all rows.
+    same = numpy.zeros(rows, dtype="int64")
+    assert [exceeds(alike, same), exceeds(alike, same, limit // 2)] == [False, True]
+    assert writer._columns.may_exceed({"pid": pid, "x": masked}, ["pid"], rows, limit)
     writer.close()
+
+
+def exactly_one_object(count: int = 1 << 20) -> dict[str, numpy.ndarray]:
+    """Make rows whose numbers alone have as many bytes as an object may, 64 MiB."""
+    pid = numpy.arange(count)
+    return {"pid": pid, **{f"x{number}": pid + 0.5 for number in range(7)}}
+
+
+def test_a_step_whose_numbers_alone_fill_an_object_is_refused_before_it_waits(store):
+    columns = {"pid": "int64", **{f"x{number}": "float64" for number in range(7)}}
+    table = store.create_table("full", columns, id="pid", index="x0")
+    rows = exactly_one_object()
+    assert sum(values.nbytes for values in rows.values()) == table._native.block_bytes_max
+    with atoll.Writer(table, "a", rank=0, size=2, attempt=1) as writer:
+        with pytest.raises(errors.LimitError, match=r"6711\d{4} bytes.* 67108864"):
+            writer.step(1, None, rows)
+        # A little less fits, and the writer was not hurt.
+        writer.step(1, None, {name: values[:-1000] for name, values in rows.items()}, give=True)
+        writer._pump.drain(None)
+
+
+@pytest.mark.parametrize("as_arrow", [False, True])
+def test_texts_count_for_what_a_rank_may_give(store, as_arrow: bool):
+    table = store.create_table("texts", {"pid": "int64", "note": "binary"}, id="pid", index="pid")
+    texts = [b"x" * 1000] * 70_000
+    rows = {"pid": numpy.arange(70_000), "note": pyarrow.array(texts) if as_arrow else numpy.array(texts)}
+    with atoll.Writer(table, "a", rank=0, size=2, attempt=1) as writer:
+        with pytest.raises(errors.LimitError, match=r"7\d{7} bytes.* 67108864"):
+            writer.step(1, None, rows)
+        writer.step(1, None, {name: values[:1000] for name, values in rows.items()})
+        writer._pump.drain(None)
+
+
+def test_texts_that_rows_share_count_for_each_row(store):
+    table = store.create_table("kinds", {"pid": "int64", "kind": "utf8"}, id="pid", index="pid")
+    names = pyarrow.array(["x" * 1000, "y"])
+    rows = numpy.arange(70_000)
+    one, other = (pyarrow.DictionaryArray.from_arrays(numpy.full(70_000, key, dtype="int8"), names) for key in (0, 1))
+    with atoll.Writer(table, "a", rank=0, size=2, attempt=1) as writer:
+        with pytest.raises(errors.LimitError):
+            writer.step(1, None, {"pid": rows, "kind": one})
+        writer.step(1, None, {"pid": rows, "kind": other})
+        writer._pump.drain(None)
 
 
 def test_one_process_alone_gives_larger_steps(store, wide):
@@ -333,12 +391,24 @@ def test_one_process_alone_gives_larger_steps(store, wide):
         writer.step(1, 0.5, large(0))
         writer.step(2, 1.0, {name: values[:10] for name, values in large(0).items()})
     assert [(step.step, step.time, step.rows) for step in wide.steps()] == [(1, 0.5, 140_000), (2, 1.0, 10)]
+    # Also of few rows that are long.
     few = store.create_table("few", {"pid": "int64", "v": "float32[4096]"}, id="pid", index="pid")
+    v = numpy.zeros((4_400, 4096), dtype="float32")
+    v[:, 0] = numpy.arange(4_400)
     with atoll.Writer(few, "a") as writer:
-        with pytest.raises(errors.LimitError):
-            writer.step(1, None, {"pid": numpy.arange(4_400), "v": numpy.zeros((4_400, 4096), dtype="float32")})
-        writer.step(1, None, {"pid": numpy.arange(10), "v": numpy.zeros((10, 4096), dtype="float32")})
-    assert few.count() == 10
+        writer.step(1, None, {"pid": numpy.arange(4_400), "v": v})
+        writer.step(2, None, {"pid": numpy.arange(10), "v": v[:10]})
+    assert [(step.step, step.rows) for step in few.steps()] == [(1, 4_400), (2, 10)]
+
+
+def test_one_process_alone_gives_long_texts_but_no_row_that_no_object_holds(store):
+    table = store.create_table("texts", {"pid": "int64", "note": "utf8"}, id="pid", index="pid")
+    with atoll.Writer(table, "a") as writer:
+        with pytest.raises(errors.LimitError, match="a row of step 1 takes 4") as raised:
+            writer.step(1, None, {"pid": [0, 1], "note": ["x" * (40 << 20)] * 2})
+        assert "shorter texts" in raised.value.hint
+        writer.step(1, None, {"pid": numpy.arange(100_000), "note": ["x" * 1000] * 100_000})
+    assert table.count() == 100_000
 
 
 @pytest.mark.parametrize("kind", ["int64", "timestamp[us]", "float32"])

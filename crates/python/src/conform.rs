@@ -163,14 +163,7 @@ impl Fit<'_> {
 
     /// Refuses more bytes of texts than a column of a batch can have.
     fn check_bytes(&self, from: &ArrayRef) -> Result<(), Failure> {
-        let bytes: usize = match from.data_type() {
-            // A slice refers to the bytes of the whole array.
-            DataType::LargeUtf8 => between(from.as_string::<i64>().value_offsets()),
-            DataType::LargeBinary => between(from.as_binary::<i64>().value_offsets()),
-            DataType::Utf8View => from.as_string_view().lengths().map(|len| len as usize).sum(),
-            _ => from.as_binary_view().lengths().map(|len| len as usize).sum(),
-        };
-        check_text_bytes(self.name, bytes)
+        check_text_bytes(self.name, text_bytes(from))
     }
 
     fn vectors(&self, from: &ArrayRef, to: &DataType) -> Result<ArrayRef, Failure> {
@@ -378,9 +371,43 @@ fn without_hidden(
 }
 
 /// The bytes between the first and the last of some offsets.
-fn between(offsets: &[i64]) -> usize {
-    let (first, last) = (offsets.first().copied().unwrap_or(0), offsets.last().copied().unwrap_or(0));
-    usize::try_from(last - first).unwrap_or(usize::MAX)
+fn between<O: Copy + Into<i64>>(offsets: &[O]) -> usize {
+    let at = |offset: Option<&O>| -> i64 { offset.map_or(0, |&offset| offset.into()) };
+    usize::try_from(at(offsets.last()) - at(offsets.first())).unwrap_or(usize::MAX)
+}
+
+/// At most how many bytes the texts of a column take once each row has its own; 0 for a column without texts.
+pub(crate) fn text_bytes(column: &ArrayRef) -> usize {
+    match column.data_type() {
+        // A slice refers to the bytes of the whole array.
+        DataType::Utf8 => between(column.as_string::<i32>().value_offsets()),
+        DataType::Binary => between(column.as_binary::<i32>().value_offsets()),
+        DataType::LargeUtf8 => between(column.as_string::<i64>().value_offsets()),
+        DataType::LargeBinary => between(column.as_binary::<i64>().value_offsets()),
+        DataType::Utf8View => column.as_string_view().lengths().map(|len| len as usize).sum(),
+        DataType::BinaryView => column.as_binary_view().lengths().map(|len| len as usize).sum(),
+        // Rows share the texts of a dictionary.
+        DataType::Dictionary(..) => {
+            column.len().saturating_mul(longest_text(column.as_any_dictionary().values()))
+        }
+        _ => 0,
+    }
+}
+
+/// The bytes of the longest text of a column; 0 for a column without texts.
+fn longest_text(column: &ArrayRef) -> usize {
+    fn of<O: Copy + Into<i64>>(offsets: &[O]) -> usize {
+        offsets.windows(2).map(between).max().unwrap_or(0)
+    }
+    match column.data_type() {
+        DataType::Utf8 => of(column.as_string::<i32>().value_offsets()),
+        DataType::Binary => of(column.as_binary::<i32>().value_offsets()),
+        DataType::LargeUtf8 => of(column.as_string::<i64>().value_offsets()),
+        DataType::LargeBinary => of(column.as_binary::<i64>().value_offsets()),
+        DataType::Utf8View => column.as_string_view().lengths().max().unwrap_or(0) as usize,
+        DataType::BinaryView => column.as_binary_view().lengths().max().unwrap_or(0) as usize,
+        _ => 0,
+    }
 }
 
 /// Refuses more bytes of texts than a column of a batch can have.

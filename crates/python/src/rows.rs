@@ -2,6 +2,7 @@
 
 use crate::capsule;
 use crate::column::Column;
+use crate::conform::text_bytes;
 use crate::error::Failure;
 use crate::pickled::{Reduced, reduced};
 use crate::schema::Schema;
@@ -86,6 +87,13 @@ impl Rows {
             batch.columns().iter().map(|column| copied_bytes(column.as_ref())).sum()
         };
         py.detach(|| self.batches.iter().map(of_batch).sum())
+    }
+
+    /// At most how many bytes the texts take once each row has its own.
+    #[getter]
+    fn text_bytes(&self) -> usize {
+        let columns = self.batches.iter().flat_map(RecordBatch::columns);
+        columns.map(text_bytes).fold(0, usize::saturating_add)
     }
 
     /// The first value of the `step` column that differs from `step`, if any.

@@ -254,6 +254,15 @@ impl Table {
         Ok(self.handle()?.block_bytes_max())
     }
 
+    /// At most how many bytes the rows of one rank and step take as one object, and a single one of them.
+    fn bytes_at_most(&self, py: Python<'_>, rows: &Rows) -> PyResult<(u64, u64)> {
+        let (table, batch) = (self.handle()?, rows.whole(py)?);
+        wait(py, async move {
+            let batch = conforming(&table, &batch).await?;
+            Ok::<_, Failure>(table.bytes_at_most(&batch)?)
+        })
+    }
+
     /// Sets the notes of one rank of a run, made by an attempt: a JSON object.
     fn set_rank_notes(
         &self,

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     Kept: TypeAlias = "numpy.ndarray[Any, Any] | Arrow | Nothing"
 
 
+#: At most how many bytes an object takes for each band of rows beside the columns, and for each column of a band beside
+#: its values. (`crates/tables/src/block.rs` has the layout.)
+BAND_BYTES, SLICE_BYTES = 512, 256
 #: The integer types of columns.
 INTEGERS = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 
@@ -47,6 +50,11 @@ class Arrow:
     def type_name(self) -> str:
         """The name of the column's type."""
         return self._held.schema.fields()[0][1]
+
+    @property
+    def text_bytes(self) -> int:
+        """At most how many bytes its texts take once each row has its own."""
+        return self._held.text_bytes
 
     def first(self) -> Arrow:
         """Return the first row, if there is one."""
@@ -185,12 +193,22 @@ class TableColumns:
             return f"lacks {_in_words(lacking)}", "every row has a value there: give them among the arrays of the step"
         return None
 
-    def least_bytes(self, columns: Mapping[str, Kept], limit: int) -> int:
-        """Return a lower bound of the columns' bytes in an object, or 0 right away if it cannot exceed `limit`."""
-        widths = {name: _width(self._kinds[name][0]) for name in columns if name in self._kinds}
-        if sum(len(columns[name]) * width for name, width in widths.items()) <= limit:
-            return 0
-        return sum(len(columns[name]) * width for name, width in widths.items() if _is_spread(columns[name]))
+    def may_exceed(self, columns: Mapping[str, Kept], ids: list[str], rows: int, limit: int) -> bool:
+        """Whether an object of these rows may take more than `limit` bytes, by bounds that are quick to compute."""
+        # Each band is as long as all before it.
+        bands = rows.bit_length() + 1
+        front = BAND_BYTES + bands * (BAND_BYTES + SLICE_BYTES * len(self._kinds))
+        # A column that is not given takes its width, too.
+        bound = {
+            name: rows * _bits(kind) // 8 + _text_bytes(columns.get(name)) for name, (kind, _) in self._kinds.items()
+        }
+        most = front + sum(bound.values())
+        if most <= limit:
+            return False
+        # A number that all rows share is stored once; but if that is true of the whole id, its first column is not.
+        alike = {name: bound[name] for name, values in columns.items() if name in bound and _is_alike(values)}
+        stored = bound.get(ids[0], 0) if all(name in alike for name in ids) else 0
+        return most - sum(alike.values()) + stored > limit
 
     def taken(self, name: str, values: Any) -> Kept:
         """Return a column as it was given; not copied yet, unless it has to be converted."""
@@ -274,23 +292,32 @@ def _in_words(names: list[str]) -> str:
     return f"columns {', '.join(others)} and {last}" if others else f"column {last}"
 
 
-def _width(kind: str) -> int:
-    """Return the least number of bytes that a row of this type takes in an object."""
-    vector = re.fullmatch(r"fixed_size_list\[(\w+), (\d+)\]", kind)
+def _bits(kind: str) -> int:
+    """Return at most how many bits a row of this type takes in an object, without texts."""
+    vector = re.fullmatch(r"fixed_size_list\[(\w+)\??, (\d+)\]", kind)
     if vector:
-        return _width(vector[1]) * int(vector[2])
+        return 1 + _bits(vector[1]) * int(vector[2])
     number = re.fullmatch(r"(?:u?int|float|date)(\d+)", kind)
-    if number:
-        return int(number[1]) // 8
-    return 8 if kind.startswith(("timestamp", "duration")) else 4 if kind in ("utf8", "binary") else 0
+    # One bit more says whether there is a value, and a text has an end.
+    return 1 + (int(number[1]) if number else 1 if kind == "bool" else 32 if kind in ("utf8", "binary") else 64)
 
 
-def _is_spread(values: Kept) -> bool:
-    """Whether an object stores the column row by row: a number that all rows share is stored once."""
-    if isinstance(values, Arrow | Nothing):
+def _text_bytes(values: Kept | None) -> int:
+    """Return at most how many bytes the texts of a column take in an object."""
+    if values is None or isinstance(values, Nothing):
+        return 0
+    if isinstance(values, Arrow):
+        return values.text_bytes
+    # NumPy's texts have as many bytes for each row as the longest, and no fewer than UTF-8. Others are not known.
+    return values.nbytes if values.dtype.kind in "SU" else 0 if values.dtype.kind in "biufmMV" else 1 << 62
+
+
+def _is_alike(values: Kept) -> bool:
+    """Whether an object stores the column as one number, which all rows share bit by bit."""
+    if isinstance(values, Arrow | Nothing) or hasattr(values, "mask"):
         return False
-    if values.ndim != 1 or values.dtype.kind not in "iufmM" or not len(values):
-        return True
-    # NaN is unequal to itself, but all values may still be NaN.
-    is_first = (values == values[0]) if values[0] == values[0] else (values != values)
-    return not is_first.all()
+    # Times may all be missing, and missing values are stored one by one.
+    if values.ndim != 1 or values.dtype.kind not in "iuf" or values.dtype.itemsize not in (1, 2, 4, 8):
+        return False
+    bits = values.view(f"u{values.dtype.itemsize}")
+    return len(bits) > 1 and bool(bits[0] == bits[1] and (bits == bits[0]).all())

@@ -26,11 +26,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsFloat, SupportsIndex
 
+from . import _atoll
 from ._agreement import Agreement
 from ._checkpoints import Checkpoint, finish, unfinished
 from ._collectives import all_or_none, check_alike, told_by_first
 from ._columns import Nothing, TableColumns, columns_of, copies, rows_of
-from ._convert import label, number, whole
+from ._convert import label, native_column, number, whole
 from ._provenance import of_run, with_attempt
 from ._pump import Pump, Step
 from .errors import ConflictError, InvalidInputError, LimitError, TimedOutError
@@ -47,7 +48,8 @@ BUFFER_BYTES = 256 << 20
 FILLED = ("step", "time", "run", "rank")
 #: The longest single wait for a new version of the table, in seconds.
 LOOK_SECONDS = 60.0
-#: From this many rows on, a load splits a step into several objects; fewer rows are one object, as in an append.
+#: From this many rows on, a load splits a step into several objects; fewer rows are one object, as in an append, where
+#: they fit.
 LOADED_ROWS_MIN = 1 << 17
 #: A job id becomes its number times this, plus the number of times that the scheduler has restarted the job.
 JOB_RESTARTS_MAX = 1000
@@ -149,6 +151,7 @@ class Writer:
             raise InvalidInputError(f"buffer_bytes must be 1 or more, not {buffer_bytes}")
         self._columns = TableColumns(table.schema)
         self._block_bytes_max: int = table._native.block_bytes_max
+        self._ids: list[str] = table._native.roles[0]
 
     def step(self, step: SupportsIndex, time: SupportsFloat | None, arrays: Any, *, give: bool = False) -> None:
         """Write the rows of one step of this rank: copy them, and return while they are being written.
@@ -164,13 +167,13 @@ class Writer:
         Missing values stay missing, as in :meth:`Table.append`: those of PyArrow, Polars and the nullable types of
         pandas, and ``None`` in lists.
 
-        The rows of one rank and step are one object of the store, which has at most 64 MiB. A writer that is the only
-        rank loads larger steps of 131,072 rows or more as several objects (:meth:`Table.load`), which takes a multiple
-        of their memory meanwhile.
+        The rows of one rank and step are one object of the store, which has at most 64 MiB, with its directory and its
+        marks of missing values. A writer that is the only rank loads larger steps as several objects
+        (:meth:`Table.load`), which takes a multiple of their memory meanwhile.
 
         Raises ``InvalidInputError`` for a step that is no whole number or does not rise, a time that is no number,
         columns that the table does not have or that the step lacks, columns of different lengths, and columns that
-        cannot be converted or have another type than the table's; ``LimitError`` for more rows than one object holds.
+        cannot be converted or have another type than the table's; ``LimitError`` for more than one object holds.
         The writer can be used after these errors. An error that depends on single values, such as 0.5 for whole numbers
         or a missing value in a column that is not nullable, may be found in the background, and then ends the writer.
         Also raises any error of an earlier step.
@@ -192,8 +195,8 @@ class Writer:
         # A column that is not given is missing in every row.
         columns = {name: values for name, values in columns.items() if not isinstance(values, Nothing)}
         self._columns.check_types(self.table, columns, filled, rows)
-        self._check_fits(columns, step, rows)
         columns |= filled
+        self._check_fits(columns, step, rows)
         # Reserve room before copying: otherwise each calling thread could hold a step outside the buffer.
         bytes_given = sum(values.nbytes for values in columns.values())
         self._pump.reserve(bytes_given)
@@ -217,16 +220,28 @@ class Writer:
             raise InvalidInputError.hinted(f"step {step} of run {self.run!r} {problem}", hint)
 
     def _check_fits(self, columns: Mapping[str, Kept], step: int, rows: int) -> None:
-        """Refuse more rows than one object of the store holds; a single writer loads many rows as several objects."""
+        """Refuse rows that no object of the store holds; those of a single writer are loaded as several objects."""
+        limit = self._block_bytes_max
         if self.size == 1 and rows >= LOADED_ROWS_MIN:
+            # Such a load has rows of any number, and to measure them would take a copy of them.
             return
-        least = self._columns.least_bytes(columns, self._block_bytes_max)
-        if least > self._block_bytes_max:
+        if not self._columns.may_exceed(columns, self._ids, rows, limit):
+            return
+        # The object itself is the measure: it has a directory, and says which values are missing.
+        measured = _atoll.rows([native_column(name, values) for name, values in columns.items()])
+        taken, longest = self.table._native.bytes_at_most(measured)
+        if taken <= limit or (self.size == 1 and longest <= limit // 2):
+            return
+        if self.size == 1:
             raise LimitError.hinted(
-                f"the rows of rank {self.rank} in step {step} take {least} bytes or more, and those of one rank and step may "
-                f"take {self._block_bytes_max}: an object of this store",
-                "write the step from more ranks, with fewer columns or narrower ones, or not all rows; none of it was stored",
+                f"a row of step {step} takes {longest} bytes, and one may take {limit // 2}: half an object of this store",
+                "write shorter texts or vectors; none of the step was stored",
             )
+        raise LimitError.hinted(
+            f"the rows of rank {self.rank} in step {step} take {taken} bytes, and those of one rank and step may "
+            f"take {limit}: an object of this store",
+            "write the step from more ranks, with fewer columns or narrower ones, or not all rows; none of it was stored",
+        )
 
     def flush(self, timeout: float | None = None) -> None:
         """Wait until every step given so far is complete: the rows of this rank and of all other ranks are visible.
