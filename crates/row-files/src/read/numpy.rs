@@ -12,7 +12,7 @@ mod literal;
 
 use super::ReadOptions;
 use super::batches::{BatchSource, Batches};
-use super::source::Input;
+use super::source::{Input, RECORD_BYTES_MAX};
 use crate::{Format, RowFileError};
 use archive::{Archive, Member};
 use arrow_array::{ArrayRef, RecordBatch};
@@ -125,6 +125,14 @@ pub(super) fn open(input: &Input, format: Format, options: &ReadOptions) -> Resu
         let problem = format!("array \"{name}\" has {there} rows where the first one has {rows}");
         return Err(wrong(Refusal::Misfit(problem, "save arrays of one length, one for each column")));
     }
+    let row_bytes = arrays.iter().map(|array| array.header.row_bytes).fold(0, usize::saturating_add);
+    if row_bytes > RECORD_BYTES_MAX {
+        let problem = format!("a row of all its arrays has {row_bytes} bytes, more than {RECORD_BYTES_MAX}");
+        return Err(wrong(Refusal::Unsupported(
+            problem,
+            "save fewer arrays or shorter vectors in one archive",
+        )));
+    }
     let fields = arrays.iter().flat_map(|array| array.header.fields());
     let schema = Arc::new(Schema::new(fields.collect::<Vec<Field>>()));
     let unverified = (format == Format::Npz).then(|| input.clone());
@@ -149,7 +157,7 @@ fn archive_arrays(
     let mut arrays = Vec::new();
     for entry in &archive.entries {
         let name = entry.name.strip_suffix(".npy").unwrap_or(&entry.name).to_owned();
-        let mut bytes = Stream::Member(Box::new(entry.open(input.file(Format::Npz)?).map_err(damaged)?));
+        let mut bytes = Stream::Member(Box::new(archive.member(entry).map_err(damaged)?));
         let header = Header::read(&mut bytes).map_err(|refusal| wrong(refusal.of_array(&name)))?;
         let header = header.named(&[], &name).map_err(wrong)?;
         arrays.push(Array { left: header.rows, header, bytes });
@@ -162,8 +170,9 @@ fn archive_arrays(
 
 /// Reads all arrays of an archive to the end, to verify their checksums.
 fn verify(input: &Input, wrong: &impl Fn(String) -> RowFileError) -> Result<(), RowFileError> {
-    for entry in &Archive::open(input.file(Format::Npz)?).map_err(wrong)?.entries {
-        let mut member = entry.open(input.file(Format::Npz)?).map_err(wrong)?;
+    let archive = Archive::open(input.file(Format::Npz)?).map_err(wrong)?;
+    for entry in &archive.entries {
+        let mut member = archive.member(entry).map_err(wrong)?;
         io::copy(&mut member, &mut io::sink()).map_err(|error| wrong(error.to_string()))?;
         member.check().map_err(wrong)?;
     }

@@ -30,8 +30,9 @@ use zip::Zip;
 /// The bytes of a chunk, unless a single row is longer.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// The most bytes of a row that are read back.
+/// The most bytes of a row of an array that are read back, and of a row of all arrays of an archive.
 const ROW_BYTES_MAX: usize = 1 << 24;
+const ROW_OF_ALL_BYTES_MAX: usize = 64 << 20;
 
 pub(super) struct NumpyWriter {
     target: Target,
@@ -65,9 +66,9 @@ impl NumpyWriter {
         let row_bytes: usize = columns.iter().map(Column::bytes).sum();
         let widest = columns.iter().map(Column::bytes).max().unwrap_or(0);
         let longest = if is_archive { widest } else { row_bytes };
-        if longest == 0 || longest > ROW_BYTES_MAX {
+        if longest == 0 || longest > ROW_BYTES_MAX || row_bytes > ROW_OF_ALL_BYTES_MAX {
             return Err(RowFileError::Unsupported {
-                what: format!("a row of {longest} bytes cannot be written as {format}"),
+                what: format!("a row of {row_bytes} bytes cannot be written as {format}"),
                 hint: "select other columns with --columns, or write Parquet or Arrow IPC",
             });
         }

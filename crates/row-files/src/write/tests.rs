@@ -151,6 +151,19 @@ fn columns_that_an_array_or_a_dump_cannot_hold_are_refused_by_name_before_anythi
 }
 
 #[test]
+fn a_row_of_an_archive_that_would_not_be_read_back_is_refused() {
+    let item = Arc::new(Field::new("item", DataType::Float64, false));
+    let schema = |columns: usize| {
+        let vector = DataType::FixedSizeList(Arc::clone(&item), 65_536);
+        let fields = (0..columns).map(|number| Field::new(format!("v{number}"), vector.clone(), false));
+        Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+    };
+    let refused = |columns| writer(Format::Npz, &schema(columns), Box::new(Shared::default()), "test").err();
+    assert!(refused(128).is_none());
+    assert!(refused(129).unwrap().to_string().contains("a row of 67633152 bytes"));
+}
+
+#[test]
 fn an_instant_that_no_text_stands_for_is_an_error_and_not_written_as_one() {
     let columns: Vec<(&str, ArrayRef)> = vec![
         ("id", Arc::new(Int64Array::from(vec![1, 2]))),

@@ -1,12 +1,14 @@
 //! Archives of NumPy arrays: ZIP files as NumPy writes them, stored or deflated, including ones beyond 4 GiB.
 //!
-//! Reads the directory at the end of the file and the members it names, each through its own file handle, so
-//! that all columns can be read side by side.
+//! Reads the directory at the end of the file and the members it names, side by side, each from a place of
+//! its own. They share one file handle: a table may have more columns than a process may open files.
 
 use flate2::CrcReader;
 use flate2::read::DeflateDecoder;
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, SeekFrom, Take};
+use std::io::{self, BufReader, Read};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 const END_BYTES: usize = 22;
 const END_MAGIC: u32 = 0x0605_4b50;
@@ -20,9 +22,15 @@ const LOCAL_BYTES: usize = 30;
 const LOCAL_MAGIC: u32 = 0x0403_4b50;
 /// The most bytes of a directory; a larger one would name a million columns and must be damage.
 const DIRECTORY_BYTES_MAX: u64 = 64 << 20;
+/// The most arrays of an archive, several times as many as a table has columns. Each takes memory while all
+/// are read side by side.
+const ARRAYS_MAX: usize = 4096;
+/// Bytes of a member that are read at a time.
+const BUFFER_BYTES: usize = 16 << 10;
 
 /// The directory of an archive.
 pub(super) struct Archive {
+    file: Arc<File>,
     pub(super) entries: Vec<Entry>,
 }
 
@@ -42,8 +50,25 @@ pub(super) struct Member {
 }
 
 enum Unpacked {
-    Stored(BufReader<Take<File>>),
-    Deflated(DeflateDecoder<BufReader<Take<File>>>),
+    Stored(BufReader<Stretch>),
+    Deflated(DeflateDecoder<BufReader<Stretch>>),
+}
+
+/// A stretch of a file.
+struct Stretch {
+    file: Arc<File>,
+    at: u64,
+    left: u64,
+}
+
+impl Read for Stretch {
+    fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
+        let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(target.len());
+        let count = self.file.read_at(&mut target[..most], self.at)?;
+        self.at += count as u64;
+        self.left -= count as u64;
+        Ok(count)
+    }
 }
 
 impl Read for Unpacked {
@@ -74,13 +99,13 @@ impl Member {
 
 impl Archive {
     /// Reads the directory.
-    pub(super) fn open(mut file: File) -> Result<Self, String> {
-        let length = file.seek(SeekFrom::End(0)).map_err(|error| error.to_string())?;
-        let (offset, bytes, count) = directory_place(&mut file, length)?;
+    pub(super) fn open(file: File) -> Result<Self, String> {
+        let length = file.metadata().map_err(|error| error.to_string())?.len();
+        let (offset, bytes, count) = directory_place(&file, length)?;
         if bytes > DIRECTORY_BYTES_MAX || offset.checked_add(bytes).is_none_or(|end| end > length) {
             return Err("its directory is damaged".to_owned());
         }
-        let directory = read_at(&mut file, offset, bytes as usize)?;
+        let directory = bytes_at(&file, offset, bytes as usize)?;
         let (mut entries, mut seen) = (Vec::new(), 0);
         let mut rest = directory.as_slice();
         while rest.len() >= ENTRY_BYTES && u32_at(rest, 0) == ENTRY_MAGIC {
@@ -90,58 +115,61 @@ impl Archive {
                 entries.push(entry);
             } else {
                 // Other files are ignored once their headers have been checked.
-                entry.place(&mut file)?;
+                entry.place(&file)?;
+            }
+            if entries.len() > ARRAYS_MAX {
+                return Err(format!("it has more than {ARRAYS_MAX} arrays"));
             }
             rest = rest.get(used..).ok_or("its directory is cut off")?;
         }
         match count.filter(|count| *count != seen) {
             Some(count) => Err(format!("its directory is damaged: {seen} of {count} arrays are in it")),
-            None => Ok(Self { entries }),
+            None => Ok(Self { file: Arc::new(file), entries }),
         }
     }
-}
 
-impl Entry {
-    /// Where the bytes of the member begin, after a local header that repeats its name.
-    fn place(&self, file: &mut File) -> Result<u64, String> {
-        let elsewhere = || format!("array \"{}\" is not where the directory says", self.name);
-        let local = read_at(file, self.offset, LOCAL_BYTES)?;
-        if u32_at(&local, 0) != LOCAL_MAGIC {
-            return Err(elsewhere());
-        }
-        let (name_bytes, extra_bytes) = (u16_at(&local, 26), u16_at(&local, 28));
-        let name_place = self.offset.checked_add(LOCAL_BYTES as u64).ok_or_else(elsewhere)?;
-        let name = read_at(file, name_place, name_bytes.into())?;
-        if String::from_utf8_lossy(&name) != self.name {
-            return Err(elsewhere());
-        }
-        Ok(name_place + u64::from(name_bytes) + u64::from(extra_bytes))
-    }
-
-    /// Opens the member through a file handle of its own.
-    pub(super) fn open(&self, mut file: File) -> Result<Member, String> {
-        let start = self.place(&mut file)?;
-        file.seek(SeekFrom::Start(start)).map_err(|error| error.to_string())?;
-        let packed = BufReader::with_capacity(64 << 10, file.take(self.packed_bytes));
-        let unpacked = match self.method {
+    /// Opens one of its members.
+    pub(super) fn member(&self, entry: &Entry) -> Result<Member, String> {
+        let at = entry.place(&self.file)?;
+        let packed = Stretch { file: Arc::clone(&self.file), at, left: entry.packed_bytes };
+        let packed = BufReader::with_capacity(BUFFER_BYTES, packed);
+        let unpacked = match entry.method {
             0 => Unpacked::Stored(packed),
             8 => Unpacked::Deflated(DeflateDecoder::new(packed)),
             other => {
                 return Err(format!(
                     "array \"{}\" is compressed with method {other}, which is not supported",
-                    self.name
+                    entry.name
                 ));
             }
         };
-        Ok(Member { bytes: CrcReader::new(unpacked), checksum: self.checksum })
+        Ok(Member { bytes: CrcReader::new(unpacked), checksum: entry.checksum })
+    }
+}
+
+impl Entry {
+    /// Where the bytes of the member begin, after a local header that repeats its name.
+    fn place(&self, file: &File) -> Result<u64, String> {
+        let elsewhere = || format!("array \"{}\" is not where the directory says", self.name);
+        let local = bytes_at(file, self.offset, LOCAL_BYTES)?;
+        if u32_at(&local, 0) != LOCAL_MAGIC {
+            return Err(elsewhere());
+        }
+        let (name_bytes, extra_bytes) = (u16_at(&local, 26), u16_at(&local, 28));
+        let name_place = self.offset.checked_add(LOCAL_BYTES as u64).ok_or_else(elsewhere)?;
+        let name = bytes_at(file, name_place, name_bytes.into())?;
+        if String::from_utf8_lossy(&name) != self.name {
+            return Err(elsewhere());
+        }
+        Ok(name_place + u64::from(name_bytes) + u64::from(extra_bytes))
     }
 }
 
 /// The offset and the length of the directory, and the number of its entries if known.
-fn directory_place(file: &mut File, length: u64) -> Result<(u64, u64, Option<u64>), String> {
+fn directory_place(file: &File, length: u64) -> Result<(u64, u64, Option<u64>), String> {
     let none = || "it does not end as an archive does".to_owned();
     let tail_bytes = length.min((END_BYTES + 0xffff) as u64);
-    let tail = read_at(file, length - tail_bytes, tail_bytes as usize)?;
+    let tail = bytes_at(file, length - tail_bytes, tail_bytes as usize)?;
     let last = tail.len().checked_sub(END_BYTES).ok_or_else(none)?;
     let place = (0..=last).rev().find(|place| u32_at(&tail, *place) == END_MAGIC).ok_or_else(none)?;
     let (bytes, offset) = (u32_at(&tail, place + 12), u32_at(&tail, place + 16));
@@ -151,11 +179,11 @@ fn directory_place(file: &mut File, length: u64) -> Result<(u64, u64, Option<u64
         return Ok((offset.into(), bytes.into(), (count != u16::MAX).then_some(count.into())));
     }
     let end = length - tail_bytes + place as u64;
-    let locator = read_at(file, end.checked_sub(LOCATOR_BYTES).ok_or_else(none)?, LOCATOR_BYTES as usize)?;
+    let locator = bytes_at(file, end.checked_sub(LOCATOR_BYTES).ok_or_else(none)?, LOCATOR_BYTES as usize)?;
     if u32_at(&locator, 0) != LOCATOR_MAGIC {
         return Err(none());
     }
-    let wide = read_at(file, u64_at(&locator, 8), WIDE_END_BYTES)?;
+    let wide = bytes_at(file, u64_at(&locator, 8), WIDE_END_BYTES)?;
     if u32_at(&wide, 0) != WIDE_END_MAGIC {
         return Err(none());
     }
@@ -201,10 +229,9 @@ fn wide_numbers(mut extra: &[u8]) -> Vec<u64> {
     Vec::new()
 }
 
-fn read_at(file: &mut File, offset: u64, bytes: usize) -> Result<Vec<u8>, String> {
+fn bytes_at(file: &File, offset: u64, bytes: usize) -> Result<Vec<u8>, String> {
     let mut read = vec![0; bytes];
-    let done = file.seek(SeekFrom::Start(offset)).and_then(|_| file.read_exact(&mut read));
-    done.map_err(|error| format!("it is cut off: {error}"))?;
+    file.read_exact_at(&mut read, offset).map_err(|error| format!("it is cut off: {error}"))?;
     Ok(read)
 }
 

@@ -167,12 +167,17 @@ fn names_for_arrays_that_have_their_own_are_refused() {
     assert!(error.contains("names of their own"), "{error}");
 }
 
-/// An archive of arrays of one number each, stored uncompressed, as NumPy writes it.
+/// An archive of arrays of one number each.
 fn archive(names: &[&str]) -> Vec<u8> {
     let mut array = npy_head("{'descr': '<f8', 'fortran_order': False, 'shape': (1,)}");
     array.extend(0.5_f64.to_le_bytes());
+    archive_of(names, &array)
+}
+
+/// An archive with the same array under each name, stored uncompressed, as NumPy writes it.
+fn archive_of(names: &[&str], array: &[u8]) -> Vec<u8> {
     let mut checksum = flate2::Crc::new();
-    checksum.update(&array);
+    checksum.update(array);
     let length = (array.len() as u32).to_le_bytes();
     let (mut bytes, mut directory) = (Vec::new(), Vec::new());
     for name in names {
@@ -184,7 +189,7 @@ fn archive(names: &[&str]) -> Vec<u8> {
         common.extend(checksum.sum().to_le_bytes());
         common.extend([length, length].concat());
         common.extend([name.len() as u8, 0, 0, 0]);
-        bytes.extend([b"PK\x03\x04".as_slice(), &common, name.as_bytes(), &array].concat());
+        bytes.extend([b"PK\x03\x04".as_slice(), &common, name.as_bytes(), array].concat());
         directory
             .extend([b"PK\x01\x02\x14\x00".as_slice(), &common, &[0; 10], &offset, name.as_bytes()].concat());
     }
@@ -193,6 +198,44 @@ fn archive(names: &[&str]) -> Vec<u8> {
     let end =
         [&[0; 4], &count[..], &count, &(directory.len() as u32).to_le_bytes(), &place, &[0; 2]].concat();
     [bytes.as_slice(), &directory, b"PK\x05\x06", &end].concat()
+}
+
+#[test]
+fn an_archive_of_many_arrays_is_read_through_one_file() {
+    let place = Place::new();
+    let names: Vec<String> = (0..1000).map(|number| format!("x{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let input = place.write("many.npz", archive(&names));
+    let wanted = Arc::new(describe(&input, Format::Npz, &plain()).unwrap());
+    let mut reader = open(&input, Format::Npz, &wanted, &plain()).unwrap();
+    let path = std::fs::canonicalize(place.path("many.npz")).unwrap();
+    // Where the system shows which files a process has open.
+    if let Ok(files) = std::fs::read_dir("/proc/self/fd") {
+        let opened = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
+        assert_eq!(opened.filter(|opened| *opened == path).count(), 1);
+    }
+    let part = reader.next(PARTS).unwrap().unwrap();
+    assert_eq!((part.rows.num_rows(), part.rows.num_columns()), (1, 1000));
+    assert!((0..1000).all(|place| part.rows.column(place).as_primitive::<Float64Type>().value(0) == 0.5));
+    assert!(reader.next(PARTS).unwrap().is_none());
+    let many: Vec<String> = (0..5000).map(|number| format!("x{number}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let error = describe(&place.write("more.npz", archive(&many)), Format::Npz, &plain()).unwrap_err();
+    assert!(error.to_string().contains("more than 4096 arrays"), "{error}");
+}
+
+#[test]
+fn a_row_of_all_arrays_of_an_archive_is_bounded_before_any_of_it_is_read() {
+    let place = Place::new();
+    let names: Vec<String> = (0..129).map(|number| format!("v{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    // Half a MiB for a row of each array, of which none exists.
+    let array = npy_head("{'descr': '<f8', 'fortran_order': False, 'shape': (1, 65536)}");
+    let input = place.write("v.npz", archive_of(&names, &array));
+    let error = describe(&input, Format::Npz, &plain()).unwrap_err();
+    assert!(error.to_string().contains("a row of all its arrays has 67633152 bytes"), "{error}");
+    let input = place.write("v.npz", archive_of(&names[..128], &array));
+    assert_eq!(describe(&input, Format::Npz, &plain()).unwrap().fields().len(), 128);
 }
 
 #[test]
