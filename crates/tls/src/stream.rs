@@ -32,9 +32,11 @@ pub struct NoTls {
 /// The first byte of a TLS connection: a handshake record.
 const HANDSHAKE: u8 = 0x16;
 
-/// Approximate memory of an encrypted connection: what arrives is at most a record, and what leaves is not
-/// kept for long.
+/// Approximate memory of an encrypted connection: what arrives is at most a record.
 const MEMORY_BYTES: usize = 24 << 10;
+
+/// The most bytes that are encrypted and not yet sent: those that a peer does not read.
+const UNSENT_BYTES_MAX: usize = 64 << 10;
 
 /// The answer of a node without room for another client, if that client wants to encrypt: the fatal alert
 /// `internal_error` (RFC 8446, section 6.2), which may come before a hello.
@@ -77,7 +79,8 @@ impl<S> Stream<S> {
         Ok(Self::encrypted(socket, connection.into()))
     }
 
-    fn encrypted(socket: S, connection: Connection) -> Self {
+    fn encrypted(socket: S, mut connection: Connection) -> Self {
+        connection.set_buffer_limit(Some(UNSENT_BYTES_MAX));
         Self { socket, encrypted: Some(Box::new(Encrypted { connection, first: None })) }
     }
 
@@ -112,7 +115,11 @@ impl<S> Stream<S> {
     /// Approximate memory on the heap, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        if self.is_encrypted() { MEMORY_BYTES } else { 0 }
+        match (self.is_encrypted(), self.has_unsent()) {
+            (false, _) => 0,
+            (true, false) => MEMORY_BYTES,
+            (true, true) => MEMORY_BYTES + UNSENT_BYTES_MAX,
+        }
     }
 }
 

@@ -179,6 +179,40 @@ fn whatever_the_pieces_all_bytes_come_once_and_in_order() {
 }
 
 #[test]
+fn what_a_peer_does_not_read_is_bounded_and_counted_as_memory() {
+    let trust = trust();
+    let (one, other) = pipe(3);
+    let host = host_name("node-1").unwrap();
+    let mut dial = Stream::dial(one, trust.client.config.clone(), host).unwrap();
+    let mut serve = Stream::serve(other, trust.node.clients.clone()).unwrap();
+    carry(&mut dial, &mut serve, b"hello").unwrap();
+    let settle = |dial: &mut Stream<Pipe>, serve: &mut Stream<Pipe>, seen: &mut Vec<u8>, count: usize| {
+        for _ in 0..1_000_000 {
+            let is_sent = serve.send().unwrap();
+            drain(dial, seen).unwrap();
+            if is_sent && seen.len() >= count {
+                return;
+            }
+        }
+        panic!("{} of {count} bytes came", seen.len());
+    };
+    let mut seen = Vec::new();
+    settle(&mut dial, &mut serve, &mut seen, 0);
+    let (idle, mut accepted) = (serve.memory_bytes(), 0);
+    for _ in 0..1000 {
+        match serve.write(&[7; 300_000]) {
+            Ok(count) => accepted += count,
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+        }
+    }
+    assert!((PIPE_BYTES..100_000).contains(&accepted), "{accepted}");
+    let counted = serve.memory_bytes() - idle;
+    assert!(counted >= accepted - PIPE_BYTES, "{counted} bytes are counted of {accepted}");
+    settle(&mut dial, &mut serve, &mut seen, accepted);
+    assert_eq!((serve.memory_bytes(), seen.len()), (idle, accepted));
+}
+
+#[test]
 fn only_nodes_of_the_ring_speak_to_nodes() {
     let trust = trust();
     let peers = trust.node.peers.clone().unwrap();
