@@ -19,11 +19,10 @@ impl Shared {
             return Ok(());
         }
         let forest = self.forest.read();
-        let stored = |(tree, key): OfTree<'_>| {
-            let found = || search::get(&forest.tree(tree)?.root, key).ok().flatten();
-            found().map_or(0, |stored| stored.len())
-        };
-        check_grown(ops, VALUE_MAX, stored)
+        check_grown(ops, VALUE_MAX, |(tree, key)| {
+            let stored = || search::get(&forest.tree(tree)?.root, key).ok().flatten();
+            stored().map_or(0, |stored| stored.len())
+        })
     }
 }
 
