@@ -383,6 +383,14 @@ def test_an_integer_in_a_vector_is_refused_where_it_would_be_rounded(tmp_path: P
         assert t.count() == 2
 
 
+def test_a_table_that_nobody_could_drop_is_not_created(tmp_path: Path) -> None:
+    with atoll.open(tmp_path / "store") as store:
+        with pytest.raises(LimitError, match="schema of a table") as error:
+            store.create_table("t", {"pid": "int64", "x": "float64"}, id="pid", index="x", units={"x": "m" * (1 << 20)})
+        assert "metadata" in error.value.hint
+        assert store.tables() == []
+
+
 def test_who_asks_for_a_column_that_is_not_there_is_told_which_there_are(table) -> None:
     for ask in (lambda: table.box(zz=(0, 1)).count(), lambda: table.where("zz > 1").count()):
         with pytest.raises(InvalidInputError, match='there is no column "zz"') as caught:

@@ -601,3 +601,15 @@ fn a_type_that_is_called_otherwise_and_what_is_no_cell_are_told_how_they_are_wri
     }
     assert_eq!(atoll(&place, "table attributes t").text(), "");
 }
+
+#[test]
+fn a_table_that_nobody_could_drop_is_not_created() {
+    let place = created("--unit x=PLACEHOLDER");
+    let schema = atoll(&place, "table info t --schema").text().to_owned();
+    assert!(schema.contains("PLACEHOLDER"), "{schema}");
+    place.write("long.json", schema.replace("PLACEHOLDER", &"m".repeat(1 << 20)));
+    let refused = atoll(&place, "table create long --schema long.json");
+    let told = refused.fails(13);
+    assert!(told.contains("schema of a table of ") && told.contains("1048576"), "{told}");
+    assert!(!atoll(&place, "table list").text().contains("long"));
+}
