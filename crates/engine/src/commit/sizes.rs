@@ -188,7 +188,7 @@ mod tests {
         assert!((2_000..18_000).contains(&refused), "{refused}");
     }
 
-    /// As one command does that sets many keys, each of them an expired hash, and one of them to a long value.
+    /// As of one command that sets many keys, each an expired hash, and one of them to a long value.
     #[test]
     fn a_batch_of_many_deleted_ranges_and_an_append_is_checked_in_time_in_proportion() {
         let names: Vec<[u8; 5]> = (0..200_000_u32)

@@ -68,8 +68,8 @@ impl Table {
     ///
     /// All of them become visible in one version. Adding the same steps again changes nothing. If both the
     /// rows (below [`PackOptions::rows_min`]) and the steps are few, each step becomes a block until it is
-    /// packed with others, unless one is too large for an object. Takes about six times as much memory as the rows; [`Table::loader`] takes more
-    /// steps than fit in memory.
+    /// packed with others, unless one is too large for an object. Takes about six times as much memory as the
+    /// rows; [`Table::loader`] takes more steps than fit in memory.
     ///
     /// # Errors
     /// As [`Table::append`]; [`EditError::StepArriving`] while only some ranks' blocks of a step have
