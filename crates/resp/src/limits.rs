@@ -16,15 +16,36 @@ pub struct Limits {
 /// Longest line, which is an inline request or the header of anything else, in bytes.
 pub(crate) const LINE_BYTES: usize = 64 << 10;
 
+/// The store contract's limits for one batch: its partition, its only value, the keys and other values, and
+/// the number of its operations. The contract lies above this crate, so the crates above both compare them.
+const PARTITION_BYTES: usize = 16 << 10;
+const VALUE_BYTES: usize = 64 << 20;
+const BATCH_BYTES: usize = 8 << 20;
+const OPERATIONS: usize = 1000;
+
+/// Room for the words that say what each operation is, `DELRANGE [from (to` being the longest ones.
+const OPERATION_WORDS_BYTES: usize = 16;
+
+/// Room for the words before the operations: `AT.ID client@date sequence floor AT.BATCH`.
+const FIRST_WORDS_BYTES: usize = 128;
+
 impl Limits {
     /// The limits before authentication: ten arguments of 16 KiB, as in Redis.
     pub const UNAUTHENTICATED: Self =
         Self { elements: 10, string_bytes: 16 << 10, total_bytes: 64 << 10, depth: 1 };
 
-    /// The limits after it, which are what the store contract allows in one request: a value of 64 MiB, or as
-    /// many operations as a batch may have.
-    pub const AUTHENTICATED: Self =
-        Self { elements: 1 << 20, string_bytes: 64 << 20, total_bytes: 72 << 20, depth: 32 };
+    /// The limits after it: the largest batch of the store contract fits, which is a value of 64 MiB under
+    /// conditions of 8 MiB, with its partition and the words between them.
+    pub const AUTHENTICATED: Self = Self {
+        elements: 1 << 20,
+        string_bytes: VALUE_BYTES,
+        total_bytes: VALUE_BYTES
+            + BATCH_BYTES
+            + PARTITION_BYTES
+            + OPERATIONS * OPERATION_WORDS_BYTES
+            + FIRST_WORDS_BYTES,
+        depth: 32,
+    };
 
     /// Most bytes of a request within these limits, as [`write_request`](crate::write_request) writes it.
     #[must_use]

@@ -142,10 +142,10 @@ impl Shared {
         let sending = Sending::default();
         let writing = async {
             let (_name, request) = match options.request {
-                Some(request) => (None, request::batch(&batch, request, 0)),
+                Some(request) => (None, request::batch(&batch, request, 0)?),
                 None => {
                     let name = self.names.take(slot_of(&batch.partition)).await;
-                    let request = request::batch(&batch, name.request, name.request.sequence);
+                    let request = request::batch(&batch, name.request, name.request.sequence)?;
                     (Some(name), request)
                 }
             };

@@ -3,7 +3,7 @@
 
 use crate::peer;
 use crate::peer::codec::{ONE_ENTRY_BYTES, Reader, put};
-use atoll_keyspace::Overdue;
+use atoll_keyspace::{BATCH_BYTES_MAX, BATCH_OPERATIONS_MAX, KEY_BYTES_MAX, Overdue, VALUE_BYTES_MAX};
 use atoll_resp::{Command, Limits, Request, RequestParser, write_request};
 use atoll_wire::HEADER_BYTES;
 use std::sync::Arc;
@@ -34,6 +34,21 @@ const _: () = assert!(
     ONE_ENTRY_BYTES + KIND_BYTES + Limits::AUTHENTICATED.request_bytes_max()
         <= peer::LIMITS.frame_bytes - HEADER_BYTES,
     "the longest request of a client fits into a frame between nodes"
+);
+
+// A connection that sends more than the door takes ends, and its client does not learn why.
+const _: () = assert!(
+    VALUE_BYTES_MAX <= Limits::AUTHENTICATED.string_bytes
+        && VALUE_BYTES_MAX + BATCH_BYTES_MAX + KEY_BYTES_MAX + BATCH_OPERATIONS_MAX * b"DELRANGE[(".len()
+            < Limits::AUTHENTICATED.total_bytes,
+    "the door takes every batch that the store contract allows"
+);
+
+const _: () = assert!(
+    Limits::AUTHENTICATED.elements <= LIMITS.elements
+        && Limits::AUTHENTICATED.string_bytes <= LIMITS.string_bytes
+        && Limits::AUTHENTICATED.total_bytes <= LIMITS.total_bytes,
+    "what the door takes is read again as an entry of a log"
 );
 
 /// Bytes of a body before the request.
