@@ -207,6 +207,11 @@ impl Replicated {
         peers.map(move |peer| (peer.node, last.saturating_sub(peer.matched.0)))
     }
 
+    /// Bytes of the writes that this primary took and that are not committed yet.
+    pub(crate) fn under_way_bytes(&self) -> usize {
+        self.primary.as_ref().map_or(0, |primary| primary.under_way_bytes)
+    }
+
     /// Whether a tick has nothing to do here.
     pub(crate) fn is_idle(&self) -> bool {
         let Some(primary) = &self.primary else { return true };

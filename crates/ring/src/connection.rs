@@ -2,8 +2,9 @@
 //!
 //! Invariant: while the unsent bytes or the awaited replies are at their limit, nothing more is received or
 //! executed.
-//! Invariant: a connection is not ended for the length of replies that it cannot refuse: while writes that
-//! return much are awaited, nothing more is executed.
+//! Invariant: a connection is not ended for the length of replies that it cannot refuse: while much is
+//! awaited, from writes or from reads that wait, nothing more is executed; and a read that waited is refused
+//! if its reply became so long meanwhile that there is no room for it.
 //! Invariant: an idle connection holds no buffer and no parser.
 
 mod burden;

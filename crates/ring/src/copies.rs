@@ -12,6 +12,7 @@ mod arrivals;
 mod body;
 mod contradictions;
 mod early;
+mod expected;
 mod expiring;
 mod full;
 mod in_place;

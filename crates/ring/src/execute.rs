@@ -168,7 +168,11 @@ impl Executor<'_> {
             false => self.here.slots.read(&asking, &mut reply),
         };
         match (answer, command) {
-            (Answer::Later, _) => self.outbox.keep_place_for(ticket, protocol, returned),
+            (Answer::Later, _) if is_write => self.outbox.keep_place_for(ticket, protocol, returned),
+            (Answer::Later, command) => {
+                let expected = self.here.slots.expected_of(slot, ticket, command);
+                self.outbox.keep_place_of_read(ticket, protocol, expected);
+            }
             (Answer::Now, Command::Get(_) | Command::HashGet { .. }) => self.count_hit(before),
             (Answer::Now, _) => {}
         }

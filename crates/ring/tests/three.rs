@@ -465,6 +465,43 @@ fn what_many_writes_return_together_reaches_a_client_that_reads_it() {
 }
 
 #[test]
+fn what_many_reads_that_waited_answer_together_reaches_a_client_that_reads_it() {
+    const KEYS: u32 = 64;
+    let (unsent_bytes_pause, unsent_bytes_max) = (64 << 10, 2 << 20);
+    let limits = ConnectionLimits { unsent_bytes_pause, unsent_bytes_max, ..ConnectionLimits::default() };
+    let ring = Ring::start_with(vec![SlotStorage::Memory; 3], Persistence::Off, 256 << 20, limits);
+    let mut client = ring.client();
+    let value = "v".repeat(256 << 10);
+    let mut requests = Vec::new();
+    for number in 0..KEYS {
+        let key = format!("{{k}}{number}");
+        assert_eq!(client.ask(&["hset", &key, "a", &value]), Value::Integer(1));
+        // Each read waits for the write before it, and all writes are committed together.
+        write_request(&mut requests, &["hset", &key, "b", "1"]);
+        write_request(&mut requests, &["hgetall", &key]);
+    }
+    let socket = client.connections.get_mut(&client.address).unwrap();
+    socket.write_all(&requests).unwrap();
+    let (mut parser, mut received, mut count) = (ReplyParser::new(Limits::default()), Vec::new(), 0);
+    let string = |text: &str| Value::String(text.as_bytes().to_vec());
+    let hash = Value::Array(["a", &value, "b", "1"].map(string).to_vec());
+    let mut room = vec![0; 64 << 10];
+    while count < 2 * KEYS {
+        let (read, reply) = parser.parse(&received).expect("a reply");
+        received.drain(..read);
+        if let Some(reply) = reply {
+            let expected = if count % 2 == 0 { &Value::Integer(1) } else { &hash };
+            assert!(reply == *expected, "reply {count}");
+            count += 1;
+            continue;
+        }
+        let more = socket.read(&mut room).unwrap();
+        assert!(more > 0, "the node closed the connection after {count} replies");
+        received.extend_from_slice(&room[..more]);
+    }
+}
+
+#[test]
 fn keys_go_when_their_time_is_over_on_every_copy() {
     let mut ring = Ring::start(vec![SlotStorage::Memory; 3], Persistence::Off);
     let mut client = ring.client();

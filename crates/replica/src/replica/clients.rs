@@ -103,6 +103,12 @@ impl Replica {
         found
     }
 
+    /// Bytes of the writes of a slot that this node took as its primary and that are not committed yet.
+    #[must_use]
+    pub fn under_way_bytes(&self, slot: Slot) -> usize {
+        self.slots.get(slot).map_or(0, Replicated::under_way_bytes)
+    }
+
     /// Accepts or refuses the requests that were held back, where that can be decided.
     pub(super) fn look_at_early(&mut self, now: Moment, effects: &mut Vec<Effect>) {
         let slots: Vec<Slot> = self.early.keys().copied().collect();

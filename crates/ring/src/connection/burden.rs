@@ -18,20 +18,23 @@ const IDLE_US: u64 = 1_000_000;
 /// The same for a connection with unsent replies, in microseconds.
 const SLOW_US: u64 = 5_000_000;
 
-/// Bytes of values that a connection may await from its writes before more is executed.
+/// Bytes of values that a connection may await, from its writes and from reads that wait, before more is
+/// executed.
 const RETURNED_BYTES_PAUSE: usize = 16 << 20;
 
-/// The same for all connections together. A connection that awaits nothing may go on beyond it, so that each
-/// has its turn; that further writes are refused is the last resort.
+/// The same for the writes of all connections together. A connection that awaits nothing may go on beyond it,
+/// so that each has its turn; that further writes are refused is the last resort.
 const ALL_RETURNED_BYTES_PAUSE: usize = RETURNED_BYTES_MAX / 2;
 
 impl Connection {
-    /// Whether its writes, or all together, may return so much that it has to have its replies first.
+    /// Whether its requests, or the writes of all together, may return so much that it has to have its
+    /// replies first.
     pub(super) fn awaits_much(&self, here: &LoopState) -> bool {
-        let returned = self.outbox.returned_bytes();
+        let (awaited, returned) = (self.outbox.awaited_bytes(), self.outbox.returned_bytes());
         // A part of what may be unsent, so that it takes what is awaited as well.
         let pause = RETURNED_BYTES_PAUSE.min(here.limits().unsent_bytes_max / 4);
-        returned > 0 && (returned >= pause || here.slots.returned_bytes() >= ALL_RETURNED_BYTES_PAUSE)
+        let does_await = awaited > 0 && awaited >= pause;
+        does_await || (returned > 0 && here.slots.returned_bytes() >= ALL_RETURNED_BYTES_PAUSE)
     }
 
     /// Updates the memory counter. Fails if the connection takes too much.
@@ -92,9 +95,19 @@ impl Connection {
 mod tests {
     use super::*;
     use crate::connection::Session;
+    use atoll_keyspace::ANSWER_BYTES_MAX;
     use atoll_resp::LatencyClass;
     use atoll_tls::Stream;
     use mio::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn what_may_be_unsent_takes_the_longest_answer_beside_what_is_sent_and_awaited() {
+        let limits = ConnectionLimits::default();
+        // Unsent replies, and those of one round, each up to where the connection pauses.
+        let paused = 2 * limits.unsent_bytes_pause + RETURNED_BYTES_PAUSE;
+        assert!(RETURNED_BYTES_PAUSE <= limits.unsent_bytes_max / 4);
+        assert!(paused + ANSWER_BYTES_MAX <= limits.unsent_bytes_max);
+    }
 
     #[test]
     fn who_waits_for_answers_or_reads_slowly_is_not_taken_for_one_that_does_nothing() {

@@ -22,7 +22,8 @@ pub(crate) struct Outbox {
     behind: VecDeque<QueuedReply>,
     /// How many of these are awaited.
     awaited: usize,
-    /// Most bytes of values that the awaited ones return, where they are replies to writes.
+    /// The bytes of values that are set aside for the awaited ones, and those of them for replies to writes.
+    awaited_bytes: usize,
     returned: usize,
     /// The number of the sync that the whole outbox waits for.
     held_for: Option<u64>,
@@ -30,8 +31,8 @@ pub(crate) struct Outbox {
 
 #[derive(Debug)]
 enum QueuedReply {
-    /// A reply that comes later.
-    Awaited { ticket: Ticket, protocol: Protocol, returned: u32 },
+    /// A reply that comes later, and the bytes of values that are set aside for it.
+    Awaited { ticket: Ticket, protocol: Protocol, is_read: bool, bytes: u32 },
     /// Replies that are ready.
     Ready(Vec<u8>),
 }
@@ -57,26 +58,40 @@ impl Outbox {
         self.keep_place_for(ticket, protocol, 0);
     }
 
-    /// The same for a reply with at most this many bytes of values.
+    /// The same for a reply to a write with at most this many bytes of values.
     pub(crate) fn keep_place_for(&mut self, ticket: Ticket, protocol: Protocol, returned: usize) {
+        let bytes = self.set_aside(returned);
+        self.returned += bytes as usize;
+        self.behind.push_back(QueuedReply::Awaited { ticket, protocol, is_read: false, bytes });
+    }
+
+    /// The same for a reply to a read with about this many bytes of values.
+    pub(crate) fn keep_place_of_read(&mut self, ticket: Ticket, protocol: Protocol, expected: usize) {
+        let bytes = self.set_aside(expected);
+        self.behind.push_back(QueuedReply::Awaited { ticket, protocol, is_read: true, bytes });
+    }
+
+    /// Counts one more awaited reply, and the bytes that are set aside for it.
+    fn set_aside(&mut self, bytes: usize) -> u32 {
         // A longer number would make each place in the queue longer.
-        let returned = u32::try_from(returned).unwrap_or(u32::MAX);
-        self.behind.push_back(QueuedReply::Awaited { ticket, protocol, returned });
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         self.awaited += 1;
-        self.returned += returned as usize;
+        self.awaited_bytes += bytes as usize;
+        bytes
     }
 
     /// Writes an awaited reply into its place. Returns whether the ticket is awaited here.
     pub(crate) fn fill(&mut self, ticket: Ticket, write: impl FnOnce(&mut Vec<u8>, Protocol)) -> bool {
         let found = self.behind.iter_mut().enumerate().find_map(|(at, place)| match place {
-            QueuedReply::Awaited { ticket: other, protocol, returned } if *other == ticket => {
-                Some((at, (*protocol, *returned), place))
+            QueuedReply::Awaited { ticket: other, protocol, is_read, bytes } if *other == ticket => {
+                Some((at, (*protocol, *is_read, *bytes as usize), place))
             }
             _ => None,
         });
-        let Some((at, (protocol, returned), place)) = found else { return false };
+        let Some((at, (protocol, is_read, bytes), place)) = found else { return false };
         self.awaited -= 1;
-        self.returned -= returned as usize;
+        self.awaited_bytes -= bytes;
+        self.returned -= if is_read { 0 } else { bytes };
         if at > 0 {
             let mut reply = Vec::new();
             write(&mut reply, protocol);
@@ -100,6 +115,25 @@ impl Outbox {
     /// Most bytes of values that the awaited replies to writes have.
     pub(crate) fn returned_bytes(&self) -> usize {
         self.returned
+    }
+
+    /// The same with those that the awaited replies to reads are expected to have.
+    pub(crate) fn awaited_bytes(&self) -> usize {
+        self.awaited_bytes
+    }
+
+    /// Whether an awaited reply to a read is so long that with it, and with what is set aside for the others,
+    /// more than `most` bytes would be unsent. A reply to a write never is: it says what happened.
+    pub(crate) fn is_too_long(&self, ticket: Ticket, reply_bytes: usize, most: usize) -> bool {
+        let expected = self.behind.iter().find_map(|place| match place {
+            QueuedReply::Awaited { ticket: other, is_read: true, bytes, .. } if *other == ticket => {
+                Some(*bytes as usize)
+            }
+            _ => None,
+        });
+        expected.is_some_and(|expected| {
+            self.unsent_bytes() + (self.awaited_bytes - expected) + reply_bytes > most
+        })
     }
 
     /// Bytes that are not sent yet, including those behind awaited replies.
@@ -265,6 +299,34 @@ mod tests {
             left.push(outbox.returned_bytes());
         }
         assert_eq!(left, [100, 100, 100, 0]);
+    }
+
+    #[test]
+    fn what_reads_are_expected_to_answer_counts_as_awaited_and_not_as_returned() {
+        let mut outbox = Outbox::default();
+        outbox.keep_place_of_read(Ticket(1), Protocol::Resp2, 100);
+        outbox.keep_place_for(Ticket(2), Protocol::Resp2, 20);
+        outbox.keep_place_of_read(Ticket(3), Protocol::Resp2, 7);
+        let mut left = vec![(outbox.awaited_bytes(), outbox.returned_bytes())];
+        for ticket in [3, 1, 2] {
+            assert!(fill(&mut outbox, ticket, "reply"));
+            left.push((outbox.awaited_bytes(), outbox.returned_bytes()));
+        }
+        assert_eq!(left, [(127, 20), (120, 20), (20, 20), (0, 0)]);
+    }
+
+    #[test]
+    fn a_read_is_too_long_where_it_finds_no_room_beside_the_others_and_a_write_never_is() {
+        let mut outbox = Outbox::default();
+        say(&mut outbox, "12345");
+        outbox.keep_place_of_read(Ticket(1), Protocol::Resp2, 10);
+        outbox.keep_place_for(Ticket(2), Protocol::Resp2, 20);
+        say(&mut outbox, "123");
+        let too_long = |outbox: &Outbox, bytes| outbox.is_too_long(Ticket(1), bytes, 100);
+        assert!(!too_long(&outbox, 100 - 5 - 20 - 3) && too_long(&outbox, 100 - 5 - 20 - 3 + 1));
+        assert!(!outbox.is_too_long(Ticket(2), 1000, 100) && !outbox.is_too_long(Ticket(3), 1000, 100));
+        assert_eq!(sent(&mut outbox), "12345");
+        assert!(!too_long(&outbox, 100 - 20 - 3), "what was sent is gone");
     }
 
     #[test]

@@ -16,6 +16,13 @@ use atoll_resp::{Protocol, ReplyWriter};
 /// between rounds only.
 const TURNS_US: u64 = 20_000;
 
+/// Replies up to this length find room without being counted: of the 1,024 that a client may await all take
+/// 16 MiB.
+const SHORT_REPLY_BYTES: usize = 16 << 10;
+
+/// The reply to a read whose own reply became too long while it waited.
+const NO_ROOM: &[u8] = b"-TRYAGAIN too much waits to be sent to this client; nothing happened\r\n";
+
 impl EventLoop {
     pub(super) fn round(&mut self) -> Result<(), NodeError> {
         self.here.metrics.rounds.add(1);
@@ -176,6 +183,7 @@ impl EventLoop {
     fn fill(&mut self) {
         for (ticket, reply) in self.here.slots.take_answers() {
             if let Some((ticket, reply)) = self.here.split_requests.take(ticket, reply) {
+                let reply = self.unless_too_long(ticket, reply);
                 self.here.metrics.count_reply(&reply);
                 self.fill_one(ticket, |target, _| target.extend_from_slice(&reply));
             }
@@ -191,6 +199,17 @@ impl EventLoop {
         while let Some(Asked::Clients(ticket, selection)) = self.here.asked.pop() {
             let text = clients::list(&self.connections, &selection, self.here.now.moment);
             self.fill_one(ticket, |target, protocol| ReplyWriter::new(target, protocol).text(&text));
+        }
+    }
+
+    /// The reply, or a refusal if it is one to a read for which its connection has no room.
+    fn unless_too_long(&self, ticket: Ticket, reply: Vec<u8>) -> Vec<u8> {
+        let most = self.here.limits().unsent_bytes_max;
+        let is_too_long = |one: &Connection| one.outbox.is_too_long(ticket, reply.len(), most);
+        let may_be = reply.len() > SHORT_REPLY_BYTES;
+        match may_be && self.connections.get(key_of(ticket)).is_some_and(is_too_long) {
+            true => NO_ROOM.to_vec(),
+            false => reply,
         }
     }
 

@@ -7,7 +7,7 @@ use crate::clock::Now;
 use crate::dates::ClockSeen;
 use crate::group::GroupHeard;
 use crate::metrics::OthersSeen;
-use atoll_replica::{Change, Slot};
+use atoll_replica::{Change, Slot, Ticket};
 use atoll_resp::Command;
 use mio::Registry;
 use mio::event::Event;
@@ -134,7 +134,15 @@ impl Slots {
         }
     }
 
-    /// The same for all writes whose answers are still to come.
+    /// Roughly the bytes of values that a read will answer if its answer comes later.
+    pub(crate) fn expected_of(&self, slot: Slot, ticket: Ticket, command: &Command<'_>) -> usize {
+        match &self.home {
+            Home::Alone(_) => 0,
+            Home::Replicated(replicated) => replicated.copies.expected_of(slot, ticket, command),
+        }
+    }
+
+    /// Most bytes of values of all writes whose answers are still to come.
     pub(crate) fn returned_bytes(&self) -> usize {
         match &self.home {
             Home::Alone(_) => 0,

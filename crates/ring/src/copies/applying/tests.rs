@@ -362,6 +362,52 @@ fn what_a_write_returns_may_still_be_on_its_way() {
     }
 }
 
+/// Asks for a read under ticket 9, as it is executed. Returns how many bytes are expected of its reply if it
+/// waits.
+fn read(copies: &mut Copies, words: &[&str]) -> usize {
+    let mut bytes = Vec::new();
+    write_request(&mut bytes, words);
+    let mut parser = atoll_resp::RequestParser::new(atoll_resp::Limits::default());
+    let request = parser.parse(&bytes).unwrap().unwrap();
+    let command = Command::of(&request).unwrap();
+    copies.read(SLOT, NOW, &request, [1].into_iter(), (Ticket(9), Protocol::Resp2)).unwrap();
+    copies.expected_of(SLOT, Ticket(9), &command)
+}
+
+#[test]
+fn what_a_read_that_waits_will_answer_is_known_before_more_is_taken() {
+    let engine = Engine::open(Arc::new(SimDisk::seeded(1)), atoll_engine::Options::default()).unwrap();
+    let (mut copies, _poll) = leading(&engine);
+    let long = "v".repeat(10_000);
+    ask(&mut copies, &["set", "key", &long]);
+    ask(&mut copies, &["hset", "hash", "f", &long, "g", &long]);
+    // The write that each waits for, the read, and about how long its reply is.
+    let cases: [(&[&str], &[&str], usize); 11] = [
+        (&["expire", "key", "100"], &["get", "key"], 10_000),
+        (&["expire", "key", "100"], &["getex", "key"], 10_000),
+        (&["append", "key", &long], &["get", "key"], 20_000),
+        (&["set", "other", &long], &["get", "other"], 10_000),
+        (&["expire", "key", "100"], &["mget", "key", "key", "no"], 40_000),
+        (&["hset", "hash", "h", "1"], &["hgetall", "hash"], 20_000),
+        (&["hset", "hash", "h", &long], &["hvals", "hash"], 30_000),
+        (&["hset", "hash", "i", "1"], &["hmget", "hash", "f", "g"], 20_000),
+        (&["hset", "hash", "i", "2"], &["at.get", "hash", "f"], 10_000),
+        (&["hset", "hash", "i", "3"], &["at.range", "hash", "-", "(h"], 30_000),
+        (&["hset", "hash", "i", "4"], &["hlen", "hash"], 0),
+    ];
+    for (first, then, expected) in cases {
+        write(&mut copies, 8, first);
+        let told = read(&mut copies, then);
+        settle(&mut copies, NOW);
+        let answers = copies.take_answers();
+        let (_, reply) = answers.iter().find(|(ticket, _)| *ticket == Ticket(9)).unwrap();
+        assert!((expected..expected + 300).contains(&told), "{then:?}: {told}");
+        assert!(told + 300 >= reply.len(), "{then:?}: {told} of {}", reply.len());
+        assert_eq!(read(&mut copies, then), 0, "{then:?}: it waits for nothing");
+        assert_eq!(copies.take_answers().len(), 1);
+    }
+}
+
 #[test]
 fn writes_that_return_more_than_there_is_room_for_are_refused_before_they_happen() {
     let engine = Engine::open(Arc::new(SimDisk::seeded(1)), atoll_engine::Options::default()).unwrap();
