@@ -118,7 +118,8 @@ atoll_options::options! {
         memory: Size = "1GiB",
         /// Bytes of log that trigger a checkpoint
         checkpoint: Size = "1GiB",
-        /// How long to keep unreferenced space for readers without a lease
+        /// How long to keep unreferenced space for readers without a lease; never more than a quarter of the
+        /// file, beyond which the oldest is used again earlier
         keep: Duration = "10min",
     }
 }

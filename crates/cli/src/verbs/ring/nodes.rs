@@ -55,8 +55,9 @@ pub struct RingNodes {
     /// fewer in sync, writes are refused; by default 2, or 1 with a single copy
     #[arg(long, value_name = "N", requires = "nodes", conflicts_with = "join")]
     min_sync: Option<usize>,
-    /// Number of nodes that keep the configuration of the ring, the same on every node: 1, 3, 5, 7 or 9;
-    /// more than half of them must be up for nodes to fail over, join and leave
+    /// Number of nodes that keep the configuration of the ring, the same on every node: the first 1, 3, 5, 7
+    /// or 9 of --nodes, by default the first 3; more than half of them must be up for nodes to fail over,
+    /// join and leave
     #[arg(long, value_name = "N", requires = "nodes", conflicts_with = "join", value_parser = parse_keepers)]
     keepers: Option<usize>,
     /// Zone of this node, such as its rack or room: copies of the same data are in different zones as far as
