@@ -26,7 +26,8 @@ pub struct OpenOptions {
     pub memory_bytes: u64,
     /// Bytes of log that trigger a checkpoint. Default 1 GiB.
     pub checkpoint_bytes: u64,
-    /// How long unreferenced space is kept for readers without a lease. Default 10 minutes.
+    /// How long unreferenced space is kept for readers without a lease. Default 10 minutes; never more than a
+    /// quarter of the file, beyond which the oldest is used again earlier.
     pub keep: Duration,
     /// The password for stores that ask for one. Default none.
     pub password: Option<Password>,

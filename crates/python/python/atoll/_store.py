@@ -393,7 +393,8 @@ def open(
     ``read_only`` opens the store without changing a byte. ``create=True``, the default, creates a store where there is
     none, **also where a path is mistyped**: programs that only read pass ``create=False``. ``memory_bytes`` is the
     budget of caches and buffers (1 GiB by default). ``keep_seconds`` is how long unreferenced space is kept for readers
-    that may still use it (600 by default).
+    that may still use it (600 by default), but never more than a quarter of the file: beyond that the oldest is used
+    again earlier.
 
     Raises ``NotFoundError`` where there is no store and none may be created, or none that a pattern matches,
     ``UnavailableError`` where the process
