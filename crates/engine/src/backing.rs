@@ -313,13 +313,15 @@ impl Backing {
     /// A store that fits into memory changes leaves, and copies them while a checkpoint runs: the other half
     /// is for these copies. One that does not fit puts records beside leaves, and copies little. Each of its
     /// checkpoints visits nearly every leaf, however few records came since the last one, so it makes them
-    /// as seldom as its memory allows.
+    /// as seldom as its memory allows; but a third of the room is left for what comes while one runs, since
+    /// writers that fill it wait.
     fn unwritten_most(&self, room: u64) -> u64 {
         if self.is_all_resident() {
             return room / 2;
         }
-        let left = room.saturating_sub(self.staying_bytes());
-        (left / LEFT_PARTS * UNWRITTEN_PARTS).max(room / 2)
+        let leaves = self.meter.unwritten_leaf_bytes();
+        let left = room.saturating_sub(self.staying_bytes() + leaves);
+        (leaves + left / LEFT_PARTS * UNWRITTEN_PARTS).clamp(room / 2, room / 3 * 2)
     }
 
     /// How much room a checkpoint frees beforehand for the copies that writers make while it runs: a quarter
@@ -387,8 +389,8 @@ mod tests {
         assert!(backing.wants_checkpoint(), "all of it is in memory");
         backing.node_is_absent();
         assert!(!backing.wants_checkpoint());
-        // Four fifths of what the values leave.
-        let beside = weight(Kind::Waiting, 2_500);
+        // Two thirds of the room.
+        let beside = weight(Kind::Waiting, 2_200);
         assert!(!backing.wants_checkpoint());
         let last = weight(Kind::Waiting, 100);
         assert!(backing.wants_checkpoint());
