@@ -14,7 +14,7 @@ use std::sync::Arc;
 fn described(bytes: usize) -> TableSchema {
     let text = HashMap::from([("description".to_owned(), "x".repeat(bytes))]);
     let x = Field::new("x", DataType::Float64, false).with_metadata(text);
-    let columns = Schema::new(vec![column("pid", DataType::Int64, false), x]);
+    let columns = Schema::new(vec![column("pid", DataType::Int64, false), x.into()]);
     let roles = Roles { id: vec!["pid".to_owned()], index: vec!["x".to_owned()], ..Roles::default() };
     TableSchema::new(columns, &roles).unwrap()
 }
