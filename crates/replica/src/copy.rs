@@ -5,6 +5,7 @@
 //! Invariant: `verified` never exceeds the part of this log that is known to be in the log of this epoch's
 //! primary.
 
+use crate::lengths::Uncommitted;
 use crate::log::{Log, Needed};
 use crate::planted::{self, Bug};
 use crate::primary::Primary;
@@ -45,6 +46,8 @@ pub(crate) struct Replicated {
     /// Cells were installed up to here, and are not yet as durable as log entries are.
     unsettled: Option<Position>,
     pub(crate) committed: Sequence,
+    /// How long the entries behind it are.
+    pub(crate) uncommitted: Uncommitted,
     /// All entries up to here are known to be those of this epoch's primary.
     verified: Sequence,
     /// The timestamp of the last entry.
@@ -68,6 +71,7 @@ impl Replicated {
             run: LogRun { copy, cuts: 0 },
             unsettled: None,
             committed: base.sequence,
+            uncommitted: Uncommitted::of(&log, base.sequence, Configuration::default().epoch),
             verified: base.sequence,
             log,
             time_ms,
@@ -88,6 +92,7 @@ impl Replicated {
         self.configuration = configuration;
         if is_new_epoch {
             self.epoch_since = configuration.since;
+            self.uncommitted = Uncommitted::of(&self.log, self.committed, configuration.epoch);
         }
         if is_other_branch && !configuration.in_sync.contains(context.me) {
             // A loss was accepted: as far as the other copies know, the data of this one never existed.
@@ -128,6 +133,7 @@ impl Replicated {
 
     fn forget(&mut self) {
         self.log = Log::default();
+        self.uncommitted = Uncommitted::default();
         self.run.cuts += 1;
         (self.logged, self.committed, self.verified, self.unsettled) = Default::default();
         self.time_ms = 0;
@@ -260,11 +266,13 @@ impl Replicated {
             self.run.cuts += 1;
             self.logged = self.logged.min(sequence);
             self.verified = self.verified.min(sequence);
+            self.uncommitted = Uncommitted::of(&self.log, self.committed, self.configuration.epoch);
         }
     }
 
     pub(crate) fn push(&mut self, entry: Entry) {
         self.time_ms = self.time_ms.max(entry.time_ms);
+        self.uncommitted.push(&entry, self.configuration.epoch);
         self.log.push(entry);
     }
 
@@ -314,6 +322,7 @@ impl Replicated {
             let sequence = self.committed.next();
             let Some(entry) = self.log.get(sequence).cloned() else { break };
             self.committed = sequence;
+            self.uncommitted.commit(&entry, self.configuration.epoch);
             let mut ticket = primary.as_mut().and_then(|primary| primary.ticket_of(sequence));
             if self.configuration.in_sync.len() < context.in_sync_min
                 && let Some(ticket) = ticket.take()
@@ -344,6 +353,7 @@ impl Replicated {
         self.unsettled = context.logs.then_some(position);
         self.logged = if context.logs { self.logged.min(self.committed) } else { position.sequence };
         self.log = Log::behind(position);
+        self.uncommitted = Uncommitted::default();
         self.committed = position.sequence;
         self.verified = position.sequence;
         self.time_ms = time_ms;

@@ -2,6 +2,7 @@
 //!
 //! Invariant: they are bounded in number and in bytes, and leave in the order in which they came.
 
+use crate::lengths::Longest;
 use crate::{Effect, Moment, Options, Refusal, Ticket};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -26,7 +27,10 @@ pub(crate) enum Request {
 #[derive(Debug, Default)]
 pub(crate) struct HeldRequests {
     requests: VecDeque<(Moment, Request)>,
+    /// How many left since it was last emptied as a whole: the place of the first request.
+    gone: u64,
     bytes: usize,
+    longest: Longest,
     /// The keys that the held writes may change: a read of one of them waits behind those writes.
     keys: BTreeSet<u64>,
     /// Whether one of the held writes may change any key.
@@ -59,7 +63,7 @@ impl HeldRequests {
 
     /// The length of the longest held write.
     pub(crate) fn longest(&self) -> usize {
-        self.requests.iter().map(|(_, request)| request.bytes()).max().unwrap_or_default()
+        self.longest.length()
     }
 
     /// Whether a write of one of these keys is held back.
@@ -79,6 +83,7 @@ impl HeldRequests {
             return request.refuse(Refusal::Busy, effects);
         }
         self.bytes += request.bytes();
+        self.longest.push(self.gone + self.requests.len() as u64, request.bytes());
         if let Request::Write(write) = &request {
             self.keys.extend(&write.keys);
             self.changes_all |= write.keys.is_empty();
@@ -102,6 +107,8 @@ impl HeldRequests {
             && let Some((_, request)) = self.requests.pop_front()
         {
             self.bytes = self.bytes.saturating_sub(request.bytes());
+            self.longest.remove_through(self.gone);
+            self.gone += 1;
             request.refuse(refusal, effects);
         }
         if self.requests.is_empty() {

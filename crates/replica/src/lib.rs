@@ -31,6 +31,7 @@ mod copy;
 mod gathering;
 mod held_requests;
 mod lease;
+mod lengths;
 mod log;
 mod message;
 mod options;

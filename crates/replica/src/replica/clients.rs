@@ -92,15 +92,8 @@ impl Replica {
     pub fn under_way(&self, slot: Slot) -> UnderWay {
         let longest = self.early.get(&slot).map_or(0, HeldRequests::longest);
         let Some(copy) = self.slots.get(slot) else { return UnderWay { longest, inherited: 0 } };
-        let mut found = UnderWay { longest: longest.max(copy.longest_held()), inherited: 0 };
-        for entry in copy.log.iter_behind(copy.committed) {
-            let bytes = entry.body.len();
-            found.longest = found.longest.max(bytes);
-            if entry.position.epoch < copy.configuration.epoch {
-                found.inherited += bytes;
-            }
-        }
-        found
+        let longest = longest.max(copy.longest_held()).max(copy.uncommitted.longest());
+        UnderWay { longest, inherited: copy.uncommitted.inherited() }
     }
 
     /// Bytes of the writes of a slot that this node took as its primary and that are not committed yet.
