@@ -4,7 +4,7 @@
 //! Invariant: what is set aside for a write covers the values that it returns, if this node led the slot when
 //! it came. What another primary still accepts before it hands the slot over is not known here.
 
-use super::Copies;
+use super::{Copies, number_of};
 use atoll_keyspace::{CONDITION_BYTES_MAX, STRING_BYTES_MAX};
 use atoll_replica::Slot;
 use atoll_resp::{Command, FieldBatch, FieldCondition, FieldMutation, OwnCommand, SetAnswer};
@@ -14,25 +14,27 @@ use atoll_resp::{Command, FieldBatch, FieldCondition, FieldMutation, OwnCommand,
 pub(crate) struct WriteExtra {
     /// Most bytes of values that it returns.
     pub(crate) returned: usize,
-    /// Whether it makes values longer.
-    pub(crate) appends: bool,
+    /// The key whose values it makes longer, by its hash, if it does.
+    pub(crate) appends: Option<u64>,
 }
 
 impl WriteExtra {
     /// For a command that returns at most this many bytes of values.
     pub(crate) fn of(command: &Command<'_>, returned: usize) -> Self {
-        Self { returned, appends: appends(command) }
+        Self { returned, appends: appended_key(command).map(number_of) }
     }
 }
 
-fn appends(command: &Command<'_>) -> bool {
+/// The key whose values a command makes longer, if it does.
+fn appended_key<'a>(command: &Command<'a>) -> Option<&'a [u8]> {
     match command {
-        Command::Append { .. } => true,
+        Command::Append { key, .. } => Some(*key),
         Command::Own(OwnCommand::Batch(batch)) => {
-            batch.mutations.iter().any(|mutation| matches!(mutation, FieldMutation::Append(..)))
+            let appends = |mutation: &FieldMutation<'_>| matches!(mutation, FieldMutation::Append(..));
+            batch.mutations.iter().any(appends).then_some(batch.key)
         }
-        Command::Once(once) => appends(&once.command),
-        _ => false,
+        Command::Once(once) => appended_key(&once.command),
+        _ => None,
     }
 }
 
@@ -56,7 +58,7 @@ impl Copies {
 
     fn returned_of_string(&self, slot: Slot, key: &[u8]) -> usize {
         let (keyspace, number) = self.keyspaces.of(slot);
-        let (put, appended) = self.growth(slot);
+        let (put, appended) = self.growth(slot, key);
         let found = usize::try_from(keyspace.string_bytes(number, key)).unwrap_or(usize::MAX);
         found.max(put).saturating_add(appended).min(STRING_BYTES_MAX)
     }
@@ -67,7 +69,7 @@ impl Copies {
             return 0;
         }
         let (keyspace, number) = self.keyspaces.of(slot);
-        let (mut longest, appended) = self.growth(slot);
+        let (mut longest, appended) = self.growth(slot, batch.key);
         for condition in &batch.conditions {
             if longest.saturating_add(appended) >= CONDITION_BYTES_MAX {
                 return CONDITION_BYTES_MAX;
@@ -80,11 +82,12 @@ impl Copies {
     }
 
     /// The longest value that writes on their way to a slot may put there, and how many bytes they may append
-    /// to one.
-    fn growth(&self, slot: Slot) -> (usize, usize) {
+    /// to one of a key.
+    fn growth(&self, slot: Slot, key: &[u8]) -> (usize, usize) {
         let under_way = self.replica.under_way(slot);
         // Which of those that an earlier primary took append is not known.
-        (under_way.longest.max(self.early_longest), under_way.inherited + self.waiting.appended_bytes())
+        let appended = self.waiting.appended_bytes(slot, number_of(key));
+        (under_way.longest.max(self.early_longest), under_way.inherited.saturating_add(appended))
     }
 
     /// Most bytes of values that all writes return which wait.

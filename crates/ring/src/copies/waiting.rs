@@ -8,6 +8,7 @@ use crate::watches::Watch;
 use atoll_replica::{Slot, Ticket};
 use atoll_resp::Protocol;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// A request that waits.
 pub(super) enum Waiting {
@@ -53,30 +54,43 @@ impl Waiting {
         }
     }
 
-    /// The bytes of values that it returns, and those that it may append.
-    fn extra_bytes(&self) -> (usize, usize) {
+    /// The bytes of values that it returns.
+    fn returned_bytes(&self) -> usize {
         match self {
-            Self::Write { bytes, extra, .. } => (extra.returned, if extra.appends { *bytes } else { 0 }),
-            Self::Read { .. } | Self::Watch { .. } | Self::Expiry { .. } => (0, 0),
+            Self::Write { extra, .. } => extra.returned,
+            Self::Read { .. } | Self::Watch { .. } | Self::Expiry { .. } => 0,
+        }
+    }
+
+    /// The key whose values it makes longer, if it does, and by how many bytes at most.
+    fn appended(&self) -> Option<(AppendedKey, usize)> {
+        match self {
+            Self::Write { slot, bytes, extra, .. } => extra.appends.map(|key| ((*slot, key), *bytes)),
+            Self::Read { .. } | Self::Watch { .. } | Self::Expiry { .. } => None,
         }
     }
 }
+
+/// A key by its slot and its hash. Keys that share a hash count as one.
+type AppendedKey = (Slot, u64);
 
 /// All requests that wait.
 pub(super) struct WaitingList {
     waiting: HashMap<Ticket, Waiting>,
     bytes: usize,
     bytes_max: usize,
-    /// The bytes of values that the writes return, and those that they append.
+    /// The bytes of values that the writes return.
     returned: usize,
-    appended: usize,
+    /// Those that they append, for the keys to which any appends.
+    appended: HashMap<AppendedKey, usize>,
     pub(super) returned_max: usize,
 }
 
 impl WaitingList {
     pub(super) fn with_room(bytes_max: usize) -> Self {
         let returned_max = RETURNED_BYTES_MAX;
-        Self { waiting: HashMap::new(), bytes: 0, bytes_max, returned: 0, appended: 0, returned_max }
+        let (waiting, appended) = (HashMap::new(), HashMap::new());
+        Self { waiting, bytes: 0, bytes_max, returned: 0, appended, returned_max }
     }
 
     /// Whether there is room for a request of this size. The first one always fits.
@@ -94,15 +108,23 @@ impl WaitingList {
         self.returned
     }
 
-    /// Most bytes that the waiting writes append.
-    pub(super) fn appended_bytes(&self) -> usize {
-        self.appended
+    /// Most bytes that the waiting writes append to a value of a key.
+    pub(super) fn appended_bytes(&self, slot: Slot, key: u64) -> usize {
+        self.appended.get(&(slot, key)).copied().unwrap_or_default()
+    }
+
+    /// To how many keys any of them appends.
+    #[cfg(test)]
+    pub(super) fn appended_keys(&self) -> usize {
+        self.appended.len()
     }
 
     pub(super) fn insert(&mut self, ticket: Ticket, waiting: Waiting) {
         self.bytes += waiting.bytes();
-        let (returned, appended) = waiting.extra_bytes();
-        (self.returned, self.appended) = (self.returned + returned, self.appended + appended);
+        self.returned += waiting.returned_bytes();
+        if let Some((key, bytes)) = waiting.appended() {
+            *self.appended.entry(key).or_default() += bytes;
+        }
         if let Some(before) = self.waiting.insert(ticket, waiting) {
             self.subtract(&before);
         }
@@ -110,8 +132,15 @@ impl WaitingList {
 
     fn subtract(&mut self, gone: &Waiting) {
         self.bytes -= gone.bytes();
-        let (returned, appended) = gone.extra_bytes();
-        (self.returned, self.appended) = (self.returned - returned, self.appended - appended);
+        self.returned -= gone.returned_bytes();
+        if let Some((key, bytes)) = gone.appended()
+            && let Entry::Occupied(mut left) = self.appended.entry(key)
+        {
+            *left.get_mut() -= bytes;
+            if *left.get() == 0 {
+                left.remove();
+            }
+        }
     }
 
     pub(super) fn get(&self, ticket: Ticket) -> Option<&Waiting> {
@@ -142,17 +171,20 @@ mod tests {
         let mut list = WaitingList { returned_max: 1000, ..WaitingList::with_room(1 << 20) };
         let extra = |returned, appends| WriteExtra { returned, appends };
         assert!(list.has_room_to_return(5000));
-        list.insert(Ticket(1), write(1, 10, extra(600, false)));
+        list.insert(Ticket(1), write(1, 10, extra(600, None)));
         assert!(list.has_room_to_return(400) && !list.has_room_to_return(401) && list.has_room_to_return(0));
-        list.insert(Ticket(2), write(1, 30, extra(0, true)));
-        list.insert(Ticket(3), write(2, 50, extra(300, true)));
-        assert_eq!((list.returned_bytes(), list.appended_bytes()), (900, 80));
-        list.insert(Ticket(1), write(1, 10, extra(100, true)));
-        assert_eq!((list.returned_bytes(), list.appended_bytes()), (400, 90));
+        let appended = |list: &WaitingList| {
+            [(1, 7), (1, 8), (2, 7)].map(|(slot, key)| list.appended_bytes(Slot(slot), key))
+        };
+        list.insert(Ticket(2), write(1, 30, extra(0, Some(7))));
+        list.insert(Ticket(3), write(2, 50, extra(300, Some(7))));
+        assert_eq!((list.returned_bytes(), appended(&list)), (900, [30, 0, 50]));
+        list.insert(Ticket(1), write(1, 10, extra(100, Some(7))));
+        assert_eq!((list.returned_bytes(), appended(&list)), (400, [40, 0, 50]));
         for ticket in 1..=3 {
             assert!(list.remove(Ticket(ticket)).is_some());
         }
-        assert_eq!((list.returned_bytes(), list.appended_bytes(), list.bytes), (0, 0, 0));
+        assert_eq!((list.returned_bytes(), list.appended_keys(), list.bytes), (0, 0, 0));
         assert!(list.has_room_to_return(5000));
     }
 

@@ -337,7 +337,7 @@ fn what_a_write_returns_is_known_before_it_is_taken() {
     ask(&mut copies, &["hset", "hash", "f", &"v".repeat(2 << 20)]);
     let (returned, _) = write_alone(&mut copies, &["at.batch", "hash", "ifabsent", "f", "put", "g", "1"]);
     assert_eq!(returned, 1 << 20, "a condition returns no more");
-    assert_eq!((copies.returned_bytes(), copies.waiting.appended_bytes()), (0, 0));
+    assert_eq!((copies.returned_bytes(), copies.waiting.appended_keys()), (0, 0));
 }
 
 #[test]
@@ -360,6 +360,29 @@ fn what_a_write_returns_may_still_be_on_its_way() {
         assert!(returned[2] + 40 >= last.len(), "{:?}: {} of {}", writes[2], returned[2], last.len());
         assert!((20_000..70_000).contains(&returned[2]), "{:?}: {}", writes[2], returned[2]);
     }
+}
+
+#[test]
+fn what_is_appended_to_other_keys_is_not_set_aside() {
+    let engine = Engine::open(Arc::new(SimDisk::seeded(1)), atoll_engine::Options::default()).unwrap();
+    let (mut copies, _poll) = leading(&engine);
+    let long = "v".repeat(20_000);
+    ask(&mut copies, &["set", "key", "v"]);
+    for ticket in 1..=10 {
+        let key = format!("other{ticket}");
+        write(&mut copies, ticket, &["append", &key, &long]);
+        write(&mut copies, 10 + ticket, &["at.batch", &format!("hash{ticket}"), "append", "f", &long]);
+    }
+    let refused: &[&str] = &["at.batch", "hash", "ifabsent", "f", "del", "g"];
+    for (ticket, words) in [(30, &["getdel", "key"][..]), (31, refused)] {
+        let returned = write(&mut copies, ticket, words);
+        // Each of these writes may have put a value of its own length there.
+        assert!(returned < 21_000, "{words:?}: {returned}");
+    }
+    let returned = write(&mut copies, 32, &["getdel", "other1"]);
+    assert!((40_000..42_000).contains(&returned), "{returned}");
+    settle(&mut copies, NOW);
+    assert_eq!((copies.take_answers().len(), copies.waiting.appended_keys()), (23, 0));
 }
 
 /// Asks for a read under ticket 9, as it is executed. Returns how many bytes are expected of its reply if it
