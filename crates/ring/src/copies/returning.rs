@@ -9,6 +9,10 @@ use atoll_keyspace::{CONDITION_BYTES_MAX, STRING_BYTES_MAX};
 use atoll_replica::Slot;
 use atoll_resp::{Command, FieldBatch, FieldCondition, FieldMutation, OwnCommand, SetAnswer};
 
+/// Most conditions of a batch that are looked at. One with more may return as much as any: looking each up
+/// would take about as long as the batch itself.
+const LOOKED_AT: usize = 16;
+
 /// What a write may take beside its own bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WriteExtra {
@@ -65,8 +69,10 @@ impl Copies {
 
     /// The value of the first condition that does not hold, or its beginning.
     fn returned_of_batch(&self, slot: Slot, batch: &FieldBatch<'_>) -> usize {
-        if batch.conditions.is_empty() {
-            return 0;
+        match batch.conditions.len() {
+            0 => return 0,
+            1..=LOOKED_AT => {}
+            _ => return CONDITION_BYTES_MAX,
         }
         let (keyspace, number) = self.keyspaces.of(slot);
         let (mut longest, appended) = self.growth(slot, batch.key);

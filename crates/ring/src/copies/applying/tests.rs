@@ -337,6 +337,14 @@ fn what_a_write_returns_is_known_before_it_is_taken() {
     ask(&mut copies, &["hset", "hash", "f", &"v".repeat(2 << 20)]);
     let (returned, _) = write_alone(&mut copies, &["at.batch", "hash", "ifabsent", "f", "put", "g", "1"]);
     assert_eq!(returned, 1 << 20, "a condition returns no more");
+    for (conditions, expected) in [(16, 0), (17, 1 << 20)] {
+        let mut words = vec!["at.batch", "no"];
+        words.extend(["ifabsent", "f"].repeat(conditions));
+        words.extend(["put", "g", "1"]);
+        let (returned, reply) = write_alone(&mut copies, &words);
+        assert!((expected..expected + 20).contains(&returned), "{conditions}: {returned}");
+        assert_eq!(reply, b"+OK\r\n");
+    }
     assert_eq!((copies.returned_bytes(), copies.waiting.appended_keys()), (0, 0));
 }
 
