@@ -3,8 +3,9 @@
 //! Invariant: while the unsent bytes or the awaited replies are at their limit, nothing more is received or
 //! executed.
 //! Invariant: a connection is not ended for the length of replies that it cannot refuse: while much is
-//! awaited, from writes or from reads that wait, nothing more is executed; and a read that waited is refused
-//! if its reply became so long meanwhile that there is no room for it.
+//! awaited, from writes or from reads that wait, nothing more is executed; a read that waited is refused if
+//! its reply became so long meanwhile that there is no room for it; and a watch that is met then is told
+//! without the value.
 //! Invariant: an idle connection holds no buffer and no parser.
 
 mod burden;

@@ -16,7 +16,7 @@ mod watch;
 
 use atoll_errors::ErrorKind;
 use atoll_replica::{Ticket, Version};
-use atoll_resp::ReplyWriter;
+use atoll_resp::{Protocol, ReplyWriter};
 use due::{ByPlace, Due};
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::ops::RangeBounds;
@@ -31,8 +31,20 @@ const BYTES_MAX: usize = 512 << 20;
 /// Most watches of one connection.
 const OF_CONNECTION_MAX: usize = 100_000;
 
-/// A push to a connection: the connection's index and number, and the bytes.
-pub(crate) type Push = (usize, u64, Vec<u8>);
+/// Longest value that is sent whatever else is, in bytes.
+const SHORT_VALUE_BYTES_MAX: u64 = 1 << 10;
+
+/// A push to a connection.
+#[derive(Debug)]
+pub(crate) struct Push {
+    /// The index of the connection, and its number.
+    pub(crate) connection: usize,
+    pub(crate) session: u64,
+    pub(crate) bytes: Vec<u8>,
+    /// The id of the watch, if these have a value that is not short: [`met_without_value`] can take their
+    /// place.
+    pub(crate) with_value: Option<u64>,
+}
 
 /// All watches of a loop.
 #[derive(Debug, Default)]
@@ -71,7 +83,7 @@ pub(crate) struct Watches {
 /// How a watch ends.
 enum WatchEnd<'a> {
     Met(Option<&'a [u8]>),
-    /// It is met, and the value is too long to be sent.
+    /// It is met, and the value is too long to be sent, or with what else is sent.
     Long,
     TimeOut,
     /// It cannot be waited for here.
@@ -209,7 +221,7 @@ impl Watches {
         pushed.into_iter().for_each(|number| drop(self.remove(number)));
         self.under_way.end_all(connection);
         // The same request may have changed the user, which ended watches with a push for each.
-        self.pushes.retain(|(of, ..)| *of != connection);
+        self.pushes.retain(|push| push.connection != connection);
         self.pushed.insert(connection, users);
     }
 
@@ -258,43 +270,12 @@ impl Watches {
     }
 
     fn tell(&mut self, waiter: &Waiter, told: &WatchEnd<'_>) {
-        let mut reply = Vec::new();
-        let mut writer = ReplyWriter::new(&mut reply, waiter.protocol);
-        match (waiter.id, told) {
-            (Some(id), _) => {
-                writer.push(4);
-                writer.string(b"at.watch");
-                writer.integer(i64::try_from(id).unwrap_or(i64::MAX));
-            }
-            (None, WatchEnd::Refused(why)) => {
-                let (word, text) = why.split_once(' ').unwrap_or((why, ""));
-                writer.error(word, text);
-            }
-            (None, _) => writer.array(2),
-        }
-        match told {
-            WatchEnd::Refused(_) if waiter.id.is_none() => {}
-            WatchEnd::Refused(why) => {
-                writer.integer(-1);
-                writer.string(why.as_bytes());
-            }
-            WatchEnd::TimeOut | WatchEnd::Met(None) | WatchEnd::Long => {
-                writer.integer(match told {
-                    WatchEnd::TimeOut => 0,
-                    WatchEnd::Long => 2,
-                    _ => 1,
-                });
-                writer.null();
-            }
-            WatchEnd::Met(Some(value)) => {
-                writer.integer(1);
-                writer.string(value);
-            }
-        }
-        match waiter.id {
-            Some(_) => self.pushes.push((waiter.connection, waiter.session, reply)),
-            None => self.answers.push((waiter.ticket, reply)),
-        }
+        let bytes = written(waiter.id, waiter.protocol, told);
+        let Some(id) = waiter.id else { return self.answers.push((waiter.ticket, bytes)) };
+        let is_long =
+            matches!(told, WatchEnd::Met(Some(value)) if value.len() as u64 > SHORT_VALUE_BYTES_MAX);
+        let (connection, session, with_value) = (waiter.connection, waiter.session, is_long.then_some(id));
+        self.pushes.push(Push { connection, session, bytes, with_value });
     }
 
     /// Returns the answers since the last call, each once.
@@ -307,6 +288,50 @@ impl Watches {
         self.value_bytes = 0;
         std::mem::take(&mut self.pushes)
     }
+}
+
+/// The answer to a watch, or its push if it has an id.
+fn written(id: Option<u64>, protocol: Protocol, told: &WatchEnd<'_>) -> Vec<u8> {
+    let mut reply = Vec::new();
+    let mut writer = ReplyWriter::new(&mut reply, protocol);
+    match (id, told) {
+        (Some(id), _) => {
+            writer.push(4);
+            writer.string(b"at.watch");
+            writer.integer(i64::try_from(id).unwrap_or(i64::MAX));
+        }
+        (None, WatchEnd::Refused(why)) => {
+            let (word, text) = why.split_once(' ').unwrap_or((why, ""));
+            writer.error(word, text);
+        }
+        (None, _) => writer.array(2),
+    }
+    match told {
+        WatchEnd::Refused(_) if id.is_none() => {}
+        WatchEnd::Refused(why) => {
+            writer.integer(-1);
+            writer.string(why.as_bytes());
+        }
+        WatchEnd::TimeOut | WatchEnd::Met(None) | WatchEnd::Long => {
+            writer.integer(match told {
+                WatchEnd::TimeOut => 0,
+                WatchEnd::Long => 2,
+                _ => 1,
+            });
+            writer.null();
+        }
+        WatchEnd::Met(Some(value)) => {
+            writer.integer(1);
+            writer.string(value);
+        }
+    }
+    reply
+}
+
+/// What takes the place of an answer, or of the push with this id, for whose value there is no room: the
+/// watch is met, and the client has to read the value.
+pub(crate) fn met_without_value(id: Option<u64>, protocol: Protocol) -> Vec<u8> {
+    written(id, protocol, &WatchEnd::Long)
 }
 
 #[cfg(test)]

@@ -3,10 +3,10 @@
 
 mod support;
 
-use atoll_ring::{Node, NodeOptions, SlotStorage};
+use atoll_ring::{ConnectionLimits, Node, NodeOptions, SlotStorage};
 use std::io::Write;
 use std::time::{Duration, Instant};
-use support::{Client, node, show};
+use support::{Client, node, options, show};
 
 struct Pair {
     _node: Node,
@@ -15,7 +15,10 @@ struct Pair {
 }
 
 fn pair() -> Pair {
-    let node = node();
+    pair_at(node())
+}
+
+fn pair_at(node: Node) -> Pair {
     let (waits, writes) = (Client::connect(node.address()), Client::connect(node.address()));
     Pair { _node: node, waits, writes }
 }
@@ -231,6 +234,42 @@ fn who_goes_back_to_a_version_without_pushes_is_told_nothing_by_them() {
     assert_eq!(pair.waits.say("AT.WATCH 8 60000 k g PRESENT"), "OK");
     pair.waits.say("HELLO 3");
     pair.watched(1);
+}
+
+#[test]
+fn values_that_are_waited_for_beyond_what_may_be_unsent_are_told_of_and_left_out() {
+    const FIELDS: usize = 28;
+    let (unsent_bytes_pause, unsent_bytes_max) = (64 << 10, 2 << 20);
+    let limits = ConnectionLimits { unsent_bytes_pause, unsent_bytes_max, ..ConnectionLimits::default() };
+    let mut pair = pair_at(Node::start(NodeOptions { limits, ..options() }).unwrap());
+    let value = "v".repeat(256 << 10);
+    let pairs: String = (0..FIELDS).map(|number| format!(" f{number} {value}")).collect();
+    pair.waits.say("HELLO 3");
+    for (key, begins) in [("waits", "["), ("watches", "[at.watch ")] {
+        for number in 0..FIELDS {
+            match key {
+                "waits" => pair.send(&format!("AT.WAIT 60000 {key} f{number} PRESENT")),
+                _ => {
+                    pair.send(&format!("AT.WATCH {number} 60000 {key} f{number} PRESENT"));
+                    assert_eq!(pair.told(), "OK");
+                }
+            }
+        }
+        pair.watched(FIELDS);
+        // All of them are met at once, before anything is read.
+        assert_eq!(pair.writes.say(&format!("HSET {key}{pairs}")), FIELDS.to_string());
+        let told: Vec<String> = (0..FIELDS).map(|_| pair.told()).collect();
+        assert!(told.iter().all(|one| one.starts_with(begins)), "{key}");
+        let has_value =
+            |one: &&String| one.ends_with(&format!(" 1 {value}]")) || **one == format!("[1 {value}]");
+        let is_left_out = |one: &&String| one.ends_with(" 2 nil]") || *one == "[2 nil]";
+        let (sent, left_out) = (told.iter().filter(has_value), told.iter().filter(is_left_out));
+        let (sent, left_out) = (sent.count(), left_out.count());
+        assert!((1..=4).contains(&sent) && sent + left_out == FIELDS, "{key}: {sent} and {left_out}");
+        assert_eq!(pair.waits.say("PING"), "PONG");
+        // The rest can be read.
+        assert_eq!(pair.waits.say(&format!("HSTRLEN {key} f27")), value.len().to_string());
+    }
 }
 
 #[test]

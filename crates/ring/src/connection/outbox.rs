@@ -32,9 +32,18 @@ pub(crate) struct Outbox {
 #[derive(Debug)]
 enum QueuedReply {
     /// A reply that comes later, and the bytes of values that are set aside for it.
-    Awaited { ticket: Ticket, protocol: Protocol, is_read: bool, bytes: u32 },
+    Awaited { ticket: Ticket, protocol: Protocol, to: ReplyTo, bytes: u32 },
     /// Replies that are ready.
     Ready(Vec<u8>),
+}
+
+/// What an awaited reply is to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReplyTo {
+    /// A write, or a request that is neither of the others.
+    Write,
+    Read,
+    Watch,
 }
 
 impl Outbox {
@@ -62,13 +71,19 @@ impl Outbox {
     pub(crate) fn keep_place_for(&mut self, ticket: Ticket, protocol: Protocol, returned: usize) {
         let bytes = self.set_aside(returned);
         self.returned += bytes as usize;
-        self.behind.push_back(QueuedReply::Awaited { ticket, protocol, is_read: false, bytes });
+        self.behind.push_back(QueuedReply::Awaited { ticket, protocol, to: ReplyTo::Write, bytes });
     }
 
     /// The same for a reply to a read with about this many bytes of values.
     pub(crate) fn keep_place_of_read(&mut self, ticket: Ticket, protocol: Protocol, expected: usize) {
         let bytes = self.set_aside(expected);
-        self.behind.push_back(QueuedReply::Awaited { ticket, protocol, is_read: true, bytes });
+        self.behind.push_back(QueuedReply::Awaited { ticket, protocol, to: ReplyTo::Read, bytes });
+    }
+
+    /// The same for a reply to a watch, which may come without the value if there is no room for it.
+    pub(crate) fn keep_place_of_watch(&mut self, ticket: Ticket, protocol: Protocol) {
+        let bytes = self.set_aside(0);
+        self.behind.push_back(QueuedReply::Awaited { ticket, protocol, to: ReplyTo::Watch, bytes });
     }
 
     /// Counts one more awaited reply, and the bytes that are set aside for it.
@@ -83,15 +98,15 @@ impl Outbox {
     /// Writes an awaited reply into its place. Returns whether the ticket is awaited here.
     pub(crate) fn fill(&mut self, ticket: Ticket, write: impl FnOnce(&mut Vec<u8>, Protocol)) -> bool {
         let found = self.behind.iter_mut().enumerate().find_map(|(at, place)| match place {
-            QueuedReply::Awaited { ticket: other, protocol, is_read, bytes } if *other == ticket => {
-                Some((at, (*protocol, *is_read, *bytes as usize), place))
+            QueuedReply::Awaited { ticket: other, protocol, to, bytes } if *other == ticket => {
+                Some((at, (*protocol, *to, *bytes as usize), place))
             }
             _ => None,
         });
-        let Some((at, (protocol, is_read, bytes), place)) = found else { return false };
+        let Some((at, (protocol, to, bytes), place)) = found else { return false };
         self.awaited -= 1;
         self.awaited_bytes -= bytes;
-        self.returned -= if is_read { 0 } else { bytes };
+        self.returned -= if to == ReplyTo::Write { bytes } else { 0 };
         if at > 0 {
             let mut reply = Vec::new();
             write(&mut reply, protocol);
@@ -126,7 +141,7 @@ impl Outbox {
     /// more than `most` bytes would be unsent. A reply to a write never is: it says what happened.
     pub(crate) fn is_too_long(&self, ticket: Ticket, reply_bytes: usize, most: usize) -> bool {
         let expected = self.behind.iter().find_map(|place| match place {
-            QueuedReply::Awaited { ticket: other, is_read: true, bytes, .. } if *other == ticket => {
+            QueuedReply::Awaited { ticket: other, to: ReplyTo::Read, bytes, .. } if *other == ticket => {
                 Some(*bytes as usize)
             }
             _ => None,
@@ -134,6 +149,21 @@ impl Outbox {
         expected.is_some_and(|expected| {
             self.unsent_bytes() + (self.awaited_bytes - expected) + reply_bytes > most
         })
+    }
+
+    /// The protocol of an awaited reply to a watch.
+    pub(crate) fn protocol_of_watch(&self, ticket: Ticket) -> Option<Protocol> {
+        self.behind.iter().find_map(|place| match place {
+            QueuedReply::Awaited { ticket: other, protocol, to: ReplyTo::Watch, .. } if *other == ticket => {
+                Some(*protocol)
+            }
+            _ => None,
+        })
+    }
+
+    /// Whether at most `most` bytes would be unsent with so many more, and with what is set aside.
+    pub(crate) fn has_room(&self, bytes: usize, most: usize) -> bool {
+        self.unsent_bytes() + self.awaited_bytes + bytes <= most
     }
 
     /// Bytes that are not sent yet, including those behind awaited replies.
@@ -327,6 +357,22 @@ mod tests {
         assert!(!outbox.is_too_long(Ticket(2), 1000, 100) && !outbox.is_too_long(Ticket(3), 1000, 100));
         assert_eq!(sent(&mut outbox), "12345");
         assert!(!too_long(&outbox, 100 - 20 - 3), "what was sent is gone");
+    }
+
+    #[test]
+    fn a_watch_finds_room_beside_what_is_unsent_and_set_aside_and_takes_none_before() {
+        let mut outbox = Outbox::default();
+        say(&mut outbox, "12345");
+        outbox.keep_place_for(Ticket(1), Protocol::Resp2, 20);
+        outbox.keep_place_of_watch(Ticket(2), Protocol::Resp3);
+        say(&mut outbox, "123");
+        assert!(outbox.has_room(100 - 5 - 20 - 3, 100) && !outbox.has_room(100 - 5 - 20 - 3 + 1, 100));
+        let protocols = [1, 2, 3].map(|ticket| outbox.protocol_of_watch(Ticket(ticket)));
+        assert_eq!(protocols, [None, Some(Protocol::Resp3), None]);
+        assert!(!outbox.is_too_long(Ticket(2), 1000, 100), "it is not refused");
+        assert!(fill(&mut outbox, 2, "1234567"));
+        assert_eq!((outbox.awaited(), outbox.awaited_bytes(), outbox.returned_bytes()), (1, 20, 20));
+        assert!(outbox.protocol_of_watch(Ticket(2)).is_none() && !outbox.has_room(66, 100));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::NodeError;
 use crate::clients;
 use crate::connection::{Connection, End, Turn, bring_nearer};
 use crate::loop_state::{Asked, key_of};
+use crate::watches::met_without_value;
 use atoll_keyspace::NEAR_AT_ONCE;
 use atoll_replica::Ticket;
 use atoll_resp::{Protocol, ReplyWriter};
@@ -19,6 +20,10 @@ const TURNS_US: u64 = 20_000;
 /// Replies up to this length find room without being counted: of the 1,024 that a client may await all take
 /// 16 MiB.
 const SHORT_REPLY_BYTES: usize = 16 << 10;
+
+/// Values that watches waited for take at most one part in this many of what may be unsent: whoever waited
+/// for more is told that it is there, and reads it. The rest is for replies that cannot do without.
+const WATCHED_SHARE: usize = 2;
 
 /// The reply to a read whose own reply became too long while it waited.
 const NO_ROOM: &[u8] = b"-TRYAGAIN too much waits to be sent to this client; nothing happened\r\n";
@@ -188,12 +193,20 @@ impl EventLoop {
                 self.fill_one(ticket, |target, _| target.extend_from_slice(&reply));
             }
         }
-        for (key, session, push) in self.here.slots.watches().take_pushes() {
-            let connection = self.connections.get_mut(key);
-            if let Some(connection) = connection.filter(|connection| connection.session.id == session) {
+        let most = self.here.limits().unsent_bytes_max / WATCHED_SHARE;
+        for push in self.here.slots.watches().take_pushes() {
+            let connection = self.connections.get_mut(push.connection);
+            if let Some(connection) = connection.filter(|connection| connection.session.id == push.session) {
                 connection.session.is_free = false;
-                connection.outbox.target().extend_from_slice(&push);
-                self.answered.push(key);
+                let outbox = &mut connection.outbox;
+                let bytes = match push.with_value {
+                    Some(id) if !outbox.has_room(push.bytes.len(), most) => {
+                        met_without_value(Some(id), Protocol::Resp3)
+                    }
+                    _ => push.bytes,
+                };
+                outbox.target().extend_from_slice(&bytes);
+                self.answered.push(push.connection);
             }
         }
         while let Some(Asked::Clients(ticket, selection)) = self.here.asked.pop() {
@@ -202,14 +215,18 @@ impl EventLoop {
         }
     }
 
-    /// The reply, or a refusal if it is one to a read for which its connection has no room.
+    /// The reply, or another one if its connection has no room for it: a refusal in place of what a read
+    /// answers, and that the value is there in place of one that was waited for.
     fn unless_too_long(&self, ticket: Ticket, reply: Vec<u8>) -> Vec<u8> {
+        let connection = self.connections.get(key_of(ticket)).filter(|_| reply.len() > SHORT_REPLY_BYTES);
+        let Some(Connection { outbox, .. }) = connection else { return reply };
         let most = self.here.limits().unsent_bytes_max;
-        let is_too_long = |one: &Connection| one.outbox.is_too_long(ticket, reply.len(), most);
-        let may_be = reply.len() > SHORT_REPLY_BYTES;
-        match may_be && self.connections.get(key_of(ticket)).is_some_and(is_too_long) {
-            true => NO_ROOM.to_vec(),
-            false => reply,
+        match outbox.protocol_of_watch(ticket) {
+            Some(protocol) if !outbox.has_room(reply.len(), most / WATCHED_SHARE) => {
+                met_without_value(None, protocol)
+            }
+            None if outbox.is_too_long(ticket, reply.len(), most) => NO_ROOM.to_vec(),
+            _ => reply,
         }
     }
 

@@ -25,7 +25,7 @@ impl Executor<'_> {
         let waiter = Waiter { ticket, connection, session, users, protocol, id: request.id };
         match request.id {
             Some(_) => self.writer().ok(),
-            None => self.outbox.keep_place(ticket, protocol),
+            None => self.outbox.keep_place_of_watch(ticket, protocol),
         }
         let now = self.here.now;
         self.here.slots.watch(slot, now, Watch::new(request, self.session.keyspace, waiter, now));

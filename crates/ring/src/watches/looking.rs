@@ -10,7 +10,7 @@
 
 use super::touched::{Fields, Touched};
 use super::watch::{Target, Watch, slot_of_place};
-use super::{WatchEnd, Watches};
+use super::{SHORT_VALUE_BYTES_MAX, WatchEnd, Watches};
 use crate::address::moved_to;
 use crate::clock::Now;
 use crate::failures;
@@ -34,9 +34,6 @@ const PART_READ: Part = Part { offset: 0, len: VALUE_BYTES_MAX + 1 };
 
 /// Most bytes of values sent in a round. Beyond that, only short values are sent.
 const ROUND_VALUE_BYTES_MAX: u64 = 64 << 20;
-
-/// Longest value that is always sent, in bytes.
-const SHORT_VALUE_BYTES_MAX: u64 = 1 << 10;
 
 /// Most watches checked in a round: of new ones, of due ones and of those whose time is over, each. That
 /// takes some milliseconds; the others follow in the next rounds.

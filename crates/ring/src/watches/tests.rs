@@ -134,7 +134,7 @@ fn who_changes_the_user_and_understands_no_pushes_any_more_is_told_nothing_by_th
     watches.change_user(4, 1);
     watches.change_user(3, 1);
     watches.end_pushes(3, 2);
-    let told: Vec<_> = watches.take_pushes().into_iter().map(|(connection, ..)| connection).collect();
+    let told: Vec<_> = watches.take_pushes().into_iter().map(|push| push.connection).collect();
     assert_eq!((told, watches.take_answers().len()), (vec![4], 1));
 }
 
@@ -242,7 +242,7 @@ fn one_connection_does_not_take_the_watches_of_all_others() {
     (0..=100_000).for_each(|id| watches.begin(watch(0, Some(id))));
     assert_eq!(watches.len(), 100_000);
     let told = watches.take_pushes();
-    assert!(String::from_utf8_lossy(&told[0].2).contains("LIMIT "), "{told:?}");
+    assert!(String::from_utf8_lossy(&told[0].bytes).contains("LIMIT "), "{told:?}");
     let mut of_other = watch(0, Some(1));
     of_other.waiter.connection = 4;
     watches.begin(of_other);
@@ -466,7 +466,7 @@ fn whoever_waits_for_a_string_is_not_told_of_the_field_with_an_empty_name() {
     assert_eq!(node.round(), 0);
     node.put(b"", b"v");
     node.watches.look(BEGIN, &node.keyspaces, &node.table, &mut node.touched);
-    let told: Vec<_> = node.watches.take_pushes().into_iter().map(|(_, _, bytes)| bytes).collect();
+    let told: Vec<_> = node.watches.take_pushes().into_iter().map(|push| push.bytes).collect();
     let [string, field] = told.as_slice() else { panic!("{told:?}") };
     assert!(string.starts_with(b">4\r\n$8\r\nat.watch\r\n:1\r\n:-1\r\n"), "{}", string.escape_ascii());
     assert_eq!(field.as_slice(), b">4\r\n$8\r\nat.watch\r\n:2\r\n:1\r\n$1\r\nv\r\n");
