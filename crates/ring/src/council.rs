@@ -83,6 +83,10 @@ impl GroupDoor for CouncilGroup {
         )?;
         Ok(Box::new(council))
     }
+
+    fn keeps_on_disk(&self) -> bool {
+        self.folder.is_some()
+    }
 }
 
 impl GroupMember for Council {

@@ -232,7 +232,7 @@ impl NodeError {
                 "name another folder with --store, or the nodes of that ring with --nodes; the age of its data is unknown, so a newly founded ring makes new copies",
             ),
             Self::NumberTaken { .. } => Some(
-                "start a new node with --join, on a new folder; or name in --nodes those that joined, each at the place of its number; if that node is gone for good, `atoll ring leave` with its number takes it out first",
+                "start a new node with --join, once more if another new one was faster, or on a new folder if it was in the ring before; or name in --nodes those that joined, each at the place of its number; if that node is gone for good, `atoll ring leave` with its number takes it out first",
             ),
             Self::OfRing { .. } => {
                 Some("name all nodes of that ring with --nodes; or another folder with --store")

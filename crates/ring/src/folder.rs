@@ -7,6 +7,8 @@
 //! Invariant: contents that were not meant to be kept are deleted before the first reply, cells as well as
 //! what is recorded about them.
 //! Invariant: a node that is refused has changed nothing that matters to another one.
+//! Invariant: a number binds a folder once its node may have begun under it. Until then another one takes its
+//! place: of several nodes that join at once, only one gets the next number.
 
 use crate::NodeError;
 use crate::classes::Classes;
@@ -19,15 +21,21 @@ use std::ops::{Bound, ControlFlow};
 /// Key of the node's number in its ring, in the tree about the node itself.
 const NUMBER: &[u8] = b"number";
 
+/// Key of a mark: nothing has begun under the number. Stores of earlier builds lack it.
+const UNUSED: &[u8] = b"number-unused";
+
 /// Key of the ring's number.
 const RING: &[u8] = b"ring";
 
-/// Claims a store for a node of several, or, without a number, for a node that is the whole ring.
+/// Claims a store for a node of several, or, without a number, for a node that is the whole ring. The number
+/// does not bind the store yet: see [`bind`].
 pub(crate) fn take(engine: &Engine, persistence: Persistence, me: Option<NodeId>) -> Result<(), NodeError> {
     let kept = number(engine, NUMBER)?.map(u32::from_be_bytes);
     match (kept, me) {
         (Some(kept), None) => return Err(NodeError::OfRing { kept }),
-        (Some(kept), Some(me)) if kept != me.0 => return Err(NodeError::OtherNode { kept, asked: me.0 }),
+        (Some(kept), Some(me)) if kept != me.0 && !is_unused(engine)? => {
+            return Err(NodeError::OtherNode { kept, asked: me.0 });
+        }
         _ => {}
     }
     let of_nothing = reliance::kept_nothing(engine)?;
@@ -41,13 +49,31 @@ pub(crate) fn take(engine: &Engine, persistence: Persistence, me: Option<NodeId>
     {
         return Err(NodeError::Kept);
     }
-    let Some(me) = me.filter(|_| kept.is_none()) else { return Ok(()) };
+    let Some(me) = me.filter(|me| kept != Some(me.0)) else { return Ok(()) };
     if holds_something {
         return Err(NodeError::OfNoRing);
     }
-    let mut batch = WriteBatch::new();
-    batch.put(&engine.tree(reliance::NODE)?, NUMBER, &me.0.to_be_bytes());
+    let (mut batch, tree) = (WriteBatch::new(), engine.tree(reliance::NODE)?);
+    batch.put(&tree, NUMBER, &me.0.to_be_bytes());
+    batch.put(&tree, UNUSED, b"");
     engine.write(&batch, Durability::Synced)?;
+    Ok(())
+}
+
+/// Whether nothing has begun under the number of the store.
+fn is_unused(engine: &Engine) -> Result<bool, NodeError> {
+    Ok(engine.tree(reliance::NODE)?.get(UNUSED)?.is_some() && !holds_something(engine)?)
+}
+
+/// Binds a store to the number that it was claimed under. Has to be done before anything outside of the store
+/// is kept for the node of this number.
+pub(crate) fn bind(engine: &Engine) -> Result<(), NodeError> {
+    let tree = engine.tree(reliance::NODE)?;
+    if tree.get(UNUSED)?.is_some() {
+        let mut batch = WriteBatch::new();
+        batch.delete(&tree, UNUSED);
+        engine.write(&batch, Durability::Synced)?;
+    }
     Ok(())
 }
 
@@ -57,9 +83,9 @@ pub(crate) fn ring(engine: &Engine) -> Result<Option<u64>, NodeError> {
     Ok(if kept.is_some() && holds_something(engine)? { kept } else { None })
 }
 
-/// Records the ring in which the node was given an incarnation. Nodes have the same small numbers in every
-/// ring, and slots the same sequences, so only this tells the copies of two rings apart. A store of an
-/// earlier build belongs to the first ring that it joins.
+/// Records the ring in which the node was given an incarnation, and binds the store to its number. Nodes have
+/// the same small numbers in every ring, and slots the same sequences, so only this tells the copies of two
+/// rings apart. A store of an earlier build belongs to the first ring that it joins.
 pub(crate) fn join(engine: &Engine, ring: u64) -> Result<(), NodeError> {
     if number(engine, RING)?.map(u64::from_be_bytes) == Some(ring) {
         return Ok(());
@@ -67,8 +93,9 @@ pub(crate) fn join(engine: &Engine, ring: u64) -> Result<(), NodeError> {
     if self::ring(engine)?.is_some() {
         return Err(NodeError::OtherRing);
     }
-    let mut batch = WriteBatch::new();
-    batch.put(&engine.tree(reliance::NODE)?, RING, &ring.to_be_bytes());
+    let (mut batch, tree) = (WriteBatch::new(), engine.tree(reliance::NODE)?);
+    batch.put(&tree, RING, &ring.to_be_bytes());
+    batch.delete(&tree, UNUSED);
     engine.write(&batch, Durability::Synced)?;
     Ok(())
 }
@@ -173,6 +200,41 @@ mod tests {
         assert!(matches!(refused, Err(NodeError::OfRing { kept: 2 })), "{refused:?}");
         let refused = take(&engine, persistence, Some(NodeId(3)));
         assert!(matches!(refused, Err(NodeError::OtherNode { kept: 2, asked: 3 })), "{refused:?}");
+    }
+
+    #[test]
+    fn a_number_binds_a_store_once_something_may_have_begun_under_it() {
+        let take_as = |engine: &Engine, node| take(engine, Persistence::EverySecond, Some(NodeId(node)));
+        let is_of = |engine: &Engine, node| {
+            take_as(engine, node).unwrap();
+            let refused = take_as(engine, node + 1);
+            assert!(matches!(refused, Err(NodeError::OtherNode { .. })), "{refused:?}");
+            take_as(engine, node).unwrap();
+        };
+        let engine = store();
+        for node in [4, 5, 5, 4, 7] {
+            take_as(&engine, node).unwrap();
+            reliance::judge(&engine, Persistence::EverySecond).unwrap();
+        }
+        let refused = take(&engine, Persistence::EverySecond, None);
+        assert!(matches!(refused, Err(NodeError::OfRing { kept: 7 })), "{refused:?}");
+        // It has registered.
+        join(&engine, 1).unwrap();
+        is_of(&engine, 7);
+        // It keeps the configuration, though it has not registered.
+        let engine = store();
+        take_as(&engine, 3).unwrap();
+        bind(&engine).unwrap();
+        is_of(&engine, 3);
+        // What is there was received under the number, whatever could be recorded of that.
+        let engine = store();
+        take_as(&engine, 4).unwrap();
+        put(&engine, "slots");
+        is_of(&engine, 4);
+        // Earlier builds recorded the number alone.
+        let engine = store();
+        engine.tree(reliance::NODE).unwrap().put(NUMBER, &4_u32.to_be_bytes(), Durability::Buffered).unwrap();
+        is_of(&engine, 4);
     }
 
     #[test]

@@ -77,6 +77,12 @@ pub trait GroupDoor: Send + Sync {
     /// # Errors
     /// Whatever keeps the node from asking.
     fn join(&self, joining: Joining) -> Result<Box<dyn GroupMember>, NodeError>;
+
+    /// Whether the group keeps something on the disk for the number of this node: then its folder is that of
+    /// this number, whether or not it has registered.
+    fn keeps_on_disk(&self) -> bool {
+        false
+    }
 }
 
 /// A node's handle of the group.

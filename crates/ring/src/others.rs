@@ -104,6 +104,9 @@ pub(crate) fn join(
     let (of_ring, clock) = (folder::ring(engine)?, shared.chosen.clock.clone());
     let hints = shared.chosen.hints.clone();
     let joining = Joining { node: others.me, address, hints, survived, of_ring, clock, on_event };
+    if others.group.keeps_on_disk() {
+        folder::bind(engine)?;
+    }
     copies.set_group(others.group.join(joining)?);
     let metrics = shared.metrics.clone();
     let replicated = ReplicatedSlots::new(copies, told, syncer, shared.clone(), own, addresses);

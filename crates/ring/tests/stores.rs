@@ -128,9 +128,19 @@ fn ring() -> Arc<LocalGroup> {
 
 /// The only node of a ring, at this address for clients.
 fn start_at(listen: SocketAddr, group: &Arc<LocalGroup>, folder: &Path) -> Result<Node, NodeError> {
+    start_as(1, listen, group, folder)
+}
+
+/// A node of a ring with this number.
+fn start_as(
+    number: u32,
+    listen: SocketAddr,
+    group: &Arc<LocalGroup>,
+    folder: &Path,
+) -> Result<Node, NodeError> {
     let group = Arc::clone(group);
     let options = Options { in_sync_min: 1, ..Options::default() };
-    let others = Others { me: NodeId(1), listen: ANY, group, options };
+    let others = Others { me: NodeId(number), listen: ANY, group, options };
     Node::start(NodeOptions { listen, others: Some(others), ..on(folder, Persistence::EverySecond) })
 }
 
@@ -187,6 +197,24 @@ fn a_node_whose_folder_is_gone_does_not_say_that_it_has_everything() {
     let slot = Client::connect(node.address()).say("CLUSTER KEYSLOT k").parse().unwrap();
     group.change(Change::Recover { slot: Slot(slot) });
     assert_eq!(until_served(&node, "GET k"), "v");
+    node.stop().unwrap();
+}
+
+#[test]
+fn a_new_node_that_comes_second_starts_again_under_the_next_number() {
+    let (first, later) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let group = ring();
+    let node = start_in(&group, first.path()).unwrap();
+    let refused = start_at(ANY, &group, later.path()).err().expect("the first one has the number");
+    assert!(matches!(refused, NodeError::NumberTaken { number: 1, .. }), "{refused}");
+    let second = start_as(2, ANY, &group, later.path()).unwrap();
+    // It has begun when it answers.
+    assert_eq!(Client::connect(second.address()).say("PING"), "PONG");
+    assert_eq!(group.table().incarnation(NodeId(2)), Some(Incarnation(1)));
+    second.stop().unwrap();
+    let refused = start_as(3, ANY, &group, later.path()).err().expect("it is that of node 2 by now");
+    assert!(matches!(refused, NodeError::OtherNode { kept: 2, asked: 3 }), "{refused}");
+    start_as(2, ANY, &group, later.path()).unwrap().stop().unwrap();
     node.stop().unwrap();
 }
 

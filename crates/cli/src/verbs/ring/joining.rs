@@ -3,7 +3,7 @@
 //!
 //! The place is that of its own address, if the ring knows that, and otherwise the next one. It is taken once
 //! the node has registered. Of two new nodes that ask at the same moment and get the same place, the one that
-//! registers later is refused then.
+//! registers later is refused then. Its folder is of no number yet: started again it gets the next one.
 
 use super::nodes::parse;
 use crate::Failure;
