@@ -82,7 +82,7 @@ fn an_export_gives_columns_other_names_in_every_format() {
 fn names_that_no_column_has_and_names_that_two_would_have_are_refused_and_leave_no_file() {
     let place = filled();
     for (arguments, told, hint) in [
-        ("--rename pdi=id", "\"pdi\", which is not a column of the file", "did you mean \"pid\"?"),
+        ("--rename pidd=id", "\"pidd\", which is not a column of the file", "did you mean \"pid\"?"),
         ("--columns step,x --rename pid=id", "\"pid\", which is not a column", "there are: "),
         ("--rename x=step", "two columns would be called \"step\"", "choose another name"),
         ("--rename pid=a,x=a", "two columns would be called \"a\"", "leave it out with --columns"),
