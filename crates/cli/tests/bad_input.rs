@@ -227,6 +227,42 @@ fn rows_that_came_to_the_last_step_since_are_not_passed_over_in_silence() {
 }
 
 #[test]
+fn a_number_that_was_cut_when_it_was_imported_does_not_stay_once_the_file_is_complete() {
+    for parts in ["", "--parts"] {
+        let place = created("");
+        let write =
+            |rest: &str| place.write("run.csv", format!("pid,step,name,x\n1,0,a,0.5\n2,0,b,0.1{rest}"));
+        let import = format!("table import t run.csv {parts}");
+        write("");
+        assert!(atoll(&place, &import).text().contains("imported 2 rows"));
+        assert!(atoll(&place, &import).text().contains("imported 0 rows"), "it is as it was");
+        for _ in 0..2 {
+            write("875\n3,1,c,2\n");
+            let refused = atoll(&place, &import);
+            assert!(
+                refused.fails(11).contains("was imported while its last line was cut"),
+                "{}",
+                refused.stderr
+            );
+            assert!(refused.stderr.contains("--restart"), "{}", refused.stderr);
+            assert_eq!(count(&place, ""), 2, "nothing behind that line is in");
+        }
+        atoll(&place, &format!("{import} --restart")).text();
+        let found = atoll(&place, "table query t --format csv --columns x --where 'pid = 2'");
+        assert_eq!(found.text(), "x\n0.1875\n");
+        // What the run had before it began anew says nothing about it.
+        assert!(atoll(&place, &import).text().contains("imported 0 rows"));
+        // A line that lacked nothing but its end may get that.
+        let import = format!("{import} --run ended");
+        write("");
+        atoll(&place, &import).text();
+        write("\n3,1,c,2\n");
+        assert!(atoll(&place, &import).text().contains("imported 1 row"));
+        assert_eq!(count(&place, "--run ended"), 3);
+    }
+}
+
+#[test]
 fn an_estimate_tells_how_many_rows_have_no_value() {
     let place = Workspace::new();
     place.write("n.csv", "id,x,n\n1,nan,1\n2,1,\n3,3,5\n4,,1\n");

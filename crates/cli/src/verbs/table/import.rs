@@ -125,6 +125,8 @@ struct Imported {
     skipped: u64,
     /// The last step that was imported.
     last: Option<u64>,
+    /// The length of the file when its end was met.
+    bytes_read: u64,
     /// The first line of the file that a user may repair, if reading it failed.
     repair_line: Option<u64>,
 }
@@ -163,7 +165,7 @@ impl Import {
         let grouping = self.grouping(&table)?;
         // Before anything is recorded or begun: a file that cannot be read leaves no trace.
         let reader = self.open_file(&table, format).await?;
-        let mark = Mark::of(&self.input(), self.plan(format, &grouping))?;
+        let mark = Mark::of(&self.input(), format, self.plan(format, &grouping))?;
         let claim = Claim::of(&table, &run, &mark, self.restart).await?;
         let done = claim.done;
         if self.input().bytes().is_some() {
@@ -185,6 +187,10 @@ impl Import {
         let read = self
             .read_all(session, &table, reader, grouping, (&run, claim.attempt, there), &mut imported)
             .await;
+        let read = match read {
+            Ok(()) if done.is_some() => mark.check_cut(&table, &run).await,
+            read => read,
+        };
         if read.is_err() {
             imported.tell_what_is_in(&run);
         }
@@ -294,9 +300,9 @@ impl Import {
                 }
             };
             match message {
-                Message::End { skipped } => {
+                Message::End { skipped, bytes_read } => {
                     sink.finish(imported).await?;
-                    imported.skipped = skipped;
+                    (imported.skipped, imported.bytes_read) = (skipped, bytes_read);
                     return Ok(());
                 }
                 Message::Step { step, rows, bytes_read } => {
@@ -346,7 +352,8 @@ async fn note_end(
         },
         // The store itself may be what failed.
         Some(failure) if !is_of_somebody_else(failure) => Ok(()),
-        _ => claim.end(table, run, &mark, imported.last).await,
+        Some(_) => claim.end(table, run, &mark, imported.last).await,
+        None => claim.end(table, run, &mark.read_to(imported.bytes_read)?, imported.last).await,
     }
 }
 

@@ -99,7 +99,7 @@ mod tests {
     use arrow_schema::{DataType, Field, Schema};
     use atoll_conformance::{Relay, Relayed};
     use atoll_memory::MemoryStore;
-    use atoll_row_files::{Input, RowFileError};
+    use atoll_row_files::{Format, Input, RowFileError};
     use atoll_store::{Batch, Store, StoreFuture, WriteOptions, Written as WrittenBatch};
     use atoll_tables::protocol::BlockId;
     use atoll_tables::{Roles, TableSchema};
@@ -126,7 +126,7 @@ mod tests {
     fn mark(folder: &tempfile::TempDir, name: &str) -> Mark {
         let path = folder.path().join(name);
         std::fs::write(&path, name).unwrap();
-        Mark::of(&Input::File(path), "plan".to_owned()).unwrap()
+        Mark::of(&Input::File(path), Format::Csv, "plan".to_owned()).unwrap()
     }
 
     #[tokio::test]
@@ -340,7 +340,7 @@ mod tests {
     async fn a_file_without_lines_that_turned_out_to_be_damaged_may_get_another_end() {
         let (table, folder) = (table().await, tempfile::tempdir().unwrap());
         let path = folder.path().join("run.parquet");
-        let mark = || Mark::of(&Input::File(path.clone()), "plan".to_owned()).unwrap();
+        let mark = || Mark::of(&Input::File(path.clone()), Format::Parquet, "plan".to_owned()).unwrap();
         let mut bytes = vec![7_u8; (1 << 20) + (100 << 10)];
         std::fs::write(&path, &bytes).unwrap();
         let damaged = mark();

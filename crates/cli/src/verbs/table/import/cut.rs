@@ -43,7 +43,7 @@ pub(super) enum Message {
     /// The rows of a step.
     Step { step: u64, rows: RecordBatch, bytes_read: u64 },
     /// The file ended without an error.
-    End { skipped: u64 },
+    End { skipped: u64, bytes_read: u64 },
 }
 
 /// Why reading ended early.
@@ -90,7 +90,7 @@ impl Cutter {
     /// Reads to the end, or to the first failure.
     pub(super) fn run(&mut self, sender: &Sender) {
         let last = match self.read(sender) {
-            Ok(Ok(())) => Ok(Message::End { skipped: self.skipped }),
+            Ok(Ok(())) => Ok(Message::End { skipped: self.skipped, bytes_read: self.reader.bytes_read() }),
             Ok(Err(ReceiverGone)) => return,
             Err(failure) => Err(Stopped { failure, repair_line: self.repair_line() }),
         };

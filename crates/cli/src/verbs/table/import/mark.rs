@@ -7,14 +7,19 @@
 //! with a file that grew.
 //! Invariant: after reading failed, the bytes that are compared are ones that the table has, so an import can
 //! continue with a file that was repaired.
+//! Invariant: a line in which the file ended, and of which the table has a record, may get its line end and
+//! nothing else: a number that was cut is a number, too. Only CSV has such lines: an object of JSON Lines ends
+//! with its brace, and a dump whose last line has no end is refused.
 
 use crate::Failure;
-use atoll_row_files::Input;
+use atoll_row_files::{Format, Input};
 use atoll_tables::{AttributesOf, RunSummary, StepSummary, Table};
 use serde_json::Value;
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use twox_hash::XxHash3_128;
 
@@ -31,10 +36,12 @@ const PLAN_ATTRIBUTE: &str = "import.options";
 const BEGINNING_ATTRIBUTE: &str = "import.beginning";
 const END_ATTRIBUTE: &str = "import.end";
 const ATTEMPT_ATTRIBUTE: &str = "import.attempt";
+const CUT_ATTRIBUTE: &str = "import.cut";
 
 /// Whether an attribute only tells an import how to continue, and means nothing to users.
 pub(in super::super) fn is_for_imports(attribute: &str) -> bool {
-    [PLAN_ATTRIBUTE, BEGINNING_ATTRIBUTE, END_ATTRIBUTE, ATTEMPT_ATTRIBUTE].contains(&attribute)
+    [PLAN_ATTRIBUTE, BEGINNING_ATTRIBUTE, END_ATTRIBUTE, ATTEMPT_ATTRIBUTE, CUT_ATTRIBUTE]
+        .contains(&attribute)
 }
 
 /// The source of a run.
@@ -42,12 +49,15 @@ pub(in super::super) fn is_for_imports(attribute: &str) -> bool {
 pub(super) struct Mark {
     /// The file; none for standard input.
     path: Option<PathBuf>,
+    format: Format,
     /// How it was read.
     plan: String,
     /// The part at its beginning that is compared.
     beginning: Option<Extract>,
     /// The part before the end that it had, if it was longer than its beginning.
     end: Option<Extract>,
+    /// Where reading met the end of the file, if that was within the line of a record.
+    cut: Option<u64>,
 }
 
 /// The attempt in which an import writes, and the last step of the run when it began.
@@ -135,17 +145,19 @@ impl Extract {
 }
 
 impl Mark {
-    pub(super) fn of(input: &Input, plan: String) -> Result<Self, Failure> {
+    pub(super) fn of(input: &Input, format: Format, plan: String) -> Result<Self, Failure> {
         let path = match input {
             Input::File(path) if path.is_file() => Some(path.clone()),
             _ => None,
         };
-        let Some(there) = &path else { return Ok(Self { path, plan, beginning: None, end: None }) };
+        let Some(there) = &path else {
+            return Ok(Self { path, format, plan, beginning: None, end: None, cut: None });
+        };
         let length = there.metadata().map_err(|source| unreadable(there, source))?.len();
         let beginning = Some(Extract::beginning(there, BEGINNING_BYTES_MAX)?);
         let is_longer = length > BEGINNING_BYTES_MAX;
         let end = is_longer.then(|| Extract::before(there, length)).transpose()?;
-        Ok(Self { path, plan, beginning, end })
+        Ok(Self { path, format, plan, beginning, end, cut: None })
     }
 
     /// The name of the file in messages.
@@ -190,6 +202,7 @@ impl Mark {
                 "choose another name with --run, or start again with --restart",
             ));
         }
+        self.check_cut_line(run, &known)?;
         // The last step tells how far the import came, if the import wrote it.
         let written = known.get(ATTEMPT_ATTRIBUTE).and_then(|text| ImportAttempt::parse(text));
         let last = table.steps(Some(run)).await?.pop();
@@ -200,6 +213,36 @@ impl Mark {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// Checks that a line which was imported without its end has not gone on, up to now: a writer may have
+    /// completed it while the file was being read.
+    pub(super) async fn check_cut(&self, table: &Table, run: &str) -> Result<(), Failure> {
+        self.check_cut_line(run, &table.run_attributes(run).await?)
+    }
+
+    fn check_cut_line(&self, run: &str, known: &BTreeMap<String, String>) -> Result<(), Failure> {
+        let at = known.get(CUT_ATTRIBUTE).and_then(|text| text.parse().ok());
+        let (Some(path), Some(at)) = (&self.path, at) else { return Ok(()) };
+        match byte_at(path, at).map_err(|source| unreadable(path, source))? {
+            Some(byte) if !is_line_end(byte) => Err(Failure::Run {
+                run: run.to_owned(),
+                problem: "was imported while its last line was cut".to_owned(),
+                hint: "import again with --restart".to_owned(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The same mark after all of the file was read, which ended at `offset` then.
+    pub(super) fn read_to(mut self, offset: u64) -> Result<Self, Failure> {
+        if self.format != Format::Csv || offset == 0 {
+            return Ok(self);
+        }
+        let Some(path) = &self.path else { return Ok(self) };
+        let last = byte_at(path, offset - 1).map_err(|source| unreadable(path, source))?;
+        self.cut = last.filter(|last| !is_line_end(*last)).map(|_| offset);
+        Ok(self)
     }
 
     /// The same mark without the end that the file had, where it is unknown how much of the file the table
@@ -238,15 +281,20 @@ impl Mark {
         }
         // Only the file name, so that no path of this machine ends up in a store that is copied elsewhere.
         let file = self.path.as_deref().and_then(Path::file_name).unwrap_or_default();
-        let changes = [
+        let mut changes = vec![
             (PLAN_ATTRIBUTE, Some(self.plan.clone())),
             (ATTEMPT_ATTRIBUTE, Some(written.to_text())),
             (FILE_ATTRIBUTE, Some(file.to_string_lossy().into_owned())),
             (BEGINNING_ATTRIBUTE, self.beginning.as_ref().map(Extract::to_text)),
             (END_ATTRIBUTE, self.end.as_ref().map(Extract::to_text)),
         ];
-        let changes = changes.map(|(name, text)| (name.to_owned(), text.map(Value::String)));
-        table.note(AttributesOf::Run(run), &changes.into()).await?;
+        // What the table has of a cut line stays in it, whatever is read after that, until the run begins anew.
+        let is_anew = written.behind.is_none() && !written.is_over;
+        if is_anew || self.cut.is_some() {
+            changes.push((CUT_ATTRIBUTE, self.cut.map(|at| at.to_string())));
+        }
+        let changes = changes.into_iter().map(|(name, text)| (name.to_owned(), text.map(Value::String)));
+        table.note(AttributesOf::Run(run), &changes.collect()).await?;
         Ok(())
     }
 }
@@ -284,6 +332,17 @@ fn offset_of(path: &Path, line: u64) -> io::Result<Option<u64>> {
         offset += used as u64;
     }
     Ok(Some(offset))
+}
+
+/// The byte at an offset of a file; `None` behind its end.
+fn byte_at(path: &Path, offset: u64) -> io::Result<Option<u8>> {
+    let mut byte = [0];
+    let read = File::open(path)?.read_at(&mut byte, offset)?;
+    Ok((read == 1).then_some(byte[0]))
+}
+
+const fn is_line_end(byte: u8) -> bool {
+    matches!(byte, b'\n' | b'\r')
 }
 
 fn unreadable(path: &Path, source: io::Error) -> Failure {
