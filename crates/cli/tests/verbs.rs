@@ -275,6 +275,23 @@ fn ring_status_does_not_hint_at_itself_and_a_missing_token_file_is_not_found() {
 }
 
 #[test]
+fn a_file_brings_nothing_into_the_partitions_of_atoll_itself() {
+    let place = Workspace::new();
+    let cell =
+        |partition: &str| format!("{{\"partition\": \"{partition}\", \"sort\": \"s\", \"value\": \"v\"}}\n");
+    // Where imports note how far they came.
+    place.write("cells.jsonl", cell("\\u0000atoll.import") + &cell("ours"));
+    let refused = place.run(&words("--store data kv import cells.jsonl"));
+    let told = "line 1: the partition belongs to Atoll itself";
+    assert!(refused.fails(12).contains(told), "{}", refused.stderr);
+    let skipped = place.run(&words("--store data kv import cells.jsonl --skip-bad 1"));
+    assert!(skipped.text().contains("imported 1 record"), "{}", skipped.stderr);
+    assert!(skipped.stderr.contains(told), "{}", skipped.stderr);
+    let key = "0061746f6c6c2e696d706f7274";
+    place.run(&words(&format!("--store data kv get --hex {key} 73"))).fails(10);
+}
+
+#[test]
 fn a_limit_is_told_in_its_unit() {
     let long = "k".repeat(20_000);
     let refused = Workspace::new().run(&["--store", "mem:", "kv", "put", &long, "s", "v"]);

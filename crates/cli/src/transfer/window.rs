@@ -3,8 +3,8 @@
 //! Invariant: within a window the records of a partition keep their order, and windows are written one after
 //! the other; so of two records for one cell the later one wins.
 
-use crate::transfer::{Record, RecordReader, SourcePosition, TransferError};
-use atoll_store::{Batch, Cell, Limits, StoreError};
+use crate::transfer::{RESERVED_PREFIX, Record, RecordReader, SourcePosition, TransferError};
+use atoll_store::{Batch, Cell, Limits};
 use std::collections::HashMap;
 
 /// The bookkeeping of more records than this costs more memory than their bytes.
@@ -100,10 +100,7 @@ impl Windows {
     /// Takes one record; false at the end.
     fn step(&mut self, batches: &mut Batches) -> Result<bool, TransferError> {
         let Some(parsed) = self.reader.next()? else { return Ok(false) };
-        let fits = parsed.record.and_then(|record| match batches.check(&record) {
-            Ok(()) => Ok(record),
-            Err(error) => Err(error.to_string()),
-        });
+        let fits = parsed.record.and_then(|record| batches.check(&record).map(|()| record));
         match fits {
             Ok(record) => batches.add(record),
             Err(problem) => self.skip(parsed.line, problem)?,
@@ -145,9 +142,14 @@ impl Batches {
         Self { limits, places: HashMap::new(), partitions: Vec::new(), records: 0, bytes: 0 }
     }
 
-    fn check(&self, record: &Record) -> Result<(), StoreError> {
-        self.limits.check_cell(Cell::new(&record.partition, &record.sort))?;
-        self.limits.check_value(record.value.len() as u64)
+    fn check(&self, record: &Record) -> Result<(), String> {
+        // No export writes them, and the progress of this import itself is there.
+        if record.partition.starts_with(RESERVED_PREFIX) {
+            return Err("the partition belongs to Atoll itself".to_owned());
+        }
+        let cell = self.limits.check_cell(Cell::new(&record.partition, &record.sort));
+        let fits = cell.and_then(|()| self.limits.check_value(record.value.len() as u64));
+        fits.map_err(|error| error.to_string())
     }
 
     fn add(&mut self, record: Record) {
