@@ -53,6 +53,12 @@ impl EncodingArguments {
         }
     }
 
+    /// Checks the text of a value before a store is made for it. Standard input is read only after that, because
+    /// the store says how much of it.
+    pub(crate) fn check_value(self, text: &str) -> Result<(), Failure> {
+        if text == "-" { Ok(()) } else { self.decode("the value", text).map(drop) }
+    }
+
     /// Bytes as one line of text.
     pub(crate) fn show(self, bytes: &[u8]) -> String {
         self.chosen().encode(bytes)

@@ -133,6 +133,21 @@ fn an_import_of_a_file_that_is_not_there_makes_no_store() {
     assert!(!place.folder.path().join("fresh").exists());
 }
 
+#[test]
+fn a_folder_in_place_of_cells_and_a_value_that_cannot_be_read_make_no_store() {
+    let place = Workspace::new();
+    for (line, told) in [
+        ("kv import . --format csv", "cannot read ."),
+        ("kv put --hex 00 00 zz", "the value cannot be read"),
+        ("kv append --hex 00 00 zz", "the value cannot be read"),
+        ("kv cas --hex 00 00 zz --expect-absent", "the value cannot be read"),
+    ] {
+        let answer = run(&place, &format!("--store fresh {line}"));
+        assert!(answer.fails(12).contains(told), "{line}: {}", answer.stderr);
+        assert!(!place.folder.path().join("fresh").exists(), "{line}");
+    }
+}
+
 /// The screen output of a command, run in a terminal by `script`.
 fn seen(place: &Workspace, said: &str, arguments: &str) -> String {
     let typed = format!("env {said} '{}' {arguments}", env!("CARGO_BIN_EXE_atoll"));

@@ -63,6 +63,11 @@ impl Input {
     /// would end the process that writes to it.
     pub(crate) fn check(&self) -> Result<(), TransferError> {
         match self {
+            Self::File(path) if path.is_dir() => Err(TransferError::Read {
+                file: self.name(),
+                offset: 0,
+                source: io::ErrorKind::IsADirectory.into(),
+            }),
             Self::File(path) if path.is_file() || path.metadata().is_err() => self.open_file(path).map(drop),
             _ => Ok(()),
         }

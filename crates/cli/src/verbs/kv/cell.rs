@@ -22,6 +22,7 @@ pub struct Put {
 impl Put {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let (partition, sort) = self.cell.keys()?;
+        self.cell.encoding.check_value(&self.value)?;
         let store = session.store(Access::Create).await?;
         let value = self.cell.encoding.value(&self.value, store.capabilities().limits.value_bytes).await?;
         let written = store.put(Cell::new(&partition, &sort), &value, session.write_options()?).await?;
@@ -42,6 +43,7 @@ pub struct Append {
 impl Append {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let (partition, sort) = self.cell.keys()?;
+        self.cell.encoding.check_value(&self.value)?;
         let store = session.store(Access::Create).await?;
         let value = self.cell.encoding.value(&self.value, store.capabilities().limits.value_bytes).await?;
         let written = store.append(Cell::new(&partition, &sort), &value, session.write_options()?).await?;
@@ -200,6 +202,7 @@ impl Cas {
             Some(text) => Some(self.cell.encoding.decode("the expected value", text)?),
             None => None,
         };
+        self.cell.encoding.check_value(&self.value)?;
         let store = session.store(Access::Create).await?;
         let value = self.cell.encoding.value(&self.value, store.capabilities().limits.value_bytes).await?;
         let cell = Cell::new(&partition, &sort);
