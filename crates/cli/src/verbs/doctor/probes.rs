@@ -4,12 +4,17 @@ use crate::Failure;
 use crate::verbs::doctor::file_systems::{FileSystem, file_system};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open, statfs};
 use std::fs::{self, File};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Number of synced writes in a measurement.
 const SYNCS: usize = 32;
+
+/// Number of names to try for the scratch folder.
+const NAMES: usize = 16;
 
 /// The folder to examine: the path itself, or its nearest ancestor that exists.
 pub(super) struct Folder {
@@ -74,9 +79,22 @@ pub(super) struct SyncTimes {
 
 impl Scratch {
     pub(super) fn make(folder: &Folder) -> io::Result<Self> {
-        let path = folder.path.join(format!(".atoll-doctor-{}", std::process::id()));
-        fs::create_dir(&path)?;
-        Ok(Self { path })
+        // The standard library seeds each of these with the system's randomness.
+        let random = || RandomState::new().build_hasher().finish();
+        Self::make_as(&folder.path, || format!(".atoll-doctor-{}-{:016x}", std::process::id(), random()))
+    }
+
+    /// Makes a folder of the first of some names that is free: a process that was killed may have left one of
+    /// its own, and another user of the folder may have taken one in order to be in the way.
+    fn make_as(folder: &Path, name: impl Fn() -> String) -> io::Result<Self> {
+        for _ in 0..NAMES {
+            let path = folder.join(name());
+            match fs::DirBuilder::new().mode(0o700).create(&path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => return made.map(|()| Self { path }),
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
     }
 
     /// Whether a lock excludes a second one.
@@ -136,4 +154,27 @@ pub(super) fn memory_limit_bytes() -> Option<u64> {
     let limit =
         places.into_iter().find_map(|place| fs::read_to_string(place).ok()?.trim().parse::<u64>().ok())?;
     memory_bytes().filter(|total| limit < *total).map(|_| limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn names_that_are_taken_are_left_alone_and_none_is_the_same_twice() {
+        let place = tempfile::tempdir().unwrap();
+        fs::write(place.path().join("0"), "another's").unwrap();
+        fs::create_dir(place.path().join("1")).unwrap();
+        let number = Cell::new(0);
+        let scratch =
+            Scratch::make_as(place.path(), || number.replace(number.get() + 1).to_string()).unwrap();
+        assert_eq!(scratch.path, place.path().join("2"));
+        drop(scratch);
+        assert!(Scratch::make_as(place.path(), || "0".to_owned()).is_err());
+        assert!(place.path().join("0").exists() && place.path().join("1").exists());
+        let folder = Folder { path: place.path().to_owned(), asked: place.path().to_owned() };
+        let (first, second) = (Scratch::make(&folder).unwrap(), Scratch::make(&folder).unwrap());
+        assert_ne!(first.path, second.path);
+    }
 }
