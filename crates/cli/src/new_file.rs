@@ -46,8 +46,7 @@ impl NewFile {
             true => replaceable(path).map(|()| followed(path))?,
             false if path.symlink_metadata().is_ok() => {
                 // If --force would not help either, say that instead.
-                let odd = replaceable(path).err().filter(|odd| matches!(odd, Failure::Exists { .. }));
-                return Err(odd.unwrap_or_else(|| exists(path)));
+                return Err(replaceable(path).err().unwrap_or_else(|| exists(path)));
             }
             false => path.to_owned(),
         };
@@ -333,8 +332,11 @@ mod tests {
                 "{refused}"
             );
         }
-        let folder = NewFile::create(place.path(), true).unwrap_err();
-        assert!(matches!(&folder, Failure::File { .. }), "{folder}");
+        // Nor is --force advised where it would not help.
+        for replace in [true, false] {
+            let folder = NewFile::create(place.path(), replace).unwrap_err();
+            assert!(matches!(&folder, Failure::File { .. }), "{folder}");
+        }
         // Nor if it appeared meanwhile.
         let late = place.path().join("late.csv");
         let (new, _) = NewFile::create(&late, true).unwrap();
