@@ -53,8 +53,8 @@ impl EncodingArguments {
         }
     }
 
-    /// Checks the text of a value before a store is made for it. Standard input is read only after that, because
-    /// the store says how much of it.
+    /// Checks the text of a value before a store is made for it. Standard input is read only after that,
+    /// because the store says how much of it.
     pub(crate) fn check_value(self, text: &str) -> Result<(), Failure> {
         if text == "-" { Ok(()) } else { self.decode("the value", text).map(drop) }
     }

@@ -9,7 +9,11 @@ use atoll_options::{Assignment, Origin, Schema, Section, Settings, Size, Sources
 use atoll_store::{Durability, WriteOptions};
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Args, Command};
+use rustix::fs::OFlags;
 use std::ffi::{OsStr, OsString};
+use std::fs::Metadata;
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -203,25 +207,57 @@ fn read_files(global: &GlobalArguments) -> Result<Vec<(String, String)>, Failure
     let user = variable("XDG_CONFIG_HOME")
         .or_else(|| variable("HOME").map(|home| home.join(".config")))
         .map(|folder| folder.join("atoll/atoll.toml"));
-    let here = PathBuf::from("atoll.toml");
-    check_whose(&here)?;
-    let candidates = user.into_iter().chain([here]);
-    candidates.filter(|path| path.is_file()).map(|path| read_file(&path)).collect()
+    let user = user.filter(|path| path.is_file()).map(|path| read_file(&path)).transpose()?;
+    Ok(user.into_iter().chain(read_here(Path::new("atoll.toml"))?).collect())
 }
 
-/// Refuses the options file of the current folder if another user owns it: by choosing the store and the file
-/// of its token, that user could have the token sent anywhere.
-fn check_whose(here: &Path) -> Result<(), Failure> {
-    use std::os::unix::fs::MetadataExt;
-    let Ok(metadata) = here.metadata() else { return Ok(()) };
-    if [rustix::process::geteuid().as_raw(), 0].contains(&metadata.uid()) {
+/// The options file of the current folder, if it has one. Another user of the folder may replace it at any
+/// moment, so the file that is judged is the one that is read. What is no file, such as a pipe, is not waited
+/// for.
+fn read_here(here: &Path) -> Result<Option<(String, String)>, Failure> {
+    let place = here.display().to_string();
+    let failed = |source| Failure::File { action: "read the options file", place: place.clone(), source };
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let mut file = match std::fs::OpenOptions::new().read(true).custom_flags(flags).open(here) {
+        Ok(file) => file,
+        Err(source) if here.is_file() => return Err(failed(source)),
+        Err(_) => return Ok(None),
+    };
+    let opened = file.metadata().map_err(failed)?;
+    if !opened.is_file() {
+        return Ok(None);
+    }
+    check_whose(here, &opened)?;
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(failed)?;
+    Ok(Some((place, text)))
+}
+
+/// Refuses the options file of the current folder if another user owns it, or the link that leads to it: by
+/// choosing the store and the file of its token, that user could have the token sent anywhere.
+///
+/// The name is looked at after the file was opened: a link that was there for a moment only is not there any
+/// more.
+fn check_whose(here: &Path, opened: &Metadata) -> Result<(), Failure> {
+    let named = here.symlink_metadata().ok();
+    let link = named.as_ref().filter(|named| named.is_symlink());
+    let is_own = |user: &u32| [rustix::process::geteuid().as_raw(), 0].contains(user);
+    let place = here.display();
+    let users = [Some(opened.uid()), link.map(MetadataExt::uid)];
+    if let Some(user) = users.into_iter().flatten().find(|user| !is_own(user)) {
+        return Err(Failure::Usage {
+            problem: format!(
+                "{place} in the current folder belongs to another user ({user}), who could make you use another store"
+            ),
+            hint: format!("read it, and if it is right, name it with --config {place}"),
+        });
+    }
+    let is_it = |named: &Metadata| (named.dev(), named.ino()) == (opened.dev(), opened.ino());
+    if link.is_some() || named.as_ref().is_some_and(is_it) {
         return Ok(());
     }
-    let (place, user) = (here.display(), metadata.uid());
     Err(Failure::Usage {
-        problem: format!(
-            "{place} in the current folder belongs to another user ({user}), who could make you use another store"
-        ),
+        problem: format!("{place} in the current folder was replaced while it was read"),
         hint: format!("read it, and if it is right, name it with --config {place}"),
     })
 }
@@ -301,6 +337,44 @@ pub(crate) fn named_durability(settings: &Settings) -> Result<Option<Durability>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_options_file_that_is_not_the_one_that_was_opened_is_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let [here, other, link] = ["atoll.toml", "other", "link"].map(|name| place.path().join(name));
+        std::fs::write(&here, "ours").unwrap();
+        std::fs::write(&other, "another").unwrap();
+        std::os::unix::fs::symlink("atoll.toml", &link).unwrap();
+        let (there, opened) = (here.metadata().unwrap(), other.metadata().unwrap());
+        for name in [&here, &link] {
+            check_whose(name, &there).unwrap();
+        }
+        // Another user had a link there for a moment, which led to a file of ours.
+        let refused = check_whose(&here, &opened).unwrap_err();
+        assert!(refused.to_string().contains("was replaced while it was read"), "{refused}");
+        std::fs::remove_file(&here).unwrap();
+        assert!(check_whose(&here, &there).is_err());
+        if std::os::unix::fs::lchown(&link, Some(65534), None).is_err() {
+            println!("SKIPPED [other-user] a file cannot be given away here");
+            return;
+        }
+        let refused = check_whose(&link, &opened).unwrap_err();
+        assert!(refused.to_string().contains("belongs to another user (65534)"), "{refused}");
+    }
+
+    #[test]
+    fn what_is_no_file_under_the_name_of_the_options_file_is_passed_over_at_once() {
+        let place = tempfile::tempdir().unwrap();
+        let here = place.path().join("atoll.toml");
+        assert!(read_here(&here).unwrap().is_none());
+        // Nobody writes to it.
+        let (mode, path) = (rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR, here.clone());
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        assert!(read_here(&here).unwrap().is_none());
+        std::fs::remove_file(&here).unwrap();
+        std::fs::write(&here, "text").unwrap();
+        assert_eq!(read_here(&here).unwrap().unwrap().1, "text");
+    }
 
     #[test]
     fn only_the_command_line_names_what_is_there_for_good() {
