@@ -51,6 +51,12 @@ pub enum OwnerError {
         /// The folder.
         folder: PathBuf,
     },
+    /// The lock on the folder is taken, but not that on its lock file, which names nobody: an owner has both.
+    #[error("another program, which does not own {}, holds a lock on that folder", folder.display())]
+    Foreign {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// The folder is not the one that was opened.
     #[error("{} is another folder by now: the one that was opened was moved or removed", folder.display())]
     Replaced {
@@ -109,6 +115,13 @@ impl From<OwnerError> for StoreError {
             OwnerError::Garbled { folder } => Self::Unavailable {
                 place: folder.display().to_string(),
                 reason: "another process owns it, and the file `lock` in it does not say which one; end that process"
+                    .into(),
+                source: None,
+            },
+            OwnerError::Foreign { folder } => Self::Unavailable {
+                place: folder.display().to_string(),
+                reason: "another program, which is no owner of the store, holds a lock on its folder; end that program, \
+                         and keep those of other users out with `chmod 700` on the folder"
                     .into(),
                 source: None,
             },

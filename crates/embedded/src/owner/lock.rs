@@ -123,6 +123,19 @@ fn take_file(folder: &Path, lock: LockFile) -> io::Result<Option<File>> {
     }
 }
 
+/// Whether nobody has the lock on an existing lock file that names nobody. An owner has it beside the lock on
+/// the folder, which any program can take that may list the folder.
+pub(super) fn is_lock_file_free(folder: &Path) -> bool {
+    let Ok(file) = OpenOptions::new().read(true).write(true).open(folder.join(LOCK_FILE)) else {
+        return false;
+    };
+    // An owner that begins at this moment finds this lock, and looks again.
+    let is_free = flock_file(&file).is_ok();
+    // Explicitly, because a process that was forked just now has the file open as well.
+    let _ = flock(&file, FlockOperation::Unlock);
+    is_free && matches!(read_kernel_record(folder), Ok(None))
+}
+
 /// Takes a name that one process of this network namespace can have at a time, and that is freed when the
 /// process ends; none if another process has it.
 fn take_name(nonce: u64) -> io::Result<Option<UnixDatagram>> {

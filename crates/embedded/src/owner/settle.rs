@@ -9,7 +9,8 @@ use super::file_system::{FileSystem, Locking};
 use super::held::{HeldLock, Ownership, Spawn, beat_on, spawn_heartbeat};
 use super::host::HostIdentity;
 use super::lock::{
-    FileLock, KernelLock, LOCK_FILE, heartbeat, new_nonce, read_file_record, read_kernel_record,
+    FileLock, KernelLock, LOCK_FILE, heartbeat, is_lock_file_free, new_nonce, read_file_record,
+    read_kernel_record,
 };
 use super::record::OwnerRecord;
 use super::socket;
@@ -231,6 +232,7 @@ impl Attempt {
                 OwnerError::Owned { folder, host, pid, is_ending }
             }
             None if lock == Lock::Taken && !folder.join(LOCK_FILE).exists() => OwnerError::Unnamed { folder },
+            None if lock == Lock::Taken && is_lock_file_free(&folder) => OwnerError::Foreign { folder },
             None if lock == Lock::Taken => OwnerError::Garbled { folder },
             None => OwnerError::Unreadable { folder },
         }
@@ -308,11 +310,44 @@ fn again(error: OwnerError) -> Result<Option<Settled>, OwnerError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::{FlockOperation, flock};
+    use std::fs::File;
     use std::os::unix::fs::PermissionsExt;
 
     fn no_thread(_: Box<dyn FnOnce() + Send>) -> io::Result<std::thread::JoinHandle<()>> {
         // The error that the system gives when no thread is left.
         Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    #[test]
+    fn a_program_that_locks_the_folder_alone_is_not_told_as_an_owner() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = OwnerOptions { locking: Some(Locking::Kernel), ..OwnerOptions::default() };
+        let attempt = || {
+            let (folder, options) = (folder.path().to_owned(), options.clone());
+            Attempt { folder, mode: Mode::Write, options, spawn: spawn_heartbeat }.run(false)
+        };
+        let refused = || attempt().unwrap_err();
+        let former = KernelLock::take(folder.path()).unwrap().unwrap();
+        // An owner whose name is gone.
+        let told = refused();
+        assert!(matches!(told, OwnerError::Garbled { .. }), "{told}");
+        former.erase().unwrap();
+        drop(former);
+        // A program of anybody who may list the folder.
+        let other = File::open(folder.path()).unwrap();
+        flock(&other, FlockOperation::LockExclusive).unwrap();
+        let told = refused();
+        assert!(matches!(told, OwnerError::Foreign { .. }), "{told}");
+        let told = atoll_store::StoreError::from(told).to_string();
+        assert!(told.contains("chmod 700"), "{told}");
+        // Its lock file says that somebody began meanwhile, who is not known.
+        std::fs::write(folder.path().join(LOCK_FILE), "?").unwrap();
+        assert!(matches!(refused(), OwnerError::Garbled { .. }));
+        std::fs::write(folder.path().join(LOCK_FILE), "").unwrap();
+        drop(other);
+        let owned = attempt();
+        assert!(matches!(owned, Ok(Some(Settled::Owner(_)))), "{owned:?}");
     }
 
     #[test]
