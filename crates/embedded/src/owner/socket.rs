@@ -7,7 +7,7 @@
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
@@ -29,7 +29,7 @@ const CONNECT_TIME: Duration = Duration::from_millis(250);
 #[allow(clippy::disallowed_methods)] // The only reader of the environment.
 pub fn run_time_folders() -> Vec<PathBuf> {
     let session = std::env::var("XDG_RUNTIME_DIR").ok().map(PathBuf::from);
-    let own = std::env::temp_dir().join(format!("atoll-{}", rustix::process::geteuid().as_raw()));
+    let own = std::env::temp_dir().join(own_name());
     session.into_iter().chain([own]).collect()
 }
 
@@ -58,13 +58,44 @@ pub(super) fn listen(
         }
     }
     for run_time_folder in run_time_folders {
-        let path = run_time_folder.join(format!("atoll-{nonce:016x}.socket"));
-        match private(run_time_folder).and_then(|()| bind(&path)) {
+        match bind_in(run_time_folder, nonce) {
             Ok(bound) => return Ok(bound),
             Err(error) => failure = error,
         }
     }
     Err(failure)
+}
+
+/// Listens in a run-time folder, or beside the one in the temporary folder if another user took its name, which
+/// can be foreseen, and which everybody may make there.
+fn bind_in(folder: &Path, nonce: u64) -> io::Result<(UnixListener, SocketFile)> {
+    let name = format!("atoll-{nonce:016x}.socket");
+    let refused = match private(folder) {
+        Ok(()) => return bind(&folder.join(name)),
+        Err(refused) => refused,
+    };
+    if folder.file_name() != Some(OsStr::new(&own_name())) {
+        return Err(refused);
+    }
+    let mut own = OsString::from(folder);
+    own.push(format!("-{nonce:016x}"));
+    let own = PathBuf::from(own);
+    if std::fs::DirBuilder::new().mode(0o700).create(&own).is_err() {
+        return Err(refused);
+    }
+    match bind(&own.join(name)) {
+        Ok((listener, file)) => Ok((listener, SocketFile { folder: Some(own), ..file })),
+        Err(error) => {
+            // An empty folder that stays does no harm.
+            let _ = std::fs::remove_dir(&own);
+            Err(error)
+        }
+    }
+}
+
+/// The name of this user's folder in the temporary folder.
+fn own_name() -> String {
+    format!("atoll-{}", rustix::process::geteuid().as_raw())
 }
 
 fn beside(folder: &Path) -> PathBuf {
@@ -84,7 +115,7 @@ fn bind(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
         std::fs::remove_file(path)?;
     }
     let listener = UnixListener::bind(path)?;
-    let file = SocketFile { path: path.to_owned(), made: Made::of(path)? };
+    let file = SocketFile { path: path.to_owned(), made: Made::of(path)?, folder: None };
     // Other users cannot connect before this either: the server checks the user of its peer.
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
     listener.set_nonblocking(true)?;
@@ -120,6 +151,8 @@ fn socket(flags: SocketFlags) -> io::Result<OwnedFd> {
 pub(super) struct SocketFile {
     path: PathBuf,
     made: Made,
+    /// The folder that was made for this socket alone.
+    folder: Option<PathBuf>,
 }
 
 impl SocketFile {
@@ -128,11 +161,15 @@ impl SocketFile {
         &self.path
     }
 
-    /// Removes the file, unless another file has its name by now.
+    /// Removes the file, unless another file has its name by now, and the folder that was made for it.
     pub fn remove(&self) {
         if Made::of(&self.path).is_ok_and(|made| made == self.made) {
             // If it stays, the next owner replaces it.
             let _ = std::fs::remove_file(&self.path);
+        }
+        if let Some(folder) = &self.folder {
+            // An empty folder that stays does no harm, and one with something in it is kept.
+            let _ = std::fs::remove_dir(folder);
         }
     }
 }
@@ -221,6 +258,26 @@ mod tests {
         let link = place.path().join("link");
         std::os::unix::fs::symlink("/root", &link).unwrap();
         assert!(private(&link).is_err());
+    }
+
+    #[test]
+    fn a_name_in_the_temporary_folder_that_somebody_took_keeps_no_user_from_sharing() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("x".repeat(120));
+        std::fs::create_dir(&folder).unwrap();
+        let taken = place.path().join(own_name());
+        std::fs::create_dir(&taken).unwrap();
+        std::fs::set_permissions(&taken, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let (_listener, file) = listen(&folder, Name::Beside(7), std::slice::from_ref(&taken)).unwrap();
+        let own = place.path().join(format!("{}-0000000000000007", own_name()));
+        assert_eq!(file.path(), own.join("atoll-0000000000000007.socket"));
+        assert_eq!(std::fs::metadata(&own).unwrap().mode() & 0o777, 0o700);
+        connect(&folder, file.path()).unwrap();
+        // A folder that is there already, whoever made it, is not used.
+        let again = listen(&folder, Name::Apart(7), std::slice::from_ref(&taken));
+        assert!(again.is_err(), "{again:?}");
+        file.remove();
+        assert!(!own.exists() && taken.exists());
     }
 
     #[test]
