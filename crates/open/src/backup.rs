@@ -46,7 +46,7 @@ impl<'s> Backup<'s> {
         {
             return Err(BackupRefusal::Itself.at(&folder.display().to_string()));
         }
-        let place = Arc::new(BackupFolder::take(folder).await?);
+        let place = Arc::new(BackupFolder::take(folder, source.folder()).await?);
         Ok(Self { source, place, progress: Arc::new(progress), tally: Tally::default() })
     }
 
@@ -62,6 +62,7 @@ impl<'s> Backup<'s> {
     async fn everything(&mut self, found: FolderContent) -> Result<BackupReport, StoreError> {
         let former = self.replaced_backup(found).await?;
         let place = Arc::clone(&self.place);
+        place.create_part()?;
         let target = Destination::open(&place.part(), &place.name())?.holding(Arc::clone(&place));
         if let Some(former) = former {
             target.set_former(former)?;
@@ -130,6 +131,7 @@ impl<'s> Backup<'s> {
         let snapshot = self.source_snapshot(&source, target, state)?;
         let (target, state, place) = (target.clone(), state.clone(), Arc::clone(&self.place));
         let (progress, from) = (Arc::clone(&self.progress), self.source.place());
+        let folder = self.source.folder().to_owned();
         off_thread("backup", move || {
             let engine = source.engine();
             let total = engine.stats().file_bytes;
@@ -140,7 +142,7 @@ impl<'s> Backup<'s> {
             target.complete(engine.id(), &state)?;
             target.contract_result(target.engine.close_shared())?;
             let cells = cells_of(engine, &snapshot).map_err(|error| refused("backup", &from, error))?;
-            place.replace()?;
+            place.replace(&folder)?;
             Ok(report_of(tally, cells, &state, None))
         })
         .await

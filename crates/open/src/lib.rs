@@ -12,6 +12,7 @@ mod cassandra;
 pub mod fuzz;
 mod maintenance;
 mod options;
+mod private;
 mod query;
 mod ring;
 mod stores;

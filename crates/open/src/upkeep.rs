@@ -6,6 +6,7 @@
 //!
 //! Invariant: beside an owner, damage is reported only if it is in the newest state.
 //! Invariant: a failed copy leaves no store file behind.
+//! Invariant: a copy can be read by nobody who cannot read the store, not even while it is made.
 
 mod newest;
 #[cfg(test)]
@@ -13,17 +14,19 @@ mod tests;
 
 use crate::backup::{self, Backup, MARK_TREE};
 use crate::carry::Carrier;
+use crate::private::{create_private, make_folder_as, permit_as};
 use crate::{
     BackupReport, CheckReport, CopyProgress, CopyReport, Damage, DamagedCells, FormatDescription, LeftOut,
     Maintenance, SnapshotDescription, Statistic, StatisticUnit,
 };
-use atoll_disk::{FileDisk, Mode as DiskMode, make_folder, sync_folder};
+use atoll_disk::{FileDisk, Mode as DiskMode, sync_folder};
 use atoll_embedded::{
-    COPY_FILE, EmbeddedStore, FolderStore, STORE_FILE, StoreOptions, hurt_cells, open_last_state, refused,
+    COPY_FILE, EmbeddedStore, FolderStore, STORE_FILE, StoreOptions, UNFINISHED_FILE, hurt_cells,
+    open_last_state, refused,
 };
 use atoll_engine::{Engine, EngineError, Options, Snapshot, Stats};
 use atoll_store::{ErrorKind, StoreError, StoreFuture};
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -155,12 +158,14 @@ impl Maintenance for Upkeep {
         progress: CopyProgress,
     ) -> StoreFuture<'a, CopyReport> {
         Box::pin(async move {
-            let (place, target, name) = (self.place(), folder.to_path_buf(), snapshot.map(str::to_owned));
+            let (from, target, name) =
+                (self.folder.clone(), folder.to_path_buf(), snapshot.map(str::to_owned));
             let copy = move |engine: &Engine| {
                 let named = name.as_ref().map(|name| engine.open_snapshot(name));
                 let snapshot = named.unwrap_or_else(|| Ok(engine.snapshot()));
+                let place = from.display().to_string();
                 let snapshot = snapshot.map_err(|error| refused("copy", &place, error))?;
-                copy(engine, &snapshot, &place, &target, &progress)
+                copy(engine, &snapshot, &from, &target, &progress)
             };
             match self.store.owned() {
                 Some(store) => off_thread("copy", move || copy(store.engine())).await,
@@ -191,7 +196,7 @@ pub async fn copy_last_complete(
     let (folder, target) = (folder.to_owned(), target.to_owned());
     off_thread("copy", move || {
         let (engine, snapshot) = backup::last_complete(&folder)?;
-        copy(&engine, &snapshot, &folder.display().to_string(), &target, &progress)
+        copy(&engine, &snapshot, &folder, &target, &progress)
     })
     .await
 }
@@ -252,27 +257,33 @@ fn statistics(stats: &Stats) -> Vec<Statistic> {
 fn copy(
     source: &Engine,
     snapshot: &Snapshot,
-    place: &str,
+    from: &Path,
     folder: &Path,
     progress: &CopyProgress,
 ) -> Result<CopyReport, StoreError> {
-    let target_place = folder.display().to_string();
+    let (place, target_place) = (from.display().to_string(), folder.display().to_string());
     let file = folder.join(STORE_FILE);
     // The file gets its name when the copy is complete; until then it is not taken for a store.
     let part = folder.join(COPY_FILE);
     let was_there = folder.exists();
-    let _held = begin_copy(folder, &part, &target_place)?;
+    let _held = begin_copy(from, folder, &part, &target_place)?;
     let copied = copy_into(source, snapshot, &part, progress)
-        .map_err(|error| refused("copy", at_fault(&error, place, &target_place), error));
-    let named =
-        copied.and_then(|report| match std::fs::rename(&part, &file).and_then(|()| sync_folder(folder)) {
-            Ok(()) => Ok(report),
-            Err(error) => Err(StoreError::Failed {
-                what: "naming the copy",
-                place: target_place,
-                source: Arc::new(error),
-            }),
-        });
+        .map_err(|error| refused("copy", at_fault(&error, &place, &target_place), error));
+    let name = || -> std::io::Result<()> {
+        let originals = [STORE_FILE, UNFINISHED_FILE].map(|name| from.join(name));
+        // Without the original, which may have been moved while it is open, the copy stays private.
+        if let Some(original) = originals.iter().find_map(|original| original.metadata().ok()) {
+            permit_as(&part, &original)?;
+        }
+        std::fs::rename(&part, &file)?;
+        sync_folder(folder)
+    };
+    let named = copied.and_then(|report| match name() {
+        Ok(()) => Ok(report),
+        Err(error) => {
+            Err(StoreError::Failed { what: "naming the copy", place: target_place, source: Arc::new(error) })
+        }
+    });
     if named.is_err() {
         // A file that cannot be removed is not taken for a store, and the folder can still be copied to.
         let _ = std::fs::remove_file(&part);
@@ -290,15 +301,15 @@ pub(crate) fn at_fault<'p>(error: &EngineError, from: &'p str, to: &'p str) -> &
 
 /// Creates the file that a copy is written to, and locks it against other copies. The file of an interrupted
 /// copy is truncated.
-fn begin_copy(folder: &Path, part: &Path, place: &str) -> Result<File, StoreError> {
+fn begin_copy(from: &Path, folder: &Path, part: &Path, place: &str) -> Result<File, StoreError> {
     let failed = |error| StoreError::Failed {
         what: "creating the folder of the copy",
         place: place.to_owned(),
         source: Arc::new(error),
     };
-    make_folder(folder).map_err(failed)?;
+    make_folder_as(folder, from).map_err(failed)?;
     check_empty(folder, place)?;
-    let file = OpenOptions::new().write(true).create(true).truncate(false).open(part).map_err(failed)?;
+    let file = create_private(part).map_err(failed)?;
     if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
         let reason = "another copy is written into it".to_owned();
         return Err(StoreError::Unavailable { place: place.to_owned(), reason, source: None });

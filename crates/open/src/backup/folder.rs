@@ -4,10 +4,13 @@
 //! called `store.atoll.unfinished`, one that was never complete `store.atoll.part`. Only the first is taken
 //! for a store.
 //!
+//! Invariant: a backup can be read by nobody who cannot read the store, or the backup that it replaces, not
+//! even while it is made.
 //! Invariant: a file is renamed to a name that promises more only after what it promises is on disk.
 
 use super::BackupRefusal;
-use atoll_disk::{make_folder, sync_folder};
+use crate::private::{create_private, make_folder_as, permit_as};
+use atoll_disk::sync_folder;
 use atoll_embedded::owner::{Mode, OwnerOptions, Ownership, Settled, settle};
 use atoll_embedded::{PART_FILE, STORE_FILE, UNFINISHED_FILE};
 use atoll_store::StoreError;
@@ -30,10 +33,10 @@ pub(crate) enum FolderContent {
 }
 
 impl BackupFolder {
-    /// Takes ownership of the folder, creating it if it is missing.
-    pub(crate) async fn take(folder: &Path) -> Result<Self, StoreError> {
+    /// Takes ownership of the folder, creating it if it is missing; `source` is the folder of the store.
+    pub(crate) async fn take(folder: &Path, source: &Path) -> Result<Self, StoreError> {
         let failed = failed("creating the folder of the backup", folder);
-        make_folder(folder).map_err(failed)?;
+        make_folder_as(folder, source).map_err(failed)?;
         match settle(folder, Mode::Write, &OwnerOptions::default()).await? {
             Settled::Owner(mut ownership) => {
                 // There is no store to attach to, so other processes are turned away at once.
@@ -91,8 +94,21 @@ impl BackupFolder {
         self.rename(&self.unfinished(), &self.file())
     }
 
-    /// Renames the new file once it is complete, in place of the previous one.
-    pub(crate) fn replace(&self) -> Result<(), StoreError> {
+    /// Creates the new file, whose name survives a loss of power: it tells what the source keeps for it.
+    pub(crate) fn create_part(&self) -> Result<(), StoreError> {
+        let created = create_private(&self.part()).and_then(|file| file.sync_all());
+        let created = created.and_then(|()| sync_folder(&self.folder));
+        created.map_err(failed("creating the file of the backup in", &self.folder))
+    }
+
+    /// Renames the new file once it is complete, in place of the previous one, and with the permissions of
+    /// that one; without one, with those of the store in the folder `source`.
+    pub(crate) fn replace(&self, source: &Path) -> Result<(), StoreError> {
+        let originals = [self.file(), self.unfinished(), source.join(STORE_FILE)];
+        if let Some(original) = originals.iter().find_map(|original| original.metadata().ok()) {
+            let permitted = permit_as(&self.part(), &original);
+            permitted.map_err(failed("setting the permissions of the backup in", &self.folder))?;
+        }
         self.rename(&self.part(), &self.file())?;
         self.forget(&self.unfinished())
     }

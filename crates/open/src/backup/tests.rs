@@ -9,8 +9,12 @@ use atoll_embedded::{PART_FILE, STORE_FILE, UNFINISHED_FILE};
 use atoll_engine::{Direction, Durability, Engine};
 use atoll_store::{Cell, StoreError, WriteOptions};
 use std::collections::BTreeMap;
+use std::fs::Permissions;
 use std::ops::{Bound, ControlFlow};
-use std::path::PathBuf;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use tempfile::TempDir;
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -103,6 +107,33 @@ fn cells(engine: &Engine) -> Content {
     let all = (Bound::Unbounded, Bound::Unbounded);
     engine.tree("cells").unwrap().scan(all, Direction::Forward, keep).unwrap();
     cells
+}
+
+#[tokio::test]
+async fn a_backup_of_a_private_store_is_private_and_one_that_is_replaced_keeps_its_permissions() {
+    let pair = Pair::new().await;
+    let mode = |path: &Path| path.metadata().unwrap().mode() & 0o777;
+    let set = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    let (data, safe) = (pair.folder.path().join("data"), pair.folder.path().join("private"));
+    set(&data, 0o700);
+    set(&data.join(STORE_FILE), 0o600);
+    let maintenance = pair.store.maintenance.clone().unwrap();
+    let part = safe.join(PART_FILE);
+    let seen = Arc::new(AtomicU32::new(0));
+    let looked = Arc::clone(&seen);
+    let look = move |_, _| {
+        looked.fetch_or(part.metadata().map_or(0, |part| part.mode() & 0o777), Ordering::Relaxed);
+    };
+    maintenance.backup_to(&safe, false, Box::new(look)).await.unwrap();
+    assert_eq!(seen.load(Ordering::Relaxed) & 0o077, 0, "while it was made");
+    let file = safe.join(STORE_FILE);
+    assert_eq!((mode(&safe), mode(&file)), (0o700, 0o600));
+    set(&file, 0o640);
+    for full in [false, true] {
+        pair.put("a", &format!("full: {full}")).await;
+        maintenance.backup_to(&safe, full, Box::new(|_, _| ())).await.unwrap();
+        assert_eq!(mode(&file), 0o640, "full: {full}");
+    }
 }
 
 #[tokio::test]

@@ -2,12 +2,13 @@
 
 use super::Upkeep;
 use crate::{CopyReport, Maintenance};
-use atoll_embedded::{EmbeddedStore, FolderStore, Mode, OpenOptions};
+use atoll_embedded::{COPY_FILE, EmbeddedStore, FolderStore, Mode, OpenOptions, STORE_FILE};
 use atoll_store::{Cell, ErrorKind, Store, StoreError, WriteOptions};
-use std::fs::{File, OpenOptions as FileOptions};
-use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::fs::{File, OpenOptions as FileOptions, Permissions};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tempfile::TempDir;
 
 const CELLS: usize = 6000;
@@ -92,6 +93,26 @@ async fn damage_in_the_newest_state_is_reported() {
     }
     let report = beside.reader.check_beside_owner(stale).await.unwrap();
     assert!(!report.damage.is_empty());
+}
+
+#[tokio::test]
+async fn a_copy_of_a_private_store_is_private_all_the_time() {
+    let beside = Beside::new().await;
+    let mode = |path: &Path| path.metadata().unwrap().mode() & 0o777;
+    let set = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    set(beside.file().parent().unwrap(), 0o700);
+    for wanted in [0o600, 0o640] {
+        set(&beside.file(), wanted);
+        let there = beside.folder.path().join(format!("there-{wanted:o}"));
+        let (part, seen) = (there.join(COPY_FILE), Arc::new(AtomicU32::new(0)));
+        let looked = Arc::clone(&seen);
+        let look = move |_, _| {
+            looked.fetch_or(part.metadata().map_or(0, |part| part.mode() & 0o777), Ordering::Relaxed);
+        };
+        beside.reader.copy_to(&there, None, Box::new(look)).await.unwrap();
+        assert_eq!(seen.load(Ordering::Relaxed), 0o600, "while it was made");
+        assert_eq!((mode(&there), mode(&there.join(STORE_FILE))), (0o700, wanted));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
