@@ -4,6 +4,7 @@
 //! file that it replaces.
 
 use atoll_disk::make_folder;
+use rustix::fs::OFlags;
 use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
@@ -19,27 +20,38 @@ const OWN_FOLDER: u32 = 0o700;
 /// The permissions that are copied.
 const PERMISSIONS: u32 = 0o777;
 
-/// Creates a file that only this user can read, or opens the one that an earlier attempt of this user left.
+/// Creates a file that only this user can read, or opens the one that an earlier attempt of this user left,
+/// with the permissions that it has.
 ///
 /// # Errors
 /// Why it cannot be created. `PermissionDenied` if another user made it, who could read what is written to
 /// it.
 pub(crate) fn create_private(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).mode(OWN_FILE);
-    match options.create_new(true).open(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        created => return created,
-    }
-    if path.symlink_metadata()?.is_symlink() {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "a link is in the way"));
-    }
-    let file = OpenOptions::new().write(true).open(path)?;
-    if file.metadata()?.uid() != rustix::process::geteuid().as_raw() {
+    // Neither a link is followed nor the reader of a pipe awaited that another user may have put there.
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    loop {
+        match OpenOptions::new().write(true).create_new(true).mode(OWN_FILE).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            created => return created,
+        }
+        let file = match OpenOptions::new().write(true).custom_flags(flags).open(path) {
+            // It was completed and renamed in between.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            opened => opened?,
+        };
+        if file.metadata()?.uid() == rustix::process::geteuid().as_raw() {
+            return Ok(file);
+        }
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the file belongs to another user"));
     }
-    set_mode(&file, OWN_FILE)?;
-    Ok(file)
+}
+
+/// Closes a file to all others before anything is written to it.
+///
+/// # Errors
+/// Why it cannot be closed.
+pub(crate) fn close_to_others(file: &File) -> io::Result<()> {
+    set_mode(file, OWN_FILE)
 }
 
 /// Gives a complete file the permissions of another one.
@@ -116,14 +128,13 @@ mod tests {
     fn what_an_earlier_attempt_left_is_closed_to_others_and_a_link_is_not_followed() {
         let place = tempfile::tempdir().unwrap();
         let [part, link] = ["part", "link"].map(|name| place.path().join(name));
-        for _ in 0..2 {
-            drop(create_private(&part).unwrap());
-            assert_eq!(mode(&part), OWN_FILE);
-            std::fs::set_permissions(&part, Permissions::from_mode(0o644)).unwrap();
-        }
+        drop(create_private(&part).unwrap());
+        assert_eq!(mode(&part), OWN_FILE);
+        std::fs::set_permissions(&part, Permissions::from_mode(0o644)).unwrap();
+        close_to_others(&create_private(&part).unwrap()).unwrap();
+        assert_eq!(mode(&part), OWN_FILE);
         std::os::unix::fs::symlink("part", &link).unwrap();
-        assert_eq!(create_private(&link).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
-        assert_eq!(mode(&part), 0o644);
+        create_private(&link).unwrap_err();
         if std::os::unix::fs::chown(&part, Some(65534), None).is_err() {
             println!("SKIPPED [other-user] a file cannot be given away here");
             return;

@@ -14,7 +14,7 @@ mod tests;
 
 use crate::backup::{self, Backup, MARK_TREE};
 use crate::carry::Carrier;
-use crate::private::{create_private, make_folder_as, permit_as};
+use crate::private::{close_to_others, create_private, make_folder_as, permit_as};
 use crate::{
     BackupReport, CheckReport, CopyProgress, CopyReport, Damage, DamagedCells, FormatDescription, LeftOut,
     Maintenance, SnapshotDescription, Statistic, StatisticUnit,
@@ -320,7 +320,7 @@ fn begin_copy(from: &Path, folder: &Path, part: &Path, place: &str) -> Result<Fi
         let _ = std::fs::remove_file(part);
         return Err(error);
     }
-    file.set_len(0).map_err(failed)?;
+    close_to_others(&file).and_then(|()| file.set_len(0)).map_err(failed)?;
     Ok(file)
 }
 
