@@ -151,10 +151,44 @@ impl Read for RecordStream {
                 format!("a record is longer than {RECORD_BYTES_MAX} bytes: is a quote never closed?");
             return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
         }
+        // A file that grew since its end was met would go on within a record that was taken for whole.
+        if self.is_at_end {
+            return Ok(0);
+        }
         let read = self.inner.read(target)?;
         self.kept.extend_from_slice(&target[..read]);
         self.read += read as u64;
-        self.is_at_end |= read == 0 && !target.is_empty();
+        self.is_at_end = read == 0 && !target.is_empty();
         Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file to which something is written each time that its end was met.
+    struct Growing(Vec<&'static [u8]>);
+
+    impl Read for Growing {
+        fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
+            if self.0.is_empty() {
+                return Ok(0);
+            }
+            let next = self.0.remove(0);
+            target[..next.len()].copy_from_slice(next);
+            Ok(next.len())
+        }
+    }
+
+    #[test]
+    fn what_is_written_behind_the_end_that_was_met_is_not_taken_for_a_record_of_its_own() {
+        let inner = Box::new(Growing(vec![&b"x\n0.1"[..], b"", b"875\n2\n"]));
+        let mut stream = RecordStream { inner, ..RecordStream::of(Vec::new()) };
+        let mut text = String::new();
+        for _ in 0..2 {
+            stream.read_to_string(&mut text).unwrap();
+        }
+        assert_eq!((text.as_str(), stream.bytes_read(), stream.is_at_end()), ("x\n0.1", 5, true));
     }
 }
