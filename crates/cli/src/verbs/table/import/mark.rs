@@ -222,7 +222,7 @@ impl Mark {
     }
 
     fn check_cut_line(&self, run: &str, known: &BTreeMap<String, String>) -> Result<(), Failure> {
-        let at = known.get(CUT_ATTRIBUTE).and_then(|text| text.parse().ok());
+        let at: Option<u64> = known.get(CUT_ATTRIBUTE).and_then(|text| text.parse().ok());
         let (Some(path), Some(at)) = (&self.path, at) else { return Ok(()) };
         match byte_at(path, at).map_err(|source| unreadable(path, source))? {
             Some(byte) if !is_line_end(byte) => Err(Failure::Run {
