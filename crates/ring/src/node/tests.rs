@@ -92,14 +92,23 @@ impl Client {
 }
 
 fn start(disk: &SimDisk, others: Option<Others>) -> Node {
-    start_gathering(disk, others, GatheringRoom::default())
-}
-
-fn start_gathering(disk: &SimDisk, others: Option<Others>, gathering: GatheringRoom) -> Node {
-    start_of(Persistence::default(), disk, others, gathering)
+    start_of(Persistence::default(), disk, others, GatheringRoom::default())
 }
 
 fn start_of(
+    persistence: Persistence,
+    disk: &SimDisk,
+    others: Option<Others>,
+    gathering: GatheringRoom,
+) -> Node {
+    let listen = "127.0.0.1:0".parse().unwrap();
+    start_at(listen, persistence, disk, others, gathering)
+}
+
+/// Starts a node that clients reach at this address: a store without the name of the one that had its number
+/// gets the number in the same place alone.
+fn start_at(
+    listen: SocketAddr,
     persistence: Persistence,
     disk: &SimDisk,
     others: Option<Others>,
@@ -109,7 +118,6 @@ fn start_of(
     let options = Options { memory_bytes, ..Options::default() };
     let engine = Engine::open(Arc::new(disk.clone()), options).unwrap();
     let place = SlotStorage::Folder("simulated".into());
-    let listen = "127.0.0.1:0".parse().unwrap();
     Node::start_on(
         (engine, None),
         NodeOptions { listen, place, persistence, others, memory_bytes, ..NodeOptions::default() },

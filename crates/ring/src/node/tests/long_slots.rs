@@ -23,7 +23,9 @@ fn is_whole_behind_an_absence(comes_back_with: impl Fn(&SimDisk) -> SimDisk) {
     let mut client = Client::of(&ring.nodes[0]);
     // On a busy machine a copy may count as lost for a while.
     wait_for("there is something", || client.ask(&["set", "{long}old", "value"]) == "OK");
-    ring.nodes.remove(2).stop().unwrap();
+    let third = ring.nodes.remove(2);
+    let former = third.address();
+    third.stop().unwrap();
     let mut client = Client::of(&ring.nodes[0]);
     for number in 0..KEYS {
         let (key, value) = (format!("{{long}}{number}"), value(number));
@@ -31,7 +33,8 @@ fn is_whole_behind_an_absence(comes_back_with: impl Fn(&SimDisk) -> SimDisk) {
     }
     wait_for("the old one is gone", || ["0", "1"].contains(&&*client.ask(&["del", "{long}old"])));
     let disk = comes_back_with(&ring.disks[2]);
-    ring.nodes.push(start_gathering(&disk, Some(others(&ring.group, 3, 1_000_000)), GATHERING));
+    let others = others(&ring.group, 3, 1_000_000);
+    ring.nodes.push(start_at(former, Persistence::default(), &disk, Some(others), GATHERING));
     let came_in_pieces = "atoll_ring_long_copies_total 1";
     wait_for("it came in pieces", || ring.nodes[2].metrics_text().contains(came_in_pieces));
     ring.wait_for_copies();
