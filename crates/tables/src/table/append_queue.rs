@@ -10,6 +10,7 @@
 //! all can be appended again in order.
 //! Invariant: if an append is dropped while it commits for others, these stay in the queue, and another one
 //! commits for them. A block that the table already has changes nothing.
+//! Invariant: no append stays in the queue whose caller has dropped it, unless another one is committing it.
 //! Invariant: an append that returns to the queue may be part of an edit whose outcome is unknown, and is
 //! marked as in doubt from then on.
 
@@ -264,10 +265,16 @@ impl Group<'_> {
         for (ticket, _) in self.taken.drain(..count.min(self.taken.len())) {
             let Some(place) = members.place_of(ticket) else { continue };
             if matches!(fate, Fate::Fenced) {
-                // The append keeps its place and writes its objects again.
-                if let Some(member) = members.waiting.get_mut(place) {
-                    member.state = MemberState::Writing;
-                    member.say(AppendAnswer::Anew);
+                match members.member(ticket) {
+                    None => {}
+                    // Nobody writes it again: in its place it would block its ranks for ever.
+                    Some(member) if member.is_left => members.fail(ticket),
+                    // The append keeps its place and writes its objects again, unless that is in vain.
+                    Some(member) => {
+                        member.state = MemberState::Writing;
+                        let is_behind = member.is_behind;
+                        member.say(if is_behind { AppendAnswer::Behind } else { AppendAnswer::Anew });
+                    }
                 }
             } else {
                 if let Some(member) = members.waiting.get(place) {

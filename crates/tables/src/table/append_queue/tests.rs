@@ -1,4 +1,5 @@
-//! Tests which member of the queue may commit: none is woken that would find nothing to take.
+//! Tests which member of the queue may commit: none is woken that would find nothing to take, and none waits for
+//! one that has left.
 
 use super::*;
 
@@ -56,4 +57,48 @@ fn who_may_commit_is_taken_and_who_is_taken_could_commit() {
         let taken = queue.members().take(SessionId(1));
         assert_eq!(told, !taken.is_empty(), "seed {seed}");
     }
+}
+
+/// A group of all that are ready, as the append that has the turn takes it.
+fn group(queue: &AppendQueue) -> Group<'_> {
+    let taken = queue.members().take(SessionId(1));
+    Group { queue, taken }
+}
+
+#[test]
+fn who_leaves_while_it_is_committed_blocks_nobody_when_that_was_in_vain() {
+    let queue = AppendQueue::default();
+    let mut first = queue.join(vec![lane(0)]);
+    let left = queue.join(vec![lane(1)]);
+    assert_eq!((first.ready(ready()), left.ready(ready())), (Some(true), Some(true)));
+    let mut behind = queue.join(vec![lane(1)]);
+    let mut group = group(&queue);
+    assert_eq!(group.taken.len(), 2);
+    drop(left);
+    group.tell(&Fate::Fenced, usize::MAX);
+    drop(group);
+    let tickets: Vec<u64> = queue.members().waiting.iter().map(|member| member.ticket).collect();
+    assert_eq!(tickets, [first.ticket, behind.ticket], "who left is there no more");
+    assert!(matches!(first.answers.try_recv(), Ok(AppendAnswer::Anew)), "who stayed writes again");
+    // An earlier step of its rank is lost, so it must be appended again with that one.
+    assert_eq!(behind.ready(ready()), None);
+    assert!(behind.answers.try_recv().is_err(), "nobody has to tell it");
+    drop(behind);
+    let later = queue.join(vec![lane(1)]);
+    assert_eq!(later.ready(ready()), Some(true), "the rank is free");
+}
+
+#[test]
+fn who_is_behind_one_that_left_does_not_write_again() {
+    let queue = AppendQueue::default();
+    let left = queue.join(vec![lane(1)]);
+    let mut behind = queue.join(vec![lane(1)]);
+    assert_eq!(left.ready(ready()), Some(true));
+    assert_eq!(behind.ready(ready()), Some(true));
+    let mut group = group(&queue);
+    drop(left);
+    group.tell(&Fate::Fenced, usize::MAX);
+    drop(group);
+    assert!(matches!(behind.answers.try_recv(), Ok(AppendAnswer::Behind)), "it lacks the step before it");
+    assert_eq!(behind.ready(ready()), None);
 }
