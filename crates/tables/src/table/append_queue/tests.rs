@@ -1,5 +1,5 @@
-//! Tests which member of the queue may commit: none is woken that would find nothing to take, and none waits for
-//! one that has left.
+//! Tests which member of the queue may commit: none is woken that would find nothing to take, and none waits
+//! for one that has left.
 
 use super::*;
 
