@@ -162,6 +162,14 @@ pub enum Problem {
         /// The kind of the operand.
         found: Kind,
     },
+    /// The values are numbers of which no type holds all.
+    #[error("{column} is {whole} in one place and a number of another kind elsewhere; no type holds both")]
+    NoCommonType {
+        /// The column.
+        column: String,
+        /// The whole number that no double equals.
+        whole: i128,
+    },
     /// A point, radius or cell of `near` is invalid.
     #[error("{problem}")]
     Near {
@@ -230,6 +238,11 @@ impl fmt::Display for Kind {
 impl ExpressionError {
     pub(super) fn new(problem: Problem, text: &str, span: Range<usize>) -> Self {
         Self(Box::new(Fault { problem, text: text.to_owned(), span }))
+    }
+
+    /// The values of a column are numbers of which no type holds all, such as this whole number.
+    pub(crate) fn no_common_type(column: &str, whole: i128) -> Self {
+        Self::new(Problem::NoCommonType { column: column.to_owned(), whole }, "", 0..0)
     }
 
     /// The problem.
@@ -353,6 +366,9 @@ impl Problem {
             Self::Expected { expected: Kind::Condition, .. } => "compare it with something, as in `x > 0`",
             Self::Expected { expected: Kind::Float, found: Kind::Integer } => {
                 "an integer is never NaN; a missing one is null"
+            }
+            Self::NoCommonType { .. } => {
+                "note it as a text everywhere, or with a sign and a fraction nowhere"
             }
             Self::InsideOut { .. } => "a range is low:high, without its high end",
             _ => return None,

@@ -8,10 +8,10 @@ use super::entries::all_entries;
 use super::query::arrow;
 use super::strike::is_true;
 use super::{Attributes, RunSummary, Table, TableError, codec};
-use crate::expression::Expression;
+use crate::expression::{Expression, ExpressionError};
 use arrow_array::builder::{ListBuilder, StringBuilder};
 use arrow_array::{
-    ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray, new_null_array,
+    ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray, UInt64Array, new_null_array,
 };
 use arrow_schema::{DataType, Field, Schema};
 use atoll_store::{ScanEntry, ScanRequest, SortRange};
@@ -73,13 +73,14 @@ fn as_batch(runs: &[&str], of_each: &[Attributes], asked: &[String]) -> Result<R
     let names: BTreeSet<&String> = of_each.iter().flat_map(BTreeMap::keys).collect();
     let column = |name: &&String| {
         if !asked.contains(name) {
-            return new_null_array(&DataType::Null, runs.len());
+            return Ok(new_null_array(&DataType::Null, runs.len()));
         }
         let values: Vec<_> =
             of_each.iter().map(|of| of.get(*name).filter(|value| !value.is_null())).collect();
-        column_of(&values)
+        column_of(name, &values)
     };
-    let mut columns: Vec<(&str, ArrayRef)> = names.iter().map(|name| (name.as_str(), column(name))).collect();
+    let named = |name| Ok::<(&str, ArrayRef), ExpressionError>((String::as_str(name), column(&name)?));
+    let mut columns = names.iter().copied().map(named).collect::<Result<Vec<_>, _>>()?;
     if columns.iter().all(|(name, _)| *name != "run") {
         columns.push(("run", Arc::new(StringArray::from(runs.to_vec()))));
     }
@@ -91,16 +92,25 @@ fn as_batch(runs: &[&str], of_each: &[Attributes], asked: &[String]) -> Result<R
 
 /// The values of one attribute as a column of the narrowest type that fits all of them. If some are lists or
 /// objects, a condition can only ask which runs have the attribute.
-fn column_of(values: &[Option<&Value>]) -> ArrayRef {
+///
+/// Numbers that no type holds are an error: a condition would find runs with a number next to the one it
+/// names.
+fn column_of(name: &str, values: &[Option<&Value>]) -> Result<ArrayRef, ExpressionError> {
     let there = || values.iter().flatten();
-    if there().any(|value| value.is_array() || value.is_object()) {
+    let column: ArrayRef = if there().any(|value| value.is_array() || value.is_object()) {
         let mut lists = ListBuilder::new(StringBuilder::new());
         values.iter().for_each(|value| lists.append(value.is_some()));
         Arc::new(lists.finish())
     } else if there().all(|value| value.is_i64()) {
         let numbers: Int64Array = values.iter().map(|value| value.and_then(Value::as_i64)).collect();
         Arc::new(numbers)
+    } else if there().all(|value| value.is_u64()) {
+        let numbers: UInt64Array = values.iter().map(|value| value.and_then(Value::as_u64)).collect();
+        Arc::new(numbers)
     } else if there().all(|value| value.is_number()) {
+        if let Some(whole) = there().find_map(|value| no_double(value)) {
+            return Err(ExpressionError::no_common_type(name, whole));
+        }
         let numbers: Float64Array = values.iter().map(|value| value.and_then(Value::as_f64)).collect();
         Arc::new(numbers)
     } else if there().all(|value| value.is_boolean()) {
@@ -110,7 +120,14 @@ fn column_of(values: &[Option<&Value>]) -> ArrayRef {
         let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let texts: StringArray = values.iter().map(|value| value.map(text)).collect();
         Arc::new(texts)
-    }
+    };
+    Ok(column)
+}
+
+/// The value, if it is a whole number that no double equals.
+fn no_double(value: &Value) -> Option<i128> {
+    let whole = value.as_i64().map(i128::from).or_else(|| value.as_u64().map(i128::from))?;
+    ((whole as f64) as i128 != whole).then_some(whole)
 }
 
 #[cfg(test)]
@@ -125,15 +142,48 @@ mod tests {
         let cases = [
             (vec![json!(1), json!(2)], DataType::Int64),
             (vec![json!(1), json!(2.5)], DataType::Float64),
+            (vec![json!(1), json!(u64::MAX)], DataType::UInt64),
+            (vec![json!(-1), json!(1_u64 << 63)], DataType::Float64),
+            (vec![json!(2.5), json!(1_u64 << 53)], DataType::Float64),
             (vec![json!(true)], DataType::Boolean),
             (vec![json!("cold"), json!(3)], DataType::Utf8),
             (vec![json!([1, 2])], list.clone()),
             (vec![json!({"axes": ["x"]}), json!(1)], list),
         ];
         for (values, wanted) in cases {
-            let column = column_of(&values.iter().map(Some).chain([None]).collect::<Vec<_>>());
+            let column = column_of("a", &values.iter().map(Some).chain([None]).collect::<Vec<_>>()).unwrap();
             assert_eq!(column.data_type(), &wanted, "{values:?}");
             assert_eq!(column.null_count(), 1, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_no_type_holds_are_refused_and_not_rounded() {
+        let cases = [
+            (vec![json!(-1), json!(u64::MAX)], "18446744073709551615"),
+            (vec![json!(0.5), json!((1_i64 << 53) + 1)], "9007199254740993"),
+            (vec![json!(i64::MIN + 1), json!(0.5)], "-9223372036854775807"),
+        ];
+        for (values, wanted) in cases {
+            let refused = column_of("seed", &values.iter().map(Some).collect::<Vec<_>>()).unwrap_err();
+            assert!(refused.to_string().contains(wanted), "{refused}");
+            assert!(refused.to_string().contains("seed"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_whole_number_beyond_those_with_a_sign_is_found_and_no_other_in_its_place() {
+        let of = |seed: u64| Attributes::from([("seed".to_owned(), json!(seed))]);
+        let of_each = [of(u64::MAX), of(u64::MAX - 1), of(7)];
+        let batch = as_batch(&["a", "b", "c"], &of_each, &["seed".to_owned()]).unwrap();
+        for (condition, wanted) in [
+            (format!("seed = {}", u64::MAX), [true, false, false]),
+            (format!("seed < {}", u64::MAX), [false, true, true]),
+            ("seed = 7".to_owned(), [false, false, true]),
+        ] {
+            let bound = Expression::parse(&condition).unwrap().bind(&batch.schema()).unwrap();
+            let found = is_true(&bound.evaluate(&batch).unwrap());
+            assert_eq!(found.iter().collect::<Vec<_>>(), wanted, "{condition}");
         }
     }
 
