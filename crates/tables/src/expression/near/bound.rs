@@ -17,6 +17,10 @@ const IMAGES_MAX: f64 = 64.0;
 /// The images of a box of rows that are looked at over all axes; with more, the box may be anywhere.
 const JUDGED_MAX: u32 = 1 << 12;
 
+/// More than how far beyond a radius a row may lie whose squared distance underflows, and so equals the
+/// squared radius: the square root of the least double is 2e-162.
+const UNDERFLOW_REACH: f64 = 1e-150;
+
 /// A condition of nearness with typed columns.
 #[derive(Clone, Debug, PartialEq)]
 pub(in super::super) struct BoundNear {
@@ -231,7 +235,7 @@ impl BoundNear {
         }
         // Slightly more than the radius, since a squared distance may be rounded down to the squared radius.
         let (at, slack) = (self.point[axis], (self.point[axis].abs() + self.radius) * 1e-12);
-        let reach = self.radius + slack;
+        let reach = self.radius + slack + UNDERFLOW_REACH;
         let (low, high) = ((at - reach).next_down(), (at + reach).next_up());
         Interval { values: Values::Floats { low, high }, may_be_nan: false, ..known }
     }

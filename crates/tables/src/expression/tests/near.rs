@@ -223,3 +223,23 @@ fn a_radius_whose_square_is_no_number_is_refused() {
     let parsed = |radius: &str| Expression::parse(&format!("near((x, y), (0.0, 0.0), {radius})"));
     assert!(parsed("1e100").is_ok() && parsed("1e200").is_err());
 }
+
+#[test]
+fn rows_whose_squared_distance_is_rounded_to_zero_are_not_left_out_by_their_range() {
+    let places = [0.0, 1e-165, -1e-163, 1e-100];
+    let x: ArrayRef = Arc::new(Float64Array::from(places.to_vec()));
+    let batch = RecordBatch::try_from_iter([("x", x)]).unwrap();
+    for radius in [0.0, 1e-170, 1e-163] {
+        let near = Near::new(vec![Column::named("x")], &[0.0], radius, None).unwrap();
+        let bound = Expression::Near(Box::new(near)).bind(&batch.schema()).unwrap();
+        let found = bound.evaluate(&batch).unwrap();
+        assert_eq!(found.values().iter().collect::<Vec<_>>(), [true, true, true, false], "{radius:e}");
+        let super::super::Values::Floats { low, high } = bound.ranges(&Column::named("x")).values else {
+            panic!("radius {radius:e} gives no range");
+        };
+        assert!(
+            places[..3].iter().all(|place| low <= *place && *place <= high),
+            "{radius:e}: {low:e} to {high:e}"
+        );
+    }
+}
