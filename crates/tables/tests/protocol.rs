@@ -65,6 +65,7 @@ fn packers_on_the_same_blocks_neither_lose_nor_double_a_row() {
 #[test]
 fn what_was_deleted_stays_deleted_whatever_is_packed() {
     holds(scenario::deletes(), &["Made", "InputGone"]);
+    holds(scenario::equal_deletes(), &["Made", "InputGone"]);
 }
 
 #[test]

@@ -34,7 +34,7 @@ pub struct Manifest {
     pub(crate) busy: BTreeSet<RunId>,
     /// Total number of visible steps of all runs.
     pub(crate) steps: usize,
-    /// Deletes that some piece has not applied yet, oldest first.
+    /// Deletes that some piece has not applied yet, oldest first; of those with one scope the newest.
     pub tombstones: Vec<Tombstone>,
     /// Objects that this and later versions do not name, and that a vacuum has yet to remove.
     pub retired: SharedMap<ObjectId, Life>,
@@ -125,10 +125,16 @@ impl Manifest {
 
     /// Removes and returns the pieces whose rows are all in scope, and strikes the rows in scope of the
     /// others.
+    ///
+    /// Of several tombstones with one scope only the newest is kept. It holds for every piece for which an
+    /// older one holds, and strikes the same rows of it. That includes the pieces of packs under way: one that
+    /// read a version before it is clean to that version, and so is struck by it, whether or not it read a
+    /// version with the older one.
     pub(super) fn strike(&mut self, scope: &Scope) -> Vec<Placed> {
         let gone = self.pieces.extract(|_, placed| scope.covers(&placed.piece.extent));
         let tombstone = Tombstone { version: self.version, scope: scope.clone() };
         if self.pieces.values().any(|placed| tombstone.holds_for(placed)) {
+            self.tombstones.retain(|older| older.scope != tombstone.scope);
             self.tombstones.push(tombstone);
         }
         gone.into_iter().map(|(_, placed)| placed).collect()

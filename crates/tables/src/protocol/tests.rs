@@ -318,6 +318,28 @@ fn pack(base: Version, remove: Vec<Removal>, add: Vec<Piece>, dropped: u64) -> E
 }
 
 #[test]
+fn of_equal_deletes_the_last_is_kept_and_strikes_what_was_there_before_it() {
+    let never = three_steps();
+    let once = never.apply(&delete_light()).unwrap();
+    let between = once.apply(&append(block(1, 4, 0, 4))).unwrap();
+    let twice = between.apply(&delete_light()).unwrap();
+    let struck = |manifest: &Manifest| -> Vec<usize> {
+        manifest.pieces.values().map(|placed| manifest.tombstones_of(placed).count()).collect()
+    };
+    assert_eq!((twice.tombstones.len(), struck(&twice)), (1, vec![1; 4]));
+    // Packs that read before the first delete, between both, and behind both, and left out what they saw.
+    for (read, dropped, wanted) in [(&never, 0, [1_usize, 1]), (&once, 10, [1, 1]), (&twice, 10, [1, 0])] {
+        let took = vec![removal(1, None, 10), removal(2, None, 10), removal(3, None, 10)];
+        let cube = vec![piece(7, 30 - dropped, None, StepRange::ALL)];
+        let packed = twice.apply(&pack(read.version, took, cube, dropped)).unwrap();
+        assert_eq!(struck(&packed), wanted, "step 4 and the cube of version {}", read.version);
+    }
+    let scope = Scope { run: None, steps: StepRange::ALL, expression: Some("heavy".into()) };
+    let other = twice.apply(&Edit::Delete { scope }).unwrap();
+    assert_eq!((other.tombstones.len(), struck(&other)), (2, vec![2; 4]), "another scope is another delete");
+}
+
+#[test]
 fn a_pack_may_take_an_end_of_a_range_and_the_rest_stays() {
     let manifest = three_steps();
     let low = Piece { weights: WeightRange { from: 0, to: Some(100) }, ..piece(7, 4, None, StepRange::ALL) };

@@ -192,6 +192,19 @@ pub fn deletes() -> Scenario {
     Scenario::new("a writer, two deletes, a packer", 1, &[1, 2], parts).with_crashes(1)
 }
 
+/// A writer, two equal deletes, of which only the later one strikes what came between them, and two packers.
+pub fn equal_deletes() -> Scenario {
+    let light = || delete(StepRange::ALL, Some(LIGHT));
+    let parts = vec![
+        part(writer(1, 0, &[3]), 0),
+        part(light(), 1),
+        part(light(), 0),
+        part(packer(2), 0),
+        part(packer(1), 0),
+    ];
+    Scenario::new("a writer, two equal deletes, two packers", 1, &[1, 2], parts)
+}
+
 /// Attempt 2 takes over while a rank of attempt 1 still writes, a packer packs and a reader reads.
 pub fn restart() -> Scenario {
     let parts = vec![
