@@ -66,7 +66,8 @@ pub struct PackOptions {
     /// tables have several trees. An existing tree is packed as a whole, even if it exceeds the limit by now.
     pub tree_bytes_max: u64,
     /// Whether to pack blocks however few they are, together with the trees that are at most
-    /// [`PackOptions::fan`] times as large. Meant for a table at rest.
+    /// [`PackOptions::fan`] times as large, and then each tree that as many deletes strike. Meant for a table
+    /// at rest.
     pub is_settling: bool,
     /// The share of one processor that a pack may use, above 0 and at most 1. With a share of 1, a pack of a
     /// million rows or more, which suggests a backlog, uses several processors.

@@ -122,6 +122,32 @@ fn a_table_at_rest_has_no_blocks_left_and_few_trees_however_little_came() {
 }
 
 #[test]
+fn a_table_at_rest_drops_what_several_conditions_deleted() {
+    run(async {
+        let (store, table) = made().await;
+        append(&table, &mut Tube::new(9, ROWS, 10), 0..10).await;
+        let (stop, mut told, ended) = keeper(&store, at_once()).await;
+        while table.info().await.unwrap().blocks > 0 {
+            next(&mut told).await;
+        }
+        for pid in 0..PackOptions::default().fan {
+            table.delete(None, None, Some(&format!("pid = {pid}"))).await.unwrap();
+        }
+        let deleted = PackOptions::default().fan as u64 * 10;
+        let mut dropped = 0;
+        while dropped < deleted {
+            dropped += next(&mut told).await.dropped;
+        }
+        drop(stop);
+        let total = ended.await.unwrap().unwrap();
+        assert_eq!((dropped, total.dropped), (deleted, deleted));
+        let left = 10 * ROWS as u64 - deleted;
+        assert_eq!(table.count(&Query::default()).await.unwrap().rows, left);
+        assert_eq!(table.pack(&PackOptions::whole()).await.unwrap().version, None, "nothing is struck");
+    });
+}
+
+#[test]
 fn of_several_that_keep_a_table_packed_one_packs_and_the_next_follows_when_it_ends() {
     run(async {
         let (store, table) = made().await;

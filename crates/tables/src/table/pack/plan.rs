@@ -2,7 +2,8 @@
 //!
 //! A tree is the result of one pack: all of its objects were first named by the same version. Trees have size
 //! classes, each [`PackOptions::fan`] times the one before. The blocks become a tree once they have enough
-//! rows; all trees of its size class and below are merged with it as soon as there are enough of them.
+//! rows; all trees of its size class and below are merged with it as soon as there are enough of them. In a
+//! table at rest, a tree is rewritten once that many deletes strike it.
 //!
 //! Invariant: carrying out a plan changes what the next plan sees, so planning terminates.
 
@@ -106,8 +107,14 @@ struct ExistingTree {
     pieces: Vec<Placed>,
     rows: u64,
     bytes: u64,
-    /// Whether some of its rows were struck up to the version that is planned for.
-    is_struck: bool,
+    /// How many deletes and superseding steps may strike rows of one of its pieces, at most.
+    strikes: usize,
+}
+
+impl ExistingTree {
+    const fn is_struck(&self) -> bool {
+        self.strikes > 0
+    }
 }
 
 /// Bytes of the objects of these pieces.
@@ -136,7 +143,7 @@ pub(super) fn next(
     }
     match (options.is_whole, options.is_settling) {
         (true, _) => whole(group, &trees, options),
-        (false, true) => settle(group, &trees, options),
+        (false, true) => settle(group, &trees, options).or_else(|| often_struck(&trees, bounds, options)),
         (false, false) => merge(&mut group, &trees, options),
     }
 }
@@ -150,11 +157,15 @@ fn sort(manifest: &Manifest, up_to: Version, row_bytes: u64) -> (Vec<Placed>, Ve
             blocks.push(placed.clone());
             continue;
         }
-        let none = || ExistingTree { pieces: Vec::new(), rows: 0, bytes: 0, is_struck: false };
+        let none = || ExistingTree { pieces: Vec::new(), rows: 0, bytes: 0, strikes: 0 };
         let tree = trees.entry(placed.born).or_insert_with(none);
         tree.rows += placed.piece.rows;
         tree.bytes = tree.bytes.saturating_add(bytes_of(placed, row_bytes));
-        tree.is_struck |= manifest.tombstones_of(placed).any(|tombstone| tombstone.version <= up_to);
+        // A tree that was there is considered whenever it was struck: an equal delete may have replaced an
+        // earlier one since. It is packed once; what becomes of it is not considered again.
+        let was_there = placed.born <= up_to;
+        let strikes = manifest.tombstones_of(placed).filter(|it| was_there || it.version <= up_to).count();
+        tree.strikes = tree.strikes.max(strikes);
         tree.pieces.push(placed.clone());
     }
     blocks.sort_by(|left, right| {
@@ -205,17 +216,21 @@ fn whole(mut group: Group, trees: &[ExistingTree], options: &PackOptions) -> Opt
         if !group.has_room_for(tree, options) && !group.pieces.is_empty() {
             break;
         }
-        is_struck |= tree.is_struck;
+        is_struck |= tree.is_struck();
         group.add_tree(tree);
     }
     let has_blocks = group.pieces.iter().any(is_block);
     if has_blocks || group.trees > 1 || is_struck {
         return Some(group);
     }
-    let struck = trees.iter().find(|tree| tree.is_struck)?;
-    let mut group = Group::within(group.bounds);
-    group.add_tree(struck);
-    Some(group)
+    Some(alone(trees.iter().find(|tree| tree.is_struck())?, group.bounds))
+}
+
+/// A tree that is packed by itself.
+fn alone(tree: &ExistingTree, bounds: Bounds) -> Group {
+    let mut group = Group::within(bounds);
+    group.add_tree(tree);
+    group
 }
 
 /// The blocks, once they have enough rows, and the trees that are due to be merged with them.
@@ -260,6 +275,12 @@ fn settle(mut group: Group, trees: &[ExistingTree], options: &PackOptions) -> Op
         group.add_tree(tree);
     }
     (group.pieces.iter().any(is_block) || group.trees > 1).then_some(group)
+}
+
+/// The smallest tree that [`PackOptions::fan`] or more deletes strike. Each costs every reader of the tree one
+/// more condition, and packing costs all of its rows, so as many deletes share one pack.
+fn often_struck(trees: &[ExistingTree], bounds: Bounds, options: &PackOptions) -> Option<Group> {
+    Some(alone(trees.iter().find(|tree| tree.strikes >= options.fan)?, bounds))
 }
 
 /// The size class of a tree: 0 below `rows_min * fan` rows, and one more for each further factor of `fan`.
@@ -334,7 +355,11 @@ mod tests {
 
     /// The manifest after a delete with a condition that may hold for any row.
     fn struck(manifest: &Manifest) -> Manifest {
-        let scope = Scope { run: None, steps: StepRange::ALL, expression: Some("x > 1".into()) };
+        struck_where(manifest, "x > 1")
+    }
+
+    fn struck_where(manifest: &Manifest, condition: &str) -> Manifest {
+        let scope = Scope { run: None, steps: StepRange::ALL, expression: Some(condition.into()) };
         manifest.clone().applied(&Edit::Delete { scope }).unwrap()
     }
 
@@ -355,6 +380,37 @@ mod tests {
             next(&manifest, manifest.version, 8, &PackOptions::whole()).is_some(),
             "the next one takes the rest"
         );
+    }
+
+    #[test]
+    fn an_equal_delete_meanwhile_does_not_hide_one_that_was_there_before() {
+        let blocks = small_blocks(10);
+        let group = next(&blocks, blocks.version, 8, &PackOptions::whole()).unwrap();
+        let deleted = struck(&packed(&blocks, &group, 1000));
+        let later = struck(&deleted);
+        assert_eq!(later.tombstones.len(), 1);
+        assert!(next(&later, deleted.version, 8, &PackOptions::whole()).is_some());
+    }
+
+    #[test]
+    fn a_tree_at_rest_is_rewritten_once_so_many_deletes_strike_it_and_then_rests() {
+        let settling = PackOptions { is_settling: true, ..PackOptions::default() };
+        let plan = |manifest: &Manifest| next(manifest, manifest.version, 8, &settling);
+        let blocks = small_blocks(10);
+        let mut manifest = packed(&blocks, &plan(&blocks).unwrap(), 1000);
+        for number in 0..settling.fan {
+            assert!(plan(&manifest).is_none(), "after {number} deletes");
+            let condition = format!("x > {number}");
+            // Said twice, it is still one.
+            manifest = struck_where(&struck_where(&manifest, &condition), &condition);
+        }
+        let group = plan(&manifest).unwrap();
+        assert_eq!((group.trees, group.pieces.len()), (1, 1));
+        let clean = packed(&manifest, &group, 1001);
+        assert!(clean.tombstones.is_empty() && plan(&clean).is_none());
+        // Nor does it go on with what is deleted while it packs.
+        let busy = (0..10).fold(clean, |clean, number| struck_where(&clean, &format!("y > {number}")));
+        assert!(next(&busy, manifest.version, 8, &settling).is_none());
     }
 
     #[test]
@@ -429,7 +485,7 @@ mod tests {
         let tree = |placed| {
             let pieces = vec![sized(placed, 1_400_000, 64 << 20)];
             let bytes = bytes_of(&pieces[0], 48);
-            ExistingTree { pieces, rows: 1_400_000, bytes, is_struck: false }
+            ExistingTree { pieces, rows: 1_400_000, bytes, strikes: 0 }
         };
         let trees: Vec<ExistingTree> = pieces.map(tree).collect();
         let options = PackOptions::default();
