@@ -375,6 +375,6 @@ async fn scan_of(table: Table, query: &Query, manifest: Arc<Manifest>) -> Result
 async fn count_of(table: Table, query: &Query, manifest: Arc<Manifest>) -> Result<Count, TableError> {
     let mut reading =
         Reading::open(&table, BoundQuery::count(&table, query)?, &manifest, Reach::Everything).await?;
-    reading.read_toward(None).await?;
+    reading.read_count().await?;
     Ok(Count { version: manifest.version, rows: reading.count(), work: reading.work() })
 }

@@ -133,7 +133,7 @@ impl Reading {
             work,
             taken: 0,
         };
-        if reach == Reach::Everything {
+        if reach == Reach::Everything && !reading.opens_in_portions() {
             reading.plan_all().await?;
         }
         Ok(reading)

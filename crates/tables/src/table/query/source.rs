@@ -31,7 +31,7 @@ const CUBES_FRONT_BYTES: u64 = 32 << 10;
 pub(super) struct CandidatePiece {
     pub(super) object: ObjectId,
     /// Its index among the pieces that the version names.
-    place: usize,
+    pub(super) place: usize,
     /// Lower bound of the weights of its wanted rows.
     pub(super) lightest: Weight,
     /// The weights that the version names.
@@ -87,7 +87,7 @@ pub(super) struct Source {
     pub(super) window: Window,
     pub(super) struck: Vec<Strike>,
     pub(super) part: Arc<Part>,
-    /// The bytes that were read to open it; a small part is contained in them.
+    /// The bytes that were read to open it, or none; a small part is contained in them.
     pub(super) front: Buffer,
 }
 
@@ -95,6 +95,17 @@ impl Source {
     /// Whether the origins of its rows are needed.
     pub(super) fn with_origins(&self) -> bool {
         self.struck.iter().any(Strike::needs_origins)
+    }
+
+    /// Keeps the bytes that were read to open it, if `held` bytes of others leave room for them; otherwise
+    /// those of its rows are read again. Returns the number of bytes that are held then.
+    pub(super) fn keep_front(&mut self, held: u64, bytes_max: u64) -> u64 {
+        let bytes = held.saturating_add(self.front.len() as u64);
+        if bytes <= bytes_max {
+            return bytes;
+        }
+        self.front = Buffer::new();
+        held
     }
 
     /// The bytes of a range, if they were read with the front.

@@ -85,16 +85,30 @@ impl Reading {
         Ok(found)
     }
 
-    /// Reads everything in storage order, a limited number of bytes at a time.
-    async fn read_all(&mut self, with_weights: bool) -> Result<Vec<FoundRows>, TableError> {
-        self.plan_by_place();
-        let mut found = Vec::new();
-        while self.read < self.planned.len() {
-            found.extend(
-                self.read_bulk(self.bands_within(self.planned.len(), BULK_BYTES), with_weights).await?,
-            );
+    /// Reads everything in storage order, a limited number of bytes at a time, and hands it to `take`. What is
+    /// not opened yet is opened in portions, each of which is dropped once it is read.
+    async fn read_all(
+        &mut self,
+        with_weights: bool,
+        mut take: impl FnMut(Vec<FoundRows>),
+    ) -> Result<(), TableError> {
+        self.waiting.put_in_storage_order();
+        loop {
+            self.plan_by_place();
+            while self.read < self.planned.len() {
+                let to = self.bands_within(self.planned.len(), BULK_BYTES);
+                take(self.read_bulk(to, with_weights).await?);
+            }
+            if !self.waiting.has_pieces() {
+                return Ok(());
+            }
+            self.plan_portion().await?;
         }
-        Ok(found)
+    }
+
+    /// Reads all that has to be read for a count.
+    pub(in super::super) async fn read_count(&mut self) -> Result<(), TableError> {
+        if self.opens_in_portions() { self.read_all(false, drop).await } else { self.read_toward(None).await }
     }
 
     /// Sorts the planned bands into storage order.
@@ -105,7 +119,8 @@ impl Reading {
 
     /// Reads everything and hands it over in the order of (weight, id).
     pub(in super::super) async fn read_whole(&mut self) -> Result<HandedRows, TableError> {
-        let found = self.read_all(true).await?;
+        let mut found = Vec::new();
+        self.read_all(true, |more| found.extend(more)).await?;
         let ordered = OrderedRows::by_weight(found, &self.schema, &self.asked.id(&self.table.schema))?;
         let rows = ordered.batch(0..ordered.rows(), &self.schema, &self.asked.answered)?;
         let contained = self.contained_of(ordered.pieces(0..ordered.rows()));
@@ -114,7 +129,8 @@ impl Reading {
 
     /// Reads everything in storage order; returns at least one batch.
     pub(in super::super) async fn scan(&mut self) -> Result<Vec<RecordBatch>, TableError> {
-        let found = self.read_all(false).await?;
+        let mut found = Vec::new();
+        self.read_all(false, |more| found.extend(more)).await?;
         let batches = self.answered(found)?;
         if batches.is_empty() {
             let schema = self.schema.project(&self.asked.answered).map_err(arrow)?;

@@ -6,6 +6,8 @@
 //!
 //! Invariant: every band that can match is planned, or is not lighter than [`Waiting::lightest`].
 //! Invariant: the order of the planned bands does not depend on when they are planned.
+//! Invariant: of the bytes read to open objects, at most [`Waiting::portion_bytes_max`] are kept, and as many
+//! are opened together. A table that was never packed may have very many objects.
 
 use super::super::filters::read_filters;
 use super::super::portion::PlannedBand;
@@ -33,7 +35,7 @@ const PORTION_BYTES_MAX: u64 = 256 << 20;
 /// How far a query is planned before anything is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Reach {
-    /// All of it.
+    /// All of it, unless so much has to be opened for it that this is done in portions.
     Everything,
     /// Later, as far as needed.
     AsNeeded,
@@ -47,12 +49,26 @@ pub(super) struct Waiting {
     layers: Vec<(usize, Layer)>,
     /// Total bytes of the pieces opened portion by portion.
     portions_bytes: u64,
+    /// Maximum number of bytes that are opened together, and of those read for that and kept.
+    pub(super) portion_bytes_max: u64,
 }
 
 impl Waiting {
     pub(super) fn new(mut pieces: Vec<CandidatePiece>) -> Self {
         pieces.sort_by_key(|piece| Reverse(piece.lightest));
-        Self { pieces, layers: Vec::new(), portions_bytes: 0 }
+        let portion_bytes_max = PORTION_BYTES_MAX;
+        Self { pieces, layers: Vec::new(), portions_bytes: 0, portion_bytes_max }
+    }
+
+    /// Whether pieces wait to be opened.
+    pub(super) fn has_pieces(&self) -> bool {
+        !self.pieces.is_empty()
+    }
+
+    /// Lets portions be opened in the order in which pieces are stored, for an answer that needs all of them
+    /// anyway: [`Waiting::lightest`] then only says whether something waits.
+    pub(super) fn put_in_storage_order(&mut self) {
+        self.pieces.sort_unstable_by_key(|piece| Reverse(piece.place));
     }
 
     /// Lower bound of the weights of all waiting rows; `None` if nothing waits.
@@ -70,7 +86,8 @@ impl Waiting {
     /// The index from which on waiting pieces are opened next, and their bytes: about as many as were opened
     /// before, so that the first portion comes soon and the rest takes few rounds.
     fn portion(&self) -> (usize, u64) {
-        let bytes_max = self.portions_bytes.clamp(PORTION_BYTES_FIRST, PORTION_BYTES_MAX);
+        let most = self.portion_bytes_max;
+        let bytes_max = self.portions_bytes.clamp(PORTION_BYTES_FIRST.min(most), most);
         let (mut count, mut bytes) = (0, 0_u64);
         for piece in self.pieces.iter().rev() {
             let more = bytes.saturating_add(piece.bytes_to_open());
@@ -132,6 +149,18 @@ impl Reading {
         self.waiting.pieces.iter().map(|piece| piece.front_bytes).fold(0, u64::saturating_add)
     }
 
+    /// Whether an answer that needs everything, in whatever order, opens it portion by portion: all together
+    /// would take too much memory.
+    pub(super) fn opens_in_portions(&self) -> bool {
+        let needs_order = self.asked.units.is_some() || self.asked.limit.is_some();
+        !needs_order && self.bytes_to_open() > self.waiting.portion_bytes_max
+    }
+
+    /// Number of bytes kept of those read to open objects.
+    pub(super) fn fronts_kept(&self) -> u64 {
+        self.sources.iter().map(|source| source.front.len() as u64).sum()
+    }
+
     /// Number of rows to decode of the planned bands.
     pub(in super::super) fn rows_to_decode(&self) -> u64 {
         self.planned[self.read..].iter().map(|planned| planned.decoded).fold(0, u64::saturating_add)
@@ -170,7 +199,7 @@ impl Reading {
     pub(super) async fn plan_portion(&mut self) -> Result<(), TableError> {
         let (from, bytes) = self.waiting.portion();
         let first = self.sources.len();
-        let opened = self.open_from(from).await?;
+        let opened = self.open_from(from, 0).await?;
         self.waiting.portions_bytes = self.waiting.portions_bytes.saturating_add(bytes);
         self.sources.drain(..first);
         self.planned.clear();
@@ -185,22 +214,36 @@ impl Reading {
     /// Opens the pieces that may have rows below a cut; returns the index of each source and its matching
     /// layers.
     async fn open_until(&mut self, until: Cut) -> Result<Vec<(usize, Vec<Layer>)>, TableError> {
-        self.open_from(self.waiting.pieces.partition_point(|piece| !until.takes(piece.lightest))).await
+        let from = self.waiting.pieces.partition_point(|piece| !until.takes(piece.lightest));
+        self.open_from(from, self.fronts_kept()).await
     }
 
-    /// Like [`Reading::open_until`], for the waiting pieces from an index on.
-    async fn open_from(&mut self, from: usize) -> Result<Vec<(usize, Vec<Layer>)>, TableError> {
-        let mut work = self.work;
-        let sources = open(&self.table, &self.asked, &self.waiting.pieces[from..], &mut work).await?;
-        read_filters(&self.table, &self.asked, &sources, &mut work).await?;
+    /// Like [`Reading::open_until`], for the waiting pieces from an index on, while `kept` bytes are kept that
+    /// were read to open others.
+    async fn open_from(
+        &mut self,
+        from: usize,
+        mut kept: u64,
+    ) -> Result<Vec<(usize, Vec<Layer>)>, TableError> {
+        let (mut work, bytes_max) = (self.work, self.waiting.portion_bytes_max);
+        let bytes = self.waiting.pieces[from..].iter().map(|piece| piece.front_bytes);
+        let ends = portion_ends(bytes, bytes_max);
+        let (mut begin, mut opened, mut layers) = (from, Vec::new(), Vec::<Vec<Layer>>::new());
+        for end in ends {
+            let pieces = &self.waiting.pieces[begin..from + end];
+            let mut sources: Vec<Source> = open(&self.table, &self.asked, pieces, &mut work).await?;
+            read_filters(&self.table, &self.asked, &sources, &mut work).await?;
+            let judge = |extents: &[_]| self.asked.bounds.verdict(extents);
+            layers.extend(sources.iter().map(|source| source.part.judged_layers(source.window, judge)));
+            kept = sources.iter_mut().fold(kept, |kept, source| source.keep_front(kept, bytes_max));
+            opened.append(&mut sources);
+            begin = from + end;
+        }
         // From here on, nothing waits or fails.
         self.work = work;
         self.waiting.pieces.truncate(from);
-        let judge = |extents: &[_]| self.asked.bounds.verdict(extents);
-        let layers_of = |source: &Source| source.part.judged_layers(source.window, judge);
-        let layers: Vec<Vec<Layer>> = sources.iter().map(layers_of).collect();
         let first = self.sources.len();
-        self.sources.extend(sources);
+        self.sources.extend(opened);
         Ok((first..).zip(layers).collect())
     }
 
@@ -224,4 +267,20 @@ impl Reading {
             all.extend(asked.narrowed(planned, &source.part));
         });
     }
+}
+
+/// The ends of portions of consecutive items with so many bytes, each of at most `bytes_max` bytes or of one
+/// item.
+pub(super) fn portion_ends(items: impl Iterator<Item = u64>, bytes_max: u64) -> Vec<usize> {
+    let (mut ends, mut begin, mut count, mut bytes) = (Vec::new(), 0, 0, 0_u64);
+    for (place, more) in items.enumerate() {
+        bytes = bytes.saturating_add(more);
+        if bytes > bytes_max && place > begin {
+            ends.push(place);
+            (begin, bytes) = (place, more);
+        }
+        count = place + 1;
+    }
+    ends.extend((count > begin).then_some(count));
+    ends
 }

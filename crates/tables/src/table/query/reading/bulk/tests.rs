@@ -1,9 +1,12 @@
-//! Tests that rows of equal weight and id come in storage order, however they are decoded.
+//! Tests that rows of equal weight and id come in storage order, however they are decoded, and that what is
+//! opened in portions gives the same answers and holds one portion.
 
 use super::super::super::Query;
 use super::super::super::bound_query::BoundQuery;
 use super::super::Reach;
+use super::super::plan::portion_ends;
 use super::*;
+use crate::expression::Expression;
 use crate::protocol::BlockId;
 use crate::table::tests::schema;
 use crate::{PackOptions, Table, WholeStep};
@@ -63,4 +66,53 @@ async fn what_is_equal_in_weight_and_id_has_one_order_however_many_threads_decod
             assert!(runs.values().iter().copied().eq(expected), "{beside:?} by {threads} threads");
         }
     }
+}
+
+/// A reading that opens one object at a time, and keeps nothing of what it read to open it.
+async fn one_at_a_time(table: &Table, asked: BoundQuery) -> Reading {
+    let manifest = table.ledger.current().await.unwrap().manifest;
+    let mut reading = Reading::open(table, asked, &manifest, Reach::AsNeeded).await.unwrap();
+    assert!(!reading.opens_in_portions());
+    reading.waiting.portion_bytes_max = 1;
+    reading
+}
+
+#[tokio::test]
+async fn an_answer_whose_objects_are_opened_in_portions_is_the_same_and_holds_one_of_them() {
+    let (table, query) = (written().await, Query::default());
+    let rows = |query: &Query| BoundQuery::rows(&table, query).unwrap();
+    let mut reading = one_at_a_time(&table, rows(&query)).await;
+    assert!(reading.opens_in_portions());
+    assert_eq!(reading.read_whole().await.unwrap().rows, table.query(&query).await.unwrap().rows);
+    assert_eq!((reading.sources.len(), reading.fronts_kept()), (1, 0));
+    let mut reading = one_at_a_time(&table, rows(&query)).await;
+    let scanned = reading.scan().await.unwrap();
+    assert_eq!(together(&scanned).unwrap(), together(&table.scan(&query).await.unwrap().batches).unwrap());
+    assert_eq!((reading.sources.len(), reading.fronts_kept()), (1, 0));
+    // Not on an index column, so that each row has to be judged.
+    let filtered = Query::default().filter(Expression::parse("vz >= 2").unwrap());
+    let mut reading = one_at_a_time(&table, BoundQuery::count(&table, &filtered).unwrap()).await;
+    reading.read_count().await.unwrap();
+    assert_eq!(reading.count(), 3 * ROWS as u64);
+    assert_eq!((reading.sources.len(), reading.fronts_kept()), (1, 0));
+}
+
+#[tokio::test]
+async fn the_first_rows_are_found_when_nothing_is_kept_of_what_was_read_to_open_their_objects() {
+    let (table, query) = (written().await, Query::default().first(300));
+    let asked = BoundQuery::rows(&table, &query).unwrap();
+    let mut reading = one_at_a_time(&table, asked).await;
+    assert!(!reading.opens_in_portions(), "the lightest rows may be anywhere");
+    reading.read_toward(None).await.unwrap();
+    assert_eq!(reading.hand_over(None).unwrap().rows, table.query(&query).await.unwrap().rows);
+    assert!(reading.sources.len() > 1 && reading.fronts_kept() == 0, "{} opened", reading.sources.len());
+}
+
+#[test]
+fn no_portion_is_larger_than_it_may_be_unless_it_is_one_item() {
+    let ends = |items: &[u64]| portion_ends(items.iter().copied(), 10);
+    assert_eq!(ends(&[]), Vec::<usize>::new());
+    assert_eq!(ends(&[4, 6, 1, 20, 3, 3]), [2, 3, 4, 6]);
+    assert_eq!(ends(&[u64::MAX, u64::MAX]), [1, 2]);
+    assert_eq!(ends(&[0; 5]), [5]);
 }
