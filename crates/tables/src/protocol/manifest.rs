@@ -127,9 +127,9 @@ impl Manifest {
     /// others.
     ///
     /// Of several tombstones with one scope only the newest is kept. It holds for every piece for which an
-    /// older one holds, and strikes the same rows of it. That includes the pieces of packs under way: one that
-    /// read a version before it is clean to that version, and so is struck by it, whether or not it read a
-    /// version with the older one.
+    /// older one holds, and strikes the same rows of it. That includes the pieces of packs under way: a pack
+    /// that read a version before it is clean to that version, so it is struck, whether or not that version
+    /// had the older one.
     pub(super) fn strike(&mut self, scope: &Scope) -> Vec<Placed> {
         let gone = self.pieces.extract(|_, placed| scope.covers(&placed.piece.extent));
         let tombstone = Tombstone { version: self.version, scope: scope.clone() };

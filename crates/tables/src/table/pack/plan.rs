@@ -277,8 +277,8 @@ fn settle(mut group: Group, trees: &[ExistingTree], options: &PackOptions) -> Op
     (group.pieces.iter().any(is_block) || group.trees > 1).then_some(group)
 }
 
-/// The smallest tree that [`PackOptions::fan`] or more deletes strike. Each costs every reader of the tree one
-/// more condition, and packing costs all of its rows, so as many deletes share one pack.
+/// The smallest tree that [`PackOptions::fan`] or more deletes strike. Each costs every reader of the tree
+/// one more condition, and packing costs all of its rows, so as many deletes share one pack.
 fn often_struck(trees: &[ExistingTree], bounds: Bounds, options: &PackOptions) -> Option<Group> {
     Some(alone(trees.iter().find(|tree| tree.strikes >= options.fan)?, bounds))
 }

@@ -85,8 +85,8 @@ impl Reading {
         Ok(found)
     }
 
-    /// Reads everything in storage order, a limited number of bytes at a time, and hands it to `take`. What is
-    /// not opened yet is opened in portions, each of which is dropped once it is read.
+    /// Reads everything in storage order, a limited number of bytes at a time, and hands it to `take`. What
+    /// is not opened yet is opened in portions, each of which is dropped once it is read.
     async fn read_all(
         &mut self,
         with_weights: bool,

@@ -218,8 +218,8 @@ impl Reading {
         self.open_from(from, self.fronts_kept()).await
     }
 
-    /// Like [`Reading::open_until`], for the waiting pieces from an index on, while `kept` bytes are kept that
-    /// were read to open others.
+    /// Like [`Reading::open_until`], for the waiting pieces from an index on, while `kept` bytes are kept
+    /// that were read to open others.
     async fn open_from(
         &mut self,
         from: usize,
