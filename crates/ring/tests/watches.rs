@@ -3,7 +3,7 @@
 
 mod support;
 
-use atoll_ring::{ConnectionLimits, Node, NodeOptions, SlotStorage};
+use atoll_ring::{ConnectionLimits, Node, NodeOptions, Persistence, SlotStorage};
 use std::io::Write;
 use std::time::{Duration, Instant};
 use support::{Client, node, options, show};
