@@ -82,7 +82,11 @@ impl<'a> Plan<'a> {
             let is_served = configuration.primary.is_some_and(|primary| loads.contains_key(&primary));
             moves_only_copies |= has_more && is_served && table.copies_of(slot, (copies, 1)).0 == 1;
             let leads = configuration.successor.or(configuration.primary);
-            handed_over += usize::from(configuration.successor.is_some());
+            let is_led = || {
+                configuration.primary.and_then(|node| table.members.get(&node)).is_some_and(|node| node.is_up)
+            };
+            // One whose copies are all down accepts no writes anyhow, and may stay so for ever.
+            handed_over += usize::from(configuration.successor.is_some() && is_led());
             for node in configuration.in_sync.iter().chain(configuration.joining.iter()) {
                 if let Some(load) = loads.get_mut(&node) {
                     load.copies += 1;

@@ -112,3 +112,28 @@ fn a_dead_slot_with_one_copy_does_not_keep_others_from_moving() {
     let moves = group.plan(&[]);
     assert!(moves.iter().any(|change| matches!(change, Change::Copy { .. })), "{moves:?}");
 }
+
+#[test]
+fn dead_slots_that_were_to_be_handed_over_do_not_keep_others_from_it() {
+    let mut group = founded(4, 2, 512);
+    let led_by = |group: &Group, node| -> Vec<Slot> {
+        (0..512).map(Slot).filter(|slot| group.table().slot(*slot).primary == Some(NodeId(node))).collect()
+    };
+    let life = |group: &Group, node| (NodeId(node), group.table().incarnation(NodeId(node)).unwrap());
+    for slot in led_by(&group, 2) {
+        let epoch = group.table().slot(slot).epoch;
+        group.apply(Change::HandOver { slot, epoch, node: NodeId(4) });
+    }
+    let nodes = vec![life(&group, 2), life(&group, 4)];
+    group.apply(Change::FailTogether { nodes });
+    let dead = group.table().slots.iter().filter(|slot| slot.successor == Some(NodeId(4))).count();
+    assert!(dead >= 64, "{dead} slots were to be handed over and are down");
+    // Node 1 leads everything that is left, and node 3 nothing.
+    for slot in led_by(&group, 3) {
+        let epoch = group.table().slot(slot).epoch;
+        group.apply(Change::Lead { slot, epoch, node: NodeId(1) });
+    }
+    assert_eq!(led_by(&group, 3), []);
+    let handed = group.plan(&[]).into_iter().filter(|change| matches!(change, Change::HandOver { .. }));
+    assert_eq!(handed.count(), 64, "as many at a time as if all were there");
+}
