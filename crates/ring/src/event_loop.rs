@@ -9,6 +9,7 @@
 //! Invariant: a connection whose replies are held has no turn, so all its held replies wait for the same
 //! sync.
 //! Invariant: turns of connections that wait for no sync put none off.
+//! Invariant: a pass reads its clock after the last message of another node that it handles was received.
 
 mod round;
 
@@ -141,6 +142,7 @@ impl EventLoop {
             polled => polled.map_err(|source| NodeError::System { action: "wait for sockets", source })?,
         }
         events.iter().for_each(|event| self.notice(event));
+        self.here.slots.receive(self.poll.registry());
         self.here.look_at_clock();
         self.gather();
         if sync_waits {

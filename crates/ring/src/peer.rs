@@ -303,6 +303,12 @@ impl Peers {
         }
     }
 
+    /// Takes every connection for one that has more to receive.
+    #[cfg(test)]
+    pub(crate) fn leave_rest(&mut self) {
+        self.unread = self.accepted.keys().copied().collect();
+    }
+
     /// Whether there are such connections.
     pub(crate) fn has_rest(&self) -> bool {
         !self.unread.is_empty()

@@ -145,13 +145,18 @@ impl ReplicatedSlots {
         });
     }
 
-    /// Takes what came from peers and other threads. `now` was read after the last poll. For what other
-    /// threads sent since it may be a little too early, which is as if their event had not come yet.
-    pub(crate) fn hear(&mut self, now: Now, registry: &Registry) -> Result<(), NodeError> {
+    /// Receives from peers that had more to say than fits in a turn, and from those that shake hands.
+    pub(crate) fn receive(&mut self, registry: &Registry) {
         let heard = &mut self.heard;
         let hear = &mut |from, incarnation, spoken| heard.push((from, incarnation, spoken));
         self.copies.peers.receive_rest(registry, hear);
         self.copies.peers.shake_hands(registry, hear);
+    }
+
+    /// Takes what was received from peers, and what other threads sent. `now` was read after the last message
+    /// was received: a promise counts from `now`, and must not count from before its question came. For what
+    /// other threads sent since it may be a little too early, which is as if their event had not come yet.
+    pub(crate) fn hear(&mut self, now: Now, registry: &Registry) -> Result<(), NodeError> {
         for one in to_be_taken(self.told.try_iter().collect()) {
             self.take(one, now, registry)?;
         }

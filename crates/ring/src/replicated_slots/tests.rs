@@ -7,7 +7,7 @@ use crate::copies::GatheringRoom;
 use crate::keyspaces::Keyspaces;
 use crate::log::SlotLog;
 use crate::loop_state::Choices;
-use crate::peer::Peers;
+use crate::peer::{PeerAddress, Peers};
 use crate::table::SlotTable;
 use atoll_disk::MemoryDisk;
 use atoll_engine::Engine;
@@ -16,7 +16,8 @@ use atoll_replica::{
     Change, Entry, Group, GroupOptions, KeyspaceRules, Message, Options, PlacementHints, Position, Sequence,
     SlotMessage, Survived,
 };
-use std::net::TcpListener;
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc::{Sender, channel};
 
 #[test]
@@ -38,6 +39,12 @@ fn that_the_group_heard_this_node_is_taken_behind_the_newest_table() {
 
 /// A node without an incarnation, and the channel that events come from.
 fn node(me: NodeId, poll: &mio::Poll) -> (ReplicatedSlots, Sender<LoopEvent>) {
+    let (node, tell, _) = node_at(me, poll);
+    (node, tell)
+}
+
+/// The same, and the address at which other nodes reach it.
+fn node_at(me: NodeId, poll: &mio::Poll) -> (ReplicatedSlots, Sender<LoopEvent>, SocketAddr) {
     let options = atoll_engine::Options { background: false, ..atoll_engine::Options::default() };
     let engine = Engine::open(Arc::new(MemoryDisk::new()), options).unwrap();
     let keyspaces = Keyspaces::open(&engine, Persistence::Always).unwrap();
@@ -52,7 +59,7 @@ fn node(me: NodeId, poll: &mio::Poll) -> (ReplicatedSlots, Sender<LoopEvent>) {
     let addresses = PeerAddresses::begin(at, |_| ()).unwrap();
     let (tell, told) = channel();
     let own = (me, Options::default().tick_us);
-    (ReplicatedSlots::new(copies, told, None, shared, own, addresses), tell)
+    (ReplicatedSlots::new(copies, told, None, shared, own, addresses), tell, at)
 }
 
 /// A ring of two nodes in their first incarnations, with a slot that the second one leads.
@@ -184,4 +191,59 @@ fn a_node_in_memory_does_not_begin_where_writes_have_to_outlive_it() {
     node.hear(SystemClock.now(), poll.registry()).unwrap();
     tell.send(LoopEvent::Group(GroupEvent::Table(table))).unwrap();
     node.hear(SystemClock.now(), poll.registry()).unwrap();
+}
+
+/// Another node, which only talks, and the poll of its sockets.
+fn talker(me: NodeId, to: (NodeId, Option<PeerAddress>)) -> (Peers, mio::Poll) {
+    let poll = mio::Poll::new().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut peers = Peers::listen(me, (None, None), listener, poll.registry()).unwrap();
+    peers.begin(Incarnation(1), 7, poll.registry());
+    peers.set_addresses(&BTreeMap::from([to]), poll.registry());
+    (peers, poll)
+}
+
+/// Sends what waits; returns whether the poll of the node tells of anything, and handles that if asked to.
+fn turn(
+    (talker, of_talker): &mut (Peers, mio::Poll),
+    (node, poll): (&mut ReplicatedSlots, &mut mio::Poll),
+    takes: bool,
+) -> bool {
+    let (now, wait) = (SystemClock.now(), Some(Duration::from_millis(2)));
+    talker.flush(now.moment, now.date_ms, of_talker.registry());
+    let mut events = mio::Events::with_capacity(64);
+    of_talker.poll(&mut events, wait).unwrap();
+    events.iter().for_each(|event| talker.notice(event, of_talker.registry(), &mut |_, _, _| ()));
+    poll.poll(&mut events, wait).unwrap();
+    if takes {
+        events.iter().for_each(|event| node.notice(event, poll.registry()));
+        node.settle(now, poll.registry()).unwrap();
+    }
+    !events.is_empty()
+}
+
+#[test]
+fn what_comes_after_the_clock_was_read_waits_for_the_next_reading() {
+    let mut poll = mio::Poll::new().unwrap();
+    let (mut node, tell, at) = node_at(NodeId(1), &poll);
+    tell.send(LoopEvent::Group(GroupEvent::Registered(Incarnation(1), 7))).unwrap();
+    tell.send(LoopEvent::Group(GroupEvent::Table(ring_of_two().0))).unwrap();
+    node.hear(SystemClock.now(), poll.registry()).unwrap();
+    let mut talker = talker(NodeId(2), (NodeId(1), PeerAddress::new([at], String::new())));
+    let is_heard = (0..5_000).any(|_| {
+        turn(&mut talker, (&mut node, &mut poll), true);
+        !node.heard.is_empty()
+    });
+    assert!(is_heard, "it begins with its clock");
+    node.hear(SystemClock.now(), poll.registry()).unwrap();
+    assert!(node.heard.is_empty());
+    // A question comes behind the reading of the clock.
+    let now = SystemClock.now();
+    talker.0.say(NodeId(1), &Message::TableIs { version: Version(1) });
+    assert!((0..5_000).any(|_| turn(&mut talker, (&mut node, &mut poll), false)));
+    node.copies.peers.leave_rest();
+    node.hear(now, poll.registry()).unwrap();
+    assert!(node.heard.is_empty() && node.copies.peers.has_rest(), "it is not judged by that reading");
+    node.receive(poll.registry());
+    assert!(!node.heard.is_empty() && !node.copies.peers.has_rest());
 }

@@ -110,6 +110,14 @@ impl Slots {
         }
     }
 
+    /// Receives what other nodes sent that no event of the poll tells of. The clock is read behind this, and
+    /// then all of it is heard.
+    pub(crate) fn receive(&mut self, registry: &Registry) {
+        if let Home::Replicated(replicated) = &mut self.home {
+            replicated.receive(registry);
+        }
+    }
+
     /// Takes what came from other nodes and threads.
     pub(crate) fn hear(&mut self, now: Now, registry: &Registry) -> Result<(), NodeError> {
         match &mut self.home {
