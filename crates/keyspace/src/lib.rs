@@ -83,6 +83,11 @@ pub const SESSIONS_MAX: u64 = 1 << 16;
 /// How long a slot remembers a client after its last write, at the least, in milliseconds.
 pub const SESSION_MS_MIN: u64 = 600_000;
 
+/// How far apart two nodes may date the same moment, in milliseconds: a ring believes clocks that are up to a
+/// minute from the median, on either side of it. A client is remembered longer by this, as one node may date
+/// its last write and another one the write that forgets it.
+pub const DATES_APART_MS_MAX: u64 = 120_000;
+
 /// How long a client that says when it began is taken for a new one where it is not known, in milliseconds.
 /// Half of [`SESSION_MS_MIN`], so that clocks of nodes may differ by the other half.
 pub const FRESH_MS_MAX: u64 = SESSION_MS_MIN / 2;

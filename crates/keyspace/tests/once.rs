@@ -3,7 +3,7 @@
 
 mod common;
 
-use atoll_keyspace::{FRESH_MS_MAX, REQUESTS_MAX, SESSION_MS_MIN, SESSIONS_MAX};
+use atoll_keyspace::{DATES_APART_MS_MAX, FRESH_MS_MAX, REQUESTS_MAX, SESSION_MS_MIN, SESSIONS_MAX};
 use common::{SLOT, Subject, told};
 
 #[test]
@@ -87,6 +87,24 @@ fn a_client_is_forgotten_when_it_was_silent_for_long_and_not_before() {
 }
 
 #[test]
+fn a_client_is_remembered_for_as_long_as_is_said_though_the_dates_of_two_primaries_differ() {
+    let mut subject = Subject::new();
+    let began_ms = subject.now_ms;
+    // A primary dates the writes of a client a minute too early, and notes the date of the first one only.
+    subject.ask("AT.ID 1 1 0 INCR n");
+    subject.now_ms += 59_999;
+    subject.ask("AT.ID 1 2 0 INCR n");
+    // The next primary dates its own a minute too late, ten minutes after that.
+    subject.now_ms += SESSION_MS_MIN + DATES_APART_MS_MAX;
+    subject.ask("AT.ID 2 1 0 INCR n");
+    assert_eq!(subject.forget(9), 0);
+    assert_eq!(subject.ask("AT.ID 1 2 0 INCR n"), "[1 2]");
+    subject.now_ms = began_ms + SESSION_MS_MIN + DATES_APART_MS_MAX + 60_001;
+    assert_eq!(subject.forget(9), 1, "but not for ever");
+    subject.keyspace.verify(SLOT).unwrap();
+}
+
+#[test]
 fn a_client_that_says_when_it_began_never_does_a_write_twice() {
     let mut subject = Subject::new();
     let began = subject.now_ms;
@@ -151,7 +169,7 @@ fn clients_that_were_silent_for_long_are_found_and_forgotten_where_nobody_writes
     for client in 0..300 {
         assert_eq!(subject.ask(&format!("AT.ID {client:x} 1 0 SET k v")), "[0 +OK]");
     }
-    subject.now_ms += SESSION_MS_MIN + 60_000;
+    subject.now_ms += SESSION_MS_MIN + 180_000;
     assert_eq!((found(&mut subject, 9), subject.forget(1_000)), (vec![], 0), "they may ask again");
     assert_eq!(subject.ask("AT.ID 7 2 0 SET k w"), "[0 +OK]");
     subject.now_ms += 61_000;
@@ -165,7 +183,7 @@ fn clients_that_were_silent_for_long_are_found_and_forgotten_where_nobody_writes
     assert_eq!(subject.ask("AT.ID 7 2 0 SET k w"), "[1 +OK]", "who wrote since stays");
     assert_eq!(subject.ask("AT.ID 8 1 0 SET k v"), "[0 +OK]");
     // A new session becomes old in its time, whatever was known of the slot before.
-    subject.now_ms += SESSION_MS_MIN + 180_000;
+    subject.now_ms += SESSION_MS_MIN + 300_000;
     assert_eq!((found(&mut subject, 9), subject.forget(u64::MAX)), (vec![SLOT], 2));
     assert_eq!(subject.keyspace.sessions_in(SLOT), 0);
     subject.keyspace.verify(SLOT).unwrap();
@@ -182,7 +200,7 @@ fn what_moved_is_forgotten_in_its_time_as_well() {
     assert!(to.keyspace.remembering(u64::MAX, 9, |_| true).found.is_empty(), "it is not there yet");
     to.keyspace.end_import(SLOT, applied, time_ms).unwrap();
     to.applied = applied;
-    to.now_ms += SESSION_MS_MIN + 121_000;
+    to.now_ms += SESSION_MS_MIN + 241_000;
     assert_eq!(to.keyspace.remembering(to.now_ms, 9, |_| true).found, [SLOT]);
     assert_eq!(to.forget(9), 1);
     to.keyspace.verify(SLOT).unwrap();

@@ -9,11 +9,15 @@
 //! Invariant: of two clocks that differ either may be wrong, so both are believed.
 
 use crate::clock::Now;
+use atoll_keyspace::DATES_APART_MS_MAX;
 use atoll_replica::{Entry, Moment, NodeId, Table};
 use std::collections::BTreeMap;
 
 /// How far a clock may be from the median to be believed.
 const DEVIATION_MS_MAX: u64 = 60_000;
+
+const _: () =
+    assert!(2 * DEVIATION_MS_MAX <= DATES_APART_MS_MAX, "clients are remembered as long as is said");
 
 /// A changed offset of a clock is taken over from this difference on; less is the delay of a message.
 const STEP_MS: u64 = 1_000;

@@ -7,7 +7,7 @@
 //! write.
 
 use atoll_engine::Engine;
-use atoll_keyspace::SESSION_MS_MIN;
+use atoll_keyspace::{DATES_APART_MS_MAX, SESSION_MS_MIN};
 use atoll_replica::Moment;
 
 /// What there is too little of.
@@ -54,7 +54,7 @@ pub(crate) const RESERVE_BYTES: u64 = 64 << 20;
 pub(crate) const NAME_BYTES: usize = 512;
 
 /// After this time the accepted names may have been forgotten, and others may come.
-const NAMES_LAST_US: u64 = (SESSION_MS_MIN + 120_000) * 1_000;
+const NAMES_LAST_US: u64 = (SESSION_MS_MIN + DATES_APART_MS_MAX + 120_000) * 1_000;
 
 /// Bytes of writes after which the disk is measured again.
 const LOOK_EACH_BYTES: u64 = RESERVE_BYTES / 8;

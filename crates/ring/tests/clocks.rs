@@ -129,7 +129,7 @@ fn clients_that_were_silent_for_long_are_forgotten_by_all_copies_though_nobody_w
         named(&mut clients, key);
         assert_eq!(named(&mut clients, key), "[1 1]", "key{key}");
     }
-    clock.0.store(13 * 60_000, Ordering::SeqCst);
+    clock.0.store(15 * 60_000, Ordering::SeqCst);
     let started = Instant::now();
     for key in 0..30 {
         while named(&mut clients, key) == "[1 1]" {

@@ -8,7 +8,10 @@ use super::{Done, write};
 use crate::cell::{self, CellName, SESSION, SESSION_USE};
 use crate::cells::{Cells, Changes};
 use crate::session::{Known, Session};
-use crate::{FRESH_MS_MAX, KeyspaceError, REMEMBERED_BYTES_MAX, Refusal, SESSION_MS_MIN, SESSIONS_MAX};
+use crate::{
+    DATES_APART_MS_MAX, FRESH_MS_MAX, KeyspaceError, REMEMBERED_BYTES_MAX, Refusal, SESSION_MS_MIN,
+    SESSIONS_MAX,
+};
 use atoll_engine::Direction;
 use atoll_resp::{Command, Once, OwnCommand};
 use std::ops::{Bound, ControlFlow};
@@ -166,5 +169,5 @@ fn fresh(once: &Once<'_>, now_ms: u64) -> Result<(), Refusal> {
 
 /// Whether a session that was last in use then may be forgotten.
 pub(crate) fn is_old(used_ms: u64, now_ms: u64) -> bool {
-    used_ms.saturating_add(SESSION_MS_MIN + USE_MS) < now_ms
+    used_ms.saturating_add(SESSION_MS_MIN + USE_MS + DATES_APART_MS_MAX) < now_ms
 }
