@@ -1,6 +1,7 @@
 //! The replicas of a node: takes an input and the time, and returns effects.
 //!
-//! Invariant: a table is accepted as a whole, and only when no promise stands against it; never an older one.
+//! Invariant: a table is accepted as a whole, and only when no promise stands against it; never an older one,
+//! nor one from before the life of this node began.
 //! Invariant: what a node says counts only in the life that the table names.
 
 mod clients;
@@ -47,6 +48,8 @@ pub struct Replica {
     table: Arc<Table>,
     /// The newest table, while a promise stands against it.
     pending: Option<Arc<Table>>,
+    /// Whether a table has named this life of this node.
+    is_named: bool,
     slots: Slots,
     /// How many copies this node has had in this life.
     copies_made: u64,
@@ -77,6 +80,7 @@ impl Replica {
             options,
             table: Arc::new(Table::default()),
             pending: None,
+            is_named: false,
             slots: Slots::default(),
             copies_made: 0,
             kept_bytes: 0,
@@ -95,6 +99,7 @@ impl Replica {
     /// it may have promised has expired.
     pub fn begin(&mut self, now: Moment, incarnation: Incarnation, found: Vec<Found>) {
         self.incarnation = incarnation;
+        self.is_named = self.known().incarnation(self.me) >= Some(incarnation);
         if incarnation > Incarnation(1) && !planted::is(Bug::QuietSkipped) {
             self.quiet_until = now.after(self.options.promise_us());
         }

@@ -1,6 +1,7 @@
 //! New tables: when this node accepts them, the promises that delay that, and what changes with them.
 //!
 //! Invariant: a table is accepted only when no promise of this node stands against it.
+//! Invariant: no table counts from before the group registered this life of this node.
 
 use super::Replica;
 use crate::copy::{Replicated, StepContext};
@@ -65,6 +66,13 @@ impl Replica {
     /// Takes a table that has arrived.
     pub(super) fn hear_of(&mut self, table: Arc<Table>, now: Moment, effects: &mut Vec<Effect>) {
         if table.version <= self.known().version {
+            return;
+        }
+        // A node that begins has no table to compare with, and the first one may come from a member of the
+        // group that lags. It may lack copies that this node got since, which the group counts in since it
+        // registered this life: they must not be forgotten.
+        self.is_named |= table.incarnation(self.me) >= Some(self.incarnation);
+        if !self.is_named {
             return;
         }
         let loses = |next: &Configuration| next.primary != Some(self.me);
