@@ -52,11 +52,13 @@ pub(crate) struct Council {
     pub(crate) away_until: u64,
     /// When it last planned where copies go.
     pub(crate) planned_at: u64,
+    /// The table that a member which lags still has.
+    pub(crate) former: Option<Arc<Table>>,
 }
 
 impl Council {
     pub(crate) fn new(authority: Box<dyn Authority>) -> Self {
-        Self { authority, heard_at: BTreeMap::new(), away_until: 0, planned_at: 0 }
+        Self { authority, heard_at: BTreeMap::new(), away_until: 0, planned_at: 0, former: None }
     }
 
     /// Nodes that are up in the table but were not heard for `silence_us`.

@@ -9,7 +9,8 @@ use crate::queue::{Cells, Event, ToNode};
 use crate::settings::Durability;
 use crate::world::{Phase, World, say};
 use atoll_replica::{
-    Change, Decision, Gathering, Incarnation, KeyspaceSet, NodeId, Proposal, Replica, Slot, Survived, Version,
+    Change, Decision, Gathering, Incarnation, KeyspaceSet, NodeId, Proposal, Replica, Slot, Survived, Table,
+    Version,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -129,6 +130,19 @@ impl World {
         process.replica.begin(now, incarnation, logs);
         say!(self, "{node} begins as number {}", incarnation.0);
         self.ask_group(node, GroupRequest::Fetch);
+        self.ask_one_that_lags(node, incarnation);
+    }
+
+    /// A member of the group that lags may be the first to answer a node that begins, with a table from
+    /// before it was registered.
+    fn ask_one_that_lags(&mut self, node: NodeId, incarnation: Incarnation) {
+        let is_before = |table: &Arc<Table>| table.incarnation(node) < Some(incarnation);
+        let Some(former) = self.council.former.clone().filter(is_before) else { return };
+        if self.phase == Phase::Chaos && self.random.u8(..4) == 0 {
+            self.counts.bump("tables_from_before_a_life");
+            let late = self.random.u64(..self.settings.options.lease_us);
+            self.after(late, Event::ToNode { node, what: ToNode::Table(former) });
+        }
     }
 
     /// Ends a process by itself or by a signal; what it wrote stays.
@@ -376,6 +390,9 @@ impl World {
         self.after(self.settings.options.lease_us / 10, Event::GroupLooks);
         if self.now < self.council.away_until {
             return;
+        }
+        if self.random.u8(..32) == 0 {
+            self.council.former = Some(self.council.authority.table());
         }
         let silent = self.council.silent(self.now, self.settings.silence_us);
         let together = silent.len() > 1;
