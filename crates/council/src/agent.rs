@@ -2,6 +2,7 @@
 //!
 //! Invariant: a confirmed heartbeat is delivered only after a table at least as new as the one that the
 //! answering member had.
+//! Invariant: no table is delivered from before the group registered this life of this node.
 
 mod request_queue;
 
@@ -311,7 +312,8 @@ impl Session<'_> {
         }
     }
 
-    /// Applies an update and delivers the table if it is newer; returns whether the update made sense.
+    /// Applies an update and delivers the table if it is newer, and not from before this life; returns whether
+    /// the update made sense.
     fn take(&self, update: &[u8]) -> bool {
         let Ok(update) = Update::of_bytes(update) else { return false };
         let mut known = self.known();
@@ -324,6 +326,10 @@ impl Session<'_> {
             return true;
         };
         known.table = Some(Arc::clone(&table));
+        if !known.is_named && table.incarnation(self.agent.options.me) < known.incarnation {
+            // A member that lags has it: it is older than this life, and may lack what this node has.
+            return true;
+        }
         self.tell(CouncilEvent::Table(Arc::clone(&table)));
         self.tell_heard(&mut known);
         self.tell_left(&mut known, &table);
@@ -409,6 +415,37 @@ pub(crate) mod tests {
         let expected = ["table 1", "table 3", "heard 20 by 1", "heard 30 by 1", "heard 25 by 1", "table 4"];
         assert_eq!(*told.lock().unwrap(), expected);
         assert_eq!(known.lock().unwrap().table.as_ref(), tables.last());
+    }
+
+    #[test]
+    fn a_table_from_before_the_life_of_a_node_is_not_delivered_whoever_still_has_it() {
+        let (agent, told) = agent(SocketAddr::from(([127, 0, 0, 1], 9)));
+        let incarnation = Some(Incarnation(2));
+        let (known, (_, commands)) =
+            (Mutex::new(Known { incarnation, ..Known::default() }), mpsc::channel(1));
+        let requests = tokio::sync::Mutex::new(RequestQueue::new(commands));
+        let session = Session { agent: &agent, known: &known, requests: &requests, node: NodeId(1) };
+        let mut group = Group::new(GroupOptions { slots: 4, copies: 1 });
+        let mut begin = |nonce| {
+            let (node, address, survived) = (NodeId(2), String::new(), Survived::Everything);
+            group.apply(Change::Register {
+                node,
+                nonce,
+                address,
+                hints: PlacementHints::default(),
+                survived,
+            });
+            group.table()
+        };
+        let (former, present, next) = (begin(1), begin(2), begin(3));
+        assert!(session.take(&Update::whole(&former).to_bytes()));
+        session.heard(Moment(10), present.version);
+        assert!(told.lock().unwrap().is_empty(), "it may lack copies of this node");
+        assert!(session.take(&Update::whole(&present).to_bytes()));
+        // That the next life began is told.
+        assert!(session.take(&Update::whole(&next).to_bytes()));
+        let at = |table: &Table| format!("table {}", table.version.0);
+        assert_eq!(*told.lock().unwrap(), [at(&present), "heard 10 by 1".to_owned(), at(&next)]);
     }
 
     /// How long a node needs to try a member `count` times, if the member does `meets` with each connection.
