@@ -200,6 +200,13 @@ impl Replica {
     /// asked the other copies can tell.
     #[must_use]
     pub fn may_read(&self, slot: Slot, now: Moment) -> bool {
+        self.may_read_since(slot, self.coming_round(), now)
+    }
+
+    /// The same for a listing that came before this round of questions to the other copies: it may read a
+    /// slot where they have answered that round or a later one.
+    #[must_use]
+    pub fn may_read_since(&self, slot: Slot, round: u64, now: Moment) -> bool {
         let Some(copy) = self.slots.get(slot) else { return false };
         let view = self.view(slot, now);
         let (me, options, effects) = (self.me, &self.options, &mut Vec::new());
@@ -214,7 +221,25 @@ impl Replica {
             goes_alone,
             effects,
         };
-        copy.may_read(&view, &context)
+        copy.may_read(round, &view, &context)
+    }
+
+    /// The number of the next round of questions to the other copies.
+    #[must_use]
+    pub fn coming_round(&self) -> u64 {
+        self.leases.coming_round()
+    }
+
+    /// Whether each read waits for a round of questions that was sent after it came.
+    #[must_use]
+    pub fn confirms_reads(&self) -> bool {
+        self.options.reads == Reads::Confirmed
+    }
+
+    /// Whether the newest table names this node as the primary of a slot.
+    #[must_use]
+    pub fn is_to_lead(&self, slot: Slot) -> bool {
+        self.known().slot(slot).primary == Some(self.me)
     }
 
     /// Whether the table names another life of this node: what it says counts for nothing any more, and it

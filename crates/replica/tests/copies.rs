@@ -5,8 +5,8 @@
 mod small_ring;
 
 use atoll_replica::{
-    Change, Incarnation, Input, Message, NodeId, Options, Position, Proposal, Refusal, Sequence, SlotMessage,
-    Survived, Ticket,
+    Change, Incarnation, Input, Message, NodeId, Options, Position, Proposal, Reads, Refusal, Sequence,
+    SlotMessage, Survived, Ticket,
 };
 use small_ring::{Outcome, Ring, SLOT, three};
 
@@ -456,4 +456,21 @@ fn a_copy_that_was_about_to_count_and_is_none_any_more_is_not_waited_for_when_it
     ring.write(leader.0, 1);
     ring.tick();
     assert_eq!(ring.told(1), Some(Outcome::Written));
+}
+
+#[test]
+fn a_listing_that_trusts_no_clock_may_read_what_the_others_confirmed_since_it_came() {
+    let mut ring = Ring::of(3, 3, &Options { reads: Reads::Confirmed, ..Options::default() });
+    ring.pass(100);
+    let (leader, now) = (ring.primary(), ring.now);
+    let round = ring.nodes[&leader].replica.coming_round();
+    let may = |ring: &Ring| {
+        let replica = &ring.nodes[&leader].replica;
+        (replica.may_read_since(SLOT, round, now), replica.may_read(SLOT, now))
+    };
+    assert_eq!(may(&ring), (false, false), "whatever they answered before");
+    ring.give(leader, Input::Read { slot: SLOT, ticket: Ticket(1), keys: Vec::new() });
+    assert_eq!((ring.told(1), may(&ring)), (None, (false, false)));
+    ring.settle();
+    assert_eq!((ring.told(1), may(&ring)), (Some(Outcome::Read(0)), (true, false)));
 }

@@ -76,9 +76,9 @@ impl Replicated {
         self.primary = Some(primary);
     }
 
-    /// Whether the cells may be read at this moment, without asking other nodes.
-    pub(crate) fn may_read(&self, view: &NodeView<'_>, context: &StepContext<'_>) -> bool {
-        let round = view.leases.coming_round();
+    /// Whether the cells may be read at this moment, without asking other nodes, by what came before this
+    /// round of questions.
+    pub(crate) fn may_read(&self, round: u64, view: &NodeView<'_>, context: &StepContext<'_>) -> bool {
         self.primary.as_ref().is_some_and(|primary| self.serves(primary, round, view, context))
     }
 
