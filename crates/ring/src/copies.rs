@@ -16,6 +16,7 @@ mod expected;
 mod expiring;
 mod full;
 mod in_place;
+mod listing;
 mod moves;
 mod queue;
 mod refusals;
@@ -232,7 +233,7 @@ impl Copies {
         let keys = keys.filter_map(|place| request.get(place)).map(number_of).collect();
         let request = Body::request_bytes(request);
         let has_room = self.waiting.has_room(request.len());
-        self.waiting.insert(ticket, Waiting::Read { slot, request, protocol });
+        self.waiting.insert(ticket, Waiting::Read { slot, request, protocol, lists_since: None });
         if !has_room {
             self.refuse(ticket, Refusal::Busy);
             return Ok(());
@@ -392,9 +393,14 @@ impl Copies {
 
     /// Whether keys of a slot may be listed from its cells, under the same conditions as a read.
     pub(crate) fn may_read(&self, slot: Slot, now: Now) -> bool {
+        self.may_read_since(slot, self.replica.coming_round(), now)
+    }
+
+    /// The same for a listing that came before this round of questions.
+    fn may_read_since(&self, slot: Slot, round: u64, now: Now) -> bool {
         // Which keys have expired is unknown until the clock of this node is known to be right.
         let is_dated = !self.dates.is_early(now.moment);
-        is_dated && !self.lacks_cells(slot) && self.replica.may_read(slot, now.moment)
+        is_dated && !self.lacks_cells(slot) && self.replica.may_read_since(slot, round, now.moment)
     }
 
     /// Whether writes of a slot are, or may be, under way to its cells.

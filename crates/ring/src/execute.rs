@@ -21,7 +21,9 @@ use crate::slots::{Answer, Asking, Reply};
 use crate::table::Route;
 use atoll_keyspace::slot_of;
 use atoll_replica::Slot;
-use atoll_resp::{COMMANDS, Command, CommandError, Flag, ReplyWriter, Request, Specification, find_place};
+use atoll_resp::{
+    COMMANDS, ClusterRequest, Command, CommandError, Flag, ReplyWriter, Request, Specification, find_place,
+};
 use atoll_tls::is_handshake;
 
 /// Why a node in memory refuses a write that has to outlive it.
@@ -111,13 +113,16 @@ impl Executor<'_> {
             Command::ConfigGet(patterns) => self.config_get(patterns),
             Command::Info(sections) => self.info(sections),
             Command::Access(request) => self.access(request),
+            Command::Cluster(ClusterRequest::CountKeys(_) | ClusterRequest::Keys { .. }) => {
+                self.list(request, command);
+            }
             Command::Cluster(request) => self.cluster(request),
             Command::Ring(request) => self.ring(request),
             Command::SlotTable(known) => self.slot_table(*known),
             Command::DbSize => self.dbsize(),
             Command::FlushAll => self.flush_all(request, known.keys, command),
-            Command::Scan(request) => self.scan(request),
-            Command::ScanRun(request) => self.scan_run(request),
+            Command::Scan(_) => self.list(request, command),
+            Command::ScanRun(scan) => self.scan_run(scan, request, command),
             Command::Time => self.time(),
             Command::Wait { .. } => self.wait(),
             Command::Class(class) => self.class(*class),

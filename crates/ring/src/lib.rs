@@ -36,6 +36,7 @@ mod failures;
 mod file_limit;
 mod folder;
 mod keyspaces;
+mod listing;
 mod log_rate_limit;
 mod periodic_sync;
 mod room;

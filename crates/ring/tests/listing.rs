@@ -5,7 +5,7 @@
 
 mod support;
 
-use atoll_replica::{GroupOptions, NodeId, Options};
+use atoll_replica::{GroupOptions, NodeId, Options, Reads};
 use atoll_resp::write_request;
 use atoll_ring::{GroupDoor, GroupMember, Joining, LocalGroup, Node, NodeError, NodeOptions, Others};
 use std::io::Write;
@@ -44,6 +44,10 @@ struct Ring {
 }
 
 fn three() -> Ring {
+    three_by(Reads::default())
+}
+
+fn three_by(reads: Reads) -> Ring {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let group =
         LocalGroup::start(GroupOptions { slots: 16_384, copies: 3 }, Duration::from_secs(10)).unwrap();
@@ -55,7 +59,7 @@ fn three() -> Ring {
             listen: "127.0.0.1:0".parse().unwrap(),
             group: Arc::new(Door { group: group.clone(), is_cut_off }),
             // A machine that is busy with other tests must not make a copy count as lost.
-            options: Options { suspect_us: 20_000_000, ..Options::default() },
+            options: Options { suspect_us: 20_000_000, reads, ..Options::default() },
         };
         Node::start(NodeOptions { others: Some(others), memory_bytes: 64 << 20, ..options() }).unwrap()
     };
@@ -88,17 +92,22 @@ fn slot_of(client: &mut Client, key: &str) -> String {
     client.say(&format!("CLUSTER KEYSLOT {key}"))
 }
 
+/// Requests that list keys, all but the first one those of a slot.
+fn listings(slot: &str) -> [String; 4] {
+    [
+        "SCAN 0 COUNT 1000".to_owned(),
+        format!("AT.SCAN {} COUNT 1000", slot.parse::<u64>().unwrap() << 32),
+        format!("CLUSTER COUNTKEYSINSLOT {slot}"),
+        format!("CLUSTER GETKEYSINSLOT {slot} 10"),
+    ]
+}
+
 #[test]
 fn a_node_that_is_cut_off_lists_no_keys() {
     let mut ring = three();
     let (mut client, keys) = filled(&ring.nodes[0]);
     let slot = slot_of(&mut client, &keys[0]);
-    let asked = [
-        "SCAN 0 COUNT 1000".to_owned(),
-        format!("AT.SCAN {} COUNT 1000", slot.parse::<u64>().unwrap() << 32),
-        format!("CLUSTER COUNTKEYSINSLOT {slot}"),
-        format!("CLUSTER GETKEYSINSLOT {slot} 10"),
-    ];
+    let asked = listings(&slot);
     for request in &asked {
         let told = client.say(request);
         assert!(!told.starts_with('-'), "{request}: {told}");
@@ -110,6 +119,45 @@ fn a_node_that_is_cut_off_lists_no_keys() {
     while !client.say(&format!("GET {}", keys[0])).starts_with("-CLUSTERDOWN") {
         assert!(started.elapsed() < LONG);
     }
+    for request in &asked {
+        let told = client.say(request);
+        assert!(told.starts_with("-CLUSTERDOWN"), "{request}: {told}");
+    }
+}
+
+#[test]
+fn a_node_that_trusts_no_clock_lists_keys_as_soon_as_the_others_confirm_it_and_not_before() {
+    let mut ring = three_by(Reads::Confirmed);
+    let (mut client, keys) = filled(&ring.nodes[0]);
+    let slot = slot_of(&mut client, &keys[0]);
+    let asked = listings(&slot);
+    for (place, request) in asked.iter().enumerate() {
+        let started = Instant::now();
+        // On a busy machine the others may not answer for a while.
+        let told = loop {
+            let told = client.say(request);
+            if !told.starts_with("-CLUSTERDOWN") {
+                break told;
+            }
+            assert!(started.elapsed() < LONG, "{request}: {told}");
+        };
+        let lists = match place {
+            0 => !told.starts_with('-'),
+            2 => told.parse::<u64>().is_ok_and(|count| count > 0),
+            _ => told.contains(&keys[0]),
+        };
+        assert!(lists, "{request}: {told}");
+    }
+    // Each reply stays in its place, and behind the writes that came before it.
+    let mut requests = Vec::new();
+    write_request(&mut requests, &["SET", &keys[0], "other"]);
+    write_request(&mut requests, &["CLUSTER", "GETKEYSINSLOT", &slot, "10"]);
+    write_request(&mut requests, &["PING"]);
+    client.socket.write_all(&requests).unwrap();
+    let told: Vec<_> = (0..3).map(|_| show(&client.reply().unwrap())).collect();
+    assert_eq!((told[0].as_str(), told[2].as_str()), ("OK", "PONG"), "{told:?}");
+    ring.is_first_cut_off.store(true, Ordering::SeqCst);
+    ring.nodes.drain(1..).for_each(|node| node.stop().unwrap());
     for request in &asked {
         let told = client.say(request);
         assert!(told.starts_with("-CLUSTERDOWN"), "{request}: {told}");

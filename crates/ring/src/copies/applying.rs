@@ -99,7 +99,10 @@ impl Copies {
             return Ok(());
         }
         let (slot, bytes, protocol) = match self.waiting.remove(ticket) {
-            Some(Waiting::Read { slot, request, protocol }) => (slot, request, protocol),
+            Some(Waiting::Read { slot, request, protocol, lists_since: None }) => (slot, request, protocol),
+            Some(Waiting::Read { slot, request, protocol, lists_since: Some(round) }) => {
+                return self.answer_listing(now, (ticket, protocol), (slot, round), request);
+            }
             Some(Waiting::Watch { slot, watch }) => {
                 self.let_begin(now, (ticket, slot), watch);
                 return Ok(());
@@ -119,7 +122,7 @@ impl Copies {
                 self.push_answer(ticket, reply);
             }
             Ok(ReadOutcome::Expired(overdue)) => {
-                let waiting = Waiting::Read { slot, request: bytes, protocol };
+                let waiting = Waiting::Read { slot, request: bytes, protocol, lists_since: None };
                 self.repeat_without(now, (ticket, slot), waiting, overdue);
             }
         }

@@ -23,6 +23,8 @@ pub(super) enum Waiting {
         slot: Slot,
         request: Vec<u8>,
         protocol: Protocol,
+        /// For a listing: the first round of questions that was sent after it came.
+        lists_since: Option<u64>,
     },
     Watch {
         slot: Slot,
@@ -196,7 +198,7 @@ mod tests {
         list.insert(Ticket(1), write(1, 600));
         assert!(list.has_room(400 + PLACE_BYTES) && !list.has_room(401 + PLACE_BYTES));
         let (request, protocol) = (vec![0; 300], Protocol::Resp2);
-        list.insert(Ticket(2), Waiting::Read { slot: Slot(2), request, protocol });
+        list.insert(Ticket(2), Waiting::Read { slot: Slot(2), request, protocol, lists_since: None });
         assert!(!list.has_room(101));
         list.insert(Ticket(1), write(1, 100));
         assert!(list.has_room(600));
@@ -226,7 +228,7 @@ mod tests {
         while list.has_room(request.len()) {
             let ticket = Ticket(list.waiting.len() as u64);
             let (request, protocol) = (request.clone(), Protocol::Resp2);
-            list.insert(ticket, Waiting::Read { slot: Slot(2), request, protocol });
+            list.insert(ticket, Waiting::Read { slot: Slot(2), request, protocol, lists_since: None });
         }
         assert!(list.waiting.len() <= 4096, "{} fit into a mebibyte", list.waiting.len());
     }

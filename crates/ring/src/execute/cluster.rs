@@ -1,13 +1,10 @@
-//! `CLUSTER`, `AT.TABLE` and `AT.RING`: which node has which slots, and which keys are in those of this node.
+//! `CLUSTER`, `AT.TABLE` and `AT.RING`: which node has which slots.
 
 use super::Executor;
 use crate::keyspaces::slot_at;
 use atoll_keyspace::slot_of;
 use atoll_replica::{Change, NodeId};
 use atoll_resp::{ClusterRequest, RingRequest, TableVersion};
-
-/// Most keys of a slot that are listed.
-const KEYS_MAX: usize = 10_000;
 
 impl Executor<'_> {
     /// `AT.RING`.
@@ -83,11 +80,6 @@ impl Executor<'_> {
                 self.writer().string(name.as_str().as_bytes());
             }
             ClusterRequest::KeySlot(key) => self.writer().integer(slot_of(key).into()),
-            ClusterRequest::CountKeys(slot) => self.count_keys(slot),
-            ClusterRequest::Keys { slot, count } => {
-                let most = usize::try_from(count).unwrap_or(KEYS_MAX).min(KEYS_MAX);
-                self.keys_of_slot(slot, most);
-            }
             _ => self.error("ERR", "this node does not do that"),
         }
     }

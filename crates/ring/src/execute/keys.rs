@@ -1,9 +1,12 @@
 //! Commands about all keys of this node.
 
 use super::Executor;
+use crate::clock::Now;
 use crate::keyspaces::slot_at;
-use crate::slots::{Answer, Asking, Reply};
-use atoll_keyspace::{KeyspaceError, SLOTS, ScanPage};
+use crate::listing::{self, ListedSlots, Obstacle};
+use crate::slots::{Answer, Asking, Reply, Slots};
+use crate::table::SlotTable;
+use atoll_keyspace::{KeyspaceError, PAGE_BYTES_MAX, SLOTS, ScanPage};
 use atoll_replica::Slot;
 use atoll_resp::{Command, Keys, ReplyWriter, Request, ScanRequest};
 
@@ -41,98 +44,35 @@ impl Executor<'_> {
         self.here.split_requests.begin(ticket, awaited, reply);
     }
 
-    /// `SCAN` over the slots that this node leads. If one that may hold something cannot be read now, the
-    /// command fails: a page without its keys would look like one of an empty slot.
-    pub(super) fn scan(&mut self, request: &ScanRequest<'_>) {
-        let table = self.here.table.clone();
-        let keyspace = self.session.keyspace;
-        let held = |number| table.is_here(slot_at(keyspace, number));
-        match self.here.slots.scan(self.here.now, request, keyspace, held) {
-            Ok(page) => {
-                let first = ScanPage::slot_of(request.cursor);
-                let now = self.here.now;
-                let slots = &self.here.slots;
-                let is_dark =
-                    |slot| table.is_here(slot) && slots.may_hold(slot) && !slots.may_read(slot, now);
-                match seen(first, &page).any(|number| is_dark(slot_at(keyspace, number))) {
-                    true => self.down(),
-                    false => self.write_page(&page),
-                }
-            }
-            Err(error) => self.fail(&error),
-        }
-    }
-
     /// `AT.SCAN` over adjacent slots that this node leads and may read now. The page is complete up to its
     /// cursor.
-    pub(super) fn scan_run(&mut self, request: &ScanRequest<'_>) {
-        let first = ScanPage::slot_of(request.cursor);
+    pub(super) fn scan_run(&mut self, scan: &ScanRequest<'_>, request: &Request<'_>, command: &Command<'_>) {
+        let first = ScanPage::slot_of(scan.cursor);
         if first >= SLOTS {
             return self.error("ERR", "invalid cursor");
         }
-        let keyspace = self.session.keyspace;
-        if !self.is_here(slot_at(keyspace, first)) {
-            return;
+        if self.is_here(slot_at(self.session.keyspace, first)) {
+            self.list(request, command);
         }
+    }
+
+    /// Lists keys: `SCAN`, `AT.SCAN`, `CLUSTER COUNTKEYSINSLOT` or `CLUSTER GETKEYSINSLOT`. Where the other
+    /// copies have to confirm each read, the listing waits for them.
+    pub(super) fn list(&mut self, request: &Request<'_>, command: &Command<'_>) {
+        let (now, keyspace, protocol) = (self.here.now, self.session.keyspace, self.session.protocol);
         let table = self.here.table.clone();
-        let mut end =
-            (first..SLOTS).find(|&number| !table.is_here(slot_at(keyspace, number))).unwrap_or(SLOTS);
-        let (now, slots) = (self.here.now, &self.here.slots);
-        let mut page = slots.scan(now, request, keyspace, |number| number < end);
-        // Only the slots of the page are checked: there are many slots, and a page covers few.
-        let mut of_page = page.iter().flat_map(|page| seen(first, page)).take_while(|&number| number < end);
-        let dark = of_page.find(|&number| !slots.may_read(slot_at(keyspace, number), now));
-        drop(of_page);
-        if let Some(dark) = dark {
-            end = dark;
-            page = slots.scan(now, request, keyspace, |number| number < end);
-        }
-        if end == first {
-            return self.down();
-        }
-        match page {
-            Ok(page) => {
-                let is_over = page.cursor == 0 || ScanPage::slot_of(page.cursor) >= end;
-                let cursor = if is_over { ScanPage::cursor_of(end) } else { page.cursor };
-                self.write_page(&ScanPage { cursor, ..page });
+        let slots = Shown { table: &table, slots: &self.here.slots, keyspace, now };
+        let listed = listing::answer(command, &slots, &mut ReplyWriter::new(self.outbox.target(), protocol));
+        match listed {
+            Ok(()) => {}
+            Err(Obstacle::Failed(error)) => self.fail(&error),
+            Err(Obstacle::Dark(number)) if self.here.slots.confirms_reads() => {
+                let ticket = self.here.next_ticket(self.session);
+                self.here.slots.list(slot_at(keyspace, number), now, request, (ticket, protocol));
+                self.outbox.keep_place_of_read(ticket, protocol, PAGE_BYTES_MAX);
             }
-            Err(error) => self.fail(&error),
+            Err(Obstacle::Dark(_)) => self.down(),
         }
-    }
-
-    fn write_page(&mut self, page: &ScanPage) {
-        let mut writer = self.writer();
-        writer.array(2);
-        writer.string(page.cursor.to_string().as_bytes());
-        write_keys(&mut writer, &page.keys);
-    }
-
-    /// `CLUSTER COUNTKEYSINSLOT`.
-    pub(super) fn count_keys(&mut self, slot: u16) {
-        let slot = slot_at(self.session.keyspace, slot);
-        if self.is_dark(slot) {
-            return self.down();
-        }
-        let count = self.here.slots.keys_in(slot);
-        self.writer().integer(i64::try_from(count).unwrap_or(i64::MAX));
-    }
-
-    /// `CLUSTER GETKEYSINSLOT`.
-    pub(super) fn keys_of_slot(&mut self, slot: u16, most: usize) {
-        let slot = slot_at(self.session.keyspace, slot);
-        if self.is_dark(slot) {
-            return self.down();
-        }
-        match self.here.slots.keys_of_slot(slot, most) {
-            Ok(keys) => write_keys(&mut self.writer(), &keys),
-            Err(error) => self.fail(&error),
-        }
-    }
-
-    /// Whether this node leads a slot and cannot tell now what is in it. For a slot that it does not lead it
-    /// reports what its copy has, as nodes of a Redis Cluster do.
-    fn is_dark(&self, slot: Slot) -> bool {
-        self.here.table.is_here(slot) && !self.here.slots.may_read(slot, self.here.now)
     }
 
     /// Fails because a slot cannot be read now. A later attempt succeeds once it can, here or at its new
@@ -150,13 +90,42 @@ impl Executor<'_> {
     }
 }
 
-/// The slots that a page covers from `first` on, including the one in which it continues.
-fn seen(first: u16, page: &ScanPage) -> impl Iterator<Item = u16> + use<> {
-    let last = if page.cursor == 0 { SLOTS } else { ScanPage::slot_of(page.cursor) };
-    (first..SLOTS).take_while(move |&number| number <= last)
+/// The slots of a keyspace as this node's table and cells have them now.
+struct Shown<'a> {
+    table: &'a SlotTable,
+    slots: &'a Slots,
+    keyspace: u8,
+    now: Now,
 }
 
-fn write_keys(writer: &mut ReplyWriter<'_>, keys: &[Vec<u8>]) {
-    writer.array(keys.len());
-    keys.iter().for_each(|key| writer.string(key));
+impl Shown<'_> {
+    fn slot(&self, number: u16) -> Slot {
+        slot_at(self.keyspace, number)
+    }
+}
+
+impl ListedSlots for Shown<'_> {
+    fn is_here(&self, number: u16) -> bool {
+        self.table.is_here(self.slot(number))
+    }
+
+    fn may_read(&self, number: u16) -> bool {
+        self.slots.may_read(self.slot(number), self.now)
+    }
+
+    fn may_hold(&self, number: u16) -> bool {
+        self.slots.may_hold(self.slot(number))
+    }
+
+    fn keys_in(&self, number: u16) -> u64 {
+        self.slots.keys_in(self.slot(number))
+    }
+
+    fn keys_of(&self, number: u16, most: usize) -> Result<Vec<Vec<u8>>, KeyspaceError> {
+        self.slots.keys_of_slot(self.slot(number), most)
+    }
+
+    fn scan(&self, request: &ScanRequest<'_>, held: &dyn Fn(u16) -> bool) -> Result<ScanPage, KeyspaceError> {
+        self.slots.scan(self.now, request, self.keyspace, held)
+    }
 }

@@ -8,7 +8,7 @@ use crate::dates::ClockSeen;
 use crate::group::GroupHeard;
 use crate::metrics::OthersSeen;
 use atoll_replica::{Change, Slot, Ticket};
-use atoll_resp::Command;
+use atoll_resp::{Command, Protocol, Request};
 use mio::Registry;
 use mio::event::Event;
 use std::time::Duration;
@@ -68,6 +68,19 @@ impl Slots {
         match &self.home {
             Home::Alone(_) => true,
             Home::Replicated(replicated) => replicated.copies.may_read(slot, now),
+        }
+    }
+
+    /// Whether a listing that may not read a slot waits there for the other copies to confirm this node.
+    pub(crate) fn confirms_reads(&self) -> bool {
+        matches!(&self.home, Home::Replicated(replicated) if replicated.copies.confirms_reads())
+    }
+
+    /// Lets a listing wait in a slot; the answer comes under its ticket.
+    pub(crate) fn list(&mut self, slot: Slot, now: Now, request: &Request<'_>, asked: (Ticket, Protocol)) {
+        if let Home::Replicated(replicated) = &mut self.home {
+            let done = replicated.copies.list(slot, now, request, asked);
+            replicated.note(done);
         }
     }
 
