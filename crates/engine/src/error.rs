@@ -33,6 +33,13 @@ pub enum EngineError {
         /// The file.
         store: String,
     },
+    /// The store was opened for reading beside its owner, which freed a part of what was to be read during
+    /// each of many attempts.
+    #[error("{store} was changed by its owner faster than it could be opened for reading; try again")]
+    Superseded {
+        /// The file.
+        store: String,
+    },
     /// The file was written by a newer release.
     #[error("{store} has format {found}; this build reads up to {supported}")]
     NewerFormat {
@@ -317,6 +324,7 @@ impl EngineError {
             Self::Size { .. } => ErrorKind::Limit,
             Self::NotYetAStore { .. } | Self::NoSnapshot { .. } => ErrorKind::NotFound,
             Self::SnapshotExists { .. }
+            | Self::Superseded { .. }
             | Self::WrittenMeanwhile { .. }
             | Self::Occupied { .. }
             | Self::StaleToken { .. }

@@ -76,6 +76,16 @@ pub(crate) struct Recovered {
     met_damage: bool,
 }
 
+impl Recovered {
+    /// Whether it has all that the log had when `newest` was committed.
+    ///
+    /// A commit frees the log before its own point, and a segment that was freed looks like the end of the
+    /// log. So what was cut short there does not reach the point of the commit that freed it.
+    fn reaches(&self, newest: &Superblock) -> bool {
+        newest.log.position <= self.log.point().position
+    }
+}
+
 /// Bytes that are rewritten at once.
 const REWRITE_BYTES: u64 = 1 << 20;
 
@@ -95,22 +105,41 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, options: &Options, token: u64) -> Res
     }
     let mut broken_at = None;
     for _ in 1..OPENINGS_MAX {
-        let opened = open(Arc::clone(&disk), options, superblock, mend);
+        let (opened, newest) = open_beside(&disk, options, superblock, mend)?;
         let breaks_at = log_breaks_at(&opened);
-        if breaks_at.is_none() && opened.as_ref().is_ok_and(|recovered| !recovered.met_damage) {
+        let is_sound = |found: &Recovered| !found.met_damage && found.reaches(&newest);
+        if breaks_at.is_none() && opened.as_ref().is_ok_and(is_sound) {
             return opened;
         }
-        // Beside an owner that goes on, what looks damaged may be space that was reused, or given back.
-        match read_superblock(&*disk)? {
-            Some((newest, _)) if newest != superblock => superblock = newest,
-            // Or the log was read while it grew, its front before its end: then it does not break at the same
-            // place twice.
-            _ if breaks_at.is_some() && breaks_at != broken_at => {}
-            _ => return opened,
+        // Beside an owner that goes on, what looks damaged, or like the end of the log, may be space that was
+        // reused, or given back.
+        if newest != superblock {
+            superblock = newest;
+        } else if breaks_at.is_none() || breaks_at == broken_at {
+            return opened;
         }
+        // Otherwise the log was read while it grew, its front before its end: then it does not break at the
+        // same place twice.
         broken_at = breaks_at;
     }
-    open(disk, options, superblock, mend)
+    let (opened, newest) = open_beside(&disk, options, superblock, mend)?;
+    match opened {
+        Ok(found) if found.reaches(&newest) => Ok(found),
+        Err(error) if newest == superblock => Err(error),
+        Ok(_) | Err(_) => Err(EngineError::Superseded { store: disk.name().to_owned() }),
+    }
+}
+
+/// One opening for reading, and the newest superblock after it.
+fn open_beside(
+    disk: &Arc<dyn Disk>,
+    options: &Options,
+    superblock: Superblock,
+    mend: Option<u64>,
+) -> Result<(Result<Recovered, EngineError>, Superblock), EngineError> {
+    let opened = open(Arc::clone(disk), options, superblock, mend);
+    let newest = read_superblock(&**disk)?.map_or(superblock, |(newest, _)| newest);
+    Ok((opened, newest))
 }
 
 /// Refuses a store with a feature that a build must know to write to it. Reading it is safe.

@@ -3,7 +3,8 @@
 
 use atoll_disk::{Disk, DiskError, Relay, SimDisk};
 use atoll_engine::{Durability, Engine, EngineError, Options, Tree};
-use std::sync::atomic::{AtomicU32, Ordering};
+use atoll_errors::ErrorKind;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// End of the superblocks.
@@ -161,4 +162,113 @@ fn a_reader_that_copies_the_log_while_it_grows_finds_it_whole() {
         }
         assert!(halved.happening.lock().unwrap().is_none(), "the log was read otherwise");
     }
+}
+
+/// Length of a log segment of a store whose reader loses one, and of the header of each.
+const SHORT: usize = 16 << 10;
+const HEADER: usize = 64;
+
+/// Keys of that store. Putting all of them takes between one and two segments.
+const FEW: u32 = 130;
+
+/// Most rounds of writes until the space of a freed segment is used again.
+const ROUNDS_MAX: u32 = 200;
+
+/// A disk on which the owner goes on, before an opening reads its second log segment, until nothing is left of
+/// that segment.
+struct Losing {
+    disk: SimDisk,
+    /// Number of openings that are yet to lose a segment.
+    openings: AtomicU32,
+    happening: Mutex<Happening>,
+    first_was_read: AtomicBool,
+}
+
+impl Losing {
+    fn header_at(&self, offset: u64) -> Option<[u8; HEADER]> {
+        let mut bytes = [0; HEADER];
+        self.disk.read_at(offset, &mut bytes).ok().map(|()| bytes)
+    }
+
+    /// Whether this reads the header of the second segment, in an opening that is to lose it.
+    fn is_due(&self, offset: u64, len: usize) -> bool {
+        if offset < DATA_START || len == SHORT {
+            self.first_was_read.store(offset >= DATA_START, Ordering::Relaxed);
+            return false;
+        }
+        let left = |left: u32| left.checked_sub(1);
+        len == HEADER
+            && self.first_was_read.swap(false, Ordering::Relaxed)
+            && self.openings.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
+    }
+}
+
+impl Relay for Losing {
+    fn inner(&self) -> &dyn Disk {
+        &self.disk
+    }
+
+    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
+        if self.is_due(offset, target.len()) {
+            let before = self.header_at(offset);
+            let mut happening = self.happening.lock().unwrap();
+            let mut rounds = 0;
+            while self.header_at(offset) == before {
+                assert!(rounds < ROUNDS_MAX, "the segment at {offset} stays");
+                happening();
+                rounds += 1;
+            }
+        }
+        self.disk.read_at(offset, target)
+    }
+}
+
+/// A store whose log reaches into its second segment, on a disk on which this many openings lose that segment;
+/// and what its values consist of by then.
+fn losing(seed: u64, openings: u32) -> (Arc<Losing>, Arc<AtomicU32>) {
+    let disk = SimDisk::seeded(seed);
+    let short = Options { log_segment_bytes: SHORT as u64, ..options() };
+    let owner = Engine::open(Arc::new(disk.clone()), short).unwrap();
+    let tree = owner.tree("t").unwrap();
+    let last = Arc::new(AtomicU32::new(0));
+    let round = Arc::clone(&last);
+    let fill = move || {
+        let byte = round.fetch_add(1, Ordering::Relaxed) + 1;
+        for number in 0..FEW {
+            tree.put(&number.to_be_bytes(), &[byte as u8; 100], Durability::Flushed).unwrap();
+        }
+    };
+    fill();
+    owner.sync().unwrap();
+    let happening: Happening = Box::new(move || {
+        // The log leaves the segment behind, the checkpoint frees it, and there is a log to replay again.
+        fill();
+        fill();
+        owner.checkpoint().unwrap();
+        fill();
+        owner.sync().unwrap();
+    });
+    let (openings, happening) = (AtomicU32::new(openings), Mutex::new(happening));
+    (Arc::new(Losing { disk, openings, happening, first_was_read: AtomicBool::new(false) }), last)
+}
+
+#[test]
+fn a_reader_whose_log_is_freed_while_it_reads_it_finds_all_that_was_synced() {
+    let (losing, last) = losing(5, 3);
+    let reader = read(Arc::clone(&losing) as Arc<dyn Disk>).expect("there is no damage");
+    assert_eq!(losing.openings.load(Ordering::Relaxed), 0, "each opening lost a segment");
+    let tree = reader.tree("t").unwrap();
+    let byte = last.load(Ordering::Relaxed) as u8;
+    for number in 0..FEW {
+        let value = tree.get(&number.to_be_bytes()).unwrap().unwrap().to_buffer().unwrap();
+        assert_eq!(*value, [byte; 100], "key {number}");
+    }
+}
+
+#[test]
+fn a_reader_that_every_time_loses_a_part_of_the_log_is_refused_and_gets_no_former_state() {
+    let (losing, _) = losing(6, u32::MAX);
+    let error = read(Arc::clone(&losing) as Arc<dyn Disk>).err().expect("its state is a former one");
+    assert!(matches!(error, EngineError::Superseded { .. }), "{error}");
+    assert_eq!(error.kind(), ErrorKind::Conflict);
 }

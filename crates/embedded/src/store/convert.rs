@@ -28,6 +28,9 @@ pub fn refused(what: &'static str, place: &str, error: EngineError) -> StoreErro
         EngineError::Corrupt { offset, problem, .. } => {
             StoreError::Corrupt { place: format!("{place} at offset {offset}"), problem: problem.to_string() }
         }
+        EngineError::Superseded { .. } => {
+            StoreError::Superseded { what: format!("the state of {place} that was read") }
+        }
         EngineError::NotYetAStore { .. } => StoreError::NotFound { what: "store", name: place },
         EngineError::NotAStore { .. } => StoreError::InvalidInput {
             what: "store",
