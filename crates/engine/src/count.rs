@@ -19,7 +19,8 @@ use std::ops::{Bound, ControlFlow};
 impl Tree {
     /// Number of records in the tree. It is known, except after a part of the tree was split off or absorbed,
     /// or after much was written while the tree did not fit into memory: then the caller waits until the
-    /// whole tree was read.
+    /// whole tree was read, and for a write that is under way. So this must not be called within
+    /// [`Engine::update`](crate::Engine::update).
     ///
     /// # Errors
     /// As [`Tree::get`], and only where the tree has to be read.
@@ -86,6 +87,9 @@ impl Shared {
             (self.views.add(vec![only], forest.epoch, pin), state.records.get(), state.count_round)
         };
         let found = counted(&view, 0, self)?;
+        // The delete of a long range reads what it deletes with the forest lock shared, and lookups would queue
+        // up behind whoever asks for that lock alone. The delete has the gate, so wait there.
+        let _alone = self.writer.alone();
         self.forest.write().note_count(tree, found.wrapping_sub(noted), round);
         Ok(found)
     }

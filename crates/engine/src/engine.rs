@@ -150,7 +150,8 @@ impl Engine {
     }
 
     /// Reads, decides and writes as one step that no other write comes between. `decide` reads through the
-    /// reader that it is given and must not write: the writer lock is held while it runs.
+    /// reader that it is given, and must neither write nor ask for [`Tree::len`]: the writer lock is held
+    /// while it runs.
     ///
     /// # Errors
     /// Those of `decide` and of [`Engine::write`].

@@ -20,6 +20,8 @@
 //! only while it writes the log.
 //! Invariant: locks are taken in this order: against *alone*, for *still*, the forest lock, a latch, the
 //! content.
+//! Invariant: who takes the forest lock to write has the gate alone. An *alone* holder may read from the disk
+//! with the forest lock shared, and lookups would wait behind a writer that waits for it.
 
 use crate::planted::Bug;
 use crate::threads::{
