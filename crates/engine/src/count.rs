@@ -87,8 +87,8 @@ impl Shared {
             (self.views.add(vec![only], forest.epoch, pin), state.records.get(), state.count_round)
         };
         let found = counted(&view, 0, self)?;
-        // The delete of a long range reads what it deletes with the forest lock shared, and lookups would queue
-        // up behind whoever asks for that lock alone. The delete has the gate, so wait there.
+        // The delete of a long range reads what it deletes with the forest lock shared, and lookups would
+        // queue up behind whoever asks for that lock alone. The delete has the gate, so wait there.
         let _alone = self.writer.alone();
         self.forest.write().note_count(tree, found.wrapping_sub(noted), round);
         Ok(found)

@@ -174,8 +174,8 @@ const FEW: u32 = 130;
 /// Most rounds of writes until the space of a freed segment is used again.
 const ROUNDS_MAX: u32 = 200;
 
-/// A disk on which the owner goes on, before an opening reads its second log segment, until nothing is left of
-/// that segment.
+/// A disk on which the owner goes on, before an opening reads its second log segment, until nothing is left
+/// of that segment.
 struct Losing {
     disk: SimDisk,
     /// Number of openings that are yet to lose a segment.
@@ -223,8 +223,8 @@ impl Relay for Losing {
     }
 }
 
-/// A store whose log reaches into its second segment, on a disk on which this many openings lose that segment;
-/// and what its values consist of by then.
+/// A store whose log reaches into its second segment, on a disk on which this many openings lose that
+/// segment; and what its values consist of by then.
 fn losing(seed: u64, openings: u32) -> (Arc<Losing>, Arc<AtomicU32>) {
     let disk = SimDisk::seeded(seed);
     let short = Options { log_segment_bytes: SHORT as u64, ..options() };
