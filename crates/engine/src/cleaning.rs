@@ -55,7 +55,8 @@ pub(crate) struct Standing {
     pub(crate) epoch: u64,
     /// The newest epoch that a snapshot holds.
     pub(crate) held: Option<u64>,
-    /// Log segments up to this number date from before the end of that epoch.
+    /// Log segments up to this number date from before the end of that epoch. None if that is not known: then
+    /// the values in a segment tell.
     pub(crate) held_up_to: Option<u64>,
 }
 
@@ -124,20 +125,24 @@ impl Shared {
         let (epoch, held) = (standing.epoch, standing.held);
         let victims = self.victims(standing);
         let Some(longest) = victims.iter().map(|victim| victim.extent.len).max() else { return Ok(()) };
-        let (mut filling, mut moved) = (ColdFill::new(self.cold_bytes()), 0);
+        let (mut filling, mut moved, mut in_vain) = (ColdFill::new(self.cold_bytes()), 0, 0);
         // Each victim is read into the same buffer as the one before it: touching fresh memory costs more
         // than reading.
         let (mut bytes, mut cleaned) = (Vec::new(), Vec::new());
         let at_once = longest.min(self.part_bytes());
         let _buffers = (self.backing.buffer(self.cold_bytes()), self.backing.buffer(at_once));
         for victim in victims {
-            // Moving dirties leaves, which only the checkpoint to come can release.
-            if moved > most || (moved > 0 && self.backing.excess() > 0) {
+            // Moving dirties leaves, which only the checkpoint to come can release. After an opening, many
+            // segments may have to be looked at only to find that a snapshot needs them.
+            if moved > most || in_vain > most || (moved > 0 && self.backing.excess() > 0) {
                 break;
             }
             match self.clean_segment(&victim, held, &mut bytes, &mut filling)? {
                 Cleaned::Moved(bytes) => cleaned.push((victim, bytes)),
-                Cleaned::Nothing => self.note_fruitless(&victim, |_| Fruitless::Held(held)),
+                Cleaned::Nothing => {
+                    in_vain += victim.extent.len;
+                    self.note_fruitless(&victim, |_| Fruitless::Held(held));
+                }
                 Cleaned::Unread => self.note_fruitless(&victim, |before| Fruitless::unread(before, epoch)),
             }
             moved = cleaned.iter().map(|(_, bytes)| bytes).sum();

@@ -61,7 +61,9 @@ impl Engine {
         let log = if options.log_windows { found.log } else { found.log.without_windows() };
         let log = (!options.read_only).then_some(log);
         let (retired, checkpointed) = (found.retired, found.checkpointed);
-        let writer = Writer { log, retired, checkpointed, epochs: VecDeque::new() };
+        // The last commit ended the epoch before this one, and the log goes on from its point.
+        let epochs = VecDeque::from([(found.superblock.epoch, found.superblock.log.number)]);
+        let writer = Writer { log, retired, checkpointed, epochs };
         Ok(Self::start(Shared {
             space: Mutex::new(found.space),
             syncer: Syncer::new(found.synced),

@@ -98,7 +98,7 @@ pub(crate) struct Shared {
     pub(crate) doubtful_copy: AtomicUsize,
 }
 
-/// Epochs whose log segment is known; for older ones only a later segment is known.
+/// Epochs whose first log segment is known.
 const EPOCHS_KEPT: usize = 1024;
 
 /// State that only the writer touches.
@@ -108,7 +108,8 @@ pub(crate) struct Writer {
     pub(crate) retired: RetiredList,
     /// Position of the log at the last checkpoint.
     pub(crate) checkpointed: u64,
-    /// The log's segment at the beginning of each epoch since the store was opened, oldest first.
+    /// The log's segment at the beginning of each epoch, oldest first and without gaps: of the one in which
+    /// the store was opened, and of each since then.
     pub(crate) epochs: VecDeque<(u64, u64)>,
 }
 
@@ -126,10 +127,14 @@ impl Writer {
         self.epochs.push_back((epoch, log_number));
     }
 
-    /// The log's segment at the end of `epoch`; values of this epoch lie in no later one.
+    /// The log's segment at the end of `epoch`, or now if it has not ended; values of this epoch lie in no
+    /// later one. None for an epoch whose end is not known, because it is too long ago or the store was
+    /// opened since: the segment of any later moment would be one of values that are newer.
     pub(crate) fn last_segment_of(&self, epoch: u64) -> Option<u64> {
-        let after = self.epochs.iter().find(|(began, _)| *began > epoch);
-        after.map(|&(_, number)| number).or_else(|| self.log.as_ref().map(|log| log.point().number))
+        match self.epochs.iter().find(|(began, _)| *began > epoch) {
+            Some(&(began, number)) => (began == epoch + 1).then_some(number),
+            None => self.log.as_ref().map(|log| log.point().number),
+        }
     }
 }
 
@@ -347,5 +352,18 @@ impl Shared {
             return slot.read_apart(Reading::Along, &self.backing);
         }
         slot.load(Reading::Along, &self.backing).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Writer;
+
+    #[test]
+    fn the_last_segment_of_an_epoch_is_known_only_if_its_end_is() {
+        let mut writer = Writer::without_log();
+        [(5, 50), (6, 60), (7, 70)].into_iter().for_each(|(epoch, number)| writer.note_epoch(epoch, number));
+        let found = [1, 3, 4, 5, 6].map(|epoch| writer.last_segment_of(epoch));
+        assert_eq!(found, [None, None, Some(50), Some(60), Some(70)]);
     }
 }

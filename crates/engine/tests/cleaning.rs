@@ -313,6 +313,62 @@ fn segments_of_after_a_snapshot_are_cleaned_while_it_is_held() {
     }
 }
 
+/// A disk in memory that counts the reads as long as a segment.
+#[derive(Default)]
+struct Counted {
+    bytes: MemoryDisk,
+    segments_read: AtomicU64,
+}
+
+impl Relay for Counted {
+    fn inner(&self) -> &dyn Disk {
+        &self.bytes
+    }
+
+    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
+        if target.len() as u64 >= SEGMENT / 2 {
+            self.segments_read.fetch_add(1, Ordering::Relaxed);
+        }
+        self.bytes.read_at(offset, target)
+    }
+}
+
+#[test]
+fn segments_of_after_a_snapshot_are_cleaned_after_a_restart_too() {
+    let disk: Arc<Counted> = Arc::default();
+    let engine = Engine::open(disk.clone(), options()).unwrap();
+    let tree = engine.tree("records").unwrap();
+    // A fifth of the first segments is alive, and the snapshot needs that.
+    (0..1000).for_each(|number| put(&tree, number, 0));
+    for number in (0..1000).filter(|number| number % 5 > 0) {
+        tree.delete(&key(number), Durability::Buffered).unwrap();
+    }
+    engine.create_snapshot("for ever").unwrap();
+    (0..3).for_each(|_| _ = engine.checkpoint().unwrap());
+    (1000..2200).for_each(|number| put(&tree, number, 0));
+    engine.checkpoint().unwrap();
+    assert_eq!(engine.stats().segments_cleaned, 0, "there is nothing to clean yet");
+    engine.close().unwrap();
+    let engine = Engine::open(disk.clone(), options()).unwrap();
+    let tree = engine.tree("records").unwrap();
+    (1000..2200).filter(|number| number % 10 > 0).for_each(|number| put(&tree, number, 1));
+    (0..8).for_each(|_| _ = engine.checkpoint().unwrap());
+    let stats = engine.stats();
+    assert!(stats.segments_cleaned > 10 && stats.values_moved > 60, "{stats:?}");
+    // What the snapshot needs stays where it is, and is not read again with each checkpoint.
+    disk.segments_read.store(0, Ordering::Relaxed);
+    (0..3).for_each(|_| _ = engine.checkpoint().unwrap());
+    assert_eq!(disk.segments_read.load(Ordering::Relaxed), 0);
+    let before = engine.open_snapshot("for ever").unwrap();
+    for number in (0..1000).step_by(5) {
+        let found = before.get(&tree, &key(number)).unwrap().expect("it was there");
+        assert_eq!(&*found.to_buffer().unwrap(), value(number, 0).as_slice());
+        assert_holds(&tree, number, 0);
+    }
+    (1000..2200).for_each(|number| assert_holds(&tree, number, u64::from(number % 10 > 0)));
+    assert!(engine.check().unwrap().damage.is_empty());
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_store_whose_records_are_deleted_gives_its_space_back() {
