@@ -8,6 +8,9 @@ use std::os::fd::BorrowedFd;
 /// use the same blocks. False if the file system cannot do that, or not now, or these are no two files of
 /// one; `to` may then hold a part. A file system may also end early and report success, so compare lengths.
 ///
+/// Afterwards, overwriting a part of either file needs new space. A process with a [`Window`](crate::Window)
+/// on one of them ends by a signal if there is none for the pages that the window had prepared before.
+///
 /// # Errors
 /// [`DiskError`]; `to` may hold a part then.
 pub fn share_blocks(from: &dyn Disk, to: &dyn Disk) -> Result<bool, DiskError> {

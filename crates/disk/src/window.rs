@@ -13,6 +13,11 @@
 //! only given where a present page stays writable: on file systems that overwrite in place, on a range that
 //! exists already.
 //!
+//! XFS overwrites in place unless another file shares the block. If somebody copies the file by sharing
+//! blocks (`cp`, a takeover of the store) while a window is open, the next copy into a page that was prepared
+//! before needs a new block, and the signal comes if the disk has none. A page that is prepared later has its
+//! own block from the zeros that are written to it.
+//!
 //! A simulated disk has windows as well, if it is asked to: the same steps, but what is copied goes to its
 //! image instead of to memory that belongs to the system.
 //!
@@ -127,7 +132,7 @@ impl Ahead {
 
 impl Window {
     /// A window on a range of a file that is long enough; none where a window would not be safe: only space
-    /// that the file system itself reserved stays writable, whatever happens to the disk.
+    /// that the file system itself reserved stays writable, however full the disk is.
     pub(crate) fn on(file: &File, name: &str, range: Range<u64>) -> Option<Self> {
         let is_there = file.metadata().ok()?.len() >= range.end;
         if range.is_empty() || !is_there || !mapped::overwrites_in_place(file) {
@@ -259,7 +264,8 @@ mod mapped {
     /// Magic numbers of ext4 (and ext2 and ext3, which cannot reserve), XFS and tmpfs.
     const IN_PLACE_FILE_SYSTEMS: [u64; 3] = [0xef53, 0x5846_5342, 0x0102_1994];
 
-    /// Whether a page of the file that was written once can be written again, however full the disk is.
+    /// Whether a page of the file that was written once can be written again, however full the disk is. On
+    /// XFS this holds for as long as no other file comes to share its blocks.
     pub(super) fn overwrites_in_place(file: &File) -> bool {
         fstatfs(file).is_ok_and(|system| IN_PLACE_FILE_SYSTEMS.contains(&(system.f_type as u64)))
     }

@@ -117,6 +117,9 @@ impl Engine {
     /// mends. Until this call returns, `to` is no store. A token is for one heir and one target.
     /// Both processes must see the same page cache, which on most shared file systems those of one host do.
     ///
+    /// Where blocks are shared, on XFS, and the file system is full to the last block, a former owner that
+    /// still runs with [`Options::log_windows`] may end by a signal at its next commit.
+    ///
     /// # Errors
     /// [`EngineError::NoToken`] if the store was never attached: its owner may know no tokens;
     /// [`EngineError::StaleToken`]; [`EngineError::Fenced`] if another token claims the store, also if that
