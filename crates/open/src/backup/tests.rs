@@ -93,7 +93,7 @@ impl Pair {
     }
 }
 
-async fn open(folder: &std::path::Path, mode: Mode) -> Result<Opened, StoreError> {
+async fn open(folder: &Path, mode: Mode) -> Result<Opened, StoreError> {
     let options = OpenOptions { mode, memory_bytes: 16 << 20, ..OpenOptions::default() };
     open_with_maintenance(folder.to_str().unwrap(), &options).await
 }

@@ -45,7 +45,7 @@ impl Beside {
     }
 
     fn file(&self) -> PathBuf {
-        self.folder.path().join("data").join(atoll_embedded::STORE_FILE)
+        self.folder.path().join("data").join(STORE_FILE)
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct Greeting {
     pub(crate) to: NodeId,
 }
 
-const MAGIC: &[u8; 8] = b"ATOLLPR5";
+const MAGIC: &[u8; 8] = b"ATOLLPR6";
 /// Why a node of another ring is refused.
 pub(super) const OTHER_RING: &str = "it is a node of another ring";
 
@@ -93,7 +93,7 @@ mod tests {
     fn a_greeting_is_these_bytes() {
         let mut bytes = Vec::new();
         GREETING.encode(Token::new(b"0123456789abcdef").as_ref(), &mut bytes);
-        let head = b"ATOLLPR5\x07\0\0\0\x03\0\0\0\0\0\0\0\x08\x07\x06\x05\x04\x03\x02\x01\x09\0\0\0";
+        let head = b"ATOLLPR6\x07\0\0\0\x03\0\0\0\0\0\0\0\x08\x07\x06\x05\x04\x03\x02\x01\x09\0\0\0";
         assert_eq!(bytes, [&head[..], b"0123456789abcdef"].concat());
     }
 
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(Greeting::decode(&encoded(Some(&wrong)), Some(&right)), None);
         assert_eq!(Greeting::decode(&encoded(None), Some(&right)), None);
         assert_eq!(Greeting::decode(&encoded(Some(&right)), None), None);
-        assert_eq!(Greeting::decode(b"ATOLLPR5", None), None);
+        assert_eq!(Greeting::decode(b"ATOLLPR6", None), None);
     }
 
     #[test]

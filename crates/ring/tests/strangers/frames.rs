@@ -15,7 +15,7 @@ pub fn framed(body: &[u8]) -> Vec<u8> {
 /// A greeting: the node that dials, its incarnation and ring, the node it means, and the secret.
 pub fn greeting(node: u32, incarnation: u64, ring: u64, to: u32, token: &[u8]) -> Vec<u8> {
     let (node, incarnation) = (node.to_le_bytes(), incarnation.to_le_bytes());
-    [b"ATOLLPR5", &node[..], &incarnation, &ring.to_le_bytes(), &to.to_le_bytes(), token].concat()
+    [b"ATOLLPR6", &node[..], &incarnation, &ring.to_le_bytes(), &to.to_le_bytes(), token].concat()
 }
 
 fn slot_message(kind: u8, slot: u64, numbers: &[u64]) -> Vec<u8> {
