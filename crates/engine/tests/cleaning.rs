@@ -354,7 +354,8 @@ fn segments_of_after_a_snapshot_are_cleaned_after_a_restart_too() {
     (1000..2200).filter(|number| number % 10 > 0).for_each(|number| put(&tree, number, 1));
     (0..8).for_each(|_| _ = engine.checkpoint().unwrap());
     let stats = engine.stats();
-    assert!(stats.segments_cleaned > 10 && stats.values_moved > 60, "{stats:?}");
+    // Of some nineteen segments a tenth is alive, until so little of the log is dead that cleaning rests.
+    assert!(stats.segments_cleaned > 5 && stats.values_moved > 30, "{stats:?}");
     // What the snapshot needs stays where it is, and is not read again with each checkpoint.
     disk.segments_read.store(0, Ordering::Relaxed);
     (0..3).for_each(|_| _ = engine.checkpoint().unwrap());

@@ -253,7 +253,7 @@ fn what_is_remembered_of_clients_that_are_gone_fills_a_node_no_longer_than_until
     }
     assert_eq!(client.say("FLUSHALL"), "OK");
     assert!(client.say("SET k v").starts_with("-OOM "), "all of them may still ask again");
-    clock.0.fetch_add(12 * 60_000_000, Ordering::Relaxed);
+    clock.0.fetch_add(15 * 60_000_000, Ordering::Relaxed);
     assert_eq!(client.say("FLUSHALL"), "OK");
     assert_eq!(client.say("SET k v"), "OK");
 }
@@ -269,7 +269,7 @@ fn a_node_that_is_full_of_what_it_remembers_of_clients_and_idle_forgets_them_in_
         number += 1;
     }
     assert!(client.say("SET k v").starts_with("-OOM "));
-    clock.0.fetch_add(13 * 60_000_000, Ordering::Relaxed);
+    clock.0.fetch_add(15 * 60_000_000, Ordering::Relaxed);
     let began = Instant::now();
     while client.say("SET k v") != "OK" {
         assert!(began.elapsed() < Duration::from_secs(20), "nothing is forgotten");

@@ -334,7 +334,7 @@ fn what_is_no_watch_is_refused() {
 fn a_write_that_is_told_of_is_on_the_disk() {
     let folder = tempfile::tempdir().unwrap();
     let place = SlotStorage::Folder(folder.path().to_owned());
-    let options = NodeOptions { place, persistence: Persistence::Always, ..support::options() };
+    let options = NodeOptions { place, persistence: Persistence::Always, ..options() };
     let node = Node::start(options).unwrap();
     let (mut waits, mut writes) = (Client::connect(node.address()), Client::connect(node.address()));
     waits.send(&["AT.WAIT", "60000", "k", "f", "PRESENT"]);
