@@ -312,8 +312,8 @@ impl Session<'_> {
         }
     }
 
-    /// Applies an update and delivers the table if it is newer, and not from before this life; returns whether
-    /// the update made sense.
+    /// Applies an update and delivers the table if it is newer, and not from before this life; returns
+    /// whether the update made sense.
     fn take(&self, update: &[u8]) -> bool {
         let Ok(update) = Update::of_bytes(update) else { return false };
         let mut known = self.known();

@@ -19,8 +19,8 @@ const VALUES_SHARE: u64 = 8;
 /// Inner nodes stay above this share of the room for a short time only.
 const INNER_SHARE: u64 = 2;
 
-/// Where nodes lie on disk alone, this many parts in [`LEFT_PARTS`] of the room that is left beside what stays
-/// may be unwritten before a checkpoint is due.
+/// Where nodes lie on disk alone, this many parts in [`LEFT_PARTS`] of the room that is left beside what
+/// stays may be unwritten before a checkpoint is due.
 const UNWRITTEN_PARTS: u64 = 4;
 const LEFT_PARTS: u64 = 5;
 

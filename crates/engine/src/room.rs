@@ -1,9 +1,9 @@
 //! Room in memory: what is evicted when there is too little, and which writers wait for it.
 //!
 //! Leaves that are on disk are evicted at once by the thread that brings too much in. What is not on disk yet
-//! needs a checkpoint. One begins when the unwritten bytes are half of the room, or up to two thirds where the
-//! store does not fit, a quarter of the room became unwritten since the last one, and three quarters of the
-//! room are taken. Writers that fill the rest before it ends wait for it.
+//! needs a checkpoint. One begins when the unwritten bytes are half of the room, or up to two thirds where
+//! the store does not fit, a quarter of the room became unwritten since the last one, and three quarters of
+//! the room are taken. Writers that fill the rest before it ends wait for it.
 //!
 //! Invariant: a waiting writer holds no lock, and waits at most until one whole checkpoint has ended, perhaps
 //! after one that is already under way.

@@ -20,6 +20,9 @@ const OWN_FOLDER: u32 = 0o700;
 /// The permissions that are copied.
 const PERMISSIONS: u32 = 0o777;
 
+/// The bits that stay as they are: a folder's may come from the one around it.
+const SPECIAL: u32 = 0o7000;
+
 /// Creates a file that only this user can read, or opens the one that an earlier attempt of this user left,
 /// with the permissions that it has.
 ///
@@ -99,10 +102,13 @@ const fn mode_for(original: u32, has_group: bool) -> u32 {
 }
 
 fn set_mode(file: &File, mode: u32) -> io::Result<()> {
-    if file.metadata()?.mode() & PERMISSIONS == mode {
+    let present = file.metadata()?.mode();
+    if present & PERMISSIONS == mode {
         return Ok(());
     }
-    match file.set_permissions(Permissions::from_mode(mode)) {
+    // What a folder made here inherits, such as its group for all that is made in it, stays.
+    let special = present & SPECIAL;
+    match file.set_permissions(Permissions::from_mode(special | mode)) {
         // Some file systems have no permissions, and refuse to set them; the file is this user's.
         Err(error)
             if matches!(

@@ -66,8 +66,8 @@ pub(super) fn listen(
     Err(failure)
 }
 
-/// Listens in a run-time folder, or beside the one in the temporary folder if another user took its name, which
-/// can be foreseen, and which everybody may make there.
+/// Listens in a run-time folder, or beside the one in the temporary folder if another user took its name,
+/// which can be foreseen, and which everybody may make there.
 fn bind_in(folder: &Path, nonce: u64) -> io::Result<(UnixListener, SocketFile)> {
     let name = format!("atoll-{nonce:016x}.socket");
     let refused = match private(folder) {

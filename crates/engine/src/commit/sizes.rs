@@ -83,7 +83,7 @@ fn keys_in<'a>(
         Bound::Unbounded => true,
     };
     let behind = lengths.range((tree, first)..).map(|(of, _)| *of);
-    let inside = behind.take_while(move |(of, key)| *of == tree && is_before_end(*key));
+    let inside = behind.take_while(move |(of, key)| *of == tree && is_before_end(key));
     inside.filter(move |(_, key)| from != Bound::Excluded(*key))
 }
 

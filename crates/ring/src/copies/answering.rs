@@ -23,6 +23,7 @@ impl Copies {
 
     pub(super) fn refuse(&mut self, ticket: Ticket, refusal: Refusal) {
         let Some(waiting) = self.waiting.remove(ticket) else { return };
+        let is_listing = matches!(&waiting, Waiting::Read { lists_since: Some(_), .. });
         let (slot, protocol, watch) = match waiting {
             Waiting::Write { slot, protocol, .. } | Waiting::Read { slot, protocol, .. } => {
                 (slot, protocol, None)
@@ -36,6 +37,11 @@ impl Copies {
                 }
                 return;
             }
+        };
+        // Whoever has the slot now, the listing is one of this node's own slots.
+        let refusal = match refusal {
+            Refusal::Moved { .. } if is_listing => Refusal::NoLease,
+            refusal => refusal,
         };
         let mut reply = Vec::new();
         let mut writer = ReplyWriter::new(&mut reply, protocol);

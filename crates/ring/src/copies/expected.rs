@@ -2,7 +2,7 @@
 //! writes that came later, so this is an estimate: a connection refuses what became too long for it.
 
 use super::Copies;
-use atoll_keyspace::{ANSWER_BYTES_MAX, PAGE_BYTES_MAX, VALUE_BYTES_MAX};
+use atoll_keyspace::{ANSWER_BYTES_MAX, FIELD_BYTES_MAX, PAGE_BYTES_MAX, VALUE_BYTES_MAX};
 use atoll_replica::{Slot, Ticket};
 use atoll_resp::{Command, OwnCommand};
 
@@ -40,8 +40,25 @@ impl Copies {
             _ => return 0,
         };
         let found = usize::try_from(found).unwrap_or(usize::MAX);
-        found.saturating_add(self.replica.under_way_bytes(slot)).min(ANSWER_BYTES_MAX)
+        let present = found.saturating_add(self.replica.under_way_bytes(slot));
+        present.min(asked_at_most(command)).min(ANSWER_BYTES_MAX)
     }
+}
+
+/// How many bytes a read answers at most, however long what it reads is.
+fn asked_at_most(command: &Command<'_>) -> usize {
+    let most = match command {
+        Command::GetRange { start, end, .. } if *start >= 0 && *end >= 0 => {
+            end.abs_diff(*start).saturating_add(1)
+        }
+        Command::Own(OwnCommand::Get { part, .. }) => part.len,
+        Command::Own(OwnCommand::Range(range)) => {
+            let each = (FIELD_BYTES_MAX as u64).saturating_add(range.part.map_or(0, |part| part.len));
+            range.limit.saturating_mul(each)
+        }
+        _ => u64::MAX,
+    };
+    usize::try_from(most).unwrap_or(usize::MAX)
 }
 
 /// The sum of what `bytes` says of each name.

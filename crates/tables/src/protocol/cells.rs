@@ -16,7 +16,8 @@ pub enum Cell {
     /// its version.
     Part(ObjectId, u32),
     /// The mark of the attempts that got their first rows in a version ([`super::AttemptId`]). Written once,
-    /// in the write of that version's edit; no vacuum removes it. Releases that do not know it pass over it.
+    /// in the write of that version's edit, or before the head of a copy, which has marks from its first
+    /// version on; no vacuum removes it. Releases that do not know it pass over it.
     Mark(Version),
     /// A session ([`super::Session`]) and its expiry. Changed by its own process; removed by that process or,
     /// after it has expired, by a vacuum.

@@ -18,7 +18,7 @@ use super::pack::LEASE_KEY;
 use super::registry::{check_entry, entry, not_found, remove_cells};
 use super::vacuum::listed_objects;
 use super::{Entry, Stage, Table, TableError, check_name, codec};
-use crate::protocol::{Cell as ManifestCell, Head, Manifest, ObjectId, SessionId, Version};
+use crate::protocol::{AttemptId, Cell as ManifestCell, Head, Manifest, ObjectId, SessionId, Version};
 use atoll_store::{Batch, Buffer, Cell, ReadOptions, ScanRequest, Store, StoreError, WriteOptions};
 use futures::{StreamExt, TryStreamExt};
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,6 +32,9 @@ const OBJECTS_EACH: usize = 16;
 
 /// How many attributes are written concurrently.
 const ATTRIBUTES_AT_ONCE: usize = 32;
+
+/// How many attempts one mark names: of the longest names about a megabyte.
+const MARKED_AT_ONCE: usize = 1_000;
 
 /// How often a write with an unknown outcome, or one that lost to another writer, is tried.
 const ATTEMPTS_MAX: usize = 8;
@@ -301,22 +304,38 @@ impl<'s> Target<'s> {
             let part = ObjectId { session: SessionId(random_id()), sequence: 0 };
             let whole = put_parts(self.store, &partition, part, codec::whole_to_bytes(manifest)).await?;
             let (key, dropped) = (ManifestCell::Head.sort_key(), ManifestCell::Dropped.sort_key());
-            // For the table itself all these attempts begin here.
-            let mark = codec::mark_to_json(part.session.0, &manifest.shown_attempts());
             let batch = Batch::on(partition.as_slice())
                 .if_absent(key.as_slice())
                 .if_absent(dropped.as_slice())
                 .put(key.as_slice(), codec::head_to_bytes(head))
-                .put(ManifestCell::Full(manifest.version).sort_key(), whole)
-                .put(ManifestCell::Mark(manifest.version).sort_key(), mark.into_bytes());
-            match self.store.write(batch, WriteOptions::default()).await {
-                Ok(_) => return Ok(()),
+                .put(ManifestCell::Full(manifest.version).sort_key(), whole);
+            let written = match self.put_marks(&partition, part.session.0, manifest).await {
+                Ok(()) => self.store.write(batch, WriteOptions::default()).await.map(drop),
+                Err(error) => Err(error),
+            };
+            match written {
+                Ok(()) => return Ok(()),
                 Err(StoreError::Conflict(_)) => {}
                 Err(error) if is_unknown(&error) => failed = Some(error),
                 Err(error) => return Err(error.into()),
             }
         }
         Err(failed.map_or_else(|| self.unfinished(), TableError::from))
+    }
+
+    /// Writes the marks of all attempts, which begin here for the copy. There may be more than one batch holds,
+    /// so they come before the head, under the versions from the first one on: an attempt began in a version
+    /// of its own, so that no later commit writes its mark there.
+    async fn put_marks(&self, partition: &[u8], mark: u128, manifest: &Manifest) -> Result<(), StoreError> {
+        let attempts: Vec<AttemptId> = manifest.shown_attempts().into_iter().collect();
+        for (version, portion) in (1..).map(Version).zip(attempts.chunks(MARKED_AT_ONCE)) {
+            let text = codec::mark_to_json(mark, &portion.iter().cloned().collect());
+            let batch = Batch::on(partition)
+                .if_absent(ManifestCell::Dropped.sort_key())
+                .put(ManifestCell::Mark(version).sort_key(), text.into_bytes());
+            self.store.write(batch, WriteOptions::default()).await?;
+        }
+        Ok(())
     }
 
     /// The head, if the manifest has been written.

@@ -63,18 +63,19 @@ pub(super) fn renamed(columns: &Fields, pairs: &[(String, String)]) -> Result<Fi
 /// The columns along the axes of a box under their names in the file. An axis may be an element of vectors,
 /// such as `pos[0]`.
 ///
-/// Refuses to take a column for an axis that only got its name.
+/// Refuses to take a column for an axis that only got its name, if the box depends on the rows along it.
 pub(super) fn axes_in_file(
     axes: &[String],
     columns: &Fields,
     pairs: &[(String, String)],
+    asks_rows: impl Fn(usize) -> bool,
 ) -> Result<Vec<String>, Failure> {
     let is_of = |axis: &str, column: &str| {
         axis.strip_prefix(column).is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
     };
-    for axis in axes {
+    for (place, axis) in axes.iter().enumerate() {
         let is_written = columns.iter().any(|field| is_of(axis, field.name()));
-        if !is_written && pairs.iter().any(|(_, to)| is_of(axis, to)) {
+        if !is_written && asks_rows(place) && pairs.iter().any(|(_, to)| is_of(axis, to)) {
             return Err(Failure::Usage {
                 problem: format!(
                     "the box of a LAMMPS dump spans the column \"{axis}\", which is not written, and --rename gives its \
@@ -149,7 +150,7 @@ mod tests {
     fn a_column_that_got_the_name_of_an_axis_is_no_axis() {
         let axes = |axes: &[&str], written: &[&str], given: &[(&str, &str)]| {
             let axes: Vec<String> = axes.iter().map(|axis| (*axis).to_owned()).collect();
-            axes_in_file(&axes, &fields(written), &pairs(given))
+            axes_in_file(&axes, &fields(written), &pairs(given), |_| true)
         };
         let exchanged =
             axes(&["x", "pos[1]"], &["x", "vx", "pos"], &[("x", "vx"), ("vx", "x"), ("pos", "r")]);
@@ -159,6 +160,9 @@ mod tests {
         let refused = axes(&["x"], &["vx"], &[("vx", "x")]).unwrap_err();
         assert!(refused.to_string().contains("spans the column \"x\", which is not written"), "{refused}");
         assert!(axes(&["pos[1]"], &["v"], &[("v", "pos")]).is_err());
+        // A periodic cell is not that of the rows: positions beyond it may have its names.
+        let (named, unwrapped) = (["x".to_owned()], pairs(&[("xu", "x")]));
+        assert_eq!(axes_in_file(&named, &fields(&["xu"]), &unwrapped, |_| false).unwrap(), ["x"]);
     }
 
     #[test]

@@ -124,7 +124,8 @@ impl OutputArguments {
         let OutputPlan { format, mut boxes } = plan;
         let Some(format) = format else { return Ok(RowsOut::People) };
         let fields = renamed(columns.fields(), &self.renames)?;
-        boxes.axes = axes_in_file(&boxes.axes, columns.fields(), &self.renames)?;
+        let asks_rows = |axis| boxes.asks_rows(axis);
+        boxes.axes = axes_in_file(&boxes.axes, columns.fields(), &self.renames, asks_rows)?;
         let schema = Arc::new(Schema::new_with_metadata(fields, metadata));
         let Some(path) = &self.output else {
             let target = Box::new(BufWriter::with_capacity(64 << 10, io::stdout()));

@@ -413,9 +413,10 @@ fn what_a_read_that_waits_will_answer_is_known_before_more_is_taken() {
     ask(&mut copies, &["set", "key", &long]);
     ask(&mut copies, &["hset", "hash", "f", &long, "g", &long]);
     // The write that each waits for, the read, and about how long its reply is.
-    let cases: [(&[&str], &[&str], usize); 11] = [
+    let cases: [(&[&str], &[&str], usize); 12] = [
         (&["expire", "key", "100"], &["get", "key"], 10_000),
         (&["expire", "key", "100"], &["getex", "key"], 10_000),
+        (&["expire", "key", "100"], &["getrange", "key", "0", "99"], 100),
         (&["append", "key", &long], &["get", "key"], 20_000),
         (&["set", "other", &long], &["get", "other"], 10_000),
         (&["expire", "key", "100"], &["mget", "key", "key", "no"], 40_000),

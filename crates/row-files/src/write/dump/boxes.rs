@@ -56,7 +56,8 @@ impl SnapshotBoxes {
     }
 
     /// Whether a box may depend on the positions along an axis.
-    fn asks_rows(&self, axis: usize) -> bool {
+    #[must_use]
+    pub fn asks_rows(&self, axis: usize) -> bool {
         let is_of_rows = |one: &SnapshotBox| one.axes.get(axis) == Some(&AxisBounds::OfRows);
         is_of_rows(&self.all) || self.of_steps.values().any(is_of_rows)
     }

@@ -278,9 +278,12 @@ fn settle(mut group: Group, trees: &[ExistingTree], options: &PackOptions) -> Op
 }
 
 /// The smallest tree that [`PackOptions::fan`] or more deletes strike. Each costs every reader of the tree
-/// one more condition, and packing costs all of its rows, so as many deletes share one pack.
+/// one more condition, and packing costs all of its rows, so as many deletes share one pack. Trees that take
+/// more memory than a pack may have are left to those who ask for a whole pack.
 fn often_struck(trees: &[ExistingTree], bounds: Bounds, options: &PackOptions) -> Option<Group> {
-    Some(alone(trees.iter().find(|tree| tree.strikes >= options.fan)?, bounds))
+    let empty = Group::within(bounds);
+    let is_due = |tree: &&ExistingTree| tree.strikes >= options.fan && empty.has_room_for(tree, options);
+    Some(alone(trees.iter().find(is_due)?, bounds))
 }
 
 /// The size class of a tree: 0 below `rows_min * fan` rows, and one more for each further factor of `fan`.
@@ -406,6 +409,9 @@ mod tests {
         }
         let group = plan(&manifest).unwrap();
         assert_eq!((group.trees, group.pieces.len()), (1, 1));
+        // A tree that takes more memory than a pack may have stays as it is.
+        let small = PackOptions { tree_bytes_max: group.bytes - 1, ..settling };
+        assert!(next(&manifest, manifest.version, 8, &small).is_none());
         let clean = packed(&manifest, &group, 1001);
         assert!(clean.tombstones.is_empty() && plan(&clean).is_none());
         // Nor does it go on with what is deleted while it packs.

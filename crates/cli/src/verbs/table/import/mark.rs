@@ -8,8 +8,8 @@
 //! Invariant: after reading failed, the bytes that are compared are ones that the table has, so an import can
 //! continue with a file that was repaired.
 //! Invariant: a line in which the file ended, and of which the table has a record, may get its line end and
-//! nothing else: a number that was cut is a number, too. Only CSV has such lines: an object of JSON Lines ends
-//! with its brace, and a dump whose last line has no end is refused.
+//! nothing else: a number that was cut is a number, too. Only CSV has such lines: an object of JSON Lines
+//! ends with its brace, and a dump whose last line has no end is refused.
 
 use crate::Failure;
 use atoll_row_files::{Format, Input};
@@ -288,7 +288,8 @@ impl Mark {
             (BEGINNING_ATTRIBUTE, self.beginning.as_ref().map(Extract::to_text)),
             (END_ATTRIBUTE, self.end.as_ref().map(Extract::to_text)),
         ];
-        // What the table has of a cut line stays in it, whatever is read after that, until the run begins anew.
+        // What the table has of a cut line stays in it, whatever is read after that, until the run begins
+        // anew.
         let is_anew = written.behind.is_none() && !written.is_over;
         if is_anew || self.cut.is_some() {
             changes.push((CUT_ATTRIBUTE, self.cut.map(|at| at.to_string())));

@@ -68,8 +68,8 @@ async fn what_is_equal_in_weight_and_id_has_one_order_however_many_threads_decod
     }
 }
 
-/// The runs and particles of these rows, run by run: a scan says nothing of the order of objects, only of rows
-/// in one of them.
+/// The runs and particles of these rows, run by run: a scan says nothing of the order of objects, only of
+/// rows in one of them.
 fn by_run(batches: &[RecordBatch]) -> Vec<(i64, i64)> {
     let all = together(batches).unwrap();
     let pids: &Int64Array = all.column(0).as_any().downcast_ref().unwrap();
