@@ -110,9 +110,11 @@ def test_a_signal_handler_may_append_in_the_middle_of_an_append(texts: atoll.Tab
     appended = 0
 
     def note(*_: object) -> None:
-        noted.append(10_000 + len(noted))
-        texts.append({"id": [noted[-1]], "x": [0.5]})
-        texts.append({"id": [noted[-1]], "x": [0.5]}, run="begun")
+        # A signal may come within the handler as well.
+        number = 10_000 + len(noted)
+        noted.append(number)
+        texts.append({"id": [number], "x": [0.5]})
+        texts.append({"id": [number], "x": [0.5]}, run="begun")
 
     texts.begin("begun")
     before = signal.signal(signal.SIGUSR1, note)
