@@ -323,9 +323,9 @@ impl<'s> Target<'s> {
         Err(failed.map_or_else(|| self.unfinished(), TableError::from))
     }
 
-    /// Writes the marks of all attempts, which begin here for the copy. There may be more than one batch holds,
-    /// so they come before the head, under the versions from the first one on: an attempt began in a version
-    /// of its own, so that no later commit writes its mark there.
+    /// Writes the marks of all attempts, which begin here for the copy. There may be more than one batch
+    /// holds, so they come before the head, under the versions from the first one on: an attempt began in a
+    /// version of its own, so that no later commit writes its mark there.
     async fn put_marks(&self, partition: &[u8], mark: u128, manifest: &Manifest) -> Result<(), StoreError> {
         let attempts: Vec<AttemptId> = manifest.shown_attempts().into_iter().collect();
         for (version, portion) in (1..).map(Version).zip(attempts.chunks(MARKED_AT_ONCE)) {
