@@ -210,6 +210,11 @@ impl SlotLog {
         Ok(())
     }
 
+    /// Syncs everything that was written to the store.
+    pub(crate) fn sync(&self) -> Result<(), LogError> {
+        Ok(self.engine.sync()?)
+    }
+
     /// Must be called before an entry is applied: writes the batch if it deletes entries of this slot that
     /// were superseded. Usually it does not, and the entries of a round are written together.
     pub(crate) fn write_truncation(&mut self, slot: Slot) -> Result<(), LogError> {

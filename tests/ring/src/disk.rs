@@ -57,6 +57,9 @@ pub(crate) struct Disk {
     pub(crate) written: u64,
     /// How many records have ever been synced.
     pub(crate) synced: u64,
+    /// Up to where records were written, and synced, at once when a slot was forgotten.
+    forgotten_written: u64,
+    forgotten_synced: u64,
     /// Whether records are on their way.
     pub(crate) is_busy: bool,
     /// The time until which the disk does not answer.
@@ -77,6 +80,16 @@ impl Disk {
     pub(crate) fn append(&mut self, record: Record) {
         self.settle();
         self.records.push_back(record);
+    }
+
+    /// A node writes at once that it forgets a slot, and syncs it if the slot is relied on after a loss of
+    /// power: what it says later must not be about data that are there again.
+    pub(crate) fn forget(&mut self, slot: Slot, is_relied_on: bool) {
+        self.append(Record::Forgotten(slot));
+        self.forgotten_written = self.last();
+        if is_relied_on {
+            self.forgotten_synced = self.last();
+        }
     }
 
     /// Adds entries after a place; `is_cut` says whether they replace others.
@@ -190,13 +203,13 @@ impl Disk {
     /// The process dies: what was written stays, and perhaps some of what was on its way. Returns whether
     /// anything was lost.
     pub(crate) fn die(&mut self, random: &mut Rng) -> bool {
-        self.lose(self.written, random)
+        self.lose(self.written.max(self.forgotten_written), random)
     }
 
     /// The power fails: what was synced stays, and perhaps some of the rest. Returns whether anything was
     /// lost.
     pub(crate) fn lose_power(&mut self, random: &mut Rng) -> bool {
-        self.lose(self.synced, random)
+        self.lose(self.synced.max(self.forgotten_synced), random)
     }
 
     fn lose(&mut self, kept: u64, random: &mut Rng) -> bool {

@@ -119,8 +119,9 @@ impl World {
             Effect::Forget { slot } => {
                 self.counts.bump("copies_forgotten");
                 say!(self, "{node} forgets slot {}", slot.0);
+                let is_relied_on = self.settings.durability_of(slot) == Durability::Always;
                 let there = self.node_mut(node);
-                there.disk.append(Record::Forgotten(slot));
+                there.disk.forget(slot, is_relied_on);
                 if let Some(process) = &mut there.process {
                     process.slots.remove(&slot);
                 }

@@ -10,8 +10,9 @@ use std::thread;
 /// Raised when what happens in a run or what is checked changes, so that the count of the ledger starts
 /// again. 1: cells of a slot came in one piece. 2: they may also come in parts, of which some are in place
 /// when anything else happens. 3: in some runs each slot is in a keyspace with a durability of its own.
-/// 4: nodes that begin are sent a table from before their registration now and then.
-const FORMAT: u64 = 4;
+/// 4: nodes that begin are sent a table from before their registration now and then. 5: that a slot is
+/// forgotten is synced at once where it has to outlive a loss of power.
+const FORMAT: u64 = 5;
 
 /// The results of a range of seeds.
 #[derive(Clone, Debug, Default)]

@@ -18,6 +18,7 @@ use crate::NodeError;
 use crate::clock::Now;
 use crate::keyspaces::{keyspace_of, number_of_slot};
 use crate::log::SlotLog;
+use crate::options::Persistence;
 use crate::peer::Piece;
 use atoll_keyspace::is_moved;
 use atoll_replica::{Input, NodeId, Position, Replica, Slot};
@@ -254,8 +255,12 @@ impl Copies {
     }
 
     /// Empties the cells of slots that are out of the log already.
+    ///
+    /// Where a node is relied on after a loss of power, this is synced before anything else is said: an
+    /// empty copy may come in sync without an entry, and must not have its former entries again.
     pub(super) fn clear_forgotten(&mut self) -> Result<(), NodeError> {
         let slots = &self.moves.uncleared;
+        let is_relied_on = slots.iter().any(|&slot| self.keyspaces.class_of(slot) == Persistence::Always);
         for together in slots.chunk_by(|one, other| keyspace_of(*one) == keyspace_of(*other)) {
             let keyspace = together.first().and_then(|&slot| self.keyspaces.get_mut(keyspace_of(slot)));
             if let Some(keyspace) = keyspace {
@@ -263,7 +268,10 @@ impl Copies {
             }
         }
         self.moves.uncleared.clear();
-        Ok(())
+        match &self.log {
+            Some(log) if is_relied_on => Ok(log.sync()?),
+            _ => Ok(()),
+        }
     }
 }
 
