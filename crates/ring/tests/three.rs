@@ -431,6 +431,27 @@ fn appends_and_counters_happen_once_on_every_copy_whoever_leads() {
     assert!(text(&refused).contains("NOREPLICAS"), "{}", text(&refused));
 }
 
+/// Sends requests to the node that answered last, which leads the slot of all their keys, and reads what it
+/// answers only then.
+fn assert_answered(client: &mut Client, requests: &[u8], expected: &[Value]) {
+    let socket = client.connections.get_mut(&client.address).unwrap();
+    socket.write_all(requests).unwrap();
+    let (mut parser, mut received) = (ReplyParser::new(Limits::default()), Vec::new());
+    let (mut count, mut room) = (0, vec![0; 64 << 10]);
+    while let Some(expected) = expected.get(count) {
+        let (read, reply) = parser.parse(&received).expect("a reply");
+        received.drain(..read);
+        if let Some(reply) = reply {
+            assert!(reply == *expected, "reply {count}");
+            count += 1;
+            continue;
+        }
+        let more = socket.read(&mut room).unwrap();
+        assert!(more > 0, "the node closed the connection after {count} replies");
+        received.extend_from_slice(&room[..more]);
+    }
+}
+
 #[test]
 fn what_many_writes_return_together_reaches_a_client_that_reads_it() {
     const KEYS: u32 = 64;
@@ -445,23 +466,8 @@ fn what_many_writes_return_together_reaches_a_client_that_reads_it() {
         assert_eq!(text(&client.ask(&["set", &key, &value])), "OK");
         write_request(&mut requests, &["getdel", &key]);
     }
-    // The node that answered leads the slot of all keys.
-    let socket = client.connections.get_mut(&client.address).unwrap();
-    socket.write_all(&requests).unwrap();
-    let (mut parser, mut received, mut count) = (ReplyParser::new(Limits::default()), Vec::new(), 0);
-    let (expected, mut room) = (Value::String(value.into_bytes()), vec![0; 64 << 10]);
-    while count < KEYS {
-        let (read, reply) = parser.parse(&received).expect("a reply");
-        received.drain(..read);
-        if let Some(reply) = reply {
-            assert!(reply == expected, "reply {count}");
-            count += 1;
-            continue;
-        }
-        let more = socket.read(&mut room).unwrap();
-        assert!(more > 0, "the node closed the connection after {count} replies");
-        received.extend_from_slice(&room[..more]);
-    }
+    let expected = vec![Value::String(value.into_bytes()); KEYS as usize];
+    assert_answered(&mut client, &requests, &expected);
 }
 
 #[test]
@@ -480,25 +486,10 @@ fn what_many_reads_that_waited_answer_together_reaches_a_client_that_reads_it() 
         write_request(&mut requests, &["hset", &key, "b", "1"]);
         write_request(&mut requests, &["hgetall", &key]);
     }
-    let socket = client.connections.get_mut(&client.address).unwrap();
-    socket.write_all(&requests).unwrap();
-    let (mut parser, mut received, mut count) = (ReplyParser::new(Limits::default()), Vec::new(), 0);
     let string = |text: &str| Value::String(text.as_bytes().to_vec());
     let hash = Value::Array(["a", &value, "b", "1"].map(string).to_vec());
-    let mut room = vec![0; 64 << 10];
-    while count < 2 * KEYS {
-        let (read, reply) = parser.parse(&received).expect("a reply");
-        received.drain(..read);
-        if let Some(reply) = reply {
-            let expected = if count % 2 == 0 { &Value::Integer(1) } else { &hash };
-            assert!(reply == *expected, "reply {count}");
-            count += 1;
-            continue;
-        }
-        let more = socket.read(&mut room).unwrap();
-        assert!(more > 0, "the node closed the connection after {count} replies");
-        received.extend_from_slice(&room[..more]);
-    }
+    let expected: Vec<Value> = (0..KEYS).flat_map(|_| [Value::Integer(1), hash.clone()]).collect();
+    assert_answered(&mut client, &requests, &expected);
 }
 
 #[test]
