@@ -410,7 +410,7 @@ impl Table {
         Ok((Rows::new(answer.rows), answer.version.0, work_as_dict(py, &answer.work)?))
     }
 
-    /// Divides a query among about `readers` readers: for each split its objects, the version, the host, and
+    /// Divides a query among `readers` readers: for each split its objects, the version, the host, and
     /// about how many rows and bytes.
     fn splits<'py>(&self, py: Python<'py>, ask: Ask, readers: usize) -> PyResult<Vec<Split<'py>>> {
         let (table, query) = (self.readable()?, ask.query()?);

@@ -185,7 +185,7 @@ impl Readable {
         }
     }
 
-    /// Divides a query among about `readers` readers.
+    /// Divides a query among `readers` readers.
     ///
     /// # Errors
     /// As [`Table::splits`] and [`Union::splits`].

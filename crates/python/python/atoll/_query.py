@@ -45,10 +45,11 @@ class Asking(Choosing, Estimating):
     """What can be asked of a query, and of a table."""
 
     def splits(self, readers: SupportsIndex) -> list[Split]:
-        """Divide the query among about ``readers`` readers.
+        """Divide the query among ``readers`` readers.
 
         Each split is a query of its own; together they have each row once, all of one version. There is at least one
-        split, and none without a share of the data.
+        split, and none without a share of the data; there are fewer than readers if there are fewer objects to read,
+        and more if there are more hosts.
 
         Splits read about equal bytes. Where a store has its data on several hosts, as Cassandra has, each split is of
         one host, which it names, so that a reader on that host reads locally. Send splits to other processes, pickled,

@@ -14,7 +14,7 @@ use atoll_store::Place;
 use futures::future::try_join_all;
 use futures::{StreamExt, TryStreamExt};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BinaryHeap};
 
 /// Number of concurrent lookups of locations.
 const LOOKUPS_AT_ONCE: usize = 64;
@@ -34,11 +34,13 @@ pub struct QuerySplit {
 }
 
 impl Table {
-    /// Divides a query among about `readers` readers. All splits together are its answer, each row once, on
+    /// Divides a query among `readers` readers. All splits together are its answer, each row once, on
     /// the version that is current now or that the query names. There is at least one split, and at most one
     /// per object that can match.
     ///
     /// If objects are stored on several hosts, each split is for one host, and each host has at least one.
+    /// There are fewer splits than readers only if there are fewer objects, and more only if there are more
+    /// hosts.
     /// Splits have about equal bytes, but no object is divided. Reads nothing but the manifest.
     ///
     /// # Errors
@@ -79,7 +81,7 @@ impl Table {
 }
 
 impl Union {
-    /// Divides a query among about `readers` readers, as [`Table::splits`]. A split may have objects of
+    /// Divides a query among `readers` readers, as [`Table::splits`]. A split may have objects of
     /// several tables.
     ///
     /// Each split carries the versions of the tables, so that another handle of the union can answer it.
@@ -151,9 +153,8 @@ fn shares_of(pieces: &[CandidatePiece], asked: &BoundQuery) -> Vec<Share> {
     shares.into_values().collect()
 }
 
-/// Divides shares into about `readers` splits, each on one host. `part` makes the query for some shares.
+/// Divides shares into `readers` splits, each on one host. `part` makes the query for some shares.
 fn divided(shares: Vec<Share>, readers: usize, part: impl Fn(&[Share]) -> Query) -> Vec<QuerySplit> {
-    let total = shares.iter().map(|share| share.bytes).fold(0, u64::saturating_add);
     let mut by_host: BTreeMap<Option<String>, Vec<Share>> = BTreeMap::new();
     for share in shares {
         by_host.entry(share.host.clone()).or_default().push(share);
@@ -168,18 +169,35 @@ fn divided(shares: Vec<Share>, readers: usize, part: impl Fn(&[Share]) -> Query)
         rows: shares.iter().map(|share| share.rows).sum(),
         bytes: shares.iter().map(|share| share.bytes).sum(),
     };
-    let of_host = |(host, shares): (Option<String>, Vec<Share>)| {
-        let parts = readers_of(&shares, total, readers);
+    let parts = parts_of(by_host.values(), readers);
+    let of_host = |((host, shares), parts): ((Option<String>, Vec<Share>), usize)| {
         deal(shares, parts).iter().map(|shares| split(&host, shares)).collect::<Vec<_>>()
     };
-    by_host.into_iter().flat_map(of_host).collect()
+    by_host.into_iter().zip(parts).flat_map(of_host).collect()
 }
 
-/// How many of the readers read what one host stores.
-fn readers_of(shares: &[Share], total: u64, readers: usize) -> usize {
-    let bytes: u64 = shares.iter().map(|share| share.bytes).sum();
-    let part = readers as f64 * bytes as f64 / total.max(1) as f64;
-    (part.round() as usize).clamp(1, shares.len().max(1))
+/// How many readers read what each host stores: one at least, and each further one goes where a reader has
+/// the most bytes. No host has more readers than objects.
+fn parts_of<'a>(hosts: impl Iterator<Item = &'a Vec<Share>>, readers: usize) -> Vec<usize> {
+    let hosts: Vec<(u64, usize)> = hosts
+        .map(|shares| {
+            let bytes = shares.iter().map(|share| share.bytes).fold(0, u64::saturating_add);
+            (bytes, shares.len())
+        })
+        .collect();
+    let mut parts = vec![1_usize; hosts.len()];
+    // By what a reader of the host has to read: about as many bytes, of several equal ones the first host.
+    let waiting = |host: usize, parts: usize| {
+        let (bytes, objects) = hosts[host];
+        (objects > parts).then(|| (bytes / parts as u64, Reverse(host)))
+    };
+    let mut most: BinaryHeap<_> = (0..hosts.len()).filter_map(|host| waiting(host, 1)).collect();
+    for _ in hosts.len()..readers {
+        let Some((_, Reverse(host))) = most.pop() else { break };
+        parts[host] += 1;
+        most.extend(waiting(host, parts[host]));
+    }
+    parts
 }
 
 /// Deals out shares so that each part has about equal bytes: the largest first, each to the part that has the
