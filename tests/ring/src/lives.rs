@@ -362,6 +362,9 @@ impl World {
                 continue;
             }
             say!(self, "  slot {} is {is:?}", slot.0);
+            if is.in_sync != was.in_sync {
+                self.were_in_sync(slot, before.version, was.in_sync.iter().collect());
+            }
             if is.primary != was.primary && is.primary.is_some() && was.primary.is_some() {
                 self.counts.bump("fail_overs_and_moves");
                 self.moves.push((slot, self.now));

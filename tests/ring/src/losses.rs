@@ -70,15 +70,35 @@ impl World {
                 configuration.primary == Some(node) && configuration.in_sync.len() > 1
             })
         };
-        // The same for copies that the group gave up together, whatever table they follow at the moment.
-        let runs = |node: &NodeId| self.node(*node).process.is_some();
-        let have_each_other = configuration.in_sync.iter().filter(runs).count() > 1;
         !self.given_up.contains_key(&slot)
-            && !have_each_other
+            && !self.have_each_other(slot)
             && configuration.epoch.0 > 0
             && !configuration.in_sync.is_empty()
             && configuration.in_sync.iter().all(is_silent)
             && !self.node_ids().any(goes_on)
+    }
+
+    /// Whether several nodes run that have each other in sync, or will once they hear of a table that they are
+    /// still to follow: they go on without the group, though it gave all of them up. An operator stops such
+    /// nodes before accepting a loss.
+    fn have_each_other(&self, slot: Slot) -> bool {
+        let table = self.council.authority.table();
+        let current = (table.version, table.slot(slot).in_sync.iter().collect::<Vec<_>>());
+        let former = self.former_in_sync.get(&slot).into_iter().flatten();
+        former.chain([&current]).any(|(until, in_sync)| {
+            let may_follow = |node: &&NodeId| {
+                let process = self.node(**node).process.as_ref();
+                process.is_some_and(|process| process.replica.table().version <= *until)
+            };
+            in_sync.iter().filter(may_follow).count() > 1
+        })
+    }
+
+    /// Notes which copies were in sync up to this table.
+    pub(crate) fn were_in_sync(&mut self, slot: Slot, until: Version, in_sync: Vec<NodeId>) {
+        if in_sync.len() > 1 {
+            self.former_in_sync.entry(slot).or_default().push((until, in_sync));
+        }
     }
 
     /// After this long every promise of the group to a node that it did not hear has expired, by any clock.

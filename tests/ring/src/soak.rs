@@ -11,8 +11,9 @@ use std::thread;
 /// again. 1: cells of a slot came in one piece. 2: they may also come in parts, of which some are in place
 /// when anything else happens. 3: in some runs each slot is in a keyspace with a durability of its own.
 /// 4: nodes that begin are sent a table from before their registration now and then. 5: that a slot is
-/// forgotten is synced at once where it has to outlive a loss of power.
-const FORMAT: u64 = 5;
+/// forgotten is synced at once where it has to outlive a loss of power. 6: the operator takes nodes that will
+/// follow a table which makes them copies of each other for nodes that go on.
+const FORMAT: u64 = 6;
 
 /// The results of a range of seeds.
 #[derive(Clone, Debug, Default)]

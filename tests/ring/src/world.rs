@@ -17,7 +17,7 @@ use crate::node::Node;
 use crate::operation::Operation;
 use crate::queue::{Event, Queue, ToNode};
 use crate::settings::Settings;
-use atoll_replica::{Change, Effect, Group, GroupOptions, NodeId, Slot};
+use atoll_replica::{Change, Effect, Group, GroupOptions, NodeId, Slot, Version};
 use fastrand::Rng;
 use std::collections::BTreeMap;
 
@@ -84,6 +84,8 @@ pub(crate) struct World {
     /// Whether losses are accepted while faults are active, and for which slots that was done.
     pub(crate) is_impatient: bool,
     pub(crate) given_up: BTreeMap<Slot, GivenUp>,
+    /// For each slot, several copies that were in sync together, and up to which table.
+    pub(crate) former_in_sync: BTreeMap<Slot, Vec<(Version, Vec<NodeId>)>>,
     /// The first promise that was broken.
     pub(crate) broken: Option<String>,
 }
@@ -130,6 +132,7 @@ impl World {
             imports: 0,
             is_impatient: draw_impatience(seed) && !case.is_planned,
             given_up: BTreeMap::new(),
+            former_in_sync: BTreeMap::new(),
             broken: None,
             settings,
             random,
