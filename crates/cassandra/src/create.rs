@@ -12,12 +12,13 @@
 //! Invariant: a creation with chunks is acknowledged only after the cell was read back: a sweep may have run
 //! before the row was written and taken the chunks left by an earlier try, and has then deleted the cell with
 //! a timestamp above that row.
-//! between may have taken chunks that an earlier try left, and then has deleted the cell above that row.
+//! Invariant: a try that is given up before its row was sent, wherever it waits, lets its chunks go.
 
 use crate::bind::Bind;
 use crate::cells::{Pieces, length};
 use crate::chunks::{Found as Read, Owner};
 use crate::codec::{Body, KIND_CELL, KIND_HEAD, PieceHead, checksum, sealed};
+use crate::leaving::Gone;
 use crate::numbers;
 use crate::plan::CHUNK_AGE_MAX;
 use crate::read::Moves;
@@ -73,6 +74,28 @@ fn honest(is_sent: &AtomicBool, error: StoreError) -> StoreError {
     }
 }
 
+/// The chunks of one try, which no row names yet. A caller whose deadline has passed drops the try in the
+/// middle of a step; the chunks then go like those of a try that failed.
+struct Unnamed<'a> {
+    shared: &'a Arc<Shared>,
+    chunks: Vec<Gone>,
+}
+
+impl Unnamed<'_> {
+    /// Leaves the chunks to the caller.
+    fn take(&mut self) -> Vec<Gone> {
+        std::mem::take(&mut self.chunks)
+    }
+}
+
+impl Drop for Unnamed<'_> {
+    fn drop(&mut self) {
+        // Not at once: some of them may still be on their way to the nodes, behind their own deletion.
+        let chunks = self.take();
+        self.shared.let_go_later(chunks);
+    }
+}
+
 /// One creation.
 struct Creation<'a> {
     shared: &'a Arc<Shared>,
@@ -100,36 +123,30 @@ impl<'a> Creation<'a> {
     /// One try: whether the cell was there before; none if the creation must be tried again.
     async fn attempt(&self, is_sent: &AtomicBool) -> Result<Option<bool>, StoreError> {
         let (begun, head) = (Moment::now(), self.head()?);
-        let chunks = || head.chunks().into_iter().collect();
-        let found = match self.prepare(&head).await {
-            Ok(found) if found.pieces.is_empty() => found,
-            // No row names these chunks.
-            Ok(found) => {
-                self.shared.let_go(chunks());
-                compare(self.shared, &self.partition, self.sort, found.pieces, self.value).await?;
-                // An earlier try of this very call may have created it.
-                return Ok(Some(!is_sent.load(Ordering::SeqCst)));
-            }
-            Err(error) => {
-                self.shared.let_go(chunks());
-                return Err(error);
-            }
-        };
+        let mut unnamed = Unnamed { shared: self.shared, chunks: head.chunks().into_iter().collect() };
+        let found = self.prepare(&head).await?;
+        if !found.pieces.is_empty() {
+            // All of them are written, and no row names them.
+            self.shared.let_go(unnamed.take());
+            compare(self.shared, &self.partition, self.sort, found.pieces, self.value).await?;
+            // An earlier try of this very call may have created it.
+            return Ok(Some(!is_sent.load(Ordering::SeqCst)));
+        }
         let has_chunks = matches!(head.body, Body::Chunks(..));
         if has_chunks && begun.age() > CHUNK_AGE_MAX {
-            self.shared.let_go(chunks());
             return Ok(None);
         }
         is_sent.store(true, Ordering::SeqCst);
+        let chunks = unnamed.take();
         if let Err(error) = self.write_row(&head, found.last_write + 1).await {
             if error.outcome() == Outcome::Refused {
-                self.shared.let_go(chunks());
+                self.shared.let_go(chunks);
             }
             return Err(error);
         }
         if has_chunks && !self.is_there().await? {
             // The client that deleted the cell may have missed this row, and others may be reading it.
-            self.shared.let_go_later(chunks());
+            self.shared.let_go_later(chunks);
             return Ok(None);
         }
         self.shared.link.settled.note(&self.partition, self.sort, &head);

@@ -96,11 +96,19 @@ impl Leaving {
 /// Deletes chunks in the background after their grace period. Deletions that the end of the process prevents
 /// are left to a sweep.
 pub(crate) fn delete_later(link: &Arc<Link>, leaving: &Arc<Leaving>, chunks: Vec<Gone>) {
-    if chunks.is_empty() || !leaving.take(chunks, Instant::now()) {
+    if chunks.is_empty() {
+        return;
+    }
+    // A call may be dropped where its runtime has ended.
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+        tracing::debug!(values = chunks.len(), "chunks are left to the next sweep");
+        return;
+    };
+    if !leaving.take(chunks, Instant::now()) {
         return;
     }
     let (link, leaving) = (Arc::clone(link), Arc::clone(leaving));
-    tokio::spawn(async move { leaving.run_out(|(id, count)| link.delete_chunks(id, count)).await });
+    runtime.spawn(async move { leaving.run_out(|(id, count)| link.delete_chunks(id, count)).await });
 }
 
 #[cfg(test)]

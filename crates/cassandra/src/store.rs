@@ -125,7 +125,7 @@ impl Shared {
         hasher.finish().value()
     }
 
-    /// Deletes chunks that a cell referred to, once no reader can still be reading them.
+    /// Deletes chunks once no reader can still be reading them, and none of them is still on its way.
     pub(crate) fn let_go_later(&self, chunks: Vec<Gone>) {
         delete_later(&self.link, &self.leaving, chunks);
     }

@@ -9,12 +9,14 @@
 //! Invariant: a head never recurs, because each carries a random number; so a batch applies at most once,
 //! however often it is sent.
 //! Invariant: a write ends as refused only if none of its tries can apply any more.
+//! Invariant: a write that is given up before it sent a batch, wherever it waits, lets its chunks go.
 
 use crate::bind::Bind;
 use crate::cells::RawRow;
 use crate::chunks::Owner;
 use crate::codec::{KIND_CELL, KIND_HEAD, KIND_REQUEST, KIND_WINNER, PartitionHead, winner_slot};
 use crate::failure::{refused, waited_in_vain};
+use crate::leaving::Gone;
 use crate::link::{Decided, Patience};
 use crate::net::half_open;
 use crate::numbers;
@@ -96,8 +98,9 @@ impl<'a> Writing<'a> {
 
     /// Makes the write move the head even if the batch changes nothing: a client that read the partition
     /// before must read it again.
-    pub(crate) fn moving(self) -> Self {
-        Self { must_move: true, ..self }
+    pub(crate) fn moving(mut self) -> Self {
+        self.must_move = true;
+        self
     }
 
     /// Writes the batch, and deletes the chunks that are not used in the end.
@@ -113,10 +116,15 @@ impl<'a> Writing<'a> {
         // In these cases no try was applied or can be.
         let is_refused = result.as_ref().is_err_and(|error| error.outcome() == Outcome::Refused);
         if is_refused || matches!(result, Ok(Done::Before)) {
-            let chunks = self.chunks.into_values().map(|written| (written.id, written.count));
-            self.shared.let_go(chunks.collect());
+            self.shared.let_go(self.take_chunks());
         }
         result
+    }
+
+    /// The chunks that were written for the batch.
+    fn take_chunks(&mut self) -> Vec<Gone> {
+        let chunks = std::mem::take(&mut self.chunks);
+        chunks.into_values().map(|written| (written.id, written.count)).collect()
     }
 
     async fn attempts(&mut self, known: &mut Known) -> Result<Done, StoreError> {
@@ -384,6 +392,17 @@ impl<'a> Writing<'a> {
         let appends = |mutation: &Mutation| matches!(mutation, Mutation::Append(to, _) if to == sort);
         let is_asked = self.batch.conditions.iter().any(|condition| condition.sort() == sort);
         !is_asked && !self.batch.mutations.iter().any(appends)
+    }
+}
+
+impl Drop for Writing<'_> {
+    /// A caller whose deadline has passed drops the write in the middle of a step.
+    fn drop(&mut self) {
+        if !self.is_sent.load(Ordering::SeqCst) {
+            // Not at once: some of them may still be on their way to the nodes, behind their own deletion.
+            let chunks = self.take_chunks();
+            self.shared.let_go_later(chunks);
+        }
     }
 }
 

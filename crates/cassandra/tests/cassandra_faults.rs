@@ -99,6 +99,37 @@ async fn a_creation_of_which_one_try_may_have_come_through_is_never_told_refused
 }
 
 #[tokio::test]
+async fn a_call_that_is_given_up_before_it_can_have_an_effect_leaves_no_chunks() {
+    for is_creation in [false, true] {
+        let Some(two) = Two::open(Duration::from_secs(15)).await else { return };
+        let mut chunks = 0;
+        two.way.rule(move |text| {
+            if text.starts_with("INSERT") && text.contains(".chunks") {
+                chunks += 1;
+                // Two of the four are written, and the call waits for the others.
+                if chunks > 2 {
+                    return Fate::Held;
+                }
+            }
+            Fate::Passes
+        });
+        let (cell, value) = (Cell::new("p", "late"), bytes(CHUNKED, 6));
+        let options = WriteOptions { deadline: Some(Duration::from_secs(3)), ..WriteOptions::default() };
+        let ended = match is_creation {
+            true => two.far.create(cell, value, options).await,
+            false => two.far.put(cell, &value, options).await,
+        };
+        let error = ended.unwrap_err();
+        assert_eq!(error.outcome(), Outcome::Refused, "{error}");
+        // Closing deletes at once the chunks that would otherwise go in ten seconds.
+        two.far.close().await.unwrap();
+        let swept = two.near.sweep(Duration::ZERO).await.unwrap();
+        assert_eq!(swept.deleted, 0, "nothing was left to it, by a creation: {is_creation}");
+        assert_eq!(two.value("late").await, None);
+    }
+}
+
+#[tokio::test]
 async fn a_write_whose_answer_cannot_be_read_is_looked_for() {
     let Some(two) = Two::open(Duration::from_secs(5)).await else { return };
     let mut batches = 0;
