@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use scylla::cluster::Node;
 use scylla::policies::load_balancing::{NodeIdentifier, SingleTargetLoadBalancingPolicy};
 use scylla::statement::unprepared::Statement;
-use scylla::value::CqlTimeuuid;
+use scylla::value::CqlTimestamp;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -40,8 +40,12 @@ const DOUBT_MAX: Duration = Duration::from_millis(250);
 /// How far the last time returned may lie ahead of what the nodes say at present.
 const AHEAD_MAX: Duration = Duration::from_secs(1);
 
-/// The distance between the epochs of time UUIDs (October 1582) and of Unix, in 100 ns.
-const EPOCHS_APART: u64 = 0x01b2_1dd2_1381_4000;
+/// Asks a node for its clock. `now()` would make a time UUID, and these never go back: of a node whose clock
+/// was ahead and has been set right, it would tell the wrong time for as long as the clock had been ahead.
+const ASKED: &str = "SELECT currentTimestamp() FROM system.local";
+
+/// The unit in which a node tells its time.
+const UNIT_NS: u64 = 1_000_000;
 
 /// The clock of one store.
 #[derive(Default)]
@@ -255,7 +259,7 @@ fn check_difference(place: &str, times: &[Told]) -> Result<(), StoreError> {
 
 /// The time of one node at the middle of the request; none if the node does not answer in time.
 async fn ask(link: &Link, node: &Arc<Node>) -> Option<(Looked, Told)> {
-    let mut statement = Statement::new("SELECT now() FROM system.local");
+    let mut statement = Statement::new(ASKED);
     let target = SingleTargetLoadBalancingPolicy::new(NodeIdentifier::Node(Arc::clone(node)), None);
     statement.set_load_balancing_policy(Some(target));
     statement.set_consistency(scylla::statement::Consistency::One);
@@ -266,21 +270,15 @@ async fn ask(link: &Link, node: &Arc<Node>) -> Option<(Looked, Told)> {
     if half > DOUBT_MAX {
         return None;
     }
-    let (uuid,) = result.into_rows_result().ok()?.first_row::<(CqlTimeuuid,)>().ok()?;
-    let time_ns = unix_ns(uuid);
-    let told = Told { time_ns, doubt_ns: half.as_nanos() as u64, node: node.address.ip().to_string() };
+    let (clock,) = result.into_rows_result().ok()?.first_row::<(CqlTimestamp,)>().ok()?;
+    let (time_ns, doubt_ns) = (unix_ns(clock), half.as_nanos() as u64 + UNIT_NS);
+    let told = Told { time_ns, doubt_ns, node: node.address.ip().to_string() };
     Some((Looked { at: sent + half, moment: Moment::now(), time_ns }, told))
 }
 
-/// The time in a time UUID, in nanoseconds since the Unix epoch.
-fn unix_ns(uuid: CqlTimeuuid) -> u64 {
-    let (low, middle, high) = {
-        let bytes = uuid.as_bytes();
-        let number =
-            |range: std::ops::Range<usize>| bytes[range].iter().fold(0, |n, byte| n << 8 | u64::from(*byte));
-        (number(0..4), number(4..6), number(6..8) & 0x0fff)
-    };
-    (high << 48 | middle << 32 | low).saturating_sub(EPOCHS_APART).saturating_mul(100)
+/// The time that a node told, in nanoseconds since the Unix epoch.
+fn unix_ns(clock: CqlTimestamp) -> u64 {
+    u64::try_from(clock.0).unwrap_or(0).saturating_mul(UNIT_NS)
 }
 
 #[cfg(test)]
@@ -332,11 +330,9 @@ mod tests {
     }
 
     #[test]
-    fn the_time_in_a_uuid_is_read_as_unix_time() {
-        // The Unix epoch itself, as a time UUID.
-        let epoch = CqlTimeuuid::from_bytes([
-            0x13, 0x81, 0x40, 0x00, 0x1d, 0xd2, 0x11, 0xb2, 0x80, 0, 0, 0, 0, 0, 0, 0,
-        ]);
-        assert_eq!(unix_ns(epoch), 0);
+    fn the_time_of_a_node_is_read_as_unix_time_whatever_its_clock_says() {
+        assert_eq!(unix_ns(CqlTimestamp(0)), 0);
+        assert_eq!(unix_ns(CqlTimestamp(1_700_000_000_123)), 1_700_000_000_123_000_000);
+        assert_eq!((unix_ns(CqlTimestamp(-1)), unix_ns(CqlTimestamp(i64::MAX))), (0, u64::MAX));
     }
 }

@@ -264,6 +264,32 @@ async fn the_node_whose_clock_is_far_off_is_named_and_costs_leases_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_whose_clock_was_ahead_is_believed_once_it_is_set_right() {
+    let Some(nodes) = Nodes::there() else { return };
+    let Ok(folder) = std::env::var("ATOLL_CASSANDRA_FOLDER") else {
+        println!("SKIPPED [cassandra-nodes] ATOLL_CASSANDRA_FOLDER names no cluster whose clocks can be set");
+        return;
+    };
+    let _turn = TURN.lock().await;
+    nodes.all_up();
+    let namespaces = nodes.namespaces();
+    nodes.steer(&["kill", "2"]);
+    nodes.steer(&["start", "2", "--clock-ahead", "3600"]);
+    let store = CassandraStore::open(namespaces.options(namespaces.fresh())).await.unwrap();
+    let error = store.now().await.unwrap_err();
+    assert!(error.to_string().contains(&format!("node {} is", nodes.address(2))), "{error}");
+    // The node goes on running, and has told the later time before.
+    std::fs::write(format!("{folder}/node-2/clock-is-right"), b"").unwrap();
+    let started = tokio::time::Instant::now();
+    while let Err(error) = store.now().await {
+        assert!(started.elapsed() < Duration::from_secs(60), "{error}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    nodes.steer(&["kill", "2"]);
+    nodes.steer(&["start", "2"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_swept_while_the_clock_of_a_node_that_hangs_is_not_heard() {
     let (Some(nodes), Some(third)) = (Nodes::there(), Paused::node(3)) else { return };
     let _turn = TURN.lock().await;

@@ -83,6 +83,8 @@ impl<'a> Node<'a> {
         let mut command = Command::new("sh");
         command.args(["-c", "echo $$ >\"$0\" && exec \"$@\""]).arg(self.folder.join("pid")).arg(java);
         if ahead != 0 {
+            // A clock that a test has set right before would begin right.
+            let _ = std::fs::remove_file(self.folder.join("clock-is-right"));
             self.make_clock(&java::beside(java, "javac"), jars)?;
             command.args([
                 "-Dcassandra.clock=atoll.development.WrongClock".to_owned(),
@@ -231,8 +233,8 @@ impl<'a> Node<'a> {
         Ok(flags)
     }
 
-    /// Compiles a clock class that is wrong by some seconds into the folder that is first on the node's
-    /// class path.
+    /// Compiles a clock class that is wrong by some seconds, until it is set right, into the folder that is
+    /// first on the node's class path.
     fn make_clock(&self, compiler: &Path, jars: &Path) -> Result<(), Failure> {
         let mut command = Command::new(compiler);
         command.arg("-cp").arg(jars.join("*")).arg("-d").arg(&self.folder);
