@@ -3,7 +3,6 @@
 //!
 //! Invariant: each call of [`Link::decide`] sends a conditional batch once; its caller knows what a doubtful
 //! answer means.
-//! doubtful answer means for it.
 
 use crate::bind::Bind;
 use crate::failure::{Failure, is_of_replicas, is_of_tombstones, judge, refused, told, unknown};
@@ -213,15 +212,20 @@ impl Link {
         let values: Vec<&Vec<Bind<'_>>> = changes.iter().map(|(_, values)| values).collect();
         match self.session.batch(&batch, values).await {
             Ok(result) => self.applied(result),
-            Err(error) => match judge(&error) {
-                Failure::Final => Decided::Refused(refused(&self.place, "write", error)),
-                Failure::Passing
-                    if self.is_refusal_final.load(Ordering::Relaxed) || !is_of_replicas(&error) =>
-                {
-                    Decided::Passing(error)
-                }
-                Failure::Passing | Failure::Doubtful => Decided::Doubtful(unknown("write", error)),
-            },
+            Err(error) if self.may_be_done(&error) => Decided::Doubtful(unknown("write", error)),
+            Err(error) if judge(&error) == Failure::Final => {
+                Decided::Refused(refused(&self.place, "write", error))
+            }
+            Err(error) => Decided::Passing(error),
+        }
+    }
+
+    /// Whether a conditional change that failed like this may have happened, or may happen later.
+    pub(crate) fn may_be_done(&self, error: &ExecutionError) -> bool {
+        match judge(error) {
+            Failure::Final => false,
+            Failure::Passing => is_of_replicas(error) && !self.is_refusal_final.load(Ordering::Relaxed),
+            Failure::Doubtful => true,
         }
     }
 

@@ -92,7 +92,7 @@ pub(crate) struct Plain {
     pub(crate) delete_chunk: PreparedStatement,
     /// Deletes a chunk that no cell refers to, unless it was written again since a given time.
     pub(crate) delete_old_chunk: PreparedStatement,
-    /// The chunks and their owners, in the order of tokens.
+    /// The chunks from one token to another, with their owners, in the order of tokens.
     pub(crate) owners: PreparedStatement,
     /// The partition keys in the order of tokens.
     pub(crate) list: PreparedStatement,
@@ -223,6 +223,8 @@ impl Plain {
         let piece = "p = ? AND kind = 0 AND s = ? AND piece = ?";
         let create = format!("UPDATE {{k}}.cells USING TIMESTAMP ? SET head = ?, value = ? WHERE {piece}");
         let chunk = "SELECT data FROM {k}.chunks WHERE id = ? AND n = ?";
+        let owners = "SELECT id, n, p, s, writetime(s), token(id, n) FROM {k}.chunks \
+                      WHERE token(id, n) >= ? AND token(id, n) <= ? LIMIT ?";
         let list = "SELECT p, kind FROM {k}.cells WHERE token(p) >= ? AND token(p) <= ? LIMIT ?";
         let of = async |text: &str| preparing.prepare(text, Sent::Majority).await;
         let mut create = of(&create).await?;
@@ -235,10 +237,7 @@ impl Plain {
             chunk: of(chunk).await?,
             delete_chunk: of("DELETE FROM {k}.chunks WHERE id = ? AND n = ?").await?,
             delete_old_chunk: of("DELETE FROM {k}.chunks USING TIMESTAMP ? WHERE id = ? AND n = ?").await?,
-            owners: of(
-                "SELECT id, n, p, s, writetime(s), token(id, n) FROM {k}.chunks WHERE token(id, n) >= ? LIMIT ?",
-            )
-            .await?,
+            owners: of(owners).await?,
             list: of(list).await?,
         })
     }

@@ -11,6 +11,8 @@
 //! Invariant: a chunk that was written again since it was examined stays, because its deletion carries the
 //! timestamp that was seen.
 //! Invariant: nothing is deleted on behalf of a closed store.
+//! Invariant: a sweep that ends well has looked at every token once. It begins at any of them, so that what
+//! many sweeps that end early look at is the whole ring, and not its beginning many times.
 
 use crate::bind::Bind;
 use crate::cells::Piece;
@@ -40,6 +42,9 @@ const SETTLED: Duration = Duration::from_secs(60);
 
 /// How often a store checks whether a sweep is due.
 const LOOK_AGAIN: Duration = Duration::from_secs(6 * 3600);
+
+/// The first token of the ring; the one below it belongs to no key.
+const TOKEN_FIRST: i64 = i64::MIN + 1;
 
 /// Chunks examined with one request.
 const PAGE: i32 = 500;
@@ -73,8 +78,8 @@ struct Found {
 trait Ground {
     /// Whether the sweep must stop.
     fn is_over(&self) -> bool;
-    /// The chunks from a token on, and the token to continue from.
-    fn look(&self, from: i64) -> impl Future<Output = Result<Page, StoreError>> + Send;
+    /// The first chunks between two tokens, and the token to continue from.
+    fn look(&self, from: i64, to: i64) -> impl Future<Output = Result<Page, StoreError>> + Send;
     /// Whether the cell refers to the chunk, or may still do so.
     fn is_referred(&self, chunk: &Found) -> impl Future<Output = Result<bool, StoreError>> + Send;
     fn delete(&self, chunk: &Found) -> impl Future<Output = Result<(), StoreError>> + Send;
@@ -92,8 +97,8 @@ impl Ground for Sweeping<'_> {
         self.shared.is_closed() || (self.is_unasked && Arc::strong_count(self.shared) == 1)
     }
 
-    async fn look(&self, from: i64) -> Result<Page, StoreError> {
-        look(self.shared, from).await
+    async fn look(&self, from: i64, to: i64) -> Result<Page, StoreError> {
+        look(self.shared, from, to).await
     }
 
     async fn is_referred(&self, chunk: &Found) -> Result<bool, StoreError> {
@@ -115,7 +120,8 @@ async fn sweep_ground(store: &Sweeping<'_>, age: Duration) -> Result<Swept, Stor
     // The age of a chunk depends on the clock of some node: a sweep relies on it only if all clocks agree.
     let now_us = crate::clock::of_all(link).await? / 1000;
     let oldest_us = i64::try_from(now_us.saturating_sub(age.as_micros() as u64)).unwrap_or(0);
-    let (swept, unjudged) = go_over(store, oldest_us, &link.place).await?;
+    let begin = fastrand::i64(TOKEN_FIRST..);
+    let (swept, unjudged) = go_over(store, begin, oldest_us, &link.place).await?;
     if unjudged > 0 {
         tracing::warn!(
             unjudged,
@@ -125,15 +131,20 @@ async fn sweep_ground(store: &Sweeping<'_>, age: Duration) -> Result<Swept, Stor
     Ok(swept)
 }
 
-/// Goes over the chunks of a store. Also returns for how many values it could not learn whether a cell refers
-/// to them.
-async fn go_over(ground: &impl Ground, oldest_us: i64, place: &str) -> Result<(Swept, usize), StoreError> {
+/// Goes once round the ring over the chunks of a store, from the token `begin` on. Also returns for how many
+/// values it could not learn whether a cell refers to them.
+async fn go_over(
+    ground: &impl Ground,
+    begin: i64,
+    oldest_us: i64,
+    place: &str,
+) -> Result<(Swept, usize), StoreError> {
     let (mut swept, mut unjudged) = (Swept::default(), 0);
-    let mut from = i64::MIN + 1;
+    let (mut from, mut to) = (begin, i64::MAX);
     // The chunks of one value lie on all nodes, and so on many pages.
     let mut referred: HashMap<ChunkId, bool> = HashMap::new();
     loop {
-        let Page { looked_at, chunks, next } = ground.look(from).await?;
+        let Page { looked_at, chunks, next } = ground.look(from, to).await?;
         swept.looked_at += looked_at;
         if referred.len() > KNOWN_MAX {
             referred.clear();
@@ -168,6 +179,8 @@ async fn go_over(ground: &impl Ground, oldest_us: i64, place: &str) -> Result<(S
         match next {
             _ if ground.is_over() => return Err(StoreError::closed(place)),
             Some(next) => from = next,
+            // The end of the ring; what lies before the beginning is still missing.
+            None if to == i64::MAX && begin > TOKEN_FIRST => (from, to) = (TOKEN_FIRST, begin - 1),
             None => return Ok((swept, unjudged)),
         }
     }
@@ -183,9 +196,9 @@ struct Page {
     next: Option<i64>,
 }
 
-async fn look(shared: &Shared, from: i64) -> Result<Page, StoreError> {
+async fn look(shared: &Shared, from: i64, to: i64) -> Result<Page, StoreError> {
     let link = &shared.link;
-    let answer = link.rows("sweeping", &link.statements.plain.owners, &(from, PAGE)).await?;
+    let answer = link.rows("sweeping", &link.statements.plain.owners, &(from, to, PAGE)).await?;
     type Owned = (Bytes, i32, Option<Bytes>, Option<Bytes>, Option<i64>, i64);
     let rows = answer.rows::<Owned>().map_err(|error| link.not_understood(&error))?;
     let (mut looked_at, mut chunks, mut last) = (0, Vec::new(), None);
@@ -202,7 +215,8 @@ async fn look(shared: &Shared, from: i64) -> Result<Page, StoreError> {
             }
         }
     }
-    Ok(Page { looked_at, chunks, next: last.filter(|_| answer.rows_num() >= PAGE as usize) })
+    let is_cut = answer.rows_num() >= PAGE as usize;
+    Ok(Page { looked_at, chunks, next: last.filter(|next| is_cut && *next <= to) })
 }
 
 async fn is_referred(shared: &Arc<Shared>, chunk: &Found) -> Result<bool, StoreError> {
@@ -294,7 +308,8 @@ async fn turn(shared: Weak<Shared>, is_owed: bool) -> Option<bool> {
     Some(swept.is_err())
 }
 
-/// Claims this week's sweep in the keyspace; only one client succeeds.
+/// Claims this week's sweep in the keyspace; only one client succeeds. If the answer is lost, the claim may
+/// have been made, and then nobody else makes it: this client sweeps. That two do at once is harmless.
 async fn claim(shared: &Shared) -> Option<bool> {
     let link = &shared.link;
     let week = i32::try_from(shared.clock.now(link).await.ok()?.0 / 1_000_000_000 / EVERY.as_secs()).ok()?;
@@ -309,9 +324,14 @@ async fn claim(shared: &Shared) -> Option<bool> {
     let mut write =
         Statement::new(format!("UPDATE {keyspace}.meta SET number = ? WHERE name = 'swept' IF number = ?"));
     write.set_execution_profile_handle(Some(link.profiles.serial.clone()));
-    let rows = link.session.query_unpaged(write, (week, before)).await.ok()?.into_rows_result().ok()?;
-    let row = rows.first_row::<Row>().ok()?;
-    Some(matches!(row.columns.first(), Some(Some(CqlValue::Boolean(true)))))
+    let answer = match link.session.query_unpaged(write, (week, before)).await {
+        Ok(answer) => answer.into_rows_result().ok(),
+        Err(error) if link.may_be_done(&error) => None,
+        Err(_) => return None,
+    };
+    let row = answer.and_then(|rows| rows.first_row::<Row>().ok());
+    let is_refused = row.is_some_and(|row| row.columns.first() == Some(&Some(CqlValue::Boolean(false))));
+    Some(!is_refused)
 }
 
 #[cfg(test)]
@@ -358,9 +378,8 @@ mod tests {
             self.deleted.lock().len() >= self.closed_after
         }
 
-        /// Two chunks per page.
-        async fn look(&self, from: i64) -> Result<Page, StoreError> {
-            let first = u16::try_from(from).unwrap_or(0);
+        /// Two chunks per page; each one's token is its number.
+        async fn look(&self, from: i64, to: i64) -> Result<Page, StoreError> {
             let of = |at: u16| Found {
                 id: u128::from(at).to_be_bytes(),
                 number: 0,
@@ -368,10 +387,10 @@ mod tests {
                 sort: Bytes::new(),
                 written_us: i64::from(at),
             };
-            let chunks: Vec<Found> = (first..self.values).take(2).map(of).collect();
-            let next = first.saturating_add(2);
-            let looked_at = chunks.len() as u64;
-            Ok(Page { looked_at, chunks, next: (next < self.values).then_some(i64::from(next)) })
+            let between = (0..self.values).filter(move |at| (from..=to).contains(&i64::from(*at)));
+            let next = between.clone().nth(2).map(i64::from);
+            let chunks: Vec<Found> = between.take(2).map(of).collect();
+            Ok(Page { looked_at: chunks.len() as u64, chunks, next })
         }
 
         async fn is_referred(&self, chunk: &Found) -> Result<bool, StoreError> {
@@ -386,7 +405,11 @@ mod tests {
 
     /// The outcome of a sweep, and what it deleted.
     fn swept(few: Few) -> (Result<(u64, usize), String>, Vec<u16>) {
-        let swept = go_over(&few, i64::from(u16::MAX), "here").now_or_never().unwrap();
+        swept_from(TOKEN_FIRST, few)
+    }
+
+    fn swept_from(begin: i64, few: Few) -> (Result<(u64, usize), String>, Vec<u16>) {
+        let swept = go_over(&few, begin, i64::from(u16::MAX), "here").now_or_never().unwrap();
         let ends = swept.map(|(swept, unjudged)| (swept.looked_at, unjudged));
         (ends.map_err(|error| error.to_string()), few.deleted.into_inner())
     }
@@ -400,6 +423,23 @@ mod tests {
         assert!(ends.as_ref().is_err_and(|error| error.contains("it was closed")), "{ends:?}");
         assert_eq!(deleted, [0, 1, 2]);
         assert_eq!(swept(few(0)).1, [0; 0]);
+    }
+
+    #[test]
+    fn a_sweep_goes_round_the_ring_once_wherever_it_begins() {
+        let few =
+            |closed_after| Few { values: 7, is_told: |_| Ok(false), closed_after, deleted: Mutex::default() };
+        let cases: [(i64, [u16; 7]); 5] = [
+            (TOKEN_FIRST, [0, 1, 2, 3, 4, 5, 6]),
+            (3, [3, 4, 5, 6, 0, 1, 2]),
+            (6, [6, 0, 1, 2, 3, 4, 5]),
+            (7, [0, 1, 2, 3, 4, 5, 6]),
+            (i64::MAX, [0, 1, 2, 3, 4, 5, 6]),
+        ];
+        for (begin, order) in cases {
+            assert_eq!(swept_from(begin, few(usize::MAX)), (Ok((7, 0)), order.to_vec()), "from {begin}");
+        }
+        assert_eq!(swept_from(5, few(3)).1, [5, 6, 0], "one that ends early has looked behind its beginning");
     }
 
     #[test]
