@@ -20,6 +20,19 @@ pub(crate) enum Bind<'a> {
     Big(i64),
 }
 
+impl Bind<'_> {
+    /// The bytes of the value as it is sent, without its length.
+    pub(crate) fn bytes(&self) -> u64 {
+        match self {
+            Self::Null => 0,
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Sealed(_, bytes) => size_of::<u64>() as u64 + bytes.len() as u64,
+            Self::Int(_) => size_of::<i32>() as u64,
+            Self::Big(_) => size_of::<i64>() as u64,
+        }
+    }
+}
+
 impl SerializeValue for Bind<'_> {
     fn serialize<'b>(
         &self,

@@ -89,6 +89,11 @@ pub(crate) fn is_of_replicas(error: &ExecutionError) -> bool {
     matches!(database_error(error), Some((DbError::Unavailable { .. } | DbError::Overloaded, _)))
 }
 
+/// Whether a node refused a request because of its size. Cassandra reports that only in the message's text.
+fn is_too_big(text: &str) -> bool {
+    text.contains("too big")
+}
+
 /// The database's own error, with its text.
 pub(crate) fn database_error(error: &ExecutionError) -> Option<(&DbError, &str)> {
     match error {
@@ -108,6 +113,11 @@ pub(crate) fn refused(place: &str, what: &'static str, error: ExecutionError) ->
                 "{place} is unavailable: {what} at {consistency} needs {required} replicas, {alive} are alive"
             ),
             "start the nodes that are down (`nodetool status` names them), then try again; nothing was done",
+        ),
+        Some((DbError::Invalid, text)) if is_too_big(text) => told(
+            ErrorKind::Limit,
+            format!("{place} refuses a request of this size ({what}): {text}"),
+            "split the batch, or raise native_transport_max_frame_size in the cassandra.yaml of every node to 16MiB",
         ),
         Some((DbError::Invalid | DbError::ConfigError, text)) => told(
             ErrorKind::Unavailable,
@@ -261,6 +271,20 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         assert!(error.to_string().contains("do not agree"), "{error}");
         assert!(error.hint().is_some_and(|hint| hint.contains("describecluster") && hint.contains("clock")));
+    }
+
+    #[test]
+    fn a_request_that_is_too_large_is_told_from_one_that_is_not_understood() {
+        let invalid = |text: &str| {
+            let error = RequestAttemptError::DbError(DbError::Invalid, text.to_owned());
+            refused("here", "write", ExecutionError::LastAttemptError(error))
+        };
+        let text = "Request is too big: length 17000000 exceeds maximum allowed length 16777216.";
+        let error = invalid(text);
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::Limit, Outcome::Refused));
+        assert!(error.to_string().contains(text), "{error}");
+        assert!(error.hint().is_some_and(|hint| hint.contains("split the batch")));
+        assert_eq!(invalid("unconfigured table cells").kind(), ErrorKind::Unavailable);
     }
 
     #[test]

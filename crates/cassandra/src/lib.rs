@@ -33,6 +33,7 @@ mod scan;
 mod schema;
 mod settings;
 mod settle;
+mod size;
 mod statements;
 mod store;
 mod sweep;

@@ -48,6 +48,8 @@ pub(crate) struct Link {
     pub(crate) parallelism: usize,
     pub(crate) kept: Kept,
     pub(crate) settled: Settled,
+    /// The largest change of one partition that every node accepted when the store was opened.
+    pub(crate) mutation_bytes_max: u64,
     /// Whether the refusal of a conditional batch means that nothing of it was proposed. Paxos v1 may refuse
     /// to commit what a majority has accepted.
     is_refusal_final: AtomicBool,
@@ -95,6 +97,7 @@ impl Link {
             parallelism,
             kept,
             settled: Settled::default(),
+            mutation_bytes_max: settings.mutation_bytes_max.unwrap_or(u64::MAX),
             is_refusal_final: AtomicBool::new(settings.is_paxos_v2),
             is_synced: AtomicBool::new(settings.is_synced),
             round_trip_ns: AtomicU64::new(round_trip.as_nanos() as u64),

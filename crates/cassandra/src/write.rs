@@ -266,6 +266,10 @@ impl<'a> Writing<'a> {
             sendings.push((&link.statements.changes.remember, values));
         }
         sendings.extend(plan.sendings(link, &self.partition));
+        let values = sendings.iter().map(|(_, values)| values.as_slice());
+        if let Err(error) = crate::size::check(&self.partition, values, link.mutation_bytes_max) {
+            return Tried::Fails(honest(Some(attempt), error));
+        }
         self.is_sent.store(true, Ordering::SeqCst);
         match link.decide(&sendings).await {
             Decided::Applied => {

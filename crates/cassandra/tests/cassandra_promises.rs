@@ -198,6 +198,23 @@ async fn many_small_appends_stay_few_pieces_and_read_back_whole() {
 }
 
 #[tokio::test]
+async fn a_batch_that_no_node_takes_is_over_a_limit_and_a_part_of_it_is_done() {
+    let Some(namespaces) = namespaces() else { return };
+    let store = namespaces.open_fresh().await.unwrap();
+    // Each deletion names the partition, so this becomes a request of 17 MB.
+    let partition = vec![b'p'; 16 << 10];
+    let sort = |at: usize| format!("{at:01000}").into_bytes();
+    let deleting = |count: usize| (0..count).fold(Batch::on(partition.clone()), |b, at| b.delete(sort(at)));
+    store.put(Cell::new(&partition, &sort(1)), b"x", WriteOptions::default()).await.unwrap();
+    let error = store.write(deleting(1000), WriteOptions::default()).await.unwrap_err();
+    assert_eq!((error.kind(), error.outcome()), (ErrorKind::Limit, Outcome::Refused), "{error}");
+    assert!(error.to_string().contains("batch of 17"), "{error}");
+    store.write(deleting(300), WriteOptions::default()).await.unwrap();
+    let read = store.get(Cell::new(&partition, &sort(1)), ReadOptions::default()).await.unwrap();
+    assert_eq!(read, None);
+}
+
+#[tokio::test]
 async fn clients_that_create_the_same_keyspace_at_once_share_it() {
     let Some(contacts) = contacts() else { return };
     let keyspace = format!("raced_{:x}", fastrand::u32(..));
