@@ -16,6 +16,7 @@ mod connect;
 mod create;
 mod drift;
 mod failure;
+mod guarantees;
 mod kept;
 mod lanes;
 mod leaving;

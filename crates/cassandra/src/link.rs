@@ -6,6 +6,7 @@
 
 use crate::bind::Bind;
 use crate::failure::{Failure, is_of_replicas, is_of_tombstones, judge, refused, told, unknown};
+use crate::guarantees::Guarantees;
 use crate::kept::Kept;
 use crate::options::Options;
 use crate::profiles::Profiles;
@@ -22,7 +23,7 @@ use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::prepared::PreparedStatement;
 use scylla::value::{CqlValue, Row};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -50,12 +51,7 @@ pub(crate) struct Link {
     pub(crate) settled: Settled,
     /// The largest change of one partition that every node accepted when the store was opened.
     pub(crate) mutation_bytes_max: u64,
-    /// Whether the refusal of a conditional batch means that nothing of it was proposed. Paxos v1 may refuse
-    /// to commit what a majority has accepted.
-    is_refusal_final: AtomicBool,
-    /// Whether a write is acknowledged only once it is synced. This can turn false, and then stays false: the
-    /// warning about it is logged once.
-    is_synced: AtomicBool,
+    pub(crate) guarantees: Guarantees,
     round_trip_ns: AtomicU64,
 }
 
@@ -98,26 +94,9 @@ impl Link {
             kept,
             settled: Settled::default(),
             mutation_bytes_max: settings.mutation_bytes_max.unwrap_or(u64::MAX),
-            is_refusal_final: AtomicBool::new(settings.is_paxos_v2),
-            is_synced: AtomicBool::new(settings.is_synced),
+            guarantees: Guarantees::new(settings),
             round_trip_ns: AtomicU64::new(round_trip.as_nanos() as u64),
         }
-    }
-
-    /// Applies the nodes' current settings; none if no node reported any.
-    pub(crate) fn heed(&self, found: Option<ClusterSettings>) {
-        self.is_refusal_final.store(found.is_some_and(|found| found.is_paxos_v2), Ordering::Relaxed);
-        if found.is_some_and(|found| !found.is_synced) && self.is_synced.swap(false, Ordering::Relaxed) {
-            tracing::warn!(
-                place = self.place,
-                "a node acknowledges writes that it has not synced, so none is reported as synced"
-            );
-        }
-    }
-
-    /// Whether a write is acknowledged only once it is synced.
-    pub(crate) fn is_synced(&self) -> bool {
-        self.is_synced.load(Ordering::Relaxed)
     }
 
     /// The usual time of one request.
@@ -227,7 +206,7 @@ impl Link {
     pub(crate) fn may_be_done(&self, error: &ExecutionError) -> bool {
         match judge(error) {
             Failure::Final => false,
-            Failure::Passing => is_of_replicas(error) && !self.is_refusal_final.load(Ordering::Relaxed),
+            Failure::Passing => is_of_replicas(error) && !self.guarantees.is_refusal_final(),
             Failure::Doubtful => true,
         }
     }

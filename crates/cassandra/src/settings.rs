@@ -58,14 +58,25 @@ pub(crate) async fn cluster_settings(session: &Session, place: &str) -> Result<C
     Ok(weakest(&told.into_iter().map(|told| told.map(Option::unwrap_or_default)).collect::<Vec<_>>()))
 }
 
-/// Asks again: a node that does not answer this time, for example while it restarts, counts as down. None if
-/// no node answers.
-async fn cluster_settings_again(
-    session: &Session,
-    place: &str,
-) -> Result<Option<ClusterSettings>, StoreError> {
-    let told: Vec<_> = ask_all(session, place).await?.into_iter().map(Option::flatten).collect();
-    Ok(told.iter().any(Option::is_some).then(|| weakest(&told)))
+/// What the nodes told that were asked again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// The weakest settings; none if no node answered.
+    pub(crate) weakest: Option<ClusterSettings>,
+    /// Whether every node that is up answered.
+    pub(crate) is_whole: bool,
+}
+
+/// Asks again: a node that does not answer this time, for example while it restarts, counts as down.
+async fn cluster_settings_again(session: &Session, place: &str) -> Result<Found, StoreError> {
+    Ok(found(ask_all(session, place).await?))
+}
+
+fn found(told: Vec<Option<Option<ClusterSettings>>>) -> Found {
+    let mut up = told.iter().flatten().peekable();
+    let is_whole = up.peek().is_some() && up.all(Option::is_some);
+    let told: Vec<_> = told.into_iter().map(Option::flatten).collect();
+    Found { weakest: told.iter().any(Option::is_some).then(|| weakest(&told)), is_whole }
 }
 
 /// The answer of each node; the outer none is for a node that is down, the inner one for a node that did not
@@ -100,12 +111,11 @@ pub(crate) async fn look_now_and_then(shared: Weak<Shared>) {
         tokio::time::sleep(LOOK_AGAIN).await;
         let Some(shared) = shared.upgrade().filter(|shared| !shared.is_closed()) else { return };
         let link = &shared.link;
-        // A guarantee that does not hold any longer must not be relied on, whatever the error is.
-        let found = cluster_settings_again(&link.session, &link.place).await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "a node is configured differently");
-            Some(ClusterSettings::default())
-        });
-        link.heed(found);
+        let found = cluster_settings_again(&link.session, &link.place).await;
+        if link.guarantees.heed(&link.place, found) {
+            // Each waiter reads again, and is given the error.
+            shared.watches.wake_all();
+        }
     }
 }
 
@@ -215,6 +225,23 @@ mod tests {
         // them.
         let down = weakest(&[Some(node(&strong)), None]);
         assert_eq!(down, ClusterSettings { is_paxos_v2: false, ..told });
+    }
+
+    #[test]
+    fn nodes_that_are_up_and_silent_are_told_from_those_that_are_down() {
+        let strong = node(&[("commitlog_sync", "batch"), ("paxos_variant", "v2")]);
+        let (down, silent, told) = (None, Some(None), Some(Some(strong)));
+        let cases: [(&[Option<Option<ClusterSettings>>], (bool, bool)); 5] = [
+            (&[told, told], (true, true)),
+            (&[told, down], (true, true)),
+            (&[told, silent], (true, false)),
+            (&[down, silent], (false, false)),
+            (&[down, down], (false, false)),
+        ];
+        for (nodes, (is_told, is_whole)) in cases {
+            let found = found(nodes.to_vec());
+            assert_eq!((found.weakest.is_some(), found.is_whole), (is_told, is_whole), "{nodes:?}");
+        }
     }
 
     #[test]

@@ -94,8 +94,9 @@ async fn open(options: Options) -> Result<CassandraStore, StoreError> {
     let shared = Arc::new(shared);
     if !shared.link.options.read_only {
         tokio::spawn(sweep::sweep_now_and_then(Arc::downgrade(&shared)));
-        tokio::spawn(settings::look_now_and_then(Arc::downgrade(&shared)));
     }
+    // Reads too depend on what the nodes are set to.
+    tokio::spawn(settings::look_now_and_then(Arc::downgrade(&shared)));
     Ok(CassandraStore { shared })
 }
 
@@ -147,10 +148,11 @@ impl Shared {
         self.is_closed.load(Ordering::SeqCst)
     }
 
-    fn check_open(&self) -> Result<(), StoreError> {
+    /// Whether calls can be made: the store is open, and no node is set to what breaks its promises.
+    pub(crate) fn check_open(&self) -> Result<(), StoreError> {
         match self.is_closed() {
             true => Err(StoreError::closed(self.link.place.clone())),
-            false => Ok(()),
+            false => self.link.guarantees.check(),
         }
     }
 
@@ -163,7 +165,7 @@ impl Shared {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let durability = match self.link.is_synced() {
+        let durability = match self.link.guarantees.is_synced() {
             true => vec![Durability::Flushed, Durability::Synced],
             false => vec![Durability::Flushed],
         };

@@ -220,6 +220,8 @@ async fn look(shared: &Shared, from: i64, to: i64) -> Result<Page, StoreError> {
 }
 
 async fn is_referred(shared: &Arc<Shared>, chunk: &Found) -> Result<bool, StoreError> {
+    // What is read may not be what was decided: then nothing can be judged by it.
+    shared.check_open()?;
     let (key, partition) = (&chunk.partition[..], shared.without_namespace(&chunk.partition));
     let pieces = crate::read::read_pieces(shared, key, &chunk.sort).await?;
     match standing(&pieces, &chunk.id) {

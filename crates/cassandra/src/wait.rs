@@ -159,6 +159,8 @@ async fn look(
     waiter: &Waiter<'_>,
     cell: Cell<'_>,
 ) -> Result<Option<Buffer>, StoreError> {
+    // Since the wait began, a node may have turned to settings that break what it would tell.
+    shared.check_open()?;
     let mut moves = Moves::default();
     loop {
         let pieces = crate::read::read_pieces(shared, &waiter.partition, cell.sort).await?;

@@ -182,6 +182,34 @@ async fn a_wait_keeps_its_time_while_the_cluster_is_silent() {
 }
 
 #[tokio::test]
+async fn while_a_node_reads_without_what_was_decided_no_call_is_made_and_waits_end() {
+    let Some(two) = Two::open(Duration::from_secs(5)).await else { return };
+    let cell = Cell::new("p", "a");
+    two.far.put(cell, b"1", WriteOptions::default()).await.unwrap();
+    two.way.rule(|text| match text.contains("system_views.settings") {
+        true => Fate::Refused(Answer::paxos_variant("v2_without_linearizable_reads")),
+        false => Fate::Passes,
+    });
+    // The nodes are asked every 15 seconds.
+    let expectation = Expectation::Equals(Some(Buffer::from(&b"2"[..])));
+    let error = two.far.wait(cell, expectation, Duration::from_secs(60)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    assert!(error.to_string().contains("reads without what was decided"), "{error}");
+    let read = two.far.get(cell, ReadOptions::default()).await.unwrap_err();
+    let written = two.far.put(cell, b"2", WriteOptions::default()).await.unwrap_err();
+    assert_eq!((read.kind(), written.kind()), (ErrorKind::InvalidInput, ErrorKind::InvalidInput));
+    assert_eq!(written.outcome(), Outcome::Refused);
+    // Set right, the nodes are relied on again.
+    two.way.rule(|_| Fate::Passes);
+    let started = Instant::now();
+    while let Err(error) = two.far.get(cell, ReadOptions::default()).await {
+        assert!(started.elapsed() < Duration::from_secs(60), "{error}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    assert_eq!(two.value("a").await.as_deref(), Some(&b"1"[..]), "nothing was written");
+}
+
+#[tokio::test]
 async fn who_reads_slowly_reads_the_value_that_it_began_with() {
     let Some(two) = Two::open(Duration::from_secs(15)).await else { return };
     let cell = Cell::new("p", "busy");

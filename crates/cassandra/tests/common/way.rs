@@ -3,7 +3,8 @@
 //!
 //! It listens on a port of its own at the address of each node, and the driver takes that port for the port
 //! of all nodes. It understands just enough of the protocol to tell requests apart: `PREPARE` gives each
-//! statement a name, by which `EXECUTE` refers to it; conditional batches are `BATCH`.
+//! statement a name, by which `EXECUTE` refers to it; conditional batches are `BATCH`. Statements that are sent
+//! as they are pass, because most are the driver's own, except for the question for a node's settings.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -15,6 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 const ERROR: u8 = 0x00;
+const QUERY: u8 = 0x07;
 const RESULT: u8 = 0x08;
 const PREPARE: u8 = 0x09;
 const EXECUTE: u8 = 0x0a;
@@ -49,6 +51,28 @@ impl Answer {
     /// A result without rows.
     pub fn void() -> Self {
         Self { opcode: RESULT, body: 1_i32.to_be_bytes().to_vec() }
+    }
+
+    /// The settings of a node that decides by this variant of Paxos.
+    pub fn paxos_variant(variant: &str) -> Self {
+        const TEXT: u16 = 0x0d;
+        Self::row(&[("name", TEXT, &b"paxos_variant"[..]), ("value", TEXT, variant.as_bytes())])
+    }
+
+    /// A result of one row, of columns with these names and types.
+    fn row(columns: &[(&str, u16, &[u8])]) -> Self {
+        let count = (columns.len() as i32).to_be_bytes();
+        // Rows; all columns are of the table that is named once.
+        let mut body = [&2_i32.to_be_bytes()[..], &1_i32.to_be_bytes(), &count].concat();
+        body.extend([string("planted"), string("planted")].concat());
+        for (name, kind, _) in columns {
+            body.extend([&string(name)[..], &kind.to_be_bytes()].concat());
+        }
+        body.extend(1_i32.to_be_bytes());
+        for (_, _, value) in columns {
+            body.extend([&(value.len() as i32).to_be_bytes()[..], *value].concat());
+        }
+        Self { opcode: RESULT, body }
     }
 
     /// A write time-out: a coordinator got one answer of two, and says that sending again is harmless.
@@ -264,6 +288,13 @@ async fn requests(
 fn fate_of(frame: &Frame, shared: &Shared) -> Fate {
     let name = match frame.opcode() {
         BATCH => "BATCH".to_owned(),
+        QUERY => {
+            let text = String::from_utf8_lossy(&frame.body[4..]);
+            if !text.contains("system_views.settings") {
+                return Fate::Passes;
+            }
+            text.into_owned()
+        }
         EXECUTE => {
             let id = &frame.body[2..2 + usize::from(u16::from_be_bytes([frame.body[0], frame.body[1]]))];
             shared.names.lock().unwrap().get(id).cloned().unwrap_or_default()
