@@ -277,7 +277,12 @@ impl<'a> Writing<'a> {
                 self.shared.let_go_later(plan.old_chunks.clone());
                 Tried::Done(Done::Now)
             }
-            Decided::Lost => Tried::Again(Some(attempt)),
+            Decided::Lost => {
+                // The cluster answers. Races are limited by their number, and the time is for what has no
+                // answer: what is in doubt after them has to be looked for as long as what came before them.
+                *patience = Patience::new(link.options.request_time_out);
+                Tried::Again(Some(attempt))
+            }
             Decided::Refused(error) => Tried::Fails(honest(Some(attempt), error)),
             Decided::Passing(error) if patience.goes_on().await => {
                 tracing::debug!(%error, "a write is tried again");

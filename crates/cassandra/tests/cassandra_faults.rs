@@ -160,6 +160,27 @@ async fn a_write_whose_answer_is_lost_is_looked_for_while_there_is_time() {
 }
 
 #[tokio::test]
+async fn a_write_whose_answer_is_lost_after_long_races_is_looked_for_as_any_other() {
+    let Some(two) = Two::open(Duration::from_secs(5)).await else { return };
+    let (began, mut is_lost) = (Instant::now(), false);
+    two.way.rule(move |text| {
+        if text != "BATCH" {
+            return Fate::Passes;
+        }
+        // Longer than the time for requests that are not answered.
+        if began.elapsed() < Duration::from_secs(7) {
+            return Fate::Refused(Answer::not_applied());
+        }
+        if std::mem::replace(&mut is_lost, true) {
+            return Fate::Passes;
+        }
+        Fate::Replaced(Answer::write_time_out())
+    });
+    two.far.append(Cell::new("p", "log"), b"once", WriteOptions::default()).await.unwrap();
+    assert_eq!(two.value("log").await.as_deref(), Some(&b"once"[..]));
+}
+
+#[tokio::test]
 async fn a_wait_keeps_its_time_while_the_cluster_is_silent() {
     let Some(two) = Two::open(Duration::from_secs(15)).await else { return };
     let cell = Cell::new("p", "flag");

@@ -59,6 +59,12 @@ impl Answer {
         Self::row(&[("name", TEXT, &b"paxos_variant"[..]), ("value", TEXT, variant.as_bytes())])
     }
 
+    /// A conditional batch of which a condition does not hold.
+    pub fn not_applied() -> Self {
+        const BOOLEAN: u16 = 0x04;
+        Self::row(&[("[applied]", BOOLEAN, &[0][..])])
+    }
+
     /// A result of one row, of columns with these names and types.
     fn row(columns: &[(&str, u16, &[u8])]) -> Self {
         let count = (columns.len() as i32).to_be_bytes();
