@@ -211,9 +211,22 @@ impl<'a> Writing<'a> {
         }
         match self.prepare(&look, last).await {
             Ok((plan, _)) if plan.is_empty() && self.request.is_none() && !self.must_move => {
-                Tried::Done(Done::Now)
+                self.without_sending(&look, last)
             }
             Ok((plan, attempt)) => self.send(known, look.view, &plan, attempt, patience).await,
+            Err(error) => Tried::Fails(honest(last, error)),
+        }
+    }
+
+    /// Ends a try that has nothing to send, so that only what was read tells whether the conditions hold. A
+    /// creation that a majority did not have when it was read came to it since; until then others may have
+    /// missed it, and by then other cells may have changed. So all of it is read again.
+    fn without_sending(&mut self, look: &Look, last: Option<Attempt>) -> Tried {
+        if look.settling.asked == 0 {
+            return Tried::Done(Done::Now);
+        }
+        match self.moves.again(&self.shared.link.place) {
+            Ok(()) => Tried::Again(last),
             Err(error) => Tried::Fails(honest(last, error)),
         }
     }

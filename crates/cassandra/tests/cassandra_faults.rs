@@ -14,7 +14,8 @@ mod way;
 
 use atoll_cassandra::{CassandraStore, Options};
 use atoll_store::{
-    Buffer, Cell, ErrorKind, Expectation, Outcome, ReadOptions, ScanRequest, Store, Waited, WriteOptions,
+    Batch, Buffer, Cell, ErrorKind, Expectation, Outcome, ReadOptions, ScanRequest, Store, Waited,
+    WriteOptions,
 };
 use common::{Namespaces, bytes, chunks_of, contacts, leave_chunk};
 use scylla::client::session::Session;
@@ -299,6 +300,28 @@ async fn a_creation_that_a_sweep_came_between_is_there_when_it_is_told_done() {
 
 fn is_look_at_heads(text: &str) -> bool {
     text.contains("SELECT kind, s, piece, head FROM") && text.contains("IN ?")
+}
+
+#[tokio::test]
+async fn conditions_alone_hold_at_one_moment_even_if_a_creation_among_them_had_to_be_settled() {
+    let Some(two) = Two::open(Duration::from_secs(15)).await else { return };
+    let (first, second) = (bytes(20, 6), bytes(20, 7));
+    two.near.create(Cell::new("p", "first"), first.clone(), WriteOptions::default()).await.unwrap();
+    // This client has not seen that a majority has it, and asks.
+    two.way.rule(|text| if text.contains("writetime(value)") { Fate::Held } else { Fate::Passes });
+    let batch = Batch::on("p").if_absent("second").if_equals("first", first.as_slice());
+    let checking = two.far.write(batch, WriteOptions::default());
+    let creating = async {
+        two.way.holds().await;
+        let created = two.near.create(Cell::new("p", "second"), second, WriteOptions::default()).await;
+        two.way.open();
+        created
+    };
+    let (checked, created) = futures::join!(checking, creating);
+    created.unwrap();
+    // When the first was settled, the second was there.
+    let error = checked.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
 }
 
 #[tokio::test]
