@@ -131,6 +131,17 @@ impl Link {
         }
     }
 
+    /// The same as [`rows`](Self::rows) for a caller who only has to know whether another try can help.
+    pub(crate) async fn rows_or_failure(
+        &self,
+        what: &'static str,
+        statement: &PreparedStatement,
+        values: &impl SerializeRow,
+    ) -> Result<QueryRowsResult, Failure> {
+        let result = self.run(what, statement, values).await.map_err(|error| judge(&error))?;
+        result.into_rows_result().map_err(|_| Failure::Final)
+    }
+
     /// Sends a statement that is harmless when sent twice, until it is answered or the time is up.
     async fn run(
         &self,

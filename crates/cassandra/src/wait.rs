@@ -7,10 +7,13 @@
 //! Invariant: a cell that differs from what any of its waiters read last wakes all of them at the next
 //! glance.
 //! Invariant: a partition without waiters is not polled.
+//! Invariant: a wait ends with an error once its cell can be read no longer, for instance because the table is
+//! gone; while the cluster is merely silent, it goes on.
 
 use crate::cells::{Pieces, raw_rows};
 use crate::chunks::{Found, Owner};
 use crate::codec::KIND_CELL;
+use crate::failure::Failure;
 use crate::read::Moves;
 use crate::store::Shared;
 use atoll_store::{Buffer, ByteRange, Cell, Expectation, PartitionKey, SortKey, StoreError, Waited};
@@ -190,6 +193,10 @@ async fn poll(shared: Weak<Shared>, partition: PartitionKey, joined: Arc<Notify>
         let Some(sorts) = next_cells(&shared, &partition, &joined, &mut at) else { return };
         round += 1;
         let changed = glance(&shared, &partition, &sorts, round % SERIAL_EVERY == 0).await;
+        if changed == Err(Failure::Final) {
+            // No later glance will do better: each waiter reads by itself, and ends if it cannot either.
+            wake(&shared, &partition, sorts.iter());
+        }
         pause = match changed.unwrap_or(false) || was_joined {
             true => PAUSE_FIRST,
             false => (pause * 3 / 2).min(PAUSE_MAX),
@@ -224,15 +231,15 @@ async fn glance(
     partition: &[u8],
     sorts: &[SortKey],
     is_serial: bool,
-) -> Result<bool, StoreError> {
+) -> Result<bool, Failure> {
     let link = &shared.link;
     let names: Vec<(i8, &[u8])> = sorts.iter().map(|sort| (KIND_CELL, sort.as_slice())).collect();
     let statement =
         if is_serial { &link.statements.reads.names_heads } else { &link.statements.reads.names_glance };
-    let answer = link.rows("waiting", statement, &(partition, names)).await?;
+    let answer = link.rows_or_failure("waiting", statement, &(partition, names)).await?;
     // Heads are not decoded here: a cell that cannot be read is an error for its own waiters only.
     let mut found: HashMap<SortKey, Fingerprint> = HashMap::new();
-    for row in raw_rows(link, &answer, false)? {
+    for row in raw_rows(link, &answer, false).map_err(|_| Failure::Final)? {
         if let Some(head) = row.head {
             found.entry(row.sort.to_vec()).or_default().push((row.piece, head.to_vec()));
         }
@@ -248,11 +255,17 @@ async fn glance(
             }
         }
     }
+    let is_changed = !changed.is_empty();
+    wake(shared, partition, changed.into_iter());
+    Ok(is_changed)
+}
+
+/// Makes the waiters for these cells read.
+fn wake<'s>(shared: &Shared, partition: &[u8], sorts: impl Iterator<Item = &'s SortKey>) {
     let of_caller = shared.without_namespace(partition);
-    for sort in &changed {
+    for sort in sorts {
         shared.watches.wrote_cell(Cell::new(of_caller, sort.as_slice()));
     }
-    Ok(!changed.is_empty())
 }
 
 #[cfg(test)]

@@ -13,8 +13,8 @@ mod common;
 use atoll_cassandra::{CassandraStore, Options};
 use atoll_conformance::SharedStore;
 use atoll_store::{
-    Batch, Buffer, Cell, ErrorKind, Outcome, PartitionQuery, ReadOptions, ScanRequest, Store, StoreError,
-    WriteOptions,
+    Batch, Buffer, Cell, ErrorKind, Expectation, Outcome, PartitionQuery, ReadOptions, ScanRequest, Store,
+    StoreError, WriteOptions,
 };
 use common::{Namespaces, Paused, contacts};
 use futures::StreamExt;
@@ -113,6 +113,29 @@ async fn an_open_store_whose_table_is_altered_says_so_and_loses_nothing_else() {
     assert_eq!(error.outcome(), Outcome::Refused, "{said}");
     assert!(said.contains("data") && said.contains("chunk"), "{said}");
     assert_eq!(value(&store, "10").await, Some(Buffer::from(vec![7; 10])), "small cells have no chunks");
+    drop_keyspace(&session, &options).await;
+}
+
+#[tokio::test]
+async fn a_wait_whose_table_is_dropped_ends_and_says_so() {
+    if contacts().is_none() {
+        return;
+    }
+    let _turn = TURN.lock().await;
+    let session = session().await;
+    let (options, store) = altered(&session, &[]).await;
+    let expectation = Expectation::Equals(Some(Buffer::from(&b"never"[..])));
+    let waiting = store.wait(Cell::new("p", "10"), expectation, Duration::from_secs(60));
+    let dropping = async {
+        // The wait has read the cell by now, and waits for another value.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        session.query_unpaged(format!("DROP TABLE {}.cells", options.keyspace), ()).await.unwrap();
+    };
+    let (waited, ()) = futures::join!(waiting, dropping);
+    let error = waited.unwrap_err();
+    println!("{error} [{:?}]", error.hint());
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("cells") && error.hint().is_some(), "{error}");
     drop_keyspace(&session, &options).await;
 }
 
