@@ -9,16 +9,19 @@
 //! Invariant: each try names chunks of its own. The chunks of a deleted cell are removed seconds later, when
 //! another client may already have created the cell again; no clock can tell the two sets apart.
 //! Invariant: of racing creations with different values, which break the vow, one survives whole.
+//! Invariant: a conflict names what was there. A cell whose chunks are gone was deleted meanwhile, and is
+//! created; if it goes on naming them, it is damaged.
 //! Invariant: a creation with chunks is acknowledged only after the cell was read back: a sweep may have run
 //! before the row was written and taken the chunks left by an earlier try, and has then deleted the cell with
 //! a timestamp above that row.
 //! Invariant: a try that is given up before its row was sent, wherever it waits, lets its chunks go.
 
 use crate::bind::Bind;
-use crate::cells::{Pieces, length};
+use crate::cells::{Piece, Pieces, length};
 use crate::chunks::{Found as Read, Owner};
-use crate::codec::{Body, KIND_CELL, KIND_HEAD, PieceHead, checksum, sealed};
+use crate::codec::{Body, ChunkId, KIND_CELL, KIND_HEAD, PieceHead, checksum, sealed};
 use crate::leaving::Gone;
+use crate::link::Link;
 use crate::numbers;
 use crate::plan::CHUNK_AGE_MAX;
 use crate::read::Moves;
@@ -40,6 +43,16 @@ struct Found {
     last_write: i64,
 }
 
+/// The end of one try.
+enum Tried {
+    /// The cell is there; whether it was before.
+    Done(bool),
+    /// Something came between: the creation is tried again.
+    Again,
+    /// These chunks of the cell that was there are gone.
+    Gone(ChunkId),
+}
+
 /// Creates a cell; returns whether it already existed with this value.
 pub(crate) async fn create(
     shared: &Arc<Shared>,
@@ -51,13 +64,15 @@ pub(crate) async fn create(
     let mut moves = Moves::default();
     loop {
         let was_sent = is_sent.load(Ordering::SeqCst);
-        match creation.attempt(is_sent).await {
-            Ok(Some(is_repeated)) => return Ok(is_repeated),
-            Ok(None) => moves.again(&shared.link.place).map_err(|error| honest(is_sent, error))?,
+        let may_go_on = match creation.attempt(is_sent).await {
+            Ok(Tried::Done(is_repeated)) => return Ok(is_repeated),
+            Ok(Tried::Again) => moves.again(&shared.link.place),
+            Ok(Tried::Gone(id)) => moves.gone(&shared.link, creation.owner(), id),
             Err(error) if was_sent => return Err(honest(is_sent, error)),
             // The error of the first row that is sent already reports its outcome.
             Err(error) => return Err(error),
-        }
+        };
+        may_go_on.map_err(|error| honest(is_sent, error))?;
     }
 }
 
@@ -111,6 +126,10 @@ impl<'a> Creation<'a> {
         Self { shared, partition, sort: cell.sort, value, checksum: checksum(value) }
     }
 
+    fn owner(&self) -> Owner<'_> {
+        Owner { partition: &self.partition, sort: self.sort }
+    }
+
     /// The head of the row that a try writes.
     fn head(&self) -> Result<PieceHead, StoreError> {
         let body = match self.value.len() <= INLINE_BYTES {
@@ -120,21 +139,23 @@ impl<'a> Creation<'a> {
         Ok(PieceHead { checksum: self.checksum, bytes: self.value.len() as u64, body, is_created: true })
     }
 
-    /// One try: whether the cell was there before; none if the creation must be tried again.
-    async fn attempt(&self, is_sent: &AtomicBool) -> Result<Option<bool>, StoreError> {
+    /// One try.
+    async fn attempt(&self, is_sent: &AtomicBool) -> Result<Tried, StoreError> {
         let (begun, head) = (Moment::now(), self.head()?);
         let mut unnamed = Unnamed { shared: self.shared, chunks: head.chunks().into_iter().collect() };
         let found = self.prepare(&head).await?;
         if !found.pieces.is_empty() {
             // All of them are written, and no row names them.
             self.shared.let_go(unnamed.take());
-            compare(self.shared, &self.partition, self.sort, found.pieces, self.value).await?;
-            // An earlier try of this very call may have created it.
-            return Ok(Some(!is_sent.load(Ordering::SeqCst)));
+            return Ok(match compare(&self.shared.link, self.owner(), &found.pieces, self.value).await? {
+                // An earlier try of this very call may have created it.
+                Read::Bytes(()) => Tried::Done(!is_sent.load(Ordering::SeqCst)),
+                Read::Gone(id) => Tried::Gone(id),
+            });
         }
         let has_chunks = matches!(head.body, Body::Chunks(..));
         if has_chunks && begun.age() > CHUNK_AGE_MAX {
-            return Ok(None);
+            return Ok(Tried::Again);
         }
         is_sent.store(true, Ordering::SeqCst);
         let chunks = unnamed.take();
@@ -147,10 +168,10 @@ impl<'a> Creation<'a> {
         if has_chunks && !self.is_there().await? {
             // The client that deleted the cell may have missed this row, and others may be reading it.
             self.shared.let_go_later(chunks);
-            return Ok(None);
+            return Ok(Tried::Again);
         }
         self.shared.link.settled.note(&self.partition, self.sort, &head);
-        Ok(Some(false))
+        Ok(Tried::Done(false))
     }
 
     /// Reads the present state and writes the chunks concurrently: a cell that is created hardly ever exists
@@ -160,8 +181,7 @@ impl<'a> Creation<'a> {
         match head.body {
             Body::Inline => look.await,
             Body::Chunks(id, _) => {
-                let owner = Owner { partition: &self.partition, sort: self.sort };
-                let chunks = self.shared.link.write_chunks(&id, owner, self.value);
+                let chunks = self.shared.link.write_chunks(&id, self.owner(), self.value);
                 Ok(futures::try_join!(look, chunks)?.0)
             }
         }
@@ -225,25 +245,19 @@ async fn look(shared: &Arc<Shared>, partition: &[u8], sort: &[u8]) -> Result<Fou
 }
 
 /// Accepts a cell that exists with the same value; another value is a conflict.
-async fn compare(
-    shared: &Arc<Shared>,
-    partition: &[u8],
-    sort: &[u8],
-    pieces: Pieces,
-    value: &[u8],
-) -> Result<(), StoreError> {
-    let is_same_length = length(&pieces) == value.len() as u64;
-    // The pieces were read a moment ago. If their chunks are gone, the cell is read again.
+async fn compare(link: &Link, of: Owner<'_>, pieces: &[Piece], value: &[u8]) -> Result<Read<()>, StoreError> {
+    let is_same_length = length(pieces) == value.len() as u64;
     let told =
         if is_same_length { ByteRange::ALL } else { ByteRange::new(0, Conflict::ACTUAL_BYTES_MAX as u64) };
-    let actual = match shared.link.joined(Owner { partition, sort }, &pieces, told).await? {
-        Read::Bytes(actual) => Some(actual),
-        Read::Gone(_) => crate::read::read(shared, partition, sort, told, false).await?,
+    let actual = match link.joined(of, pieces, told).await? {
+        // The pieces were read a moment ago. If their chunks are gone, nothing is known of the cell now.
+        Read::Gone(id) => return Ok(Read::Gone(id)),
+        Read::Bytes(actual) => actual,
     };
-    if actual.as_deref() == Some(value) {
-        return Ok(());
+    if actual.as_slice() == value {
+        return Ok(Read::Bytes(()));
     }
-    let actual = actual.map(|actual| actual.slice(..Conflict::ACTUAL_BYTES_MAX).to_owned_alone());
-    let conflict = Conflict { condition: 0, sort: sort.to_vec(), actual, actual_bytes: length(&pieces) };
+    let actual = Some(actual.slice(..Conflict::ACTUAL_BYTES_MAX).to_owned_alone());
+    let conflict = Conflict { condition: 0, sort: of.sort.to_vec(), actual, actual_bytes: length(pieces) };
     Err(StoreError::Conflict(Box::new(conflict)))
 }

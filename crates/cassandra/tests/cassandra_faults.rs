@@ -346,6 +346,29 @@ async fn a_creation_that_a_deletion_came_between_keeps_its_chunks() {
 }
 
 #[tokio::test]
+async fn a_creation_that_met_a_cell_whose_chunks_went_is_made_and_not_told_a_conflict_with_nothing() {
+    let Some(two) = Two::open(Duration::from_secs(15)).await else { return };
+    let (cell, value) = (Cell::new("p", "made"), bytes(CHUNKED, 5));
+    two.near.put(cell, &bytes(CHUNKED, 4), WriteOptions::default()).await.unwrap();
+    let (id, chunks) = chunks_of(&two.session, &two.partition, "made").await;
+    two.hold_chunks();
+    let creating = two.far.create(cell, value.clone(), WriteOptions::default());
+    let deleting = async {
+        // The creator has seen the cell, and compares its value.
+        two.way.holds().await;
+        two.near.delete(cell, WriteOptions::default()).await.unwrap();
+        for number in 0..chunks.len() as i32 {
+            let delete = "DELETE FROM conformance.chunks WHERE id = ? AND n = ?";
+            two.session.query_unpaged(delete, (&id, number)).await.unwrap();
+        }
+        two.way.open();
+    };
+    let (created, ()) = futures::join!(creating, deleting);
+    assert!(!created.unwrap().repeated);
+    assert_eq!(two.value("made").await, Some(value));
+}
+
+#[tokio::test]
 async fn a_creation_that_is_made_again_after_a_deletion_keeps_its_chunks() {
     let Some(two) = Two::open(Duration::from_secs(5)).await else { return };
     let (cell, value) = (Cell::new("p", "made"), bytes(CHUNKED, 5));
