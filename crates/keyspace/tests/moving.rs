@@ -3,7 +3,7 @@
 
 mod common;
 
-use atoll_disk::MemoryDisk;
+use atoll_disk::{MemoryDisk, SimDisk};
 use atoll_engine::{Engine, Options};
 use atoll_keyspace::{Applied, Keyspace, KeyspaceError, MovedCells};
 use common::{SLOT, Subject};
@@ -97,4 +97,27 @@ fn a_cleared_slot_is_as_one_that_never_was() {
     assert_eq!(subject.keyspace.applied(SLOT), Applied::default());
     assert!(subject.keyspace.expired(u64::MAX, 10, |_| true).found.is_empty());
     assert!(subject.keyspace.clear_slot(16384).is_err());
+}
+
+/// What a process finds that begins where another one is killed at this moment: the last entry, and how many
+/// keys there are.
+fn found_after_kill(disk: &SimDisk) -> (Applied, u64) {
+    let options = Options { background: false, ..Options::default() };
+    let engine = Engine::open(Arc::new(disk.fork()), options).unwrap();
+    let found = Keyspace::open(&engine, "keys").unwrap();
+    found.verify(SLOT).unwrap();
+    (found.applied(SLOT), found.keys_in(SLOT))
+}
+
+#[test]
+fn slots_that_were_emptied_are_empty_where_the_process_is_killed_right_then() {
+    let disk = SimDisk::seeded(1);
+    let options = Options { background: false, ..Options::default() };
+    let engine = Engine::open(Arc::new(disk.clone()), options).unwrap();
+    let mut keyspace = Keyspace::open(&engine, "keys").unwrap();
+    common::apply(&mut keyspace, SLOT, APPLIED, 0, &[b"set", b"a", b"v"]);
+    engine.sync().unwrap();
+    assert_eq!(found_after_kill(&disk), (APPLIED, 1));
+    keyspace.clear([SLOT].into_iter()).unwrap();
+    assert_eq!(found_after_kill(&disk), (Applied::default(), 0));
 }

@@ -94,7 +94,8 @@ impl Keyspace {
         Ok(())
     }
 
-    /// Empties slots, all at once.
+    /// Empties slots, all at once. From then on they are empty also after the end of the process, if the
+    /// engine is not in memory: whoever says that it has nothing must not have its former cells again.
     ///
     /// # Errors
     /// [`KeyspaceError`]; nothing was changed unless [`KeyspaceError::is_unknown`].
@@ -105,7 +106,7 @@ impl Keyspace {
             self.state(slot)?;
             self.replace(slot, &empty(), &Vec::new(), &mut batch);
         }
-        self.engine.write(&batch, Durability::Buffered)?;
+        self.engine.write(&batch, Durability::Flushed)?;
         slots.for_each(|slot| self.set_state(slot, empty()));
         Ok(())
     }

@@ -256,8 +256,9 @@ impl Copies {
 
     /// Empties the cells of slots that are out of the log already.
     ///
-    /// Where a node is relied on after a loss of power, this is synced before anything else is said: an
-    /// empty copy may come in sync without an entry, and must not have its former entries again.
+    /// This outlives the process before anything else is said, and where a node is relied on after a loss of
+    /// power it is synced: an empty copy may come in sync without an entry, and must not have its former
+    /// entries again.
     pub(super) fn clear_forgotten(&mut self) -> Result<(), NodeError> {
         let slots = &self.moves.uncleared;
         let is_relied_on = slots.iter().any(|&slot| self.keyspaces.class_of(slot) == Persistence::Always);
