@@ -167,6 +167,9 @@ impl Replicated {
         committed: Sequence,
         context: &mut StepContext<'_>,
     ) {
+        if let Some(contradiction) = self.contradiction_of(previous) {
+            return context.effects.push(Effect::NotTaken { slot: self.slot, from, contradiction });
+        }
         if !self.is_behind(previous) {
             let hint = self.hint(previous);
             return self.send(from, SlotMessage::Rejected { hint }, context);
@@ -186,6 +189,19 @@ impl Replicated {
         self.send(from, SlotMessage::Appended { matched: self.matched() }, context);
         let needed = Needed { behind: self.committed, held_behind: None, bytes_max: context.kept_bytes_max };
         self.trim(needed, context.options);
+    }
+
+    /// What is wrong with a primary whose log has `previous`, if that cannot be: what is committed here is in
+    /// the log of every later primary, whose epochs never fall. Without entries it says no more than this.
+    fn contradiction_of(&self, previous: Position) -> Option<Contradiction> {
+        let base = self.log.base();
+        let is_below = previous.sequence <= base.sequence && previous.epoch > base.epoch;
+        let is_other = || self.log.position(previous.sequence).is_some_and(|found| found != previous);
+        match previous.sequence <= self.committed && (is_below || is_other()) {
+            true if previous.sequence <= base.sequence => Some(Contradiction::Applied),
+            true => Some(Contradiction::Committed),
+            false => None,
+        }
     }
 
     /// Whether this copy has the entry at `previous`.

@@ -239,31 +239,36 @@ pub enum Effect {
         /// The slot.
         slot: Slot,
     },
-    /// Report that entries of a primary were not added to the copy on this node. Nothing else follows from
-    /// them: the copy lags until its primary sends others.
+    /// Report that two copies contradict each other. Entries of a primary were not added to the copy on this
+    /// node, which lags until its primary sends others; or the primary on this node does not believe what a
+    /// copy says of its log, which counts for nothing until it says something else.
     NotTaken {
         /// The slot.
         slot: Slot,
-        /// The primary that sent them.
+        /// The node that sent what was not taken.
         from: NodeId,
-        /// What they contradict.
+        /// What it contradicts.
         contradiction: Contradiction,
     },
 }
 
-/// Why entries of a primary cannot be right, by what the copy has.
+/// Why what another copy sent cannot be right, by what the copy on this node has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Contradiction {
-    /// They are of a later epoch than what is applied here in their places. The primary lost what it had
-    /// committed, as one does whose folder was put back to an earlier state.
+    /// They are of a later epoch than what is applied here in their places, or what they follow is of another
+    /// one. The primary lost what it had committed, as one does whose folder was put back to an earlier state.
     #[error("other entries are applied in their places")]
     Applied,
-    /// They would replace committed entries, which are the same on all copies.
+    /// They would replace committed entries, which are the same on all copies, or follow others.
     #[error("other entries are committed in their places")]
     Committed,
     /// They do not follow each other, or their epochs fall or are beyond that of the message.
     #[error("they do not follow each other and what is before them")]
     Disorder,
+    /// A copy says that it has more of this epoch's log than its primary, as one does that has another
+    /// history.
+    #[error("the copy says that it has entries which its primary never had")]
+    Beyond,
 }
 
 /// What a primary asks the configuration group for. Refused unless the slot is still in this epoch.

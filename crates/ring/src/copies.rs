@@ -66,7 +66,7 @@ pub(crate) struct Copies {
     answer_bytes: usize,
     /// How many requests the store failed at.
     failures: u64,
-    /// Entries of other nodes that copies here did not take.
+    /// What copies here did not take from other nodes.
     pub(crate) contradictions: Contradictions,
     /// Slots in which expired keys are being deleted, and how often such a deletion was refused.
     expiring: HashSet<Slot>,

@@ -127,10 +127,11 @@ impl World {
                 }
                 self.flush(node);
             }
-            Effect::NotTaken { slot, from, contradiction } => {
-                self.counts.bump("entries_not_taken");
-                say!(self, "{node} does not take entries of {from} for slot {}: {contradiction}", slot.0);
-            }
+            // No two copies of one branch ever contradict each other.
+            Effect::NotTaken { slot, from, contradiction } => self.break_promise(format!(
+                "{node} does not take what {from} says of slot {}: {contradiction}",
+                slot.0
+            )),
         }
     }
 

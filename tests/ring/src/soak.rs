@@ -12,8 +12,9 @@ use std::thread;
 /// when anything else happens. 3: in some runs each slot is in a keyspace with a durability of its own.
 /// 4: nodes that begin are sent a table from before their registration now and then. 5: that a slot is
 /// forgotten is synced at once where it has to outlive a loss of power. 6: the operator takes nodes that will
-/// follow a table which makes them copies of each other for nodes that go on.
-const FORMAT: u64 = 6;
+/// follow a table which makes them copies of each other for nodes that go on. 7: that two copies contradict
+/// each other breaks a promise.
+const FORMAT: u64 = 7;
 
 /// The results of a range of seeds.
 #[derive(Clone, Debug, Default)]

@@ -5,7 +5,7 @@
 use super::{Candidate, Peer, Primary};
 use crate::copy::{Replicated, StepContext};
 use crate::planted::{self, Bug};
-use crate::{Entry, NodeId, Position, Sequence, SlotMessage};
+use crate::{Contradiction, Effect, Entry, NodeId, Position, Sequence, SlotMessage};
 
 impl Replicated {
     /// Sends new entries to every copy that is known to follow.
@@ -58,29 +58,45 @@ impl Replicated {
 
     /// A copy has this epoch's log up to `matched`.
     pub(crate) fn appended(&mut self, from: NodeId, matched: Sequence, context: &mut StepContext<'_>) {
-        let last = self.log.last().sequence;
         let Some(mut primary) = self.primary.take() else { return };
-        if let Some(at) = primary.peers.iter().position(|peer| peer.node == from)
-            && let Some(peer) = primary.peers.get_mut(at)
-        {
-            let has_more = matched > peer.matched;
-            peer.is_known = true;
-            peer.matched = matched.min(last).max(peer.matched);
-            peer.sent = peer.sent.max(peer.matched);
-            peer.held_from = peer.held_from.map(|from| from.max(peer.matched));
-            peer.heard_at = context.now;
-            peer.owes_since = match peer.matched < peer.sent {
-                true if has_more => Some(context.now),
-                true => peer.owes_since,
-                false => None,
-            };
-            peer.no_cells_before = None;
-            // Its hint alone does not prove that: the entry there may be of another epoch.
-            peer.takes_entries |= self.log.position(peer.hint.max(peer.matched)).is_some();
-            self.send_entries(&mut primary, at, false, context);
+        if let Some(at) = primary.peers.iter().position(|peer| peer.node == from) {
+            match matched > self.log.last().sequence {
+                true => self.disbelieve(&mut primary, at, context),
+                false => self.believe(&mut primary, at, matched, context),
+            }
         }
         self.primary = Some(primary);
         self.advance(context);
+    }
+
+    /// A copy says that it has more of this epoch's log than there is. A log only grows within an epoch, so
+    /// this copy has another history: nothing that it said counts. It is asked again, and owes an answer
+    /// until it gives one that can be right.
+    fn disbelieve(&self, primary: &mut Primary, at: usize, context: &mut StepContext<'_>) {
+        let Some(peer) = primary.peers.get_mut(at) else { return };
+        (peer.is_known, peer.takes_entries, peer.matched) = (false, false, Sequence(0));
+        peer.owes_since.get_or_insert(context.now);
+        let contradiction = Contradiction::Beyond;
+        context.effects.push(Effect::NotTaken { slot: self.slot, from: peer.node, contradiction });
+    }
+
+    fn believe(&self, primary: &mut Primary, at: usize, matched: Sequence, context: &mut StepContext<'_>) {
+        let Some(peer) = primary.peers.get_mut(at) else { return };
+        let has_more = matched > peer.matched;
+        peer.is_known = true;
+        peer.matched = matched.max(peer.matched);
+        peer.sent = peer.sent.max(peer.matched);
+        peer.held_from = peer.held_from.map(|from| from.max(peer.matched));
+        peer.heard_at = context.now;
+        peer.owes_since = match peer.matched < peer.sent {
+            true if has_more => Some(context.now),
+            true => peer.owes_since,
+            false => None,
+        };
+        peer.no_cells_before = None;
+        // Its hint alone does not prove that: the entry there may be of another epoch.
+        peer.takes_entries |= self.log.position(peer.hint.max(peer.matched)).is_some();
+        self.send_entries(primary, at, false, context);
     }
 
     /// A copy does not have the entry before those of the last message.

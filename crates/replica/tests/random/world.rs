@@ -339,7 +339,9 @@ impl World {
                 (there.log, there.applied, there.writes) = Default::default();
                 (there.synced, there.checkpoint) = (0, 0);
             }
-            Effect::NotTaken { .. } => self.counts.count("entries_not_taken"),
+            Effect::NotTaken { from, contradiction, .. } => {
+                self.wrong = Some(format!("{node} does not take what {from} sent: {contradiction}"));
+            }
         }
     }
 

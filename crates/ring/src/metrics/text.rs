@@ -70,7 +70,7 @@ const ROWS: [Row; 25] = [
     (
         "entries_not_taken_total",
         "counter",
-        "Messages with writes that contradict what a copy on this node has.",
+        "Messages of other nodes that contradict what a copy on this node has.",
         |metrics| &metrics.entries_not_taken,
     ),
     ("loop_rounds_total", "counter", "Rounds of the event loop.", |metrics| &metrics.rounds),
