@@ -30,6 +30,9 @@ struct Peer {
     incarnation: Incarnation,
     /// Whether it has answered in this epoch; before that its position is unknown.
     is_known: bool,
+    /// Whether it has confirmed a place of this log, in this epoch and this life of its node, since it last
+    /// said that it has nothing.
+    has_appended: bool,
     matched: Sequence,
     /// The entries after this one are sent next.
     sent: Sequence,
@@ -237,6 +240,7 @@ impl Replicated {
                 node,
                 incarnation: Incarnation::default(),
                 is_known: false,
+                has_appended: false,
                 matched: Sequence(0),
                 sent: last,
                 committed_told: Sequence(0),
@@ -271,7 +275,7 @@ impl Replicated {
             if is_met {
                 (peer.matched, peer.sent, peer.committed_told) = (Sequence(0), last, Sequence(0));
                 (peer.is_known, peer.no_cells_before, peer.held_from) = (false, None, None);
-                peer.takes_entries = false;
+                (peer.takes_entries, peer.has_appended) = (false, false);
                 // The group refuses for good what was proposed for the earlier life.
                 primary.candidate = primary.candidate.filter(|candidate| candidate.node != peer.node);
                 self.send_entries(&mut primary, at, true, context);

@@ -6,7 +6,8 @@
 mod small_ring;
 
 use atoll_replica::{
-    Change, Entry, Epoch, Incarnation, Input, NodeId, Options, Position, Sequence, Survived,
+    Change, Entry, Epoch, Incarnation, Input, Message, NodeId, Options, Position, Sequence, SlotMessage,
+    Survived,
 };
 use small_ring::{Outcome, Ring, SLOT};
 
@@ -179,4 +180,27 @@ fn a_write_that_waits_for_a_copy_alone_waits_no_more_as_soon_as_that_one_has_not
     assert_eq!(ring.told(10), None);
     empty(&mut ring);
     assert_eq!(ring.told(10), Some(Outcome::Written));
+}
+
+/// As a copy does whose disk is too full to forget what it had: it takes nothing.
+#[test]
+fn a_copy_that_only_says_that_it_has_nothing_is_not_counted_in_even_where_there_is_nothing() {
+    let mut ring = Ring::of(3, 3, &Options::default());
+    ring.pass(100);
+    ring.fail(3);
+    ring.isolate(3);
+    ring.decide(Change::Hear { node: THIRD, incarnation: Incarnation(1) });
+    let in_sync = |ring: &Ring| ring.group.table().slot(SLOT).in_sync.len();
+    assert_eq!((ring.primary(), in_sync(&ring)), (NodeId(1), 2));
+    for _ in 0..100 {
+        let (epoch, about) =
+            (ring.group.table().slot(SLOT).epoch, SlotMessage::Rejected { hint: Sequence(0) });
+        let message = Message::Slot { slot: SLOT, epoch, about };
+        ring.give(NodeId(1), Input::Message { from: THIRD, incarnation: Incarnation(1), message });
+        ring.pass(20);
+    }
+    assert_eq!(in_sync(&ring), 2);
+    ring.cut.clear();
+    ring.pass(1_000);
+    assert_eq!(in_sync(&ring), 3, "it answers for itself");
 }

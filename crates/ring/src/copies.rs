@@ -323,7 +323,7 @@ impl Copies {
             self.end_before(&effect)?;
         }
         match effect {
-            Effect::Send { to, message } => self.peers.say(to, &message),
+            Effect::Send { to, message } => self.say(to, &message)?,
             Effect::Log { slot, after, entries, run } => self.hand_to_log(slot, after, &entries, run)?,
             Effect::Apply { slot, entry, ticket } => self.apply_or_wait(slot, &entry, ticket)?,
             Effect::Read { ticket } => self.answer_read(now, ticket)?,

@@ -11,8 +11,9 @@ use crate::{Effect, Proposal};
 impl Replicated {
     /// Admits copies. A copy that has nearly caught up becomes the candidate, and is waited for from then on;
     /// once it has everything, the group is asked to admit it. A copy that needs cells is not near, however
-    /// few entries the slot has, because nobody knows when they arrive. A copy that was dismissed repeatedly
-    /// rests first, as long as enough others are in sync.
+    /// few entries the slot has, because nobody knows when they arrive. Nor is one that only said what it
+    /// lacks, even where there is nothing to lack: it may be unable to take anything, as with a full disk. A
+    /// copy that was dismissed repeatedly rests first, as long as enough others are in sync.
     pub(super) fn count_in(&self, primary: &mut Primary, view: &NodeView<'_>, context: &mut StepContext<'_>) {
         let last = self.log.last().sequence;
         let is_spared = self.configuration.in_sync.len() >= context.in_sync_min;
@@ -23,7 +24,7 @@ impl Replicated {
                 && peer.matched.0 + context.options.nearly_caught_up >= last.0
                 && peer.lacks_entries_only(&self.log)
                 && peer.owes_since.is_none_or(|since| context.now < since.after(context.options.suspect_us))
-                && peer.is_known
+                && peer.has_appended
                 && !(is_spared
                     && dismissals.rests((peer.node, peer.incarnation), context.now, context.options))
                 && member.is_some_and(|member| member.is_up && member.incarnation == peer.incarnation)
@@ -41,7 +42,7 @@ impl Replicated {
         // Entries from before this epoch may have been acknowledged, even where they are not committed again
         // yet.
         let needs = self.committed.max(primary.serves_behind);
-        let is_there = peer.matched >= needs || planted::is(Bug::AdmittedEarly);
+        let is_there = peer.has_appended && (peer.matched >= needs || planted::is(Bug::AdmittedEarly));
         let is_due =
             candidate.proposed_at.is_none_or(|at| context.now >= at.after(context.options.resend_us));
         let (slot, epoch) = (self.slot, self.configuration.epoch);

@@ -74,7 +74,8 @@ impl Replicated {
     /// until it gives one that can be right.
     fn disbelieve(&self, primary: &mut Primary, at: usize, context: &mut StepContext<'_>) {
         let Some(peer) = primary.peers.get_mut(at) else { return };
-        (peer.is_known, peer.takes_entries, peer.matched) = (false, false, Sequence(0));
+        (peer.is_known, peer.has_appended, peer.takes_entries) = (false, false, false);
+        peer.matched = Sequence(0);
         peer.owes_since.get_or_insert(context.now);
         let contradiction = Contradiction::Beyond;
         context.effects.push(Effect::NotTaken { slot: self.slot, from: peer.node, contradiction });
@@ -83,7 +84,7 @@ impl Replicated {
     fn believe(&self, primary: &mut Primary, at: usize, matched: Sequence, context: &mut StepContext<'_>) {
         let Some(peer) = primary.peers.get_mut(at) else { return };
         let has_more = matched > peer.matched;
-        peer.is_known = true;
+        (peer.is_known, peer.has_appended) = (true, true);
         peer.matched = matched.max(peer.matched);
         peer.sent = peer.sent.max(peer.matched);
         peer.held_from = peer.held_from.map(|from| from.max(peer.matched));
@@ -115,7 +116,7 @@ impl Replicated {
             if hint == Sequence(0) && may_have_lost && !planted::is(Bug::EmptiedUnheard) {
                 // It has dropped its cells, to receive new ones in pieces. If this message is old, that costs
                 // one more question.
-                peer.matched = Sequence(0);
+                (peer.matched, peer.has_appended) = (Sequence(0), false);
                 is_given_up = primary.candidate.take_if(|candidate| candidate.node == from).is_some();
             }
             if hint < peer.matched {

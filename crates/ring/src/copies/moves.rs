@@ -21,7 +21,7 @@ use crate::log::SlotLog;
 use crate::options::Persistence;
 use crate::peer::Piece;
 use atoll_keyspace::is_moved;
-use atoll_replica::{Input, NodeId, Position, Replica, Slot};
+use atoll_replica::{Input, Message, NodeId, Position, Replica, Slot, SlotMessage};
 
 /// Slots under way.
 pub(super) struct Moves {
@@ -250,6 +250,25 @@ impl Copies {
             let done = self.log.as_mut().map_or(Ok(()), SlotLog::write);
             let done = done.map_err(NodeError::from).and_then(|()| self.clear_forgotten());
             self.unless_full(done)?;
+        }
+        Ok(())
+    }
+
+    /// Sends a message. What a copy says of a slot that is to be forgotten is true once the slot is empty:
+    /// until then, as while the disk is full, it counts as lost.
+    pub(super) fn say(&mut self, to: NodeId, message: &Message) -> Result<(), NodeError> {
+        let of_copy = match message {
+            Message::Slot { slot, about, .. } => match about {
+                SlotMessage::Appended { .. } | SlotMessage::Rejected { .. } => Some(slot),
+                SlotMessage::Append { .. } => None,
+            },
+            _ => None,
+        };
+        if of_copy.is_some_and(|slot| self.moves.forgotten.contains(slot)) {
+            self.forget()?;
+        }
+        if of_copy.is_none_or(|slot| !self.moves.uncleared.contains(slot)) {
+            self.peers.say(to, message);
         }
         Ok(())
     }

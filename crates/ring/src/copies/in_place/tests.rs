@@ -4,6 +4,7 @@
 
 use super::*;
 use crate::copies::GatheringRoom;
+use crate::copies::full::Full;
 use crate::keyspaces::Keyspaces;
 use crate::options::Persistence;
 use crate::peer::{Peers, Piece, Spoken};
@@ -412,4 +413,32 @@ fn cells_that_were_sent_in_another_life_are_not_taken() {
         node.hear(1, &pieces);
         node.assert_is(&source);
     }
+}
+
+#[test]
+fn a_copy_that_could_not_be_emptied_says_nothing_until_it_is() {
+    let mut node = Node::begin();
+    node.hear_entry(1, 1);
+    // A loss is accepted while the disk is full.
+    node.copies.full = Some(Full::default());
+    node.branch = Version(2);
+    node.go_by(1, &[1], &[2]);
+    assert!(node.copies.lacks_cells(SLOT));
+    // Nobody is connected: whatever is sent is dropped, and counted.
+    let sends = |node: &mut Node, about| {
+        let before = node.copies.peers.dropped;
+        let message = Message::Slot { slot: SLOT, epoch: Epoch(2), about };
+        node.copies.perform(node.now, Effect::Send { to: NodeId(1), message }).unwrap();
+        node.copies.peers.dropped - before
+    };
+    let (has_nothing, follows) =
+        (SlotMessage::Rejected { hint: Sequence(0) }, SlotMessage::Appended { matched: Sequence(0) });
+    let said = [&has_nothing, &follows];
+    assert_eq!(said.map(|about| sends(&mut node, about.clone())), [0, 0]);
+    for _ in 0..3 {
+        node.now.moment = node.now.moment.after(1_000_000);
+        node.copies.try_again(node.now).unwrap();
+    }
+    assert_eq!((node.has(), node.found_again()), ((0, 0, 0), (0, 0, 0)));
+    assert_eq!(said.map(|about| sends(&mut node, about.clone())), [1, 1]);
 }
