@@ -10,8 +10,8 @@ use crate::log::{Log, Needed};
 use crate::planted::{self, Bug};
 use crate::primary::Primary;
 use crate::{
-    Configuration, Contradiction, Effect, Entry, LogRun, Message, NodeId, Options, Position, Sequence, Slot,
-    SlotMessage, Version,
+    Configuration, Contradiction, Effect, Entry, Found, LogRun, Message, NodeId, Options, Position, Sequence,
+    Slot, SlotMessage, Version,
 };
 
 /// What a copy gets from its node with each step.
@@ -58,14 +58,15 @@ pub(crate) struct Replicated {
 }
 
 impl Replicated {
-    /// A copy that begins with a log; `copy` is a number that no other copy of this node has.
-    pub(crate) fn new(slot: Slot, copy: u64, base: Position, time_ms: u64, entries: Vec<Entry>) -> Self {
+    /// A copy that begins with what was found; `copy` is a number that no other copy of this node has.
+    pub(crate) fn new(copy: u64, found: Found) -> Self {
+        let Found { slot, base, base_time_ms, branch, entries } = found;
         let mut log = Log::behind(base);
-        let time_ms = entries.last().map_or(time_ms, |entry| entry.time_ms);
+        let time_ms = entries.last().map_or(base_time_ms, |entry| entry.time_ms);
         entries.into_iter().for_each(|entry| log.push(entry));
         Self {
             slot,
-            configuration: Configuration::default(),
+            configuration: Configuration { branch, ..Configuration::default() },
             epoch_since: Version::default(),
             logged: log.last().sequence,
             run: LogRun { copy, cuts: 0 },
@@ -94,9 +95,12 @@ impl Replicated {
             self.epoch_since = configuration.since;
             self.uncommitted = Uncommitted::of(&self.log, self.committed, configuration.epoch);
         }
-        if is_other_branch && !configuration.in_sync.contains(context.me) {
-            // A loss was accepted: as far as the other copies know, the data of this one never existed.
-            self.begin_anew(context);
+        if is_other_branch {
+            if !configuration.in_sync.contains(context.me) {
+                // A loss was accepted: as far as the other copies know, the data of this one never existed.
+                self.begin_anew(context);
+            }
+            context.effects.push(Effect::Branch { slot: self.slot, branch: configuration.branch });
         }
         let leads = configuration.primary == Some(context.me);
         if is_new_epoch && !planted::is(Bug::MatchedKept) {

@@ -239,6 +239,16 @@ pub enum Effect {
         /// The slot.
         slot: Slot,
     },
+    /// Record that what this node has of a slot is of this branch. A starting node returns it with
+    /// [`Found`](crate::Found). The record may be lost, and then an earlier one counts, but it must not
+    /// outlive what it speaks of: never may it be there while something is left of what an [`Effect::Forget`]
+    /// before it drops.
+    Branch {
+        /// The slot.
+        slot: Slot,
+        /// The branch.
+        branch: Version,
+    },
     /// Report that two copies contradict each other. Entries of a primary were not added to the copy on this
     /// node, which lags until its primary sends others; or the primary on this node does not believe what a
     /// copy says of its log, which counts for nothing until it says something else.

@@ -18,7 +18,7 @@ use crate::planted::{self, Bug};
 use crate::primary::NodeView;
 use crate::{
     Configuration, Effect, Entry, Epoch, Incarnation, Input, LogRun, Message, Moment, NodeId, Options,
-    Position, Reads, Sequence, Slot, SlotMessage, Table,
+    Position, Reads, Sequence, Slot, SlotMessage, Table, Version,
 };
 pub use clients::UnderWay;
 use led::Led;
@@ -35,8 +35,18 @@ pub struct Found {
     pub base: Position,
     /// The timestamp of that entry.
     pub base_time_ms: u64,
+    /// The last branch of an [`Effect::Branch`] for the slot that was recorded, or an earlier one: a copy of
+    /// another branch than the table says is dropped unless it is in sync. 0 where none was.
+    pub branch: Version,
     /// The entries after it, without gaps.
     pub entries: Vec<Entry>,
+}
+
+impl Found {
+    fn nothing(slot: Slot) -> Self {
+        let (base, branch) = (Position::default(), Version::default());
+        Self { slot, base, base_time_ms: 0, branch, entries: Vec::new() }
+    }
 }
 
 /// All copies of a node.
@@ -103,14 +113,12 @@ impl Replica {
         if incarnation > Incarnation(1) && !planted::is(Bug::QuietSkipped) {
             self.quiet_until = now.after(self.options.promise_us());
         }
-        for Found { slot, base, base_time_ms, entries } in found {
-            self.add(slot, base, base_time_ms, entries);
-        }
+        found.into_iter().for_each(|found| self.add(found));
     }
 
-    fn add(&mut self, slot: Slot, base: Position, base_time_ms: u64, entries: Vec<Entry>) {
+    fn add(&mut self, found: Found) {
         self.copies_made += 1;
-        self.slots.insert(Replicated::new(slot, self.copies_made, base, base_time_ms, entries));
+        self.slots.insert(Replicated::new(self.copies_made, found));
     }
 
     /// Takes one input. `now` must be read after the input arrived.

@@ -55,7 +55,8 @@ fn moved() -> (Group, Arc<Table>, [NodeId; 2]) {
 fn begun(me: NodeId, life: Incarnation) -> (Replica, Position) {
     let position = Position { epoch: Epoch(1), sequence: Sequence(1) };
     let entries = vec![Entry { position, time_ms: 5, body: [7; 8].into() }];
-    let found = Found { slot: SLOT, base: Position::default(), base_time_ms: 0, entries };
+    let branch = Version::default();
+    let found = Found { slot: SLOT, base: Position::default(), base_time_ms: 0, branch, entries };
     let mut replica = Replica::new(me, Options::default());
     replica.begin(NOW, life, vec![found]);
     (replica, position)

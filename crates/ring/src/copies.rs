@@ -309,6 +309,7 @@ impl Copies {
                 self.perform(now, effect)?;
             }
             self.forget()?;
+            self.record_branches();
             self.effects = effects;
         }
         Ok(())
@@ -333,6 +334,9 @@ impl Copies {
             Effect::Propose(proposal) => self.proposals.push(proposal),
             Effect::FetchTable => self.group.iter().for_each(|group| group.fetch_table()),
             Effect::Forget { slot } => self.moves.forgotten.push(slot),
+            Effect::Branch { slot, branch } => {
+                self.moves.branches.insert(slot, branch);
+            }
             Effect::NotTaken { slot, from, contradiction } => {
                 self.contradictions.record(now.moment, (slot, from), contradiction);
             }

@@ -13,7 +13,8 @@
 //! slot sequence number count     epoch time part         the first part of a longer one, with number 0
 //! slot sequence number count     part                    each further part
 //! ```
-//! In names numbers are big-endian, so that records lie in the order of the log.
+//! In names numbers are big-endian, so that records lie in the order of the log. Beside them a tree of its own
+//! has the branch of each copy (`log/branches.rs`).
 //!
 //! Invariant: no entry is reported as logged before [`SlotLog::write`].
 //! Invariant: nothing is applied to the cells of a slot before entries that were cut from its log are
@@ -22,11 +23,14 @@
 //! Invariant: an entry may be of any length: what a client may send never is too long to be logged, because
 //! the node would end, and every node that leads the slot after it.
 
+mod branches;
+
 use crate::peer::codec::{Reader, put};
 use atoll_engine::{Direction, Durability, Engine, EngineError, KEY_MAX, Tree, VALUE_MAX, WriteBatch};
 use atoll_errors::ErrorKind;
 use atoll_keyspace::{Applied, SLOTS};
-use atoll_replica::{Entry, Epoch, Found, Position, Sequence, Slot};
+use atoll_replica::{Entry, Epoch, Found, Position, Sequence, Slot, Version};
+use branches::Branches;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
 use thiserror::Error;
@@ -42,6 +46,7 @@ pub(crate) struct SlotLog {
     cut: BTreeSet<Slot>,
     /// For each slot the first sequence that may still be in the tree, and the last one that is.
     ranges: BTreeMap<Slot, LoggedRange>,
+    branches: Branches,
     /// A body that is longer is stored in several parts.
     part_bytes: usize,
 }
@@ -113,6 +118,7 @@ impl SlotLog {
             batch_bytes: 0,
             cut: BTreeSet::new(),
             ranges: BTreeMap::new(),
+            branches: Branches::open(engine, name)?,
             part_bytes: PART_BYTES,
         })
     }
@@ -124,9 +130,7 @@ impl SlotLog {
     ) -> Result<Vec<Found>, LogError> {
         self.write()?;
         let mut found: BTreeMap<Slot, Found> = applied
-            .map(|(slot, applied, base_time_ms)| {
-                (slot, Found { slot, base: position_of(applied), base_time_ms, entries: Vec::new() })
-            })
+            .map(|(slot, applied, base_time_ms)| (slot, found_at(slot, position_of(applied), base_time_ms)))
             .collect();
         let (mut records, mut wrong, mut last) = (Records::default(), None, BTreeMap::new());
         self.tree.scan((Bound::Unbounded, Bound::Unbounded), Direction::Forward, |name, value| {
@@ -151,6 +155,9 @@ impl SlotLog {
         // Includes applied entries that were still to be deleted: they are deleted with the next ones.
         let kept = last.into_iter().map(|(slot, last)| (slot, LoggedRange { first: Sequence(1), last }));
         self.ranges.extend(kept);
+        self.branches.read()?;
+        self.branches.keep(|slot| found.contains_key(&slot), &mut self.batch);
+        found.values_mut().for_each(|found| found.branch = self.branches.of(found.slot));
         Ok(found.into_values().collect())
     }
 
@@ -246,12 +253,17 @@ impl SlotLog {
             self.batch.delete_range(&self.tree, (Bound::Included(&from), Bound::Included(&to)));
         }
     }
+
+    /// Records with the next [write](Self::write) of which branch the copy of a slot is. Cells of a former
+    /// branch must be gone, by a commit of their own.
+    pub(crate) fn record_branch(&mut self, slot: Slot, branch: Version) {
+        self.branches.record(slot, branch, &mut self.batch);
+    }
 }
 
 /// Entries up to the last applied one were still to be deleted; those after it must follow each other.
 fn add(found: &mut BTreeMap<Slot, Found>, slot: Slot, entry: Entry) -> Result<(), LogError> {
-    let fresh = || Found { slot, base: Position::default(), base_time_ms: 0, entries: Vec::new() };
-    let found = found.entry(slot).or_insert_with(fresh);
+    let found = found.entry(slot).or_insert_with(|| found_at(slot, Position::default(), 0));
     let last = found.entries.last().map_or(found.base, |last| last.position);
     if entry.position.sequence <= found.base.sequence {
         return Ok(());
@@ -261,6 +273,11 @@ fn add(found: &mut BTreeMap<Slot, Found>, slot: Slot, entry: Entry) -> Result<()
     }
     found.entries.push(entry);
     Ok(())
+}
+
+/// A slot whose cells include everything up to this entry.
+fn found_at(slot: Slot, base: Position, base_time_ms: u64) -> Found {
+    Found { slot, base, base_time_ms, branch: Version::default(), entries: Vec::new() }
 }
 
 pub(crate) fn position_of(applied: Applied) -> Position {

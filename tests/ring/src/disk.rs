@@ -9,7 +9,7 @@
 
 use crate::cells::State;
 use crate::queue::Cells;
-use atoll_replica::{Entry, Found, LogRun, Position, Sequence, Slot};
+use atoll_replica::{Entry, Found, LogRun, Position, Sequence, Slot, Version};
 use fastrand::Rng;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -30,6 +30,8 @@ pub(crate) enum Record {
     Trimmed { slot: Slot, through: Sequence },
     /// Everything of the slot is gone.
     Forgotten(Slot),
+    /// What is there of the slot, and comes, is of this branch.
+    Branch(Slot, Version),
 }
 
 /// The state of a slot after some records.
@@ -48,6 +50,7 @@ struct StoredSlot {
 pub(crate) struct Disk {
     /// The state after the records before `first`.
     slots: BTreeMap<Slot, StoredSlot>,
+    branches: BTreeMap<Slot, Version>,
     records: VecDeque<Record>,
     first: u64,
     /// Entries that will become records together, and the slots in whose logs they replace others.
@@ -90,6 +93,12 @@ impl Disk {
         if is_relied_on {
             self.forgotten_synced = self.last();
         }
+    }
+
+    /// Records the branch of a slot, together with the entries that come of the same input: behind what was
+    /// forgotten before it, and nobody waits for it.
+    pub(crate) fn note_branch(&mut self, slot: Slot, branch: Version) {
+        self.together.push(Record::Branch(slot, branch));
     }
 
     /// Adds entries after a place; `is_cut` says whether they replace others.
@@ -197,6 +206,9 @@ impl Disk {
                 }
             }
             Record::Forgotten(slot) => drop(self.slots.remove(&slot)),
+            Record::Branch(slot, branch) => {
+                self.branches.insert(slot, branch);
+            }
         }
     }
 
@@ -240,6 +252,7 @@ impl Disk {
     pub(crate) fn lose_slots(&mut self, is_lost: impl Fn(Slot) -> bool) {
         debug_assert!(self.records.is_empty(), "the process has ended");
         self.slots.retain(|&slot, _| !is_lost(slot));
+        self.branches.retain(|&slot, _| !is_lost(slot));
     }
 
     /// Loses everything.
@@ -269,7 +282,8 @@ impl Disk {
             }
             let cells =
                 Cells { slot, position: stored.base, time_ms: stored.time_ms, state: stored.state.clone() };
-            Ok((cells, Found { slot, base: stored.base, base_time_ms: stored.time_ms, entries }))
+            let branch = self.branches.get(&slot).copied().unwrap_or_default();
+            Ok((cells, Found { slot, base: stored.base, base_time_ms: stored.time_ms, branch, entries }))
         });
         found.collect()
     }

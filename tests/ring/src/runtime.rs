@@ -127,6 +127,11 @@ impl World {
                 }
                 self.flush(node);
             }
+            Effect::Branch { slot, branch } => {
+                say!(self, "{node} has slot {} in branch {}", slot.0, branch.0);
+                self.node_mut(node).disk.note_branch(slot, branch);
+                self.flush(node);
+            }
             // No two copies of one branch ever contradict each other.
             Effect::NotTaken { slot, from, contradiction } => self.break_promise(format!(
                 "{node} does not take what {from} says of slot {}: {contradiction}",

@@ -41,13 +41,13 @@ impl Slots {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Position;
+    use crate::replica::Found;
 
     #[test]
     fn copies_are_found_by_their_slots() {
         let mut slots = Slots::default();
         for slot in [7, 2, 5] {
-            slots.insert(Replicated::new(Slot(slot), 1, Position::default(), 0, Vec::new()));
+            slots.insert(Replicated::new(1, Found::nothing(Slot(slot))));
         }
         assert!(slots.has(Slot(5)) && !slots.has(Slot(6)) && !slots.has(Slot(u32::MAX)));
         assert_eq!(slots.get_mut(Slot(2)).map(|copy| copy.slot), Some(Slot(2)));

@@ -3,11 +3,11 @@
 //! Invariant: a table is accepted only when no promise of this node stands against it.
 //! Invariant: no table counts from before the group registered this life of this node.
 
-use super::Replica;
+use super::{Found, Replica};
 use crate::copy::{Replicated, StepContext};
 use crate::lease::Question;
 use crate::planted::{self, Bug};
-use crate::{Configuration, Effect, Message, Moment, NodeId, Position, Reads, Slot, Table, Version};
+use crate::{Configuration, Effect, Message, Moment, NodeId, Reads, Slot, Table, Version};
 use std::sync::Arc;
 
 impl Replica {
@@ -154,7 +154,7 @@ impl Replica {
         self.led.change(slot, (configuration.primary == Some(self.me)).then_some(configuration), self.me);
         if configuration.has(self.me) {
             if !self.slots.has(slot) {
-                self.add(slot, Position::default(), 0, Vec::new());
+                self.add(Found::nothing(slot));
             }
             self.with(slot, now, effects, |copy, context| copy.reconfigure(configuration, context));
             return;

@@ -1,7 +1,7 @@
 //! Processes that start, crash and restart, and links and clocks that fail.
 
 use super::{Event, GROUP, SECOND, SLOT, World};
-use atoll_replica::{Change, Found, Incarnation, NodeId, PlacementHints, Replica, Survived};
+use atoll_replica::{Change, Found, Incarnation, NodeId, PlacementHints, Replica, Survived, Version};
 
 impl World {
     pub(super) fn register(&mut self, node: NodeId) {
@@ -26,7 +26,8 @@ impl World {
         let base = there.applied.last().map(|entry| (entry.position, entry.time_ms)).unwrap_or_default();
         let entries =
             there.log.iter().filter(|entry| entry.position.sequence > base.0.sequence).cloned().collect();
-        let found = Found { slot: SLOT, base: base.0, base_time_ms: base.1, entries };
+        let branch = Version::default();
+        let found = Found { slot: SLOT, base: base.0, base_time_ms: base.1, branch, entries };
         there.replica.begin(now, incarnation, vec![found]);
         self.send_table(node);
     }

@@ -339,6 +339,8 @@ impl World {
                 (there.log, there.applied, there.writes) = Default::default();
                 (there.synced, there.checkpoint) = (0, 0);
             }
+            // No loss is ever accepted here.
+            Effect::Branch { .. } => {}
             Effect::NotTaken { from, contradiction, .. } => {
                 self.wrong = Some(format!("{node} does not take what {from} sent: {contradiction}"));
             }

@@ -5,7 +5,7 @@
 use atoll_replica::{
     Change, Contradiction, Decision, Effect, Entry, Found, Group, GroupOptions, Incarnation, Input, LogRun,
     Message, Moment, NodeId, Options, PlacementHints, Position, Refusal, Replica, Slot, SlotMessage,
-    Survived, Ticket,
+    Survived, Ticket, Version,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -19,6 +19,8 @@ pub struct Node {
     pub log: Vec<Entry>,
     pub unlogged: VecDeque<(Position, LogRun)>,
     pub applied: Vec<Entry>,
+    /// The branch of the slot that was recorded last.
+    pub branch: Version,
     pub is_dead: bool,
 }
 
@@ -87,14 +89,16 @@ impl Ring {
         let Decision::Registered { incarnation } = self.group.apply(change) else { panic!("no life") };
         let mut replica = Replica::new(node, options.clone());
         let before = self.nodes.remove(&node);
-        let log = match (survived, before) {
-            (Survived::Everything, Some(before)) => before.log,
-            _ => Vec::new(),
+        let (log, branch) = match (survived, before) {
+            (Survived::Everything, Some(before)) => (before.log, before.branch),
+            _ => Default::default(),
         };
-        let found = Found { slot: SLOT, base: Position::default(), base_time_ms: 0, entries: log.clone() };
+        let (base, entries) = (Position::default(), log.clone());
+        let found = Found { slot: SLOT, base, base_time_ms: 0, branch, entries };
         replica.begin(self.now, incarnation, if log.is_empty() { Vec::new() } else { vec![found] });
         let (unlogged, applied) = (VecDeque::new(), Vec::new());
-        self.nodes.insert(node, Node { replica, incarnation, log, unlogged, applied, is_dead: false });
+        let there = Node { replica, incarnation, log, unlogged, applied, branch, is_dead: false };
+        self.nodes.insert(node, there);
         self.publish();
     }
 
@@ -151,7 +155,9 @@ impl Ring {
             Effect::Unknown { ticket } => drop(self.told.insert(ticket, Outcome::Unknown)),
             Effect::Transfer { to, .. } => self.transfers.push((node, to)),
             Effect::Propose(proposal) => self.proposals.push(Change::Propose(proposal)),
-            Effect::FetchTable | Effect::Forget { .. } => {}
+            Effect::FetchTable => {}
+            Effect::Forget { .. } => (there.log, there.unlogged, there.applied) = Default::default(),
+            Effect::Branch { branch, .. } => there.branch = branch,
             Effect::NotTaken { from, contradiction, .. } => {
                 self.not_taken.push((node, from, contradiction));
             }

@@ -21,7 +21,8 @@ use crate::log::SlotLog;
 use crate::options::Persistence;
 use crate::peer::Piece;
 use atoll_keyspace::is_moved;
-use atoll_replica::{Input, Message, NodeId, Position, Replica, Slot, SlotMessage};
+use atoll_replica::{Input, Message, NodeId, Position, Replica, Slot, SlotMessage, Version};
+use std::collections::BTreeMap;
 
 /// Slots under way.
 pub(super) struct Moves {
@@ -32,6 +33,8 @@ pub(super) struct Moves {
     /// Slots of which this node has no copy any more, and those of them whose cells are still there.
     pub(super) forgotten: Vec<Slot>,
     pub(super) uncleared: Vec<Slot>,
+    /// The branches that copies are of from now on, still to be recorded.
+    pub(super) branches: BTreeMap<Slot, Version>,
 }
 
 /// Size of a piece, in bytes, unless one cell is longer.
@@ -53,6 +56,7 @@ impl Moves {
             arrivals: Arrivals::with_room(room),
             forgotten: Vec::new(),
             uncleared: Vec::new(),
+            branches: BTreeMap::new(),
         }
     }
 }
@@ -252,6 +256,21 @@ impl Copies {
             self.unless_full(done)?;
         }
         Ok(())
+    }
+
+    /// Records the branches of copies with the next write of the log, behind the commit that emptied what was
+    /// of a former one: together with it, or while cells wait for room on the disk, a node that ends could
+    /// find them again and take them for cells of the current branch.
+    pub(super) fn record_branches(&mut self) {
+        let Moves { forgotten, uncleared, branches, .. } = &mut self.moves;
+        if branches.is_empty() || !forgotten.is_empty() || !uncleared.is_empty() {
+            return;
+        }
+        for (slot, branch) in std::mem::take(branches) {
+            if let Some(log) = &mut self.log {
+                log.record_branch(slot, branch);
+            }
+        }
     }
 
     /// Sends a message. What a copy says of a slot that is to be forgotten is true once the slot is empty:

@@ -170,3 +170,38 @@ fn a_gap_is_damage() {
     let mut log = SlotLog::open(&engine, "log").unwrap();
     assert!(matches!(log.found(std::iter::empty()), Err(LogError::Damaged { slot: 3, .. })));
 }
+
+#[test]
+fn the_branch_of_a_copy_is_found_with_what_is_there_of_it_and_goes_with_it() {
+    let engine = Engine::in_memory(Options::default()).unwrap();
+    let count = || engine.tree("log-branches").unwrap().len().unwrap();
+    let branch = || open(&engine, 1).1[0].branch;
+    let (mut log, _) = open(&engine, 1);
+    log.record_branch(Slot(3), Version(7));
+    log.record_branch(Slot(4), Version(8));
+    assert_eq!(branch(), Version(0), "nothing is written before that is asked for");
+    log.write().unwrap();
+    assert_eq!((branch(), count()), (Version(7), 2));
+    // Nothing is there of the other slot: what comes may be of another ring.
+    let (mut log, _) = open(&engine, 1);
+    log.record_branch(Slot(3), Version(9));
+    log.write().unwrap();
+    assert_eq!((branch(), count()), (Version(9), 1));
+    // It does not go with what is applied, nor with what replaces the cells.
+    log.append(Slot(3), position(1, 1), &entries(1, 2..=2));
+    log.applied(Slot(3), Sequence(2));
+    log.forget(&[Slot(3)]);
+    log.write().unwrap();
+    assert_eq!(branch(), Version(9));
+}
+
+#[test]
+fn a_record_of_a_branch_with_another_length_is_damage() {
+    let wrong: [(&[u8], &[u8]); 3] = [(&[0, 0, 0, 3], &[7]), (&[0, 0, 3], &[7; 8]), (&[0; 5], &[7; 8])];
+    for (name, value) in wrong {
+        let engine = Engine::in_memory(Options::default()).unwrap();
+        engine.tree("log-branches").unwrap().put(name, value, Durability::Buffered).unwrap();
+        let found = SlotLog::open(&engine, "log").unwrap().found(std::iter::empty());
+        assert!(matches!(found, Err(LogError::Damaged { .. })), "{name:?} {value:?}");
+    }
+}

@@ -442,3 +442,29 @@ fn a_copy_that_could_not_be_emptied_says_nothing_until_it_is() {
     assert_eq!((node.has(), node.found_again()), ((0, 0, 0), (0, 0, 0)));
     assert_eq!(said.map(|about| sends(&mut node, about.clone())), [1, 1]);
 }
+
+#[test]
+fn a_branch_is_recorded_once_nothing_of_the_former_one_is_left() {
+    let mut node = Node::begin();
+    let records = |node: &Node| node.engine.tree("log-branches").unwrap().len().unwrap();
+    node.hear_entry(1, 1);
+    // A loss is accepted while the disk has no room to empty the cells.
+    node.copies.full = Some(Full::default());
+    node.branch = Version(2);
+    node.go_by(1, &[1], &[2]);
+    node.copies.log.as_mut().unwrap().write().unwrap();
+    assert_eq!((node.keyspace().keys_in(NUMBER), records(&node)), (1, 0));
+    for _ in 0..3 {
+        node.now.moment = node.now.moment.after(1_000_000);
+        node.copies.try_again(node.now).unwrap();
+    }
+    node.copies.step(node.now, Input::Tick).unwrap();
+    node.copies.write_log().unwrap();
+    assert_eq!((node.has(), records(&node)), ((0, 0, 0), 1));
+    // It is found with what came since.
+    node.hear_entry(1, 1);
+    let keyspaces = Keyspaces::open(&node.engine, Persistence::Always).unwrap();
+    let mut log = SlotLog::open(&node.engine, "log").unwrap();
+    let found = log.found(crate::copies::applied(&keyspaces)).unwrap();
+    assert_eq!(found.iter().map(|found| found.branch).collect::<Vec<_>>(), [Version(2)]);
+}
