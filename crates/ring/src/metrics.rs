@@ -4,9 +4,10 @@
 
 mod door;
 mod kinds;
+mod socket;
 mod text;
 
-pub(crate) use door::Door;
+pub(crate) use door::{Door, Guard};
 pub(crate) use text::text;
 
 use crate::dates::ClockSeen;

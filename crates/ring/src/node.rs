@@ -154,14 +154,21 @@ impl Node {
         Ok(())
     }
 
-    /// If other machines can reach the address, scrapers have to show the token.
+    /// If other machines can reach the address, scrapers have to show the token, and to encrypt it if the
+    /// node has a certificate.
     fn open_metrics(&mut self, options: &NodeOptions) -> Result<(), NodeError> {
         let Some(listen) = options.metrics else { return Ok(()) };
-        let token = options.token.clone().filter(|_| !listen.ip().is_loopback());
+        let guard = match listen.ip().is_loopback() {
+            true => metrics::Guard::default(),
+            false => metrics::Guard {
+                token: options.token.clone(),
+                tls: options.tls.as_ref().map(|tls| tls.clients.clone()),
+            },
+        };
         self.shared.is_metered.store(true, Ordering::Release);
         let shared = self.shared.clone();
         let tells = Arc::new(move || metrics::text(&shared));
-        self.metrics_door = Some(metrics::Door::open(listen, token, options.clock.clone(), tells)?);
+        self.metrics_door = Some(metrics::Door::open(listen, guard, options.clock.clone(), tells)?);
         Ok(())
     }
 

@@ -33,9 +33,11 @@ pub struct NodeOptions {
     /// The users beside `default`, and what they may do. Needs a token. Default none.
     pub access: Option<AccessFile>,
     /// Where Prometheus scrapes the metrics over HTTP. An address that other machines can reach needs a
-    /// token, which Prometheus then has to show. Default nowhere.
+    /// token, which Prometheus then has to show, and is served over HTTPS if the node has a certificate.
+    /// Default nowhere.
     pub metrics: Option<SocketAddr>,
-    /// Certificates with which clients and other nodes must encrypt. Default no encryption.
+    /// Certificates with which clients, other nodes, and Prometheus on other machines must encrypt. Default
+    /// no encryption.
     pub tls: Option<NodeTls>,
     /// Memory for the contents of slots, in bytes. Default 1 GiB.
     pub memory_bytes: u64,

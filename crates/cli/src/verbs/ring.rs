@@ -105,7 +105,8 @@ pub struct RingServe {
     /// Latency class in milliseconds for clients that choose none: 5, 50 or 500
     #[arg(long, value_name = "MS", value_parser = parse_class)]
     latency_class: Option<LatencyClass>,
-    /// Serve Prometheus metrics at http://HOST:PORT/metrics; addresses beyond this machine require the token
+    /// Serve Prometheus metrics at http://HOST:PORT/metrics; addresses beyond this machine require the token,
+    /// and https if the node has a certificate
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_address)]
     metrics: Option<SocketAddr>,
     /// Memory budget, such as 4GiB; by default the option engine.memory
@@ -190,7 +191,7 @@ impl RingServe {
             SlotStorage::Folder(folder) => folder.display().to_string(),
         };
         let is_encrypted = each.first().is_some_and(|options| options.tls.is_some());
-        if !self.listen.ip().is_loopback() && !is_encrypted && !self.certificates.plain_text {
+        if self.is_plain_between_machines(is_encrypted) {
             note(
                 "traffic between machines, including the token, is not encrypted: name a certificate with --tls-certificate, or accept that with --plain-text",
             );
@@ -225,6 +226,13 @@ impl RingServe {
         }
         let stopped = nodes.into_iter().map(Node::stop);
         Ok(stopped.fold(Ok(()), Result::and)?)
+    }
+
+    /// Whether others on the way can read the token, and nobody said that they may. Who scrapes the metrics
+    /// from another machine shows the token as well.
+    fn is_plain_between_machines(&self, is_encrypted: bool) -> bool {
+        let mut doors = [Some(self.listen), self.metrics].into_iter().flatten();
+        !is_encrypted && !self.certificates.plain_text && doors.any(|door| !door.ip().is_loopback())
     }
 
     /// What is printed once the nodes serve, as text and for programs.
@@ -420,6 +428,21 @@ mod tests {
             told,
             "REDISCLI_AUTH=$(cat './my token') redis-cli --tls --cacert 'my ring/authority.pem' -c -h 127.0.0.1 -p 7379"
         );
+    }
+
+    #[test]
+    fn a_token_that_travels_in_plain_text_is_warned_of_at_every_door() {
+        let warns = |arguments: &[&str], is_encrypted| {
+            let typed = [&["serve", "--token-file", "t"][..], arguments].concat();
+            Typed::parse_from(typed).serve.is_plain_between_machines(is_encrypted)
+        };
+        let (listen, metrics) = (["--listen", "10.0.0.7:7379"], ["--metrics", "0.0.0.0:9379"]);
+        for beyond in [&listen[..], &metrics] {
+            assert!(warns(beyond, false), "{beyond:?}");
+            assert!(!warns(beyond, true), "{beyond:?}");
+            assert!(!warns(&[beyond, &["--plain-text"]].concat(), false), "{beyond:?}");
+        }
+        assert!(!warns(&["--metrics", "127.0.0.1:9379"], false));
     }
 
     #[test]

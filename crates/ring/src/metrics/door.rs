@@ -4,11 +4,14 @@
 //! KiB, one on each connection, a few connections at a time, each for a few seconds at most.
 //!
 //! Invariant: clients on other machines get no answer without the token.
+//! Invariant: where a node has a certificate, no such client is asked to send the token in plain text.
 
+use super::socket::TimedSocket;
 use crate::NodeError;
 use crate::clock::Clock;
 use crate::listening::is_of_one_connection;
 use crate::token::Token;
+use atoll_tls::{NoTls, ServerConfig, Stream};
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Waker};
 use std::io::{self, Read, Write};
@@ -25,7 +28,7 @@ pub(crate) type Tells = Arc<dyn Fn() -> String + Send + Sync>;
 const REQUEST_BYTES_MAX: usize = 8 << 10;
 /// Most connections at a time; one more is closed at once.
 const CONNECTIONS_MAX: usize = 16;
-/// How long a request may take to arrive, and a reply to be accepted.
+/// How long a request may take to arrive, with the handshake before it, and a reply to be accepted.
 const TIME_MAX: Duration = Duration::from_secs(5);
 
 /// How soon accepting is retried when the process is out of file descriptors.
@@ -42,19 +45,28 @@ pub(crate) struct Door {
     thread: Option<JoinHandle<()>>,
 }
 
+/// What it asks of its clients.
+#[derive(Default)]
+pub(crate) struct Guard {
+    /// The token that they have to show.
+    pub(crate) token: Option<Token>,
+    /// What they have to encrypt with.
+    pub(crate) tls: Option<Arc<ServerConfig>>,
+}
+
 /// What connections need.
 struct Inside {
-    token: Option<Token>,
+    guard: Guard,
     tells: Tells,
     clock: Arc<dyn Clock>,
     connections: AtomicUsize,
 }
 
 impl Door {
-    /// Listens at an address. With a token only clients that show it get an answer.
+    /// Listens at an address. Only clients that the guard lets in get an answer.
     pub(crate) fn open(
         listen: SocketAddr,
-        token: Option<Token>,
+        guard: Guard,
         clock: Arc<dyn Clock>,
         tells: Tells,
     ) -> Result<Self, NodeError> {
@@ -65,7 +77,7 @@ impl Door {
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE).map_err(failed)?;
         let waker = Waker::new(poll.registry(), WAKER).map_err(failed)?;
         let is_over: Arc<AtomicBool> = Arc::default();
-        let inside = Arc::new(Inside { token, tells, clock, connections: AtomicUsize::new(0) });
+        let inside = Arc::new(Inside { guard, tells, clock, connections: AtomicUsize::new(0) });
         let ends = is_over.clone();
         let run = move || {
             let mut events = Events::with_capacity(8);
@@ -134,27 +146,53 @@ fn begin(socket: TcpStream, inside: &Arc<Inside>) {
 }
 
 impl Inside {
-    fn serve(&self, mut socket: TcpStream) -> io::Result<()> {
-        socket.set_nonblocking(false)?;
-        socket.set_write_timeout(Some(TIME_MAX))?;
-        let ends = self.clock.now().moment.after(TIME_MAX.as_micros() as u64);
+    fn serve(&self, socket: TcpStream) -> io::Result<()> {
+        let socket = TimedSocket::new(socket, self.clock.clone(), TIME_MAX)?;
+        let mut stream = match &self.guard.tls {
+            None => Stream::plain(socket),
+            Some(config) => Stream::serve(socket, config.clone())?,
+        };
         let mut request = Vec::new();
         let mut room = [0; 1024];
-        loop {
-            let left = ends.0.saturating_sub(self.clock.now().moment.0);
-            // A timeout of zero would be an error, not the end of waiting.
-            socket.set_read_timeout(Some(Duration::from_micros(left.max(1))))?;
-            let count = if left == 0 { 0 } else { socket.read(&mut room)? };
-            if count == 0 {
-                return Ok(());
-            }
+        let reply = loop {
+            let count = match stream.read(&mut room) {
+                Ok(0) => return Ok(()),
+                Ok(count) => count,
+                Err(error) if is_plain(&error) => {
+                    // Whoever does not encrypt would understand nothing else.
+                    stream.socket_mut().write_all(&wants_https())?;
+                    return stream.socket().end();
+                }
+                Err(error) => return Err(error),
+            };
             request.extend_from_slice(room.get(..count).unwrap_or_default());
-            if let Some(reply) = answer(&request, self.token.as_ref(), &*self.tells) {
-                socket.write_all(&reply)?;
-                return socket.shutdown(std::net::Shutdown::Write);
+            if let Some(reply) = answer(&request, self.guard.token.as_ref(), &*self.tells) {
+                break reply;
             }
+        };
+        stream.socket_mut().allow(TIME_MAX);
+        stream.write_all(&reply)?;
+        if !stream.send()? {
+            return Err(io::ErrorKind::TimedOut.into());
         }
+        stream.say_goodbye();
+        stream.socket().end()
     }
+}
+
+/// Whether a client sent something other than TLS to a door that expects it.
+fn is_plain(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|error| error.is::<NoTls>())
+}
+
+/// The reply to a client that should have encrypted.
+fn wants_https() -> Vec<u8> {
+    let text = "these metrics are served over https alone\n";
+    let length = text.len();
+    format!(
+        "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{text}"
+    )
+    .into_bytes()
 }
 
 /// The reply to a request, once its head has arrived in full.
