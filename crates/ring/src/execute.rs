@@ -191,12 +191,15 @@ impl Executor<'_> {
         known: &Specification,
         command: &Command<'_>,
     ) -> Option<Lack> {
+        let now = self.here.now;
         let slots = &mut self.here.slots;
-        match command {
-            _ if known.adds(request, command) => slots.lack_for(Some(request.bytes())),
+        if known.adds(request, command) {
+            return slots.lack_for(Some(request.bytes()));
+        }
+        slots.lack_for_lifetime(slot, command, now).or_else(|| match command {
             Command::Once(once) => slots.lack_for_name(slot, once.client),
             _ => slots.lack_for(None),
-        }
+        })
     }
 
     fn count_hit(&mut self, before: usize) {

@@ -9,6 +9,7 @@
 mod expiring;
 mod forgetting;
 mod others;
+mod rewriting;
 mod settling;
 mod watching;
 

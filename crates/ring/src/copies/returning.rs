@@ -47,9 +47,9 @@ impl Copies {
     pub(crate) fn returned_by(&self, slot: Slot, command: &Command<'_>) -> usize {
         match command {
             Command::Set(request) if request.answer == SetAnswer::Former => {
-                self.returned_of_string(slot, request.key)
+                self.string_bytes(slot, request.key)
             }
-            Command::GetDelete(key) | Command::GetExpire { key, .. } => self.returned_of_string(slot, key),
+            Command::GetDelete(key) | Command::GetExpire { key, .. } => self.string_bytes(slot, key),
             Command::Own(OwnCommand::Batch(batch)) => self.returned_of_batch(slot, batch),
             // Other answers have to be remembered, and are short or refused.
             Command::Once(once) => match &*once.command {
@@ -60,7 +60,8 @@ impl Copies {
         }
     }
 
-    fn returned_of_string(&self, slot: Slot, key: &[u8]) -> usize {
+    /// Most bytes of the string at a key, given what its slot holds and what is on the way there.
+    pub(crate) fn string_bytes(&self, slot: Slot, key: &[u8]) -> usize {
         let (keyspace, number) = self.keyspaces.of(slot);
         let (put, appended) = self.growth(slot, key);
         let found = usize::try_from(keyspace.string_bytes(number, key)).unwrap_or(usize::MAX);

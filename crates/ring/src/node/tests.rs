@@ -2,6 +2,7 @@
 //! while its ring goes on.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
 
+mod lifetimes;
 mod long_slots;
 
 use super::*;
