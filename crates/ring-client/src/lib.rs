@@ -10,6 +10,7 @@
 
 mod answer;
 mod connection;
+mod durability;
 mod idle;
 mod known_table;
 mod lanes;

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -40,6 +41,8 @@ pub(crate) struct Nodes {
     table: Mutex<KnownTable>,
     /// The nodes of the last table, and those named since, whether they answer or not.
     named: Mutex<BTreeSet<Address>>,
+    /// How often others were named.
+    changes: AtomicU64,
     idle: Idle,
     /// Lanes for requests of a latency class with time.
     lanes: Lanes,
@@ -55,6 +58,7 @@ impl Nodes {
             options,
             table: Mutex::new(KnownTable::unknown()),
             named: Mutex::default(),
+            changes: AtomicU64::new(0),
             idle: Idle::default(),
             lanes: Lanes::default(),
             refreshing: Refreshing::default(),
@@ -291,8 +295,20 @@ impl Nodes {
     pub(crate) fn set_owner(&self, slot: Option<u16>, address: &Address) {
         if let Some(slot) = slot {
             self.table.lock().owners.set(slot.into(), address);
-            self.named.lock().insert(Address::clone(address));
+            if self.named.lock().insert(Address::clone(address)) {
+                self.changes.fetch_add(1, Ordering::AcqRel);
+            }
         }
+    }
+
+    /// The nodes that lead slots, as far as this client was told.
+    pub(crate) fn leaders(&self) -> BTreeSet<Address> {
+        self.named.lock().clone()
+    }
+
+    /// How often a table came that was not known before, or a leader that none of them named.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
     }
 
     /// Stops believing a `MOVED` that named a node which cannot serve the slot now. It may have come from a

@@ -1,5 +1,6 @@
 //! The store: limits and deadlines in front of the calls, and the state that they share.
 
+use crate::durability::WeakestDurability;
 use crate::nodes::Nodes;
 use crate::options::RingOptions;
 use crate::sending::Sending;
@@ -10,9 +11,9 @@ use atoll_keyspace::{REQUESTS_MAX, SESSION_MS_MIN, slot_of};
 use atoll_resp::Value;
 use atoll_store::watch::Watches;
 use atoll_store::{
-    Batch, Buffer, ByteRange, Capabilities, Cell, Conflict, Durability, Expectation, Limits, Outcome,
-    PartitionPage, PartitionQuery, Place, Read, ReadOptions, ScanPage, ScanRequest, Split, Store, StoreError,
-    StoreFuture, StoreStream, Timestamp, Waited, WriteOptions, Written, within,
+    Batch, Buffer, ByteRange, Capabilities, Cell, Conflict, Expectation, Limits, Outcome, PartitionPage,
+    PartitionQuery, Place, Read, ReadOptions, ScanPage, ScanRequest, Split, Store, StoreError, StoreFuture,
+    StoreStream, Timestamp, Waited, WriteOptions, Written, within,
 };
 use futures::{StreamExt, stream};
 use std::sync::Arc;
@@ -37,7 +38,7 @@ pub(crate) struct Shared {
     pub(crate) watches: Watches,
     pub(crate) watch_connections: WatchConnections,
     names: Names,
-    durability: Durability,
+    durability: WeakestDurability,
     /// The latest time that a node reported.
     latest: AtomicU64,
     is_closed: AtomicBool,
@@ -53,8 +54,7 @@ impl RingStore {
         let watches = Watches::new(options.waiters_max);
         let nodes = Nodes::new(options);
         nodes.begin().await?;
-        let answer = nodes.ask("open", &[b"CONFIG", b"GET", b"append*"]).await?;
-        let durability = durability(&answer).ok_or_else(|| nodes.odd("open"))?;
+        let durability = WeakestDurability::ask(&nodes).await?;
         let shared = Shared {
             nodes,
             limits: Limits::CONTRACT,
@@ -67,26 +67,6 @@ impl RingStore {
         };
         Ok(Self { shared: Arc::new(shared) })
     }
-}
-
-/// What an acknowledged write survives, by what a node reports about its log.
-fn durability(answer: &Value) -> Option<Durability> {
-    let mut values = match answer {
-        Value::Array(values) => values
-            .chunks(2)
-            .filter_map(|pair| pair.split_first_chunk())
-            .map(|([name, value], _)| (name, value))
-            .collect::<Vec<_>>(),
-        Value::Map(pairs) => pairs.iter().map(|(name, value)| (name, value)).collect(),
-        _ => return None,
-    };
-    values.retain(|(name, _)| name.bytes().is_some());
-    let find = |wanted: &[u8]| values.iter().find(|(name, _)| name.bytes() == Some(wanted))?.1.bytes();
-    Some(match (find(b"appendonly")?, find(b"appendfsync")?) {
-        (b"yes", b"always") => Durability::Synced,
-        (b"yes", _) => Durability::Flushed,
-        _ => Durability::Buffered,
-    })
 }
 
 impl Shared {
@@ -106,10 +86,11 @@ impl Shared {
     }
 
     fn capabilities(&self) -> Capabilities {
+        let durability = self.durability.known();
         Capabilities {
             limits: self.limits,
-            durability: vec![self.durability],
-            durability_default: self.durability,
+            durability: vec![durability],
+            durability_default: durability,
             cheap_scans_across_large_values: true,
             waiters_max: self.nodes.options.waiters_max,
             wait_latency: Duration::from_micros(300),
@@ -138,9 +119,10 @@ impl Shared {
         if self.nodes.options.read_only {
             return Err(StoreError::ReadOnly { place: self.nodes.place.clone() });
         }
-        let durability = self.capabilities().durability_for(options.durability)?;
         let sending = Sending::default();
         let writing = async {
+            self.durability.now(&self.nodes).await;
+            let asked = self.capabilities().durability_for(options.durability)?;
             let (_name, request) = match options.request {
                 Some(request) => (None, request::batch(&batch, request, 0)?),
                 None => {
@@ -149,14 +131,18 @@ impl Shared {
                     (Some(name), request)
                 }
             };
-            self.nodes.write(&batch.partition, &request, &sending).await
+            let answer = self.nodes.write(&batch.partition, &request, &sending).await?;
+            // Another node than was known before may have done it.
+            Ok::<_, StoreError>((answer, asked.min(self.durability.now(&self.nodes).await)))
         };
         let answer =
             within(options.deadline, ("write", &self.nodes.place), || sending.may_be_done(), writing).await;
-        let outcome = answer.and_then(|answer| self.outcome(&batch, &answer));
-        // Whether an unnamed write was sent twice does not matter to the caller.
-        let outcome = outcome.map(|repeated| repeated && options.request.is_some());
-        outcome.map(|repeated| Written { durability, repeated }).map_err(|error| match error {
+        let outcome = answer.and_then(|(answer, durability)| {
+            // Whether an unnamed write was sent twice does not matter to the caller.
+            let repeated = self.outcome(&batch, &answer)? && options.request.is_some();
+            Ok(Written { durability, repeated })
+        });
+        outcome.map_err(|error| match error {
             // An earlier try may still be under way, and a condition that failed now may hold by then.
             error if sending.is_doubtful() && error.outcome() == Outcome::Refused => {
                 let reason = format!("an earlier attempt was not answered, and the last one failed: {error}");

@@ -16,6 +16,7 @@ use futures::stream::FuturesUnordered;
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How long nodes may be silent before the next one is asked as well.
@@ -103,7 +104,10 @@ impl Nodes {
         let heard = self.table.lock().hear(answer);
         match heard {
             // An empty table is no reason to forget nodes: they may lead slots again.
-            Heard::New(named) if !named.is_empty() => *self.named.lock() = named,
+            Heard::New(named) if !named.is_empty() => {
+                *self.named.lock() = named;
+                self.changes.fetch_add(1, Ordering::AcqRel);
+            }
             Heard::New(_) | Heard::Same => {}
             Heard::Odd => return Err(self.odd(QUESTION)),
         }

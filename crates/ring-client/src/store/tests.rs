@@ -1,6 +1,7 @@
 //! A store at nodes with scripted answers, on a clock that stands still while anything is done.
 
 mod astray;
+mod durability;
 mod finding;
 mod listing;
 mod loading;
