@@ -191,7 +191,7 @@ pub(crate) async fn open(address: &str, options: &RingOptions) -> io::Result<Box
     if let Some(stream) = crate::stub::dial(address) {
         return Ok(Box::new(stream));
     }
-    let stream = TcpStream::connect(address).await?;
+    let stream = crate::dialling::connect(address).await?;
     stream.set_nodelay(true)?;
     // If this fails, a lost node is only given up later.
     let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, SILENCE_MS);

@@ -10,6 +10,7 @@
 
 mod answer;
 mod connection;
+mod dialling;
 mod durability;
 mod idle;
 mod known_table;
