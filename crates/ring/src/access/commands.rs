@@ -2,6 +2,7 @@
 //!
 //! Invariant: every authenticated user may introduce itself, quit, and look up the layout of the ring. None
 //! of this reveals data.
+//! Invariant: a rule that takes a single command away leaves it to nobody, or makes the list an error.
 
 use atoll_resp::{COMMANDS, Flag, Group, Specification, find_place};
 
@@ -63,8 +64,14 @@ impl Commands {
         Ok(())
     }
 
+    /// A category may hold commands that every user may use: it takes the others away.
     pub(super) fn take(&mut self, rule: &str) -> Result<(), String> {
-        self.granted &= !bits_of(rule)?;
+        let bits = bits_of(rule)?;
+        let single = find_place(rule.as_bytes()).and_then(|place| COMMANDS.get(usize::from(place)));
+        if single.is_some_and(is_everybodys) {
+            return Err(format!("every user may use {}; it cannot be taken away", rule.escape_debug()));
+        }
+        self.granted &= !bits;
         self.rules.push(format!("-{rule}"));
         Ok(())
     }

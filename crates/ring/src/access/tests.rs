@@ -47,6 +47,12 @@ fn commands_are_granted_and_taken_in_the_order_of_the_rules() {
     assert!(may_use(&user("allcommands -@dangerous"), "set"));
     assert!(!may_use(&user("allcommands -@dangerous"), "flushall"));
     assert!(COMMANDS.iter().all(|command| may_use(&user("+@all"), command.name)));
+    let nothing = user("+@all -@connection -@all");
+    assert!(may_use(&nothing, "ping") && !may_use(&nothing, "get"), "a category takes what can be taken");
+    // What a single rule takes away is gone, whichever command it is.
+    for command in COMMANDS.iter().filter(|command| !may_use(&nobody, command.name)) {
+        assert!(!may_use(&user(&format!("+@all -{}", command.name)), command.name), "{}", command.name);
+    }
 }
 
 #[test]
@@ -88,6 +94,10 @@ fn what_is_not_understood_is_refused_with_its_line() {
         ("user ana +@nothing", "no category"),
         ("user ana +nothing", "no command"),
         ("user ana +cluster|slots", "parts of commands"),
+        ("user ana +@all -info", "every user may use info; it cannot be taken away"),
+        ("user ana -CLIENT", "every user may use CLIENT;"),
+        ("user ana -wait", "cannot be taken away"),
+        ("user ana -at.table", "cannot be taken away"),
         ("user ana reset", "not a supported rule"),
         ("user ana é", "not a supported rule"),
         ("user ana\nuser ana", "twice"),
