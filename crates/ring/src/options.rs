@@ -69,7 +69,8 @@ pub enum SlotStorage {
 pub struct ConnectionLimits {
     /// Most connections at a time; one more gets an error and is closed. Default 10,000.
     pub connections_max: usize,
-    /// Memory for all of them, in bytes. Beyond it the largest are closed, idle ones first. Default 512 MiB.
+    /// Memory for all of them, in bytes. Beyond it the largest are closed, those that have yet to
+    /// authenticate first, and of either idle ones first. Default 512 MiB.
     pub memory_bytes_max: u64,
     /// Unread bytes of a client from which on nothing more is received from it. Default 1 MiB.
     pub unsent_bytes_pause: usize,

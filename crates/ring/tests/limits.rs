@@ -11,7 +11,11 @@ use std::time::{Duration, Instant};
 use support::{Client, Put, node, options, show};
 
 fn info(node: &Node, section: &str, name: &str) -> u64 {
-    let text = Client::connect(node.address()).say(&format!("INFO {section}"));
+    info_by(&mut Client::connect(node.address()), section, name)
+}
+
+fn info_by(client: &mut Client, section: &str, name: &str) -> u64 {
+    let text = client.say(&format!("INFO {section}"));
     let line =
         text.split("\\r\\n").find_map(|line| line.strip_prefix(&format!("{name}:")).map(str::to_owned));
     line.unwrap().parse().unwrap()
@@ -189,6 +193,39 @@ fn who_sent_much_of_a_request_and_then_nothing_gives_way_to_others() {
         assert_eq!(client.say("PING"), "PONG");
     }
     assert!(info(&node, "clients", "clients_memory") < 8 << 20);
+}
+
+#[test]
+fn strangers_who_keep_much_together_end_nobody_who_is_known() {
+    let memory_bytes_max = 2 << 20;
+    let silent_us_max = 600_000_000;
+    let limits = ConnectionLimits { memory_bytes_max, silent_us_max, ..ConnectionLimits::default() };
+    let token = Token::new(b"0123456789abcdef");
+    let node = Node::start(NodeOptions { limits, token, ..options() }).unwrap();
+    let (mut known, mut observer) = (Client::connect(node.address()), Client::connect(node.address()));
+    for client in [&mut known, &mut observer] {
+        assert_eq!(client.say("AUTH 0123456789abcdef"), "OK");
+    }
+    // Each keeps far less than what counts as large for one who is known.
+    let part = [&b"*2\r\n$4\r\nAUTH\r\n$16000\r\n"[..], &[b'x'; 15_000]].concat();
+    let begin = |_| {
+        let mut stranger = Client::connect(node.address());
+        stranger.socket.write_all(&part).unwrap();
+        stranger
+    };
+    let _strangers: Vec<_> = (0..200).map(begin).collect();
+    while info_by(&mut observer, "clients", "clients_memory") <= memory_bytes_max {}
+    assert_eq!(info_by(&mut observer, "stats", "dropped_connections"), 0);
+    // A request that does not arrive in one go.
+    let value = vec![b'v'; 100_000];
+    known.socket.write_all(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$200000\r\n").unwrap();
+    known.socket.write_all(&value).unwrap();
+    while info_by(&mut observer, "stats", "dropped_connections") == 0 {}
+    known.socket.write_all(&value).and_then(|()| known.socket.write_all(b"\r\n")).unwrap();
+    assert_eq!(show(&known.reply().unwrap()), "OK");
+    assert_eq!(known.say("STRLEN a"), "200000");
+    // Who comes later is let in.
+    assert_eq!(Client::connect(node.address()).say("AUTH 0123456789abcdef"), "OK");
 }
 
 #[test]

@@ -143,13 +143,13 @@ impl EventLoop {
         }
     }
 
-    /// Ends the largest connections until all together are within their memory. The connection that asked for
-    /// more goes on if it is still there. If all are small, that connection has to end: established clients
-    /// stay, however many new ones come.
+    /// Ends connections until all together are within their memory: those of strangers, then the largest. The
+    /// connection that asked for more goes on if it is still there. If all are small, that connection has to
+    /// end: established clients stay, however many new ones come.
     fn make_room_for(&mut self, key: usize) {
         let now = self.here.now.moment;
         while self.here.metrics.connection_bytes.get() > self.here.limits().memory_bytes_max {
-            let large = self.connections.iter().filter(|(_, connection)| connection.is_large());
+            let large = self.connections.iter().filter(|(_, connection)| connection.may_give_way());
             let most = large.max_by_key(|(_, connection)| connection.eviction_rank(now)).map(|(key, _)| key);
             let Some(most) = most else { return self.end(key, End::Memory) };
             self.end(most, End::Memory);
