@@ -28,6 +28,12 @@ pub(crate) fn is_busy(text: &[u8]) -> bool {
     is_full(text) || text.starts_with(b"LOADING ")
 }
 
+/// Whether a node says that the connection is of nobody. It says so as well on one that had authenticated, if
+/// its user was changed since: nothing happened, and the connection is over.
+pub(crate) fn is_of_nobody(text: &[u8]) -> bool {
+    text.starts_with(b"NOAUTH ")
+}
+
 /// Whether a node answers a greeting by saying that the keyspace does not exist. A node that learns of the
 /// keyspace late says so as well.
 pub(crate) fn is_of_keyspace(text: &[u8]) -> bool {

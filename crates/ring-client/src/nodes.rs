@@ -3,7 +3,7 @@
 //! Invariant: a request that is sent again only reads, has a name under which it is done once, or has the
 //! same effect however often it is done.
 
-use crate::answer::{Refused, meaning};
+use crate::answer::{Refused, is_of_nobody, meaning};
 use crate::connection::{Connection, NoAnswer, in_time, written};
 use crate::idle::Idle;
 use crate::known_table::KnownTable;
@@ -31,6 +31,10 @@ const PAUSE_MAX: Duration = Duration::from_millis(200);
 
 /// Redirections that a call follows before it pauses.
 pub(crate) const HOPS_MAX: usize = 5;
+
+/// How often a call tries again because the user of its connection was changed. Once is enough, unless other
+/// calls give back connections from before the change meanwhile.
+const RENEWALS_MAX: usize = 5;
 
 pub(crate) type Address = Arc<str>;
 
@@ -132,7 +136,7 @@ impl Nodes {
         let way = sending.map_or(Way::Reads, |_| Way::Writes);
         // A write may have waited already for earlier writes.
         let mut ends = sending.map_or_else(Instant::now, |sending| sending.began) + self.options.patience;
-        let (mut pause, mut hops, mut sent_on) = (PAUSE_FIRST, 0, None);
+        let (mut pause, mut hops, mut sent_on, mut renewals) = (PAUSE_FIRST, 0, None, 0);
         let mut silence = Silence::of(&self.options);
         loop {
             let owner = || slot.and_then(|slot| self.owner(slot));
@@ -143,6 +147,12 @@ impl Nodes {
             let trouble = match self.once((&target, way), request, (within, until), begin).await {
                 Ok(Value::Error(text)) => {
                     refused();
+                    if renewals < RENEWALS_MAX && self.is_of_former_user(&text) {
+                        renewals += 1;
+                        self.drop_connections(&target, sent_at.instant);
+                        sent_on = Some(Address::clone(&target));
+                        continue;
+                    }
                     match meaning(&text, what, &self.place) {
                         // Sending it again finds out.
                         Refused::Unknown(reason) => {
@@ -166,18 +176,12 @@ impl Nodes {
                 Ok(value) => return Ok(value),
                 Err(NoAnswer::Stranger(error)) => return Err(error),
                 Err(NoAnswer::Elsewhere(why)) => (format!("{target} has no such keyspace yet: {why}"), None),
-                Err(silent @ (NoAnswer::Sent(_) | NoAnswer::Unsent(_))) => {
-                    if let NoAnswer::Sent(error) = &silent {
-                        silence.was_for_nothing(error);
-                        sending.into_iter().for_each(|sending| sending.doubt(sent_at));
-                    }
-                    let (NoAnswer::Sent(error) | NoAnswer::Unsent(error)) = silent else { continue };
-                    // Connections to a node that only accepts no client at present are still of use.
-                    if error.kind() != io::ErrorKind::ResourceBusy {
-                        self.forget(&target, sent_at.instant);
-                    }
-                    (format!("no answer from {target}: {error}"), Some(error))
+                Err(NoAnswer::Sent(error)) => {
+                    silence.was_for_nothing(&error);
+                    sending.into_iter().for_each(|sending| sending.doubt(sent_at));
+                    self.no_answer(&target, sent_at, error)
                 }
+                Err(NoAnswer::Unsent(error)) => self.no_answer(&target, sent_at, error),
             };
             self.unlearn(slot, &target);
             let (now, until) = (Instant::now(), until());
@@ -189,6 +193,15 @@ impl Nodes {
             pause = (pause * 2).min(PAUSE_MAX);
             self.refresh_within(ends.saturating_duration_since(now)).await;
         }
+    }
+
+    /// The trouble that a node gave no answer.
+    fn no_answer(&self, target: &Address, sent_at: SentAt, error: io::Error) -> (String, Option<io::Error>) {
+        // Connections to a node that only accepts no client at present are still of use.
+        if error.kind() != io::ErrorKind::ResourceBusy {
+            self.forget(target, sent_at.instant);
+        }
+        (format!("no answer from {target}: {error}"), Some(error))
     }
 
     /// The error of a call that was in trouble until its time was over.
@@ -243,8 +256,24 @@ impl Nodes {
             connection.answer(silence_max).await
         };
         let value = asked.await.map_err(NoAnswer::Sent)?;
-        self.idle.keep(target, connection);
+        if !matches!(&value, Value::Error(text) if is_of_nobody(text)) {
+            self.idle.keep(target, connection);
+        }
         Ok(value)
+    }
+
+    /// Whether a node refused a request because the user of the connection was changed after it had
+    /// authenticated. Another connection shows the password anew, and finds out whether it still is the right
+    /// one.
+    fn is_of_former_user(&self, text: &[u8]) -> bool {
+        self.options.token.is_some() && is_of_nobody(text)
+    }
+
+    /// Uses no connection to a node any more that was there when a request was sent at `sent_at`: all of them
+    /// are of the same user.
+    fn drop_connections(&self, address: &Address, sent_at: Instant) {
+        self.idle.forget(address, Instant::now());
+        self.lanes.forget(address, sent_at);
     }
 
     async fn connection(&self, target: &Address) -> Result<Connection, NoAnswer> {

@@ -4,7 +4,7 @@
 //! Invariant: what a node sends is read even while it accepts nothing, because a node whose output is not
 //! read accepts nothing any more.
 
-use crate::answer::{FULL, is_of_keyspace};
+use crate::answer::{FULL, is_of_keyspace, is_of_nobody};
 use crate::connection::{ByteStream, entering, open, write_some, written};
 use crate::options::RingOptions;
 use atoll_resp::{Limits, ReplyParser, Value};
@@ -287,6 +287,11 @@ impl Waiting {
             return Ok(());
         }
         match (self.answers.pop_front(), value) {
+            // The user was changed after the greeting. The next connection finds out whether it is still let
+            // in, and all that wait here go on there.
+            (Some(SentRequest::Watch(_)), Value::Error(text)) if is_of_nobody(&text) => {
+                Err(io::Error::new(io::ErrorKind::ConnectionReset, String::from_utf8_lossy(&text)))
+            }
             (Some(SentRequest::Watch(id)), Value::Error(text)) => {
                 if let Some(waits) = self.told.remove(&id) {
                     let _ = waits.send(WatchEnd::Refused(text));

@@ -6,6 +6,7 @@ mod finding;
 mod listing;
 mod loading;
 mod names;
+mod users;
 mod waiting;
 
 use super::*;
