@@ -6,6 +6,7 @@
 //! programs too; [`Tests`] describes them.
 
 use crate::failure::Failure;
+use crate::test::programs;
 use crate::{bench, cargo, run, workspace};
 use std::process::Command;
 
@@ -221,20 +222,33 @@ impl Program {
 }
 
 impl Tests {
-    /// Builds the tests as `test` does, with all assertions of such a build, and prints that it does.
-    pub fn build(&self) -> Result<(), Failure> {
-        for (package, test, _) in self.programs {
-            let mut command = cargo::building()?;
-            command.args(["test", "--no-run", "--package", package]).args(target(test));
-            command.args(self.features());
-            run::step(&format!("build {package}/{test}"), &mut command)?;
-        }
-        Ok(())
+    /// Builds the tests as `test` does, with all assertions of such a build, and prints that it does. Returns
+    /// their programs, in the order of the list.
+    ///
+    /// They are built once and then run as they are, because sources that no longer compile, or that changed
+    /// meanwhile, say nothing about a seed.
+    pub fn build(&self) -> Result<Vec<programs::Program>, Failure> {
+        self.programs.iter().map(|(package, test, _)| self.built(package, test)).collect()
     }
 
-    /// Commands that run the tests with `seed`, in sequence.
-    pub fn commands(&self, seed: u64) -> Result<Vec<Command>, Failure> {
-        self.programs.iter().map(|program| self.command(program, seed)).collect()
+    fn built(&self, package: &'static str, test: &'static str) -> Result<programs::Program, Failure> {
+        let mut command = programs::building()?;
+        command.args(self.selected(package, test));
+        let name = format!("build {package}/{test}");
+        let mut built = programs::built_by(&name, &mut command)?.programs;
+        match (built.pop(), built.is_empty()) {
+            (Some(program), true) => Ok(program),
+            (_, _) => {
+                let problem = "it names no test program, or more than one".to_owned();
+                Err(Failure::Malformed { what: format!("the output of {name}"), problem })
+            }
+        }
+    }
+
+    /// Commands that run the tests with `seed`, in sequence; `programs` are those that were built.
+    pub fn commands(&self, programs: &[programs::Program], seed: u64) -> Result<Vec<Command>, Failure> {
+        let each = self.programs.iter().zip(programs);
+        each.map(|((_, _, left_out), program)| self.command(program, left_out, seed)).collect()
     }
 
     /// A command that judges the reports of all runs together.
@@ -244,22 +258,23 @@ impl Tests {
         };
         let mut command = cargo::command()?;
         // Not quiet: the output shows whether the test exists at all.
-        command.args(["test", "--package", package]).args(target(program)).args(self.features());
-        command.args(["--", "--show-output", test]);
+        command.arg("test").args(self.selected(package, program)).args(["--", "--show-output", test]);
         Ok(Some(command))
     }
 
-    fn features(&self) -> impl Iterator<Item = &'static str> {
-        self.feature.into_iter().flat_map(|feature| ["--features", feature])
+    /// The words for Cargo that select a test program, with the feature of these tests.
+    fn selected(&self, package: &'static str, test: &'static str) -> Vec<&'static str> {
+        let mut words = vec!["--package", package];
+        words.extend(target(test));
+        words.extend(self.feature.into_iter().flat_map(|feature| ["--features", feature]));
+        words
     }
 
-    fn command(&self, program: &(&str, &str, &[&str]), seed: u64) -> Result<Command, Failure> {
-        let (package, test, left_out) = program;
-        let mut command = cargo::command()?;
-        command.args(["test", "--quiet", "--package", package]).args(target(test)).args(self.features());
+    fn command(&self, program: &programs::Program, left_out: &[&str], seed: u64) -> Result<Command, Failure> {
+        let mut command = program.command()?;
         // In sequence: tests that run side by side disturb each other's measurements.
-        command.args(["--", "--show-output", "--test-threads", "1"]).args(self.only);
-        for name in *left_out {
+        command.args(["--test-threads", "1"]).args(self.only);
+        for name in left_out {
             command.args(["--skip", name]);
         }
         command.env(self.seed, seed.to_string()).envs(self.environment.iter().copied());
@@ -274,7 +289,7 @@ impl Tests {
 }
 
 /// The words for Cargo that select a test program.
-fn target(test: &str) -> Vec<&str> {
+fn target(test: &'static str) -> Vec<&'static str> {
     if test == LIBRARY { vec!["--lib"] } else { vec!["--test", test] }
 }
 
@@ -282,30 +297,36 @@ fn target(test: &str) -> Vec<&str> {
 mod tests {
     use super::*;
 
-    /// The words of the commands that run a soak of tests with this seed, and their seed variable.
-    fn words(name: &str, seed: u64) -> Vec<(Vec<String>, Option<String>)> {
+    fn tests_of(name: &str) -> &'static Tests {
         let Kind::Tests(tests) = &find(name).unwrap().kind else { panic!("{name} is a program") };
-        let commands = tests.commands(seed).unwrap().into_iter();
-        let told = commands.map(|command| {
-            let of = |text: &std::ffi::OsStr| text.to_string_lossy().into_owned();
-            let seed = command.get_envs().find(|(name, _)| *name == tests.seed);
-            (command.get_args().map(of).collect(), seed.and_then(|(_, seed)| seed.map(of)))
-        });
-        told.collect()
+        tests
+    }
+
+    /// The words for Cargo that build the first program of a soak of tests, and the command that runs it with
+    /// this seed: its program, its words and its seed variable.
+    fn words(name: &str, seed: u64) -> (String, String, String, Option<String>) {
+        let tests = tests_of(name);
+        let (package, test, _) = tests.programs[0];
+        let program = programs::Program::for_test(name, "built-before");
+        let command = tests.commands(&[program], seed).unwrap().remove(0);
+        let of = |text: &std::ffi::OsStr| text.to_string_lossy().into_owned();
+        let seed =
+            command.get_envs().find(|(name, _)| *name == tests.seed).and_then(|(_, seed)| seed.map(of));
+        let ran: Vec<String> = command.get_args().map(of).collect();
+        (tests.selected(package, test).join(" "), of(command.get_program()), ran.join(" "), seed)
     }
 
     #[test]
     fn tests_of_a_library_are_selected_by_their_names_and_those_of_a_program_by_it() {
-        let council = words("council", 400);
-        let [(council, seed)] = council.as_slice() else { panic!("{council:?}") };
+        let (built, program, ran, seed) = words("council", 400);
         assert_eq!(seed.as_deref(), Some("400"));
-        let council = council.join(" ");
-        assert!(council.contains("--package atoll-council --lib -- "), "{council}");
-        assert!(council.ends_with("simulation::soak:: --skip mistakes_are_noticed"), "{council}");
-        let (schedules, _) = words("schedules", 1).remove(0);
-        let schedules = schedules.join(" ");
-        assert!(schedules.contains("--package atoll-engine --test schedules --features schedules -- "));
-        assert!(schedules.ends_with("--test-threads 1 --skip each_planted_bug_is_seen"), "{schedules}");
+        assert_eq!(built, "--package atoll-council --lib");
+        // Not Cargo: a run that does not compile would count seeds that never ran.
+        assert_eq!(program, "built-before");
+        assert!(ran.ends_with("simulation::soak:: --skip mistakes_are_noticed"), "{ran}");
+        let (built, _, ran, _) = words("schedules", 1);
+        assert_eq!(built, "--package atoll-engine --test schedules --features schedules");
+        assert!(ran.ends_with("--test-threads 1 --skip each_planted_bug_is_seen"), "{ran}");
     }
 
     #[test]

@@ -10,7 +10,8 @@ use crate::failure::{Failure, shown};
 use crate::ledger::{self, Chunk, Ledger};
 use crate::run::{self, Ran};
 use crate::seeded::{self, Kind, SEEDED, Seeded, Tests};
-use crate::tests_output::Tally;
+use crate::test::programs::Program;
+use crate::tests_output::{self, Tally};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -57,9 +58,9 @@ pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
             (soak_program(&name, &mut command, time, &mut ledger, &mut step)?, step)
         }
         Kind::Tests(tests) => {
-            tests.build()?;
+            let programs = tests.build()?;
             let mut step = Step::start(&name);
-            (soak_tests(&name, tests, time, &mut ledger, &mut step)?, step)
+            (soak_tests(&name, (tests, &programs), time, &mut ledger, &mut step)?, step)
         }
     };
     conclude(&name, soaked, step, &ledger)?;
@@ -149,7 +150,7 @@ fn soak_program(
 /// Runs the tests repeatedly; each run is a chunk, and a failed run counts as one failure.
 fn soak_tests(
     name: &str,
-    tests: &Tests,
+    (tests, programs): (&Tests, &[Program]),
     time: Duration,
     ledger: &mut Ledger,
     step: &mut Step,
@@ -159,11 +160,12 @@ fn soak_tests(
     while soaked.seeds == 0 || started.elapsed() < time {
         let (seed_from, begun) = (ledger.next_seed(), Instant::now());
         let (mut failures, mut told) = (0, None);
-        for mut command in tests.commands(seed_from)? {
+        for mut command in tests.commands(programs, seed_from)? {
             let ran = run::streamed(name, &mut command, step, Some(time + GRACE), |line| {
                 told = Chunk::parse(line).or(told.take());
                 Ok(())
             })?;
+            check_that_tests_ran(name, &ran.stdout, ran.succeeded())?;
             failures += u64::from(!ran.succeeded());
             if !ran.succeeded() {
                 soaked = with_end(soaked, ran);
@@ -178,6 +180,19 @@ fn soak_tests(
         ledger.add(chunk.taking(begun.elapsed()))?;
     }
     Ok(soaked)
+}
+
+/// Checks that a run ran tests, because only then its seeds count. A filter that matches no test succeeds
+/// too; a test that ends its whole program leaves no result, and has failed.
+fn check_that_tests_ran(name: &str, lines: &[String], succeeded: bool) -> Result<(), Failure> {
+    match tests_output::tests_run(lines) {
+        Some(1..) => Ok(()),
+        None if !succeeded => Ok(()),
+        _ => {
+            let problem = "it shows no test that ran".to_owned();
+            Err(Failure::Malformed { what: format!("the output of {name}"), problem })
+        }
+    }
 }
 
 /// The chunk that a run of tests adds to the ledger. If the tests print a line of their own, it is that
@@ -229,6 +244,21 @@ mod tests {
         let end = "test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 4 filtered out";
         assert!(judged(&format!("running 1 test\ntest what_holds ... ok\n\n{end}\n")).is_ok());
         assert!(judged(&format!("running 0 tests\n\n{}\n", end.replace("1 passed", "0 passed"))).is_err());
+    }
+
+    #[test]
+    fn seeds_of_a_run_without_tests_do_not_count() {
+        let counts = |text: &str, succeeded| {
+            let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            check_that_tests_ran("queries", &lines, succeeded).is_ok()
+        };
+        let end = |passed: u8, failed: u8| {
+            format!("running tests\n\ntest result: x. {passed} passed; {failed} failed; 0 ignored; finished")
+        };
+        assert!(counts(&end(2, 0), true) && counts(&end(0, 1), false));
+        assert!(!counts(&end(0, 0), true), "its filter matches no test");
+        assert!(!counts("", true), "it is no test program");
+        assert!(counts("running 1 test\n", false), "a test ended its program: a failure of the seed");
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod benches;
 mod commands;
 mod guest;
 mod lanes;
-mod programs;
+pub mod programs;
 mod python;
 mod sanitizer;
 mod summary;

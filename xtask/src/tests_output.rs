@@ -37,7 +37,7 @@ impl Tally {
         let mut tally = Self::default();
         let (mut ran_harness, mut section) = (false, None);
         for line in lines {
-            ran_harness |= line.starts_with("test result: ");
+            ran_harness |= line.starts_with(RESULT);
             if let Some(name) = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----"))
             {
                 section = Some(name.to_owned());
@@ -75,6 +75,19 @@ impl Tally {
         }
     }
 }
+
+/// How many tests passed or failed, as a test program says in its last line; `None` if it says nothing.
+pub fn tests_run(lines: &[String]) -> Option<usize> {
+    let result = lines.iter().rev().find_map(|line| line.strip_prefix(RESULT))?;
+    let counted = |what: &str| {
+        let words = result.split([';', '.']).find_map(|part| part.trim().strip_suffix(what));
+        words.and_then(|number| number.trim().parse::<usize>().ok())
+    };
+    counted(" passed").zip(counted(" failed")).map(|(passed, failed)| passed + failed)
+}
+
+/// How the last line of a test program begins.
+const RESULT: &str = "test result: ";
 
 /// How a line begins in which a test that has several forms says which of them it ran, and why.
 const NOTICE: &str = "NOTICE ";
@@ -160,6 +173,15 @@ mod tests {
     #[test]
     fn a_program_without_a_harness_is_one_test() {
         assert_eq!(read("all is well\n", true).passed, 1);
+    }
+
+    #[test]
+    fn the_last_line_says_how_many_tests_ran() {
+        let ran = |text: &str| tests_run(&text.lines().map(str::to_owned).collect::<Vec<_>>());
+        let result = "test result: ok. 12 passed; 3 failed; 1 ignored; 0 measured; 4 filtered out; \
+                      finished in 0.25s";
+        assert_eq!(ran(&format!("test a ... ok\n\n{result}\n")), Some(15));
+        assert_eq!(ran("test a ... ok\n"), None);
     }
 
     #[test]
