@@ -24,10 +24,20 @@ const GRACE: Duration = Duration::from_secs(600);
 struct SoakResult {
     seeds: u64,
     failures: u64,
+    /// The format of the chunks; `None` before the first one.
+    format: Option<u64>,
     /// How a child ended that failed.
     ended: Option<String>,
     /// The output of that child.
     output: Vec<String>,
+}
+
+impl SoakResult {
+    fn count(&mut self, chunk: &Chunk) {
+        self.seeds += chunk.seeds;
+        self.failures += chunk.failures;
+        self.format = Some(chunk.format);
+    }
 }
 
 /// Runs one soak.
@@ -76,10 +86,7 @@ fn add(name: &str, text: &str, file: &str, ledger: &mut Ledger) -> Result<(), Fa
         return Err(Failure::Malformed { what: file.to_owned(), problem });
     }
     let mut soaked = SoakResult::default();
-    for chunk in &chunks {
-        soaked.seeds += chunk.seeds;
-        soaked.failures += chunk.failures;
-    }
+    chunks.iter().for_each(|chunk| soaked.count(chunk));
     ledger.add_all(chunks)?;
     conclude(name, soaked, step, ledger)
 }
@@ -113,8 +120,11 @@ fn conclude(name: &str, soaked: SoakResult, step: Step, ledger: &Ledger) -> Resu
         let words = soaked.output.iter().filter(|line| Chunk::parse(line).is_none());
         words.for_each(|line| println!("    {line}"));
     }
-    let totals = ledger.totals();
-    println!("\nSo far at format {}: {totals}.", totals.format);
+    // Of seeds at an older format nothing is told: they are no longer added up.
+    if let Some(format) = soaked.format {
+        let totals = ledger.totals(format);
+        println!("\nSo far at format {}: {totals}.", totals.format);
+    }
     match (holds, soaked.failures) {
         (true, _) => Ok(()),
         (false, 0) => {
@@ -139,8 +149,7 @@ fn soak_program(
     let (mut soaked, mut since) = (SoakResult::default(), Instant::now());
     let ran = run::streamed(name, command, step, Some(time + GRACE), |line| {
         let Some(chunk) = Chunk::parse(line) else { return Ok(()) };
-        soaked.seeds += chunk.seeds;
-        soaked.failures += chunk.failures;
+        soaked.count(&chunk);
         let taken = std::mem::replace(&mut since, Instant::now()).elapsed();
         ledger.add(chunk.taking(taken))
     })?;
@@ -175,8 +184,7 @@ fn soak_tests(
         let Some(chunk) = chunk_of_run(own, told, tests.prints_lines) else {
             return Ok(SoakResult { failures: soaked.failures + failures.max(1), ..soaked });
         };
-        soaked.seeds += chunk.seeds;
-        soaked.failures += chunk.failures;
+        soaked.count(&chunk);
         ledger.add(chunk.taking(begun.elapsed()))?;
     }
     Ok(soaked)
@@ -233,7 +241,7 @@ mod tests {
         assert!(ended(&line(20, 0).replace("crash", "other")).is_err(), "of another soak");
         assert!(ended(&format!("{}\n{{", line(20, 0))).is_err(), "torn");
         assert!(ended("").is_err(), "nothing");
-        assert_eq!(ledger.totals().seeds, 20);
+        assert_eq!(ledger.totals(1).seeds, 20);
         drop(ledger);
         std::fs::remove_dir_all(folder).unwrap();
     }

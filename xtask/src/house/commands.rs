@@ -3,7 +3,7 @@
 
 use super::code_spans;
 use super::{Finding, Tree};
-use crate::verbs;
+use crate::{bench, verbs};
 
 /// A command of a program, as a page writes it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,6 +41,13 @@ pub fn findings(tree: &Tree) -> Vec<Finding> {
             found.push(Finding::at(&mention.place, problem, "`cargo xtask help` lists the verbs"));
             continue;
         };
+        // The usage of this verb has the flags of all benches; what one of them takes only its own row says.
+        let of_bench = mention.words.get(1..).filter(|_| verb.name == "bench").and_then(bench::misuse);
+        if let Some(failure) = of_bench {
+            let remedy = failure.hint().unwrap_or_default();
+            found.push(Finding::at(&mention.place, failure.to_string(), remedy));
+            continue;
+        }
         for flag in mention.flags().filter(|flag| !has_flag(verb.usage, flag)) {
             let problem = format!("`cargo xtask {name}` has no {flag}");
             found.push(Finding::at(&mention.place, problem, format!("its usage is `{}`", verb.usage)));
@@ -178,7 +185,10 @@ mod tests {
         );
         assert_eq!(count("`cargo xtask dance`"), 1);
         assert_eq!(count("`cargo xtask check --twice`"), 1);
-        assert_eq!(count("`cargo xtask bench engine --rounds 3 --schedule-seed 1`"), 0);
+        assert_eq!(count("`cargo xtask bench engine --rounds 3 --json a.json > a.txt`"), 0);
+        assert_eq!(count("`cargo xtask bench ring --rounds 3 --schedule-seed 1`"), 0);
+        assert_eq!(count("`cargo xtask bench engine --rounds 3 --schedule-seed 1`"), 1, "it is of another");
+        assert_eq!(count("`cargo xtask bench ring --phases cut,cutt`"), 1);
         for beginning in ["--round", "--row", "--min", "--schedule"] {
             assert_eq!(count(&format!("`cargo xtask bench engine {beginning} 3`")), 1, "{beginning}");
         }
