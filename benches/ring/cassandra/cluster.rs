@@ -26,7 +26,10 @@ const LAST_WORDS_BYTES: usize = 600;
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
     /// No program that starts nodes was named.
-    #[error("no program was named that starts nodes of cassandra; `cargo xtask bench ring --peers` names it")]
+    #[error(
+        "not offered here: no program was named that starts nodes of cassandra; \
+         `cargo xtask bench ring --peers` names it"
+    )]
     NotNamed,
     /// Its guard could not be started.
     #[error(transparent)]

@@ -20,7 +20,9 @@ mod report;
 pub use report::{print, rows};
 
 use crate::client::{Choice, LoadError, Operation, Outcome, Pieces, Refill};
-use crate::phases::{Ask, CLIENTS, Findings as Measurements, Measured, Scale, Side, with_sources};
+use crate::phases::{
+    Ask, CLIENTS, Findings as Measurements, Measured, Scale, Side, is_failure, with_sources,
+};
 use crate::servers::{BenchPaths, Durability, Kind, Ring, ServerError};
 use cluster::{Cluster, ClusterError};
 use load::{Connection, CqlError};
@@ -52,7 +54,7 @@ pub struct Findings {
     pub both: Measurements,
     /// Wrong answers of Cassandra: how many, and the first.
     pub rival_wrong: Option<(u64, String)>,
-    /// Why Cassandra was not measured.
+    /// Why Cassandra was not measured, if it was not asked for or not offered.
     pub rival_missing: Option<String>,
     /// How long Cassandra was warmed up before the first round.
     pub warm_seconds: u64,
@@ -95,7 +97,7 @@ pub fn run(
     if !peers {
         findings.rival_missing = Some("rivals were not asked for (--peers)".to_owned());
     } else if let Err(error) = run_cassandra(scale, (place, control), &mut findings, told) {
-        findings.rival_missing = Some(with_sources(&error));
+        findings.rival_ended(with_sources(&error));
     }
     findings
 }
@@ -188,6 +190,16 @@ fn run_cassandra(
 }
 
 impl Findings {
+    /// Records why Cassandra was not measured to the end. If it was offered, it has failed, and so has the
+    /// bench: figures of the rounds before are dropped, because nothing read them to the end.
+    fn rival_ended(&mut self, why: String) {
+        if is_failure(&why) {
+            self.both.fail_beside(CASSANDRA, why);
+        } else {
+            self.rival_missing = Some(why);
+        }
+    }
+
     fn heed(&mut self, outcome: &Outcome) {
         if let Some(first) = &outcome.first_wrong {
             let (count, _) = self.rival_wrong.get_or_insert((0, first.clone()));

@@ -2,18 +2,24 @@
 
 use super::{ATOLL, CASSANDRA, Findings, OPERATIONS, SHARE};
 use crate::client::Operation;
-use crate::phases::CLIENTS;
+use crate::phases::{CLIENTS, Measured, others_beside};
 use crate::report::{Row, print_findings};
 
 impl Findings {
-    /// The lowest CPU time of an operation over all rounds.
-    fn best(&self, server: &str, operation: Operation) -> Option<f64> {
-        self.both.of(server, operation, SHARE).filter_map(|one| one.server_cpu_us).min_by(f64::total_cmp)
+    /// The load of the round with the lowest CPU time of an operation, and that time.
+    fn best(&self, server: &str, operation: Operation) -> Option<(&Measured, f64)> {
+        let all = self
+            .both
+            .measured
+            .iter()
+            .filter(|one| one.server == server && one.operation == operation && one.depth == SHARE);
+        let timed = all.filter_map(|one| Some((one, one.server_cpu_us?)));
+        timed.min_by(|left, right| left.1.total_cmp(&right.1))
     }
 
     fn spoiled(&self) -> Option<String> {
         let missing = self.rival_missing.as_ref().map(|why| format!("{CASSANDRA}: {why}"));
-        self.both.spoiled().or(missing)
+        self.both.spoiled().or_else(|| self.both.failure_of(CASSANDRA)).or(missing)
     }
 }
 
@@ -25,11 +31,14 @@ pub fn rows(findings: &Findings) -> Vec<Row> {
             operation.name()
         );
         let mut row = Row::at_least(bar, "x", 10.0, Some(20.0));
-        let best = [ATOLL, CASSANDRA].map(|server| (server, findings.best(server, operation)));
-        row.peers
-            .extend(best.iter().filter_map(|(server, figure)| Some((format!("{server} us"), (*figure)?))));
-        let [(_, own), (_, rival)] = best;
+        let best = [ATOLL, CASSANDRA].map(|server| findings.best(server, operation));
+        for (load, cpu_us) in best.into_iter().flatten() {
+            row.peers.insert(format!("{} us", load.server), cpu_us);
+        }
+        let [own, rival] = best.map(|found| found.map(|(_, cpu_us)| cpu_us));
+        let loads = best.into_iter().flatten().map(|(load, _)| load);
         row.judged(own.zip(rival).map(|(own, rival)| rival / own), findings.spoiled())
+            .beside(others_beside(loads))
     });
     each.into()
 }
@@ -45,6 +54,8 @@ pub fn print(findings: &Findings) {
     }
     match &findings.rival_missing {
         Some(why) => println!("{CASSANDRA} is missing: {why}"),
+        // Told above, with the others that failed.
+        None if findings.both.failure_of(CASSANDRA).is_some() => {}
         None => println!(
             "Cassandra was asked for {} s before the first round{}.",
             findings.warm_seconds,
@@ -61,7 +72,6 @@ pub fn print(findings: &Findings) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::phases::Measured;
     use crate::servers::Kind;
 
     fn measured(server: &str, round: usize, operation: Operation, cpu_us: f64) -> Measured {
@@ -83,6 +93,38 @@ mod tests {
     }
 
     #[test]
+    fn a_rival_that_fails_on_the_way_fails_the_bench_and_one_that_is_not_asked_for_does_not() {
+        let found = |why: &str| {
+            let mut findings = Findings::default();
+            for (server, cpu_us) in [(ATOLL, 20.0), (CASSANDRA, 500.0)] {
+                findings.both.measured.push(measured(server, 1, Operation::Set, cpu_us));
+            }
+            findings.rival_ended(why.to_owned());
+            findings
+        };
+        let failed = found("the server closed a connection");
+        assert!(!failed.both.is_right() && failed.both.measured.iter().all(|one| one.server != CASSANDRA));
+        let row = &rows(&failed)[0];
+        assert_eq!((row.figure, row.holds), (None, Some(false)));
+        assert_eq!(row.note.as_deref(), Some("cassandra failed: the server closed a connection"));
+        let unnamed = crate::phases::with_sources(&super::super::ClusterError::NotNamed);
+        let absent = found(&unnamed);
+        assert!(absent.both.is_right() && absent.rival_missing.is_some());
+    }
+
+    #[test]
+    fn others_are_heeded_beside_the_rounds_that_count() {
+        let mut findings = Findings::default();
+        for (server, round, cpu_us) in [(ATOLL, 1, 20.0), (ATOLL, 2, 30.0), (CASSANDRA, 1, 500.0)] {
+            findings.both.measured.push(measured(server, round, Operation::Set, cpu_us));
+        }
+        findings.both.measured[1].others = 0.3;
+        assert_eq!(rows(&findings)[0].holds, Some(true));
+        findings.both.measured[0].others = 0.3;
+        assert_eq!(rows(&findings)[0].holds, None);
+    }
+
+    #[test]
     fn the_best_round_of_each_counts_whichever_it_was() {
         let mut findings = Findings::default();
         for (server, round, cpu_us) in
@@ -91,12 +133,12 @@ mod tests {
             findings.both.measured.push(measured(server, round, Operation::Set, cpu_us));
         }
         let told = rows(&findings);
-        assert_eq!((told[0].figure, told[0].holds, told[0].reaches_goal()), (Some(12.0), true, false));
+        assert_eq!((told[0].figure, told[0].holds(), told[0].reaches_goal()), (Some(12.0), true, false));
         assert_eq!((told[0].peers["atoll us"], told[0].peers["cassandra us"]), (20.0, 240.0));
-        assert_eq!((told[1].figure, told[1].holds), (None, false));
+        assert_eq!((told[1].figure, told[1].holds()), (None, false));
         findings.rival_wrong = Some((1, "of a rival".to_owned()));
-        assert!(rows(&findings)[0].holds, "what a rival does wrong spoils nothing");
+        assert!(rows(&findings)[0].holds(), "what a rival does wrong spoils nothing");
         findings.both.wrong.push((Kind::Atoll, 1, "ours".to_owned()));
-        assert!(!rows(&findings)[0].holds);
+        assert!(!rows(&findings)[0].holds());
     }
 }

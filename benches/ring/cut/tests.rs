@@ -206,7 +206,7 @@ fn losses_old_reads_and_keys_without_an_answer_are_failures_of_ours_and_no_end_i
         let mut findings = Findings { measured: vec![of("atoll"), of("redis")], ..Findings::default() };
         assert!(super::is_right(&findings));
         let holds =
-            |findings: &Findings| super::rows(findings).iter().map(|row| row.holds).collect::<Vec<_>>();
+            |findings: &Findings| super::rows(findings).iter().map(|row| row.holds()).collect::<Vec<_>>();
         spoil(&mut findings.measured[1]);
         assert!(super::is_right(&findings) && holds(&findings) == [true; 3]);
         spoil(&mut findings.measured[0]);

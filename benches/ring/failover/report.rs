@@ -116,14 +116,14 @@ mod tests {
         let quick = found(&[1.0, 1.2, 1.4, 1.1]);
         assert_eq!((rows(&quick)[0].figure, rows(&quick)[0].reaches_goal()), (Some(1.4), true));
         let slow = found(&[1.0, 1.2, 3.1, 1.1]);
-        assert!(!rows(&slow)[0].holds && is_right(&slow));
+        assert!(!rows(&slow)[0].holds() && is_right(&slow));
         let mut lossy = found(&[1.0, 1.2, 1.4, 1.1]);
         lossy.counts.lost = 1;
-        assert!(!rows(&lossy)[0].holds && !is_right(&lossy));
+        assert!(!rows(&lossy)[0].holds() && !is_right(&lossy));
         let mut one_sided = found(&[1.0, 1.2, 1.4, 1.1]);
         one_sided.rounds.iter_mut().for_each(|round| round.led_group = false);
-        assert!(!rows(&one_sided)[0].holds);
+        assert!(!rows(&one_sided)[0].holds());
         assert_eq!(rows(&Findings::default())[0].figure, None);
-        assert!(!rows(&Findings::default())[0].holds);
+        assert!(!rows(&Findings::default())[0].holds());
     }
 }

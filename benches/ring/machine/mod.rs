@@ -7,7 +7,7 @@ mod facts;
 #[path = "../../measure/usage.rs"]
 mod usage;
 
-pub use facts::{Calm, MachineFacts, raise_priority, wait_for_calm};
+pub use facts::{CALM_SHARE_MAX, Calm, MachineFacts, raise_priority, wait_for_calm};
 pub use usage::{MachineShare, MachineTime, cpu_seconds as own_cpu_seconds, processors};
 
 /// CPU seconds of all threads of a process, including those that ended; `None` if it does not exist.

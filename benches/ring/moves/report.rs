@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_failure_fails_one_bar_a_long_gap_the_other_and_a_doubled_or_lost_write_both() {
-        let holds = |findings: &Findings| rows(findings).iter().map(|row| row.holds).collect::<Vec<_>>();
+        let holds = |findings: &Findings| rows(findings).iter().map(|row| row.holds()).collect::<Vec<_>>();
         assert_eq!((holds(&found(3.0)), rows(&found(3.0))[1].reaches_goal()), (vec![true, true], true));
         assert_eq!(holds(&found(51.0)), [true, false]);
         let mut failed = found(3.0);
@@ -143,6 +143,6 @@ mod tests {
         idle.moves.truncate(3);
         assert_eq!(holds(&idle), [false, false]);
         let none = Findings::default();
-        assert!(rows(&none).iter().all(|row| row.figure.is_none() && !row.holds));
+        assert!(rows(&none).iter().all(|row| row.figure.is_none() && !row.holds()));
     }
 }

@@ -116,19 +116,19 @@ mod tests {
     #[test]
     fn a_lost_write_fails_all_bars_and_a_slow_start_its_own() {
         let mut findings = found(2.0);
-        assert!(is_right(&findings) && rows(&findings).iter().all(|row| row.holds));
+        assert!(is_right(&findings) && rows(&findings).iter().all(|row| row.holds()));
         findings.measured[1].counts.lost = 1;
-        let holds: Vec<bool> = rows(&findings).iter().map(|row| row.holds).collect();
+        let holds: Vec<bool> = rows(&findings).iter().map(|row| row.holds()).collect();
         assert_eq!((holds, is_right(&findings)), (vec![false; 4], false));
         let mut stale = found(2.0);
         stale.measured[0].counts.stale = 1;
-        assert!(!is_right(&stale) && rows(&stale).iter().all(|row| !row.holds));
-        let holds: Vec<bool> = rows(&found(11.0)).iter().map(|row| row.holds).collect();
+        assert!(!is_right(&stale) && rows(&stale).iter().all(|row| !row.holds()));
+        let holds: Vec<bool> = rows(&found(11.0)).iter().map(|row| row.holds()).collect();
         assert_eq!(holds, [true, false, true, false]);
         let mut idle = found(2.0);
         idle.measured[0].rounds[0].acknowledged = 0;
-        assert!(!rows(&idle)[0].holds && !is_right(&idle));
-        assert!(rows(&Findings::default()).iter().all(|row| row.figure.is_none() && !row.holds));
+        assert!(!rows(&idle)[0].holds() && !is_right(&idle));
+        assert!(rows(&Findings::default()).iter().all(|row| row.figure.is_none() && !row.holds()));
     }
 
     #[test]

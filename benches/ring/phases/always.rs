@@ -114,7 +114,10 @@ pub fn rows(findings: &Findings) -> Vec<Row> {
             row.peers.extend(median(all).map(|middle| (name.to_owned(), middle)));
         }
         let figure = super::ratio(findings, (Kind::Atoll.name(), rival), Operation::Set, 1);
+        let both = [Kind::Atoll.name(), rival].into_iter();
+        let both = both.flat_map(|name| findings.of(name, Operation::Set, 1));
         row.judged(figure, findings.spoiled().or_else(|| findings.failure_of(rival)))
+            .beside(super::others_beside(both))
     };
     bars.map(row).into()
 }
@@ -130,7 +133,7 @@ mod tests {
         let rows = rows(&findings);
         assert_eq!(rows.len(), 2);
         for row in rows {
-            assert_eq!((row.figure, row.holds), (None, false));
+            assert_eq!((row.figure, row.holds()), (None, false));
             assert!(row.note.as_deref().is_some_and(|note| note.contains("not offered yet")), "{row:?}");
         }
     }

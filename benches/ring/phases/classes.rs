@@ -250,7 +250,8 @@ fn compared(
         let all = of(&format!("{name}{MIXED}"));
         row.peers.extend(median(all.iter().map(|(_, one)| *one)).map(|middle| (name.to_owned(), middle)));
     }
-    row.judged(ratio(MIXED, of).map(figure), found.spoiled())
+    let mixed = found.patient.measured.iter().filter(|load| load.server.ends_with(MIXED));
+    row.judged(ratio(MIXED, of).map(figure), found.spoiled()).beside(super::others_beside(mixed))
 }
 
 /// The median over the rounds of gathered relative to at once, for one load.
@@ -288,10 +289,10 @@ mod tests {
             found.brisk.push(Brisk { server: format!("{server}{SETS}"), round, p99_us: 1.0 });
         }
         let told = rows(&found);
-        assert!(told[0].figure.is_none() && !told[0].holds);
-        assert!(told[1].figure.is_some_and(|moved| (moved - 10.0).abs() < 1e-9) && told[1].holds);
+        assert!(told[0].figure.is_none() && !told[0].holds());
+        assert!(told[1].figure.is_some_and(|moved| (moved - 10.0).abs() < 1e-9) && told[1].holds());
         assert!(found.is_right());
         found.patient.missing.push((Kind::Atoll, "a client that cannot wait: it was refused".to_owned()));
-        assert!(rows(&found).iter().all(|row| !row.holds) && !found.is_right());
+        assert!(rows(&found).iter().all(|row| !row.holds()) && !found.is_right());
     }
 }

@@ -108,7 +108,8 @@ fn row(findings: &Findings, mut row: Row, figure: fn(&Measured) -> f64) -> Row {
         let one = of(ONE).find(|one| one.round == two.round)?;
         Some(figure(two) / figure(one))
     });
-    row.judged(median(ratios), findings.spoiled())
+    let both = [ONE, TWO].into_iter().flat_map(of);
+    row.judged(median(ratios), findings.spoiled()).beside(super::others_beside(both))
 }
 
 #[cfg(test)]
@@ -168,9 +169,11 @@ mod tests {
         }
         findings.measured.push(measured(TWO, 3, 1_000.0, 1.0));
         let told = rows(&findings);
-        assert_eq!((told[0].figure, told[0].holds), (Some(3.0), true));
-        assert_eq!((told[1].figure, told[1].holds), (Some(0.325), false));
+        assert_eq!((told[0].figure, told[0].holds()), (Some(3.0), true));
+        assert_eq!((told[1].figure, told[1].holds()), (Some(0.325), false));
+        findings.measured[0].others = 0.3;
+        assert!(rows(&findings).iter().all(|row| row.holds.is_none()), "others were busy beside one copy");
         findings.wrong.push((Kind::Atoll, 1, "a reply".to_owned()));
-        assert!(rows(&findings).iter().all(|row| !row.holds));
+        assert!(rows(&findings).iter().all(|row| !row.holds()));
     }
 }

@@ -192,13 +192,13 @@ impl Findings {
     }
 
     /// The same for something measured beside Atoll, by its name in tables.
-    fn fail_beside(&mut self, name: &str, why: String) {
+    pub fn fail_beside(&mut self, name: &str, why: String) {
         self.measured.retain(|measured| measured.server != name);
         self.failed.push((name.to_owned(), why));
     }
 
     /// Why a server that failed on the way has no figure.
-    fn failure_of(&self, name: &str) -> Option<String> {
+    pub fn failure_of(&self, name: &str) -> Option<String> {
         let failed = self.failed.iter().find(|(failed, _)| failed == name);
         failed.map(|(name, why)| format!("{name} failed: {why}"))
     }
@@ -299,6 +299,11 @@ fn ratio(findings: &Findings, (own, other): (&str, &str), operation: Operation, 
         Some(mine.kilo_operations / theirs.kilo_operations)
     });
     median(ratios)
+}
+
+/// The largest share of the machine that other processes used during one of these loads.
+pub fn others_beside<'a>(loads: impl IntoIterator<Item = &'a Measured>) -> f64 {
+    loads.into_iter().map(|load| load.others).fold(0.0, f64::max)
 }
 
 /// An error with all its causes.

@@ -89,7 +89,9 @@ fn row(findings: &Findings, mut row: Row, operation: Operation, depth: usize, ri
         }
     }
     let figure = super::ratio(findings, (Kind::Atoll.name(), rival.name()), operation, depth);
+    let both = [Kind::Atoll, rival].into_iter().flat_map(|kind| findings.of(kind.name(), operation, depth));
     row.judged(figure, findings.spoiled().or_else(|| findings.failure_of(rival.name())))
+        .beside(super::others_beside(both))
 }
 
 #[cfg(test)]
@@ -129,10 +131,24 @@ mod tests {
         let rows = rows(&findings);
         assert_eq!(rows.len(), 9);
         let row = bar(&rows, "50 clients, set, over redis");
-        assert_eq!((row.figure, row.holds), (Some(1.0), true));
+        assert_eq!((row.figure, row.holds()), (Some(1.0), true));
         assert_eq!((row.peers["atoll"], row.peers["redis"]), (20.0, 25.0));
         assert_eq!(bar(&rows, "50 clients, set, over memcached").figure, None);
         assert_eq!(bar(&rows, "pipelined by 16, set, over redis").figure, None);
+    }
+
+    #[test]
+    fn a_load_beside_which_others_were_busy_leaves_its_bars_unjudged_and_no_others() {
+        let mut findings = Findings::default();
+        for (server, kilo_operations) in [("atoll", 2.0), ("redis", 1.0), ("memcached", 1.0)] {
+            findings.measured.push(measured(server, 1, kilo_operations));
+        }
+        findings.measured[1].others = 0.3;
+        let told = rows(&findings);
+        assert_eq!(bar(&told, "50 clients, set, over redis").holds, None);
+        assert_eq!(bar(&told, "50 clients, set, over memcached").holds, Some(true));
+        findings.measured[0].others = 0.3;
+        assert_eq!(bar(&rows(&findings), "50 clients, set, over memcached").holds, None);
     }
 
     #[test]
@@ -141,9 +157,9 @@ mod tests {
         findings.measured.push(measured("atoll", 1, 2.0));
         findings.measured.push(measured("redis", 1, 1.0));
         findings.wrong.push((Kind::Redis, 3, "of a rival".to_owned()));
-        assert!(bar(&rows(&findings), "50 clients, set, over redis").holds);
+        assert!(bar(&rows(&findings), "50 clients, set, over redis").holds());
         findings.wrong.push((Kind::Atoll, 1, "ours".to_owned()));
-        assert!(rows(&findings).iter().all(|row| !row.holds));
+        assert!(rows(&findings).iter().all(|row| !row.holds()));
     }
 
     #[test]
@@ -156,9 +172,9 @@ mod tests {
         findings.fail(Kind::Redis, "the server closed a connection".to_owned());
         let rows = rows(&findings);
         let of_redis = bar(&rows, "50 clients, set, over redis");
-        assert_eq!((of_redis.figure, of_redis.holds), (None, false));
+        assert_eq!((of_redis.figure, of_redis.holds()), (None, false));
         assert_eq!(of_redis.note.as_deref(), Some("redis failed: the server closed a connection"));
-        assert!(bar(&rows, "50 clients, set, over memcached").holds, "of another rival");
+        assert!(bar(&rows, "50 clients, set, over memcached").holds(), "of another rival");
         assert!(!findings.is_right());
     }
 

@@ -1,7 +1,10 @@
 //! The bars: the target that must hold, the goal, and the measured figure.
 //!
 //! Invariant: a figure that was not measured is null, and its bar does not hold.
+//! Invariant: a figure that was measured while other processes kept the machine busy is not judged: its bar
+//! neither holds nor fails.
 
+use crate::machine::CALM_SHARE_MAX;
 use std::collections::BTreeMap;
 
 /// One line of the table, as other programs read it.
@@ -17,8 +20,8 @@ pub struct Row {
     pub target: f64,
     /// The value that Atoll aims at.
     pub goal: Option<f64>,
-    /// Whether the target holds.
-    pub holds: bool,
+    /// Whether the target holds; `None` if the machine was too busy to tell.
+    pub holds: Option<bool>,
     /// The values of all systems, in the unit behind the figure.
     pub peers: BTreeMap<String, f64>,
     /// Whether more is better.
@@ -38,7 +41,7 @@ impl Row {
             unit,
             target,
             goal,
-            holds: false,
+            holds: Some(false),
             peers: BTreeMap::new(),
             more_is_better: true,
             note: None,
@@ -53,14 +56,32 @@ impl Row {
     /// The bar with its figure; a `spoiled` bar does not hold, whatever the figure is.
     pub fn judged(mut self, figure: Option<f64>, spoiled: Option<String>) -> Self {
         self.figure = figure.filter(|figure| figure.is_finite());
-        self.holds = spoiled.is_none() && self.figure.is_some_and(|figure| self.meets(self.target, figure));
+        let is_met = self.figure.is_some_and(|figure| self.meets(self.target, figure));
+        self.holds = Some(spoiled.is_none() && is_met);
         self.note = spoiled;
         self
     }
 
+    /// The judged bar, given the largest share of the machine that other processes used during a load behind
+    /// its figure. If that is too much, the bar is not judged: noise works both ways, so neither a good nor a
+    /// bad figure means anything then. It excuses nothing that spoils the bar.
+    pub fn beside(mut self, others: f64) -> Self {
+        if others > CALM_SHARE_MAX && self.figure.is_some() && self.note.is_none() {
+            self.holds = None;
+            let percent = others * 100.0;
+            self.note = Some(format!("not judged: others used {percent:.0} % of the machine beside it"));
+        }
+        self
+    }
+
+    /// Whether the bar was judged and its target holds.
+    pub fn holds(&self) -> bool {
+        self.holds == Some(true)
+    }
+
     /// Whether the goal is reached.
     pub fn reaches_goal(&self) -> bool {
-        self.holds && self.goal.zip(self.figure).is_some_and(|(goal, figure)| self.meets(goal, figure))
+        self.holds() && self.goal.zip(self.figure).is_some_and(|(goal, figure)| self.meets(goal, figure))
     }
 
     fn meets(&self, bound: f64, figure: f64) -> bool {
@@ -84,15 +105,31 @@ mod tests {
     #[test]
     fn a_bar_holds_only_with_a_figure_that_meets_it_and_nothing_that_spoils_it() {
         let row = || Row::at_least("a", "x", 1.0, Some(1.2));
-        assert!(row().judged(Some(1.0), None).holds);
-        assert!(!row().judged(Some(0.99), None).holds);
-        assert!(!row().judged(None, None).holds);
-        assert!(!row().judged(Some(f64::NAN), None).holds);
-        assert!(!row().judged(Some(2.0), Some("a wrong value".to_owned())).holds);
+        assert!(row().judged(Some(1.0), None).holds());
+        assert!(!row().judged(Some(0.99), None).holds());
+        assert!(!row().judged(None, None).holds());
+        assert!(!row().judged(Some(f64::NAN), None).holds());
+        assert!(!row().judged(Some(2.0), Some("a wrong value".to_owned())).holds());
         assert!(row().judged(Some(1.2), None).reaches_goal());
         assert!(!row().judged(Some(1.1), None).reaches_goal());
         let lost = || Row::at_most("b", "writes", 0.0, None);
-        assert!(lost().judged(Some(0.0), None).holds && !lost().judged(Some(1.0), None).holds);
+        assert!(lost().judged(Some(0.0), None).holds() && !lost().judged(Some(1.0), None).holds());
+    }
+
+    #[test]
+    fn a_bar_is_not_judged_beside_others_and_they_excuse_nothing_that_spoils_it() {
+        let row = |figure, spoiled: Option<&str>, others| {
+            Row::at_least("a", "x", 1.0, None).judged(figure, spoiled.map(str::to_owned)).beside(others)
+        };
+        for figure in [Some(2.0), Some(0.5)] {
+            let busy = row(figure, None, 0.547);
+            assert_eq!((busy.holds, busy.figure, busy.reaches_goal()), (None, figure, false));
+            assert_eq!(busy.note.as_deref(), Some("not judged: others used 55 % of the machine beside it"));
+            assert_eq!(serde_json::to_value(busy).unwrap()["holds"], serde_json::Value::Null);
+            assert_eq!(row(figure, None, 0.2).holds, Some(figure == Some(2.0)));
+        }
+        assert_eq!(row(Some(2.0), Some("a wrong value"), 0.547).holds, Some(false));
+        assert_eq!(row(None, None, 0.547).holds, Some(false));
     }
 
     #[test]

@@ -29,9 +29,10 @@ pub fn print_rows(rows: &[Row]) {
         let goal = row.goal.map_or("-".to_owned(), |goal| with_unit(goal, row.unit));
         let target = format!("{sign} {}", with_unit(row.target, row.unit));
         let verdict = match (row.holds, row.reaches_goal()) {
-            (false, _) => "NO",
-            (true, true) => "yes, goal too",
-            (true, false) => "yes",
+            (None, _) => "-",
+            (Some(false), _) => "NO",
+            (Some(true), true) => "yes, goal too",
+            (Some(true), false) => "yes",
         };
         println!("{:<72} {figure:>12} {target:>12} {goal:>9}  {verdict}", row.bar);
         let note = row.note.as_deref();

@@ -227,7 +227,7 @@ fn a_model_that_is_as_far_off_both_ways_is_not_right_and_its_fit_is_judged_as_we
     let rows = report::rows(&findings);
     let figure = |bar: &str| {
         let row = rows.iter().find(|row| row.bar == bar).unwrap();
-        (row.figure.unwrap().round(), row.holds)
+        (row.figure.unwrap().round(), row.holds())
     };
     assert_eq!(figure("predicted over measured, worst of 8, 16, 32"), (15.0, false));
     assert_eq!(figure("fitted over measured, worst of 2, 4"), (25.0, false));

@@ -363,7 +363,7 @@ fn twenty_schedules_contain_every_fault_and_hold_when_nothing_is_wrong() {
     let found = findings((0..super::COUNT).map(|number| super::SEED + number));
     assert!(is_right(&found));
     let rows = rows(&found);
-    assert!(rows.iter().all(|row| row.holds), "{rows:?}");
+    assert!(rows.iter().all(|row| row.holds()), "{rows:?}");
     assert_eq!(
         rows.iter().map(|row| row.figure).collect::<Vec<_>>(),
         [Some(0.0), Some(0.0), Some(0.0), Some(99.0), Some(2.0), Some(1.05)]
@@ -401,18 +401,18 @@ fn a_majority_that_is_not_served_after_a_cut_or_never_judged_is_a_failure() {
     };
     let (well, short) = (service(1_000, 950), service(99, 0));
     let found = with(&[well.clone(), short.clone(), Service::default()]);
-    assert!(is_right(&found) && rows(&found).iter().all(|row| row.holds), "{:?}", rows(&found));
+    assert!(is_right(&found) && rows(&found).iter().all(|row| row.holds()), "{:?}", rows(&found));
     assert_eq!(rows(&found)[3].figure, Some(95.0));
     for wrong in [service(1_000, 949), Service { wrong_reads: 1, ..well.clone() }] {
         let found = with(&[well.clone(), wrong, short.clone()]);
-        assert!(!is_right(&found) && rows(&found).iter().all(|row| !row.holds));
+        assert!(!is_right(&found) && rows(&found).iter().all(|row| !row.holds()));
     }
     let none = with(&[short.clone(), Service::default()]);
     assert!(!is_right(&none), "no cut of the run could be judged");
     assert!(rows(&none).iter().all(|row| row.note.as_ref().is_some_and(|why| why.contains("judged"))));
     let one = with(&[short]);
     assert!(is_right(&one), "a schedule that is repeated need not have one");
-    assert!(!rows(&one)[3].holds, "but the bar has no figure then");
+    assert!(!rows(&one)[3].holds(), "but the bar has no figure then");
 }
 
 #[test]
@@ -420,7 +420,7 @@ fn a_fault_that_never_occurred_a_lost_write_or_a_crash_is_a_failure() {
     let without_kills =
         SEEDS.filter(|seed| Plan::of(*seed).faults.iter().all(|fault| fault.kind != Kind::Kill));
     let found = findings(without_kills.take(20));
-    assert!(!is_right(&found) && rows(&found).iter().all(|row| !row.holds));
+    assert!(!is_right(&found) && rows(&found).iter().all(|row| !row.holds()));
     assert!(rows(&found)[0].note.as_ref().is_some_and(|note| note.contains("kill")), "{:?}", rows(&found)[0]);
     let spoils: [fn(&mut Outcome); 10] = [
         |one| one.shared.broken = 1,
@@ -436,9 +436,9 @@ fn a_fault_that_never_occurred_a_lost_write_or_a_crash_is_a_failure() {
     ];
     for spoil in spoils {
         let mut found = findings(1..=3);
-        assert!(is_right(&found) && rows(&found).iter().all(|row| row.holds));
+        assert!(is_right(&found) && rows(&found).iter().all(|row| row.holds()));
         spoil(&mut found.outcomes[1]);
-        assert!(!is_right(&found) && rows(&found).iter().all(|row| !row.holds));
+        assert!(!is_right(&found) && rows(&found).iter().all(|row| !row.holds()));
     }
     let none = |why: Option<&str>| Findings { missing: why.map(str::to_owned), ..Findings::default() };
     assert!(!is_right(&none(Some("all schedules failed: exit status: 101"))), "in the very first");
@@ -448,5 +448,5 @@ fn a_fault_that_never_occurred_a_lost_write_or_a_crash_is_a_failure() {
     assert!(!is_right(&found));
     let mut found = findings(1..=3);
     found.outcomes[0].counts.acknowledged = 0;
-    assert!(rows(&found).iter().all(|row| !row.holds));
+    assert!(rows(&found).iter().all(|row| !row.holds()));
 }

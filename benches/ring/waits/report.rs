@@ -124,13 +124,13 @@ mod tests {
             ..Findings::default()
         };
         let told = rows(&findings);
-        assert_eq!((told[0].figure, told[0].holds, told[0].reaches_goal()), (Some(1.5), true, true));
-        assert_eq!((told[1].figure, told[1].holds), (Some(4.5), false));
-        assert_eq!((told[2].figure, told[2].holds), (None, false));
+        assert_eq!((told[0].figure, told[0].holds(), told[0].reaches_goal()), (Some(1.5), true, true));
+        assert_eq!((told[1].figure, told[1].holds()), (Some(4.5), false));
+        assert_eq!((told[2].figure, told[2].holds()), (None, false));
         findings.missing.push("somebody was told twice".to_owned());
-        assert!(rows(&findings).iter().all(|row| !row.holds) && !is_right(&findings));
+        assert!(rows(&findings).iter().all(|row| !row.holds()) && !is_right(&findings));
         findings.missing = vec!["not offered yet: no program of Atoll was named".to_owned()];
-        assert!(is_right(&findings) && rows(&findings).iter().all(|row| !row.holds));
+        assert!(is_right(&findings) && rows(&findings).iter().all(|row| !row.holds()));
     }
 
     #[test]
@@ -144,6 +144,6 @@ mod tests {
         let mut findings = Findings { memory: Some(taken(41_000)), ..Findings::default() };
         assert!(is_right(&findings) && rows(&findings)[2].reaches_goal());
         findings.memory = Some(taken(80_000));
-        assert!(!is_right(&findings) && !rows(&findings)[2].holds);
+        assert!(!is_right(&findings) && !rows(&findings)[2].holds());
     }
 }
