@@ -13,7 +13,7 @@ from .asked.truth import Truth
 from .bench import ROWS_TABLE, Bench, told
 from .data import deck
 from .data.dataset import prepare
-from .guarded import guarded
+from .guarded import watched
 from .peers.atoll_table import AtollTable
 from .peers.base import Peer, of_rival
 from .peers.together import built
@@ -104,7 +104,15 @@ def _run_together(bench: Bench, asked: argparse.Namespace) -> None:
     names = [name for name in phases if name in asked.phases]
     programs = cache(lambda: _programs(bench, asked, names[0]))
     for name in names:
-        _guarded(bench, asked, name, lambda phase=phases[name]: phase.run(bench, programs()))
+        beside = machine.Beside()
+
+        def phase(run: Callable = phases[name].run, beside: machine.Beside = beside) -> None:
+            made = programs()
+            # Minutes in which rivals are built would hide what ran beside seconds of questions.
+            beside.begin()
+            run(bench, made)
+
+        _guarded(bench, asked, name, phase, beside)
 
 
 def _run_alone(bench: Bench, asked: argparse.Namespace) -> None:
@@ -125,13 +133,15 @@ def _run_alone(bench: Bench, asked: argparse.Namespace) -> None:
             _guarded(bench, asked, name, partial(phase.run, bench))
 
 
-def _guarded(bench: Bench, asked: argparse.Namespace, name: str, phase: Callable[[], None]) -> bool:
+def _guarded(
+    bench: Bench,
+    asked: argparse.Namespace,
+    name: str,
+    phase: Callable[[], None],
+    beside: machine.Beside | None = None,
+) -> bool:
     """Runs a phase; returns whether it completed. Saves what is known by then."""
-    beside = machine.Beside()
-    is_over = guarded(bench, name, bars.OF_PHASE[name], phase)
-    if (share := beside.share()) > machine.BUSY:
-        told(f"others used {share:.0%} of the machine: times of {name} are not judged")
-        bench.measured.disturb(name, share)
+    is_over = watched(bench, name, bars.OF_PHASE[name], phase, beside or machine.Beside())
     _keep(bench, asked)
     return is_over
 

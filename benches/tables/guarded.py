@@ -1,9 +1,12 @@
-"""The single way to run a phase: a phase that fails fails its own bars, and leaves the figures of the others."""
+"""The single way to run a phase: a phase that fails fails its own bars, and leaves the figures of the others; times that
+were taken while others kept the machine busy are not judged.
+"""
 
 import traceback
 from collections.abc import Callable, Collection
 
-from .bench import Bench
+from . import machine
+from .bench import Bench, told
 from .peers.base import RivalFailed, Unavailable
 
 
@@ -23,3 +26,14 @@ def guarded(bench: Bench, name: str, keys: Collection[str], phase: Callable[[], 
     else:
         return True
     return False
+
+
+def watched(
+    bench: Bench, name: str, keys: Collection[str], phase: Callable[[], None], beside: machine.Beside
+) -> bool:
+    """Runs a phase in the same way, and records it if others used too much of the machine meanwhile."""
+    is_over = guarded(bench, name, keys, phase)
+    if (share := beside.share()) > machine.BUSY:
+        told(f"others used {share:.0%} of the machine: times of {name} are not judged")
+        bench.measured.disturb(name, share)
+    return is_over

@@ -5,7 +5,7 @@ import os
 import platform
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from .bench import told
@@ -88,28 +88,37 @@ def _used(before: list[int], after: list[int]) -> tuple[int, int]:
 
 
 class Beside:
-    """What other processes do to the machine from here on, apart from this process and all that it started."""
+    """What other processes do to the machine from here on, apart from this process and all that it started, and from
+    the `servers` that outlive whoever started them.
+    """
 
-    def __init__(self) -> None:
-        self._times, self._own = _times(), _own_ticks()
+    def __init__(self, servers: Collection[int] = ()) -> None:
+        self._servers = servers
+        self.begin()
+
+    def begin(self) -> None:
+        """Begins anew: whatever ran before this moment does not count."""
+        self._times, self._own = _times(), _own_ticks(*self._servers)
 
     def share(self) -> float:
         """The share of all processors' time since then that other processes used, or that the host of a virtual machine
         took.
         """
         used, whole = _used(self._times, _times())
-        return max(0.0, (used - (_own_ticks() - self._own)) / max(1, whole))
+        return max(0.0, (used - (_own_ticks(*self._servers) - self._own)) / max(1, whole))
 
 
-def _own_ticks() -> int:
-    """Clock ticks of this process, of its living descendants, and of the ended ones that these have waited for."""
+def _own_ticks(*servers: int) -> int:
+    """Clock ticks of this process and these servers, of their living descendants, and of the ended ones that these have
+    waited for.
+    """
     parents, ticks = {}, {}
     for folder in Path("/proc").glob("[0-9]*"):
         # The name of a program may contain anything, even a bracket.
         for line in _lines(str(folder / "stat"))[:1]:
             words = line.rpartition(")")[2].split()
             parents[int(folder.name)], ticks[int(folder.name)] = int(words[1]), sum(map(int, words[11:15]))
-    own = {os.getpid()}
+    own = {os.getpid(), *servers}
     while more := {process for process, parent in parents.items() if parent in own} - own:
         own |= more
     return sum(ticks.get(process, 0) for process in own)

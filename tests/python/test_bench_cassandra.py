@@ -9,11 +9,12 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "benches"))
 
 from tables import origin
+from tables.bench import Bench
 from tables.on_cassandra import __main__ as program
 from tables.on_cassandra import bars as of_cassandra
 from tables.on_cassandra import suite, writing
 from tables.on_cassandra.bars import BARS
-from tables.on_cassandra.cluster import CONTROL
+from tables.on_cassandra.cluster import CONTROL, Cluster
 from tables.report import bars, table
 from tables.report.measured import Measured
 
@@ -47,13 +48,46 @@ def test_rates_of_other_programs_or_another_node_are_measured_anew(tmp_path: Pat
         monkeypatch.setattr(origin, "programs", lambda *files: programs)
         monkeypatch.setattr(origin, "commit", lambda: commit)
         down = lambda keep: emptied.append(commit) if not keep else None  # noqa: E731
-        program._together(bench, asked, SimpleNamespace(folder=tmp_path, heap=heap, up=lambda: None, down=down))
+        cluster = SimpleNamespace(folder=tmp_path, heap=heap, up=lambda: None, down=down, processes=list)
+        program._together(bench, asked, cluster)
 
     run("one", "4G", "first")
     run("one", "4G", "only a page changed")
     run("other", "4G", "second")
     run("other", "1G", "quick")
     assert made == emptied == ["first", "second", "quick"]
+
+
+def test_times_beside_busy_others_are_not_judged_and_nodes_are_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def run(bench: Bench, cluster: object, *, with_rivals: bool) -> None:
+        bench.measured.record("over blobs", 2.0)
+
+    def counted(*servers: int) -> int:
+        asked_about.append(servers)
+        return 0
+
+    monkeypatch.setenv(CONTROL, "/nowhere")
+    monkeypatch.setattr(origin, "programs", lambda *files: "one")
+    monkeypatch.setattr(origin, "commit", lambda: "abc")
+    monkeypatch.setattr(writing, "run", run)
+    asked_about, judged = [], []
+    monkeypatch.setattr(program.machine, "_own_ticks", counted)
+    for node in (1, 2):
+        (tmp_path / f"node-{node}").mkdir()
+        (tmp_path / f"node-{node}/pid").write_text(f"{40 + node}\n")
+    cluster = Cluster(tmp_path, 2, "1G", 20_642)
+    monkeypatch.setattr(Cluster, "control", lambda *words: None)
+    asked = SimpleNamespace(fresh=False, phases=("writing",), peers=False, json=None, detail=None)
+    for used in (35, 15):
+        times = iter([[0] * 8, [used, 0, 0, 100 - used, 0, 0, 0, 0]])
+        monkeypatch.setattr(program.machine, "_times", lambda times=times: next(times))
+        bench = Bench(tmp_path, Path(), SimpleNamespace(rows=1), None, None, is_quick=False, commit="0", minutes=1)
+        program._together(bench, asked, cluster)
+        judged.append(bench.measured.disturbed)
+    assert judged == [{"over blobs": 0.35}, {}]
+    assert set(asked_about) == {(41, 42)}
 
 
 def test_a_digest_is_of_what_is_in_the_files(tmp_path: Path):

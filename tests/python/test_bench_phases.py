@@ -430,6 +430,16 @@ def test_what_was_measured_beside_busy_others_is_told_by_phase(monkeypatch: pyte
     assert disturbed == [{"pack bytes": 0.35}, {}]
 
 
+def test_what_ran_while_programs_were_built_is_no_part_of_their_first_phase(monkeypatch: pytest.MonkeyPatch):
+    begun = []
+    monkeypatch.setattr(bench_of_tables, "_programs", lambda bench, asked, phase: begun.append("built") or [])
+    monkeypatch.setattr(bench_of_tables.machine.Beside, "begin", lambda self: begun.append("watched"))
+    monkeypatch.setattr(bench_of_tables.machine.Beside, "share", lambda self: 0.0)
+    monkeypatch.setattr(bench_of_tables.timing, "run", lambda bench, programs: begun.append("asked"))
+    bench_of_tables._run_together(_alone(), SimpleNamespace(phases=("warm",), json=None, detail=None))
+    assert begun == ["watched", "built", "watched", "asked"]
+
+
 def test_what_a_rival_does_wrong_is_told_from_what_atoll_does():
     with pytest.raises(RivalFailed, match="spark"), of_rival("spark"):
         raise OSError("it ended")

@@ -4,7 +4,8 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
 
 from .. import machine, origin
@@ -13,7 +14,7 @@ from ..asked.truth import Truth
 from ..bench import PATHS_TABLE, ROWS_TABLE, Bench, told
 from ..data import deck
 from ..data.dataset import prepare
-from ..guarded import guarded
+from ..guarded import guarded, watched
 from ..phases import counts
 from ..report import bars as reported
 from ..report import table
@@ -83,7 +84,7 @@ def _alone(bench: Bench, asked: argparse.Namespace, clusters: Path) -> None:
         "suite": lambda: suite.run(bench, clusters, _PORT),
         "input": lambda: bad_input.run(bench, clusters, _PORT),
     }
-    _in_order(bench, asked, phases)
+    _in_order(bench, asked, phases, partial(guarded, bench))
 
 
 def _together(bench: Bench, asked: argparse.Namespace, cluster: Cluster) -> None:
@@ -108,8 +109,13 @@ def _together(bench: Bench, asked: argparse.Namespace, cluster: Cluster) -> None
         writing.begin(bench, made_by)
     bench.measured.detail["kept, made by"] = writing.made_by(bench)
     cluster.up()
+
+    def run(name: str, keys: Collection[str], phase: Callable[[], None]) -> bool:
+        # The nodes run for all of these phases, and are no children of this process.
+        return watched(bench, name, keys, phase, machine.Beside(cluster.processes()))
+
     try:
-        _in_order(bench, asked, phases)
+        _in_order(bench, asked, phases, run)
     finally:
         cluster.down(keep=True)
 
@@ -140,11 +146,16 @@ def _counts(bench: Bench) -> None:
     counts.run(bench)
 
 
-def _in_order(bench: Bench, asked: argparse.Namespace, phases: dict[str, Callable[[], None]]) -> None:
+def _in_order(
+    bench: Bench,
+    asked: argparse.Namespace,
+    phases: dict[str, Callable[[], None]],
+    run: Callable[[str, Collection[str], Callable[[], None]], bool],
+) -> None:
     """Runs the phases in order; one that fails leaves the figures of the others."""
     for name, phase in phases.items():
         if name in asked.phases:
-            guarded(bench, name, OF_PHASE[name], phase)
+            run(name, OF_PHASE[name], phase)
             _keep(bench, asked)
 
 

@@ -52,7 +52,13 @@ class Cluster:
         """The URL of a store in this cluster."""
         return f"cassandra://{user and user + '@'}{self.contacts}/{keyspace}{options and '?' + options}"
 
+    def processes(self) -> list[int]:
+        """The process ids of the nodes."""
+        return [self._process(node) for node in range(1, self.nodes + 1)]
+
+    def _process(self, node: int) -> int:
+        return int((self.folder / f"node-{node}/pid").read_text())
+
     def pause(self, node: int, *, paused: bool) -> None:
         """Stops a node's process without ending it, or lets it continue."""
-        process = int((self.folder / f"node-{node}/pid").read_text())
-        os.kill(process, signal.SIGSTOP if paused else signal.SIGCONT)
+        os.kill(self._process(node), signal.SIGSTOP if paused else signal.SIGCONT)
