@@ -69,6 +69,8 @@ fn by_engine(row: &Row) -> String {
 fn with_unit(figure: f64, unit: &str) -> String {
     match unit {
         "x" | "B" => format!("{figure:.2}{}", if unit == "x" { "x" } else { "" }),
+        // Half a millisecond is not one.
+        "ms" if figure < 10.0 => format!("{figure:.1} ms"),
         "ms" => format!("{figure:.0} ms"),
         unit => format!("{figure:.2} {unit}"),
     }
@@ -236,6 +238,12 @@ fn better_rivals(of_all: &BTreeMap<&'static str, f64>) -> Option<(f64, String)> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_few_milliseconds_are_told_with_a_digit() {
+        let shown = [0.54, 9.94, 20.0, 200.0].map(|figure| with_unit(figure, "ms"));
+        assert_eq!(shown, ["0.5 ms", "9.9 ms", "20 ms", "200 ms"]);
+    }
 
     #[test]
     fn a_rival_that_is_better_is_named_and_one_that_is_worse_is_not() {

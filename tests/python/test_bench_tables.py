@@ -19,12 +19,14 @@ from tables import machine
 from tables.asked.boxes import TIMES, boxes
 from tables.asked.question import ALL, Question
 from tables.asked.truth import Answer, Truth
+from tables.bench import ROWS_TABLE
 from tables.data.rows import AXES, SCHEMA
 from tables.data.tube import Tube
 from tables.data.weights import priorities, weights
 from tables.data.zorder import zorder
-from tables.peers.base import sql
+from tables.peers.base import ATOLL, sql
 from tables.phases import cold, timing
+from tables.phases import space as space_phase
 from tables.phases.live import visible_after
 from tables.phases.live_writer import Appended
 from tables.report import bars, table
@@ -163,6 +165,33 @@ def test_rows_for_programs_have_the_agreed_fields():
         "holds": True,
         "peers": {"atoll": 1.2, "rival": 2.0},
     }
+
+
+def test_the_figure_that_a_goal_is_about_is_in_the_file_where_it_is_another_one():
+    text = "requests a query less 1 per 25 K rows returned (goal: 100 K), boxes of 100 K rows and more, median"
+    measured = Measured()
+    measured.record("requests large median", 12.0)
+    measured.record("goal requests large median", 14.5)
+    assert _row(measured, text).as_json()["of_goal"] == 14.5
+
+
+def test_space_is_held_against_the_smallest_parquet_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    files = {"z_ordered": 280, "z_ordered_smallest": 260}
+    for name, size in files.items():
+        (tmp_path / name).write_bytes(bytes(size))
+    run = Measured()
+    bench = SimpleNamespace(
+        measured=run,
+        dataset=SimpleNamespace(rows=10, **{name: tmp_path / name for name in files}),
+        packed_bytes={ROWS_TABLE: 250},
+    )
+    atoll = SimpleNamespace(
+        name=ATOLL, is_only_warm=False, open=lambda: None, close=lambda: None, bytes_on_disk=lambda: 500
+    )
+    monkeypatch.setattr(space_phase, "_at_rest", lambda bench: 273)
+    space_phase.run(bench, [atoll])
+    assert run.figures == {"space": 273 / 260}
+    assert run.peers["space"]["parquet zstd"] == 28.0
 
 
 def _earlier() -> dict:

@@ -62,9 +62,13 @@ class Row:
     """The figure that the goal is about."""
 
     def as_json(self) -> dict:
-        """The form for a file; the field `earlier` is only present for a figure of an earlier run."""
+        """The form for a file; the field `earlier` is only present for a figure of an earlier run, and `of_goal` only where
+        the goal is about another figure than the target.
+        """
         found = asdict(self)
-        del found["disturbed"], found["of_goal"]
+        del found["disturbed"]
+        if self.of_goal is None or self.of_goal == self.figure:
+            del found["of_goal"]
         if self.earlier is None:
             del found["earlier"]
         return found
