@@ -7,8 +7,8 @@ pub use latency::{Latency, LatencyMeter};
 pub use machine::{CALM_SHARE_MAX, Calm, MachineFacts, raise_priority, wait_for_calm};
 pub use stalls::{Control, ControlThread};
 pub use usage::{
-    IoBytes, MachineTime, TICK_SECONDS, allocated_bytes, anonymous_bytes, cpu_seconds, io_bytes,
-    peak_resident_bytes, processors, write_calls,
+    IoBytes, MachineShare, MachineTime, TICK_SECONDS, allocated_bytes, anonymous_bytes, cpu_seconds,
+    io_bytes, peak_resident_bytes, processors, write_calls,
 };
 
 mod clock;

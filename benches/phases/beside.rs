@@ -133,15 +133,19 @@ pub fn read_beside(spec: &Spec) -> Result<PhaseResult, EngineError> {
     let quiet = quiet.finish().p99_us;
     let mut value = vec![0; spec.value_bytes];
     let mut checkpoints = LatencyMeter::start();
+    let mut cleaned = engine.segments_cleaned().map(|_| 0_u64);
     for round in 0..CHECKPOINTS {
         for counter in (round..spec.records).step_by(10) {
             let key = Key::of_counter(counter);
             fill_value(&key, round + 1, &mut value);
             engine.put(&key.0, &value)?;
         }
+        // What the updates, or the opening, cleaned was not cleaned beside the reader.
+        let before = engine.segments_cleaned();
         reading.beside(engine.as_mut(), &mut checkpoints, |engine| engine.checkpoint())?;
+        let both = before.zip(engine.segments_cleaned());
+        cleaned = cleaned.zip(both).map(|(sum, (before, after))| sum + after.saturating_sub(before));
     }
-    let cleaned = engine.segments_cleaned();
     let copies = cleaned.map(|_| copy_beside(engine.as_mut(), &mut reading)).transpose()?;
     window.end_calls(spec.requests, Some(&checkpoints));
     window.close(engine)?;

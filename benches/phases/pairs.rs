@@ -16,8 +16,8 @@ pub const REMOVE_US: &str = "us a remove";
 /// All three operations, in their order.
 pub const OPERATIONS: [&str; 3] = [INSERT_US, GET_US, REMOVE_US];
 
-/// A prime above every count of records, so that its multiples visit each record once.
-const STRIDE: u64 = 2_654_435_761;
+/// Primes above every count of records, so that multiples of each visit each record once, in orders of their own.
+const STRIDES: [u64; 2] = [2_654_435_761, 4_294_967_291];
 
 /// Inserts all records, gets all in another order, and removes all in a third.
 pub fn run(spec: &Spec) -> Result<PhaseResult, EngineError> {
@@ -29,8 +29,9 @@ pub fn run(spec: &Spec) -> Result<PhaseResult, EngineError> {
         fill_value(key, 0, &mut value);
         engine.put(&key.0, &value)
     })?;
-    let get_us = each(spec, STRIDE, |key| engine.get(&key.0, &mut |value| verifier.check(&key.0, 0, value)))?;
-    let remove_us = each(spec, STRIDE * 3, |key| engine.remove(&key.0))?;
+    let get_us =
+        each(spec, STRIDES[0], |key| engine.get(&key.0, &mut |value| verifier.check(&key.0, 0, value)))?;
+    let remove_us = each(spec, STRIDES[1], |key| engine.remove(&key.0))?;
     window.end_calls(3 * spec.records, None);
     check_empty(engine.as_mut(), spec, &mut verifier)?;
     window.close(engine)?;
@@ -49,11 +50,15 @@ fn each(
     mut make: impl FnMut(&Key) -> Result<(), EngineError>,
 ) -> Result<f64, EngineError> {
     let started = Instant::now();
-    for number in 0..spec.records {
-        let counter = if stride == 0 { number } else { number * stride % spec.records };
+    for counter in order(spec.records, stride) {
         make(&Key::of_counter(counter))?;
     }
     Ok(started.elapsed().as_secs_f64() * 1e6 / spec.records.max(1) as f64)
+}
+
+/// The numbers below `records`, in that order.
+fn order(records: u64, stride: u64) -> impl Iterator<Item = u64> {
+    (0..records).map(move |number| if stride == 0 { number } else { number * stride % records })
 }
 
 /// Checks with a thousand records that the removed ones are gone.
@@ -68,4 +73,23 @@ fn check_empty(engine: &mut dyn Engine, spec: &Spec, verifier: &mut Verifier) ->
         })?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_order_visits_each_record_once_and_each_is_another() {
+        for records in [99, 2500, 30_000] {
+            let orders = [0, STRIDES[0], STRIDES[1]].map(|stride| order(records, stride).collect::<Vec<_>>());
+            for one in &orders {
+                let mut sorted = one.clone();
+                sorted.sort_unstable();
+                assert!(sorted.into_iter().eq(0..records), "of {records}");
+            }
+            let [counting, gets, removes] = orders;
+            assert!(counting != gets && gets != removes && removes != counting, "of {records}");
+        }
+    }
 }

@@ -2,7 +2,8 @@
 
 use super::{PhaseResult, Spec};
 use crate::measure::{
-    Control, ControlThread, LatencyMeter, MachineTime, calibrate, cpu_seconds, io_bytes, peak_resident_bytes,
+    Control, ControlThread, LatencyMeter, MachineShare, MachineTime, calibrate, cpu_seconds, io_bytes,
+    peak_resident_bytes, processors,
 };
 use crate::peers::{Engine, EngineError};
 use crate::workloads::Verifier;
@@ -48,10 +49,7 @@ impl Window {
         self.result.cpu_seconds = self.used_cpu_seconds();
         self.result.settled_cpu_seconds = self.result.cpu_seconds;
         self.result.operations = operations;
-        let machine = self.machine.until_now();
-        let own = self.result.cpu_seconds / machine.seconds / crate::measure::processors() as f64;
-        self.result.others_busy_share = (machine.busy - own).max(0.0);
-        self.result.stolen_share = machine.stolen;
+        heed(&mut self.result, self.machine.until_now(), self.result.cpu_seconds);
         if let Some(meter) = meter {
             self.set_latency(meter, &control);
         }
@@ -62,6 +60,8 @@ impl Window {
         engine.settle()?;
         engine.close()?;
         self.result.settled_cpu_seconds = self.used_cpu_seconds();
+        // Figures are made of this time too, so what ran beside it counts.
+        heed(&mut self.result, self.machine.until_now(), self.result.settled_cpu_seconds);
         Ok(())
     }
 
@@ -85,5 +85,35 @@ impl Window {
     pub fn set_latency(&mut self, meter: &LatencyMeter, control: &Control) {
         self.result.latency = Some(meter.finish_beside(control));
         self.result.control_worst_us = control.worst_overshoot_us;
+    }
+}
+
+/// Records what others, and the host of a virtual machine, took of the machine since the window was opened, if it
+/// is more than what was recorded before.
+fn heed(result: &mut PhaseResult, machine: MachineShare, own_cpu_seconds: f64) {
+    let own = own_cpu_seconds / machine.seconds / processors() as f64;
+    result.others_busy_share = result.others_busy_share.max(machine.busy - own);
+    result.stolen_share = result.stolen_share.max(machine.stolen);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_ran_beside_the_calls_or_beside_the_closing_is_kept() {
+        let share = |busy, stolen| MachineShare { busy, stolen, seconds: 2.0 };
+        // The processors of one second in two.
+        let own = processors() as f64;
+        for [calls, all] in [[share(0.9, 0.0), share(0.5, 0.1)], [share(0.5, 0.1), share(0.9, 0.0)]] {
+            let mut result = PhaseResult::default();
+            heed(&mut result, calls, own);
+            heed(&mut result, all, own);
+            assert!((result.others_busy_share - 0.4).abs() < 1e-9, "{}", result.others_busy_share);
+            assert!((result.stolen_share - 0.1).abs() < 1e-9, "{}", result.stolen_share);
+        }
+        let mut alone = PhaseResult::default();
+        heed(&mut alone, share(0.4, 0.0), own);
+        assert!(alone.others_busy_share.abs() < 1e-9, "both clocks are a tick apart: no negative share");
     }
 }
