@@ -97,6 +97,8 @@ fn main() -> ExitCode {
 }
 
 fn run_child(spec: &str) -> Result<bool, EngineError> {
+    // A child that outlived an interrupted bench would disturb the next one.
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     phases::run_child(&serde_json::from_str(spec)?)?;
     Ok(true)
 }

@@ -15,11 +15,15 @@ pub struct Confined {
     back: PathBuf,
 }
 
+/// How the name of a group begins; the process id of its process follows.
+const PREFIX: &str = "atoll-bench-";
+
 /// A folder in which a group may be created, and the name of the limit there.
 type Where = (PathBuf, &'static str);
 
 /// Whether this user may create such groups; without them, the bars about little memory are not measured.
 pub fn may_confine() -> bool {
+    remove_left_over();
     // Tried with a process that ends with its input: if it could not be moved back, this process would not be
     // affected.
     let sleeper = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
@@ -51,6 +55,20 @@ pub fn remove_group_of(process: u32) {
     }
 }
 
+/// Removes the groups of processes that are gone: a child that ended with its bench removed none.
+fn remove_left_over() {
+    for (place, _) in places() {
+        for entry in fs::read_dir(&place).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let process = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok());
+            if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
+                // A group that has processes stays: the system refuses.
+                let _ = fs::remove_dir(entry.path());
+            }
+        }
+    }
+}
+
 impl Drop for Confined {
     fn drop(&mut self) {
         let _ = tell(&self.back.join("cgroup.procs"), std::process::id().into());
@@ -59,7 +77,7 @@ impl Drop for Confined {
 }
 
 fn name_of(process: u32) -> String {
-    format!("atoll-bench-{process}")
+    format!("{PREFIX}{process}")
 }
 
 fn none_mounted() -> io::Error {
@@ -147,13 +165,17 @@ mod tests {
             println!("SKIPPED [control-groups] this user makes no control groups");
             return;
         }
-        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("starts");
-        let group = enter(child.id(), u64::MAX >> 1).expect("enters");
-        child.kill().expect("is killed");
-        child.wait().expect("ends");
-        assert!(group.exists());
-        remove_group_of(child.id());
-        assert!(!group.exists(), "{}", group.display());
+        let by_a_later_bench = |_| assert!(may_confine());
+        let ways: [fn(u32); 2] = [remove_group_of, by_a_later_bench];
+        for remove in ways {
+            let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("starts");
+            let group = enter(child.id(), u64::MAX >> 1).expect("enters");
+            child.kill().expect("is killed");
+            child.wait().expect("ends");
+            assert!(group.exists());
+            remove(child.id());
+            assert!(!group.exists(), "{}", group.display());
+        }
         assert_eq!(own(), before);
     }
 }
