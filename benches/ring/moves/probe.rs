@@ -144,6 +144,7 @@ impl Prober {
         let at_ms = now.duration_since(self.begun_at).as_secs_f64() * 1e3;
         for probe in self.probes.iter_mut().filter(|probe| !probe.is_looked_up) {
             probe.trace.end_unanswered(at_ms);
+            self.tally.unanswered += 1;
             self.tally.fail(&format!("UNANSWERED at the end: slot {} of node {}", probe.slot, probe.at + 1));
         }
     }
@@ -408,6 +409,7 @@ mod tests {
     fn a_slot_that_hangs_at_the_end_has_failed_and_its_wait_is_a_gap() {
         let (trace, tally) = probed(AtTheEnd::FallsSilent);
         assert!(tally.looked_up == 0 && tally.failures() > 0, "{tally:?}");
+        assert_eq!(tally.unanswered, 1);
         let moves = trace.moves();
         assert!(moves.last().is_some_and(|last| last.unavailable_ms > 100.0), "{moves:?}");
     }

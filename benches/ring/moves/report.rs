@@ -35,8 +35,16 @@ pub fn print(findings: &Findings) {
     println!("  the usual gap is {usual} ms");
     for (what, of) in findings.tallies() {
         println!(
-            "  {what:>6}: {} operations, {} sent on (one {} times), failed {:?}; {} looked up: doubled {}, lost {}, foreign {}",
-            of.done, of.followed, of.hops_most, of.failed, of.looked_up, of.doubled, of.lost, of.foreign
+            "  {what:>6}: {} operations, {} sent on (one {} times), failed {:?}; {} looked up: doubled {}, lost {}, foreign {}, unanswered {}",
+            of.done,
+            of.followed,
+            of.hops_most,
+            of.failed,
+            of.looked_up,
+            of.doubled,
+            of.lost,
+            of.foreign,
+            of.unanswered
         );
         of.told.iter().for_each(|words| println!("    {words}"));
     }
@@ -44,9 +52,10 @@ pub fn print(findings: &Findings) {
     println!();
 }
 
-/// Whether nothing was done twice, lost or invented, and everything completed, if it was offered at all.
+/// Whether nothing was done twice, lost or invented, every slot answered at the end, and everything completed, if
+/// it was offered at all.
 pub fn is_right(findings: &Findings) -> bool {
-    let is_well = |of: &super::Tally| of.doubled + of.lost + of.foreign == 0;
+    let is_well = |of: &super::Tally| of.doubled + of.lost + of.foreign + of.unanswered == 0;
     findings.tallies().into_iter().all(|(_, of)| is_well(of))
         && findings.missing.as_ref().is_none_or(|why| !is_failure(why))
 }
@@ -56,8 +65,10 @@ fn spoiled(findings: &Findings) -> Option<String> {
         return Some(why.clone());
     }
     let wrong = |of: &super::Tally| {
-        (of.lost + of.doubled + of.foreign > 0)
-            .then(|| format!("{} lost, {} doubled, {} foreign", of.lost, of.doubled, of.foreign))
+        (of.lost + of.doubled + of.foreign + of.unanswered > 0).then(|| {
+            let counted = format!("{} lost, {} doubled, {} foreign", of.lost, of.doubled, of.foreign);
+            format!("{counted}, {} unanswered at the end", of.unanswered)
+        })
     };
     if let Some((what, wrong)) =
         findings.tallies().into_iter().find_map(|(what, of)| Some((what, wrong(of)?)))
@@ -136,6 +147,9 @@ mod tests {
         let mut foreign = found(3.0);
         foreign.probed.foreign = 1;
         assert_eq!((holds(&foreign), is_right(&foreign)), (vec![false, false], false));
+        let mut hanging = found(3.0);
+        hanging.probed.unanswered = 1;
+        assert_eq!((holds(&hanging), is_right(&hanging)), (vec![false, false], false));
         let mut unread = found(3.0);
         unread.filled.done = 0;
         assert_eq!(holds(&unread), [false, false]);

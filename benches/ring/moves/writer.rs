@@ -45,6 +45,8 @@ pub struct Tally {
     pub lost: u64,
     /// Contents that were never written, or were refused.
     pub foreign: u64,
+    /// Slots that nobody answered for at the end, so that their last write was not looked up.
+    pub unanswered: u64,
     /// Descriptions of the first wrong results.
     pub told: Vec<String>,
 }
@@ -79,6 +81,7 @@ impl Tally {
         self.doubled += other.doubled;
         self.lost += other.lost;
         self.foreign += other.foreign;
+        self.unanswered += other.unanswered;
         other.told.into_iter().for_each(|words| self.tell(words));
     }
 }

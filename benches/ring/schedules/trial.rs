@@ -133,10 +133,11 @@ fn play(plan: &Plan, stage: &mut Stage, clients: Clients<'_>, outcome: &mut Outc
     wait_until_served(stage, plan.seed)?;
     outcome.calm_seconds = Some(begun_at.elapsed().as_secs_f64());
     let reports = std::thread::scope(|scope| {
-        let started = start_clients(scope, stage, clients.book, plan.seed, &stop)
-            .and_then(|()| start_contenders(scope, stage, clients, plan.seed, &stop))
-            .and_then(|()| start_paced(scope, stage, plan.seed, &stop));
-        let played = started.and_then(|paced| {
+        let started = start_clients(scope, stage, clients.book, plan.seed, &stop).and_then(|mut all| {
+            all.extend(start_contenders(scope, stage, clients, plan.seed, &stop)?);
+            Ok((all, start_paced(scope, stage, plan.seed, &stop)?))
+        });
+        let played = started.and_then(|started| {
             let healed_at = make_happen(plan, stage, &mut scenes)?;
             outcome.held_up_by = wait_until_served(stage, plan.seed)?;
             outcome.served_seconds = Some(healed_at.elapsed().as_secs_f64());
@@ -151,15 +152,25 @@ fn play(plan: &Plan, stage: &mut Stage, clients: Clients<'_>, outcome: &mut Outc
             )?;
             outcome.whole_seconds = Some(healed_at.elapsed().as_secs_f64());
             std::thread::sleep(GO_ON);
-            Ok(paced)
+            Ok(started)
         });
         stop.store(true, SeqCst);
-        let join = |one: Paced<'_>| one.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
-        let reports: io::Result<Vec<PacedReport>> = played?.into_iter().map(join).collect();
+        let (all, paced) = played?;
+        all.into_iter().try_for_each(joined).map_err(CutError::io("run a client on its host"))?;
+        let reports: io::Result<Vec<PacedReport>> = paced.into_iter().map(joined).collect();
         reports.map_err(CutError::io("ask at a pace"))
     })?;
     outcome.service = service::judge(&scenes, &reports);
     on_host(stage, 0, |mut asker| look_up(&mut asker, clients.book, LOOK_UP_TIME_MAX), plan.seed)
+}
+
+/// A client that runs until it is told to stop. It fails if it cannot enter its host: without it the schedule
+/// would prove less than it says.
+type Client<'scope> = ScopedJoinHandle<'scope, io::Result<()>>;
+
+/// The result of a thread that has ended; one that panicked has failed.
+fn joined<T>(thread: ScopedJoinHandle<'_, io::Result<T>>) -> io::Result<T> {
+    thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
 }
 
 fn start_clients<'scope>(
@@ -168,23 +179,21 @@ fn start_clients<'scope>(
     book: &Arc<Book>,
     seed: u64,
     stop: &'scope AtomicBool,
-) -> Result<(), CutError> {
-    let nodes = stage.ring.addresses();
+) -> Result<Vec<Client<'scope>>, CutError> {
+    let (nodes, mut started) = (stage.ring.addresses(), Vec::new());
     for number in 0..HOSTS * PATIENCE_MS.len() {
         let network = stage.ring.hosts().network(number % HOSTS)?;
         let patience = Duration::from_millis(PATIENCE_MS[number / HOSTS]);
         let seed = seed.wrapping_mul(1_000).wrapping_add(number as u64);
         let asker = Asker::new(&nodes, AtollRing::TOKEN, patience, seed);
         let lane = Lane::new(number, asker, Arc::clone(book), seed);
-        scope.spawn(move || {
-            // A thread outside of every host finds no node, which shows as a schedule without acknowledged
-            // writes.
-            if network.enter().is_ok() {
-                lane.run(stop);
-            }
-        });
+        started.push(scope.spawn(move || {
+            network.enter()?;
+            lane.run(stop);
+            Ok(())
+        }));
     }
-    Ok(())
+    Ok(started)
 }
 
 fn start_contenders<'scope>(
@@ -193,8 +202,8 @@ fn start_contenders<'scope>(
     clients: Clients<'_>,
     seed: u64,
     stop: &'scope AtomicBool,
-) -> Result<(), CutError> {
-    let nodes = stage.ring.addresses();
+) -> Result<Vec<Client<'scope>>, CutError> {
+    let (nodes, mut started) = (stage.ring.addresses(), Vec::new());
     for number in 0..HOSTS * CONTENDER_PATIENCE_MS.len() {
         let network = stage.ring.hosts().network(number % HOSTS)?;
         let patience = Duration::from_millis(CONTENDER_PATIENCE_MS[number / HOSTS]);
@@ -202,13 +211,13 @@ fn start_contenders<'scope>(
         let caller = Caller::new(&nodes, AtollRing::TOKEN, patience, seed);
         let is_planted = clients.is_planted && number == 0;
         let contender = Contender::new(number, caller, Arc::clone(clients.history), seed, is_planted);
-        scope.spawn(move || {
-            if network.enter().is_ok() {
-                contender.run(stop);
-            }
-        });
+        started.push(scope.spawn(move || {
+            network.enter()?;
+            contender.run(stop);
+            Ok(())
+        }));
     }
-    Ok(())
+    Ok(started)
 }
 
 /// A client at a fixed pace, until it is told to stop.
