@@ -165,7 +165,7 @@ mod tests {
             println!("SKIPPED [control-groups] this user makes no control groups");
             return;
         }
-        let by_a_later_bench = |_| assert!(may_confine());
+        let by_a_later_bench = |_: u32| assert!(may_confine());
         let ways: [fn(u32); 2] = [remove_group_of, by_a_later_bench];
         for remove in ways {
             let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("starts");

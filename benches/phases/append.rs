@@ -34,7 +34,7 @@ async fn measure(spec: &Spec, store: &dyn Store) -> Result<PhaseResult, EngineEr
     let large = vec![7; LARGE_BYTES];
     store.put(Cell::new(LARGE, SORT), &large, WriteOptions::default()).await?;
     store.sync().await?;
-    // Whoever is measured first would pay for everything that is made at the first appends, and it is the divisor.
+    // Whoever is measured first would pay for all that is made at the first appends, and it is the divisor.
     cost_of_appends(store, uncounted_key).await?;
     let mut window = Window::start();
     let empty_us = cost_of_appends(store, empty_key).await?;

@@ -16,7 +16,8 @@ pub const REMOVE_US: &str = "us a remove";
 /// All three operations, in their order.
 pub const OPERATIONS: [&str; 3] = [INSERT_US, GET_US, REMOVE_US];
 
-/// Primes above every count of records, so that multiples of each visit each record once, in orders of their own.
+/// Primes above every count of records, so that multiples of each visit each record once, in an order of
+/// their own.
 const STRIDES: [u64; 2] = [2_654_435_761, 4_294_967_291];
 
 /// Inserts all records, gets all in another order, and removes all in a third.

@@ -88,8 +88,8 @@ impl Window {
     }
 }
 
-/// Records what others, and the host of a virtual machine, took of the machine since the window was opened, if it
-/// is more than what was recorded before.
+/// Records what others, and the host of a virtual machine, took of the machine since the window was opened,
+/// if it is more than what was recorded before.
 fn heed(result: &mut PhaseResult, machine: MachineShare, own_cpu_seconds: f64) {
     let own = own_cpu_seconds / machine.seconds / processors() as f64;
     result.others_busy_share = result.others_busy_share.max(machine.busy - own);

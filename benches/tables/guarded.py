@@ -1,5 +1,5 @@
-"""The single way to run a phase: a phase that fails fails its own bars, and leaves the figures of the others; times that
-were taken while others kept the machine busy are not judged.
+"""The single way to run a phase: a phase that fails fails its own bars, and leaves the figures of the others; times
+that were taken while others kept the machine busy are not judged.
 """
 
 import traceback

@@ -62,8 +62,8 @@ pub fn usage(words: &[String]) -> Option<String> {
     words.iter().find_map(|word| known::find(word)).map(known::Bench::usage)
 }
 
-/// What is wrong with a call of a bench as a page writes it, the bench's name first; `None` if nothing is, or if
-/// no bench is named. What follows a redirection is for the shell.
+/// What is wrong with a call of a bench as a page writes it, the bench's name first; `None` if nothing is, or
+/// if no bench is named. What follows a redirection is for the shell.
 pub fn misuse(words: &[String]) -> Option<Failure> {
     let (name, words) = words.split_first()?;
     let own = words.iter().take_while(|word| !word.contains('>')).filter(|word| *word != "--help");

@@ -52,8 +52,8 @@ pub fn print(findings: &Findings) {
     println!();
 }
 
-/// Whether nothing was done twice, lost or invented, every slot answered at the end, and everything completed, if
-/// it was offered at all.
+/// Whether nothing was done twice, lost or invented, every slot answered at the end, and everything
+/// completed, if it was offered at all.
 pub fn is_right(findings: &Findings) -> bool {
     let is_well = |of: &super::Tally| of.doubled + of.lost + of.foreign + of.unanswered == 0;
     findings.tallies().into_iter().all(|(_, of)| is_well(of))

@@ -15,8 +15,8 @@ _OBJECTS = "atoll's objects alone"
 
 
 def run(bench: Bench, programs: list[Peer]) -> None:
-    """Records the ratio to the smallest file of z-ordered Parquet with zstd, if the table is packed: the bar is not about
-    a log of blocks.
+    """Records the ratio to the smallest file of z-ordered Parquet with zstd, if the table is packed: the bar is not
+    about a log of blocks.
     """
     rows = bench.dataset.rows
     parquet = bench.dataset.z_ordered.stat().st_size

@@ -62,8 +62,8 @@ class Row:
     """The figure that the goal is about."""
 
     def as_json(self) -> dict:
-        """The form for a file; the field `earlier` is only present for a figure of an earlier run, and `of_goal` only where
-        the goal is about another figure than the target.
+        """The form for a file; the field `earlier` is only present for a figure of an earlier run, and `of_goal` only
+        where the goal is about another figure than the target.
         """
         found = asdict(self)
         del found["disturbed"]
