@@ -23,8 +23,12 @@ use tokio::runtime::Handle;
 use tokio::sync::SetOnce;
 use tokio::task::AbortHandle;
 
-/// How many owners in a row may be lost under one call before it gives up.
-const LOSSES_MAX: usize = 20;
+/// How many owners in a row may be lost under one call before it gives up: the call itself may be what ends
+/// them. A wait outlives any number of them.
+pub(super) const LOSSES_MAX: usize = 20;
+/// The pause of a wait after each further loss, so that it does not ask without end an owner that turns it
+/// away.
+const LOSS_PAUSE: Duration = Duration::from_millis(200);
 /// How long past its deadline a call waits for the owner's own answer.
 const DEADLINE_GRACE: Duration = Duration::from_millis(200);
 /// The same for a wait, whose first read may take the owner long.
@@ -168,10 +172,7 @@ impl AttachedStore {
         let asking = self.ask_until_answered(call);
         let grace = if request.is_wait() { WAIT_GRACE } else { DEADLINE_GRACE };
         let Some(time) = request.time().map(|time| time.saturating_add(grace)) else { return asking.await };
-        let sleep = {
-            let _runtime = self.shared.runtime.enter();
-            tokio::time::sleep(time)
-        };
+        let sleep = self.sleep(time);
         tokio::select! {
             biased;
             answer = asking => answer,
@@ -180,11 +181,18 @@ impl AttachedStore {
         }
     }
 
+    /// A timer, which the store's runtime drives, wherever the call is polled.
+    fn sleep(&self, time: Duration) -> tokio::time::Sleep {
+        let _runtime = self.shared.runtime.enter();
+        tokio::time::sleep(time)
+    }
+
     /// Sends the request to one owner after another; `call` keeps track of it.
     async fn ask_until_answered<T: Travels>(&self, call: &Call<'_>) -> Result<(Asked<T>, u64), StoreError> {
         let request = call.request;
         let mut encoded = request.encode();
-        for _ in 0..LOSSES_MAX {
+        let mut losses = 0;
+        loop {
             if let Some(local) = self.local() {
                 call.check_repeat(&local.capabilities(), None)?;
                 return Ok((Asked::Local(Arc::clone(local)), 0));
@@ -196,6 +204,7 @@ impl AttachedStore {
                 }
                 (number, Link::LastState(_)) => {
                     self.find_owner(number).await?;
+                    self.count_loss(call, &mut losses).await?;
                     continue;
                 }
             };
@@ -218,11 +227,24 @@ impl AttachedStore {
             call.set_out(was_out || lost.was_sent);
             self.check_loss(call, &attachment, &lost).map_err(|error| call.failed(error))?;
             self.find_owner(number).await.map_err(|error| call.failed(error))?;
+            self.count_loss(call, &mut losses).await?;
             if let Some(later) = call.later() {
                 encoded = later.encode();
             }
         }
-        Err(call.failed(self.gave_up()))
+    }
+
+    /// Counts one more loss under a call: after too many of them it fails, or pauses if it is a wait.
+    async fn count_loss(&self, call: &Call<'_>, losses: &mut usize) -> Result<(), StoreError> {
+        *losses += 1;
+        if *losses < LOSSES_MAX {
+            return Ok(());
+        }
+        if !call.request.is_wait() {
+            return Err(call.failed(self.gave_up()));
+        }
+        self.sleep(LOSS_PAUSE).await;
+        Ok(())
     }
 
     /// The answer to a call whose deadline has passed.

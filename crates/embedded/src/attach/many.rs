@@ -4,7 +4,7 @@
 //! answer are sent again.
 
 use super::answer;
-use super::client::AttachedStore;
+use super::client::{AttachedStore, LOSSES_MAX};
 use super::link::{self, Link};
 use super::request::Request;
 use atoll_store::{Buffer, Capabilities, Durability, Limits, Read, StoreError, StoreStream};
@@ -49,6 +49,7 @@ fn divide(reads: Vec<Read>) -> Vec<Vec<(usize, Read)>> {
 struct Part<'a> {
     store: &'a AttachedStore,
     left: Vec<(usize, Read)>,
+    /// Owners that were lost since the last answer.
     losses: usize,
     source: Source<'a>,
     failed: Option<StoreError>,
@@ -74,6 +75,7 @@ impl Part<'_> {
                     // Answers come mostly in order, so the read is near the front.
                     if let Some(at) = self.left.iter().position(|(left, _)| *left == index) {
                         self.left.remove(at);
+                        self.losses = 0;
                         return Some((index, answer));
                     }
                 }
@@ -138,7 +140,7 @@ impl Part<'_> {
     async fn find_owner(&mut self, lost: u64) -> Result<(), StoreError> {
         self.source = Source::None;
         self.losses += 1;
-        if self.losses > 20 {
+        if self.losses > LOSSES_MAX {
             return Err(self.store.gave_up());
         }
         // Fails if the store was closed meanwhile.
@@ -195,19 +197,34 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn many_reads_that_a_connection_has_no_room_for_are_refused_and_it_is_kept() {
+    async fn narrow() -> (Arc<Narrow>, AttachedStore) {
         let store = Arc::new(MemoryStore::open(Default::default()).unwrap());
         let (stop, connections) = (tokio::sync::watch::channel(false).0, AtomicU64::new(0));
         let way = Arc::new(Narrow { store, stop, connections });
         let hook = Arc::clone(&way) as Arc<dyn Reattach>;
         let runtime = tokio::runtime::Handle::current();
         let attached = AttachedStore::open("test".into(), false, hook, runtime).await.unwrap();
+        (way, attached)
+    }
+
+    #[tokio::test]
+    async fn many_reads_that_a_connection_has_no_room_for_are_refused_and_it_is_kept() {
+        let (way, attached) = narrow().await;
         let cell = Cell::new(b"p", b"k");
         let mut waiting = attached.wait(cell, Expectation::Differs(None), Duration::from_secs(3600));
         assert!(futures::poll!(&mut waiting).is_pending());
         let answers: Vec<_> = attached.get_many(vec![Read::new(*b"p", *b"k")]).collect().await;
         assert_eq!(answers[0].1.as_ref().unwrap_err().kind(), ErrorKind::Limit);
         assert_eq!(way.connections.load(Ordering::Relaxed), 1, "the connection was given up");
+    }
+
+    #[tokio::test]
+    async fn only_owners_that_are_lost_without_an_answer_between_count_together() {
+        let (_way, attached) = narrow().await;
+        let left = vec![(0, Read::new(*b"p", *b"k"))];
+        let mut part =
+            Part { store: &attached, left, losses: LOSSES_MAX, source: Source::None, failed: None };
+        assert!(matches!(part.next().await, Some((0, Ok(None)))));
+        assert_eq!(part.losses, 0);
     }
 }

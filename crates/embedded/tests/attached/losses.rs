@@ -7,7 +7,9 @@ use atoll_embedded::attach::{
 };
 use atoll_memory::{MemoryStore, Options};
 use atoll_store::age::Moment;
-use atoll_store::{Cell, Outcome, ReadOptions, Store, StoreError, WriteOptions};
+use atoll_store::{
+    Cell, ErrorKind, Expectation, Outcome, ReadOptions, Store, StoreError, Waited, WriteOptions,
+};
 use futures::future::BoxFuture;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -193,6 +195,27 @@ async fn what_an_owner_may_have_done_is_not_refused_by_the_next_one() {
         let error = attached.append(CELL, b"x", named(5, 1)).await.unwrap_err();
         assert_eq!(error.outcome(), Outcome::Unknown, "{next:?}: {error}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn owners_that_all_end_at_once_are_too_many_for_a_read_and_give_pause_to_a_wait() {
+    // A reader, which looks for the next owner only if a call needs it.
+    let reader = async || {
+        let owners = Owners::then(&[Found::DeadOwner; 50]);
+        owners.store.put(CELL, b"x", WriteOptions::default()).await.unwrap();
+        let way = Arc::clone(&owners) as Arc<dyn Reattach>;
+        (owners, AttachedStore::open("test".into(), true, way, Handle::current()).await.unwrap())
+    };
+    let (owners, attached) = reader().await;
+    let lost = attached.get(CELL, ReadOptions::default()).await.unwrap_err();
+    assert_eq!(lost.kind(), ErrorKind::Unavailable, "{lost}");
+    assert!(!owners.searches.lock().unwrap().is_empty(), "it went on to the last owner");
+
+    let (_owners, attached) = reader().await;
+    let started = Instant::now();
+    let waited = attached.wait(CELL, Expectation::Differs(None), Duration::from_secs(60)).await;
+    assert_eq!(waited.unwrap(), Waited::Met(Some(b"x"[..].into())));
+    assert!(started.elapsed() > Duration::from_secs(1), "{:?}", started.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

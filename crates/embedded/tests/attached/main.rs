@@ -319,6 +319,25 @@ async fn a_wait_goes_on_over_a_new_connection_when_the_owner_stops() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_wait_outlives_any_number_of_owners() {
+    let way = Way::to(memory(), calm);
+    let attached = Arc::new(way.open_on(Handle::current()).await);
+    let waiting = Arc::clone(&attached);
+    let waiting = tokio::spawn(async move {
+        waiting.wait(Cell::new(b"p", b"k"), Expectation::Differs(None), Duration::from_secs(3600)).await
+    });
+    for _ in 0..50 {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        way.stop_owner();
+    }
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!(way.attempts() > 50, "{} owners", way.attempts());
+    assert!(!waiting.is_finished());
+    attached.put(Cell::new(b"p", b"k"), b"v", WriteOptions::default()).await.unwrap();
+    assert_eq!(waiting.await.unwrap().unwrap(), Waited::Met(Some(b"v"[..].into())));
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_search_for_the_owner_that_fails_is_the_end_of_all_calls_that_wait_for_it() {
     let way = Way::to(memory(), calm);
     let store = way.open_on(Handle::current()).await;
