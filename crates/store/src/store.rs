@@ -100,8 +100,9 @@ pub trait Store: Send + Sync + 'static {
     /// Waits until the cell meets the expectation, or the time runs out. A value that the cell holds only for
     /// a moment may be missed.
     ///
-    /// The cell is read at least once, however short the time-out. A value in the expectation has the limit
-    /// of a value in a condition. Closing the store ends its waits with `unavailable`.
+    /// The cell is read at least once, however short the time-out. If nobody answers, a wait of no time fails
+    /// with `unavailable`; a longer one may also report that its time ran out. A value in the expectation has
+    /// the limit of a value in a condition. Closing the store ends its waits with `unavailable`.
     fn wait<'a>(
         &'a self,
         cell: Cell<'a>,

@@ -249,7 +249,8 @@ impl AttachedStore {
 
     /// The answer to a call whose deadline has passed.
     fn too_late<T: Travels>(&self, call: &Call<'_>) -> Result<Asked<T>, StoreError> {
-        if call.request.is_wait() {
+        // A wait of no time only asks for the present state, which nobody has read.
+        if call.request.is_wait() && call.request.time() != Some(Duration::ZERO) {
             let answer = answer::encode(&Ok(Waited::TimedOut));
             return self.decoded(call.request, &answer).map(Asked::Answer);
         }

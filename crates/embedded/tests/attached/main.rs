@@ -407,6 +407,18 @@ async fn a_deadline_bounds_the_search_for_the_owner_as_well() {
     assert_eq!(store.get(cell, ReadOptions::default()).await.unwrap(), None);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_wait_of_no_time_that_no_owner_answered_does_not_report_what_nobody_has_read() {
+    let way = Way::to(memory(), calm);
+    let store = way.open_on(Handle::current()).await;
+    let cell = Cell::new(b"p", b"k");
+    *way.search.lock().unwrap() = Search::After(Duration::from_secs(10));
+    way.stop_owner();
+    let unread = store.wait(cell, Expectation::Differs(None), Duration::ZERO).await.unwrap_err();
+    assert_eq!((unread.kind(), unread.outcome()), (ErrorKind::Unavailable, Outcome::Refused), "{unread}");
+    assert_eq!(store.get(cell, ReadOptions::default()).await.unwrap(), None);
+}
+
 #[tokio::test]
 async fn a_value_of_the_largest_size_passes() {
     let attached = Way::to(memory(), calm).open().await;

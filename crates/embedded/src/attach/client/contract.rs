@@ -159,7 +159,7 @@ impl Store for AttachedStore {
                 let state = self.shared.last_state();
                 let part = state.map_or(left, |state| state.left().unwrap_or_default().min(left));
                 match store.wait(cell, expectation.clone(), part).await? {
-                    Waited::TimedOut if part < left => {}
+                    Waited::TimedOut if part < left && started.elapsed() < time_out => {}
                     waited => return Ok(waited),
                 }
             }
