@@ -10,7 +10,7 @@ use crate::nodes::HOPS_MAX;
 use crate::store::Shared;
 use crate::watch_connections::WatchEnd;
 use atoll_keyspace::slot_of;
-use atoll_store::{Buffer, ByteRange, Cell, Expectation, StoreError, Waited};
+use atoll_store::{Buffer, Cell, Expectation, StoreError, Waited};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -32,7 +32,7 @@ pub(crate) async fn wait(
     let watch = shared.watches.watch(cell)?;
     let ends = Instant::now().checked_add(time_out);
     // The first read happens however short the time is.
-    let current = shared.get(cell, ByteRange::ALL).await?;
+    let current = shared.get(cell, expectation.range()).await?;
     if expectation.is_met(current.as_deref()) {
         return Ok(Waited::Met(current));
     }
@@ -58,7 +58,7 @@ pub(crate) async fn wait(
 /// Reads the cell when the time is over, since the change may not have been reported. A node that does not
 /// answer soon does not delay the caller.
 async fn last_look(shared: &Arc<Shared>, cell: Cell<'_>, expectation: &Expectation) -> Waited {
-    let look = tokio::time::timeout(LAST_LOOK, shared.get(cell, ByteRange::ALL));
+    let look = tokio::time::timeout(LAST_LOOK, shared.get(cell, expectation.range()));
     match look.await {
         Ok(Ok(current)) if expectation.is_met(current.as_deref()) => Waited::Met(current),
         _ => Waited::TimedOut,
@@ -91,7 +91,7 @@ async fn watch_for(
         {
             WatchEnd::Met(value) => return Ok(Waited::Met(value.map(Buffer::from))),
             WatchEnd::Long => {
-                let current = shared.get(cell, ByteRange::ALL).await?;
+                let current = shared.get(cell, expectation.range()).await?;
                 if expectation.is_met(current.as_deref()) {
                     return Ok(Waited::Met(current));
                 }

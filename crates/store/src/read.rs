@@ -167,6 +167,18 @@ impl Expectation {
             Self::Differs(value) => value.as_deref() != current,
         }
     }
+
+    /// The bytes of a value that a wait has to read: enough to tell whether the expectation is met, and the
+    /// whole value if it is.
+    #[must_use]
+    pub fn range(&self) -> ByteRange {
+        match self {
+            // One byte more shows that a value is longer than the expected one.
+            Self::Equals(Some(value)) => ByteRange::new(0, (value.len() as u64).saturating_add(1)),
+            Self::Equals(None) => ByteRange::new(0, 0),
+            Self::Differs(_) => ByteRange::ALL,
+        }
+    }
 }
 
 /// How a wait ended.
@@ -235,5 +247,33 @@ impl Timestamp {
     #[must_use]
     pub fn after(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_wait_reads_of_a_value_decides_as_the_whole_value_does() {
+        let values: Vec<&[u8]> = vec![b"", b"a", b"b", b"aa", b"ab", b"aaa"];
+        let all: Vec<Option<&[u8]>> = values.into_iter().map(Some).chain([None]).collect();
+        for &expected in &all {
+            let buffer = expected.map(Buffer::copy_from);
+            for expectation in [Expectation::Equals(buffer.clone()), Expectation::Differs(buffer)] {
+                for &current in &all {
+                    let read = current.map(|value| {
+                        let (from, to) = expectation.range().within(value.len() as u64);
+                        &value[from as usize..to as usize]
+                    });
+                    assert_eq!(
+                        expectation.is_met(read),
+                        expectation.is_met(current),
+                        "{expectation:?} {current:?}"
+                    );
+                    assert!(!expectation.is_met(read) || read == current, "{expectation:?} {current:?}");
+                }
+            }
+        }
     }
 }

@@ -323,7 +323,8 @@ impl Store for EmbeddedStore {
         let checked = LIMITS.check_expectation(&expectation).and_then(|()| LIMITS.check_cell(cell));
         Box::pin(async move {
             checked?;
-            self.inner.watches.wait(cell, expectation, time_out, || self.read(cell, ByteRange::ALL)).await
+            let range = expectation.range();
+            self.inner.watches.wait(cell, expectation, time_out, || self.read(cell, range)).await
         })
     }
 

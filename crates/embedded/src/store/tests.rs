@@ -6,8 +6,8 @@ use atoll_disk::{Disk, DiskError, FaultPlan, MemoryDisk, Relay, SimDisk};
 use atoll_engine::{Engine, Options};
 use atoll_store::clock::ManualClock;
 use atoll_store::{
-    Batch, Buffer, ByteRange, Cell, Conflict, Durability, ErrorKind, Outcome, Read, ReadOptions, RequestId,
-    Store, StoreError, Timestamp, WriteOptions,
+    Batch, Buffer, ByteRange, Cell, Conflict, Durability, ErrorKind, Expectation, Outcome, Read, ReadOptions,
+    RequestId, Store, StoreError, Timestamp, Waited, WriteOptions,
 };
 use futures::StreamExt;
 use parking_lot::{Condvar, Mutex};
@@ -168,6 +168,29 @@ async fn a_conflict_reads_and_keeps_no_more_of_a_long_value_than_it_tells() {
     assert_eq!((told.len(), conflict.actual_bytes), (Conflict::ACTUAL_BYTES_MAX, LEN as u64));
     assert!((Conflict::ACTUAL_BYTES_MAX..2 << 20).contains(&read), "{read} bytes were read");
     assert!(told.allocated_bytes() < 2 << 20, "{} bytes are kept", told.allocated_bytes());
+}
+
+#[tokio::test]
+async fn a_wait_for_a_value_reads_no_more_of_a_long_one_than_tells_them_apart() {
+    const LEN: usize = 8 << 20;
+    let disk = SimDisk::seeded(7);
+    let cell = Cell::new(b"p", b"k");
+    let first = Engine::open(Arc::new(disk.clone()), Options::default()).unwrap();
+    let first = EmbeddedStore::on_engine(first, StoreOptions::default(), "test").unwrap();
+    first.write(Batch::on(b"p").put(b"k", vec![7; LEN]), WriteOptions::default()).await.unwrap();
+    first.close().await.unwrap();
+    let disk = Held::on(&disk, "of nobody");
+    let opened = Engine::open(Arc::clone(&disk) as Arc<dyn Disk>, Options::default()).unwrap();
+    let store = EmbeddedStore::on_engine(opened, StoreOptions::default(), "test").unwrap();
+    let before = disk.bytes_read.load(Ordering::Relaxed);
+    for expected in [None, Some(Buffer::copy_from(&[7; 1000]))] {
+        let waited = store.wait(cell, Expectation::Equals(expected), Duration::ZERO).await;
+        assert_eq!(waited.unwrap(), Waited::TimedOut);
+    }
+    let read = disk.bytes_read.load(Ordering::Relaxed) - before;
+    assert!(read < 2 << 20, "{read} bytes were read");
+    let there = store.wait(cell, Expectation::Differs(None), Duration::ZERO).await.unwrap();
+    assert!(matches!(there, Waited::Met(Some(value)) if value.len() == LEN), "all of what is met is told");
 }
 
 #[tokio::test]

@@ -107,14 +107,17 @@ async fn a_node_is_asked_to_wait_for_no_longer_than_would_be_bad_if_it_told_noth
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_looks_once_more_before_it_says_that_its_time_is_over() {
-    let (_node, store) = waited_at(|_| "+OK\r\n".to_owned()).await;
+    let (node, store) = waited_at(|_| "+OK\r\n".to_owned()).await;
     let expected = Expectation::Differs(None);
     let waited = store.wait(CELL, expected, Duration::from_millis(50)).await.unwrap();
     assert!(matches!(waited, Waited::Met(Some(value)) if value.as_ref() == b"v"));
+    assert!(node.came("AT.GET").iter().all(|words| words == "AT.GET p s"), "{:?}", node.came("AT.GET"));
     // A value that is missing then is no reason to wait longer.
     let expected = Expectation::Equals(None);
     let waited = store.wait(CELL, expected, Duration::from_millis(50)).await.unwrap();
     assert!(matches!(waited, Waited::TimedOut));
+    // Whether it is missing is known without any of its bytes.
+    assert_eq!(node.came("AT.GET p s 0").len(), 2, "{:?}", node.came("AT.GET"));
 }
 
 #[tokio::test(start_paused = true)]
