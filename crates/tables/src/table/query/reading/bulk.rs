@@ -18,15 +18,18 @@ use super::{HandedRows, Reading, arrow};
 use crate::schema::number_bytes;
 use crate::table::TableError;
 use crate::threads::{map, threads};
-use arrow_array::RecordBatch;
+use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_select::concat::concat_batches;
 use atoll_store::Buffer;
 use decoder::{Decoder, RowExtras};
 use fetched::{Fetched, Located};
 use std::sync::Arc;
 
-/// Minimum number of rows in an unordered batch, except the last.
+/// Minimum number of rows in an unordered batch, except the last, if they have few bytes.
 const BATCH_ROWS_MIN: usize = 1 << 14;
+
+/// Maximum number of bytes of rows that are joined into a batch: far less than the text that fits in one.
+const BATCH_BYTES_MAX: usize = 32 << 20;
 
 /// Number of shares of the work per thread.
 const SHARES_EACH: usize = 3;
@@ -141,20 +144,8 @@ impl Reading {
 
     /// The requested columns of rows that were found, with small pieces joined and large ones as they are.
     pub(in super::super) fn answered(&self, found: Vec<FoundRows>) -> Result<Vec<RecordBatch>, TableError> {
-        let (mut batches, mut small, mut rows) = (Vec::new(), Vec::new(), 0);
-        for found in found {
-            let batch = found.rows.project(&self.asked.answered).map_err(arrow)?;
-            rows += batch.num_rows();
-            small.push(batch);
-            if rows >= BATCH_ROWS_MIN {
-                batches.push(together(&std::mem::take(&mut small))?);
-                rows = 0;
-            }
-        }
-        if !small.is_empty() {
-            batches.push(together(&small)?);
-        }
-        Ok(batches)
+        let asked = |found: FoundRows| found.rows.project(&self.asked.answered).map_err(arrow);
+        joined(found.into_iter().map(asked).collect::<Result<_, _>>()?)
     }
 
     /// The end of the planned bands before `to` that take at most `bytes_max` bytes, packed or unpacked, but
@@ -274,6 +265,35 @@ impl Columns {
         let of_band: Vec<(u64, u64)> = cubes.columns_at(planned.band).collect();
         columns.iter().for_each(|&column| show(of_band[column].0, of_band[column].1));
     }
+}
+
+/// Joins consecutive batches of one schema, as far as they are small.
+fn joined(all: Vec<RecordBatch>) -> Result<Vec<RecordBatch>, TableError> {
+    let (mut batches, mut small, mut rows, mut bytes) = (Vec::new(), Vec::new(), 0, 0_usize);
+    for batch in all {
+        let more = bytes_of(&batch);
+        let is_full = rows >= BATCH_ROWS_MIN || bytes.saturating_add(more) > BATCH_BYTES_MAX;
+        if is_full && !small.is_empty() {
+            batches.push(together(&std::mem::take(&mut small))?);
+            (rows, bytes) = (0, 0);
+        }
+        rows += batch.num_rows();
+        bytes = bytes.saturating_add(more);
+        small.push(batch);
+    }
+    if !small.is_empty() {
+        batches.push(together(&small)?);
+    }
+    Ok(batches)
+}
+
+/// Bytes of the rows themselves, not of larger buffers that they are slices of.
+fn bytes_of(rows: &RecordBatch) -> usize {
+    let of_column = |column: &ArrayRef| {
+        // If the size of the slice is unknown, take that of its buffers.
+        column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size())
+    };
+    rows.columns().iter().map(of_column).fold(0, usize::saturating_add)
 }
 
 /// Joins batches of one schema; there must be at least one.

@@ -10,7 +10,8 @@ use crate::expression::Expression;
 use crate::protocol::BlockId;
 use crate::table::tests::schema;
 use crate::{PackOptions, Table, WholeStep};
-use arrow_array::{ArrayRef, Float64Array, Int64Array};
+use arrow_array::{Float64Array, Int64Array, StringArray};
+use arrow_schema::{DataType, Field, Schema};
 use atoll_memory::MemoryStore;
 
 /// Number of rows of each run.
@@ -127,4 +128,26 @@ fn no_portion_is_larger_than_it_may_be_unless_it_is_one_item() {
     assert_eq!(ends(&[4, 6, 1, 20, 3, 3]), [2, 3, 4, 6]);
     assert_eq!(ends(&[u64::MAX, u64::MAX]), [1, 2]);
     assert_eq!(ends(&[0; 5]), [5]);
+}
+
+#[test]
+fn rows_are_joined_until_they_are_many_or_have_many_bytes() {
+    let schema = Arc::new(Schema::new(vec![Field::new("note", DataType::Utf8, false)]));
+    let batch = |rows: usize, text: &str| {
+        let column: ArrayRef = Arc::new(StringArray::from(vec![text; rows]));
+        RecordBatch::try_new(Arc::clone(&schema), vec![column]).unwrap()
+    };
+    let rows = |all: Vec<RecordBatch>| -> Vec<usize> {
+        joined(all).unwrap().iter().map(RecordBatch::num_rows).collect()
+    };
+    assert_eq!(rows(Vec::new()), Vec::<usize>::new());
+    assert_eq!(rows(vec![batch(1000, "short"); 20]), [17_000, 3000]);
+    let long = batch(1, &"t".repeat(BATCH_BYTES_MAX / 3 + 1));
+    assert_eq!(rows(vec![long.clone(); 5]), [2, 2, 1]);
+    // What is longer by itself stays alone, and a slice counts as what it has of its buffers.
+    let longer = batch(1, &"t".repeat(BATCH_BYTES_MAX + 1));
+    let short = batch(1000, "short");
+    assert_eq!(rows(vec![short.clone(), longer, short]), [1000, 1, 1000]);
+    let many = batch(5000, &"t".repeat(10_000));
+    assert_eq!(rows((0..10).map(|row| many.slice(row, 1)).collect()), [10]);
 }
