@@ -58,7 +58,8 @@ impl Manifest {
             let of_rows =
                 u128::from(placed.piece.bytes) * u128::from(rows) / u128::from(placed.piece.rows.max(1));
             let bytes = u64::try_from(of_rows).unwrap_or(u64::MAX);
-            let piece = Piece { weights, rows, bytes, ..placed.piece.clone() };
+            // The ends of the box may be values of the rows that were taken.
+            let piece = Piece { weights, rows, bytes, tight: None, ..placed.piece.clone() };
             self.pieces.insert(piece.key(), Placed { piece, ..placed.clone() });
         }
         Ok(placed)

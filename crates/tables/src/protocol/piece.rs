@@ -128,7 +128,7 @@ pub struct Piece {
     pub front_bytes: u64,
     /// The runs and steps of the rows.
     pub extent: Extent,
-    /// A box around the rows; `None` if unknown.
+    /// A box around the rows, whose ends are values of theirs; `None` if unknown.
     pub tight: Option<TightBox>,
 }
 

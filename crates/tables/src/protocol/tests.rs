@@ -341,12 +341,17 @@ fn of_equal_deletes_the_last_is_kept_and_strikes_what_was_there_before_it() {
 
 #[test]
 fn a_pack_may_take_an_end_of_a_range_and_the_rest_stays() {
-    let manifest = three_steps();
+    let mut boxed = block(1, 1, 0, 1);
+    boxed.piece = boxed.piece.map(|piece| Piece { tight: Some(TightBox(vec![1].into())), ..piece });
+    let manifest = after(&[begin(1, 1), append(boxed), append(block(1, 2, 0, 2)), append(block(1, 3, 0, 3))]);
     let low = Piece { weights: WeightRange { from: 0, to: Some(100) }, ..piece(7, 4, None, StepRange::ALL) };
     let packed =
         manifest.apply(&pack(manifest.version, vec![removal(1, Some(100), 4)], vec![low], 0)).unwrap();
     let rest = PieceKey { object: object(1), part: 0, weight_from: 100 };
     assert_eq!(packed.pieces[&rest].piece.rows, 6);
+    let whole = PieceKey { weight_from: 0, ..rest };
+    assert!(manifest.pieces[&whole].piece.tight.is_some());
+    assert_eq!(packed.pieces[&rest].piece.tight, None, "its ends may be values of rows that are gone");
     assert!(packed.retired.is_empty(), "the object still answers for the rest");
     let again = pack(manifest.version, vec![removal(1, Some(100), 4)], vec![], 4);
     assert_eq!(packed.apply(&again), Err(EditError::InputGone { object: object(1) }));
