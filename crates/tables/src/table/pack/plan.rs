@@ -84,7 +84,8 @@ impl Group {
     }
 
     fn add(&mut self, pieces: &[Placed]) {
-        self.rows += pieces.iter().map(|placed| placed.piece.rows).sum::<u64>();
+        let rows = pieces.iter().map(|placed| placed.piece.rows);
+        self.rows = rows.fold(self.rows, u64::saturating_add);
         let bytes = pieces.iter().map(|placed| bytes_of(placed, self.bounds.row_bytes));
         self.bytes = bytes.fold(self.bytes, u64::saturating_add);
         self.pieces.extend_from_slice(pieces);
@@ -159,7 +160,7 @@ fn sort(manifest: &Manifest, up_to: Version, row_bytes: u64) -> (Vec<Placed>, Ve
         }
         let none = || ExistingTree { pieces: Vec::new(), rows: 0, bytes: 0, strikes: 0 };
         let tree = trees.entry(placed.born).or_insert_with(none);
-        tree.rows += placed.piece.rows;
+        tree.rows = tree.rows.saturating_add(placed.piece.rows);
         tree.bytes = tree.bytes.saturating_add(bytes_of(placed, row_bytes));
         // A tree that was there is considered whenever it was struck: an equal delete may have replaced an
         // earlier one since. It is packed once; what becomes of it is not considered again.
@@ -199,7 +200,7 @@ fn packed_after(mut blocks: &[Placed], bounds: Bounds, options: &PackOptions) ->
     let mut bytes = 0_u64;
     while !blocks.is_empty() {
         let (next, later) = blocks.split_at(count_for_tree(blocks, bounds, options.tree_bytes_max));
-        let rows: u64 = next.iter().map(|placed| placed.piece.rows).sum();
+        let rows = next.iter().map(|placed| placed.piece.rows).fold(0, u64::saturating_add);
         if later.is_empty() && rows < options.rows_min && !takes_all {
             break;
         }

@@ -62,7 +62,8 @@ impl Contained {
         };
         let pieces: Vec<bool> = manifest.pieces.values().zip(&whole).map(is_contained).collect();
         let of_contained = manifest.pieces.values().zip(&pieces).filter(|(_, is_contained)| **is_contained);
-        Self { rows: of_contained.map(|(placed, _)| placed.piece.rows).sum(), pieces }
+        let rows = of_contained.map(|(placed, _)| placed.piece.rows).fold(0, u64::saturating_add);
+        Self { rows, pieces }
     }
 
     /// The number of rows of the contained pieces.

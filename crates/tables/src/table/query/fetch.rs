@@ -74,7 +74,7 @@ impl Requests {
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        self.merged.iter().map(Range::bytes).sum()
+        self.merged.iter().map(Range::bytes).fold(0, u64::saturating_add)
     }
 
     /// The ranges that lie in a request.
@@ -85,9 +85,9 @@ impl Requests {
 
     /// The end of the requests from `from` on that may be in flight together.
     fn wave(&self, from: usize) -> usize {
-        let mut bytes = 0;
+        let mut bytes = 0_u64;
         let mut fits = |range: &&Range| {
-            bytes += range.bytes();
+            bytes = bytes.saturating_add(range.bytes());
             bytes <= IN_FLIGHT_BYTES_MAX
         };
         from + self.merged[from..].iter().take_while(&mut fits).count().max(1)
@@ -104,10 +104,10 @@ fn requests_allowed(needed: u64, taken: u64) -> usize {
 /// how many gaps of exactly that length, since there may be more of them than are worth reading.
 fn gap_to_read(ranges: &[Range], sorted: &[usize], taken: u64) -> (u64, usize) {
     let mut gaps = Vec::new();
-    let (mut needed, mut objects) = (0, 0);
+    let (mut needed, mut objects) = (0_u64, 0);
     let mut last: Option<Range> = None;
     for range in sorted.iter().map(|&place| ranges[place]) {
-        needed += range.bytes();
+        needed = needed.saturating_add(range.bytes());
         match &mut last {
             Some(last) if last.object == range.object => {
                 let gap = range.from.saturating_sub(last.to);
@@ -123,9 +123,9 @@ fn gap_to_read(ranges: &[Range], sorted: &[usize], taken: u64) -> (u64, usize) {
     gaps.sort_unstable();
     let too_many = (objects + gaps.len()).saturating_sub(requests_allowed(needed, taken));
     let short = SHORT_GAP_BYTES.max(needed / SHORT_GAP_PART);
-    let mut bytes = 0;
+    let mut bytes = 0_u64;
     let worth = gaps.iter().take(too_many).take_while(|gap| {
-        bytes += **gap;
+        bytes = bytes.saturating_add(**gap);
         let is_short = **gap <= short && bytes <= SHORT_GAPS_BYTES_MAX;
         is_short || bytes <= needed.saturating_mul(GAPS_MAX)
     });
@@ -221,6 +221,12 @@ mod tests {
         assert_eq!(far.merged.len(), 3);
         let long = REQUEST_BYTES_MAX - 10;
         assert_eq!(Requests::of(&[range(1, 0, long), range(1, long, long + 20)], 0).merged.len(), 2);
+    }
+
+    #[test]
+    fn ranges_of_any_length_are_added_up_without_overflow() {
+        let all = Requests::of(&[range(1, 0, u64::MAX), range(2, 0, u64::MAX), range(3, 0, 1)], 0);
+        assert_eq!((all.bytes(), all.wave(0)), (u64::MAX, 1));
     }
 
     /// A hundred ranges of `bytes` bytes, each gap a little longer than the previous one.

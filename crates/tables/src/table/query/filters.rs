@@ -46,7 +46,7 @@ pub(super) async fn read_filters(
 pub(super) fn filters_bytes(table: &Table, asked: &BoundQuery, piece: &Piece) -> u64 {
     let has_filters = piece.form == Form::Cube && table.schema.samples_entities();
     // Thirteen bits per row, if each is of a different entity, plus the padding of each band to whole bytes.
-    if asked.known.is_some() && has_filters { piece.rows * 7 / 4 } else { 0 }
+    if asked.known.is_some() && has_filters { piece.rows.saturating_mul(7) / 4 } else { 0 }
 }
 
 /// Decodes the filters from the bytes read at the front of an object, if they are all there. Returns the

@@ -109,7 +109,7 @@ impl Reading {
         if asked.only_counts() {
             let (whole, rest): (Vec<CandidatePiece>, _) =
                 pieces.into_iter().partition(|piece| piece.answers_whole(&asked));
-            counted = whole.iter().map(|piece| piece.rows).sum();
+            counted = whole.iter().map(|piece| piece.rows).fold(0, u64::saturating_add);
             pieces = rest;
         }
         let fields = table.schema.columns().fields();
@@ -234,7 +234,7 @@ impl Reading {
         let requests = Requests::of(&ranges, self.taken);
         Ok(ToRead {
             bands: planned.len() as u64,
-            rows: planned.iter().map(|planned| planned.decoded).sum(),
+            rows: planned.iter().map(|planned| planned.decoded).fold(0, u64::saturating_add),
             rows_expected: planned.iter().map(|planned| planned.expected).sum::<f64>().round() as u64,
             bytes: requests.bytes(),
             requests: requests.merged.len() as u64,
@@ -357,7 +357,7 @@ impl Reading {
                 rows_of_units(&weights, units)
             }
         };
-        let rows = self.counted + found as u64;
+        let rows = self.counted.saturating_add(found as u64);
         self.asked.limit.map_or(rows, |limit| rows.min(limit as u64))
     }
 

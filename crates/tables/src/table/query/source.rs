@@ -155,7 +155,8 @@ pub(super) fn pieces(
             struck.push(strike);
         }
         let protocol::Piece { object, rows, bytes, .. } = placed.piece;
-        let front_bytes = front_bytes(&placed.piece) + filters_bytes(table, asked, &placed.piece);
+        let filters_bytes = filters_bytes(table, asked, &placed.piece);
+        let front_bytes = front_bytes(&placed.piece).saturating_add(filters_bytes);
         pieces.push(CandidatePiece {
             object,
             place,
@@ -214,7 +215,7 @@ pub(super) async fn open(
         new.iter().map(|&place| (pieces[place].object, pieces[place].front_bytes)).collect();
     let fronts = fronts(table, &objects, work).await?;
     // Decoding the directories of a large table takes longer than reading them.
-    let rows: u64 = new.iter().map(|&place| pieces[place].rows).sum();
+    let rows = new.iter().map(|&place| pieces[place].rows).fold(0, u64::saturating_add);
     let parts = map(&fronts, threads(rows as usize), |front| table.open_part(front));
     for ((place, front), part) in new.into_iter().zip(fronts).zip(parts) {
         let object = pieces[place].object;

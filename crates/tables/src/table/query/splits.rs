@@ -147,8 +147,8 @@ fn shares_of(pieces: &[CandidatePiece], asked: &BoundQuery) -> Vec<Share> {
         let (rows, bytes) = piece.about(asked);
         let none = Share { table: 0, object: piece.object, host: None, rows: 0, bytes: 0 };
         let share = shares.entry(piece.object).or_insert(none);
-        share.rows += rows;
-        share.bytes += bytes;
+        share.rows = share.rows.saturating_add(rows);
+        share.bytes = share.bytes.saturating_add(bytes);
     }
     shares.into_values().collect()
 }
@@ -166,8 +166,8 @@ fn divided(shares: Vec<Share>, readers: usize, part: impl Fn(&[Share]) -> Query)
     let split = |host: &Option<String>, shares: &[Share]| QuerySplit {
         query: part(shares),
         place: host.clone().map_or(Place::Here, Place::Host),
-        rows: shares.iter().map(|share| share.rows).sum(),
-        bytes: shares.iter().map(|share| share.bytes).sum(),
+        rows: shares.iter().map(|share| share.rows).fold(0, u64::saturating_add),
+        bytes: shares.iter().map(|share| share.bytes).fold(0, u64::saturating_add),
     };
     let parts = parts_of(by_host.values(), readers);
     let of_host = |((host, shares), parts): ((Option<String>, Vec<Share>), usize)| {
@@ -208,7 +208,7 @@ fn deal(mut shares: Vec<Share>, parts: usize) -> Vec<Vec<Share>> {
     for share in shares {
         let least = dealt.iter_mut().min_by_key(|(bytes, shares)| (*bytes, shares.len()));
         if let Some((bytes, shares)) = least {
-            *bytes += share.bytes;
+            *bytes = bytes.saturating_add(share.bytes);
             shares.push(share);
         }
     }

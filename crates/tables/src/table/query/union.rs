@@ -312,7 +312,7 @@ impl Union {
         let (union, version, of_each) = self.of_each(query).await?;
         let counts = union.tables.iter().zip(&of_each).map(|(table, query)| table.count(query));
         let counts = try_join_all(counts).await?;
-        let rows = counts.iter().map(|count| count.rows).sum();
+        let rows = counts.iter().map(|count| count.rows).fold(0, u64::saturating_add);
         let rows = query.limit.map_or(rows, |limit| (limit as u64).min(rows));
         let work = counts.iter().map(|count| count.work).fold(Work::default(), sum_of);
         Ok(Count { version, rows, work })
@@ -336,9 +336,9 @@ impl Union {
             all.blocks_opened += one.blocks_opened;
             all.bands_seen += one.bands_seen;
             all.bands += one.bands;
-            all.rows += one.rows;
+            all.rows = all.rows.saturating_add(one.rows);
             all.rows_expected += one.rows_expected;
-            all.bytes += one.bytes;
+            all.bytes = all.bytes.saturating_add(one.bytes);
             all.requests += one.requests;
             all.may_go_on |= one.may_go_on;
             all.share_to = all.share_to.min(one.share_to);

@@ -101,7 +101,7 @@ impl Waiting {
 
     /// Number of rows in the pieces that are not opened.
     fn rows(&self) -> u64 {
-        self.pieces.iter().map(|piece| piece.rows).sum()
+        self.pieces.iter().map(|piece| piece.rows).fold(0, u64::saturating_add)
     }
 }
 
@@ -260,7 +260,7 @@ impl Reading {
             let is_sure = verdict == Verdict::Always;
             let is_certain = is_whole && (is_sure || planted::is(Bug::PerhapsTakenForAlways));
             if asked.only_counts() && is_certain && clipped == whole {
-                *counted += facts.rows;
+                *counted = counted.saturating_add(facts.rows);
                 return;
             }
             let planned = PlannedBand::new((place, band), clipped, facts, is_certain);

@@ -6,6 +6,7 @@ use super::super::failing::{ROWS, mend, spoil, table};
 use super::*;
 use crate::PackOptions;
 use crate::expression::Expression;
+use crate::protocol::{ObjectId, Piece, Placed};
 
 #[tokio::test]
 async fn rows_that_could_not_be_handed_over_are_handed_over_by_the_next_call() {
@@ -81,4 +82,21 @@ async fn nothing_is_kept_of_rows_that_are_counted() {
             assert!(of_rows < ROWS as u64);
         }
     }
+}
+
+#[tokio::test]
+async fn no_number_of_rows_that_a_manifest_names_makes_a_count_overflow() {
+    let table = table(0).await;
+    let mut manifest = Manifest::clone(&table.ledger.current().await.unwrap().manifest);
+    let placed = manifest.pieces.values().next().unwrap().clone();
+    for sequence in [u64::MAX - 1, u64::MAX] {
+        let object = ObjectId { sequence, ..placed.piece.object };
+        let most = u64::MAX;
+        let piece = Piece { object, rows: most, bytes: most, front_bytes: most, ..placed.piece.clone() };
+        manifest.pieces.insert(piece.key(), Placed { piece, ..placed.clone() });
+    }
+    let asked = BoundQuery::count(&table, &Query::default()).unwrap();
+    assert_eq!(Contained::of(&asked, &manifest).rows(), u64::MAX);
+    let reading = Reading::open(&table, asked, &manifest, Reach::Everything).await.unwrap();
+    assert_eq!((reading.count(), reading.opened()), (u64::MAX, 0));
 }
