@@ -244,6 +244,12 @@ impl Replica {
         self.options.reads == Reads::Confirmed
     }
 
+    /// How long a read waits for other copies before it is refused, in microseconds.
+    #[must_use]
+    pub fn read_wait_us(&self) -> u64 {
+        self.options.read_wait_us
+    }
+
     /// Whether the newest table names this node as the primary of a slot.
     #[must_use]
     pub fn is_to_lead(&self, slot: Slot) -> bool {

@@ -400,11 +400,21 @@ impl Copies {
         self.may_read_since(slot, self.replica.coming_round(), now)
     }
 
-    /// The same for a listing that came before this round of questions.
-    fn may_read_since(&self, slot: Slot, round: u64, now: Now) -> bool {
+    /// The same for what came before this round of questions.
+    pub(crate) fn may_read_since(&self, slot: Slot, round: u64, now: Now) -> bool {
         // Which keys have expired is unknown until the clock of this node is known to be right.
         let is_dated = !self.dates.is_early(now.moment);
         is_dated && !self.lacks_cells(slot) && self.replica.may_read_since(slot, round, now.moment)
+    }
+
+    /// The next round of questions to the other copies.
+    pub(crate) fn coming_round(&self) -> u64 {
+        self.replica.coming_round()
+    }
+
+    /// How long a read waits for other copies before it is refused, in microseconds.
+    pub(crate) fn read_wait_us(&self) -> u64 {
+        self.replica.read_wait_us()
     }
 
     /// Whether writes of a slot are, or may be, under way to its cells.

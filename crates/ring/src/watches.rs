@@ -12,6 +12,7 @@ mod due;
 mod looking;
 mod touched;
 mod under_way;
+mod unread;
 mod watch;
 
 use atoll_errors::ErrorKind;
@@ -23,6 +24,7 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 pub(crate) use touched::Touched;
 use under_way::UnderWay;
+use unread::Unread;
 pub(crate) use watch::{Waiter, Watch};
 
 /// Most memory for watches, in bytes.
@@ -71,6 +73,7 @@ pub(crate) struct Watches {
     /// Those of them that are checked next, sorted by what they wait for.
     looking: VecDeque<u64>,
     due: Due,
+    unread: Unread,
     last: u64,
     bytes: usize,
     seen: Version,

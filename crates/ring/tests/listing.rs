@@ -1,5 +1,5 @@
 //! Commands about many keys on a node of several: what they list is what a read would find, and what they
-//! delete stays deleted.
+//! delete stays deleted. And waits there, once reads are refused.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
 
@@ -161,6 +161,30 @@ fn a_node_that_trusts_no_clock_lists_keys_as_soon_as_the_others_confirm_it_and_n
     for request in &asked {
         let told = client.say(request);
         assert!(told.starts_with("-CLUSTERDOWN"), "{request}: {told}");
+    }
+}
+
+#[test]
+fn a_wait_at_a_node_that_is_cut_off_ends_as_a_read_would() {
+    for reads in [Reads::Leases, Reads::Confirmed] {
+        let mut ring = three_by(reads);
+        let (mut client, keys) = filled(&ring.nodes[0]);
+        let mut waits = Client::connect(ring.nodes[0].address());
+        let wait = |waits: &mut Client, value: &str| {
+            waits.send(&["AT.WAIT", "86400000", &keys[0], "AS", "STRING", "EQ", value]);
+        };
+        wait(&mut waits, "other");
+        ring.is_first_cut_off.store(true, Ordering::SeqCst);
+        if reads == Reads::Confirmed {
+            // Longer than reads wait for copies that do not answer. These do, if not at once.
+            std::thread::sleep(Duration::from_secs(7));
+        }
+        assert_eq!(client.say(&format!("SET {} other", keys[0])), "OK");
+        assert_eq!(show(&waits.reply().unwrap()), "[1 other]");
+        wait(&mut waits, "never");
+        ring.nodes.drain(1..).for_each(|node| node.stop().unwrap());
+        let told = show(&waits.reply().unwrap());
+        assert!(told.starts_with("-CLUSTERDOWN the other copies"), "{told}");
     }
 }
 

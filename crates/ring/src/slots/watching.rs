@@ -9,6 +9,7 @@ use crate::table::SlotTable;
 use crate::watches::{Touched, Watch, Watches};
 use atoll_replica::Slot;
 use atoll_resp::Protocol;
+use std::time::Duration;
 
 impl Slots {
     /// Begins a watch, or asks whether it may begin if other nodes have copies.
@@ -36,6 +37,13 @@ impl Slots {
             Home::Replicated(replicated) => {
                 for (watch, refused) in replicated.copies.take_watched() {
                     self.watches.arrive(watch, refused.as_deref());
+                }
+                let (copies, patience_us) = (&replicated.copies, replicated.copies.read_wait_us());
+                if replicated.group_heard(now).silence >= Duration::from_micros(patience_us) {
+                    let may_read = |slot, round| copies.may_read_since(slot, round, now);
+                    self.watches.end_unread(now.moment, (patience_us, copies.coming_round()), may_read);
+                } else {
+                    self.watches.forget_unread();
                 }
                 (&replicated.copies.keyspaces, &mut replicated.copies.touched)
             }

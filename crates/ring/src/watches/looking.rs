@@ -17,7 +17,7 @@ use crate::failures;
 use crate::keyspaces::{Keyspaces, number_of_slot};
 use crate::table::{Route, SlotTable};
 use atoll_keyspace::{CONDITION_BYTES_MAX, Part, ReadOutcome};
-use atoll_replica::Moment;
+use atoll_replica::{Moment, Slot};
 use atoll_resp::{Protocol, ReplyWriter};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -242,14 +242,18 @@ impl Watches {
 
     /// Ends watches on slots that another node leads by now: the client has to wait there.
     fn look_at_table(&mut self, table: &SlotTable) {
+        self.refuse_where(|slot| match table.route(slot) {
+            Route::Here => None,
+            Route::There(to) => Some(format!("MOVED {}", moved_to(number_of_slot(slot), &to))),
+            Route::Nowhere => Some("CLUSTERDOWN Hash slot not served".to_owned()),
+        });
+    }
+
+    /// Ends the watches on the slots for which `why` says why.
+    pub(super) fn refuse_where(&mut self, why: impl Fn(Slot) -> Option<String>) {
         let mut gone: HashMap<u64, String> = HashMap::new();
         for (place, of_key) in &self.by_place {
-            let slot = slot_of_place(place);
-            let why = match table.route(slot) {
-                Route::Here => continue,
-                Route::There(to) => format!("MOVED {}", moved_to(number_of_slot(slot), &to)),
-                Route::Nowhere => "CLUSTERDOWN Hash slot not served".to_owned(),
-            };
+            let Some(why) = why(slot_of_place(place)) else { continue };
             gone.extend(of_key.iter().map(|&(_, number)| (number, why.clone())));
         }
         for (number, why) in gone {

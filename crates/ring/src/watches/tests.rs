@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "a test measures")]
 
 use super::looking::LOOKS_MAX;
+use super::watch::place_of;
 use super::*;
 use crate::clock::Now;
 use crate::keyspaces::Keyspaces;
@@ -283,6 +284,42 @@ fn what_another_node_has_by_now_is_not_looked_at_here() {
     watches.look(Now { moment: Moment(1), date_ms: 1 }, &keyspaces, &table, &mut touched);
     let told = watches.take_answers();
     assert!(told.len() == 1 && told[0].1.starts_with(b"-CLUSTERDOWN"), "{told:?}");
+}
+
+/// The answers and pushes to watches of two slots, of which `may_read` is asked at these seconds.
+fn unread(seconds: &[u64], may_read: impl Fn(u64, Slot, u64) -> bool) -> Vec<(u64, Vec<u8>)> {
+    let mut watches = Watches::default();
+    watches.begin(watch(0, None));
+    let mut other = watch(0, Some(1));
+    other.place = place_of(0, b"another key").into();
+    assert_ne!(other.slot(), TestNode::slot());
+    watches.begin(other);
+    let mut told = Vec::new();
+    for &at in seconds {
+        let may_read = |slot, round| may_read(at, slot, round);
+        watches.end_unread(Moment(at * 1_000_000), (3_000_000, at), may_read);
+        told.extend(watches.take_answers().into_iter().map(|(_, bytes)| (at, bytes)));
+        told.extend(watches.take_pushes().into_iter().map(|push| (at, push.bytes)));
+    }
+    told
+}
+
+#[test]
+fn who_waits_where_reads_are_refused_is_refused_as_late_as_they_are() {
+    // One slot can be read at second 3 and then not any more, the other one at all times.
+    let told = unread(&[1, 2, 3, 4, 5, 6, 7, 8, 9], |at, slot, _| slot != TestNode::slot() || at == 3);
+    let [(8, bytes)] = told.as_slice() else { panic!("{told:?}") };
+    assert!(bytes.starts_with(b"-CLUSTERDOWN the other copies"), "{}", bytes.escape_ascii());
+}
+
+#[test]
+fn who_waits_where_other_copies_confirm_each_read_later_waits_on() {
+    // All rounds before the coming one are answered.
+    let told = unread(&[1, 2, 3, 4, 5, 6, 7, 8, 9], |at, _, round| round < at);
+    assert!(told.is_empty(), "{told:?}");
+    // None after second 2 is.
+    let told = unread(&[1, 2, 3, 4, 5, 6, 7, 8, 9], |_, _, round| round < 3);
+    assert_eq!(told.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [7, 7]);
 }
 
 #[test]
