@@ -125,9 +125,12 @@ impl Watches {
         if std::mem::replace(&mut self.seen, table.version()) != table.version() {
             self.look_at_table(table);
         }
-        if std::mem::take(&mut touched.all) {
+        let slots = std::mem::take(&mut touched.slots);
+        if !slots.is_empty() {
             for (place, of_key) in &self.by_place {
-                self.due.add(place, of_key, &Fields::Any);
+                if slots.contains(&slot_of_place(place)) {
+                    self.due.add(place, of_key, &Fields::Any);
+                }
             }
         }
         for (place, fields) in touched.places.drain() {

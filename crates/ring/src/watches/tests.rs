@@ -280,7 +280,7 @@ fn what_another_node_has_by_now_is_not_looked_at_here() {
     let mut watches = Watches::default();
     // The cells meet the watch, but this node does not lead them any more.
     watches.begin(watch(0, None));
-    let mut touched = Touched { all: true, ..Touched::default() };
+    let mut touched = Touched { slots: HashSet::from([TestNode::slot()]), ..Touched::default() };
     watches.look(Now { moment: Moment(1), date_ms: 1 }, &keyspaces, &table, &mut touched);
     let told = watches.take_answers();
     assert!(told.len() == 1 && told[0].1.starts_with(b"-CLUSTERDOWN"), "{told:?}");
@@ -466,6 +466,22 @@ fn a_write_to_one_field_of_a_key_whose_time_is_over_is_about_all_of_them() {
     // It has not been deleted yet.
     node.apply(9, &Command::HashSet { key: b"key", pairs: vec![(b"f", b"w")], says_ok: false });
     assert_eq!(node.round(), 1);
+}
+
+#[test]
+fn what_empties_a_slot_is_about_the_watches_of_this_slot() {
+    let mut node = TestNode::new();
+    // More than are looked at in a round, so that it shows whether they are looked at.
+    for id in 0..=LOOKS_MAX as u64 {
+        node.watches.begin(watch_of(0, Some(id), b"f", Expected::Differs(None)));
+    }
+    while node.watches.goes_on(BEGIN.moment) {
+        assert_eq!(node.round(), 0);
+    }
+    for (slot, are_looked_at) in [(Slot(TestNode::slot().0 ^ 1), false), (TestNode::slot(), true)] {
+        node.touched.touch(slot, std::iter::empty());
+        assert_eq!((node.round(), node.watches.goes_on(BEGIN.moment)), (0, are_looked_at), "{slot:?}");
+    }
 }
 
 /// `SET` of the key of all these watches.

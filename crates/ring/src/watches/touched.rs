@@ -20,8 +20,8 @@ pub(crate) struct Touched {
     pub(crate) is_wanted: bool,
     /// Each key, prefixed with its keyspace.
     pub(super) places: HashMap<Vec<u8>, Fields>,
-    /// Whether any key may have been written.
-    pub(super) all: bool,
+    /// Slots of which any key may have been written.
+    pub(super) slots: HashSet<Slot>,
 }
 
 /// Which fields of a key were written.
@@ -61,8 +61,10 @@ impl Touched {
         let keyspace = keyspace_of(slot);
         let keys = keys.inspect(|_| count += 1);
         self.places.extend(keys.map(|key| (place_of(keyspace, key), Fields::Any)));
-        // A command without keys is about all of them.
-        self.all |= count == 0;
+        // A command without keys is about all of those of the slot.
+        if count == 0 {
+            self.slots.insert(slot);
+        }
     }
 
     fn touch_fields(&mut self, slot: Slot, key: &[u8], fields: &[&[u8]]) {
