@@ -52,6 +52,8 @@ struct Frozen {
     /// States that readers hold. They are written too, so that they need not stay in memory.
     views: Vec<Arc<View>>,
     point: LogPoint,
+    /// Bytes of the large values that the log has named since the last checkpoint.
+    placed_bytes: u64,
     /// Offset of the log's signpost.
     signpost: u64,
     /// Epoch that the checkpoint commits.
@@ -184,7 +186,7 @@ impl Shared {
         let sorted = self.sort_out(&mut frozen, retired);
         let mut pages = PageWriter::new(&self.backing, &self.space, frozen.retirements, &self.options.clock);
         let written = self.write_checkpoint(&mut pages, disk, &frozen, &sorted, clean);
-        let (epoch, position) = (frozen.epoch, frozen.point.position);
+        let (epoch, position, placed) = (frozen.epoch, frozen.point.position, frozen.placed_bytes);
         // What it held can go now. There may be much of it, so it is dropped while no lock is held.
         drop(frozen);
         if self.backing.excess_with(self.backing.room() / 4) > 0 {
@@ -205,6 +207,7 @@ impl Shared {
                 writer.retired.put_back(sorted.kept);
                 writer.retired.note_success();
                 writer.checkpointed = position;
+                writer.placed_bytes = writer.placed_bytes.saturating_sub(placed);
                 self.release(&sorted.in_segments, &commit);
                 self.backing.meter().checkpoint_ended(true);
                 self.evict_above.store(0, Ordering::Relaxed);
@@ -253,6 +256,7 @@ impl Shared {
         log.renew_signpost()?;
         self.flushed.store(log.flushed(), Ordering::Release);
         let (point, signpost) = (log.point(), log.signpost_offset());
+        let placed_bytes = writer.placed_bytes;
         let mut current = self.forest.write();
         let forest = current.clone();
         let is_short = self.backing.excess_with(self.backing.room() / 4) > 0;
@@ -265,7 +269,7 @@ impl Shared {
         let mut space = self.space.lock();
         space.freeze();
         let segments = space.segments().copied().collect();
-        Ok(Frozen { forest, views, point, signpost, epoch, retired, retirements, segments })
+        Ok(Frozen { forest, views, point, placed_bytes, signpost, epoch, retired, retirements, segments })
     }
 
     /// Divides what left the trees into what the commit of `frozen` frees and what it keeps.

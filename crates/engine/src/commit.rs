@@ -2,19 +2,21 @@
 //!
 //! Everything that can fail happens before the log has the write: its lengths are checked (`sizes`), what it
 //! will touch is read (`resident`), and long values are written (`placed`). Then the group is logged
-//! (`logged`), and the trees take it in.
+//! (`logged`), and the trees take it in. At last it may make a checkpoint due (`due`).
 
+mod due;
 mod logged;
 mod placed;
 mod resident;
 mod sizes;
 
+pub(crate) use due::Waiting;
 pub(crate) use placed::PlacedValue;
 pub(crate) use sizes::{check_size, check_sizes};
 
 use crate::batch::{Action, Given, Op, WriteBatch};
 use crate::engine::Engine;
-use crate::forest::{Change, Count, Forest, NewValue};
+use crate::forest::{Change, Forest, NewValue};
 use crate::gate::Alone;
 use crate::hot::HotKey;
 use crate::meter::Weight;
@@ -48,16 +50,6 @@ pub struct Commit {
 pub(crate) struct Visible {
     pub(crate) sequence: u64,
     position: u64,
-}
-
-/// Bytes that wait for a checkpoint after a commit: of log, or of space that it would free, whichever are
-/// more.
-#[derive(Clone, Copy)]
-pub(crate) struct Waiting {
-    /// Without the space that earlier checkpoints tried to free.
-    for_the_next: u64,
-    /// Since the last one that succeeded.
-    for_a_success: u64,
 }
 
 /// A sync that makes one commit survive a loss of power.
@@ -269,33 +261,6 @@ impl Shared {
         self.do_chores(chores);
         self.ask_if_due(waiting);
         visible
-    }
-
-    /// Numbers the commit, in the order of the groups in the log. Returns also what waits for a checkpoint.
-    pub(crate) fn end_commit(&self, writer: &Writer, sequence: &Count) -> (Visible, Waiting) {
-        let position = writer.log.as_ref().map_or(0, |log| log.point().position);
-        let tail = position - writer.checkpointed;
-        // Space that only waits for a checkpoint is as good a reason for one as a long log.
-        let waiting = Waiting {
-            for_the_next: tail.max(writer.retired.added_bytes()),
-            for_a_success: tail.max(writer.retired.unfreed_bytes()),
-        };
-        (Visible { sequence: sequence.add(1), position }, waiting)
-    }
-
-    /// Requests a checkpoint if enough waits for one, or if memory needs it. While a checkpoint runs,
-    /// everything it is about to write still seems to wait; a commit after it sees what is left.
-    pub(crate) fn ask_if_due(&self, waiting: Waiting) {
-        let due = self.options.checkpoint_bytes;
-        let is_due = waiting.for_the_next >= due || self.backing.wants_checkpoint();
-        if !is_due {
-            return;
-        }
-        // Where checkpoints fail, one runs nearly all the time.
-        self.spoiled.note_waiting(waiting.for_a_success, due);
-        if !self.checkpointing.is_locked() {
-            self.ask_for_checkpoint();
-        }
     }
 
     /// Counts the values of a large group until it is handed to the disk. Small groups are not worth it.

@@ -63,7 +63,8 @@ impl Engine {
         let (retired, checkpointed) = (found.retired, found.checkpointed);
         // The last commit ended the epoch before this one, and the log goes on from its point.
         let epochs = VecDeque::from([(found.superblock.epoch, found.superblock.log.number)]);
-        let writer = Writer { log, retired, checkpointed, epochs };
+        let placed_bytes = found.named_bytes;
+        let writer = Writer { log, retired, checkpointed, placed_bytes, epochs };
         Ok(Self::start(Shared {
             space: Mutex::new(found.space),
             syncer: Syncer::new(found.synced),

@@ -12,7 +12,8 @@ pub struct Options {
     /// The part of that memory that holds copies of small, frequently read records, in bytes; 0 keeps no
     /// copies. None, the default, takes one part in 32, and 256 MiB at most.
     pub hot_bytes: Option<u64>,
-    /// Length of the log at which a checkpoint is due, in bytes. Default 1 GiB; it bounds recovery.
+    /// Length of the log at which a checkpoint is due, in bytes. Default 1 GiB; it bounds recovery. Values of
+    /// 64 KiB and more, which the log only names, count a quarter of their length.
     pub checkpoint_bytes: u64,
     /// Length of one log segment, in bytes; segments are shorter where memory is small. Default 8 MiB.
     pub log_segment_bytes: u64,

@@ -69,6 +69,8 @@ pub(crate) struct Recovered {
     pub(crate) log: Log,
     pub(crate) synced: u64,
     pub(crate) checkpointed: u64,
+    /// Bytes of the large values that the replayed log names.
+    pub(crate) named_bytes: u64,
     pub(crate) table: Extent,
     pub(crate) superblock: Superblock,
     pub(crate) report: RecoveryReport,
@@ -313,7 +315,9 @@ fn open(
         FoundSignpost::None | FoundSignpost::Damaged => None,
     };
     let (end, synced) = state.replay(superblock.log, signpost, options.salvage)?;
-    let Replayer { forest, space, retired, mut report, unsynced, met_damage, is_cut_intact, .. } = state;
+    let Replayer {
+        forest, space, retired, mut report, unsynced, named_bytes, met_damage, is_cut_intact, ..
+    } = state;
     report.clean = superblock.clean && report.groups_replayed == 0 && report.cut.is_none();
     report.superblock_mended = mend.is_some();
     if !options.read_only {
@@ -338,6 +342,7 @@ fn open(
         log,
         synced,
         checkpointed,
+        named_bytes,
         table,
         superblock,
         report,

@@ -39,6 +39,8 @@ pub(crate) struct Replayer<'a> {
     /// Large values that groups name, each with the log position at which its group ends. The log is not
     /// known to be synced up to there.
     named: VecDeque<(u64, Extent)>,
+    /// Bytes of all large values that groups named.
+    pub(crate) named_bytes: u64,
     /// How many of the segments that the replay entered are already known to `space`.
     entered: usize,
     salvages: bool,
@@ -69,6 +71,7 @@ impl<'a> Replayer<'a> {
             report,
             unsynced: Vec::new(),
             named: VecDeque::new(),
+            named_bytes: 0,
             entered: 0,
             salvages: false,
             met_damage: false,
@@ -162,6 +165,8 @@ impl<'a> Replayer<'a> {
         self.let_go_of_synced(replay);
         let named = records.iter().filter_map(named_extent).map(|extent| (group.next.position, extent));
         self.named.extend(named);
+        let bytes: u64 = records.iter().filter_map(named_extent).map(|extent| extent.len).sum();
+        self.named_bytes = self.named_bytes.saturating_add(bytes);
         // Not before this: the log will go on where the last group that was taken ends, in that group's
         // segment.
         self.enter_segments(replay, group.next.number)?;

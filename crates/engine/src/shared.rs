@@ -108,6 +108,8 @@ pub(crate) struct Writer {
     pub(crate) retired: RetiredList,
     /// Position of the log at the last checkpoint.
     pub(crate) checkpointed: u64,
+    /// Bytes of the large values that the log has named since then.
+    pub(crate) placed_bytes: u64,
     /// The log's segment at the beginning of each epoch, oldest first and without gaps: of the one in which
     /// the store was opened, and of each since then.
     pub(crate) epochs: VecDeque<(u64, u64)>,
@@ -116,7 +118,13 @@ pub(crate) struct Writer {
 impl Writer {
     /// For a store in memory.
     pub(crate) fn without_log() -> Self {
-        Self { log: None, retired: RetiredList::default(), checkpointed: 0, epochs: VecDeque::new() }
+        Self {
+            log: None,
+            retired: RetiredList::default(),
+            checkpointed: 0,
+            placed_bytes: 0,
+            epochs: VecDeque::new(),
+        }
     }
 
     /// Notes that an epoch begins.

@@ -58,6 +58,7 @@ impl Shared {
             }
             self.flushed.store(log.flushed(), Ordering::Release);
         }
+        writer.placed_bytes = writer.placed_bytes.saturating_add(extent_bytes(placed));
         if in_log.is_empty() {
             return Ok(unfinished);
         }
@@ -103,6 +104,12 @@ impl Shared {
         self.space.lock().add_segment(SegmentUse { extent, number: log.point().number, live: 0 });
         Ok(())
     }
+}
+
+/// Bytes of the values that lie in extents of their own.
+fn extent_bytes(placed: &[Option<PlacedValue>]) -> u64 {
+    let apart = placed.iter().flatten().filter(|placed| placed.extent.is_some());
+    apart.map(|placed| u64::from(placed.piece.len())).sum()
 }
 
 fn record_of<'a>(op: &Op<'a>, placed: Option<&PlacedValue>) -> Record<'a> {
