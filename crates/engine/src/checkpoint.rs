@@ -28,6 +28,7 @@ use crate::shared::{Shared, Writer};
 use crate::space::{self, Extent, SegmentUse};
 use crate::view::View;
 use atoll_disk::Disk;
+use atoll_errors::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -94,11 +95,18 @@ impl Shared {
         let Some(disk) = self.backing.disk() else { return Ok(Checkpoint::default()) };
         let _running = self.checkpointing.lock();
         self.check_writable()?;
-        self.whole(|| {
+        self.use_kept(self.options.keep);
+        let done = self.whole(|| {
             let (retired, _weight) = self.clean_first()?;
             self.make_headroom();
             let frozen = self.freeze(&mut self.writer.alone());
             self.finish(&**disk, frozen, retired, clean, &mut None)
+        });
+        // What is kept makes room for the next attempt.
+        done.inspect_err(|error| {
+            if error.kind() == ErrorKind::OutOfSpace {
+                self.use_all_there_is();
+            }
         })
     }
 

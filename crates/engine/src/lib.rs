@@ -38,6 +38,7 @@ mod count;
 mod delta;
 mod forest;
 mod frames;
+mod full_disk;
 mod gate;
 mod heap;
 mod in_place;

@@ -40,6 +40,7 @@ impl Shared {
         let Some(disk) = self.backing.disk() else { return };
         drop_apart(&self.window_former);
         let len = self.options.segment_bytes();
+        self.use_kept(self.options.keep);
         let extent = {
             let mut space = self.space.lock();
             if space.is_ahead() || self.check_writable().is_err() {

@@ -3,11 +3,13 @@
 //! Allocations start on a block of 4 KiB, so that no write touches a block that holds older data. Freed space
 //! is counted in units of 64 bytes, and becomes usable when whole blocks are free.
 //!
-//! [`free`] keeps the free extents, [`sparse`] says where most of the space is free.
+//! [`free`] keeps the free extents, [`refused`] is about a disk that is full, [`sparse`] says where most of
+//! the space is free.
 //!
 //! Invariant: no byte is handed out twice.
 
 mod free;
+mod refused;
 mod sparse;
 #[cfg(test)]
 mod tests;

@@ -27,6 +27,7 @@ impl Shared {
             space.keep(*extent, now);
         }
         space.use_kept(now, self.options.keep);
+        space.avoid_holes(false);
         *self.table.lock() = Some(commit.table);
     }
 

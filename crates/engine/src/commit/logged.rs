@@ -5,6 +5,7 @@ use super::sizes::{bound_len, check_size};
 use crate::EngineError;
 use crate::batch::{Action, Given, Op};
 use crate::broken::UnfinishedGroup;
+use crate::full_disk::is_full;
 use crate::log::Log;
 use crate::planted::{self, Bug};
 use crate::record::{Logged, OVERHEAD_MAX, Record};
@@ -79,6 +80,7 @@ impl Shared {
             return Ok(());
         }
         let len = Log::segment_for(payload).max(self.options.segment_bytes()).next_multiple_of(4096);
+        self.use_kept(self.options.keep);
         let (extent, may_be_entered) = {
             let mut space = self.space.lock();
             let spare = space.spare();
@@ -87,6 +89,14 @@ impl Shared {
         };
         let window = self.window_ahead.lock().take_if(|window| window.covers(extent.offset, 1));
         let ready = log.make_way(extent, window.is_some(), &self.backing);
+        let (extent, ready) = match ready {
+            // Nothing refers to it yet, so another one will do.
+            Err(error) if is_full(&error) && window.is_none() && !may_be_entered => {
+                let backing = &self.backing;
+                (self.find_room_instead(extent, error, |other| log.make_way(other, false, backing))?, Ok(()))
+            }
+            ready => (extent, ready),
+        };
         let is_ready = ready.is_ok();
         if let Err(error) = ready.and_then(|()| log.switch((extent, window), self.syncer.synced())) {
             let mut space = self.space.lock();

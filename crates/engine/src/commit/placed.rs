@@ -4,6 +4,7 @@
 use crate::EngineError;
 use crate::batch::{Action, Given, Op};
 use crate::forest::NewValue;
+use crate::full_disk::is_full;
 use crate::shared::Shared;
 use crate::space::Extent;
 use crate::value::{EXTENT_FROM, INLINE_BELOW, Piece};
@@ -68,17 +69,23 @@ impl Shared {
         if bytes.len() < EXTENT_FROM {
             return Ok(PlacedValue { piece: Piece::in_log(bytes, checksum, epoch), extent: None });
         }
+        self.use_kept(self.options.keep);
         let extent = if ahead {
             self.space.lock().allocate_in_flight(len)
         } else {
             self.space.lock().allocate_for_writer(len)
         };
-        let written =
-            disk.reserve(extent.offset, extent.len).and_then(|()| disk.write_at(extent.offset, &bytes));
-        if let Err(error) = written {
-            self.space.lock().cancel(extent);
-            return Err(error.into());
-        }
+        let write_to = |extent: Extent| {
+            disk.reserve(extent.offset, extent.len).and_then(|()| disk.write_at(extent.offset, &bytes))
+        };
+        let extent = match write_to(extent) {
+            Ok(()) => extent,
+            Err(error) if is_full(&error) => self.find_room_instead(extent, error, write_to)?,
+            Err(error) => {
+                self.space.lock().cancel(extent);
+                return Err(error.into());
+            }
+        };
         // Not kept in memory: the system's page cache has it, and a heavy writer would fill the budget with
         // values that may never be read.
         let piece = Piece::on_disk(extent.offset, bytes.len() as u32, checksum, epoch);

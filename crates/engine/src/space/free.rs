@@ -13,7 +13,12 @@ pub(super) struct Free {
     bytes: u64,
     /// Free space that the file system has back, by offset: writing there takes fresh space of it.
     holes: BTreeMap<u64, u64>,
+    /// Whether free space without holes is preferred to what fits best.
+    pub(super) avoids_holes: bool,
 }
+
+/// Most free extents that are looked at for one without a hole.
+const LOOKED_AT_MAX: usize = 64;
 
 impl Free {
     pub(super) fn bytes(&self) -> u64 {
@@ -37,6 +42,10 @@ impl Free {
 
     /// An offset at which `whole` bytes, a multiple of a block, fit well.
     pub(super) fn fitting(&self, whole: u64) -> Option<u64> {
+        let solid = if self.avoids_holes { self.fitting_without_hole(whole) } else { None };
+        if solid.is_some() {
+            return solid;
+        }
         // Aligning the start may cost up to a block at the front of a free extent.
         let close = self.by_length.range((whole, 0)..(whole + BLOCK, 0)).copied().take(16);
         let wide = self.by_length.range((whole + BLOCK, 0)..).next().copied();
@@ -44,6 +53,21 @@ impl Free {
             .chain(wide)
             .find(|(free_len, offset)| offset.next_multiple_of(BLOCK) + whole <= offset + free_len);
         fitting.map(|(_, offset)| offset.next_multiple_of(BLOCK))
+    }
+
+    /// As [`Free::fitting`], where no hole is known.
+    fn fitting_without_hole(&self, whole: u64) -> Option<u64> {
+        let long_enough = self.by_length.range((whole, 0)..).take(LOOKED_AT_MAX);
+        let mut starts = long_enough.filter_map(|&(len, offset)| {
+            let start = offset.next_multiple_of(BLOCK);
+            (start + whole <= offset + len).then_some(start)
+        });
+        starts.find(|&start| !self.meets_hole(Extent { offset: start, len: whole }))
+    }
+
+    fn meets_hole(&self, extent: Extent) -> bool {
+        let last = self.holes.range(..extent.end()).next_back();
+        last.is_some_and(|(&hole, &len)| hole + len > extent.offset)
     }
 
     /// Length of the longest run of whole blocks, if it has at least `least` bytes.

@@ -117,6 +117,28 @@ fn what_is_given_back_is_a_hole_until_somebody_writes_there() {
 }
 
 #[test]
+fn space_that_has_blocks_is_preferred_where_holes_are_to_be_avoided() {
+    let mut space = Space::new(4096);
+    let extents: Vec<Extent> = (0..6).map(|_| space.allocate(1 << 20)).collect();
+    space.refuse(extents[1]);
+    space.insert_free(extents[3]);
+    space.insert_free(extents[4]);
+    assert_eq!(space.spare_bytes(), 2 << 20, "what was refused has no blocks");
+    let best = space.allocate_for_writer(1 << 20);
+    assert_eq!(best, extents[1], "it fits best");
+    let instead = space.allocate_instead(best);
+    assert_eq!(instead, Some(extents[3]));
+    space.refuse(best);
+    space.avoid_holes(true);
+    let taken = [0; 2].map(|_| space.allocate(1 << 20));
+    assert_eq!(taken, [extents[4], extents[1]], "a hole is better than nothing");
+    assert_eq!(space.allocate_instead(best), None, "the file does not grow");
+    // As everything that a writer took, it is free for every commit until the next freeze.
+    let recorded = space.free_for_commit(&[]);
+    assert!(instead.is_some_and(|instead| recorded.free.holds(instead)));
+}
+
+#[test]
 fn kept_space_is_free_on_disk_and_used_only_after_its_time() {
     let mut space = Space::new(4096);
     let taken = space.allocate(1 << 20);
