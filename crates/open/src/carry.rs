@@ -1,7 +1,8 @@
 //! Copies records from a state of one store into another store, batch by batch, so that memory does not grow
 //! with their number.
 //!
-//! Invariant: nothing of the source is held while the other store is written to.
+//! Invariant: while the other store is written to, nothing of the source is held but the bytes of long
+//! values that are being copied.
 
 use atoll_engine::{
     Change, Direction, Durability, Engine, EngineError, Snapshot, Tree, ValueRef, WriteBatch,
@@ -10,6 +11,10 @@ use std::ops::{Bound, ControlFlow};
 
 /// Bytes copied with one commit.
 const BATCH_BYTES: usize = 4 << 20;
+
+/// Values from this length on are given to the target as buffers, which it divides into pieces, so that a
+/// range of the copy can be read without the rest. They go to disk at once, so it does not keep the buffers.
+const BUFFERS_FROM: u64 = 64 << 10;
 
 /// Bytes after which the target is checkpointed, so that its log is freed and it stays about as large as its
 /// content.
@@ -46,11 +51,15 @@ struct Load<'c> {
 
 impl Load<'_> {
     fn put(&mut self, key: &[u8], value: &ValueRef<'_>) -> ControlFlow<()> {
-        match value.bytes() {
-            Ok(value) => {
-                self.batch.put(self.to, key, &value);
+        let put = if value.len() >= BUFFERS_FROM {
+            value.to_value().to_buffer().map(|bytes| self.batch.put_buffer(self.to, key, bytes))
+        } else {
+            value.bytes().map(|bytes| self.batch.put(self.to, key, &bytes))
+        };
+        match put {
+            Ok(()) => {
                 self.written += 1;
-                self.add(key.len() + value.len())
+                self.add(key.len() + value.len() as usize)
             }
             Err(error) => {
                 self.failed = Some(error);
@@ -153,5 +162,65 @@ impl<'c> Carrier<'c> {
             self.target.checkpoint()?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atoll_disk::{Disk, DiskError, MemoryDisk, Relay};
+    use atoll_engine::Options;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// A disk in memory that counts the bytes read.
+    #[derive(Default)]
+    struct Counted {
+        bytes: MemoryDisk,
+        read: AtomicU64,
+    }
+
+    impl Relay for Counted {
+        fn inner(&self) -> &dyn Disk {
+            &self.bytes
+        }
+
+        fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
+            self.read.fetch_add(target.len() as u64, Ordering::Relaxed);
+            self.bytes.read_at(offset, target)
+        }
+    }
+
+    fn open(disk: &Arc<Counted>) -> Engine {
+        let options = Options { background: false, log_windows: false, ..Options::default() };
+        Engine::open(Arc::clone(disk) as Arc<dyn Disk>, options).unwrap()
+    }
+
+    #[test]
+    fn a_range_of_a_copied_long_value_is_read_without_the_rest() {
+        let value: Vec<u8> = (0..5_000_000u32).map(|at| (at ^ (at >> 11)) as u8).collect();
+        let source = open(&Arc::default());
+        let cells = source.tree(CELLS_TREE).unwrap();
+        cells.put(b"long", &value, Durability::Buffered).unwrap();
+        cells.put(b"middle", &value[..70_000], Durability::Buffered).unwrap();
+        cells.put(b"short", b"v", Durability::Buffered).unwrap();
+        let disk = Arc::<Counted>::default();
+        let target = open(&disk);
+        let mut tell = |_: u64| {};
+        let carried = Carrier::into(&target, &mut tell).everything(&source, &source.snapshot(), "none");
+        let tally = carried.unwrap();
+        assert_eq!((tally.cells_written, tally.bytes), (3, 5_070_001 + 15));
+        target.close().unwrap();
+
+        let target = open(&disk);
+        let cells = target.tree(CELLS_TREE).unwrap();
+        let found = cells.get(b"long").unwrap().unwrap();
+        let before = disk.read.load(Ordering::Relaxed);
+        assert_eq!(found.read(3_000_000, 100).unwrap(), value[3_000_000..3_000_100]);
+        let read = disk.read.load(Ordering::Relaxed) - before;
+        assert!(read <= 512 << 10, "{read} bytes were read for 100");
+        assert_eq!(found.to_buffer().unwrap(), value[..]);
+        let middle = cells.get(b"middle").unwrap().unwrap();
+        assert_eq!(middle.to_buffer().unwrap(), value[..70_000]);
     }
 }
