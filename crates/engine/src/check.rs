@@ -15,7 +15,8 @@ use crate::pins::Pin;
 use crate::shared::{Shared, Writer};
 use crate::space::{self, BLOCK, Extent, SegmentUse};
 use crate::superblock::{COPIES, Copy, Superblock};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::RandomState;
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
 
@@ -60,6 +61,9 @@ impl Engine {
             running: None,
             report: CheckReport::default(),
             used: BTreeMap::new(),
+            walked: HashMap::new(),
+            hasher: RandomState::new(),
+            depths: Vec::new(),
             segments: Vec::new(),
             found: Vec::new(),
             retirements: 0,
@@ -92,6 +96,12 @@ struct Check<'a> {
     report: CheckReport,
     /// Space of pages and values seen so far: start to end, with the checksum of its user.
     used: BTreeMap<u64, (u64, u64)>,
+    /// Pages of trees that were walked, by offset: the hash of the page and of its place in its tree, and the
+    /// number of that tree.
+    walked: HashMap<u64, (u64, usize)>,
+    hasher: RandomState,
+    /// Depth of the leaves of each tree that was walked.
+    depths: Vec<Option<usize>>,
     /// Log segments, by offset, and how many bytes of each were found to be needed so far.
     segments: Vec<SegmentUse>,
     found: Vec<u64>,

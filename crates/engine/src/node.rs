@@ -15,7 +15,7 @@ use crate::leaf::SharedLeaf;
 use std::sync::{Arc, OnceLock};
 
 /// Where a page lies, and the checksum of its bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct PageRef {
     pub(crate) offset: u64,
     pub(crate) len: u32,
@@ -41,7 +41,7 @@ impl PageRef {
 
 /// Where a node lies: its page and, for a leaf, perhaps a second page of records put since
 /// ([`crate::delta`]), with a filter of their keys.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Home {
     pub(crate) page: PageRef,
     pub(crate) delta: Option<PageRef>,

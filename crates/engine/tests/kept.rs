@@ -1,13 +1,32 @@
 //! What a snapshot keeps of replaced values costs a few words for each part of the log, not for each value.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
-use atoll_disk::{Disk, MemoryDisk};
+use atoll_disk::{Disk, DiskError, MemoryDisk, Relay};
 use atoll_engine::{Durability, Engine, Options, Tree};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const KEYS: u32 = 20_000;
 
-fn open(disk: &Arc<MemoryDisk>) -> (Engine, Tree) {
+/// A disk in memory that counts the bytes read.
+#[derive(Default)]
+struct Counted {
+    bytes: MemoryDisk,
+    read: AtomicU64,
+}
+
+impl Relay for Counted {
+    fn inner(&self) -> &dyn Disk {
+        &self.bytes
+    }
+
+    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
+        self.read.fetch_add(target.len() as u64, Ordering::Relaxed);
+        self.bytes.read_at(offset, target)
+    }
+}
+
+fn open<D: Disk>(disk: &Arc<D>) -> (Engine, Tree) {
     let options = Options {
         background: false,
         log_segment_bytes: 1 << 20,
@@ -88,4 +107,34 @@ fn a_check_counts_the_bytes_that_a_snapshot_shares_once() {
     engine.checkpoint().unwrap();
     let apart = bytes();
     assert!(apart > 2 * before - (512 << 10), "{before} bytes before, {apart} once all was replaced");
+}
+
+#[test]
+fn a_check_reads_what_snapshots_share_once_and_what_only_they_have_too() {
+    let disk = Arc::<Counted>::default();
+    let (engine, tree) = open(&disk);
+    let read_by_check = || {
+        let before = disk.read.load(Ordering::Relaxed);
+        let damage = engine.check().unwrap().damage;
+        assert!(damage.is_empty(), "{damage:?}");
+        disk.read.load(Ordering::Relaxed) - before
+    };
+    let short_bytes = u64::from(KEYS) * 300;
+    fill(&tree, 0);
+    tree.put(b"long", &[7; 5_000_000], Durability::Buffered).unwrap();
+    engine.checkpoint().unwrap();
+    let once = read_by_check();
+    assert!(once > short_bytes + 5_000_000, "{once}");
+    for name in ["a", "b", "c"] {
+        engine.create_snapshot(name).unwrap();
+        // Each has a root of its own, and one leaf.
+        tree.put(&7u32.to_be_bytes(), name.as_bytes(), Durability::Buffered).unwrap();
+        engine.checkpoint().unwrap();
+    }
+    let shared = read_by_check();
+    assert!(shared < once + once / 4, "{once} bytes without snapshots, {shared} with three");
+    fill(&tree, 1);
+    engine.checkpoint().unwrap();
+    let apart = read_by_check();
+    assert!(apart > shared + short_bytes / 2, "{shared} bytes before, {apart} once all was replaced");
 }

@@ -10,6 +10,7 @@ use crate::page;
 use crate::slot::Slot;
 use crate::space::{self, Extent, UNIT};
 use crate::value::{Piece, Stored};
+use std::hash::BuildHasher;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -25,6 +26,7 @@ impl Check<'_> {
     pub(super) fn tree_of_snapshot(&mut self, tree: &TreeState) -> u64 {
         (self.tree_records, self.depth) = (0, None);
         self.slot(&tree.root, NodePosition { range: (Bound::Unbounded, Bound::Unbounded), depth: 0 });
+        self.depths.push(self.depth);
         self.tree_records
     }
 
@@ -37,8 +39,13 @@ impl Check<'_> {
     }
 
     fn slot(&mut self, slot: &Slot, place: NodePosition<'_>) {
+        // Asked once: a checkpoint may give it another one meanwhile.
+        let home = slot.home();
+        if home.is_some_and(|home| self.is_shared(&home, place)) {
+            return;
+        }
         let before = self.report.damage.len();
-        let (node, is_new) = self.node(slot, place);
+        let (node, is_new) = self.node(slot, home, place);
         self.hurt(before, place.range);
         match node {
             Some(Node::Inner(read)) => {
@@ -50,9 +57,32 @@ impl Check<'_> {
         }
     }
 
-    /// The node of a slot, as far as it can be read, and whether it was not read before.
-    fn node(&mut self, slot: &Slot, place: NodePosition<'_>) -> (Option<Node>, bool) {
-        match slot.home() {
+    /// Whether this node of a snapshot was read in a tree that was walked before, between the same separators
+    /// and with the same records beside it. Everything below it is the same as well, then. Otherwise notes
+    /// where it is read now.
+    fn is_shared(&mut self, home: &Home, place: NodePosition<'_>) -> bool {
+        // A page that is lost to one tree may be readable in another.
+        if home.page.is_lost() {
+            return false;
+        }
+        let what = self.hasher.hash_one((home, place.range, place.depth));
+        let before = self.walked.get(&home.page.offset).filter(|(before, _)| *before == what);
+        let depth = before.and_then(|(_, tree)| self.depths.get(*tree)).copied();
+        let (Some(depth), true) = (depth, self.current.is_none()) else {
+            self.walked.insert(home.page.offset, (what, self.depths.len()));
+            return false;
+        };
+        // Its leaves are as deep as all leaves of that tree.
+        if depth.is_some_and(|depth| *self.depth.get_or_insert(depth) != depth) {
+            let problem = crate::Damage::PageContent;
+            self.report.damage.push(self.shared.backing.corrupt(home.page.offset, problem));
+        }
+        true
+    }
+
+    /// The node of a slot with this home, as far as it can be read, and whether it was not read before.
+    fn node(&mut self, slot: &Slot, home: Option<Home>, place: NodePosition<'_>) -> (Option<Node>, bool) {
+        match home {
             // A node with a home is read from there, resident or not: verifying the disk is the purpose.
             Some(Home { page, delta: None, .. }) => {
                 // A checkpoint may have merged both into one page since, and retired what was replaced.
@@ -163,7 +193,11 @@ impl Check<'_> {
         self.report.bytes += if is_new { u64::from(piece.len()) } else { 0 };
         self.find(offset, u64::from(piece.len()));
         if space::segment_at(&self.segments, offset).is_none() {
-            self.claim(offset, u64::from(piece.len()), piece.checksum());
+            let is_unknown = self.claim(offset, u64::from(piece.len()), piece.checksum());
+            if !is_unknown && self.current.is_none() {
+                // A tree that was walked before has it too.
+                return;
+            }
         }
         // A fresh handle reads the disk even where the bytes are in memory.
         let fresh = Piece::on_disk(offset, piece.len(), piece.checksum(), piece.birth());
