@@ -134,6 +134,23 @@ impl GroupHeader {
         if header.magic == GROUP_MAGIC || header.magic == JUMP_MAGIC { Ok(header) } else { Err(Malformed) }
     }
 
+    /// Whether the log that goes on from `at` may have a group or a jump with this header at `position`, as
+    /// far as the header tells. Values may be full of what looks like headers, and reading all that they claim
+    /// to be followed by takes minutes.
+    ///
+    /// Each group before this one took a header at least, and counts one. No sync reached further than the
+    /// log did when this was written.
+    fn may_follow(&self, at: &LogPoint, position: u64) -> bool {
+        let groups_most = position.saturating_sub(at.position) / GROUP_HEADER as u64 + 1;
+        let suits = if self.magic == JUMP_MAGIC {
+            u64::from(self.payload) == JUMP_BYTES - GROUP_HEADER as u64
+        } else {
+            let later = self.sequence.checked_sub(at.sequence);
+            later.is_some_and(|groups| (1..=groups_most).contains(&groups))
+        };
+        suits && self.synced <= position
+    }
+
     /// Bytes from this group to the next.
     fn stride(&self) -> u64 {
         (GROUP_HEADER as u64 + u64::from(self.payload)).next_multiple_of(8)
@@ -181,4 +198,30 @@ fn segment_header(store_id: u64, point: &LogPoint) -> [u8; SEGMENT_HEADER as usi
     let sum = checksum(store_id ^ point.start, &bytes[..56]);
     bytes[56..].copy_from_slice(&sum.to_le_bytes());
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_may_follow_where_the_shortest_groups_lead_to_it_and_no_sooner() {
+        let segment = Extent { offset: 0, len: 1 << 20 };
+        let at = LogPoint { segment, number: 1, start: 0, position: 1000, chain: 0, sequence: 5 };
+        for before in 0..100 {
+            let position = at.position + before * GROUP_HEADER as u64;
+            let header = |magic, payload, sequence, synced| {
+                GroupHeader { magic, payload, sequence, synced, chain: 0, checksum: 0 }
+                    .may_follow(&at, position)
+            };
+            let last = at.sequence + before + 1;
+            assert!(header(GROUP_MAGIC, 1 << 30, last, position), "all groups before it were empty");
+            assert!(header(GROUP_MAGIC, 0, at.sequence + 1, 0), "one long group less");
+            assert!(!header(GROUP_MAGIC, 0, last + 1, 0));
+            assert!(!header(GROUP_MAGIC, 0, at.sequence, 0));
+            assert!(!header(GROUP_MAGIC, 0, last, position + 1));
+            assert!(header(JUMP_MAGIC, 48, at.sequence, position), "a jump is no group");
+            assert!(!header(JUMP_MAGIC, 49, at.sequence, 0));
+        }
+    }
 }

@@ -184,7 +184,7 @@ impl<'a> Replay<'a> {
         Ok(LogEnd { point: at, cut_bytes: ahead.bytes, was_synced })
     }
 
-    /// Groups anywhere behind `at` that pass their own checksum, chained or not.
+    /// Groups anywhere behind `at` that pass their own checksum, chained or not, and that may be of this log.
     fn look_ahead(&self, at: LogPoint) -> Result<BytesAhead, EngineError> {
         let mut ahead = BytesAhead { synced: 0, bytes: 0 };
         let mut point = at;
@@ -214,8 +214,11 @@ impl<'a> Replay<'a> {
                 ahead.bytes = ahead.bytes.max(point.position - at.position);
                 continue;
             }
-            match self.look_at(&point, &bytes) {
-                LogEntry::Group(header) if header.sequence > at.sequence => {
+            let may_follow =
+                header_at(&point, &bytes).is_some_and(|head| head.may_follow(&at, point.position));
+            let entry = if may_follow { self.look_at(&point, &bytes) } else { LogEntry::Nothing };
+            match entry {
+                LogEntry::Group(header) => {
                     ahead.synced = ahead.synced.max(header.synced);
                     // A jump from a former life may lead back to positions that this one has passed.
                     let end = point.position + header.stride();
@@ -241,10 +244,8 @@ impl<'a> Replay<'a> {
 
     /// What lies at `point`, judged by its own checksum; the caller checks whether it is chained.
     fn look_at(&self, point: &LogPoint, bytes: &[u8]) -> LogEntry {
+        let Some(header) = header_at(point, bytes) else { return LogEntry::Nothing };
         let at = (point.position - point.start) as usize;
-        let Some(Ok(header)) = bytes.get(at..at + GROUP_HEADER).map(GroupHeader::decode) else {
-            return LogEntry::Nothing;
-        };
         let body = at + GROUP_HEADER;
         let Some(payload) = bytes.get(body..body + header.payload as usize) else { return LogEntry::Nothing };
         let sum = group_checksum(self.backing.store_id(), point.position, &bytes[at..at + 32], payload);
@@ -275,6 +276,12 @@ impl<'a> Replay<'a> {
 struct BytesAhead {
     synced: u64,
     bytes: u64,
+}
+
+/// The header at `point`, if it looks like one.
+fn header_at(point: &LogPoint, bytes: &[u8]) -> Option<GroupHeader> {
+    let at = (point.position - point.start) as usize;
+    GroupHeader::decode(bytes.get(at..at + GROUP_HEADER)?).ok()
 }
 
 /// The next multiple of eight at or after `from` where a group may start.
