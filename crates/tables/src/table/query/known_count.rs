@@ -67,7 +67,7 @@ impl Union {
         let counts = union.tables().iter().zip(&of_each);
         let counts =
             try_join_all(counts.map(|(table, query)| table.count_if_cheap(query, rows_each))).await?;
-        let rows = counts.iter().map(|count| count.rows).fold(0, u64::saturating_add);
+        let rows = counts.iter().try_fold(0_u64, |sum, count| Some(sum.saturating_add(count.rows?)));
         let work = counts.iter().map(|count| count.work).fold(Work::default(), sum_of);
         Ok(KnownCount { version, rows, work })
     }
