@@ -143,6 +143,80 @@ def test_the_schema_of_a_reader_is_taken_without_its_rows(tmp_path: Path) -> Non
         assert t.query().count() == 2
 
 
+class OnlyArray:
+    """A batch that is no stream."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple:
+        return self._batch.__arrow_c_array__(requested_schema)
+
+
+PERIODS = pd.Series(pd.period_range("2026-01", periods=2, freq="M"), name="step")
+MONTHS = pa.array(PERIODS)
+OF_MONTHS = pa.record_batch([pa.array([1, 2]), MONTHS], names=["pid", "step"])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pd.DataFrame({"pid": [1, 2], "step": PERIODS}),
+        pd.DataFrame({"pid": [1, 2]}, index=pd.PeriodIndex(PERIODS, name="step")),
+        {"pid": [1, 2], "step": PERIODS.rename(None)},
+        {"pid": [1, 2], "step": PERIODS.array},
+        {"pid": [1, 2], "step": MONTHS},
+        {"pid": [1, 2], "step": pa.chunked_array([MONTHS])},
+        {"pid": [1], "step": pa.FixedSizeListArray.from_arrays(MONTHS, 2)},
+        pa.table(OF_MONTHS),
+        OnlyArray(OF_MONTHS),
+    ],
+)
+def test_a_period_is_not_kept_as_a_bare_number(table, data: object) -> None:
+    doors = [lambda: table.append(data, run="r"), lambda: table.load([(0, data)], run="r")]
+    with atoll.Writer(table, "w") as writer:
+        if not isinstance(data, OnlyArray):
+            doors.append(lambda: writer.step(0, None, data))
+        for door in doors:
+            with pytest.raises(InvalidInputError, match='column "step" is of Arrow\'s extension type pandas.period') as error:
+                door()
+            assert ".dt.to_timestamp()" in error.value.hint
+    assert table.count() == 0
+
+
+def test_a_table_is_not_made_like_periods_and_takes_what_they_become(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"pid": [1, 2], "when": PERIODS})
+    with atoll.open(tmp_path / "store") as store:
+        for like in (frame, pa.schema([("pid", pa.int64()), ("when", MONTHS.type)]), {"pid": "i8", "when": MONTHS.type}):
+            with pytest.raises(InvalidInputError, match='column "when" is of Arrow'):
+                store.create_table("t", like, id="pid", index="pid")
+        frame["when"] = frame["when"].dt.to_timestamp()
+        t = store.create_table("t", frame, id="pid", index="pid")
+        t.append(frame)
+        with pytest.raises(InvalidInputError, match='column "month" is of Arrow'):
+            t.add_column("month", MONTHS.type)
+        assert sorted(t.numpy()["when"].astype("M8[M]").astype(str)) == ["2026-01", "2026-02"]
+
+
+def test_extension_types_whose_values_are_those_that_are_stored_are_taken(tmp_path: Path) -> None:
+    tensors = pa.FixedShapeTensorArray.from_numpy_ndarray(np.arange(6, dtype="f4").reshape(2, 3))
+    texts = pa.ExtensionArray.from_storage(pa.json_(), pa.array(["{}", "[1]"]))
+    odd = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([0, 7], pa.int8()))
+    with atoll.open(tmp_path / "store") as store:
+        t = store.create_table("t", {"pid": "i8", "v": tensors.type, "name": "utf8", "n": "i1?"}, id="pid", index="pid")
+        t.append({"pid": [0, 1], "v": tensors, "name": texts})
+        t.append(pa.table({"pid": [2, 3], "v": tensors, "name": texts}))
+        with pytest.raises(InvalidInputError, match='column "n" is of Arrow\'s extension type arrow.bool8') as error:
+            t.append({"pid": [4, 5], "v": tensors, "name": texts, "n": odd})
+        assert "storage_type" in error.value.hint
+        t.append({"pid": [4, 5], "v": tensors, "name": texts, "n": odd.cast(odd.type.storage_type)})
+        rows = t.numpy()
+    order = np.argsort(rows["pid"])
+    assert rows["v"][order].tolist() == [[0, 1, 2], [3, 4, 5]] * 3
+    assert rows["name"][order].tolist() == ["{}", "[1]"] * 3
+    assert rows["n"][order].tolist() == [None] * 4 + [0, 7]
+
+
 @pytest.mark.parametrize(
     "ask",
     [

@@ -117,20 +117,22 @@ fn described(object: &Bound<'_, PyAny>) -> PyResult<FFI_ArrowSchema> {
     Ok(unsafe { FFI_ArrowSchema::from_raw(pointer.as_ptr().cast()) })
 }
 
-/// Imports the array of an object with `__arrow_c_array__`: a column, or a batch as an array of structs.
-pub(crate) fn array_in(object: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
+/// Imports the array of an object with `__arrow_c_array__`: a column, or a batch as an array of structs. The
+/// field has what the type of the array does not say, such as an extension type.
+pub(crate) fn array_in(object: &Bound<'_, PyAny>) -> PyResult<(Field, ArrayRef)> {
     let pair = object.call_method0("__arrow_c_array__")?;
     let (schema, array): (Bound<'_, PyCapsule>, Bound<'_, PyCapsule>) = pair.extract()?;
     let schema = schema.pointer_checked(Some(SCHEMA))?;
     let array = array.pointer_checked(Some(ARRAY))?;
     // SAFETY: the names say what these are; both are moved out, as above, and belong together, as the
     // interface promises of the pair. `from_ffi` trusts their lengths, which the interface promises as well.
-    let imported = unsafe {
+    let (field, imported) = unsafe {
         let schema = FFI_ArrowSchema::from_raw(schema.as_ptr().cast());
-        from_ffi(FFI_ArrowArray::from_raw(array.as_ptr().cast()), &schema)
+        let imported = from_ffi(FFI_ArrowArray::from_raw(array.as_ptr().cast()), &schema);
+        (Field::try_from(&schema), imported)
     };
     let imported = imported.map_err(Failure::from)?;
-    Ok(make_array(imported))
+    Ok((field.map_err(Failure::from)?, make_array(imported)))
 }
 
 /// Converts an array of structs to a batch.

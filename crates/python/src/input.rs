@@ -7,6 +7,7 @@ use crate::capsule;
 use crate::conform::{are_below, check_text_bytes, retyped};
 use crate::error::{Failure, misuse};
 use crate::rows::Rows;
+use crate::schema::{check_all_plain, check_plain};
 use arrow_array::builder::{BinaryBuilder, StringBuilder};
 use arrow_array::{
     Array, ArrayRef, BooleanArray, DictionaryArray, FixedSizeListArray, Int8Array, NullArray, PrimitiveArray,
@@ -33,12 +34,16 @@ pub(crate) fn rows(object: &Bound<'_, PyAny>) -> PyResult<Rows> {
     }
     if object.hasattr("__arrow_c_stream__")? {
         let (schema, batches) = capsule::stream_in(object)?;
+        check_all_plain(schema.fields())?;
         // This copies all of them.
         let whole = object.py().detach(|| concat_batches(&schema, &batches));
         return Ok(Rows::new(whole.map_err(Failure::from)?));
     }
     if object.hasattr("__arrow_c_array__")? {
-        return Ok(Rows::new(capsule::batch_of(&capsule::array_in(object)?)?));
+        let (_, structs) = capsule::array_in(object)?;
+        let batch = capsule::batch_of(&structs)?;
+        check_all_plain(batch.schema_ref().fields())?;
+        return Ok(Rows::new(batch));
     }
     let columns: Vec<Given<'_>> = object.extract()?;
     let mut fields = Vec::with_capacity(columns.len());
@@ -117,7 +122,8 @@ impl Given<'_> {
         let field = |array: &ArrayRef| Field::new(name, array.data_type().clone(), array.null_count() > 0);
         let Some(type_name) = type_name else {
             // A column of another library, as it is.
-            let array = capsule::array_in(values)?;
+            let (described, array) = capsule::array_in(values)?;
+            check_plain(name, &described)?;
             return Ok((field(&array), array));
         };
         let data_type: TypeName =

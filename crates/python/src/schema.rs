@@ -4,7 +4,7 @@
 use crate::capsule;
 use crate::error::{Failure, misuse};
 use crate::pickled::{Reduced, reduced};
-use arrow_schema::{DataType, Field, SchemaRef, TimeUnit};
+use arrow_schema::{DataType, Field, Fields, SchemaRef, TimeUnit};
 use atoll_tables::TypeName;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -64,6 +64,7 @@ pub(crate) fn fields(object: &Bound<'_, PyAny>) -> PyResult<Vec<NotedField>> {
     } else {
         return Err(misuse("neither a schema nor a stream"));
     };
+    check_all_plain(schema.fields())?;
     let noted = |field: &Field| {
         let (name, type_name, is_nullable) = text_of(field);
         (name, type_name, is_nullable, notes_of(field))
@@ -71,12 +72,42 @@ pub(crate) fn fields(object: &Bound<'_, PyAny>) -> PyResult<Vec<NotedField>> {
     Ok(schema.fields().iter().map(|field| noted(field)).collect())
 }
 
-/// The name of an Arrow type, or of the type of a field, whether it may be null, and the notes of a field.
+/// The type of a new column, given as a type or a field of Arrow: its name, whether it may be null, and the
+/// notes of a field.
 #[pyfunction]
-pub(crate) fn type_name(object: &Bound<'_, PyAny>) -> PyResult<(String, bool, Notes)> {
+pub(crate) fn type_name(column: &str, object: &Bound<'_, PyAny>) -> PyResult<(String, bool, Notes)> {
     let field = capsule::field_in(object)?;
+    check_plain(column, &field)?;
     let (_, name, is_nullable) = text_of(&field);
     Ok((name, is_nullable, notes_of(&field)))
+}
+
+/// The extension types of Arrow whose values are those that they are stored as.
+const PLAIN: [&str; 2] = ["arrow.fixed_shape_tensor", "arrow.json"];
+
+/// Refuses columns that [`check_plain`] refuses.
+pub(crate) fn check_all_plain(fields: &Fields) -> Result<(), Failure> {
+    fields.iter().try_for_each(|field| check_plain(field.name(), field))
+}
+
+/// Refuses a column `name` of an extension type of Arrow: without the type, the values that it is stored as
+/// mean something else, such as a month of pandas, which is a count of months.
+pub(crate) fn check_plain(name: &str, field: &Field) -> Result<(), Failure> {
+    if let Some(found) = field.extension_type_name().filter(|found| !PLAIN.contains(found)) {
+        let problem =
+            format!("column \"{name}\" is of Arrow's extension type {found}, which a table cannot hold");
+        let hint = match found {
+            "pandas.period" => ".dt.to_timestamp() makes instants of periods",
+            _ => "to keep the bare values, cast them in PyArrow: values.cast(values.type.storage_type)",
+        };
+        return Err(Failure::hinted(problem, hint));
+    }
+    match field.data_type() {
+        DataType::FixedSizeList(item, _) | DataType::List(item) | DataType::LargeList(item) => {
+            check_plain(name, item)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The notes on a column, from its metadata.

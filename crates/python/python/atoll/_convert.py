@@ -232,8 +232,9 @@ def native_column(name: str, values: Any) -> _Column:
         # A series of pandas or Polars, which exports Arrow as a frame.
         if is_plain_float(values):
             return _array(name, values)
-        # Without the index of a pandas series, which would become another column.
-        frame = (values.reset_index(drop=True) if hasattr(values, "reset_index") else values).to_frame()
+        # Without the index of a pandas series, which would become another column, and called as errors should call it.
+        series = values.reset_index(drop=True).rename(name) if hasattr(values, "reset_index") else values
+        frame = series.to_frame()
         if hasattr(frame, "__arrow_c_stream__"):
             return name, None, _OnlyColumn(_rows_of_series(name, frame)), None, None
     if hasattr(values, "combine_chunks"):
@@ -550,7 +551,7 @@ def _field(name: str, described: Any) -> NotedField:
         numpy = needed("numpy", "a type of NumPy")
         return name, _numpy_type(name, numpy.dtype(described))[0], False, {}
     if hasattr(described, "__arrow_c_schema__"):
-        return name, *_atoll.type_name(described)
+        return name, *_atoll.type_name(name, described)
     try:
         example = None if _is_single(described) else native_column(name, described)
     except TypeError:
