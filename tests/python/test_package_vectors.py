@@ -71,6 +71,44 @@ def test_vectors_that_are_missing_are_taken_from_arrow(store: atoll.Store) -> No
         table.pack(whole=True)
 
 
+def test_an_element_that_is_missing_is_refused_also_where_the_schema_is_the_same(store: atoll.Store) -> None:
+    table = store.create_table("run", {"id": "i8", "v": "float32[2]"}, id="id", index="id")
+    kind = pyarrow.schema(table.schema).field("v").type
+    assert not kind.value_field.nullable
+    # PyArrow does not check what it is given.
+    given = [pyarrow.Array.from_buffers(kind, 2, [None], children=[pyarrow.array(values, pyarrow.float32())])
+             for values in ([1, 2, None, 4], [1, 2, 3, 4])]  # fmt: skip
+    ids = pyarrow.array([0, 1])
+    lacking, whole = (pyarrow.table([ids, column], schema=pyarrow.schema(table.schema)) for column in given)
+    for odd in ({"id": ids, "v": given[0]}, lacking, pyarrow.concat_tables([whole, lacking])):
+        with pytest.raises(atoll.errors.InvalidInputError, match='column "v": elements of vectors must not be null'):
+            table.append(odd)
+    with atoll.Writer(table, "written") as writer:
+        with pytest.raises(atoll.errors.InvalidInputError, match='column "v": elements of vectors must not be null'):
+            writer.step(0, None, lacking)
+        writer.step(0, None, whole)
+    table.append(whole)
+    table.append({"id": ids, "v": given[1]})
+    assert table.count() == 6
+    assert table.numpy()["v"].sum() == 30
+
+
+def test_a_row_that_must_not_be_null_is_refused_also_in_a_batch_of_the_same_schema(store: atoll.Store) -> None:
+    table = store.create_table("run", {"id": "i8", "x": "f8"}, id="id", index="id")
+
+    class OnlyArray:
+        """A batch that is no stream."""
+
+        batch = pyarrow.record_batch([pyarrow.array([0, 1]), pyarrow.array([0.5, None])], schema=pyarrow.schema(table.schema))
+
+        def __arrow_c_array__(self, requested_schema: object = None) -> tuple:
+            return self.batch.__arrow_c_array__(requested_schema)
+
+    with pytest.raises(atoll.errors.InvalidInputError, match='column "x" must not be null, but row 1 is'):
+        table.append(OnlyArray())
+    assert table.count() == 0
+
+
 @pytest.mark.parametrize(("kind", "hidden"), [("float32", 0.1), ("int8", 300)])
 def test_what_lies_below_a_missing_vector_is_no_value(store: atoll.Store, kind: str, hidden: float) -> None:
     table = store.create_table("run", {"id": "i8", "v": f"{kind}[2]?"}, id="id", index="id")

@@ -36,9 +36,7 @@ pub(crate) async fn conforming(table: &Table, rows: &RecordBatch) -> Result<Reco
 ///
 /// Nullable columns that are not given are null in every row.
 fn conform(schema: &SchemaRef, rows: &RecordBatch) -> Result<RecordBatch, Failure> {
-    if rows.schema_ref() == schema {
-        return Ok(rows.clone());
-    }
+    // Rows of the same schema are checked, too: other libraries do not enforce what schemas say of nulls.
     let given = rows.schema();
     if let Some(field) = given.fields().iter().find(|field| schema.column_with_name(field.name()).is_none()) {
         let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
@@ -102,7 +100,8 @@ struct Fit<'a> {
 impl Fit<'_> {
     fn array(&self, from: &ArrayRef, to: &DataType) -> Result<ArrayRef, Failure> {
         match (from.data_type(), to) {
-            (same, to) if same == to => Ok(Arc::clone(from)),
+            // Vectors of the same type may still lack elements that the type does not let them lack.
+            (same, to) if same == to && !matches!(to, DataType::FixedSizeList(..)) => Ok(Arc::clone(from)),
             (DataType::Null, _) => Ok(new_null_array(to, from.len())),
             // The type of a list without values is arbitrary.
             _ if from.is_empty() => Ok(new_empty_array(to)),
@@ -184,10 +183,7 @@ impl Fit<'_> {
         let values = without_hidden(&values, list.nulls(), len)?;
         let values = Fit { elements: len, ..*self }.array(&values, item.data_type())?;
         if !item.is_nullable() && !are_below(values.nulls(), list.nulls(), len) {
-            return Err(Failure::input(format!(
-                "column \"{}\": elements of vectors must not be null",
-                self.name
-            )));
+            return Err(lacks_element(self.name));
         }
         let rebuilt = FixedSizeListArray::try_new(Arc::clone(item), *wanted, values, list.nulls().cloned())?;
         Ok(Arc::new(rebuilt))
@@ -350,6 +346,28 @@ impl Fit<'_> {
 pub(crate) fn are_below(elements: Option<&NullBuffer>, vectors: Option<&NullBuffer>, len: usize) -> bool {
     let Some(elements) = elements.filter(|nulls| nulls.null_count() > 0) else { return true };
     vectors.is_some_and(|vectors| vectors.expand(len).contains(elements))
+}
+
+fn lacks_element(name: &str) -> Failure {
+    Failure::input(format!("column \"{name}\": elements of vectors must not be null"))
+}
+
+/// Refuses vectors that lack elements though their own type has all of them: Arrow cannot join those, and
+/// would not say which column it is.
+pub(crate) fn check_vectors(rows: &RecordBatch) -> Result<(), Failure> {
+    for (field, column) in rows.schema_ref().fields().iter().zip(rows.columns()) {
+        let (DataType::FixedSizeList(item, len), Some(list)) =
+            (column.data_type(), column.as_fixed_size_list_opt())
+        else {
+            continue;
+        };
+        let len = *len as usize;
+        let values = list.values().slice(list.value_offset_at(0), list.len() * len);
+        if !item.is_nullable() && !are_below(values.nulls(), list.nulls(), len) {
+            return Err(lacks_element(field.name()));
+        }
+    }
+    Ok(())
 }
 
 /// Elements of vectors, none of which is a value within a missing vector: what the memory has there has no

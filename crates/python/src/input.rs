@@ -4,7 +4,7 @@
 //! afterwards. Arrow columns are not copied: code that keeps them beyond the call copies them.
 
 use crate::capsule;
-use crate::conform::{are_below, check_text_bytes, retyped};
+use crate::conform::{are_below, check_text_bytes, check_vectors, retyped};
 use crate::error::{Failure, misuse};
 use crate::rows::Rows;
 use crate::schema::{check_all_plain, check_plain};
@@ -35,6 +35,9 @@ pub(crate) fn rows(object: &Bound<'_, PyAny>) -> PyResult<Rows> {
     if object.hasattr("__arrow_c_stream__")? {
         let (schema, batches) = capsule::stream_in(object)?;
         check_all_plain(schema.fields())?;
+        if batches.len() > 1 {
+            batches.iter().try_for_each(check_vectors)?;
+        }
         // This copies all of them.
         let whole = object.py().detach(|| concat_batches(&schema, &batches));
         return Ok(Rows::new(whole.map_err(Failure::from)?));

@@ -2,7 +2,7 @@
 
 use crate::capsule;
 use crate::column::Column;
-use crate::conform::text_bytes;
+use crate::conform::{check_vectors, text_bytes};
 use crate::error::Failure;
 use crate::pickled::{Reduced, reduced};
 use crate::schema::Schema;
@@ -104,6 +104,7 @@ impl Rows {
     /// Copies the rows into memory of their own: the library that they came from may change its memory later.
     fn copied(&self, py: Python<'_>) -> PyResult<Self> {
         let whole = self.whole(py)?;
+        check_vectors(&whole)?;
         let copied = py.detach(|| copied(&whole));
         Ok(Self::new(copied.map_err(Failure::from)?))
     }
