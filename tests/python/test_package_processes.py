@@ -86,9 +86,10 @@ print(len(query.read()), query.table.name)
     command = [sys.executable, "-c", PREFIX + code]
     told = subprocess.run(command, input=pickle.dumps(query), capture_output=True, check=True, timeout=60)
     assert told.stdout.decode().split() == [str(len(query.read())), "run"]
-    with atoll.open("mem:") as memory:
-        with pytest.raises(atoll.errors.UnsupportedError, match="memory"):
-            pickle.dumps(memory)
+    for url in ("mem:", "mem:?memory=64MiB"):
+        with atoll.open(url) as memory:
+            with pytest.raises(atoll.errors.UnsupportedError, match="memory"):
+                pickle.dumps(memory)
 
 
 def test_a_child_process_writes_while_this_one_reads(store: atoll.Store, table: atoll.Table) -> None:

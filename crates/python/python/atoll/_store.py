@@ -219,7 +219,8 @@ class Store:
         _close_behind(self.close, error)
 
     def _place(self) -> tuple[str, bool]:
-        if self._url == "mem:":
+        # With or without options, such as mem:?memory=64MiB.
+        if self._url.startswith("mem:"):
             raise UnsupportedError.hinted(
                 "a store in memory cannot be reached from elsewhere", "use a folder to share it"
             )
