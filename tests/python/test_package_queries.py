@@ -153,6 +153,26 @@ def test_a_notebook_shows_what_a_query_asks_without_asking_it(store: atoll.Store
     assert pickle.loads(pickle.dumps(query))._repr_html_() == query._repr_html_()
 
 
+def test_making_and_showing_a_query_reads_nothing(table: atoll.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    native = table._native
+
+    class OnlyKnown:
+        """The native half of a table, of which only what needs no read may be asked."""
+
+        def __getattr__(self, name: str) -> object:
+            assert name in ("name", "roles", "time_unit", "known_columns"), f"{name} reads the store"
+            return getattr(native, name)
+
+    with monkeypatch.context() as there:
+        there.setattr(table, "_native", OnlyKnown())
+        query = table.box({"pos[0]": (0, 1)}, x=(0, 1)).where(atoll.col("pos")[1] > 0).select("pid", "x").sample(0.5)
+        with pytest.raises(atoll.errors.InvalidInputError, match="is an element"):
+            table.select("pos[0]")
+        assert "pid, step, x, pos, type" in repr(table) and repr(table) in repr(query)
+    mask = (MADE["pos"][:, 0] >= 0) & (MADE["pos"][:, 0] < 1) & (MADE["pos"][:, 1] > 0)
+    assert 0 < len(query.read()) < mask.sum()
+
+
 def test_an_empty_table_answers_with_no_rows(store: atoll.Store) -> None:
     table = store.create_table("empty", MADE, id=("pid", "step"), index="x")
     answer = table.box(x=(0, 1)).sample(0.5).read()

@@ -113,6 +113,14 @@ impl Table {
         Ok(schema.columns().fields().iter().map(|field| field.name().clone()).collect())
     }
 
+    /// Names of the columns that this handle knows, in their order. Nothing is read for it: a column that
+    /// another process added is known once something else was read.
+    #[getter]
+    fn known_columns(&self) -> Vec<String> {
+        let known = self.readable().map_or_else(|_| Arc::clone(&self.opened_with), |table| table.schema());
+        known.columns().fields().iter().map(|field| field.name().clone()).collect()
+    }
+
     #[getter]
     fn schema(&self, py: Python<'_>) -> PyResult<Schema> {
         Ok(Schema(Arc::clone(self.schema_now(py)?.columns())))

@@ -87,6 +87,7 @@ class Loader:
 class Table:
     name: str
     columns: list[str]
+    known_columns: list[str]
     schema: Schema
     roles: tuple[list[str], list[str], list[str], int]
     unique: bool

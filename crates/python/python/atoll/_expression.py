@@ -256,8 +256,9 @@ def column_parts(column: str | Expression, table: Table) -> tuple[str, int | Non
     name = column_name(column)
     base, _, element = name.removesuffix("]").rpartition("[")
     is_element = base and name.endswith("]") and element.isascii() and element.isdigit()
-    # Check the name first, so that an unpickled table is only opened for names that can be an element.
-    return (base, int(element)) if is_element and name not in table.columns else (name, None)
+    # Check the name first, so that an unpickled table is only opened for names that can be an element. Nothing is read:
+    # making a query costs nothing.
+    return (base, int(element)) if is_element and name not in table._native.known_columns else (name, None)
 
 
 def column_text(column: str | Expression, table: Table) -> str:

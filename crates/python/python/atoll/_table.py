@@ -400,7 +400,8 @@ class Table(Asking, Noted, Appending):
 
     def __repr__(self) -> str:
         try:
-            columns = ", ".join(self.columns)
+            # Those that are known: showing a table or a query reads nothing.
+            columns = ", ".join(self._native.known_columns)
         except AtollError as error:
             # A traceback or a notebook may show this text: it never fails.
             return f'<atoll table "{self.name}", whose columns cannot be read now: {error}>'
@@ -409,21 +410,18 @@ class Table(Asking, Noted, Appending):
 
     def _repr_html_(self) -> str | None:
         try:
-            roles = {"id": self.id, "sample key": self.sample_key, "index": self.index}
             described = self.schema.fields()
+            # An index column may be an element of a vector.
+            roles = {
+                role: {column_parts(name, self)[0] for name in named}
+                for role, named in (("id", self.id), ("sample key", self.sample_key), ("index", self.index))
+            }
         except AtollError:
             # The store cannot be reached: a notebook shows the text of `repr` instead.
             return None
-
-        def of(column: str) -> str:
-            # An index column may be an element of a vector.
-            return ", ".join(
-                role for role, columns in roles.items() if any(column == column_parts(name, self)[0] for name in columns)
-            )
-
         body = "".join(
             f"<tr><td>{html.escape(name)}</td><td>{html.escape(_type_shown(kind))}{' or null' if nullable else ''}</td>"
-            f"<td>{of(name)}</td></tr>"
+            f"<td>{', '.join(role for role, columns in roles.items() if name in columns)}</td></tr>"
             for name, kind, nullable in described
         )
         head = "<tr><th>column</th><th>type</th><th>role</th></tr>"
