@@ -284,6 +284,43 @@ def test_integers_stay_integers_in_pandas_where_some_are_missing(
     assert table.where("parent = 7").count() == 0
 
 
+@pytest.mark.parametrize("has_pyarrow", [True, False])
+def test_a_frame_of_numpy_goes_in_also_without_pyarrow(
+    store: atoll.Store, monkeypatch: pytest.MonkeyPatch, has_pyarrow: bool
+) -> None:
+    at, took = numpy.array(["2026-01-01", "NaT"], dtype="M8[ns]"), numpy.array([5, "NaT"], dtype="m8[ms]")
+    frame = pandas.DataFrame({"id": [1, 2], "n": numpy.array([7, 8], "u1"), "is": [True, False], "at": at, "took": took})
+    frame["x"] = numpy.array([0.5, numpy.nan], "f4")
+    schema = {"id": "i8", "n": "u1", "is": "bool", "at": "timestamp[ns]?", "took": "duration[ms]?", "x": "f4", "label": "i8"}
+    table = store.create_table("t", schema, id="id", index="id")
+    frame.index = pandas.Index([30, 40], name="label")
+    with monkeypatch.context() as there:
+        if not has_pyarrow:
+            # As if it were not installed.
+            there.setitem(sys.modules, "pyarrow", None)
+        table.append(frame)
+        table.append({"label": [50, 60], **{name: frame[name] for name in frame}})
+        table.load([(0, frame)], run="loaded")
+        with atoll.Writer(table, "written") as writer:
+            writer.step(0, None, frame)
+        if not has_pyarrow:
+            for ask in (
+                lambda: table.append(frame.assign(id=frame["id"].astype("Int64"))),
+                lambda: table.append(frame.assign(at=frame["at"].dt.tz_localize("UTC"))),
+                lambda: store.create_table("like", frame, id="id", index="id"),
+            ):
+                with pytest.raises(atoll.errors.UnsupportedError, match="needs pyarrow") as error:
+                    ask()
+                assert error.value.hint == "pip install pyarrow"
+    assert table.count() == 8
+    found = table.where("id = 1").numpy()
+    assert sorted(found["label"].tolist()) == [30, 30, 30, 50]
+    assert set(found["n"].tolist()) == {7} and found["is"].all()
+    assert set(found["at"].astype("M8[D]").astype(str).tolist()) == {"2026-01-01"}
+    assert {each.item().total_seconds() for each in found["took"]} == {0.005}
+    assert table.where("at is null and took is null and x is nan and not \"is\"").count() == 4
+
+
 def test_vectors_of_integers_stay_such_in_pandas_where_some_are_missing(store: atoll.Store) -> None:
     table = store.create_table("t", {"id": "int64"}, id="id", index="id")
     table.append({"id": [1]})

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from . import _atoll
-from ._frames import columns_of_frame, is_frame, is_plain_float
+from ._frames import columns_of_frame, is_frame, is_plain
 from ._times import times, without_nat
 from .errors import AtollError, InvalidInputError, UnsupportedError
 
@@ -230,7 +230,7 @@ def native_column(name: str, values: Any) -> _Column:
         return name, None, _OnlyColumn(_atoll.nothing(name, len(values))), None, None
     if hasattr(values, "to_frame") and not hasattr(values, "__arrow_c_array__"):
         # A series of pandas or Polars, which exports Arrow as a frame.
-        if is_plain_float(values):
+        if is_plain(values):
             return _array(name, values)
         # Without the index of a pandas series, which would become another column, and called as errors should call it.
         series = values.reset_index(drop=True).rename(name) if hasattr(values, "reset_index") else values
@@ -251,9 +251,16 @@ def native_column(name: str, values: Any) -> _Column:
     return _array(name, values)
 
 
+def _needs_pyarrow(what: str) -> UnsupportedError:
+    """Return the error for what pandas leaves to PyArrow, which is not installed."""
+    return UnsupportedError.hinted(f"{what} needs pyarrow, which is not installed", "pip install pyarrow")
+
+
 def _rows_of_series(name: str, frame: Any) -> _atoll.Rows:
     try:
         return _atoll.rows(frame)
+    except ImportError:
+        raise _needs_pyarrow(f'column "{name}" of pandas') from None
     except (TypeError, ValueError, NotImplementedError) as error:
         if isinstance(error, AtollError):
             raise
@@ -508,7 +515,10 @@ def fields(schema: Any) -> list[NotedField]:
     """Return the columns of a new table, from any description of them."""
     if is_frame(schema):
         columns = {str(name): values for name, values in columns_of_frame(schema)}
-        known = [field for field in _atoll.fields(schema) if field[0] in columns]
+        try:
+            known = [field for field in _atoll.fields(schema) if field[0] in columns]
+        except ImportError:
+            raise _needs_pyarrow("a table like a frame of pandas") from None
         # Arrow does not export a default index, even if it has a name.
         for name, *_ in known:
             columns.pop(name, None)

@@ -22,7 +22,10 @@ def columns_of_frame(frame: Any) -> list[tuple[Any, Any]]:
     return list(frame.items()) + [(name, frame.index.get_level_values(place).to_series()) for name, place in levels]
 
 
-def is_plain_float(values: Any) -> bool:
-    """Whether it is a pandas series of NumPy floats, where nothing is missing: NaN is a value, as in an array."""
+def is_plain(values: Any) -> bool:
+    """Whether it is a pandas series of NumPy's numbers, truth values or times, which is the same as its array.
+
+    Of numbers nothing is missing, since NaN is a value, as in an array; not-a-time marks a missing time in both.
+    """
     numpy, dtype = sys.modules.get("numpy"), getattr(values, "dtype", None)
-    return numpy is not None and isinstance(dtype, numpy.dtype) and dtype.kind == "f"
+    return numpy is not None and isinstance(dtype, numpy.dtype) and dtype.kind in "biufmM"
