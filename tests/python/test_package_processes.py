@@ -6,12 +6,14 @@ import pickle
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import numpy
 import pyarrow
 import pytest
 
 import atoll
+from atoll import _atoll
 from conftest import PREFIX, child
 
 
@@ -90,6 +92,30 @@ print(len(query.read()), query.table.name)
         with atoll.open(url) as memory:
             with pytest.raises(atoll.errors.UnsupportedError, match="memory"):
                 pickle.dumps(memory)
+
+
+def test_a_store_is_opened_with_the_limits_that_it_was_pickled_with(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits, opened = {"memory_bytes": 96 << 20, "keep_seconds": 7}, []
+    native = atoll._store._atoll.Store
+
+    def opening(url: str, **words: object) -> object:
+        opened.append((url, words))
+        return native.open(url, **words)
+
+    with atoll.open(tmp_path / "s", **limits) as store, atoll.open([tmp_path / "s"], **limits) as several:
+        url = store.url
+        made = store.create_table("t", {"id": "int64"}, id="id", index="id")
+        kept = [pickle.dumps(each) for each in (store, several, made)]
+    del made
+    watched = SimpleNamespace(Store=SimpleNamespace(open=opening), union=_atoll.union)
+    monkeypatch.setattr(atoll._store, "_atoll", watched)
+    for once, ask in zip(kept, (atoll.Store.tables, atoll.Stores.tables, atoll.Table.count), strict=True):
+        # Its own pickle has the limits, too.
+        found = pickle.loads(pickle.dumps(pickle.loads(once)))
+        ask(found)
+        (found.store if isinstance(found, atoll.Table) else found).close()
+        del found
+    assert opened == [(url, {"read_only": False, "create": False, **limits})] * 3
 
 
 def test_a_child_process_writes_while_this_one_reads(store: atoll.Store, table: atoll.Table) -> None:

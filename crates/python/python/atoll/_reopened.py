@@ -15,13 +15,17 @@ from ._store import Store, Stores, open_here
 from ._table import Table
 
 
-def reopened_store(url: str, read_only: bool) -> Store:
-    """Return the store of a pickle: the one that is open in this process, or one that opens itself."""
+def reopened_store(
+    url: str, read_only: bool, memory_bytes: int | None = None, keep_seconds: int | None = None
+) -> Store:
+    """Return the store of a pickle: the one that is open in this process, or one that opens itself, with its limits."""
     store = open_here(url, read_only)
-    return store if store is not None else Store(url, None, read_only=read_only)
+    if store is not None:
+        return store
+    return Store(url, None, read_only=read_only, memory_bytes=memory_bytes, keep_seconds=keep_seconds)
 
 
-def reopened_stores(places: tuple[tuple[str, bool], ...]) -> Stores:
+def reopened_stores(places: tuple[tuple[Any, ...], ...]) -> Stores:
     """Return the stores of a pickle."""
     return Stores([reopened_store(*place) for place in places])
 

@@ -41,9 +41,18 @@ class Store:
     more.
     """
 
-    def __init__(self, url: str, native: _atoll.Store | None, *, read_only: bool) -> None:
+    def __init__(
+        self,
+        url: str,
+        native: _atoll.Store | None,
+        *,
+        read_only: bool,
+        memory_bytes: int | None = None,
+        keep_seconds: int | None = None,
+    ) -> None:
         self._url = url
         self._read_only = read_only
+        self._memory_bytes, self._keep_seconds = memory_bytes, keep_seconds
         #: The native store; ``None`` means that the first use opens it.
         self._held = native
         self._is_closed = False
@@ -60,7 +69,13 @@ class Store:
         if self._is_closed:
             raise UnavailableError.hinted("the store was closed", "open it again with atoll.open")
         if self._held is None:
-            self._held = _atoll.Store.open(self._url, read_only=self._read_only, create=False)
+            self._held = _atoll.Store.open(
+                self._url,
+                read_only=self._read_only,
+                create=False,
+                memory_bytes=self._memory_bytes,
+                keep_seconds=self._keep_seconds,
+            )
         return self._held
 
     def create_table(
@@ -218,13 +233,13 @@ class Store:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         _close_behind(self.close, error)
 
-    def _place(self) -> tuple[str, bool]:
+    def _place(self) -> tuple[str, bool, int | None, int | None]:
         # With or without options, such as mem:?memory=64MiB.
         if self._url.startswith("mem:"):
             raise UnsupportedError.hinted(
                 "a store in memory cannot be reached from elsewhere", "use a folder to share it"
             )
-        return self._url, self._read_only
+        return self._url, self._read_only, self._memory_bytes, self._keep_seconds
 
     def __reduce__(self) -> tuple[Any, ...]:
         from ._reopened import reopened_store
@@ -409,7 +424,7 @@ def open(
         native = _atoll.Store.open(
             place, read_only=read_only, create=create, memory_bytes=memory_bytes, keep_seconds=keep_seconds
         )
-        return Store(place, native, read_only=read_only)
+        return Store(place, native, read_only=read_only, memory_bytes=memory_bytes, keep_seconds=keep_seconds)
 
     if isinstance(url, (list, tuple)):
         return Stores([opened(place, create=False) for place in _several(url)])
