@@ -163,6 +163,55 @@ def test_slices_of_an_answer_show_their_own_rows(table: atoll.Table) -> None:
     assert rejoined.combine_chunks() == answer.arrow()
 
 
+def address(numbers: pyarrow.Array) -> int:
+    """Return where the first of some doubles lies."""
+    return numbers.buffers()[1].address + 8 * numbers.offset
+
+
+def test_pieces_of_an_answer_without_an_order_are_slices_of_its_parts(store: atoll.Store) -> None:
+    # Smaller parts are joined while they are read.
+    made = particles(100_000, seed=3)
+    table = store.create_table("run", made, id=("pid", "step"), sample_key="pid", index="x")
+    for part in range(4):
+        table.append({name: values[part::4] for name, values in made.items()})
+    answer = table.unordered().read()
+    parts = answer.arrow().column("x").chunks
+    assert len(parts) > 1, "a single part would prove nothing"
+    whole = answer.numpy()
+    pieces = list(answer.batches(rows=7_777))
+    assert [len(piece) for piece in pieces] == [7_777] * 12 + [6_676]
+    for name in made:
+        numpy.testing.assert_array_equal(numpy.concatenate([piece.numpy()[name] for piece in pieces]), whole[name])
+    sliced = [chunk for piece in pieces for chunk in piece.arrow().column("x").chunks]
+    assert set(map(address, parts)) <= set(map(address, sliced)), "the pieces lie in the memory of the parts"
+    assert answer._repr_html_().count("<tr>") == 11
+    for offset, rows, there in [(99_999, 5, 1), (100_000, 5, 0), (0, 0, 0), (2**63, 2**63, 0)]:
+        few = answer._rows.slice(offset, rows)
+        assert (len(few), few.columns) == (there, list(made))
+    numpy.testing.assert_array_equal(sorted_by_id(whole)["x"], sorted_by_id(made)["x"])
+    with pytest.raises(atoll.errors.InvalidInputError, match='no column "y"'):
+        answer._rows.column("y")
+
+
+def test_a_notebook_shows_an_answer_also_where_its_rows_cannot_be_taken(table: atoll.Table) -> None:
+    answer = table.limit(3).read()
+    rows = answer._rows
+
+    class NoRoom:
+        """Rows of which no more memory is to be had."""
+
+        columns = rows.columns
+
+        def __len__(self) -> int:
+            return len(rows)
+
+        def slice(self, offset: int, count: int) -> object:
+            raise MemoryError
+
+    answer._rows = NoRoom()
+    assert "3 rows" in answer._repr_html_()
+
+
 NULLABLE = {
     "id": "int64",
     "x": "float64?",

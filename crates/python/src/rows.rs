@@ -14,7 +14,7 @@ use arrow_array::{
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType, SchemaRef};
-use arrow_select::concat::concat_batches;
+use arrow_select::concat::{concat, concat_batches};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 use std::sync::{Arc, OnceLock};
@@ -50,6 +50,11 @@ impl Rows {
         }
         let whole = py.detach(|| concat_batches(&self.schema, &self.batches))?;
         Ok(self.whole.get_or_init(|| whole).clone())
+    }
+
+    /// The batches; the one batch of all rows where it was made.
+    fn parts(&self) -> &[RecordBatch] {
+        self.whole.get().map_or(self.batches.as_slice(), std::slice::from_ref)
     }
 
     fn schema_ref(&self) -> SchemaRef {
@@ -109,19 +114,39 @@ impl Rows {
         Ok(Self::new(copied.map_err(Failure::from)?))
     }
 
-    /// The column of this name, for NumPy.
+    /// The column of this name, for NumPy. Of several batches, this column alone is copied.
     fn column(&self, py: Python<'_>, name: &str) -> PyResult<Column> {
-        let whole = self.whole(py)?;
-        let column = whole.column_by_name(name);
-        let column = column.ok_or_else(|| Failure::input(format!("there is no column \"{name}\"")))?;
-        Ok(Column::new(column)?)
+        let Some((place, _)) = self.schema.column_with_name(name) else {
+            return Err(Failure::input(format!("there is no column \"{name}\"")).into());
+        };
+        let parts = self.parts();
+        let column = py.detach(|| {
+            let arrays: Vec<&dyn Array> = parts.iter().map(|batch| batch.column(place).as_ref()).collect();
+            // A single one is not copied.
+            concat(&arrays)
+        });
+        Ok(Column::new(&column.map_err(Failure::from)?)?)
     }
 
     /// A number of rows from `offset` on, without a copy.
-    fn slice(&self, py: Python<'_>, offset: usize, rows: usize) -> PyResult<Self> {
-        let whole = self.whole(py)?;
-        let offset = offset.min(whole.num_rows());
-        Ok(Self::new(whole.slice(offset, rows.min(whole.num_rows() - offset))))
+    fn slice(&self, offset: usize, rows: usize) -> Self {
+        let (mut skipped, mut left) = (offset, rows);
+        let mut batches = Vec::new();
+        for batch in self.parts() {
+            let from = skipped.min(batch.num_rows());
+            let taken = left.min(batch.num_rows() - from);
+            (skipped, left) = (skipped - from, left - taken);
+            if taken > 0 {
+                batches.push(batch.slice(from, taken));
+            }
+            if left == 0 {
+                break;
+            }
+        }
+        if batches.is_empty() {
+            batches.push(RecordBatch::new_empty(self.schema_ref()));
+        }
+        Self { schema: self.schema_ref(), batches, whole: OnceLock::new() }
     }
 
     /// A stream of the batches. A schema that the consumer requests is only a wish: the columns keep their

@@ -136,9 +136,8 @@ class Answer:
         )
 
     def _repr_html_(self) -> str:
-        shown = self._rows.slice(0, _ROWS_SHOWN)
         try:
-            columns = numpy_columns(shown)
+            columns = numpy_columns(self._rows.slice(0, _ROWS_SHOWN))
         except Exception:  # Without NumPy there is nothing to format values with.
             return f"<pre>{html.escape(repr(self))}</pre>"
         cells = zip(*columns.values(), strict=True)
