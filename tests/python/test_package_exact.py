@@ -8,6 +8,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from conftest import child
 
 import atoll
 from atoll.errors import InvalidInputError, NotFoundError
@@ -169,3 +170,52 @@ def test_the_least_and_the_greatest_value_are_exact(tmp_path: Path) -> None:
         table.min("name")
     with pytest.raises(NotFoundError, match="y"):
         table.max("y")
+
+
+WIDTHS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+
+
+@pytest.mark.parametrize("given", [*WIDTHS, "float64"])
+@pytest.mark.parametrize("kind", [*WIDTHS, "float32", "float64"])
+def test_every_width_is_taken_as_far_as_its_values_fit_and_refused_with_the_first_row_that_does_not(
+    tmp_path: Path, given: str, kind: str
+) -> None:
+    def ends(name: str) -> tuple[int, int]:
+        return (int(np.iinfo(name).min), int(np.iinfo(name).max)) if "int" in name else (-(2**63), 2**63)
+
+    def fits(value: int) -> bool:
+        return ends(kind)[0] <= value <= ends(kind)[1] if "int" in kind else int(np.dtype(kind).type(value)) == value
+
+    near = [end + by for name in WIDTHS for end in ends(name) for by in (-1, 0, 1)] + [0, 1, 2**24 + 1, 2**53 + 1]
+    there = [value for value in near if ends(given)[0] <= value <= ends(given)[1] and int(np.dtype(given).type(value)) == value]
+    good, bad = [value for value in there if fits(value)], [value for value in there if not fits(value)]
+    table = table_of(tmp_path, f"{kind}?")
+    # What lies under a mask is no value, whether it fits or not.
+    values = np.ma.masked_array(np.array([*good, *bad[:1]], dtype=given), mask=[False] * len(good) + [True] * len(bad[:1]))
+    table.append({"id": range(len(values)), "v": values})
+    found = table.numpy()
+    held = found["v"][np.argsort(found["id"])].tolist()
+    assert held == good + [None] * len(bad[:1])
+    for value in bad:
+        with pytest.raises(InvalidInputError, match=rf'column "v", row 2: {value}(\.0)? does not fit {kind} exactly'):
+            table.append({"id": range(4), "v": np.array([0, 0, value, value], dtype=given)})
+
+
+def test_another_width_takes_no_more_memory_than_the_rows_that_come_of_it() -> None:
+    code = """
+import array, resource
+from atoll import _atoll
+rows = 2_000_000
+with atoll.open("mem:") as store:
+    table = store.create_table("t", {"id": "int64", "n": "int32"}, id="id", index="id")
+    ids, n = array.array("i", bytes(4 * rows)), array.array("q", bytes(8 * rows))
+    given = _atoll.rows([("id", "int32", ids, None, None), ("n", "int64", n, None, None)])
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    made = table._native.conformed(given)
+    print(made.nbytes, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+    with child(code) as measured:
+        told, failed = measured.communicate(timeout=120)
+    assert measured.returncode == 0, failed
+    made, more = map(int, told.split())
+    assert more < 2 * made

@@ -293,53 +293,74 @@ impl Fit<'_> {
             }
             _ => {}
         }
-        let whole = values.iter().enumerate().map(|(row, value)| match value {
-            None => Ok(None),
-            Some(value) if (value as i128) as f64 == value => Ok(Some(value as i128)),
-            Some(value) => Err(self.inexact(row, format!("{value:?}"), to)),
-        });
-        self.whole(&whole.collect::<Result<Vec<_>, _>>()?, to)
+        let as_whole = |value: f64| Some(value as i128).filter(|&whole| whole as f64 == value);
+        self.whole(values, as_whole, to)
     }
 
     fn integers(&self, from: &ArrayRef, to: &DataType) -> Result<ArrayRef, Failure> {
-        let values = integers_of(from).ok_or_else(|| self.refuse(from.data_type(), to))?;
-        self.whole(&values, to)
-    }
-
-    /// Integers in the type of a column.
-    fn whole(&self, values: &[Option<i128>], to: &DataType) -> Result<ArrayRef, Failure> {
-        match to {
-            DataType::Int8 => self.fitted::<Int8Type>(values, to, |value| value.try_into().ok()),
-            DataType::Int16 => self.fitted::<Int16Type>(values, to, |value| value.try_into().ok()),
-            DataType::Int32 => self.fitted::<Int32Type>(values, to, |value| value.try_into().ok()),
-            DataType::Int64 => self.fitted::<Int64Type>(values, to, |value| value.try_into().ok()),
-            DataType::UInt8 => self.fitted::<UInt8Type>(values, to, |value| value.try_into().ok()),
-            DataType::UInt16 => self.fitted::<UInt16Type>(values, to, |value| value.try_into().ok()),
-            DataType::UInt32 => self.fitted::<UInt32Type>(values, to, |value| value.try_into().ok()),
-            DataType::UInt64 => self.fitted::<UInt64Type>(values, to, |value| value.try_into().ok()),
-            DataType::Float32 => self.fitted::<Float32Type>(values, to, |value| {
-                Some(value as f32).filter(|&float| float as i128 == value)
-            }),
-            DataType::Float64 => self.fitted::<Float64Type>(values, to, |value| {
-                Some(value as f64).filter(|&float| float as i128 == value)
-            }),
-            _ => Err(self.refuse(&DataType::Int64, to)),
+        match from.data_type() {
+            DataType::Int8 => self.whole(from.as_primitive::<Int8Type>(), wide, to),
+            DataType::Int16 => self.whole(from.as_primitive::<Int16Type>(), wide, to),
+            DataType::Int32 => self.whole(from.as_primitive::<Int32Type>(), wide, to),
+            DataType::Int64 => self.whole(from.as_primitive::<Int64Type>(), wide, to),
+            DataType::UInt8 => self.whole(from.as_primitive::<UInt8Type>(), wide, to),
+            DataType::UInt16 => self.whole(from.as_primitive::<UInt16Type>(), wide, to),
+            DataType::UInt32 => self.whole(from.as_primitive::<UInt32Type>(), wide, to),
+            DataType::UInt64 => self.whole(from.as_primitive::<UInt64Type>(), wide, to),
+            found => Err(self.refuse(found, to)),
         }
     }
 
-    fn fitted<T: ArrowPrimitiveType>(
+    /// Integers in the type of a column. `as_whole` gives the integer that a value is; none if it is none.
+    fn whole<S: ArrowPrimitiveType>(
         &self,
-        values: &[Option<i128>],
+        values: &PrimitiveArray<S>,
+        as_whole: impl Fn(S::Native) -> Option<i128>,
         to: &DataType,
-        convert: impl Fn(i128) -> Option<T::Native>,
     ) -> Result<ArrayRef, Failure> {
-        let fit = |(row, value): (usize, &Option<i128>)| match value {
-            Some(value) => convert(*value).map(Some).ok_or_else(|| self.inexact(row, value, to)),
-            None => Ok(None),
+        let fitted = match to {
+            DataType::Int8 => fitted::<S, Int8Type>(values, |value| as_whole(value)?.try_into().ok()),
+            DataType::Int16 => fitted::<S, Int16Type>(values, |value| as_whole(value)?.try_into().ok()),
+            DataType::Int32 => fitted::<S, Int32Type>(values, |value| as_whole(value)?.try_into().ok()),
+            DataType::Int64 => fitted::<S, Int64Type>(values, |value| as_whole(value)?.try_into().ok()),
+            DataType::UInt8 => fitted::<S, UInt8Type>(values, |value| as_whole(value)?.try_into().ok()),
+            DataType::UInt16 => fitted::<S, UInt16Type>(values, |value| as_whole(value)?.try_into().ok()),
+            DataType::UInt32 => fitted::<S, UInt32Type>(values, |value| as_whole(value)?.try_into().ok()),
+            DataType::UInt64 => fitted::<S, UInt64Type>(values, |value| as_whole(value)?.try_into().ok()),
+            DataType::Float32 => fitted::<S, Float32Type>(values, |value| {
+                let whole = as_whole(value)?;
+                Some(whole as f32).filter(|&float| float as i128 == whole)
+            }),
+            DataType::Float64 => fitted::<S, Float64Type>(values, |value| {
+                let whole = as_whole(value)?;
+                Some(whole as f64).filter(|&float| float as i128 == whole)
+            }),
+            _ => return Err(self.refuse(&DataType::Int64, to)),
         };
-        let fitted = values.iter().enumerate().map(fit).collect::<Result<Vec<_>, _>>()?;
-        Ok(Arc::new(PrimitiveArray::<T>::from_iter(fitted)))
+        fitted.map_err(|row| match as_whole(values.value(row)) {
+            Some(whole) => self.inexact(row, whole, to),
+            None => self.inexact(row, format!("{:?}", values.value(row)), to),
+        })
     }
+}
+
+/// A value of any integer type as one of the widest.
+fn wide<N: Into<i128>>(value: N) -> Option<i128> {
+    Some(value.into())
+}
+
+/// The values in another type, without a copy of a third width between the two; or the first row whose value
+/// does not fit.
+fn fitted<S: ArrowPrimitiveType, T: ArrowPrimitiveType>(
+    values: &PrimitiveArray<S>,
+    convert: impl Fn(S::Native) -> Option<T::Native>,
+) -> Result<ArrayRef, usize> {
+    let fitted = values.try_unary::<_, T, _>(|value| convert(value).ok_or(()));
+    fitted.map(|fitted| Arc::new(fitted) as ArrayRef).map_err(|()| {
+        // Only now: keeping the row beside each value would cost time.
+        let is_other = |value: Option<S::Native>| value.is_some_and(|value| convert(value).is_none());
+        values.iter().position(is_other).unwrap_or_default()
+    })
 }
 
 /// Whether elements are missing only within missing vectors, where no element is a value.
@@ -434,27 +455,6 @@ pub(crate) fn check_text_bytes(name: &str, bytes: usize) -> Result<(), Failure> 
         Ok(_) => Ok(()),
         Err(_) => Err(Failure::TooLong { name: name.to_owned(), bytes }),
     }
-}
-
-fn integers_of(array: &ArrayRef) -> Option<Vec<Option<i128>>> {
-    fn wide<T: ArrowPrimitiveType>(array: &ArrayRef) -> Vec<Option<i128>>
-    where
-        T::Native: Into<i128>,
-    {
-        array.as_primitive::<T>().iter().map(|value| value.map(Into::into)).collect()
-    }
-    let values = match array.data_type() {
-        DataType::Int8 => wide::<Int8Type>(array),
-        DataType::Int16 => wide::<Int16Type>(array),
-        DataType::Int32 => wide::<Int32Type>(array),
-        DataType::Int64 => wide::<Int64Type>(array),
-        DataType::UInt8 => wide::<UInt8Type>(array),
-        DataType::UInt16 => wide::<UInt16Type>(array),
-        DataType::UInt32 => wide::<UInt32Type>(array),
-        DataType::UInt64 => wide::<UInt64Type>(array),
-        _ => return None,
-    };
-    Some(values)
 }
 
 fn texts(array: &ArrayRef) -> ArrayRef {
