@@ -120,12 +120,13 @@ impl Rows {
             return Err(Failure::input(format!("there is no column \"{name}\"")).into());
         };
         let parts = self.parts();
+        // Making a mask or unpacking bits takes a while, and nothing of Python.
         let column = py.detach(|| {
             let arrays: Vec<&dyn Array> = parts.iter().map(|batch| batch.column(place).as_ref()).collect();
             // A single one is not copied.
-            concat(&arrays)
+            Column::new(&concat(&arrays)?)
         });
-        Ok(Column::new(&column.map_err(Failure::from)?)?)
+        Ok(column?)
     }
 
     /// A number of rows from `offset` on, without a copy.
