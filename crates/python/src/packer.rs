@@ -18,7 +18,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// How much the thread lowers its own scheduling priority: a simulation that needs every processor goes
-/// first.
+/// first. Elsewhere than on Linux, a priority is that of the whole process, and the simulation's with it.
+#[cfg(target_os = "linux")]
 const NICENESS: i32 = 5;
 
 /// How far the thread has come.
@@ -54,6 +55,7 @@ impl Packer {
         let seen = Arc::clone(&progress);
         let keep = move || {
             // Failing to lower the priority is no reason not to pack.
+            #[cfg(target_os = "linux")]
             let _ = rustix::process::nice(NICENESS);
             let until = async {
                 // The owner asked to stop, or dropped its end.
