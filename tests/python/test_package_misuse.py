@@ -48,6 +48,8 @@ MISUSES = {
     "run is a text, not 6": lambda t: t.delete(run=6),
     "run is a text, not 7": lambda t: t.attributes(run=7),
     "run is a text, not 8": lambda t: t.load([], run=8),
+    "run is a text, not 9": lambda t: t.follow(run=9, from_start=True),
+    "run is a text, not 10": lambda t: t.follow(10),
     "the name of a snapshot is a text, not 3": lambda t: t.create_snapshot(3),
     "the name of a column is a text, not 3": lambda t: t.add_column(3, "float64"),
     "the name of a table is a text, not 3": lambda t: t.store.table(3),

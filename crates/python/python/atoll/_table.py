@@ -214,6 +214,7 @@ class Table(Asking, Noted, Appending):
         Begins with the next step to complete or, with ``from_start``, with the steps that are already complete. A step
         that a later attempt writes again is yielded again.
         """
+        run = None if run is None else label(run, "run")
         # "Next" counts from this call, not from the first `next()` on the iterator that it returns.
         version = self.version()
         seen = Counter() if from_start else Counter(map(_step_identity, self._steps_so_far(run)))
