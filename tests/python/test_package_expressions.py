@@ -1,6 +1,7 @@
 """Python's operators become texts in the shared grammar, and mean there what they mean in Python."""
 
 import datetime
+import enum
 import math
 import operator
 import os
@@ -11,6 +12,24 @@ import pytest
 
 import atoll
 from atoll import _atoll, col
+
+class Kind(int, enum.Enum):
+    """Kinds of particles, which are numbers."""
+
+    WALL = 2
+
+
+class Cut(float, enum.Enum):
+    """Lengths."""
+
+    NEAR = -2.5
+
+
+class Name(str, enum.Enum):
+    """Names of particles."""
+
+    WALL = "the 'wall'"
+
 
 WRITTEN = {
     "(a + b) * c": (col("a") + col("b")) * col("c"),
@@ -37,6 +56,9 @@ WRITTEN = {
     "t < timestamp '2026-01-01T00:00:00.000000001'": col("t") < numpy.datetime64("2026-01-01", "ns") + 1,
     "a = 0.10000000149011612": col("a") == numpy.float32(0.1),
     "a < 3": numpy.int64(3) > col("a"),
+    "a = 2 and a in (2, 3)": (col("a") == Kind.WALL) & col("a").is_in([Kind.WALL, 3]),
+    "a < -2.5": col("a") < Cut.NEAR,
+    "a = 'the ''wall'''": col("a") == Name.WALL,
 }
 
 

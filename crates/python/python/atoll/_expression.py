@@ -289,10 +289,11 @@ def literal(value: Any) -> str:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
+    # Of a subclass, such as an enumeration, the number and not its name.
     if isinstance(value, int):
-        return str(value)
+        return int.__repr__(value)
     if isinstance(value, float):
-        return repr(value)
+        return float.__repr__(value)
     if isinstance(value, str):
         check_text(value, "a text of a condition")
         doubled = value.replace("'", "''")
