@@ -123,6 +123,27 @@ def test_a_refinement_gives_an_estimate_at_each_step_and_narrows_to_the_truth(la
     assert next(iter(large.refine())).estimate is None
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"mean": "x", "sum": "x"},
+        {"mean": "nope"},
+        {"mean": 3},
+        {"share": "type ="},
+        {"share": True},
+        {"quantile": "x"},
+        {"quantile": ("x", 1.5)},
+        {"mean": "x", "confidence": "most"},
+        {"mean": "x", "confidence": 1.5},
+    ],
+)
+def test_what_a_refinement_cannot_answer_is_refused_by_the_call_and_not_by_its_first_step(
+    large: atoll.Table, asked: dict
+) -> None:
+    with pytest.raises((atoll.errors.InvalidInputError, atoll.errors.NotFoundError)):
+        large.refine(**asked)
+
+
 def test_a_refinement_estimates_sums_shares_and_quantiles(large: atoll.Table) -> None:
     query = large.where("x < 0.5")
     half = MADE["x"] < 0.5

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import pyarrow
     from numpy.typing import ArrayLike
 
+    from . import _atoll
     from ._table import Table
 
 
@@ -149,15 +150,9 @@ class Asking(Choosing, Estimating):
         """
         query = self.query()
         question = _refine_question(query.table, (mean, sum, share, quantile), confidence)
+        # Begin here: what is wrong with the arguments is raised by this call, and not by the first step.
         refinement = query.table._native.refine(query, question)
-        unit = None if question is None else unit_of(query, question)
-        rows_read = 0
-        while (found := refinement.next()) is not None:
-            rows, version, work, cut, is_last, estimate = found
-            answer = Answer(rows, version, Work(**work))
-            rows_read += len(answer)
-            told = {"rows_read": rows_read, "version": version, "work": answer.work, "value_unit": unit}
-            yield Refined(answer, cut, None if estimate is None else estimate_of(estimate, **told), is_last)
+        return _refined(refinement, None if question is None else unit_of(query, question))
 
     def batches(self, rows: SupportsIndex = 65_536) -> Iterator[Answer]:
         """Yield the rows in pieces of at most ``rows`` rows, lightest first, reading as the pieces are consumed.
@@ -319,6 +314,17 @@ class Refined(_Step[_Estimated]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Refined, (*self, self.is_last)
+
+
+def _refined(refinement: _atoll.Refinement, unit: str | None) -> Iterator[Refined[Any]]:
+    """Yield the steps of a refinement that has begun."""
+    rows_read = 0
+    while (found := refinement.next()) is not None:
+        rows, version, work, cut, is_last, estimate = found
+        answer = Answer(rows, version, Work(**work))
+        rows_read += len(answer)
+        told = {"rows_read": rows_read, "version": version, "work": answer.work, "value_unit": unit}
+        yield Refined(answer, cut, None if estimate is None else estimate_of(estimate, **told), is_last)
 
 
 #: What :meth:`Asking.refine` can estimate: ``mean``, ``sum``, ``share`` and ``quantile``.
