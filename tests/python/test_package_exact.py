@@ -52,6 +52,16 @@ def test_the_sign_of_a_zero_in_a_list_is_kept(tmp_path: Path) -> None:
         ("duration[ms]", [datetime.timedelta(seconds=5), pd.Timedelta("1ms")], [datetime.timedelta(seconds=5), datetime.timedelta(milliseconds=1)]),
         ("duration[ms]?", [pd.NaT, pd.Timedelta("1ms")], [None, datetime.timedelta(milliseconds=1)]),
         ("timestamp[us]", np.array([DAY], dtype=object), [DAY]),
+        ("timestamp[s]", np.array(["2026-01-02T03"], dtype="M8[h]"), [DAY.replace(hour=3)]),
+        ("timestamp[us]?", np.array(["2026-01-02T03:04", "NaT"], dtype=">M8[m]"), [DAY.replace(hour=3, minute=4), None]),
+        ("timestamp[us]", np.array([4, 8], dtype="M8[25us]"), [datetime.datetime(1970, 1, 1, 0, 0, 0, us) for us in (100, 200)]),
+        ("date32", np.array(["2026-01-01"], dtype="M8[W]"), [datetime.date(2026, 1, 1)]),
+        ("date32", np.array(["2024-03", "1969-12"], dtype="M8[M]"), [datetime.date(2024, 3, 1), datetime.date(1969, 12, 1)]),
+        ("timestamp[ms]", np.array(["2024"], dtype="M8[Y]"), [datetime.datetime(2024, 1, 1)]),
+        ("date32", [np.datetime64("2024-03"), np.datetime64("2024-03-02")], [datetime.date(2024, 3, 1), datetime.date(2024, 3, 2)]),
+        ("duration[ms]", np.array([1, -2], dtype="m8[D]"), [datetime.timedelta(days=1), datetime.timedelta(days=-2)]),
+        ("duration[s]?", np.ma.masked_array([2, 2**62], [False, True], dtype="m8[W]"), [datetime.timedelta(weeks=2), None]),
+        ("duration[us]", np.array([5_000_000], dtype="m8[ps]"), [datetime.timedelta(microseconds=5)]),
         ("float32", [0.5, float("inf"), 1], [0.5, float("inf"), 1.0]),
         ("float32", np.array([0.5, -0.25]), [0.5, -0.25]),
         ("float32[2]", [[0.5, 1.0], [2.0, 3.0]], [[0.5, 1.0], [2.0, 3.0]]),
@@ -122,6 +132,59 @@ def test_an_array_that_lies_across_is_told_how_it_is_turned(tmp_path: Path) -> N
     with pytest.raises(InvalidInputError, match="has 4 rows") as error:
         table.append({"id": np.arange(4), "v": np.zeros((5, 3))})
     assert error.value.hint is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("timestamp[ns]", np.array([1_000, 1_001], dtype="M8[ps]")),
+        ("timestamp[s]", np.array([0, 2**62], dtype="M8[h]")),
+        ("timestamp[s]", np.array([0, -(2**58)], dtype="M8[m]")),
+        ("date32", np.array([0, 2**60], dtype="M8[M]")),
+        ("duration[s]", np.array([0, 2**63 - 1], dtype="m8[W]")),
+        ("duration[s]", np.array([0, 1 << 57], dtype="m8[h]")),
+    ],
+)
+def test_times_of_a_unit_that_a_table_lacks_are_refused_where_they_would_be_cut_or_wrap_around(
+    tmp_path: Path, kind: str, values: np.ndarray
+) -> None:
+    table = table_of(tmp_path, kind)
+    with pytest.raises(InvalidInputError, match='column "v", row 1'):
+        table.append({"id": [0, 1], "v": values})
+    assert table.count() == 0
+
+
+@pytest.mark.parametrize("dtype", ["M8", "m8", "m8[Y]", "m8[M]"])
+def test_times_without_a_unit_and_durations_of_no_length_are_refused(tmp_path: Path, dtype: str) -> None:
+    table = table_of(tmp_path, "duration[s]" if dtype[0] == "m" else "timestamp[s]")
+    with pytest.raises(InvalidInputError, match='column "v": a table cannot hold'):
+        table.append({"id": [0], "v": np.zeros(1, dtype=dtype)})
+
+
+def test_types_of_python_and_polars_describe_columns(tmp_path: Path) -> None:
+    described = {
+        "id": (int, "int64", False),
+        "at": (datetime.datetime, "timestamp[us]", False),
+        "day": (datetime.date, "date32", False),
+        "took": (datetime.timedelta, "duration[us]", False),
+        "hour": (np.dtype("M8[h]"), "timestamp[s]", False),
+        "n": (pl.UInt16, "uint16", True),
+        "ms": (pl.Datetime("ms"), "timestamp[ms]", True),
+        "name": (pl.Categorical, "utf8", True),
+        "pos": (pl.Array(pl.Float32, 3), "fixed_size_list[float32?, 3]", True),
+    }
+    with atoll.open(tmp_path / "store") as store:
+        schema = {name: given for name, (given, _, _) in described.items()}
+        table = store.create_table("t", schema, id="id", index="id")
+        assert table.schema.fields() == [(name, kind, may) for name, (_, kind, may) in described.items()]
+        table.add_column("x", pl.Float64)
+        frame = pl.DataFrame({"id": [1], "at": [DAY], "day": [DAY.date()], "took": [DAY - DAY], "hour": [DAY], "x": [0.5]})
+        table.append(frame)
+        assert (table.min("at"), table.min("x"), table.min("n")) == (DAY, 0.5, None)
+        made = store.create_table("like", frame.schema, id="id", index="id")
+        made.append(frame)
+        with pytest.raises(InvalidInputError, match='"no"'):
+            store.create_table("no", {"id": int, "no": pl.Time}, id="id", index="id")
 
 
 def test_integers_of_which_some_need_all_bits_are_integers(tmp_path: Path) -> None:

@@ -56,6 +56,10 @@ WRITTEN = {
     "t < timestamp '2026-01-01T00:00:00.000000001'": col("t") < numpy.datetime64("2026-01-01", "ns") + 1,
     "a = 0.10000000149011612": col("a") == numpy.float32(0.1),
     "a < 3": numpy.int64(3) > col("a"),
+    "a * a + b * b * b": col("a") ** 2 + col("b") ** numpy.int64(3),
+    "-(a * a) > (b - 1) * (b - 1)": -(col("a") ** 2) > (col("b") - 1) ** 2,
+    "a * b * (a * b) = a": (col("a") * col("b")) ** 2 == +col("a") ** 1,
+    "a is not null and a + 1 is not null": col("a").is_not_null() & (col("a") + 1).is_not_null(),
     "a = 2 and a in (2, 3)": (col("a") == Kind.WALL) & col("a").is_in([Kind.WALL, 3]),
     "a < -2.5": col("a") < Cut.NEAR,
     "a = 'the ''wall'''": col("a") == Name.WALL,
@@ -80,6 +84,21 @@ def test_what_python_would_judge_itself_is_refused() -> None:
     assert "is_null" in raised.value.hint
     with pytest.raises(atoll.errors.InvalidInputError, match="complex"):
         col("a") == 1j  # noqa: B015
+
+
+@pytest.mark.parametrize("exponent", [0, 5, -1, 0.5, 2.0, True, "2", None, col("b")])
+def test_a_power_that_is_no_short_product_is_refused_with_what_to_write(exponent: object) -> None:
+    with pytest.raises(atoll.errors.InvalidInputError, match="1 to 4 factors") as refused:
+        pow(col("a"), exponent)
+    assert ".sqrt()" in refused.value.hint
+
+
+def test_what_is_not_null_is_told_by_the_rows(store: atoll.Store) -> None:
+    table = store.create_table("t", {"id": "int64", "x": "float64?"}, id="id", index="id")
+    table.append({"id": [1, 2, 3, 4], "x": [0.5, None, math.nan, -3.0]})
+    assert sorted(table.where(col("x").is_not_null()).numpy()["id"].tolist()) == [1, 3, 4]
+    assert table.where(~col("x").is_not_null()).numpy()["id"].tolist() == [2]
+    assert table.where(col("x") ** 2 > 1).numpy()["id"].tolist() == [4]
 
 
 COMPARISONS = [operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import datetime
 import importlib
 import numbers
 import operator
@@ -16,7 +17,7 @@ from typing import Any
 
 from . import _atoll
 from ._frames import columns_of_frame, is_frame, is_plain
-from ._times import times, without_nat
+from ._times import in_unit_of_table, times, unit_of_table, without_nat
 from .errors import AtollError, InvalidInputError, UnsupportedError
 
 # Atoll's names for the element types that NumPy knows by kind and size.
@@ -24,13 +25,15 @@ _NUMPY_TYPES = {
     "b1": "bool", "i1": "int8", "i2": "int16", "i4": "int32", "i8": "int64",
     "u1": "uint8", "u2": "uint16", "u4": "uint32", "u8": "uint64", "f4": "float32", "f8": "float64",
 }  # fmt: skip
-_PYTHON_TYPES = {bool: "bool", int: "int64", float: "float64", str: "utf8", bytes: "binary"}
+_PYTHON_TYPES: dict[type, str] = {
+    bool: "bool", int: "int64", float: "float64", str: "utf8", bytes: "binary",
+    datetime.datetime: "timestamp[us]", datetime.date: "date32", datetime.timedelta: "duration[us]",
+}  # fmt: skip
 #: A column for the native half: name, type, values, missing marks (for each value or each vector), elements of a
 #: vector.
 _Column = tuple[str, str | None, Any, Any, int | None]
 #: Texts that are looked at together: one by one takes longer, and all at once takes their memory again.
 _TEXTS_AT_ONCE = 1024
-_TIME_UNITS = ("s", "ms", "us", "ns")
 #: A column of a new table: name, type, whether it may be null, and its notes, such as the unit, by name.
 NotedField = tuple[str, str, bool, dict[str, str]]
 
@@ -446,6 +449,7 @@ def _array(name: str, values: Any) -> _Column:
         missing = numpy.isnat(held).reshape(-1)
         if missing.any():
             mask = missing.view(numpy.uint8) if mask is None else mask | missing.view(numpy.uint8)
+        held = _times_in_unit(name, held, mask, numpy)
     # A flat buffer in C order and native byte order, of the type that was named.
     flat = numpy.ascontiguousarray(held).reshape(-1)
     flat = flat.astype(flat.dtype.newbyteorder("="), copy=False)
@@ -458,6 +462,18 @@ def _array(name: str, values: Any) -> _Column:
             raise InvalidInputError(f'column "{name}", row {row}: the date is beyond the years that a table can hold')
         flat = days
     return name, type_name, flat, mask, elements
+
+
+def _times_in_unit(name: str, held: Any, mask: Any, numpy: Any) -> Any:
+    """Convert times to the unit of a table, such as hours to seconds; refuse one that it does not hold exactly."""
+    became, wrong = in_unit_of_table(held, mask, numpy)
+    if wrong is not None:
+        row = wrong // (held.shape[1] if held.ndim == 2 else 1)
+        raise InvalidInputError.hinted(
+            f'column "{name}", row {row}: {held.flat[wrong]!r} does not fit {became.dtype} exactly',
+            "nothing is rounded on input: do that yourself first, for example with astype",
+        )
+    return became
 
 
 def check_array(name: str, held: Any, *, is_masked: bool) -> None:
@@ -480,11 +496,9 @@ def _none_for_nan(value: Any) -> Any:
 def _numpy_type(name: str, dtype: Any) -> tuple[str, str | None]:
     """Return the name of the type, and the type to view values as if Python's buffers do not know theirs."""
     if dtype.kind in "mM":
-        unit = dtype.str.partition("[")[2].rstrip("]")
-        if dtype.kind == "M" and unit == "D":
-            return "date32", "i8"
-        if unit in _TIME_UNITS:
-            return f"{'timestamp' if dtype.kind == 'M' else 'duration'}[{unit}]", "i8"
+        unit = unit_of_table(dtype)
+        if unit is not None:
+            return "date32" if unit == "D" else f"{'timestamp' if dtype.kind == 'M' else 'duration'}[{unit}]", "i8"
     elif dtype.kind == "b":
         return "bool", "u1"
     elif dtype.str[1:] in _NUMPY_TYPES:
@@ -557,6 +571,11 @@ def _field(name: str, described: Any) -> NotedField:
         return _named_field(name, described)
     if isinstance(described, type) and described in _PYTHON_TYPES:
         return name, _PYTHON_TYPES[described], False, {}
+    polars, kind = sys.modules.get("polars"), described if isinstance(described, type) else type(described)
+    if polars is not None and issubclass(kind, polars.DataType):
+        # May be null, as the types of Arrow may.
+        found: list[NotedField] = _atoll.fields(polars.Series(name, [], dtype=described).to_frame())
+        return found[0]
     if isinstance(described, type) or type(described).__name__.endswith("DType"):
         numpy = needed("numpy", "a type of NumPy")
         return name, _numpy_type(name, numpy.dtype(described))[0], False, {}

@@ -7,6 +7,7 @@ only where the grammar needs them and long chains stay flat.
 from __future__ import annotations
 
 import datetime
+import operator
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +20,16 @@ if TYPE_CHECKING:
 # How tightly texts bind, in the order of the grammar.
 _OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _NEGATION, _ATOM = range(1, 9)
 
+#: The most factors of a power: more of them are written as a product by who wants them.
+_FACTORS_MAX = 4
+
 
 class Expression:
     """A value computed from the columns of a row, or a condition on them.
 
-    Made with :func:`col`, and combined with ``+ - * / %``, ``== != < <= > >=``, ``&`` (and), ``|`` (or), ``~`` (not)
-    and ``abs()``. Python's ``and``, ``or`` and ``not``, and chains such as ``0 < x < 1``, cannot be used. ``str()``
-    returns the text, which the command line takes as it is.
+    Made with :func:`col`, and combined with ``+ - * / %``, ``** 2`` to ``** 4``, ``== != < <= > >=``, ``&`` (and),
+    ``|`` (or), ``~`` (not) and ``abs()``. Python's ``and``, ``or`` and ``not``, and chains such as ``0 < x < 1``,
+    cannot be used. ``str()`` returns the text, which the command line takes as it is.
     """
 
     __slots__ = ("_binds", "_element", "_name", "_text")
@@ -102,6 +106,25 @@ class Expression:
     def __rmod__(self, other: Any) -> Expression:
         return _as_expression(other) % self
 
+    def __pow__(self, exponent: Any) -> Expression:
+        """Return a power as the product that it is: the grammar has no powers."""
+        try:
+            factors = 0 if isinstance(exponent, bool) else operator.index(exponent)
+        except TypeError:
+            factors = 0
+        if not 1 <= factors <= _FACTORS_MAX:
+            raise InvalidInputError.hinted(
+                f"{self._text} ** {exponent!r}: a power is a product here, of 1 to {_FACTORS_MAX} factors",
+                "write the product or the quotient itself; .sqrt() is the power of 0.5",
+            )
+        power = self
+        for _ in range(1, factors):
+            power = power * self
+        return power
+
+    def __pos__(self) -> Expression:
+        return self
+
     def __neg__(self) -> Expression:
         return Expression(f"-{self._within(_ATOM)}", _NEGATION)
 
@@ -111,7 +134,7 @@ class Expression:
     def _compare(self, symbol: str, other: Any) -> Expression:
         if other is None:
             raise InvalidInputError.hinted(
-                f"{self._text} {symbol} None is true for no row", "use .is_null() or ~(...).is_null()"
+                f"{self._text} {symbol} None is true for no row", "use .is_null() or .is_not_null()"
             )
         return self._with(symbol, other, _COMPARISON)
 
@@ -178,6 +201,10 @@ class Expression:
     def is_null(self) -> Expression:
         """Test whether the value is missing. The result is never null."""
         return Expression(f"{self._within(_SUM)} is null", _COMPARISON)
+
+    def is_not_null(self) -> Expression:
+        """Test whether there is a value, which may be NaN. The result is never null."""
+        return Expression(f"{self._within(_SUM)} is not null", _COMPARISON)
 
     def is_nan(self) -> Expression:
         """Test whether the value is not a number (IEEE 754); null where the value is missing."""

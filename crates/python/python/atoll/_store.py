@@ -98,7 +98,8 @@ class Store:
 
         ``schema`` is a PyArrow schema, any other object with an Arrow schema, a mapping of names to types
         (``"float64"``, ``"float32[3]"`` for vectors, ``"timestamp[us]"``, ``"utf8?"`` with a question mark where values
-        may be missing, or a type of Python or NumPy), or an example: a data frame or a mapping of names to arrays.
+        may be missing, or a type of Python, NumPy, PyArrow or Polars), or an example: a data frame or a mapping of
+        names to arrays.
 
         ``id`` names the columns that identify a row; only ``unique`` refuses rows that are equal in all of them.
         ``index`` names the one to eight columns of numbers or times that most queries restrict: boxes on these columns

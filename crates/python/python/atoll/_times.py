@@ -10,6 +10,34 @@ from collections.abc import Sequence
 from typing import Any
 
 
+#: The units of a table in which instants of NumPy's other units are whole numbers; of finer ones, only some are.
+_INSTANTS = {"Y": "D", "M": "D", "W": "D", "D": "D", "h": "s", "m": "s", "ps": "ns", "fs": "ns", "as": "ns"}
+#: Those of durations: months and years are none, since they differ in length.
+_DURATIONS = {"W": "s", "D": "s", "h": "s", "m": "s", "ps": "ns", "fs": "ns", "as": "ns"}
+_OWN = {unit: unit for unit in ("s", "ms", "us", "ns")}
+
+
+def unit_of_table(dtype: Any) -> str | None:
+    """Return the unit in which a table holds NumPy's times of a type; ``None`` if there is none."""
+    unit = dtype.str.partition("[")[2].rstrip("]").lstrip("0123456789")
+    return (_OWN | (_INSTANTS if dtype.kind == "M" else _DURATIONS)).get(unit)
+
+
+def in_unit_of_table(held: Any, mask: Any, numpy: Any) -> tuple[Any, int | None]:
+    """Return times in the unit of a table, and the place of the first one that it does not hold exactly, if any.
+
+    ``mask`` has a byte for each of them, other than 0 where there is none, or is ``None``.
+    """
+    wanted = numpy.dtype(f"{held.dtype.kind}8[{unit_of_table(held.dtype)}]")
+    if held.dtype.newbyteorder("=") == wanted:
+        return held, None
+    became = held.astype(wanted)
+    # What does not survive the round trip was cut, or wrapped around.
+    is_other = (became.astype(held.dtype) != held).reshape(-1)
+    wrong = numpy.flatnonzero(is_other if mask is None else is_other & (mask == 0))
+    return became, int(wrong[0]) if wrong.size else None
+
+
 def without_nat(values: list[Any]) -> list[Any]:
     """Return the values with ``None`` for pandas' not-a-time."""
     return [None if type(value).__name__ == "NaTType" else value for value in values]
