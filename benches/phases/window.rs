@@ -49,7 +49,8 @@ impl Window {
         self.result.cpu_seconds = self.used_cpu_seconds();
         self.result.settled_cpu_seconds = self.result.cpu_seconds;
         self.result.operations = operations;
-        heed(&mut self.result, self.machine.until_now(), self.result.cpu_seconds);
+        let own = self.result.cpu_seconds;
+        heed(&mut self.result, self.machine.until_now(), own);
         if let Some(meter) = meter {
             self.set_latency(meter, &control);
         }
@@ -59,9 +60,10 @@ impl Window {
     pub fn close(&mut self, mut engine: Box<dyn Engine>) -> Result<(), EngineError> {
         engine.settle()?;
         engine.close()?;
-        self.result.settled_cpu_seconds = self.used_cpu_seconds();
+        let own = self.used_cpu_seconds();
+        self.result.settled_cpu_seconds = own;
         // Figures are made of this time too, so what ran beside it counts.
-        heed(&mut self.result, self.machine.until_now(), self.result.settled_cpu_seconds);
+        heed(&mut self.result, self.machine.until_now(), own);
         Ok(())
     }
 

@@ -231,12 +231,12 @@ mod tests {
     fn nodes_that_are_up_and_silent_are_told_from_those_that_are_down() {
         let strong = node(&[("commitlog_sync", "batch"), ("paxos_variant", "v2")]);
         let (down, silent, told) = (None, Some(None), Some(Some(strong)));
-        let cases: [(&[Option<Option<ClusterSettings>>], (bool, bool)); 5] = [
-            (&[told, told], (true, true)),
-            (&[told, down], (true, true)),
-            (&[told, silent], (true, false)),
-            (&[down, silent], (false, false)),
-            (&[down, down], (false, false)),
+        let cases = [
+            ([told, told], (true, true)),
+            ([told, down], (true, true)),
+            ([told, silent], (true, false)),
+            ([down, silent], (false, false)),
+            ([down, down], (false, false)),
         ];
         for (nodes, (is_told, is_whole)) in cases {
             let found = found(nodes.to_vec());
