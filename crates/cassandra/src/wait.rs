@@ -7,8 +7,8 @@
 //! Invariant: a cell that differs from what any of its waiters read last wakes all of them at the next
 //! glance.
 //! Invariant: a partition without waiters is not polled.
-//! Invariant: a wait ends with an error once its cell can be read no longer, for instance because the table is
-//! gone; while the cluster is merely silent, it goes on.
+//! Invariant: a wait ends with an error once its cell can be read no longer, for instance because the table
+//! is gone; while the cluster is merely silent, it goes on.
 
 use crate::cells::{Pieces, raw_rows};
 use crate::chunks::{Found, Owner};

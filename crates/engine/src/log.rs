@@ -135,8 +135,8 @@ impl GroupHeader {
     }
 
     /// Whether the log that goes on from `at` may have a group or a jump with this header at `position`, as
-    /// far as the header tells. Values may be full of what looks like headers, and reading all that they claim
-    /// to be followed by takes minutes.
+    /// far as the header tells. Values may be full of what looks like headers, and reading all that they
+    /// claim to be followed by takes minutes.
     ///
     /// Each group before this one took a header at least, and counts one. No sync reached further than the
     /// log did when this was written.

@@ -266,7 +266,8 @@ pub enum Effect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Contradiction {
     /// They are of a later epoch than what is applied here in their places, or what they follow is of another
-    /// one. The primary lost what it had committed, as one does whose folder was put back to an earlier state.
+    /// one. The primary lost what it had committed, as one does whose folder was put back to an earlier
+    /// state.
     #[error("other entries are applied in their places")]
     Applied,
     /// They would replace committed entries, which are the same on all copies, or follow others.

@@ -33,8 +33,8 @@ fn behind_a_loss() -> Ring {
     ring
 }
 
-/// The second node is down for a while, and comes back with everything that it had and with this record, where
-/// it reaches nobody. Returns up to where it has the slot.
+/// The second node is down for a while, and comes back with everything that it had and with this record,
+/// where it reaches nobody. Returns up to where it has the slot.
 fn comes_back(ring: &mut Ring, branch: Option<Version>) -> Sequence {
     ring.kill(2);
     ring.fail(2);

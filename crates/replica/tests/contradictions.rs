@@ -1,5 +1,5 @@
-//! Entries that contradict what a copy has are not added, and the copy reports why. So does a primary of which
-//! a copy claims what it cannot have.
+//! Entries that contradict what a copy has are not added, and the copy reports why. So does a primary of
+//! which a copy claims what it cannot have.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -13,8 +13,8 @@
 //! slot sequence number count     epoch time part         the first part of a longer one, with number 0
 //! slot sequence number count     part                    each further part
 //! ```
-//! In names numbers are big-endian, so that records lie in the order of the log. Beside them a tree of its own
-//! has the branch of each copy (`log/branches.rs`).
+//! In names numbers are big-endian, so that records lie in the order of the log. Beside them a tree of its
+//! own has the branch of each copy (`log/branches.rs`).
 //!
 //! Invariant: no entry is reported as logged before [`SlotLog::write`].
 //! Invariant: nothing is applied to the cells of a slot before entries that were cut from its log are

@@ -78,9 +78,9 @@ impl World {
             && !self.node_ids().any(goes_on)
     }
 
-    /// Whether several nodes run that have each other in sync, or will once they hear of a table that they are
-    /// still to follow: they go on without the group, though it gave all of them up. An operator stops such
-    /// nodes before accepting a loss.
+    /// Whether several nodes run that have each other in sync, or will once they hear of a table that they
+    /// are still to follow: they go on without the group, though it gave all of them up. An operator stops
+    /// such nodes before accepting a loss.
     fn have_each_other(&self, slot: Slot) -> bool {
         let table = self.council.authority.table();
         let current = (table.version, table.slot(slot).in_sync.iter().collect::<Vec<_>>());

@@ -3,8 +3,8 @@
 //!
 //! It listens on a port of its own at the address of each node, and the driver takes that port for the port
 //! of all nodes. It understands just enough of the protocol to tell requests apart: `PREPARE` gives each
-//! statement a name, by which `EXECUTE` refers to it; conditional batches are `BATCH`. Statements that are sent
-//! as they are pass, because most are the driver's own, except for the question for a node's settings.
+//! statement a name, by which `EXECUTE` refers to it; conditional batches are `BATCH`. Statements that are
+//! sent as they are pass, because most are the driver's own, except for the question for a node's settings.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

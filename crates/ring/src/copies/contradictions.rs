@@ -1,6 +1,6 @@
 //! Copies that contradict each other: entries of a primary that the copy here did not take because it has
-//! others, and what a copy said that its primary here did not believe. How many such messages came, and a line
-//! in the log that says which slot, which copy and why, at most once a second.
+//! others, and what a copy said that its primary here did not believe. How many such messages came, and a
+//! line in the log that says which slot, which copy and why, at most once a second.
 
 use crate::log_rate_limit::LogRateLimit;
 use atoll_replica::{Contradiction, Moment, NodeId, Slot};

@@ -9,8 +9,8 @@
 //! ```
 //! Both numbers are big-endian. Builds from before this tree existed pass over it.
 //!
-//! Invariant: a record is written behind the commit that empties the cells of a former branch, never before or
-//! with it. If it is lost, the copy counts as one of an earlier branch.
+//! Invariant: a record is written behind the commit that empties the cells of a former branch, never before
+//! or with it. If it is lost, the copy counts as one of an earlier branch.
 
 use super::LogError;
 use atoll_engine::{Direction, Engine, Tree, WriteBatch};
