@@ -106,6 +106,29 @@ fn a_former_primary_compares_what_it_committed_and_still_has() {
 
 /// A copy whose folder was put back from another history, for example, may have more than its primary.
 #[test]
+fn a_copy_that_confirmed_a_place_is_sent_what_follows_whatever_else_it_says() {
+    let mut ring = three();
+    ring.write(1, 1);
+    ring.settle();
+    ring.isolate(3);
+    ring.write(1, 2);
+    ring.write(1, 3);
+    ring.settle();
+    // Answers to what was sent from other places, such as come while several messages are on their way.
+    for hint in [2, 3, 2, 1] {
+        ring.network.clear();
+        say(&mut ring, COPY, PRIMARY, SlotMessage::Rejected { hint: Sequence(hint) });
+        let sent: Vec<_> = ring.network.iter().filter(|(_, _, to, _)| *to == COPY).collect();
+        let [(_, _, _, Message::Slot { about: SlotMessage::Append { previous, entries, .. }, .. })] =
+            sent[..]
+        else {
+            panic!("{hint}: {sent:?}");
+        };
+        assert_eq!((previous.sequence, entries.len()), (Sequence(1), 2), "{hint}");
+    }
+}
+
+#[test]
 fn a_copy_that_claims_more_than_its_primary_has_counts_for_nothing() {
     let mut ring = three();
     ring.write(1, 1);

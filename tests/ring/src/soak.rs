@@ -13,8 +13,9 @@ use std::thread;
 /// 4: nodes that begin are sent a table from before their registration now and then. 5: that a slot is
 /// forgotten is synced at once where it has to outlive a loss of power. 6: the operator takes nodes that will
 /// follow a table which makes them copies of each other for nodes that go on. 7: that two copies contradict
-/// each other breaks a promise, and nodes that start again keep copies of the branch that they recorded.
-const FORMAT: u64 = 7;
+/// each other breaks a promise, and nodes that start again keep copies of the branch that they recorded. 8: a
+/// copy that rejects entries is sent what follows the last place that it confirmed.
+const FORMAT: u64 = 8;
 
 /// The results of a range of seeds.
 #[derive(Clone, Debug, Default)]

@@ -84,9 +84,10 @@ impl Replicated {
     fn believe(&self, primary: &mut Primary, at: usize, matched: Sequence, context: &mut StepContext<'_>) {
         let Some(peer) = primary.peers.get_mut(at) else { return };
         let has_more = matched > peer.matched;
-        (peer.is_known, peer.has_appended) = (true, true);
         peer.matched = matched.max(peer.matched);
-        peer.sent = peer.sent.max(peer.matched);
+        // What was sent before the first confirmation was a guess: entries go on behind what is certain.
+        peer.sent = if peer.has_appended { peer.sent.max(peer.matched) } else { peer.matched };
+        (peer.is_known, peer.has_appended) = (true, true);
         peer.held_from = peer.held_from.map(|from| from.max(peer.matched));
         peer.heard_at = context.now;
         peer.owes_since = match peer.matched < peer.sent {
@@ -126,16 +127,20 @@ impl Replicated {
                 return;
             }
             peer.owes_since = None;
+            // A place that the copy confirmed is certain, and what lies behind it here replaces what the copy
+            // has there. If every hint were tried, several on their way would be rejected by turns, for ever.
+            let is_certain = peer.has_appended && self.log.position(peer.matched).is_some();
             // The position tried before was wrong, and this is one step back: entries are sent once a
             // position is right.
-            let is_guess = peer.is_known && hint < peer.hint;
+            let is_guess = peer.is_known && hint < peer.hint && !is_certain;
             peer.is_known = true;
             if hint > peer.hint {
                 // It has advanced since it was last sent cells: another transfer may begin at once.
                 peer.no_cells_before = None;
             }
             peer.hint = hint;
-            peer.sent = hint.max(peer.matched).min(self.log.last().sequence);
+            let may_have = if is_certain { peer.matched } else { hint.max(peer.matched) };
+            peer.sent = may_have.min(self.log.last().sequence);
             if self.log.position(peer.sent).is_some() {
                 peer.no_cells_before = None;
             }
