@@ -54,6 +54,9 @@ impl Dismissals {
         let before = before.filter(|before| before.incarnation == incarnation);
         let times = match before {
             Some(before) if before.epoch == epoch => return self.0.push(before),
+            // It was admitted in the middle of its rest, because too few others were in sync. That it is too
+            // slow again does not show that it needs a longer rest.
+            Some(before) if now < before.at.after(before.rest_us(options)) => before.times,
             Some(before) if !before.is_forgiven(now, options) => before.times.saturating_add(1),
             _ => 1,
         };
@@ -69,5 +72,30 @@ impl Dismissals {
     ) -> bool {
         let is_it = |before: &&Dismissed| before.node == node && before.incarnation == incarnation;
         self.0.iter().find(is_it).is_some_and(|before| now < before.at.after(before.rest_us(options)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rest_grows_only_after_it_was_taken() {
+        let options = Options { suspect_us: 1_000, ..Options::default() };
+        let copy = (NodeId(3), Incarnation(1));
+        let mut dismissals = Dismissals::default();
+        // When it is dismissed, and until when it rests then.
+        let all = [
+            (100_000, 100_000),
+            (101_000, 103_000),
+            (102_000, 104_000),
+            (103_000, 105_000),
+            (105_000, 109_000),
+        ];
+        for (epoch, (at, until)) in (1..).zip(all) {
+            dismissals.note(copy, Epoch(epoch), Moment(at), &options);
+            let rests = |at: u64| dismissals.rests(copy, Moment(at), &options);
+            assert_eq!((until == at || rests(until - 1), rests(until)), (true, false), "{at}");
+        }
     }
 }
