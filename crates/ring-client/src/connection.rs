@@ -3,9 +3,10 @@
 //! Invariant: a connection whose answer was not read in full is never used again.
 
 use crate::answer::{FULL, Refused, is_busy, is_of_keyspace, meaning};
+use crate::durability::{QUESTION, class_of};
 use crate::options::RingOptions;
 use atoll_resp::{Limits, ReplyParser, Value, write_request};
-use atoll_store::StoreError;
+use atoll_store::{Durability, StoreError};
 use futures::FutureExt;
 use std::io;
 use std::sync::Arc;
@@ -19,6 +20,16 @@ pub(crate) struct Connection {
     stream: BoxedStream,
     parser: ReplyParser,
     arrived: Vec<u8>,
+    /// What the node keeps, once it was asked.
+    keeps: Option<Durability>,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) value: Value,
+    /// What a write survives that was acknowledged so, if the node was asked.
+    pub(crate) keeps: Option<Durability>,
 }
 
 /// Why there is no answer.
@@ -32,6 +43,8 @@ pub(crate) enum NoAnswer {
     Stranger(StoreError),
     /// The node knows no such keyspace, or not yet. The error is that of a ring in which there is none.
     Elsewhere(StoreError),
+    /// The node keeps only this, less than a write has to survive. Nothing was sent.
+    TooWeak(Durability, StoreError),
 }
 
 impl NoAnswer {
@@ -41,6 +54,7 @@ impl NoAnswer {
             Self::Unsent(_) | Self::Sent(_) => Self::Unsent(self.error()),
             Self::Stranger(error) => Self::Stranger(error.clone()),
             Self::Elsewhere(error) => Self::Elsewhere(error.clone()),
+            Self::TooWeak(keeps, error) => Self::TooWeak(*keeps, error.clone()),
         }
     }
 
@@ -49,6 +63,7 @@ impl NoAnswer {
         match self {
             Self::Unsent(error) | Self::Sent(error) => io::Error::new(error.kind(), error.to_string()),
             Self::Stranger(_) | Self::Elsewhere(_) => io::ErrorKind::PermissionDenied.into(),
+            Self::TooWeak(..) => io::ErrorKind::Unsupported.into(),
         }
     }
 }
@@ -87,7 +102,29 @@ impl Connection {
 
     async fn connect(address: &str, options: &RingOptions) -> io::Result<Self> {
         let stream = open(address, options).await?;
-        Ok(Self { stream, parser: ReplyParser::new(Limits::default()), arrived: Vec::new() })
+        let (parser, arrived) = (ReplyParser::new(Limits::default()), Vec::new());
+        Ok(Self { stream, parser, arrived, keeps: None })
+    }
+
+    /// What a write survives that the node acknowledges on this connection, or the error with which the node
+    /// refuses to say so. It is asked once, for at most `within`.
+    pub(crate) async fn keeps(&mut self, within: Duration) -> io::Result<Result<Durability, Vec<u8>>> {
+        if let Some(keeps) = self.keeps {
+            return Ok(Ok(keeps));
+        }
+        let answer = match in_time(within, self.ask(&written(&QUESTION))).await? {
+            Value::Error(text) => return Ok(Err(text)),
+            answer => answer,
+        };
+        let odd = || io::Error::new(io::ErrorKind::InvalidData, "it does not say what its writes survive");
+        let keeps = class_of(&answer).ok_or_else(odd)?;
+        self.keeps = Some(keeps);
+        Ok(Ok(keeps))
+    }
+
+    /// The same as far as it is known.
+    pub(crate) fn known_to_keep(&self) -> Option<Durability> {
+        self.keeps
     }
 
     /// The stream, and what arrived without being parsed.
@@ -252,7 +289,7 @@ pub(crate) fn too_late(late: tokio::time::error::Elapsed) -> io::Error {
 }
 
 /// The meaning of an error reply to a greeting.
-fn turned_away(text: &[u8], options: &RingOptions, place: &str) -> NoAnswer {
+pub(crate) fn turned_away(text: &[u8], options: &RingOptions, place: &str) -> NoAnswer {
     match &options.keyspace {
         _ if is_busy(text) => NoAnswer::Unsent(busy(text)),
         Some(name) if text.starts_with(b"NOTFOUND ") => {
@@ -289,6 +326,7 @@ mod tests {
             stream: Box::new(here),
             parser: ReplyParser::new(Limits::default()),
             arrived: Vec::new(),
+            keeps: None,
         }
     }
 

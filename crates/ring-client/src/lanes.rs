@@ -13,9 +13,11 @@
 
 mod together;
 
-use crate::connection::{Connection, NoAnswer, too_late, write_some};
+use crate::connection::{Answered, Connection, NoAnswer, too_late, turned_away, write_some};
+use crate::durability::too_weak;
 use crate::options::RingOptions;
-use atoll_resp::{ReplyParser, Value};
+use atoll_resp::ReplyParser;
+use atoll_store::Durability;
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -38,7 +40,18 @@ const RECEIVE_BYTES: usize = 64 << 10;
 #[derive(Clone, Copy)]
 pub(crate) enum Way {
     Reads,
-    Writes,
+    /// With what a write has to survive. Without, the node is not asked what it keeps.
+    Writes(Option<Durability>),
+}
+
+impl Way {
+    /// What the request has to survive, if the node is to be asked what it keeps.
+    pub(crate) fn least(self) -> Option<Durability> {
+        match self {
+            Self::Reads => None,
+            Self::Writes(least) => least,
+        }
+    }
 }
 
 type ToLane = mpsc::UnboundedSender<Asked>;
@@ -56,10 +69,12 @@ pub(crate) struct Lanes {
 /// A request on its way to a lane.
 struct Asked {
     request: Vec<u8>,
+    /// What it has to survive.
+    least: Option<Durability>,
     /// How long the node may be silent while this is the request that it has to answer next.
     silence_max: Duration,
     fate: Arc<Fate>,
-    answer: oneshot::Sender<Result<Value, NoAnswer>>,
+    answer: oneshot::Sender<Result<Answered, NoAnswer>>,
 }
 
 /// Whether a request was sent or its caller gave up, whichever came first.
@@ -107,16 +122,16 @@ impl Lanes {
         request: &[u8],
         within: Duration,
         sent: impl Fn(),
-    ) -> Result<Value, NoAnswer> {
+    ) -> Result<Answered, NoAnswer> {
         let (answer, waits) = oneshot::channel();
         let asker = Asker { fate: Arc::default(), sent };
         // The answer to a read may be long and take long, so the lane watches whether anything arrives.
         let silence_max = match way {
             Way::Reads => within.min(options.request_time_out),
-            Way::Writes => options.request_time_out,
+            Way::Writes(_) => options.request_time_out,
         };
         let (request, fate) = (request.to_vec(), Arc::clone(&asker.fate));
-        let asked = Asked { request, silence_max, fate, answer };
+        let asked = Asked { request, least: way.least(), silence_max, fate, answer };
         let (lane, made_at) = self.lane((options, place), address, way);
         if lane.send(asked).is_err() {
             // The next caller makes another lane.
@@ -124,7 +139,7 @@ impl Lanes {
         }
         let answered = match way {
             Way::Reads => Ok(waits.await),
-            Way::Writes => tokio::time::timeout(within, waits).await,
+            Way::Writes(_) => tokio::time::timeout(within, waits).await,
         };
         let error = match answered {
             Ok(Ok(answer)) => return answer,
@@ -148,7 +163,7 @@ impl Lanes {
         let [reads, writes] = open.entry(Arc::clone(address)).or_default();
         let of_this_way = match way {
             Way::Reads => reads,
-            Way::Writes => writes,
+            Way::Writes(_) => writes,
         };
         if let Some(made) = of_this_way.as_ref().filter(|(lane, _)| !lane.is_closed()) {
             return made.clone();
@@ -159,7 +174,7 @@ impl Lanes {
         let (address, options, place) = (Arc::clone(address), options.clone(), place.to_owned());
         tokio::spawn(async move {
             let mut lane = Lane::new(asked, &options);
-            let ended = match Connection::enter(&address, &options, &place).await {
+            let ended = match entered(&address, (&options, place.as_str()), way).await {
                 Ok(connection) => lane.run(connection).await.map_err(NoAnswer::Unsent),
                 Err(silent) => Err(silent),
             };
@@ -182,13 +197,27 @@ impl Lanes {
     }
 }
 
+/// A connection for a lane. A node is asked what it keeps before the first write.
+async fn entered(
+    address: &str,
+    (options, place): (&RingOptions, &str),
+    way: Way,
+) -> Result<Connection, NoAnswer> {
+    let mut connection = Connection::enter(address, options, place).await?;
+    if way.least().is_some() {
+        let told = connection.keeps(options.connect_time_out).await.map_err(NoAnswer::Unsent)?;
+        told.map_err(|text| turned_away(&text, options, place))?;
+    }
+    Ok(connection)
+}
+
 fn broken() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, "the connection that requests shared was lost")
 }
 
 /// A caller whose request was sent.
 struct Asking {
-    answer: oneshot::Sender<Result<Value, NoAnswer>>,
+    answer: oneshot::Sender<Result<Answered, NoAnswer>>,
     since: Instant,
     silence_max: Duration,
 }
@@ -196,6 +225,8 @@ struct Asking {
 /// One lane: requests that wait to be sent, and callers that wait for an answer.
 struct Lane {
     asked: mpsc::UnboundedReceiver<Asked>,
+    /// What the node keeps of the writes on this lane, if it was asked.
+    keeps: Option<Durability>,
     /// Whether any caller can still ask.
     is_open: bool,
     waiting: Vec<Asked>,
@@ -216,6 +247,7 @@ impl Lane {
         let together = Together::within(slack);
         Self {
             asked,
+            keeps: None,
             is_open: true,
             waiting: Vec::new(),
             under_way: VecDeque::new(),
@@ -228,6 +260,7 @@ impl Lane {
 
     /// Runs until the connection breaks, or no caller is left.
     async fn run(&mut self, connection: Connection) -> io::Result<()> {
+        self.keeps = connection.known_to_keep();
         let (stream, mut parser, mut arrived) = connection.into_parts();
         let (mut reader, mut writer) = tokio::io::split(stream);
         let mut is_unflushed = false;
@@ -278,7 +311,7 @@ impl Lane {
             let Some(value) = value else { return Ok(taken) };
             let asking = self.under_way.pop_front().ok_or_else(|| wrong("an answer to nothing"))?;
             // A caller that gave up is gone.
-            let _ = asking.answer.send(Ok(value));
+            let _ = asking.answer.send(Ok(Answered { value, keeps: self.keeps }));
         }
     }
 
@@ -291,14 +324,18 @@ impl Lane {
         self.out.is_empty() && self.together.is_due(now, self.waiting.len(), self.under_way.len())
     }
 
-    /// Starts to write all waiting requests, except those whose callers gave up.
+    /// Starts to write all waiting requests, except those whose callers gave up, and those that have to survive
+    /// more than the node keeps.
     fn send_waiting(&mut self) {
         while let Ok(asked) = self.asked.try_recv() {
             self.take(asked);
         }
         let now = Instant::now();
-        for Asked { request, silence_max, fate, answer } in self.waiting.drain(..) {
-            if fate.send() {
+        for Asked { request, least, silence_max, fate, answer } in self.waiting.drain(..) {
+            let both = self.keeps.zip(least).filter(|(keeps, least)| keeps < least);
+            if let Some((keeps, least)) = both {
+                let _ = answer.send(Err(too_weak(keeps, least)));
+            } else if fate.send() {
                 self.out.extend_from_slice(&request);
                 self.under_way.push_back(Asking { answer, since: now, silence_max });
             }

@@ -4,7 +4,8 @@
 //! same effect however often it is done.
 
 use crate::answer::{Refused, is_of_nobody, meaning};
-use crate::connection::{Connection, NoAnswer, in_time, written};
+use crate::connection::{Answered, Connection, NoAnswer, in_time, written};
+use crate::durability::{QUESTION, Told, class_of, too_weak};
 use crate::idle::Idle;
 use crate::known_table::KnownTable;
 use crate::lanes::{Lanes, SHARED_BYTES_MAX, Way};
@@ -13,12 +14,11 @@ use crate::refreshing::Refreshing;
 use crate::sending::{Sending, SentAt, Silence};
 use atoll_keyspace::slot_of;
 use atoll_resp::Value;
-use atoll_store::{Source, StoreError};
+use atoll_store::{Durability, Source, StoreError};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -45,8 +45,8 @@ pub(crate) struct Nodes {
     table: Mutex<KnownTable>,
     /// The nodes of the last table, and those named since, whether they answer or not.
     named: Mutex<BTreeSet<Address>>,
-    /// How often others were named.
-    changes: AtomicU64,
+    /// What nodes keep that were asked.
+    told: Told,
     idle: Idle,
     /// Lanes for requests of a latency class with time.
     lanes: Lanes,
@@ -62,7 +62,7 @@ impl Nodes {
             options,
             table: Mutex::new(KnownTable::unknown()),
             named: Mutex::default(),
-            changes: AtomicU64::new(0),
+            told: Told::default(),
             idle: Idle::default(),
             lanes: Lanes::default(),
             refreshing: Refreshing::default(),
@@ -87,7 +87,7 @@ impl Nodes {
         slot: u16,
         request: &[u8],
     ) -> Result<Value, StoreError> {
-        self.call(what, Some(slot), request, None).await
+        self.call(what, Some(slot), request, None).await.map(|(_, answered)| answered.value)
     }
 
     /// Writes at the node that leads the slot of a partition.
@@ -97,12 +97,27 @@ impl Nodes {
         request: &[u8],
         sending: &Sending,
     ) -> Result<Value, StoreError> {
-        self.call("write", Some(slot_of(partition)), request, Some(sending)).await
+        let asked = self.call("write", Some(slot_of(partition)), request, Some(sending));
+        let (_, Answered { value, keeps }) = asked.await?;
+        sending.acknowledged(keeps);
+        Ok(value)
     }
 
     /// Reads at any node.
     pub(crate) async fn ask(&self, what: &'static str, words: &[&[u8]]) -> Result<Value, StoreError> {
-        self.call(what, None, &written(words), None).await
+        self.call(what, None, &written(words), None).await.map(|(_, answered)| answered.value)
+    }
+
+    /// Asks any node what writes survive that it acknowledges.
+    pub(crate) async fn ask_durability(&self) -> Result<(), StoreError> {
+        let (node, Answered { value, .. }) = self.call("open", None, &written(&QUESTION), None).await?;
+        self.told.note(&self.named, &node, class_of(&value).ok_or_else(|| self.odd("open"))?);
+        Ok(())
+    }
+
+    /// The weakest class of the nodes that lead slots, of those that were asked.
+    pub(crate) fn durability(&self) -> Durability {
+        self.told.weakest(&self.named)
     }
 
     /// Asks any node for a change that may be repeated.
@@ -112,7 +127,7 @@ impl Nodes {
         words: &[&[u8]],
         sending: &Sending,
     ) -> Result<Value, StoreError> {
-        self.call(what, None, &written(words), Some(sending)).await
+        self.call(what, None, &written(words), Some(sending)).await.map(|(_, answered)| answered.value)
     }
 
     /// Reads at one node, once; none if it does not answer.
@@ -120,20 +135,22 @@ impl Nodes {
         let (target, request) = (Address::from(address), written(words));
         let within = |_| self.options.request_time_out;
         let asked = self.once((&target, Way::Reads), &request, (within, || None), || ());
-        let answer = tokio::time::timeout(self.options.connect_time_out, asked).await.ok()?.ok()?;
+        let answered = tokio::time::timeout(self.options.connect_time_out, asked).await.ok()?.ok()?;
+        let answer = answered.value;
         (!matches!(answer, Value::Error(_))).then_some(answer)
     }
 
+    /// Also returns the node that answered.
     async fn call(
         &self,
         what: &'static str,
         slot: Option<u16>,
         request: &[u8],
         sending: Option<&Sending>,
-    ) -> Result<Value, StoreError> {
+    ) -> Result<(Address, Answered), StoreError> {
         let begin = || sending.into_iter().for_each(Sending::begin);
         let refused = || sending.into_iter().for_each(Sending::refused);
-        let way = sending.map_or(Way::Reads, |_| Way::Writes);
+        let way = sending.map_or(Way::Reads, |sending| Way::Writes(sending.least));
         // A write may have waited already for earlier writes.
         let mut ends = sending.map_or_else(Instant::now, |sending| sending.began) + self.options.patience;
         let (mut pause, mut hops, mut sent_on, mut renewals) = (PAUSE_FIRST, 0, None, 0);
@@ -145,7 +162,7 @@ impl Nodes {
             let within = |begins| silence.of_try(begins, ends);
             let until = || sending.and_then(|sending| sending.sent_until(self.options.doubt_max));
             let trouble = match self.once((&target, way), request, (within, until), begin).await {
-                Ok(Value::Error(text)) => {
+                Ok(Answered { value: Value::Error(text), .. }) => {
                     refused();
                     if renewals < RENEWALS_MAX && self.is_of_former_user(&text) {
                         renewals += 1;
@@ -173,8 +190,8 @@ impl Nodes {
                         Refused::Later(reason) => (reason, None),
                     }
                 }
-                Ok(value) => return Ok(value),
-                Err(NoAnswer::Stranger(error)) => return Err(error),
+                Ok(answered) => return Ok((target, answered)),
+                Err(NoAnswer::Stranger(error) | NoAnswer::TooWeak(_, error)) => return Err(error),
                 Err(NoAnswer::Elsewhere(why)) => (format!("{target} has no such keyspace yet: {why}"), None),
                 Err(NoAnswer::Sent(error)) => {
                     silence.was_for_nothing(&error);
@@ -220,7 +237,7 @@ impl Nodes {
         request: &[u8],
         (within, until): (impl FnOnce(Instant) -> Duration, impl Fn() -> Option<Instant>),
         sending: impl Fn(),
-    ) -> Result<Value, NoAnswer> {
+    ) -> Result<Answered, NoAnswer> {
         // Never closed, so a place comes in the end. The wait for it is not the node's fault.
         let _place = self.places.acquire().await;
         let within = within(Instant::now());
@@ -228,7 +245,12 @@ impl Nodes {
             let late = "its time ran out before there was room for it";
             return Err(NoAnswer::Unsent(io::Error::new(io::ErrorKind::ResourceBusy, late)));
         }
-        self.ask_at((target, way), request, within, sending).await
+        let answered = self.ask_at((target, way), request, within, sending).await;
+        let (Ok(Answered { keeps: Some(keeps), .. }) | Err(NoAnswer::TooWeak(keeps, _))) = &answered else {
+            return answered;
+        };
+        self.told.note(&self.named, target, *keeps);
+        answered
     }
 
     /// The same, without taking a place.
@@ -238,13 +260,25 @@ impl Nodes {
         request: &[u8],
         within: Duration,
         sending: impl Fn(),
-    ) -> Result<Value, NoAnswer> {
+    ) -> Result<Answered, NoAnswer> {
         let is_short = request.len() <= SHARED_BYTES_MAX;
         if self.options.latency.slack_us().is_some() && is_short {
             let both = (&self.options, self.place.as_str());
             return self.lanes.ask(both, (target, way), request, within, sending).await;
         }
         let mut connection = self.connection(target).await?;
+        if let Some(least) = way.least() {
+            let told = connection.keeps(self.options.connect_time_out).await.map_err(NoAnswer::Unsent)?;
+            match told {
+                Ok(keeps) if keeps < least => {
+                    self.idle.keep(target, connection);
+                    return Err(too_weak(keeps, least));
+                }
+                Ok(_) => {}
+                // As if it refused the write.
+                Err(text) => return Ok(Answered { value: Value::Error(text), keeps: None }),
+            }
+        }
         sending();
         // A long request or answer may take long, so a node counts as hung only if nothing of it moves.
         let silence_max = self.options.request_time_out;
@@ -256,10 +290,11 @@ impl Nodes {
             connection.answer(silence_max).await
         };
         let value = asked.await.map_err(NoAnswer::Sent)?;
+        let keeps = way.least().and(connection.known_to_keep());
         if !matches!(&value, Value::Error(text) if is_of_nobody(text)) {
             self.idle.keep(target, connection);
         }
-        Ok(value)
+        Ok(Answered { value, keeps })
     }
 
     /// Whether a node refused a request because the user of the connection was changed after it had
@@ -324,20 +359,8 @@ impl Nodes {
     pub(crate) fn set_owner(&self, slot: Option<u16>, address: &Address) {
         if let Some(slot) = slot {
             self.table.lock().owners.set(slot.into(), address);
-            if self.named.lock().insert(Address::clone(address)) {
-                self.changes.fetch_add(1, Ordering::AcqRel);
-            }
+            self.named.lock().insert(Address::clone(address));
         }
-    }
-
-    /// The nodes that lead slots, as far as this client was told.
-    pub(crate) fn leaders(&self) -> BTreeSet<Address> {
-        self.named.lock().clone()
-    }
-
-    /// How often a table came that was not known before, or a leader that none of them named.
-    pub(crate) fn changes(&self) -> u64 {
-        self.changes.load(Ordering::Acquire)
     }
 
     /// Stops believing a `MOVED` that named a node which cannot serve the slot now. It may have come from a

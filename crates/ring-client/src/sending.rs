@@ -1,7 +1,7 @@
 //! The state of a request under way: whether a write may be done, and how long a try may go unanswered.
 
 use crate::options::RingOptions;
-use atoll_store::age;
+use atoll_store::{Durability, age};
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,7 +29,7 @@ impl SentAt {
     }
 }
 
-/// The state of a write under way.
+/// The state of a write under way. By default it may survive as little as anything, and nobody asks.
 #[derive(Debug)]
 pub(crate) struct Sending {
     /// Since when the caller waits for it.
@@ -38,15 +38,42 @@ pub(crate) struct Sending {
     is_sent: AtomicBool,
     /// When the first try was sent that may have arrived without being answered.
     doubtful_since: OnceLock<SentAt>,
+    /// What it has to survive, if anybody asks.
+    pub(crate) least: Option<Durability>,
+    /// What it survives, once it is acknowledged by a node that said so.
+    keeps: OnceLock<Durability>,
 }
 
 impl Default for Sending {
     fn default() -> Self {
-        Self { began: Instant::now(), is_sent: AtomicBool::new(false), doubtful_since: OnceLock::new() }
+        Self {
+            began: Instant::now(),
+            is_sent: AtomicBool::new(false),
+            doubtful_since: OnceLock::new(),
+            least: None,
+            keeps: OnceLock::new(),
+        }
     }
 }
 
 impl Sending {
+    /// A write that has to survive this.
+    pub(crate) fn of(least: Durability) -> Self {
+        Self { least: Some(least), ..Self::default() }
+    }
+
+    /// Records that a node acknowledged it that keeps this, as far as it said so.
+    pub(crate) fn acknowledged(&self, keeps: Option<Durability>) {
+        if let Some(keeps) = keeps {
+            self.keeps.get_or_init(|| keeps);
+        }
+    }
+
+    /// What it survives, as far as the node said so that acknowledged it.
+    pub(crate) fn keeps(&self) -> Durability {
+        self.keeps.get().copied().unwrap_or(Durability::Buffered)
+    }
+
     /// Records that a try may arrive from now on.
     pub(crate) fn begin(&self) {
         self.is_sent.store(true, Ordering::SeqCst);

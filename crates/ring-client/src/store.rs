@@ -1,6 +1,5 @@
 //! The store: limits and deadlines in front of the calls, and the state that they share.
 
-use crate::durability::WeakestDurability;
 use crate::nodes::Nodes;
 use crate::options::RingOptions;
 use crate::sending::Sending;
@@ -11,9 +10,9 @@ use atoll_keyspace::{REQUESTS_MAX, SESSION_MS_MIN, slot_of};
 use atoll_resp::Value;
 use atoll_store::watch::Watches;
 use atoll_store::{
-    Batch, Buffer, ByteRange, Capabilities, Cell, Conflict, Expectation, Limits, Outcome, PartitionPage,
-    PartitionQuery, Place, Read, ReadOptions, ScanPage, ScanRequest, Split, Store, StoreError, StoreFuture,
-    StoreStream, Timestamp, Waited, WriteOptions, Written, within,
+    Batch, Buffer, ByteRange, Capabilities, Cell, Conflict, Durability, Expectation, Limits, Outcome,
+    PartitionPage, PartitionQuery, Place, Read, ReadOptions, ScanPage, ScanRequest, Split, Store, StoreError,
+    StoreFuture, StoreStream, Timestamp, Waited, WriteOptions, Written, within,
 };
 use futures::{StreamExt, stream};
 use std::sync::Arc;
@@ -38,7 +37,6 @@ pub(crate) struct Shared {
     pub(crate) watches: Watches,
     pub(crate) watch_connections: WatchConnections,
     names: Names,
-    durability: WeakestDurability,
     /// The latest time that a node reported.
     latest: AtomicU64,
     is_closed: AtomicBool,
@@ -54,14 +52,13 @@ impl RingStore {
         let watches = Watches::new(options.waiters_max);
         let nodes = Nodes::new(options);
         nodes.begin().await?;
-        let durability = WeakestDurability::ask(&nodes).await?;
+        nodes.ask_durability().await?;
         let shared = Shared {
             nodes,
             limits: Limits::CONTRACT,
             watches,
             watch_connections: WatchConnections::default(),
             names: Names::default(),
-            durability,
             latest: AtomicU64::new(0),
             is_closed: AtomicBool::new(false),
         };
@@ -86,7 +83,7 @@ impl Shared {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let durability = self.durability.known();
+        let durability = self.nodes.durability();
         Capabilities {
             limits: self.limits,
             durability: vec![durability],
@@ -119,10 +116,9 @@ impl Shared {
         if self.nodes.options.read_only {
             return Err(StoreError::ReadOnly { place: self.nodes.place.clone() });
         }
-        let sending = Sending::default();
+        // The node that gets it is asked what it keeps: nodes may have been started with different classes.
+        let sending = Sending::of(options.durability.unwrap_or(Durability::Buffered));
         let writing = async {
-            self.durability.now(&self.nodes).await;
-            let asked = self.capabilities().durability_for(options.durability)?;
             let (_name, request) = match options.request {
                 Some(request) => (None, request::batch(&batch, request, 0)?),
                 None => {
@@ -131,16 +127,14 @@ impl Shared {
                     (Some(name), request)
                 }
             };
-            let answer = self.nodes.write(&batch.partition, &request, &sending).await?;
-            // Another node than was known before may have done it.
-            Ok::<_, StoreError>((answer, asked.min(self.durability.now(&self.nodes).await)))
+            self.nodes.write(&batch.partition, &request, &sending).await
         };
         let answer =
             within(options.deadline, ("write", &self.nodes.place), || sending.may_be_done(), writing).await;
-        let outcome = answer.and_then(|(answer, durability)| {
+        let outcome = answer.and_then(|answer| {
             // Whether an unnamed write was sent twice does not matter to the caller.
             let repeated = self.outcome(&batch, &answer)? && options.request.is_some();
-            Ok(Written { durability, repeated })
+            Ok(Written { durability: sending.keeps(), repeated })
         });
         outcome.map_err(|error| match error {
             // An earlier try may still be under way, and a condition that failed now may hold by then.

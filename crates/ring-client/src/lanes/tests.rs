@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::connection::written;
-use atoll_resp::{LatencyClass, Limits, RequestParser};
+use atoll_resp::{LatencyClass, Limits, RequestParser, Value};
 use futures::future::join_all;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::AsyncWriteExt;
@@ -76,16 +76,17 @@ fn options() -> RingOptions {
     RingOptions { latency: LatencyClass::FiveHundred, ..RingOptions::of(Vec::new()) }
 }
 
-async fn ask(lanes: &Lanes, node: &Node, text: &str, sent: &AtomicUsize) -> Result<Value, NoAnswer> {
+async fn ask(lanes: &Lanes, node: &Node, text: &str, sent: &AtomicUsize) -> Result<Answered, NoAnswer> {
     let request = written(&["ECHO", text]);
     let count = || {
         sent.fetch_add(1, Ordering::SeqCst);
     };
-    lanes.ask((&options(), "ring"), (&node.address, Way::Writes), &request, LONG, count).await
+    lanes.ask((&options(), "ring"), (&node.address, Way::Writes(None)), &request, LONG, count).await
 }
 
-fn is_answer(answer: &Result<Value, NoAnswer>, text: &str) -> bool {
-    matches!(answer, Ok(Value::Simple(simple)) if simple.as_slice() == text.as_bytes())
+fn is_answer(answer: &Result<Answered, NoAnswer>, text: &str) -> bool {
+    let value = answer.as_ref().map(|answered| &answered.value);
+    matches!(value, Ok(Value::Simple(simple)) if simple.as_slice() == text.as_bytes())
 }
 
 #[tokio::test]
@@ -193,7 +194,8 @@ async fn who_gives_up_in_time_hears_whether_it_was_sent() {
     let count = || {
         sent.fetch_add(1, Ordering::SeqCst);
     };
-    let asked = |address| lanes.ask((&options, "ring"), (address, Way::Writes), &request, within, count);
+    let way = Way::Writes(None);
+    let asked = |address| lanes.ask((&options, "ring"), (address, way), &request, within, count);
     let at_node = asked(&node.address).await;
     assert!(matches!(at_node, Err(NoAnswer::Sent(_))), "{at_node:?}");
     assert_eq!(sent.load(Ordering::SeqCst), 1);

@@ -6,7 +6,7 @@
 
 use super::{Address, Nodes, Source};
 use crate::answer::{Refused, is_busy, meaning};
-use crate::connection::{NoAnswer, busy, too_late};
+use crate::connection::{Answered, NoAnswer, busy, too_late};
 use crate::known_table::{Heard, QUESTION};
 use crate::lanes::Way;
 use atoll_resp::Value;
@@ -16,7 +16,6 @@ use futures::stream::FuturesUnordered;
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How long nodes may be silent before the next one is asked as well.
@@ -71,7 +70,7 @@ impl Nodes {
         let asked = self.ask_at((&address, Way::Reads), &request, within, || ());
         let answer = tokio::time::timeout(self.options.request_time_out, asked).await;
         let answer = answer.unwrap_or_else(|late| Err(NoAnswer::Sent(too_late(late))));
-        (address, answer)
+        (address, answer.map(|Answered { value, .. }| value))
     }
 
     /// The result for the caller, if no other node has to be asked.
@@ -88,7 +87,8 @@ impl Nodes {
                 }
             }
             Ok(answer) => return Some(self.learn(&answer)),
-            Err(NoAnswer::Stranger(error)) => return Some(Err(error)),
+            // Only a write is told that a node keeps too little.
+            Err(NoAnswer::Stranger(error) | NoAnswer::TooWeak(_, error)) => return Some(Err(error)),
             Err(NoAnswer::Elsewhere(error)) => troubles.elsewhere = Some(error),
             Err(NoAnswer::Sent(error) | NoAnswer::Unsent(error)) => {
                 // That a node only accepts no client at present is the more useful error.
@@ -104,10 +104,7 @@ impl Nodes {
         let heard = self.table.lock().hear(answer);
         match heard {
             // An empty table is no reason to forget nodes: they may lead slots again.
-            Heard::New(named) if !named.is_empty() => {
-                *self.named.lock() = named;
-                self.changes.fetch_add(1, Ordering::AcqRel);
-            }
+            Heard::New(named) if !named.is_empty() => *self.named.lock() = named,
             Heard::New(_) | Heard::Same => {}
             Heard::Odd => return Err(self.odd(QUESTION)),
         }
