@@ -42,6 +42,7 @@ pub(crate) struct Room {
     named_since: Moment,
     /// Memory in use when the first of them was accepted.
     named_from: Option<u64>,
+    rewritten: Rewritten,
     looked_at: Moment,
     /// The number of commits when a checkpoint was last requested for lack of room.
     asked_at_commits: u64,
@@ -70,6 +71,22 @@ pub(crate) fn has_room_to_copy(engine: &Engine, bytes: u64) -> bool {
     room.left_bytes >= kept_bytes.saturating_add(2 * bytes)
 }
 
+/// Bytes of strings that were written again while a disk was full.
+#[derive(Debug, Default)]
+struct Rewritten(u64);
+
+impl Rewritten {
+    /// Counts a string, unless that would be more than the part that may be used up of what is kept free.
+    fn takes(&mut self, bytes: usize) -> bool {
+        let with_it = self.0.saturating_add(bytes as u64);
+        let is_taken = with_it <= RESERVE_BYTES / 4;
+        if is_taken {
+            self.0 = with_it;
+        }
+        is_taken
+    }
+}
+
 impl Room {
     /// What counts is where the slots are: in a folder even those fill the disk that outlive nothing.
     pub(crate) fn new(engine: &Engine, keeps: bool, memory_bytes_max: u64) -> Self {
@@ -82,6 +99,7 @@ impl Room {
             named_bytes: 0,
             named_since: Moment::default(),
             named_from: None,
+            rewritten: Rewritten::default(),
             looked_at: Moment::default(),
             asked_at_commits: 0,
         }
@@ -118,6 +136,16 @@ impl Room {
         self.named_bytes <= RESERVE_BYTES / 4
     }
 
+    /// Accepts a short string that is only written again, though the disk is full; refuses after many of them.
+    pub(crate) fn takes_rewrite(&mut self, bytes: usize) -> bool {
+        self.rewritten.takes(bytes)
+    }
+
+    /// Begins to count strings anew that are written again: no disk is full.
+    pub(crate) fn forget_rewritten(&mut self) {
+        self.rewritten = Rewritten::default();
+    }
+
     /// Measures again if it is time.
     pub(crate) fn tick(&mut self, now: Moment) {
         if !self.is_in_memory && now >= self.looked_at.after(LOOK_EACH_US) {
@@ -127,6 +155,7 @@ impl Room {
         if now >= self.named_since.after(NAMES_LAST_US) {
             self.named_since = now;
             (self.named_bytes, self.named_from) = (0, None);
+            self.forget_rewritten();
         }
     }
 
@@ -158,5 +187,20 @@ impl Room {
             self.engine.ask_for_checkpoint();
         }
         is_out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_strings_that_are_written_again_use_up_a_part_of_what_is_kept_free_and_no_more() {
+        const BYTES: usize = 60_000;
+        let mut rewritten = Rewritten::default();
+        let taken = (0..100_000).take_while(|_| rewritten.takes(BYTES)).count();
+        assert_eq!(taken as u64, RESERVE_BYTES / 4 / BYTES as u64);
+        // What is refused takes nothing, so a shorter one may still fit.
+        assert!(rewritten.takes(1) && !rewritten.takes(BYTES));
     }
 }

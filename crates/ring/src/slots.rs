@@ -269,6 +269,9 @@ impl Slots {
         self.room.tick(now.moment);
         self.look_at_places();
         let lack = self.room.lack().or_else(|| self.lack_for(None));
+        if lack.is_none() {
+            self.room.forget_rewritten();
+        }
         self.metrics.out_of_space.set(u64::from(lack == Some(Lack::Disk)));
     }
 

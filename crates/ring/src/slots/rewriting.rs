@@ -1,8 +1,8 @@
 //! Commands that write a string again only to give it another lifetime: the lifetime lies in one cell with
 //! the string, so that takes as much as setting it.
 //!
-//! Invariant: what is kept free on a disk for deletions is not used up by long strings that are written
-//! again.
+//! Invariant: what is kept free on a disk for deletions is not used up by strings that are written again, be
+//! they long or many.
 
 use super::{Home, Slots};
 use crate::clock::Now;
@@ -10,7 +10,8 @@ use crate::room::Lack;
 use atoll_replica::Slot;
 use atoll_resp::{Command, Deadline, SetLifetime};
 
-/// Shorter strings get another lifetime also while the disk is full: that is how some clients make room.
+/// Shorter strings get another lifetime also while the disk is full, up to a number of bytes: that is how some
+/// clients make room.
 const REFUSED_BYTES_MIN: usize = 64 << 10;
 
 impl Slots {
@@ -23,7 +24,8 @@ impl Slots {
         }
         // Short ones count as well, so that the disk is measured when there are many.
         let lack = self.lack_for(Some(bytes));
-        lack.filter(|lack| *lack == Lack::Disk && bytes >= REFUSED_BYTES_MIN)
+        let is_refused = bytes >= REFUSED_BYTES_MIN;
+        lack.filter(|lack| *lack == Lack::Disk && (is_refused || !self.room.takes_rewrite(bytes)))
     }
 
     /// Most bytes of the string at a key.
