@@ -61,11 +61,20 @@ impl Copies {
     }
 
     /// Most bytes of the string at a key, given what its slot holds and what is on the way there.
-    pub(crate) fn string_bytes(&self, slot: Slot, key: &[u8]) -> usize {
+    fn string_bytes(&self, slot: Slot, key: &[u8]) -> usize {
         let (keyspace, number) = self.keyspaces.of(slot);
         let (put, appended) = self.growth(slot, key);
         let found = usize::try_from(keyspace.string_bytes(number, key)).unwrap_or(usize::MAX);
         found.max(put).saturating_add(appended).min(STRING_BYTES_MAX)
+    }
+
+    /// Roughly the bytes of the string at a key, with what is on the way to be appended to it. What is on its way
+    /// to other keys of the slot does not count, nor does what an earlier primary took: it may be for any key.
+    pub(crate) fn own_bytes(&self, slot: Slot, key: &[u8]) -> usize {
+        let (keyspace, number) = self.keyspaces.of(slot);
+        let found = usize::try_from(keyspace.string_bytes(number, key)).unwrap_or(usize::MAX);
+        let appended = self.waiting.appended_bytes(slot, number_of(key));
+        found.saturating_add(appended).min(STRING_BYTES_MAX)
     }
 
     /// The value of the first condition that does not hold, or its beginning.

@@ -28,14 +28,14 @@ impl Slots {
         lack.filter(|lack| *lack == Lack::Disk && (is_refused || !self.room.takes_rewrite(bytes)))
     }
 
-    /// Most bytes of the string at a key.
+    /// Roughly the bytes of the string at a key.
     fn string_bytes(&self, slot: Slot, key: &[u8]) -> usize {
         match &self.home {
             Home::Alone(keyspaces) => {
                 let (keyspace, number) = keyspaces.of(slot);
                 usize::try_from(keyspace.string_bytes(number, key)).unwrap_or(usize::MAX)
             }
-            Home::Replicated(replicated) => replicated.copies.string_bytes(slot, key),
+            Home::Replicated(replicated) => replicated.copies.own_bytes(slot, key),
         }
     }
 }
