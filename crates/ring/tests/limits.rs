@@ -21,6 +21,14 @@ fn info_by(client: &mut Client, section: &str, name: &str) -> u64 {
     line.unwrap().parse().unwrap()
 }
 
+/// Waits until this is so.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(60), "not within a minute: {what}");
+    }
+}
+
 /// Sends until the node accepts nothing for a while. Returns how many bytes were sent.
 fn send_until_stopped(client: &mut Client, request: &[u8], most: usize) -> usize {
     client.socket.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
@@ -68,7 +76,7 @@ fn a_client_that_reads_nothing_for_too_long_is_ended() {
     assert_eq!(idle.say("PING"), "PONG");
     assert_eq!(info(&node, "stats", "dropped_connections"), 0);
     clock.0.fetch_add(61_000_000, Ordering::Relaxed);
-    while info(&node, "stats", "dropped_connections") == 0 {}
+    until("who reads nothing is ended", || info(&node, "stats", "dropped_connections") > 0);
     client.socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let (mut room, mut received) = (vec![0; 1 << 20], 0);
     while let Ok(count @ 1..) = client.socket.read(&mut room) {
@@ -214,13 +222,14 @@ fn strangers_who_keep_much_together_end_nobody_who_is_known() {
         stranger
     };
     let _strangers: Vec<_> = (0..200).map(begin).collect();
-    while info_by(&mut observer, "clients", "clients_memory") <= memory_bytes_max {}
+    let memory = |observer: &mut Client| info_by(observer, "clients", "clients_memory");
+    until("the strangers keep too much", || memory(&mut observer) > memory_bytes_max);
     assert_eq!(info_by(&mut observer, "stats", "dropped_connections"), 0);
     // A request that does not arrive in one go.
     let value = vec![b'v'; 100_000];
     known.socket.write_all(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$200000\r\n").unwrap();
     known.socket.write_all(&value).unwrap();
-    while info_by(&mut observer, "stats", "dropped_connections") == 0 {}
+    until("a stranger is ended", || info_by(&mut observer, "stats", "dropped_connections") > 0);
     known.socket.write_all(&value).and_then(|()| known.socket.write_all(b"\r\n")).unwrap();
     assert_eq!(show(&known.reply().unwrap()), "OK");
     assert_eq!(known.say("STRLEN a"), "200000");
@@ -235,7 +244,7 @@ fn the_words_of_a_request_that_is_not_whole_are_counted() {
     let words = b"$1\r\na\r\n".repeat(900_000);
     client.socket.write_all(b"*1000000\r\n").and_then(|()| client.socket.write_all(&words)).unwrap();
     // The record of where the words are takes more than twice as much memory as the words.
-    while info(&node, "clients", "clients_memory") < 18 << 20 {}
+    until("the words are counted", || info(&node, "clients", "clients_memory") >= 18 << 20);
 }
 
 #[test]
