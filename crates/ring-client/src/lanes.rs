@@ -324,8 +324,8 @@ impl Lane {
         self.out.is_empty() && self.together.is_due(now, self.waiting.len(), self.under_way.len())
     }
 
-    /// Starts to write all waiting requests, except those whose callers gave up, and those that have to survive
-    /// more than the node keeps.
+    /// Starts to write all waiting requests, except those whose callers gave up, and those that have to
+    /// survive more than the node keeps.
     fn send_waiting(&mut self) {
         while let Ok(asked) = self.asked.try_recv() {
             self.take(asked);

@@ -136,7 +136,7 @@ impl Room {
         self.named_bytes <= RESERVE_BYTES / 4
     }
 
-    /// Accepts a short string that is only written again, though the disk is full; refuses after many of them.
+    /// Accepts a short string that is only written again, though the disk is full; refuses after many.
     pub(crate) fn takes_rewrite(&mut self, bytes: usize) -> bool {
         self.rewritten.takes(bytes)
     }

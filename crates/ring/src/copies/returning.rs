@@ -68,8 +68,9 @@ impl Copies {
         found.max(put).saturating_add(appended).min(STRING_BYTES_MAX)
     }
 
-    /// Roughly the bytes of the string at a key, with what is on the way to be appended to it. What is on its way
-    /// to other keys of the slot does not count, nor does what an earlier primary took: it may be for any key.
+    /// Roughly the bytes of the string at a key, with what is on the way to be appended to it. What is on its
+    /// way to other keys of the slot does not count, nor does what an earlier primary took: it may be for any
+    /// key.
     pub(crate) fn own_bytes(&self, slot: Slot, key: &[u8]) -> usize {
         let (keyspace, number) = self.keyspaces.of(slot);
         let found = usize::try_from(keyspace.string_bytes(number, key)).unwrap_or(usize::MAX);

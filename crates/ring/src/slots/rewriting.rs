@@ -10,8 +10,8 @@ use crate::room::Lack;
 use atoll_replica::Slot;
 use atoll_resp::{Command, Deadline, SetLifetime};
 
-/// Shorter strings get another lifetime also while the disk is full, up to a number of bytes: that is how some
-/// clients make room.
+/// Shorter strings get another lifetime also while the disk is full, up to a number of bytes: that is how
+/// some clients make room.
 const REFUSED_BYTES_MIN: usize = 64 << 10;
 
 impl Slots {
