@@ -32,6 +32,7 @@ use atoll_store::{Batch, Condition, Mutation, Outcome, PartitionKey, RequestId, 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// How a write succeeded.
@@ -75,6 +76,40 @@ struct Look {
     /// What a majority has of the creations among these cells. If that differs, what was read is not of one
     /// moment.
     settling: Settling,
+}
+
+/// How long a write is tried again.
+struct TimeLeft {
+    patience: Patience,
+    /// Whether the outcome of any try was in doubt.
+    was_in_doubt: bool,
+}
+
+impl TimeLeft {
+    fn new(time_out: Duration) -> Self {
+        Self { patience: Patience::new(time_out), was_in_doubt: false }
+    }
+
+    /// Begins the time anew after a lost race, unless a try was in doubt before. The cluster answers: races
+    /// are limited by their number, and the time is for what has no answer. What is first in doubt after
+    /// long races has to be looked for as long as what came before them; but if each lost race after a doubt
+    /// began the time anew, a write whose answers are lost in turn with races would have no limit.
+    fn lost_a_race(&mut self, time_out: Duration) {
+        if !self.was_in_doubt {
+            self.patience = Patience::new(time_out);
+        }
+    }
+
+    /// Pauses and returns true, or returns false if the time is up.
+    async fn goes_on(&mut self) -> bool {
+        self.patience.goes_on().await
+    }
+
+    /// The same after a try whose outcome is unknown.
+    async fn goes_on_in_doubt(&mut self) -> bool {
+        self.was_in_doubt = true;
+        self.patience.goes_on().await
+    }
 }
 
 /// The outcome of a try.
@@ -128,11 +163,11 @@ impl<'a> Writing<'a> {
     }
 
     async fn attempts(&mut self, known: &mut Known) -> Result<Done, StoreError> {
-        let mut patience = Patience::new(self.shared.link.options.request_time_out);
+        let mut time = TimeLeft::new(self.shared.link.options.request_time_out);
         let mut last: Option<Attempt> = None;
         let mut pause_ms = 1;
         for race in 0..RACES_MAX {
-            match self.attempt(known, last, &mut patience).await {
+            match self.attempt(known, last, &mut time).await {
                 Tried::Done(done) => return Ok(done),
                 Tried::Fails(error) => {
                     known.forget();
@@ -142,10 +177,7 @@ impl<'a> Writing<'a> {
                     known.was_overtaken();
                     if race > 0 && attempt.is_none_or(|attempt| !attempt.is_doubtful) {
                         pause_ms = (pause_ms * 2).min(64);
-                        tokio::time::sleep(std::time::Duration::from_micros(fastrand::u64(
-                            0..pause_ms * 1000,
-                        )))
-                        .await;
+                        tokio::time::sleep(Duration::from_micros(fastrand::u64(0..pause_ms * 1000))).await;
                     }
                     last = attempt;
                 }
@@ -159,7 +191,7 @@ impl<'a> Writing<'a> {
         Err(honest(last, lost))
     }
 
-    async fn attempt(&mut self, known: &mut Known, last: Option<Attempt>, patience: &mut Patience) -> Tried {
+    async fn attempt(&mut self, known: &mut Known, last: Option<Attempt>, time: &mut TimeLeft) -> Tried {
         // A request id has to be looked up, and so has the outcome of an earlier try.
         let recalled = if last.is_none() && self.request.is_none() { known.recall(self.batch) } else { None };
         let is_recalled = recalled.is_some();
@@ -213,7 +245,7 @@ impl<'a> Writing<'a> {
             Ok((plan, _)) if plan.is_empty() && self.request.is_none() && !self.must_move => {
                 self.without_sending(&look, last)
             }
-            Ok((plan, attempt)) => self.send(known, look.view, &plan, attempt, patience).await,
+            Ok((plan, attempt)) => self.send(known, look.view, &plan, attempt, time).await,
             Err(error) => Tried::Fails(honest(last, error)),
         }
     }
@@ -259,7 +291,7 @@ impl<'a> Writing<'a> {
         view: View,
         plan: &Plan,
         attempt: Attempt,
-        patience: &mut Patience,
+        time: &mut TimeLeft,
     ) -> Tried {
         let link = &self.shared.link;
         let next = attempt.next(plan.is_compound);
@@ -291,20 +323,18 @@ impl<'a> Writing<'a> {
                 Tried::Done(Done::Now)
             }
             Decided::Lost => {
-                // The cluster answers. Races are limited by their number, and the time is for what has no
-                // answer: what is in doubt after them has to be looked for as long as what came before them.
-                *patience = Patience::new(link.options.request_time_out);
+                time.lost_a_race(link.options.request_time_out);
                 Tried::Again(Some(attempt))
             }
             Decided::Refused(error) => Tried::Fails(honest(Some(attempt), error)),
-            Decided::Passing(error) if patience.goes_on().await => {
+            Decided::Passing(error) if time.goes_on().await => {
                 tracing::debug!(%error, "a write is tried again");
                 Tried::Again(Some(attempt))
             }
             Decided::Passing(error) => {
                 Tried::Fails(honest(Some(attempt), refused(&link.place, "write", error)))
             }
-            Decided::Doubtful(error) if patience.goes_on().await => {
+            Decided::Doubtful(error) if time.goes_on_in_doubt().await => {
                 tracing::debug!(%error, "a write whose outcome is unknown is sent again");
                 Tried::Again(Some(Attempt { is_doubtful: true, ..attempt }))
             }
@@ -472,6 +502,21 @@ fn request_key(id: RequestId) -> [u8; 24] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn lost_races_begin_the_time_anew_only_while_nothing_was_in_doubt() {
+        let time_out = Duration::from_secs(5);
+        let mut time = TimeLeft::new(time_out);
+        tokio::time::advance(Duration::from_secs(7)).await;
+        time.lost_a_race(time_out);
+        assert!(time.goes_on_in_doubt().await, "the races before took no time of it");
+        tokio::time::advance(Duration::from_secs(4)).await;
+        time.lost_a_race(time_out);
+        assert!(time.goes_on().await, "a second is left");
+        tokio::time::advance(Duration::from_secs(1)).await;
+        time.lost_a_race(time_out);
+        assert!(!time.goes_on_in_doubt().await, "the time since the first doubt is up");
+    }
 
     #[test]
     fn of_many_cells_that_are_only_replaced_no_value_is_read() {
