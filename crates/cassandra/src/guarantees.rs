@@ -41,8 +41,9 @@ impl Guarantees {
                 false
             }
             Err(error) => {
-                // A guarantee that does not hold any longer must not be relied on, whatever the error is.
-                self.apply(place, Some(ClusterSettings::default()));
+                // The error is about the variant of Paxos alone. It tells nothing about syncing, and what is
+                // synced would not be promised again once the variant is right.
+                self.is_refusal_final.store(false, Ordering::Relaxed);
                 let mut broken = self.broken.lock();
                 if broken.is_none() {
                     tracing::warn!(%error, "a node is configured differently: no calls are made");
@@ -111,8 +112,10 @@ mod tests {
             assert!(!guarantees.heed("here", found));
             assert!(guarantees.check().is_err());
         }
+        assert!(!guarantees.is_refusal_final());
         assert!(!guarantees.heed("here", told(Some(STRONG), true)));
         assert!(guarantees.check().is_ok());
+        assert!(guarantees.is_synced() && guarantees.is_refusal_final(), "nothing else was wrong");
         assert!(guarantees.heed("here", wrong()), "again");
     }
 
