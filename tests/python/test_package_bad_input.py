@@ -198,6 +198,25 @@ def test_a_table_is_not_made_like_periods_and_takes_what_they_become(tmp_path: P
         assert sorted(t.numpy()["when"].astype("M8[M]").astype(str)) == ["2026-01", "2026-02"]
 
 
+@pytest.mark.parametrize(
+    "index",
+    [
+        pd.PeriodIndex(PERIODS.array),
+        pd.MultiIndex.from_arrays([PERIODS.array, [7, 8]]),
+        pd.MultiIndex.from_arrays([PERIODS.array, [7, 8]], names=[None, "run_of"]),
+    ],
+)
+def test_a_table_is_made_like_a_frame_whose_unnamed_index_no_table_can_hold(tmp_path: Path, index: pd.Index) -> None:
+    frame = pd.DataFrame({"pid": [1, 2]}, index=index)
+    named = [name for name in index.names if name is not None]
+    with atoll.open(tmp_path / "store") as store:
+        t = store.create_table("t", frame, id="pid", index="pid")
+        assert t.columns == ["pid", *named]
+        t.append(frame)
+        assert sorted(t.numpy()["pid"].tolist()) == [1, 2]
+    assert list(frame.index.names) == list(index.names), "the frame itself stays as it is"
+
+
 def test_extension_types_whose_values_are_those_that_are_stored_are_taken(tmp_path: Path) -> None:
     tensors = pa.FixedShapeTensorArray.from_numpy_ndarray(np.arange(6, dtype="f4").reshape(2, 3))
     texts = pa.ExtensionArray.from_storage(pa.json_(), pa.array(["{}", "[1]"]))

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from . import _atoll
-from ._frames import columns_of_frame, is_frame, is_plain
+from ._frames import columns_of_frame, is_frame, is_plain, without_unnamed_levels
 from ._times import in_unit_of_table, times, unit_of_table, without_nat
 from .errors import AtollError, InvalidInputError, UnsupportedError
 
@@ -530,7 +530,7 @@ def fields(schema: Any) -> list[NotedField]:
     if is_frame(schema):
         columns = {str(name): values for name, values in columns_of_frame(schema)}
         try:
-            known = [field for field in _atoll.fields(schema) if field[0] in columns]
+            known = [field for field in _atoll.fields(without_unnamed_levels(schema)) if field[0] in columns]
         except ImportError:
             raise _needs_pyarrow("a table like a frame of pandas") from None
         # Arrow does not export a default index, even if it has a name.

@@ -22,6 +22,16 @@ def columns_of_frame(frame: Any) -> list[tuple[Any, Any]]:
     return list(frame.items()) + [(name, frame.index.get_level_values(place).to_series()) for name, place in levels]
 
 
+def without_unnamed_levels(frame: Any) -> Any:
+    """Return the frame without the unnamed levels of its index, which pandas would export to Arrow as columns."""
+    unnamed = [place for place, name in enumerate(frame.index.names) if name is None]
+    if not unnamed:
+        return frame
+    if len(unnamed) == frame.index.nlevels:
+        return frame.reset_index(drop=True)
+    return frame.set_axis(frame.index.droplevel(unnamed), axis=0)
+
+
 def is_plain(values: Any) -> bool:
     """Whether it is a pandas series of NumPy's numbers, truth values or times, which is the same as its array.
 
