@@ -8,7 +8,12 @@ import struct
 import zipfile
 
 import numpy
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as papq
 import pytest
+
+import atoll as package
 
 ROWS = 1000
 
@@ -118,3 +123,16 @@ def test_structures_with_gaps_are_read_without_them(atoll, read_lines, tmp_path)
     atoll("table", "import", "t", "gaps.npy")
     rows = read_lines(atoll("table", "query", "t", "--json").stdout)
     assert sorted((row["pid"], row["x"]) for row in rows) == [(pid, pid / 4) for pid in range(100)]
+
+
+def test_a_table_that_is_made_like_a_file_of_periods_takes_its_own_schema_and_answers(atoll, tmp_path):
+    months = pa.array(pd.Series(pd.period_range("2026-01", periods=2, freq="M")))
+    fields = pa.schema([pa.field("pid", pa.int64(), nullable=False), pa.field("when", months.type)])
+    papq.write_table(pa.table([pa.array([1, 2]), months], schema=fields), tmp_path / "a.parquet")
+    atoll("table", "create", "t", "--like", "a.parquet", "--id", "pid", "--index", "pid")
+    atoll("table", "import", "t", "a.parquet")
+    with package.open(tmp_path / "store") as store:
+        made = store.table("t")
+        like = store.create_table("like", made.schema, id="pid", index="pid")
+        like.append(pa.table(made.query().read()))
+        assert like.count() == 2

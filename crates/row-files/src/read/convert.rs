@@ -302,9 +302,14 @@ pub(super) fn described(present: &Schema, file: &str, options: &ReadOptions) -> 
     Ok(Schema::new_with_metadata(fields.collect::<Vec<_>>(), present.metadata().clone()))
 }
 
-/// The metadata of a column, without entries that only its file format needs.
+/// The metadata keys that a table does not keep begin with these: those of Parquet, and those of an extension
+/// type of Arrow. A table holds the type that such values are stored as, and no column of it is of that type.
+const OF_FILES: [&str; 2] = ["PARQUET:", "ARROW:extension:"];
+
+/// The metadata of a column, without entries that are about how its file holds it.
 fn own_metadata(field: &Field) -> std::collections::HashMap<String, String> {
-    let own = field.metadata().iter().filter(|(key, _)| !key.starts_with("PARQUET:"));
+    let is_of_file = |key: &str| OF_FILES.iter().any(|prefix| key.starts_with(prefix));
+    let own = field.metadata().iter().filter(|(key, _)| !is_of_file(key));
     own.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 

@@ -4,6 +4,7 @@ use super::*;
 use arrow_array::types::Date32Type;
 use arrow_array::{Date32Array, Date64Array, TimestampMillisecondArray};
 use parquet::arrow::ArrowWriter;
+use std::collections::HashMap;
 
 const DAY_MS: i64 = 86_400_000;
 
@@ -289,5 +290,32 @@ fn one_wide_row_of_a_parquet_file_does_not_make_all_others_slow() {
         let mut source = parquet_file::open(&Input::File(path.clone()), |_| true).unwrap();
         let first = source.batches.next(bytes_max).unwrap().unwrap();
         assert_eq!(first.num_rows(), 8192, "of {bytes_max} bytes");
+    }
+}
+
+#[test]
+fn a_table_does_not_note_the_extension_type_that_a_file_has() {
+    let place = Place::new();
+    let own = ("unit".to_owned(), "month".to_owned());
+    let notes = [("ARROW:extension:name", "pandas.period"), ("ARROW:extension:metadata", "{}")];
+    let notes = notes.map(|(key, text)| (key.to_owned(), text.to_owned())).into_iter().chain([own.clone()]);
+    let notes: HashMap<String, String> = notes.collect();
+    let field = Field::new("when", DataType::Int64, true).with_metadata(notes);
+    let months: ArrayRef = Arc::new(Int64Array::from(vec![672, 673]));
+    let rows = RecordBatch::try_new(Arc::new(Schema::new(vec![field])), vec![months]).unwrap();
+    let mut arrow = Vec::new();
+    {
+        let mut writer = arrow_ipc::writer::FileWriter::try_new(&mut arrow, &rows.schema()).unwrap();
+        writer.write(&rows).unwrap();
+        writer.finish().unwrap();
+    }
+    let mut parquet = Vec::new();
+    let mut writer = ArrowWriter::try_new(&mut parquet, rows.schema(), None).unwrap();
+    writer.write(&rows).unwrap();
+    writer.close().unwrap();
+    for (bytes, format) in [(arrow, Format::Arrow), (parquet, Format::Parquet)] {
+        let described = describe(&place.write("a.file", bytes), format, &plain()).unwrap();
+        let kept: Vec<_> = described.field(0).metadata().iter().collect();
+        assert_eq!(kept, [(&own.0, &own.1)], "{format:?}");
     }
 }
