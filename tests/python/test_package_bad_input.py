@@ -217,6 +217,13 @@ def test_a_table_is_made_like_a_frame_whose_unnamed_index_no_table_can_hold(tmp_
     assert list(frame.index.names) == list(index.names), "the frame itself stays as it is"
 
 
+def test_rows_that_were_taken_have_no_extension_type() -> None:
+    texts = pa.ExtensionArray.from_storage(pa.json_(), pa.array(["{}", "[1]"]))
+    rows = atoll._atoll.rows(pa.table({"pid": [1, 2], "name": texts}))
+    assert pa.table(rows).schema.field("name").type in (pa.string(), pa.string_view())
+    assert pa.schema(rows.schema) == pa.schema(rows)
+
+
 def test_extension_types_whose_values_are_those_that_are_stored_are_taken(tmp_path: Path) -> None:
     tensors = pa.FixedShapeTensorArray.from_numpy_ndarray(np.arange(6, dtype="f4").reshape(2, 3))
     texts = pa.ExtensionArray.from_storage(pa.json_(), pa.array(["{}", "[1]"]))

@@ -5,7 +5,7 @@ use crate::column::Column;
 use crate::conform::{check_vectors, text_bytes};
 use crate::error::Failure;
 use crate::pickled::{Reduced, reduced};
-use crate::schema::Schema;
+use crate::schema::{Schema, without_extensions};
 use arrow_array::cast::AsArray;
 use arrow_array::{
     Array, ArrayRef, GenericListArray, OffsetSizeTrait, RecordBatch, RecordBatchOptions, StructArray,
@@ -30,11 +30,13 @@ pub(crate) struct Rows {
 
 impl Rows {
     pub(crate) fn new(batch: RecordBatch) -> Self {
+        let batch = plain(batch);
         Self { schema: batch.schema(), batches: vec![batch], whole: OnceLock::new() }
     }
 
     /// Rows of one or more batches of one schema.
     pub(crate) fn of_batches(batches: Vec<RecordBatch>) -> Result<Self, Failure> {
+        let batches: Vec<RecordBatch> = batches.into_iter().map(plain).collect();
         let schema = batches.first().map(RecordBatch::schema);
         let schema = schema.ok_or_else(|| Failure::input("there are no batches"))?;
         Ok(Self { schema, batches, whole: OnceLock::new() })
@@ -186,6 +188,17 @@ impl Rows {
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
         reduced(py, "rows_of_stream", &self.schema, &self.batches)
     }
+}
+
+/// The rows without the extension types of their columns, for the reason that [`without_extensions`] has.
+fn plain(rows: RecordBatch) -> RecordBatch {
+    let schema = without_extensions(rows.schema_ref());
+    if Arc::ptr_eq(&schema, rows.schema_ref()) {
+        return rows;
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+    // The types are the same, so that nothing is refused.
+    RecordBatch::try_new_with_options(schema, rows.columns().to_vec(), &options).unwrap_or(rows)
 }
 
 /// Copies rows into memory of their own.

@@ -110,6 +110,25 @@ pub(crate) fn check_plain(name: &str, field: &Field) -> Result<(), Failure> {
     }
 }
 
+/// What the metadata keys of an extension type of Arrow begin with.
+const EXTENSION_KEYS: &str = "ARROW:extension:";
+
+/// A schema without the extension types of its columns. A table that was made like a file may have noted
+/// them, although it holds the values as what they are stored as; its own rows would then be refused.
+pub(crate) fn without_extensions(schema: &SchemaRef) -> SchemaRef {
+    let is_of_extension = |key: &str| key.starts_with(EXTENSION_KEYS);
+    if !schema.fields().iter().any(|field| field.metadata().keys().any(|key| is_of_extension(key))) {
+        return Arc::clone(schema);
+    }
+    let fields = schema.fields().iter().map(|field| {
+        let mut kept = field.metadata().clone();
+        kept.retain(|key, _| !is_of_extension(key));
+        field.as_ref().clone().with_metadata(kept)
+    });
+    let fields: Vec<Field> = fields.collect();
+    Arc::new(arrow_schema::Schema::new_with_metadata(fields, schema.metadata().clone()))
+}
+
 /// The notes on a column, from its metadata.
 fn notes_of(field: &Field) -> Notes {
     let note = |key: &str| Some((key.to_owned(), field.metadata().get(key)?.clone()));

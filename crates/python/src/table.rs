@@ -10,7 +10,7 @@ use crate::refinement::Refinement;
 use crate::rows::Rows;
 use crate::runtime::{Kept, wait};
 use crate::scan::Scan;
-use crate::schema::{Schema, field_of, line_of, unit_of};
+use crate::schema::{Schema, field_of, line_of, unit_of, without_extensions};
 use crate::store::Store;
 use arrow_array::RecordBatch;
 use atoll_store::Place;
@@ -123,7 +123,7 @@ impl Table {
 
     #[getter]
     fn schema(&self, py: Python<'_>) -> PyResult<Schema> {
-        Ok(Schema(Arc::clone(self.schema_now(py)?.columns())))
+        Ok(Schema(without_extensions(self.schema_now(py)?.columns())))
     }
 
     /// The unit of the numbers of a column, or of an element of one; none if unknown.
