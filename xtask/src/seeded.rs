@@ -8,6 +8,7 @@
 use crate::failure::Failure;
 use crate::test::programs;
 use crate::{bench, cargo, run, workspace};
+use std::path::Path;
 use std::process::Command;
 
 /// A program that runs seeds.
@@ -226,9 +227,12 @@ impl Tests {
     /// their programs, in the order of the list.
     ///
     /// They are built once and then run as they are, because sources that no longer compile, or that changed
-    /// meanwhile, say nothing about a seed.
-    pub fn build(&self) -> Result<Vec<programs::Program>, Failure> {
-        self.programs.iter().map(|(package, test, _)| self.built(package, test)).collect()
+    /// meanwhile, say nothing about a seed. So they are run from copies in `copies`: another build of this
+    /// checkout would replace them where Cargo puts them.
+    pub fn build(&self, copies: &Path) -> Result<Vec<programs::Program>, Failure> {
+        let built =
+            self.programs.iter().map(|(package, test, _)| self.built(package, test)?.copied_to(copies));
+        built.collect()
     }
 
     fn built(&self, package: &'static str, test: &'static str) -> Result<programs::Program, Failure> {

@@ -12,6 +12,7 @@ use crate::run::{self, Ran};
 use crate::seeded::{self, Kind, SEEDED, Seeded, Tests};
 use crate::test::programs::Program;
 use crate::tests_output::{self, Tally};
+use crate::workspace;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -68,13 +69,34 @@ pub fn run(mut arguments: Arguments) -> Result<(), Failure> {
             (soak_program(&name, &mut command, time, &mut ledger, &mut step)?, step)
         }
         Kind::Tests(tests) => {
-            let programs = tests.build()?;
+            let copies = Copies::new(&name)?;
+            let programs = tests.build(&copies.0)?;
             let mut step = Step::start(&name);
             (soak_tests(&name, (tests, &programs), time, &mut ledger, &mut step)?, step)
         }
     };
     conclude(&name, soaked, step, &ledger)?;
     verdict(&name, seeded)
+}
+
+/// The folder of a soak's own copies of its test programs. It is removed at the end.
+struct Copies(PathBuf);
+
+impl Copies {
+    fn new(name: &str) -> Result<Self, Failure> {
+        let of_run = format!("{name}-{}", std::process::id());
+        let folder = workspace::target_dir()?.join("soak-programs").join(of_run);
+        let made = std::fs::create_dir_all(&folder);
+        made.map_err(Failure::io("make a folder for the programs of the soak"))?;
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for Copies {
+    fn drop(&mut self) {
+        // What is left over takes space among the builds, and nothing reads it.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 /// Adds the chunks in a text, all of them or none, and ends as the soak that ran them would.

@@ -1,7 +1,7 @@
 //! The test programs, built once for all rooms so that every room sees the same features.
 
 use crate::console::{Step, Verdict};
-use crate::failure::Failure;
+use crate::failure::{Failure, shown};
 use crate::rooms::{FEATURED, Featured, OTHERS, ROOMS};
 use crate::{cargo, cassandra, run};
 use serde_json::Value;
@@ -26,6 +26,15 @@ impl Program {
         command.arg("--show-output").current_dir(&self.folder);
         command.env("CARGO_MANIFEST_DIR", &self.folder).env("RUST_BACKTRACE", "1");
         Ok(command)
+    }
+
+    /// This program, run from a copy in `folder` that no build replaces; its working folder stays the same. No
+    /// link: some linkers write into the file that is there.
+    pub fn copied_to(self, folder: &Path) -> Result<Self, Failure> {
+        let copy = folder.join(self.executable.file_name().unwrap_or_default());
+        let doing = format!("copy {}", shown(&self.executable));
+        std::fs::copy(&self.executable, &copy).map_err(Failure::io(doing))?;
+        Ok(Self { executable: copy, ..self })
     }
 
     /// A stand-in that runs another command as if it were a test program.
@@ -188,6 +197,20 @@ fn package_name(id: &str, target: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_copy_of_a_program_stays_as_it_is_while_a_build_replaces_the_program() {
+        let folder = std::env::temp_dir().join(format!("atoll-program-copies-{}", std::process::id()));
+        let (executable, copies) = (folder.join("tests-1"), folder.join("copies"));
+        std::fs::create_dir_all(&copies).unwrap();
+        std::fs::write(&executable, "as built").unwrap();
+        let program = Program { executable: executable.clone(), ..Program::for_test("tests", "") };
+        let command = program.copied_to(&copies).unwrap().command().unwrap();
+        std::fs::write(&executable, "replaced").unwrap();
+        assert_eq!(std::fs::read_to_string(command.get_program()).unwrap(), "as built");
+        assert_eq!(command.get_current_dir(), Some(std::env::temp_dir().as_path()));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 
     #[test]
     fn package_names_are_read_from_ids() {
