@@ -378,3 +378,15 @@ def test_vectors_of_integers_stay_such_in_pandas_where_some_are_missing(store: a
     vectors = table.pandas().set_index("id")["v"]
     assert vectors[1] is None
     assert vectors[2].dtype == numpy.int64 and vectors[2].tolist() == [2**53 + 1, 6]
+
+
+def test_whether_anything_is_missing_is_told_of_the_rows_that_are_there() -> None:
+    vectors = pyarrow.array([[1, 2], [3, None], [5, 6]], pyarrow.list_(pyarrow.int64(), 2))
+    missing = pyarrow.array([[1, 2], None, [5, 6]], pyarrow.list_(pyarrow.int64(), 2))
+    held = atoll._atoll.rows(pyarrow.table({"n": pyarrow.array([1, None, 3]), "v": vectors, "w": missing, "all": [1, 2, 3]}))
+    for name in ("n", "v", "w"):
+        assert held.has_missing(name) and held.slice(1, 2).has_missing(name)
+        assert not held.slice(0, 1).has_missing(name) and not held.slice(2, 1).has_missing(name)
+    assert not held.has_missing("all")
+    with pytest.raises(atoll.errors.InvalidInputError, match="no column"):
+        held.has_missing("other")

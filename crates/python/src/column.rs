@@ -29,6 +29,15 @@ enum Content {
     Objects(ArrayRef),
 }
 
+/// Whether a value of a column, or an element of one of its vectors, is missing.
+pub(crate) fn has_missing(array: &dyn Array) -> bool {
+    let Some(list) = array.as_fixed_size_list_opt() else { return array.null_count() > 0 };
+    let len = usize::try_from(list.value_length()).unwrap_or_default();
+    // Slicing a list slices its values.
+    let values = list.values().slice(list.value_offset_at(0), list.len() * len);
+    list.null_count() > 0 || values.null_count() > 0
+}
+
 impl Column {
     pub(crate) fn new(array: &ArrayRef) -> Result<Self, Failure> {
         let rows = array.len();

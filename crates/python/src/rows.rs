@@ -1,7 +1,7 @@
 //! Rows of answers and of appends: Arrow batches for any tool that understands Arrow.
 
 use crate::capsule;
-use crate::column::Column;
+use crate::column::{Column, has_missing};
 use crate::conform::{check_vectors, text_bytes};
 use crate::error::Failure;
 use crate::pickled::{Reduced, reduced};
@@ -57,6 +57,12 @@ impl Rows {
     /// The batches; the one batch of all rows where it was made.
     fn parts(&self) -> &[RecordBatch] {
         self.whole.get().map_or(self.batches.as_slice(), std::slice::from_ref)
+    }
+
+    /// The place of the column of this name.
+    fn place(&self, name: &str) -> Result<usize, Failure> {
+        let found = self.schema.column_with_name(name).map(|(place, _)| place);
+        found.ok_or_else(|| Failure::input(format!("there is no column \"{name}\"")))
     }
 
     fn schema_ref(&self) -> SchemaRef {
@@ -116,11 +122,15 @@ impl Rows {
         Ok(Self::new(copied.map_err(Failure::from)?))
     }
 
+    /// Whether a value of the column of this name, or an element of its vectors, is missing. Nothing is copied.
+    fn has_missing(&self, name: &str) -> PyResult<bool> {
+        let place = self.place(name)?;
+        Ok(self.parts().iter().any(|batch| has_missing(batch.column(place).as_ref())))
+    }
+
     /// The column of this name, for NumPy. Of several batches, this column alone is copied.
     fn column(&self, py: Python<'_>, name: &str) -> PyResult<Column> {
-        let Some((place, _)) = self.schema.column_with_name(name) else {
-            return Err(Failure::input(format!("there is no column \"{name}\"")).into());
-        };
+        let place = self.place(name)?;
         let parts = self.parts();
         // Making a mask or unpacking bits takes a while, and nothing of Python.
         let column = py.detach(|| {

@@ -111,14 +111,15 @@ class Answer:
     def _integers_with_gaps(self) -> dict[str, Any]:
         """Return the integer columns that have missing values, as masked arrays."""
         names = [name for name, kind, _ in self._rows.schema.fields() if _number_kind(kind) in INTEGERS]
-        gaps = [name for name in names if self._rows.column(name).missing() is not None]
+        gaps = [name for name in names if self._rows.has_missing(name)]
         return {name: numpy_column(self._rows, name) for name in gaps}
 
     def numpy(self) -> dict[str, numpy.ndarray]:
         """Return the columns by name as read-only NumPy arrays that share the answer's memory. Needs ``numpy``.
 
         Shape (n,), or (n, k) for a column of vectors. Where values are missing, the array is masked. Times lose their
-        zone: they are UTC. Texts and bytes become arrays of objects.
+        zone: they are UTC. Texts and bytes become arrays of objects. If the answer lies in several parts of memory, as
+        an unordered one may, each call copies the columns.
         """
         return numpy_columns(self._rows)
 

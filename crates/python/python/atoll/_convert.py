@@ -509,7 +509,8 @@ def _numpy_type(name: str, dtype: Any) -> tuple[str, str | None]:
 def numpy_columns(held: _atoll.Rows) -> dict[str, Any]:
     """Return columns as NumPy arrays that share the memory of the rows; masked where values are missing.
 
-    Texts, bytes, truth values and dates are copied: into arrays of objects, unpacked, and widened to NumPy's dates.
+    Texts, bytes, truth values and dates are copied: into arrays of objects, unpacked, and widened to NumPy's dates. Of
+    rows in several batches each call copies all columns, since an array of NumPy is one piece of memory.
     """
     return {name: numpy_column(held, name) for name in held.columns}
 
