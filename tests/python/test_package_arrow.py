@@ -380,6 +380,19 @@ def test_vectors_of_integers_stay_such_in_pandas_where_some_are_missing(store: a
     assert vectors[2].dtype == numpy.int64 and vectors[2].tolist() == [2**53 + 1, 6]
 
 
+def test_a_pyarrow_that_is_too_old_for_pandas_is_not_called_missing(
+    store: atoll.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = store.create_table("t", {"id": "int64"}, id="id", index="id")
+    frame = pandas.DataFrame({"id": pandas.array([1, 2], dtype="Int64")})
+    monkeypatch.setattr(pyarrow, "__version__", "1.0.0")
+    for ask in (lambda: table.append(frame), lambda: store.create_table("like", frame, id="id", index="id")):
+        with pytest.raises(atoll.errors.UnsupportedError, match=r"1\.0\.0") as error:
+            ask()
+        assert "not installed" not in str(error.value)
+        assert error.value.hint == "pip install -U pyarrow"
+
+
 def test_whether_anything_is_missing_is_told_of_the_rows_that_are_there() -> None:
     vectors = pyarrow.array([[1, 2], [3, None], [5, 6]], pyarrow.list_(pyarrow.int64(), 2))
     missing = pyarrow.array([[1, 2], None, [5, 6]], pyarrow.list_(pyarrow.int64(), 2))

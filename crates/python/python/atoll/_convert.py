@@ -9,6 +9,7 @@ import array
 import contextlib
 import datetime
 import importlib
+import importlib.util
 import numbers
 import operator
 import sys
@@ -42,11 +43,21 @@ def needed(module: str, what_for: str) -> Any:
     """Import a module that only some calls need."""
     try:
         return importlib.import_module(module)
-    except ImportError:
-        package = module.split(".")[0]
-        raise UnsupportedError.hinted(
-            f"{what_for} needs {package}, which is not installed", f"pip install {package}"
-        ) from None
+    except ImportError as error:
+        raise _unusable(module.split(".")[0], what_for, error) from None
+
+
+def _unusable(package: str, what_for: str, error: ImportError) -> UnsupportedError:
+    """Return the error for a package that is not installed, or that cannot be used, for example as it is too old."""
+    is_installed = False
+    with contextlib.suppress(ValueError):
+        is_installed = importlib.util.find_spec(package) is not None
+    if is_installed:
+        return UnsupportedError.hinted(
+            f"{what_for} needs {package}, and the one that is installed cannot be used: {error}",
+            f"pip install -U {package}",
+        )
+    return UnsupportedError.hinted(f"{what_for} needs {package}, which is not installed", f"pip install {package}")
 
 
 def whole(value: Any, name: str, *, end: int = 2**64) -> int:
@@ -254,16 +265,12 @@ def native_column(name: str, values: Any) -> _Column:
     return _array(name, values)
 
 
-def _needs_pyarrow(what: str) -> UnsupportedError:
-    """Return the error for what pandas leaves to PyArrow, which is not installed."""
-    return UnsupportedError.hinted(f"{what} needs pyarrow, which is not installed", "pip install pyarrow")
-
-
 def _rows_of_series(name: str, frame: Any) -> _atoll.Rows:
     try:
         return _atoll.rows(frame)
-    except ImportError:
-        raise _needs_pyarrow(f'column "{name}" of pandas') from None
+    except ImportError as error:
+        # pandas leaves this to PyArrow, and says so if PyArrow is too old for it.
+        raise _unusable("pyarrow", f'column "{name}" of pandas', error) from None
     except (TypeError, ValueError, NotImplementedError) as error:
         if isinstance(error, AtollError):
             raise
@@ -532,8 +539,8 @@ def fields(schema: Any) -> list[NotedField]:
         columns = {str(name): values for name, values in columns_of_frame(schema)}
         try:
             known = [field for field in _atoll.fields(without_unnamed_levels(schema)) if field[0] in columns]
-        except ImportError:
-            raise _needs_pyarrow("a table like a frame of pandas") from None
+        except ImportError as error:
+            raise _unusable("pyarrow", "a table like a frame of pandas", error) from None
         # Arrow does not export a default index, even if it has a name.
         for name, *_ in known:
             columns.pop(name, None)
