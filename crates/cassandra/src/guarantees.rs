@@ -112,7 +112,6 @@ mod tests {
             assert!(!guarantees.heed("here", found));
             assert!(guarantees.check().is_err());
         }
-        assert!(!guarantees.is_refusal_final());
         assert!(!guarantees.heed("here", told(Some(STRONG), true)));
         assert!(guarantees.check().is_ok());
         assert!(guarantees.is_synced() && guarantees.is_refusal_final(), "nothing else was wrong");
