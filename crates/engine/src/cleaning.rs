@@ -398,7 +398,7 @@ impl Shared {
             .reserve(extent.offset, extent.len)
             .and_then(|()| self.backing.write_blocks(extent.offset, bytes, filling.written));
         if let Err(error) = written {
-            self.space.lock().cancel(extent);
+            self.space.lock().give_back(extent, error.kind());
             return Err(error.into());
         }
         {

@@ -48,8 +48,8 @@ impl Shared {
             }
             space.allocate_in_flight(len)
         };
-        if disk.reserve(extent.offset, extent.len).is_err() {
-            self.space.lock().cancel(extent);
+        if let Err(error) = disk.reserve(extent.offset, extent.len) {
+            self.space.lock().give_back(extent, error.kind());
             return;
         }
         let window = if self.options.log_windows { Log::window_on(&**disk, extent) } else { None };

@@ -356,7 +356,7 @@ impl<'a> PageWriter<'a> {
         } else {
             let extent = self.space.lock().allocate(bytes.len() as u64);
             if let Err(error) = self.write_out(extent.offset, &bytes) {
-                self.space.lock().insert_free(extent);
+                self.space.lock().give_back(extent, error.kind());
                 return Err(error);
             }
             self.settle_piece(piece, extent.offset);
@@ -429,7 +429,7 @@ impl<'a> PageWriter<'a> {
         let mut run = std::mem::take(&mut self.runs[part as usize]);
         let used = run.buffer.len();
         if let Err(error) = self.write_run(extent.offset, &mut run.buffer) {
-            self.space.lock().insert_free(extent);
+            self.space.lock().give_back(extent, error.kind());
             return Err(error);
         }
         self.of_snapshots.append(&mut run.of_snapshots);

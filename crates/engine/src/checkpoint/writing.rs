@@ -126,7 +126,7 @@ impl Shared {
             }
             bytes.resize(extent.len as usize, 0);
             if let Err(error) = pages.write_out(extent.offset, &bytes) {
-                self.space.lock().insert_free(extent);
+                self.space.lock().give_back(extent, error.kind());
                 return Err(error);
             }
             let checksum = self.backing.checksum(&bytes);

@@ -11,8 +11,8 @@ use crate::shared::{Shared, Writer};
 /// reading is all that they cost.
 const PLACED_SHARE: u64 = 4;
 
-/// Bytes that wait for a checkpoint after a commit: of log, of large values, or of space that it would free,
-/// whichever are most.
+/// Bytes that wait for a checkpoint after a commit: of log and large values together, or of space that it
+/// would free if that is more.
 #[derive(Clone, Copy)]
 pub(crate) struct Waiting {
     /// Without the space that earlier checkpoints tried to free.
@@ -25,7 +25,7 @@ impl Shared {
     /// Numbers the commit, in the order of the groups in the log. Returns also what waits for a checkpoint.
     pub(crate) fn end_commit(&self, writer: &Writer, sequence: &Count) -> (Visible, Waiting) {
         let position = writer.log.as_ref().map_or(0, |log| log.point().position);
-        let tail = (position - writer.checkpointed).max(writer.placed_bytes / PLACED_SHARE);
+        let tail = (position - writer.checkpointed).saturating_add(writer.placed_bytes / PLACED_SHARE);
         // Space that only waits for a checkpoint is as good a reason for one as a long log.
         let waiting = Waiting {
             for_the_next: tail.max(writer.retired.added_bytes()),

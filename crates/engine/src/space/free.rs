@@ -55,19 +55,12 @@ impl Free {
         fitting.map(|(_, offset)| offset.next_multiple_of(BLOCK))
     }
 
-    /// As [`Free::fitting`], where no hole is known.
+    /// As [`Free::fitting`], where no hole is known: also behind a hole at the front of a free extent, since
+    /// what is given back to the file system is cut from there.
     fn fitting_without_hole(&self, whole: u64) -> Option<u64> {
         let long_enough = self.by_length.range((whole, 0)..).take(LOOKED_AT_MAX);
-        let mut starts = long_enough.filter_map(|&(len, offset)| {
-            let start = offset.next_multiple_of(BLOCK);
-            (start + whole <= offset + len).then_some(start)
-        });
-        starts.find(|&start| !self.meets_hole(Extent { offset: start, len: whole }))
-    }
-
-    fn meets_hole(&self, extent: Extent) -> bool {
-        let last = self.holes.range(..extent.end()).next_back();
-        last.is_some_and(|(&hole, &len)| hole + len > extent.offset)
+        let mut parts = long_enough.flat_map(|&(len, offset)| self.without_holes(Extent { offset, len }));
+        parts.find(|part| part.len >= whole).map(|part| part.offset)
     }
 
     /// Length of the longest run of whole blocks, if it has at least `least` bytes.

@@ -1,6 +1,7 @@
 //! Space for which the disk had no room: others are allocated in its place, and it counts as a hole.
 
 use super::{BLOCK, Extent, Space, UNIT};
+use atoll_errors::ErrorKind;
 
 impl Space {
     /// Whether free space that is known to have blocks is preferred to what fits best.
@@ -19,6 +20,15 @@ impl Space {
             if self.in_flight.contains(&refused) { &mut self.in_flight } else { &mut self.since_freeze };
         taken.push(extent);
         Some(extent)
+    }
+
+    /// Takes back an extent that could not be written, and must not be tried again at once if the disk had no
+    /// room for it.
+    pub(crate) fn give_back(&mut self, extent: Extent, error: ErrorKind) {
+        match error {
+            ErrorKind::OutOfSpace => self.refuse(extent),
+            _ => self.cancel(extent),
+        }
     }
 
     /// Takes back an allocation of a writer for which the disk had no room.

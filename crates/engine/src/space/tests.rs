@@ -2,6 +2,7 @@
 
 use super::sparse::{REGION, SPARSE_FREE};
 use super::*;
+use atoll_errors::ErrorKind;
 
 #[test]
 fn freed_neighbours_join_and_are_used_again() {
@@ -136,6 +137,24 @@ fn space_that_has_blocks_is_preferred_where_holes_are_to_be_avoided() {
     // As everything that a writer took, it is free for every commit until the next freeze.
     let recorded = space.free_for_commit(&[]);
     assert!(instead.is_some_and(|instead| recorded.free.holds(instead)));
+}
+
+#[test]
+fn space_with_blocks_is_found_behind_a_hole_and_what_had_no_room_is_not_tried_again() {
+    let mut space = Space::new(4096);
+    let extents: Vec<Extent> = (0..6).map(|_| space.allocate(1 << 20)).collect();
+    // One free extent, of which the front was given back.
+    extents[1..4].iter().for_each(|extent| space.insert_free(*extent));
+    extents[1..3].iter().for_each(|extent| space.free.add_hole(*extent));
+    space.avoid_holes(true);
+    let run = space.allocate(256 << 10);
+    assert_eq!(run.offset, extents[3].offset);
+    space.give_back(run, ErrorKind::OutOfSpace);
+    let next = space.allocate(256 << 10);
+    assert_eq!(next.offset, run.end());
+    // Whatever else failed there says nothing about the room.
+    space.give_back(next, ErrorKind::Unavailable);
+    assert_eq!(space.allocate(256 << 10), next);
 }
 
 #[test]
