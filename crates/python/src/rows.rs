@@ -122,7 +122,8 @@ impl Rows {
         Ok(Self::new(copied.map_err(Failure::from)?))
     }
 
-    /// Whether a value of the column of this name, or an element of its vectors, is missing. Nothing is copied.
+    /// Whether a value of the column of this name, or an element of its vectors, is missing. Nothing is
+    /// copied.
     fn has_missing(&self, name: &str) -> PyResult<bool> {
         let place = self.place(name)?;
         Ok(self.parts().iter().any(|batch| has_missing(batch.column(place).as_ref())))

@@ -9,13 +9,13 @@ use std::thread;
 
 /// Raised when what happens in a run or what is checked changes, so that the count of the ledger starts
 /// again. 1: cells of a slot came in one piece. 2: they may also come in parts, of which some are in place
-/// when anything else happens. 3: in some runs each slot is in a keyspace with a durability of its own.
-/// 4: nodes that begin are sent a table from before their registration now and then. 5: that a slot is
-/// forgotten is synced at once where it has to outlive a loss of power. 6: the operator takes nodes that will
-/// follow a table which makes them copies of each other for nodes that go on. 7: that two copies contradict
-/// each other breaks a promise, and nodes that start again keep copies of the branch that they recorded. 8: a
-/// copy that rejects entries is sent what follows the last place that it confirmed. 9: all may take as long to
-/// heal as a copy may rest.
+/// when anything else happens. 3: in some runs each slot is in a keyspace with a durability of its own. 4:
+/// nodes that begin are sent a table from before their registration now and then. 5: that a slot is forgotten
+/// is synced at once where it has to outlive a loss of power. 6: the operator takes nodes that will follow a
+/// table which makes them copies of each other for nodes that go on. 7: that two copies contradict each other
+/// breaks a promise, and nodes that start again keep copies of the branch that they recorded. 8: a copy that
+/// rejects entries is sent what follows the last place that it confirmed. 9: all may take as long to heal as
+/// a copy may rest.
 const FORMAT: u64 = 9;
 
 /// The results of a range of seeds.

@@ -28,8 +28,8 @@ impl Program {
         Ok(command)
     }
 
-    /// This program, run from a copy in `folder` that no build replaces; its working folder stays the same. No
-    /// link: some linkers write into the file that is there.
+    /// This program, run from a copy in `folder` that no build replaces; its working folder stays the same.
+    /// No link: some linkers write into the file that is there.
     pub fn copied_to(self, folder: &Path) -> Result<Self, Failure> {
         let copy = folder.join(self.executable.file_name().unwrap_or_default());
         let doing = format!("copy {}", shown(&self.executable));

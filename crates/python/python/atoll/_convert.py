@@ -50,7 +50,7 @@ def needed(module: str, what_for: str) -> Any:
 def _unusable(package: str, what_for: str, error: ImportError) -> UnsupportedError:
     """Return the error for a package that is not installed, or that cannot be used, for example as it is too old."""
     is_installed = False
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ImportError, ValueError):
         is_installed = importlib.util.find_spec(package) is not None
     if is_installed:
         return UnsupportedError.hinted(
