@@ -1,30 +1,16 @@
 //! What a snapshot keeps of replaced values costs a few words for each part of the log, not for each value.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
-use atoll_disk::{Disk, DiskError, MemoryDisk, Relay};
+#[path = "common/counted.rs"]
+mod counted;
+
+use atoll_disk::{Disk, MemoryDisk};
 use atoll_engine::{Durability, Engine, Options, Tree};
+use counted::Counted;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 const KEYS: u32 = 20_000;
-
-/// A disk in memory that counts the bytes read.
-#[derive(Default)]
-struct Counted {
-    bytes: MemoryDisk,
-    read: AtomicU64,
-}
-
-impl Relay for Counted {
-    fn inner(&self) -> &dyn Disk {
-        &self.bytes
-    }
-
-    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
-        self.read.fetch_add(target.len() as u64, Ordering::Relaxed);
-        self.bytes.read_at(offset, target)
-    }
-}
 
 fn open<D: Disk>(disk: &Arc<D>) -> (Engine, Tree) {
     let options = Options {

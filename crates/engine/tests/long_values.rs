@@ -3,28 +3,15 @@
 //! Replay a failure with `ATOLL_SEED=N cargo test -p atoll-engine --test long_values`.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
+#[path = "common/counted.rs"]
+mod counted;
+
 use atoll_buffer::Buffer;
-use atoll_disk::{Disk, DiskError, MemoryDisk, Relay};
+use atoll_disk::{Disk, MemoryDisk};
 use atoll_engine::{Durability, Engine, EngineError, Options, Tree, WriteBatch};
+use counted::Counted;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// A disk in memory that counts the bytes read.
-struct Counted {
-    bytes: MemoryDisk,
-    read: AtomicU64,
-}
-
-impl Relay for Counted {
-    fn inner(&self) -> &dyn Disk {
-        &self.bytes
-    }
-
-    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
-        self.read.fetch_add(target.len() as u64, Ordering::Relaxed);
-        self.bytes.read_at(offset, target)
-    }
-}
 
 fn disk_of(bytes: Vec<u8>) -> Arc<Counted> {
     Arc::new(Counted { bytes: MemoryDisk::with_bytes(bytes), read: AtomicU64::new(0) })

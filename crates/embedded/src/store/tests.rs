@@ -148,18 +148,24 @@ async fn a_range_that_is_in_memory_waits_for_no_thread_whatever_the_rest_of_its_
     assert_eq!(absent.await.unwrap().unwrap()[..], [7; 1000]);
 }
 
-#[tokio::test]
-async fn a_conflict_reads_and_keeps_no_more_of_a_long_value_than_it_tells() {
-    const LEN: usize = 8 << 20;
+/// A store that was opened with one value of `len` bytes, of which nothing was read yet, and the value's
+/// cell.
+async fn opened_with(len: usize) -> (Arc<Held>, EmbeddedStore, Cell<'static>) {
     let disk = SimDisk::seeded(6);
-    let cell = Cell::new(b"p", b"k");
     let first = Engine::open(Arc::new(disk.clone()), Options::default()).unwrap();
     let first = EmbeddedStore::on_engine(first, StoreOptions::default(), "test").unwrap();
-    first.write(Batch::on(b"p").put(b"k", vec![7; LEN]), WriteOptions::default()).await.unwrap();
+    first.write(Batch::on(b"p").put(b"k", vec![7; len]), WriteOptions::default()).await.unwrap();
     first.close().await.unwrap();
     let disk = Held::on(&disk, "of nobody");
     let opened = Engine::open(Arc::clone(&disk) as Arc<dyn Disk>, Options::default()).unwrap();
     let store = EmbeddedStore::on_engine(opened, StoreOptions::default(), "test").unwrap();
+    (disk, store, Cell::new(b"p", b"k"))
+}
+
+#[tokio::test]
+async fn a_conflict_reads_and_keeps_no_more_of_a_long_value_than_it_tells() {
+    const LEN: usize = 8 << 20;
+    let (disk, store, cell) = opened_with(LEN).await;
     let before = disk.bytes_read.load(Ordering::Relaxed);
     let refused = store.create(cell, Buffer::from(b"w".to_vec()), WriteOptions::default()).await;
     let read = disk.bytes_read.load(Ordering::Relaxed) - before;
@@ -173,15 +179,7 @@ async fn a_conflict_reads_and_keeps_no_more_of_a_long_value_than_it_tells() {
 #[tokio::test]
 async fn a_wait_for_a_value_reads_no_more_of_a_long_one_than_tells_them_apart() {
     const LEN: usize = 8 << 20;
-    let disk = SimDisk::seeded(7);
-    let cell = Cell::new(b"p", b"k");
-    let first = Engine::open(Arc::new(disk.clone()), Options::default()).unwrap();
-    let first = EmbeddedStore::on_engine(first, StoreOptions::default(), "test").unwrap();
-    first.write(Batch::on(b"p").put(b"k", vec![7; LEN]), WriteOptions::default()).await.unwrap();
-    first.close().await.unwrap();
-    let disk = Held::on(&disk, "of nobody");
-    let opened = Engine::open(Arc::clone(&disk) as Arc<dyn Disk>, Options::default()).unwrap();
-    let store = EmbeddedStore::on_engine(opened, StoreOptions::default(), "test").unwrap();
+    let (disk, store, cell) = opened_with(LEN).await;
     let before = disk.bytes_read.load(Ordering::Relaxed);
     for expected in [None, Some(Buffer::copy_from(&[7; 1000]))] {
         let waited = store.wait(cell, Expectation::Equals(expected), Duration::ZERO).await;
