@@ -9,9 +9,9 @@ use atoll_replica::{Change, NodeId, Slot};
 
 /// The longest time for which faults continue.
 const CHAOS_US_MAX: u64 = 60_000_000;
-/// How long it may take until every slot is back. A copy that was dismissed time and again, each time behind
-/// a rest, rests twice as long as the last time before it is admitted: about as long as there were faults.
-const HEALING_US_MAX: u64 = 30_000_000 + CHAOS_US_MAX;
+/// How long it may take until every slot is back. A copy that was dismissed time and again rests twice as
+/// long as the last time before it is admitted; faults seldom last so long that this comes to half a minute.
+const HEALING_US_MAX: u64 = 25_000_000 + CHAOS_US_MAX / 2;
 /// How often that is checked.
 const LOOK_US: u64 = 100_000;
 /// How long a fresh request may take.
