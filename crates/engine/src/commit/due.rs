@@ -52,6 +52,7 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
+    use crate::forest::Count;
     use crate::{Durability, Engine, Options, Tree};
     use atoll_disk::{FaultPlan, SimDisk};
     use std::sync::Arc;
@@ -110,6 +111,19 @@ mod tests {
         put_large(&tree, 3..4);
         engine.checkpoint().unwrap();
         assert_eq!(placed_bytes(&engine), 0);
+    }
+
+    #[test]
+    fn a_quarter_of_the_large_values_counts_on_top_of_the_log() {
+        let (engine, tree) = open(&SimDisk::seeded(4), false);
+        tree.put(b"in the log", &[1; 30_000], Durability::Flushed).unwrap();
+        put_large(&tree, 0..2);
+        let log = engine.stats().log_tail_bytes;
+        assert!(log > 30_000, "{log}");
+        let writer = engine.shared.writer.alone();
+        let (_, waiting) = engine.shared.end_commit(&writer, &Count::of(0));
+        let all = log + 2 * LEN as u64 / 4;
+        assert_eq!((waiting.for_the_next, waiting.for_a_success), (all, all));
     }
 
     #[test]

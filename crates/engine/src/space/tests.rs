@@ -149,6 +149,10 @@ fn space_with_blocks_is_found_behind_a_hole_and_what_had_no_room_is_not_tried_ag
     space.avoid_holes(true);
     let run = space.allocate(256 << 10);
     assert_eq!(run.offset, extents[3].offset);
+    let front = Extent { offset: extents[1].offset, len: 2 << 20 };
+    let back = Extent { offset: run.end(), len: extents[3].end() - run.end() };
+    assert_eq!(space.free_extents().collect::<Vec<_>>(), [front, back]);
+    assert_eq!(space.spare_bytes(), back.len, "the hole stays one");
     space.give_back(run, ErrorKind::OutOfSpace);
     let next = space.allocate(256 << 10);
     assert_eq!(next.offset, run.end());
