@@ -79,6 +79,9 @@ impl Shared {
         if log.fits(payload) {
             return Ok(());
         }
+        // Before space is taken: where groups of the present segment are refused, that says nothing about the
+        // next one.
+        log.flush(&self.backing)?;
         let len = Log::segment_for(payload).max(self.options.segment_bytes()).next_multiple_of(4096);
         self.use_kept(self.options.keep);
         let (extent, may_be_entered) = {
@@ -88,12 +91,12 @@ impl Shared {
             (extent, spare == Some(extent))
         };
         let window = self.window_ahead.lock().take_if(|window| window.covers(extent.offset, 1));
-        let ready = log.make_way(extent, window.is_some(), &self.backing);
+        // A segment with a window was reserved when it was prepared.
+        let ready = if window.is_some() { Ok(()) } else { log.reserve(extent) };
         let (extent, ready) = match ready {
             // Nothing refers to it yet, so another one will do.
-            Err(error) if is_full(&error) && window.is_none() && !may_be_entered => {
-                let backing = &self.backing;
-                (self.find_room_instead(extent, error, |other| log.make_way(other, false, backing))?, Ok(()))
+            Err(error) if is_full(&error) && !may_be_entered => {
+                (self.find_room_instead(extent, error, |other| log.reserve(other))?, Ok(()))
             }
             ready => (extent, ready),
         };
@@ -147,4 +150,71 @@ fn encoded_bound(op: &Op<'_>) -> usize {
         Action::DeleteRange(from, to) => bound_len(from) + bound_len(to),
     };
     bytes + OVERHEAD_MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Durability, Engine, Options, Tree};
+    use atoll_disk::{Disk, DiskError, MemoryDisk, Operation, Relay};
+    use atoll_errors::ErrorKind;
+    use std::io;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// A disk that finds no room for writes as long as it is told to, and reserves whatever is asked for.
+    #[derive(Default)]
+    struct Refusing {
+        bytes: MemoryDisk,
+        refuses: AtomicBool,
+    }
+
+    impl Relay for Refusing {
+        fn inner(&self) -> &dyn Disk {
+            &self.bytes
+        }
+
+        fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+            if self.refuses.load(Ordering::Relaxed) {
+                let source = io::Error::new(io::ErrorKind::StorageFull, "planted");
+                let name = "refusing".into();
+                return Err(DiskError { operation: Operation::Write, name, offset, source });
+            }
+            self.bytes.write_at(offset, bytes)
+        }
+    }
+
+    fn open(disk: &Arc<Refusing>) -> (Engine, Tree) {
+        let options = Options {
+            background: false,
+            log_segment_bytes: 64 << 10,
+            log_windows: false,
+            store_id: Some(7),
+            ..Options::default()
+        };
+        let engine = Engine::open(Arc::clone(disk) as Arc<dyn Disk>, options).unwrap();
+        let tree = engine.tree("t").unwrap();
+        (engine, tree)
+    }
+
+    #[test]
+    fn a_segment_that_takes_no_more_groups_says_nothing_about_the_next_one() {
+        let disk = Arc::new(Refusing::default());
+        let (engine, tree) = open(&disk);
+        let figures = || {
+            let space = engine.shared.space.lock();
+            (space.end(), space.free_bytes(), space.spare_bytes())
+        };
+        let before = figures();
+        disk.refuses.store(true, Ordering::Relaxed);
+        let put = |number: u32| tree.put(&number.to_be_bytes(), &[7; 1000], Durability::Buffered);
+        // Nothing is written before the segment is full.
+        let refused = (0..1000).find_map(|number| put(number).err().map(|error| (number, error)));
+        let (number, error) = refused.expect("the segment is full some time");
+        assert!(number > 10 && error.kind() == ErrorKind::OutOfSpace, "{number}: {error}");
+        assert_eq!(figures(), before, "space was tried for a segment that is not to blame");
+        disk.refuses.store(false, Ordering::Relaxed);
+        put(number).unwrap();
+        engine.close().unwrap();
+        assert_eq!(open(&disk).1.len().unwrap(), u64::from(number) + 1);
+    }
 }

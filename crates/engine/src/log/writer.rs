@@ -154,15 +154,9 @@ impl Log {
         disk.window(segment.offset, segment.len.min(WINDOW_BYTES))
     }
 
-    /// The steps before [`Log::switch`]: if they fail, nothing on the disk refers to the segment.
-    pub(crate) fn make_way(
-        &mut self,
-        segment: Extent,
-        is_reserved: bool,
-        backing: &Backing,
-    ) -> Result<(), DiskError> {
-        self.flush(backing)?;
-        if is_reserved { Ok(()) } else { self.disk.reserve(segment.offset, segment.len) }
+    /// Reserves a segment for [`Log::switch`]. If this fails, nothing on the disk refers to the segment.
+    pub(crate) fn reserve(&self, segment: Extent) -> Result<(), DiskError> {
+        self.disk.reserve(segment.offset, segment.len)
     }
 
     /// Enters a fresh segment that is reserved: writes its header first, then the jump to it and the copy of
