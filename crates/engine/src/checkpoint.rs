@@ -90,24 +90,29 @@ struct WrittenCommit {
 }
 
 impl Shared {
-    /// Makes a checkpoint; `clean` marks it as the last one before the store is closed.
+    /// Makes a checkpoint; `clean` marks it as the last one before the store is closed. On a full disk it is
+    /// tried once more with the space that the first attempt made usable.
     pub(crate) fn checkpoint(&self, clean: bool) -> Result<Checkpoint, EngineError> {
         let Some(disk) = self.backing.disk() else { return Ok(Checkpoint::default()) };
         let _running = self.checkpointing.lock();
         self.check_writable()?;
         self.use_kept(self.options.keep);
-        let done = self.whole(|| {
-            let (retired, _weight) = self.clean_first()?;
-            self.make_headroom();
-            let frozen = self.freeze(&mut self.writer.alone());
-            self.finish(&**disk, frozen, retired, clean, &mut None)
-        });
-        // What is kept makes room for the next attempt.
-        done.inspect_err(|error| {
-            if error.kind() == ErrorKind::OutOfSpace {
+        let attempt = || {
+            self.whole(|| {
+                let (retired, _weight) = self.clean_first()?;
+                self.make_headroom();
+                let frozen = self.freeze(&mut self.writer.alone());
+                self.finish(&**disk, frozen, retired, clean, &mut None)
+            })
+        };
+        match attempt() {
+            Err(error) if error.kind() == ErrorKind::OutOfSpace => {
                 self.use_all_there_is();
+                self.check_writable()?;
+                attempt()
             }
-        })
+            done => done,
+        }
     }
 
     /// Makes room for the copies that writers make while the checkpoint holds what is in memory at present.
@@ -139,9 +144,15 @@ impl Shared {
             let frozen = self.freeze(&mut writer);
             let mut held = Some(writer);
             let done = self.finish(&**disk, frozen, Vec::new(), false, &mut held);
-            done.map_err(|error| match held.take() {
-                Some(writer) => self.take_back(writer, undo, error),
-                None => error,
+            done.map_err(|error| {
+                if error.kind() == ErrorKind::OutOfSpace {
+                    // For the group that takes the change back, and for the next attempt.
+                    self.use_all_there_is();
+                }
+                match held.take() {
+                    Some(writer) => self.take_back(writer, undo, error),
+                    None => error,
+                }
             })
         })
     }

@@ -148,6 +148,44 @@ mod tests {
         assert!(engine.check().unwrap().damage.is_empty());
     }
 
+    /// Takes all free space that is not kept, so that whatever is written next needs more of the disk.
+    fn take_free_space(engine: &Engine) {
+        let mut space = engine.shared.space.lock();
+        while let Some(len) = space.longest_free(4096) {
+            space.allocate(len);
+        }
+    }
+
+    #[test]
+    fn the_last_checkpoint_on_a_full_disk_uses_what_is_kept() {
+        let (disk, clock) = (SimDisk::seeded(5), Arc::new(AtomicU64::new(0)));
+        let (engine, tree) = that_keeps(&disk, &clock);
+        tree.put(b"short", b"v", Durability::Flushed).unwrap();
+        take_free_space(&engine);
+        leave(&disk, 0);
+        let before = disk.counters().out_of_space;
+        engine.close().unwrap();
+        assert!(disk.counters().out_of_space > before, "there was room without it");
+        drop(tree);
+        let (engine, tree) = open(&disk.kill(), options());
+        assert!(engine.recovery().clean);
+        (1..10).for_each(|number| assert_holds(&tree, number));
+        assert!(tree.get(b"short").unwrap().is_some());
+    }
+
+    #[test]
+    fn a_change_that_found_no_room_for_its_checkpoint_finds_what_is_kept_the_next_time() {
+        let (disk, clock) = (SimDisk::seeded(6), Arc::new(AtomicU64::new(0)));
+        let (engine, tree) = that_keeps(&disk, &clock);
+        tree.put(b"short", b"v", Durability::Flushed).unwrap();
+        take_free_space(&engine);
+        leave(&disk, 0);
+        let change = || engine.shared.checkpoint_with(|_, _| Ok(()), &[]);
+        assert_eq!(change().unwrap_err().kind(), ErrorKind::OutOfSpace);
+        assert_eq!(engine.stats().kept_bytes, 0);
+        change().unwrap();
+    }
+
     #[test]
     fn a_hole_that_fits_best_hides_no_free_space_that_has_blocks() {
         let disk = SimDisk::seeded(3);
