@@ -77,6 +77,8 @@ struct SortedSpace {
     in_segments: Vec<(u64, u64)>,
     /// The log segments without those bytes.
     segments: Vec<SegmentUse>,
+    /// Epochs of readers that may be why something is kept.
+    readers: Vec<u64>,
     /// Counts what left the trees since cleaning began, for as long as this lives.
     _weight: Weight,
 }
@@ -223,6 +225,7 @@ impl Shared {
         left.for_each(|retired| writer.retired.space(retired));
         match written {
             Ok(commit) => {
+                self.note_if_settled(writer, position, &sorted, &commit);
                 writer.retired.put_back(sorted.kept);
                 writer.retired.note_success();
                 writer.checkpointed = position;
@@ -245,6 +248,7 @@ impl Shared {
             }
             Err(error) => {
                 self.backing.meter().checkpoint_ended(false);
+                self.settled.end();
                 // The last successful commit, and deltas that were not written, still refer to the space that
                 // was to be freed. A reader that comes to hold one of these before the next commit needs it
                 // as well.
@@ -295,6 +299,8 @@ impl Shared {
     fn sort_out(&self, frozen: &mut Frozen, mut retired: Vec<Retired>) -> SortedSpace {
         let (since, weight) = frozen.retired.take().decided_and_counted();
         retired.extend(since);
+        // Before anything is found to be needed: a reader that ends meanwhile is then missed later.
+        let readers = self.pins.before(frozen.epoch);
         let snapshots = epochs_of(&frozen.forest);
         let is_needed = |retired: &mut Retired| !self.is_free(retired, frozen.epoch, &snapshots);
         let kept = space::joined_in_segments(retired.extract_if(.., is_needed).collect(), &frozen.segments);
@@ -318,7 +324,7 @@ impl Shared {
         {
             extents.iter().for_each(|extent| drop(disk.release(extent.offset, extent.len)));
         }
-        SortedSpace { freeing, kept, extents, in_segments, segments, _weight: weight }
+        SortedSpace { freeing, kept, extents, in_segments, segments, readers, _weight: weight }
     }
 
     /// Whether nothing needs it once `epoch` is committed.

@@ -357,6 +357,7 @@ impl Shared {
         let prepared = log.begin();
         log.payload().extend_from_slice(&payload);
         let ended = log.end(&prepared, self.syncer.synced());
+        self.settled.end();
         if let Err(error) = log.flush(&self.backing) {
             log.roll_back(&prepared, ended);
             in_log.done();

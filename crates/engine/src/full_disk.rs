@@ -2,14 +2,18 @@
 //!
 //! Free space is no promise there: some of it is holes, and some was never given by the file system. So a
 //! write that was refused tries other free extents, among them those that were kept for readers of other
-//! processes. If none of them does, it asks for a checkpoint, which frees log and replaced values.
+//! processes. If none of them does, it asks for a checkpoint, which frees log and replaced values, unless the
+//! last one has shown that there is nothing to free.
 //!
 //! Invariant: an extent that was tried in vain is free again before its writer returns.
 
 use crate::shared::Shared;
 use crate::space::Extent;
+use crate::threads::Mutex;
 use atoll_disk::DiskError;
 use atoll_errors::ErrorKind;
+// Nothing waits for it, so its steps are none that a schedule has to order.
+use std::sync::atomic::{AtomicBool as Flag, Ordering};
 use std::time::Duration;
 
 /// Most extents that are tried in place of one that was refused.
@@ -18,6 +22,39 @@ const OTHERS_MAX: usize = 8;
 /// Whether the file system had no room.
 pub(crate) fn is_full(error: &DiskError) -> bool {
     error.kind() == ErrorKind::OutOfSpace
+}
+
+/// Whether the last checkpoint showed that another one would free nothing.
+///
+/// Invariant: while it is set, the log has not gone on since a checkpoint that freed nothing and left nothing
+/// to be freed, except what readers hold.
+#[derive(Default)]
+pub(crate) struct Settled {
+    is_set: Flag,
+    /// Epochs whose readers that checkpoint found. Once one of them is gone, the next checkpoint may free
+    /// what it held.
+    readers: Mutex<Vec<u64>>,
+}
+
+impl Settled {
+    /// The caller holds the writer lock.
+    pub(crate) fn begin(&self, readers: Vec<u64>) {
+        *self.readers.lock() = readers;
+        self.is_set.store(true, Ordering::Release);
+    }
+
+    /// Notes that the log goes on. The caller holds the writer lock.
+    #[inline]
+    pub(crate) fn end(&self) {
+        // Most commits find it unset, and then only read.
+        if self.is_set.load(Ordering::Relaxed) {
+            self.is_set.store(false, Ordering::Relaxed);
+        }
+    }
+
+    fn readers(&self) -> Option<Vec<u64>> {
+        self.is_set.load(Ordering::Acquire).then(|| self.readers.lock().clone())
+    }
 }
 
 impl Shared {
@@ -60,10 +97,17 @@ impl Shared {
         let mut space = self.space.lock();
         in_vain.into_iter().for_each(|extent| space.refuse(extent));
         drop(space);
-        if found.is_none() && !self.checkpointing.is_locked() {
+        // Writes that are refused one after the other would have checkpoints made without a pause.
+        if found.is_none() && !self.checkpointing.is_locked() && self.may_free_more() {
             self.ask_for_checkpoint();
         }
         found.ok_or(error)
+    }
+
+    /// Whether the next checkpoint may free what the last one could not.
+    fn may_free_more(&self) -> bool {
+        let Some(readers) = self.settled.readers() else { return true };
+        readers.iter().any(|&epoch| !self.pins.holds(epoch, epoch + 1))
     }
 }
 
@@ -227,5 +271,52 @@ mod tests {
         });
         assert!(serves, "{:?}", engine.stats());
         assert_holds(&tree, 2);
+    }
+
+    #[test]
+    fn nothing_is_left_to_free_until_a_commit_or_the_end_of_a_reader() {
+        let (engine, tree) = open(&SimDisk::seeded(7), options());
+        let may = || engine.shared.may_free_more();
+        // One that frees something may have left more to the next.
+        let settles = || {
+            (0..4).any(|_| {
+                engine.checkpoint().unwrap();
+                !may()
+            })
+        };
+        put(&tree, 1).unwrap();
+        assert!(may());
+        assert!(settles());
+        let snapshot = engine.snapshot();
+        tree.delete(&[1], Durability::Buffered).unwrap();
+        assert!(may(), "a commit that only memory has");
+        assert!(settles(), "the reader goes on");
+        drop(snapshot);
+        assert!(may(), "what the reader held can come back");
+        assert!(engine.checkpoint().unwrap().freed_bytes >= LEN as u64);
+        assert!(settles());
+        engine.create_snapshot("named").unwrap();
+        assert!(settles());
+        engine.delete_snapshot("named").unwrap();
+        assert!(may(), "no tree was changed");
+    }
+
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "nothing tells that no thread makes a checkpoint")]
+    fn writes_that_are_refused_have_no_checkpoint_made_once_one_freed_nothing() {
+        let disk = SimDisk::seeded(8);
+        let (engine, tree) = open(&disk, Options { background: true, ..options() });
+        put(&tree, 1).unwrap();
+        leave(&disk, 900 << 10);
+        let (mut made, mut unchanged) = (0, 0);
+        let rests = (0..10_000).any(|_| {
+            assert_eq!(put(&tree, 2), Err(ErrorKind::OutOfSpace));
+            std::thread::sleep(Duration::from_millis(1));
+            let now = engine.stats().checkpoints_made;
+            unchanged = if now == made { unchanged + 1 } else { 0 };
+            made = now;
+            made > 0 && unchanged == 300
+        });
+        assert!(rests, "{:?}", engine.stats());
     }
 }

@@ -40,6 +40,11 @@ impl Pins {
         self.0.lock().range(..epoch).next_back().map(|(&pinned, _)| pinned)
     }
 
+    /// The pinned epochs before `epoch`.
+    pub(crate) fn before(&self, epoch: u64) -> Vec<u64> {
+        self.0.lock().range(..epoch).map(|(&pinned, _)| pinned).collect()
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.0.lock().values().sum()
     }
@@ -68,6 +73,7 @@ mod tests {
         let clone = pin.clone();
         assert!(pins.holds(5, 6) && pins.holds(2, 9));
         assert!(!pins.holds(2, 5) && !pins.holds(6, 9) && !pins.holds(5, 5));
+        assert_eq!((pins.before(6), pins.before(5)), (vec![5], vec![]));
         drop(pin);
         assert!(pins.holds(5, 6));
         drop(clone);

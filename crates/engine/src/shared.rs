@@ -2,13 +2,15 @@
 //!
 //! Order: `placing`, `checkpointing`, `writer`, `forest`, `latches`, `space`, `pins`; an earlier lock is
 //! never taken while a later one is held. A placing write in the gate of `writer` takes the gate's content
-//! after the latch. The weight of hot records is noted last of all.
+//! after the latch. The weight of hot records is noted last of all. While the lock in `settled` is held, no
+//! other is taken.
 
 use crate::backing::{Backing, Reading};
 use crate::broken::{Answering, Spoiled};
 use crate::cleaning::{Fruitless, ResumePoint};
 use crate::fence::{FenceWatch, Ownership};
 use crate::forest::Forest;
+use crate::full_disk::Settled;
 use crate::gate::{CachePadded, Gate, Latches, Look};
 use crate::hot::Hot;
 use crate::leaf::{SLOT_LINES, SharedLeaf};
@@ -75,6 +77,8 @@ pub(crate) struct Shared {
     pub(crate) evict_above: AtomicU64,
     /// Past states that readers hold.
     pub(crate) views: Views,
+    /// Whether another checkpoint would free nothing.
+    pub(crate) settled: Settled,
     /// Where the next search for leaves to evict begins.
     pub(crate) turn: AtomicUsize,
     pub(crate) room: Room,
@@ -228,6 +232,7 @@ impl Shared {
             doubtful_copy: AtomicUsize::new(0),
             evict_above: AtomicU64::new(0),
             views: Views::default(),
+            settled: Settled::default(),
             turn: AtomicUsize::new(0),
             room: Room::default(),
         }

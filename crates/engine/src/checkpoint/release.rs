@@ -1,7 +1,7 @@
 //! Space that a commit frees: it is used again, given back to the file system, or cut off the file.
 
-use super::WrittenCommit;
-use crate::shared::Shared;
+use super::{SortedSpace, WrittenCommit};
+use crate::shared::{Shared, Writer};
 use crate::space::Extent;
 use atoll_disk::Disk;
 
@@ -9,6 +9,26 @@ use atoll_disk::Disk;
 const PIECES_RELEASED: usize = 16;
 
 impl Shared {
+    /// Notes whether this commit, of a state that was frozen at `position`, freed nothing, and leaves nothing
+    /// to the next one unless a reader ends.
+    pub(super) fn note_if_settled(
+        &self,
+        writer: &Writer,
+        position: u64,
+        sorted: &SortedSpace,
+        commit: &WrittenCommit,
+    ) {
+        // Each commit frees the table of the one before and writes another.
+        let freed_nothing =
+            sorted.extents.is_empty() && sorted.in_segments.is_empty() && commit.dead.is_empty();
+        let goes_on = writer.log.as_ref().is_none_or(|log| log.point().position != position);
+        if freed_nothing && !goes_on && writer.retired.added_bytes() == 0 {
+            self.settled.begin(sorted.readers.clone());
+        } else {
+            self.settled.end();
+        }
+    }
+
     /// Frees what the commit before needed and this one does not.
     pub(super) fn release(&self, in_segments: &[(u64, u64)], commit: &WrittenCommit) {
         let mut space = self.space.lock();

@@ -47,6 +47,7 @@ impl Shared {
             }
         }
         let ended = log.end(&prepared, self.syncer.synced());
+        self.settled.end();
         if flush || log.is_heavy() {
             if let Err(error) = log.flush(&self.backing) {
                 if planted::is(Bug::RefusedButLogged) && error.kind() == ErrorKind::Unavailable {
