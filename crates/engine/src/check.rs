@@ -61,6 +61,7 @@ impl Engine {
             running: None,
             report: CheckReport::default(),
             used: BTreeMap::new(),
+            has_snapshots: false,
             walked: HashMap::new(),
             hasher: RandomState::new(),
             depths: Vec::new(),
@@ -73,6 +74,7 @@ impl Engine {
         };
         check.superblocks()?;
         let (_pin, current, trees) = check.everything()?;
+        check.has_snapshots = current < trees.len();
         let counts: Vec<u64> = trees[..current].iter().map(|tree| check.tree(tree)).collect();
         check.report.records = counts.iter().sum();
         check.live_bytes();
@@ -96,8 +98,10 @@ struct Check<'a> {
     report: CheckReport,
     /// Space of pages and values seen so far: start to end, with the checksum of its user.
     used: BTreeMap<u64, (u64, u64)>,
+    /// Whether named snapshots have trees, which may share pages with those that are walked before.
+    has_snapshots: bool,
     /// Pages of trees that were walked, by offset: the hash of the page and of its place in its tree, and the
-    /// number of that tree.
+    /// number of that tree. Empty without snapshots: an entry for each page takes memory.
     walked: HashMap<u64, (u64, usize)>,
     hasher: RandomState,
     /// Depth of the leaves of each tree that was walked.

@@ -62,7 +62,7 @@ impl Check<'_> {
     /// where it is read now.
     fn is_shared(&mut self, home: &Home, place: NodePosition<'_>) -> bool {
         // A page that is lost to one tree may be readable in another.
-        if home.page.is_lost() {
+        if !self.has_snapshots || home.page.is_lost() {
             return false;
         }
         let what = self.hasher.hash_one((home, place.range, place.depth));
