@@ -140,6 +140,9 @@ impl GroupHeader {
     ///
     /// Each group before this one took a header at least, and counts one. No sync reached further than the
     /// log did when this was written.
+    ///
+    /// This stops no header that a group there could have: one that is next in the sequence, says that
+    /// nothing was synced and claims a long payload is still hashed with all of it.
     fn may_follow(&self, at: &LogPoint, position: u64) -> bool {
         let groups_most = position.saturating_sub(at.position) / GROUP_HEADER as u64 + 1;
         let suits = if self.magic == JUMP_MAGIC {
