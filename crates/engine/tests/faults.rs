@@ -64,7 +64,9 @@ fn a_full_disk_refuses_writes_and_serves_again_when_there_is_room() {
     let (stopped_at, error) = refused.expect("the disk fills");
     assert_eq!(error.kind(), ErrorKind::OutOfSpace);
     assert_holds(&tree, stopped_at);
-    engine.checkpoint().unwrap_err();
+    // It finds no room at first, and then takes what is kept for it.
+    engine.checkpoint().unwrap();
+    assert_holds(&tree, stopped_at);
     disk.set_plan(FaultPlan::default());
     fill(&tree, stopped_at, stopped_at + 50);
     engine.close().unwrap();
