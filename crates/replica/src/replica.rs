@@ -313,11 +313,11 @@ impl Replica {
         act: impl FnOnce(&mut Replicated, &NodeView<'_>, &mut StepContext<'_>),
     ) {
         let ((in_sync_min, logs), group_hears) = (self.rules_of(slot), self.group_hears(now));
+        let goes_alone = self.goes_alone(slot, now);
         let (me, options, kept_bytes_max) = (self.me, &self.options, self.kept_bytes_max());
         let Some(copy) = self.slots.get_mut(slot) else { return };
         let tables = (&*self.table, self.pending.as_deref());
         let view = NodeView::of(tables, &self.leases, (me, slot), group_hears);
-        let goes_alone = group_hears && view.keeps;
         let before = copy.log.kept_bytes();
         let context =
             &mut StepContext { me, now, options, in_sync_min, logs, kept_bytes_max, goes_alone, effects };
@@ -338,9 +338,14 @@ impl Replica {
         self.group_heard.is_some_and(|at| now < at.after(self.options.lease_us))
     }
 
-    /// Whether this node may serve a slot of which no other copy is in sync.
+    /// Whether this node may serve a slot of which no other copy is in sync. A newer table may name it behind
+    /// an accepted loss, with another primary in between: what it served before it goes by that table would
+    /// belong to neither side of the loss.
     fn goes_alone(&self, slot: Slot, now: Moment) -> bool {
-        let keeps = |table: &Table| table.slot(slot).primary == Some(self.me);
+        let keeps = |table: &Table| {
+            let (next, branch) = (table.slot(slot), self.table.slot(slot).branch);
+            next.primary == Some(self.me) && next.branch == branch
+        };
         self.group_hears(now) && self.pending.as_deref().is_none_or(keeps)
     }
 
