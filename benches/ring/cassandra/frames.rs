@@ -5,6 +5,9 @@
 //! is bounded.
 
 const VERSION: u8 = 0x04;
+/// Errors by which a node says that too few others answered in time (native protocol, section 9).
+const WRITE_TIMEOUT: u32 = 0x1100;
+const READ_TIMEOUT: u32 = 0x1200;
 const ANSWER: u8 = 0x80;
 const HEADER_BYTES: usize = 9;
 /// The longest body of an answer; those of the bench have a few hundred bytes.
@@ -37,6 +40,8 @@ pub enum NodeAnswer<'a> {
     Nothing,
     /// An error, with the node's message.
     Refused(&'a [u8]),
+    /// Too few nodes answered in time, with the node's message: a write may have happened or not.
+    TimedOut(&'a [u8]),
     /// Any other answer.
     Other(u8),
 }
@@ -104,10 +109,10 @@ pub fn parse(input: &[u8]) -> Result<Option<(u16, NodeAnswer<'_>, usize)>, Malfo
     let Some(body) = input.get(HEADER_BYTES..HEADER_BYTES + length) else { return Ok(None) };
     let mut body = Body(body);
     let said = match opcode {
-        0x00 => {
-            body.number()?;
-            NodeAnswer::Refused(body.short_bytes()?)
-        }
+        0x00 => match body.number()? {
+            WRITE_TIMEOUT | READ_TIMEOUT => NodeAnswer::TimedOut(body.short_bytes()?),
+            _ => NodeAnswer::Refused(body.short_bytes()?),
+        },
         0x02 => NodeAnswer::Ready,
         0x08 => result(&mut body)?,
         other => NodeAnswer::Other(other),
@@ -188,8 +193,11 @@ mod tests {
         let none = answer(8, &[0, 0, 0, 2, 0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0, 0]);
         assert_eq!(parse(&none).unwrap().unwrap().1, NodeAnswer::Nothing);
         assert_eq!(parse(&answer(8, &[0, 0, 0, 1])).unwrap().unwrap().1, NodeAnswer::Done);
-        let no = answer(0, &[0, 0, 0x11, 0, 0, 2, b'n', b'o', 9]);
-        assert_eq!(parse(&no).unwrap().unwrap().1, NodeAnswer::Refused(b"no"));
+        let no = |code| answer(0, &[0, 0, code, 0, 0, 2, b'n', b'o', 9]);
+        assert_eq!(parse(&no(0x22)).unwrap().unwrap().1, NodeAnswer::Refused(b"no"));
+        for late in [0x11, 0x12] {
+            assert_eq!(parse(&no(late)).unwrap().unwrap().1, NodeAnswer::TimedOut(b"no"));
+        }
         assert_eq!(parse(&answer(8, &[0, 0, 0, 4, 0, 1, 7])).unwrap().unwrap().1, NodeAnswer::Prepared(&[7]));
     }
 

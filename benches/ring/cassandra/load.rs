@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 
 const SILENCE_MAX: Duration = Duration::from_secs(20);
 const SCRATCH_BYTES: usize = 64 << 10;
+/// How many requests that timed out a connection sends again before the bench gives up.
+const TIMED_OUT_MAX: u64 = 1_000;
 /// How long to wait for a new table, which a node may not know yet.
 const TABLE_TIME_MAX: Duration = Duration::from_secs(30);
 
@@ -57,6 +59,8 @@ pub struct Connection {
     /// The clients that share it, by their global numbers.
     clients: Vec<u32>,
     model: Model,
+    /// How many requests timed out at the node and were sent again.
+    timed_out: u64,
 }
 
 /// The load.
@@ -88,9 +92,15 @@ impl Connection {
             select: Vec::new(),
             clients,
             model: Model::empty(keys),
+            timed_out: 0,
         };
         connection.ask(Opcode::Startup, &frames::startup(), "for a connection")?;
         Ok(connection)
+    }
+
+    /// How many requests timed out at the node and were sent again, as drivers do with what may be repeated.
+    pub fn timed_out(&self) -> u64 {
+        self.timed_out
     }
 
     /// Runs a statement once.
@@ -125,7 +135,9 @@ impl Connection {
         loop {
             let found = match frames::parse(&self.unread)? {
                 Some((_, NodeAnswer::Prepared(name), length)) => Some((Ok(name.to_vec()), length)),
-                Some((_, NodeAnswer::Refused(words), length)) => Some((Err(refused(asked, words)), length)),
+                Some((_, NodeAnswer::Refused(words) | NodeAnswer::TimedOut(words), length)) => {
+                    Some((Err(refused(asked, words)), length))
+                }
                 Some((_, NodeAnswer::Ready | NodeAnswer::Done | NodeAnswer::Nothing, length)) => {
                     Some((Ok(Vec::new()), length))
                 }
@@ -170,12 +182,15 @@ impl Connection {
         let mut idle: Vec<usize> = (0..self.clients.len()).collect();
         let (mut busy, mut now) = (0, Instant::now());
         loop {
-            out.clear();
             for place in idle.drain(..) {
                 let Some(key) = self.next_key(place, &ask, &mut asked_once, &mut random, now) else {
                     continue;
                 };
-                self.write(place, key, ask.operation, pieces, &mut out);
+                let version = match ask.operation {
+                    Operation::Get => 0,
+                    _ => self.model.set(key),
+                };
+                self.write((place, key), (ask.operation, version), pieces, &mut out);
                 under_way[place] = Some((key, now));
                 busy += 1;
             }
@@ -183,20 +198,46 @@ impl Connection {
                 return Ok(tally);
             }
             self.send(&out)?;
+            out.clear();
             self.receive(&mut scratch)?;
             now = Instant::now();
+            let unread = std::mem::take(&mut self.unread);
             let mut taken = 0;
-            while let Some((stream, said, length)) = frames::parse(&self.unread[taken..])? {
+            while let Some((stream, said, length)) = frames::parse(&unread[taken..])? {
+                taken += length;
                 let place = usize::from(stream);
-                let (key, sent_at) = under_way.get_mut(place).and_then(Option::take).ok_or(Malformed)?;
+                let asked = under_way.get_mut(place).ok_or(Malformed)?;
+                let (key, sent_at) = asked.ok_or(Malformed)?;
+                if let NodeAnswer::TimedOut(words) = said {
+                    self.ask_again((place, key), ask.operation, words, pieces, &mut out)?;
+                    continue;
+                }
+                *asked = None;
                 self.judge(key, ask.operation, &said, pieces, &mut tally)?;
                 tally.count(sent_at, now, 1);
                 idle.push(place);
                 busy -= 1;
-                taken += length;
             }
+            self.unread = unread;
             self.unread.drain(..taken);
         }
+    }
+
+    /// Sends a request that timed out once more: a write of the same value, and so one that may be repeated.
+    fn ask_again(
+        &mut self,
+        (place, key): (usize, u32),
+        operation: Operation,
+        words: &[u8],
+        pieces: &Pieces,
+        out: &mut Vec<u8>,
+    ) -> Result<(), CqlError> {
+        self.timed_out += 1;
+        if self.timed_out > TIMED_OUT_MAX {
+            return Err(refused(operation.name(), words));
+        }
+        self.write((place, key), (operation, self.model.held(key).first), pieces, out);
+        Ok(())
     }
 
     /// A client's next key: one whose number modulo the count of clients is the client's.
@@ -221,14 +262,17 @@ impl Connection {
         Some(choice * ask.clients + client)
     }
 
-    fn write(&mut self, place: usize, key: u32, operation: Operation, pieces: &Pieces, out: &mut Vec<u8>) {
+    fn write(
+        &self,
+        (place, key): (usize, u32),
+        (operation, version): (Operation, u32),
+        pieces: &Pieces,
+        out: &mut Vec<u8>,
+    ) {
         let name = Pieces::key(key);
         let body = match operation {
             Operation::Get => frames::execution(&self.select, &[&name]),
-            _ => {
-                let piece = pieces.piece(key, self.model.set(key));
-                frames::execution(&self.insert, &[&name, &piece])
-            }
+            _ => frames::execution(&self.insert, &[&name, &pieces.piece(key, version)]),
         };
         frames::write(Opcode::Execute, place as u16, &body, out);
     }

@@ -54,6 +54,8 @@ pub struct Findings {
     pub both: Measurements,
     /// Wrong answers of Cassandra: how many, and the first.
     pub rival_wrong: Option<(u64, String)>,
+    /// How many requests timed out at Cassandra and were sent again.
+    pub rival_timed_out: u64,
     /// Why Cassandra was not measured, if it was not asked for or not offered.
     pub rival_missing: Option<String>,
     /// How long Cassandra was warmed up before the first round.
@@ -186,6 +188,7 @@ fn run_cassandra(
         }
     }
     findings.heed(&load(Operation::Get, None, 0)?);
+    findings.rival_timed_out = connections.iter().map(Connection::timed_out).sum();
     Ok(())
 }
 

@@ -52,6 +52,9 @@ pub fn print(findings: &Findings) {
     if let Some((count, first)) = &findings.rival_wrong {
         println!("{CASSANDRA}: {count} WRONG ANSWERS, the first: {first}");
     }
+    if findings.rival_timed_out > 0 {
+        println!("{CASSANDRA}: {} requests timed out there and were sent again", findings.rival_timed_out);
+    }
     match &findings.rival_missing {
         Some(why) => println!("{CASSANDRA} is missing: {why}"),
         // Told above, with the others that failed.
