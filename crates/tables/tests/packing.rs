@@ -26,6 +26,8 @@ mod paths;
 mod races;
 #[path = "../src/seeds.rs"]
 mod seeds;
+#[path = "packing/stopping.rs"]
+mod stopping;
 #[path = "packing/texts.rs"]
 mod texts;
 #[path = "packing/tube.rs"]

@@ -242,6 +242,9 @@ pub enum TableError {
         /// The problem.
         problem: &'static str,
     },
+    /// A pack was told to stop. It is for the pack itself: its caller gets a report instead.
+    #[error("the pack was told to stop")]
+    Stopped,
     /// A later release wrote something that this one cannot read.
     #[error("this release cannot read {what}")]
     Unsupported {
@@ -311,7 +314,8 @@ impl TableError {
             | Self::Arriving { .. }
             | Self::SnapshotExists { .. }
             | Self::Fenced { .. }
-            | Self::Behind { .. } => ErrorKind::Conflict,
+            | Self::Behind { .. }
+            | Self::Stopped => ErrorKind::Conflict,
             Self::SameTable { .. }
             | Self::Name { .. }
             | Self::Steps { .. }

@@ -17,6 +17,7 @@ mod loader;
 mod pace;
 mod plan;
 mod progress;
+mod stop;
 
 use super::ledger::Fate;
 use super::{Table, TableError};
@@ -29,6 +30,7 @@ use pace::Pace;
 use plan::{Bounds, Group};
 use progress::Telling;
 use std::ops::AddAssign;
+use stop::Stop;
 
 pub use background::KeepPacked;
 pub(super) use background::LEASE_KEY;
@@ -185,10 +187,21 @@ impl Table {
         options: &PackOptions,
         told: &(dyn Fn(PackProgress) + Send + Sync),
     ) -> Result<PackReport, TableError> {
+        self.pack_until(options, told, &Stop::never()).await
+    }
+
+    /// Packs until nothing is worth packing or the signal is given. In the latter case, the tree in progress
+    /// is discarded, and the report has those before it.
+    async fn pack_until(
+        &self,
+        options: &PackOptions,
+        told: &(dyn Fn(PackProgress) + Send + Sync),
+        stop: &Stop,
+    ) -> Result<PackReport, TableError> {
         options.validate()?;
         let mut report = PackReport::default();
         let (mut lost, mut up_to, mut moved) = (0, None, 0);
-        loop {
+        while !stop.is_given() {
             let state = self.ledger.current().await?;
             let up_to = *up_to.get_or_insert(state.manifest.version);
             // New objects have only the columns of this table, even if it is part of a union.
@@ -196,10 +209,10 @@ impl Table {
             let batch_bytes = self.store.capabilities().limits.batch_bytes;
             let bounds = Bounds::new(table.schema.row_bytes(), batch_bytes);
             let Some(group) = plan::next(&state.manifest, up_to, bounds, options) else {
-                return Ok(report);
+                break;
             };
             let telling = Telling::new(told, moved, group.bytes_of_objects(), group.bytes_after());
-            let packed = table.pack_group(&state.manifest, &group, options, &mut report, telling).await;
+            let packed = table.pack_group(&state.manifest, &group, options, &mut report, telling, stop).await;
             let packed = match packed {
                 Err(error) => Err(self.if_vacuumed(state.manifest.version, error).await),
                 packed => packed,
@@ -218,9 +231,11 @@ impl Table {
                     lost += 1;
                     report.lost += 1;
                 }
+                Err(TableError::Stopped) => break,
                 Err(error) => return Err(error),
             }
         }
+        Ok(report)
     }
 
     /// Packs one group of pieces into one tree.
@@ -231,8 +246,9 @@ impl Table {
         options: &PackOptions,
         report: &mut PackReport,
         telling: Telling<'_>,
+        stop: &Stop,
     ) -> Result<Version, TableError> {
-        let mut pace = Pace::begin(self, options).await?.telling(telling);
+        let mut pace = Pace::begin(self, options).await?.telling(telling).until(stop);
         let threads = options.threads(group.rows());
         let input = Input::read(self, manifest, group, threads, &mut pace).await?;
         let dropped = input.dropped;

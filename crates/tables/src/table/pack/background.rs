@@ -5,12 +5,14 @@
 //! beside the attributes of runs. Two holders, because one was suspended for longer than its lease, do no
 //! harm: a pack that loses a race is discarded.
 //!
-//! Invariant: ending this loop waits for at most one step of a pack; a half-finished pack is in no version.
+//! Invariant: ending this loop waits for at most one step of a pack, and for the removal of what an
+//! unfinished pack has written; a half-finished pack is in no version.
 
 use super::super::ledger::is_unknown;
 use super::super::names::random_id;
 use super::super::{Table, TableError};
-use super::{PackOptions, PackReport, TREE_TIMES};
+use super::stop::Stop;
+use super::{PackOptions, PackProgress, PackReport, TREE_TIMES};
 use crate::protocol::{EditError, Version};
 use crate::room::{Keeping, keep};
 use atoll_errors::ErrorKind;
@@ -67,6 +69,9 @@ impl Table {
     ///
     /// Any number of processes may do this on one table: one packs, the others wait until it ends.
     ///
+    /// A pack that is in progress when `until` completes is discarded, and the objects that it has written
+    /// are removed. If this call itself is dropped, they stay as long as the session of this handle.
+    ///
     /// # Errors
     /// Those of [`Table::pack`], except lost races; persistent errors of the store.
     pub async fn keep_packed(
@@ -76,10 +81,17 @@ impl Table {
         told: impl FnMut(&PackReport),
     ) -> Result<PackReport, TableError> {
         how.pack.validate()?;
-        let mut keeper = Keeper::of(self, how, told);
+        let (signal, stop) = Stop::signal();
+        let mut keeper = Keeper::of(self, how, stop, told);
+        let until = async move {
+            until.await;
+            drop(signal);
+            pending::<Infallible>().await
+        };
+        // The keeper ends by itself: dropped in the middle of a pack, it would leave objects behind.
         let ended = match select(pin!(until), pin!(keeper.keep())).await {
-            Either::Left(((), _)) => Ok(()),
-            Either::Right((error, _)) => Err(error),
+            Either::Left((never, _)) => match never {},
+            Either::Right((ended, _)) => ended,
         };
         keeper.release().await;
         ended.map(|()| keeper.total)
@@ -100,6 +112,7 @@ enum Packed {
 struct Keeper<'t, T> {
     table: &'t Table,
     how: &'t KeepPacked,
+    stop: Stop,
     told: T,
     total: PackReport,
     /// The number that identifies its lease.
@@ -113,10 +126,11 @@ struct Keeper<'t, T> {
 }
 
 impl<'t, T: FnMut(&PackReport)> Keeper<'t, T> {
-    fn of(table: &'t Table, how: &'t KeepPacked, told: T) -> Self {
+    fn of(table: &'t Table, how: &'t KeepPacked, stop: Stop, told: T) -> Self {
         Self {
             table,
             how,
+            stop,
             told,
             total: PackReport::default(),
             number: random_id(),
@@ -126,36 +140,38 @@ impl<'t, T: FnMut(&PackReport)> Keeper<'t, T> {
         }
     }
 
-    /// Runs until an error that does not pass; returns that error.
-    async fn keep(&mut self) -> TableError {
+    /// Runs until it is told to stop, or until an error that does not pass.
+    async fn keep(&mut self) -> Result<(), TableError> {
         let mut failures = 0;
         loop {
             match self.turn().await {
                 Ok(()) => failures = 0,
+                Err(TableError::Stopped) => return Ok(()),
                 Err(error) if failures < FAILURES_MAX && may_pass(&error) => {
                     failures += 1;
                     let pause = self.how.pause.saturating_mul(2_u32.pow(failures));
-                    // Resting calls the store, which may be what fails.
-                    if let Err(error) = self.rest(pause).await
-                        && !may_pass(&error)
-                    {
-                        return error;
+                    match self.stop.or(self.rest(pause)).await {
+                        Err(TableError::Stopped) => return Ok(()),
+                        // Resting calls the store, which may be what fails.
+                        Err(error) if !may_pass(&error) => return Err(error),
+                        _ => {}
                     }
                 }
-                Err(error) => return error,
+                Err(error) => return Err(error),
             }
         }
     }
 
     /// Packs what is worth packing, then waits for new data.
     async fn turn(&mut self) -> Result<(), TableError> {
-        if let Some(held) = self.take_lease().await? {
-            return self.wait_for(LEASE_KEY, Expectation::Differs(Some(held)), self.how.lease / 4).await;
+        if let Some(held) = self.stop.or(self.take_lease()).await? {
+            let changes = Expectation::Differs(Some(held));
+            return self.stop.or(self.wait_for(LEASE_KEY, changes, self.how.lease / 4)).await;
         }
         self.pack(&self.how.pack).await?;
-        let version = self.table.version().await?;
+        let version = self.stop.or(self.table.version()).await?;
         let wait = if version == self.settled { self.how.lease / 4 } else { self.how.idle };
-        let is_idle = self.table.follow(version, wait).await? == version;
+        let is_idle = self.stop.or(self.table.follow(version, wait)).await? == version;
         let now = self.table.store.now().await?.0;
         let settled_at = *self.settled_at.get_or_insert(now);
         if version != self.settled && (is_idle || now.saturating_sub(settled_at) >= nanos(self.how.patience))
@@ -163,7 +179,7 @@ impl<'t, T: FnMut(&PackReport)> Keeper<'t, T> {
             self.settle().await?;
             self.settled_at = Some(self.table.store.now().await?.0);
         }
-        if is_idle { Ok(()) } else { self.rest(self.how.pause).await }
+        if is_idle { Ok(()) } else { self.stop.or(self.rest(self.how.pause)).await }
     }
 
     /// Packs all remaining data, then checks once more, since more may have come in the meantime.
@@ -171,7 +187,7 @@ impl<'t, T: FnMut(&PackReport)> Keeper<'t, T> {
         let settling = PackOptions { is_settling: true, ..self.how.pack.clone() };
         for _ in 0..2 {
             // Read the version before planning: whatever comes in between makes a newer version.
-            let version = self.table.version().await?;
+            let version = self.stop.or(self.table.version()).await?;
             match self.pack(&settling).await? {
                 Packed::Some => {}
                 Packed::Nothing => {
@@ -185,7 +201,9 @@ impl<'t, T: FnMut(&PackReport)> Keeper<'t, T> {
     }
 
     async fn pack(&mut self, options: &PackOptions) -> Result<Packed, TableError> {
-        let packed = match select(pin!(self.table.pack(options)), pin!(self.hold_lease())).await {
+        let told = |_: PackProgress| {};
+        let pack = self.table.pack_until(options, &told, &self.stop);
+        let packed = match select(pin!(pack), pin!(self.hold_lease())).await {
             Either::Left((packed, _)) => packed,
             Either::Right((never, _)) => match never {},
         };

@@ -7,6 +7,7 @@ use super::super::{Table, TableError};
 use super::PackOptions;
 use super::background::{FAILURES_MAX, REST_KEY, is_out_of_reach};
 use super::progress::Telling;
+use super::stop::Stop;
 use atoll_store::{Cell, Expectation};
 use std::time::Duration;
 
@@ -38,6 +39,7 @@ pub(super) struct Pace<'t> {
     /// Bytes moved in all, and who is told of them.
     moved_in_all: u64,
     telling: Option<Telling<'t>>,
+    stop: Stop,
     /// Bytes moved and turns taken since the session was last checked.
     unlooked: (u64, u32),
     /// When the work resumed, in nanoseconds of the store's clock.
@@ -49,12 +51,18 @@ impl<'t> Pace<'t> {
         let since = table.store.now().await?.0;
         let (share, bytes_per_second) = (options.share, options.bytes_per_second);
         let (moved, moved_in_all, unlooked) = (0, 0, (0, 0));
-        Ok(Self { table, share, bytes_per_second, moved, moved_in_all, telling: None, unlooked, since })
+        let (telling, stop) = (None, Stop::never());
+        Ok(Self { table, share, bytes_per_second, moved, moved_in_all, telling, stop, unlooked, since })
     }
 
     /// The same pace, which also tells how far the pack has come.
     pub(super) fn telling(self, telling: Telling<'t>) -> Self {
         Self { telling: Some(telling), ..self }
+    }
+
+    /// The same pace, whose next rest is an error once the signal is given.
+    pub(super) fn until(self, stop: &Stop) -> Self {
+        Self { stop: stop.clone(), ..self }
     }
 
     /// Records bytes that were read or written.
@@ -70,9 +78,11 @@ impl<'t> Pace<'t> {
     /// Yields to other tasks, then rests as long as the limits require after the work since the last rest.
     ///
     /// # Errors
-    /// [`TableError::Fenced`] if the session has ended; persistent errors of the store.
+    /// [`TableError::Stopped`] if the pack is to stop; [`TableError::Fenced`] if the session has ended;
+    /// persistent errors of the store.
     pub(super) async fn rest(&mut self) -> Result<(), TableError> {
         yield_to_others().await;
+        self.stop.check()?;
         self.renew_if_due().await?;
         if self.share >= 1.0 && self.bytes_per_second.is_none() {
             return Ok(());
@@ -85,7 +95,7 @@ impl<'t> Pace<'t> {
         }
         while !left.is_zero() {
             let turn = left.min(WAIT_MAX);
-            retry(|| self.wait(turn)).await?;
+            retry(|| self.stop.or(self.wait(turn))).await?;
             left = left.saturating_sub(turn);
             // The objects are written under this session, and a long pack may rest for longer than it lasts.
             retry(|| self.table.ledger.renew_session()).await?;
