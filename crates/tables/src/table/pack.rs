@@ -27,7 +27,7 @@ use crate::protocol::{Edit, EditError, Manifest, ObjectId, Removal, Version};
 use crate::threads::threads;
 use input::Input;
 use pace::Pace;
-use plan::{Bounds, Group};
+use plan::{Bounds, Group, Horizon};
 use progress::Telling;
 use std::ops::AddAssign;
 use stop::Stop;
@@ -168,7 +168,8 @@ impl AddAssign for PackReport {
 }
 
 impl Table {
-    /// Packs whatever is worth packing; reports what was done. Idempotent, and safe in any process.
+    /// Packs whatever is worth packing; reports what was done. Idempotent, and safe in any process. What
+    /// others append, load or pack in the meantime is left to the next call.
     ///
     /// # Errors
     /// [`TableError::PackOptions`], [`TableError::Block`] for damage, [`TableError::Edit`] if others were
@@ -200,15 +201,15 @@ impl Table {
     ) -> Result<PackReport, TableError> {
         options.validate()?;
         let mut report = PackReport::default();
-        let (mut lost, mut up_to, mut moved) = (0, None, 0);
+        let (mut lost, mut horizon, mut moved) = (0, None, 0);
         while !stop.is_given() {
             let state = self.ledger.current().await?;
-            let up_to = *up_to.get_or_insert(state.manifest.version);
+            let horizon = horizon.get_or_insert_with(|| Horizon::at(state.manifest.version));
             // New objects have only the columns of this table, even if it is part of a union.
             let table = Self { also: std::sync::Arc::default(), ..self.clone() }.at(&state.manifest)?;
             let batch_bytes = self.store.capabilities().limits.batch_bytes;
             let bounds = Bounds::new(table.schema.row_bytes(), batch_bytes);
-            let Some(group) = plan::next(&state.manifest, up_to, bounds, options) else {
+            let Some(group) = plan::next(&state.manifest, horizon, bounds, options) else {
                 break;
             };
             let telling = Telling::new(told, moved, group.bytes_of_objects(), group.bytes_after());
@@ -220,6 +221,7 @@ impl Table {
             match packed {
                 Ok(version) => {
                     report.version = Some(version.0);
+                    horizon.made(version);
                     (lost, moved) = (0, telling.end());
                 }
                 // Another packer may have packed these pieces in the meantime, and a vacuum removed them.

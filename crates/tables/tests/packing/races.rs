@@ -3,12 +3,15 @@
 use crate::run;
 use crate::seeds::for_seeds;
 use crate::tube::{Tube, schema};
+use arrow_array::RecordBatch;
+use atoll_conformance::{Relay, Relayed};
 use atoll_memory::MemoryStore;
-use atoll_store::Store;
+use atoll_store::{Batch, Store, StoreFuture, WriteOptions, Written};
 use atoll_tables::protocol::BlockId;
-use atoll_tables::{PackOptions, Query, Table};
+use atoll_tables::{PackOptions, Query, Table, WholeStep};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The ids of all rows, which must be distinct.
 async fn ids(table: &Table) -> BTreeSet<(i32, i32)> {
@@ -100,5 +103,60 @@ fn what_is_superseded_after_it_was_packed_is_in_no_answer_and_in_no_later_tree()
         let report = table.pack(&PackOptions::whole()).await.unwrap();
         assert_eq!((report.trees, report.rows, report.dropped), (1, 1240, 1800));
         assert_eq!(ids(&table).await, expected);
+    });
+}
+
+/// A store in which another process loads a tree after each write to the manifest, as long as it has any.
+struct Loaded {
+    inner: Arc<dyn Store>,
+    other: Table,
+    trees: Vec<RecordBatch>,
+    loaded: AtomicUsize,
+}
+
+impl Relay for Loaded {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    fn write(&self, batch: Batch, options: WriteOptions) -> StoreFuture<'_, Written> {
+        Box::pin(async move {
+            let is_manifest = batch.partition.ends_with(b"/m");
+            let written = self.inner.write(batch, options).await?;
+            let number = self.loaded.fetch_add(usize::from(is_manifest), Ordering::SeqCst);
+            if let Some(rows) = self.trees.get(number).filter(|_| is_manifest) {
+                let step = WholeStep { step: number as u64, time: None, rows: rows.clone() };
+                let as_a_tree = PackOptions { rows_min: 1, ..PackOptions::default() };
+                self.other.load("more", 1, &[step], &as_a_tree).await.unwrap();
+            }
+            Ok(written)
+        })
+    }
+}
+
+#[test]
+fn a_pack_does_not_go_on_with_what_others_load_meanwhile() {
+    run(async {
+        let settling = PackOptions { is_settling: true, ..PackOptions::default() };
+        for options in [PackOptions::whole(), settling] {
+            let inner: Arc<dyn Store> = Arc::new(MemoryStore::new());
+            let table = Table::create(Arc::clone(&inner), "run", schema(false)).await.unwrap();
+            Tube::new(1, 100, 30).write(&table).await;
+            table.begin("more", 1, 1).await.unwrap();
+            let mut tube = Tube::new(2, 100, 30);
+            let trees = (0..30).map(|step| tube.frame(&table.schema(), step)).collect();
+            let other = table.clone();
+            let store = Loaded { inner: Arc::clone(&inner), other, trees, loaded: AtomicUsize::new(0) };
+            let store = Arc::new(Relayed(store));
+            let packer = Table::open(Arc::clone(&store) as Arc<dyn Store>, "run").await.unwrap();
+            let report = packer.pack(&options).await.unwrap();
+            assert_eq!((report.trees, report.rows), (1, 3000), "{report:?}");
+            let loaded = store.loaded.load(Ordering::SeqCst);
+            assert!((1..30).contains(&loaded), "{loaded} trees were loaded meanwhile");
+            let rest = table.pack(&options).await.unwrap();
+            assert!(rest.rows >= 100, "the next pack takes them: {rest:?}");
+            let rows = table.count(&Query::default()).await.unwrap().rows;
+            assert_eq!(rows, 3000 + 100 * loaded as u64);
+        }
     });
 }

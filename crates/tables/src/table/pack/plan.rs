@@ -10,7 +10,7 @@
 use super::PackOptions;
 use crate::protocol::{Form, Manifest, Placed, Version};
 use crate::table::ledger::PART_BYTES_MAX;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Assumed bytes per row where the size is unknown.
 const ROW_BYTES: u64 = 48;
@@ -37,6 +37,30 @@ impl Bounds {
     pub(super) fn new(row_bytes: u64, batch_bytes: usize) -> Self {
         let pieces = batch_bytes.saturating_sub(PART_BYTES_MAX) / PIECE_BYTES;
         Self { row_bytes, pieces_max: pieces.clamp(1, PIECES_MAX) }
+    }
+}
+
+/// What one call may pack: the table as it was when the call began, and the trees that it made since.
+/// Otherwise packing would never end while others keep writing, loading or deleting.
+#[derive(Clone, Debug)]
+pub(super) struct Horizon {
+    up_to: Version,
+    made: BTreeSet<Version>,
+}
+
+impl Horizon {
+    /// The horizon of a call that begins at a version.
+    pub(super) const fn at(up_to: Version) -> Self {
+        Self { up_to, made: BTreeSet::new() }
+    }
+
+    /// Notes that the call made this version.
+    pub(super) fn made(&mut self, version: Version) {
+        self.made.insert(version);
+    }
+
+    fn has(&self, placed: &Placed) -> bool {
+        placed.born <= self.up_to || self.made.contains(&placed.born)
     }
 }
 
@@ -123,17 +147,14 @@ fn stored<'p>(pieces: impl Iterator<Item = &'p Placed>) -> u64 {
     pieces.map(|placed| bytes_of(placed, 0)).fold(0, u64::saturating_add)
 }
 
-/// The next group to pack, or `None` if nothing is worth packing. Considers only blocks that version `up_to`
-/// has, and deletes up to that version.
+/// The next group to pack, or `None` if nothing is worth packing.
 pub(super) fn next(
     manifest: &Manifest,
-    up_to: Version,
+    horizon: &Horizon,
     bounds: Bounds,
     options: &PackOptions,
 ) -> Option<Group> {
-    let (mut blocks, mut trees) = sort(manifest, up_to, bounds.row_bytes);
-    // Otherwise packing would never end while others keep writing or deleting.
-    blocks.retain(|placed| placed.born <= up_to);
+    let (blocks, mut trees) = sort(manifest, horizon, bounds.row_bytes);
     trees.sort_by_key(|tree| tree.rows);
     let mut group = blocks_of(&blocks, bounds, options.tree_bytes_max);
     let is_cut = group.pieces.len() < blocks.len();
@@ -149,11 +170,12 @@ pub(super) fn next(
     }
 }
 
-/// The blocks in the order of their steps, and the trees.
-fn sort(manifest: &Manifest, up_to: Version, row_bytes: u64) -> (Vec<Placed>, Vec<ExistingTree>) {
+/// The blocks within the horizon, in the order of their steps, and the trees.
+fn sort(manifest: &Manifest, horizon: &Horizon, row_bytes: u64) -> (Vec<Placed>, Vec<ExistingTree>) {
+    let up_to = horizon.up_to;
     let mut blocks = Vec::new();
     let mut trees: BTreeMap<Version, ExistingTree> = BTreeMap::new();
-    for placed in manifest.pieces.values() {
+    for placed in manifest.pieces.values().filter(|placed| horizon.has(placed)) {
         if is_block(placed) {
             blocks.push(placed.clone());
             continue;
@@ -333,7 +355,7 @@ mod tests {
     }
 
     fn next(manifest: &Manifest, up_to: Version, row_bytes: u64, options: &PackOptions) -> Option<Group> {
-        super::next(manifest, up_to, bounds(row_bytes), options)
+        super::next(manifest, &Horizon::at(up_to), bounds(row_bytes), options)
     }
 
     fn removals(group: &Group) -> Vec<Removal> {
@@ -372,18 +394,51 @@ mod tests {
         let mut manifest = small_blocks(10);
         let group = next(&manifest, manifest.version, 8, &PackOptions::whole()).unwrap();
         manifest = struck(&packed(&manifest, &group, 1000));
-        let up_to = manifest.version;
-        let mut packs = 0;
-        while let Some(group) = next(&manifest, up_to, 8, &PackOptions::whole()) {
+        let (mut horizon, mut packs) = (Horizon::at(manifest.version), 0);
+        while let Some(group) = super::next(&manifest, &horizon, bounds(8), &PackOptions::whole()) {
             packs += 1;
             assert!(packs < 5, "it goes on with what was deleted since it began");
-            manifest = struck(&packed(&manifest, &group, 1000 + packs));
+            manifest = packed(&manifest, &group, 1000 + packs);
+            horizon.made(manifest.version);
+            manifest = struck(&manifest);
         }
         assert_eq!(packs, 1, "what was deleted before is packed");
         assert!(
             next(&manifest, manifest.version, 8, &PackOptions::whole()).is_some(),
             "the next one takes the rest"
         );
+    }
+
+    /// The manifest after another process has loaded a tree of ten rows, with this number.
+    fn loaded(manifest: &Manifest, number: u64) -> Manifest {
+        let mut next = manifest.clone();
+        next.version = next.version.next();
+        let mut placed = manifest.pieces.values().next().unwrap().clone();
+        placed.piece.object = ObjectId { session: ME, sequence: number };
+        (placed.piece.form, placed.piece.rows) = (Form::Cube, 10);
+        (placed.born, placed.clean_to) = (next.version, next.version);
+        next.pieces.insert(placed.piece.key(), placed);
+        next
+    }
+
+    #[test]
+    fn a_pack_ends_however_many_trees_somebody_loads_meanwhile() {
+        let settling = PackOptions { is_settling: true, ..PackOptions::default() };
+        for options in [PackOptions::whole(), settling] {
+            let mut manifest = small_blocks(10);
+            let (mut horizon, mut packs) = (Horizon::at(manifest.version), 0);
+            while let Some(group) = super::next(&manifest, &horizon, bounds(8), &options) {
+                packs += 1;
+                assert!(packs < 5, "it goes on with what was loaded since it began");
+                manifest = packed(&manifest, &group, 1000 + packs);
+                horizon.made(manifest.version);
+                manifest = loaded(&manifest, 2000 + packs);
+            }
+            assert_eq!(packs, 1);
+            assert_eq!(sort(&manifest, &horizon, 8).1.len(), 1, "its own tree, and not the other one");
+            let all = next(&manifest, manifest.version, 8, &options).unwrap();
+            assert_eq!(all.trees, 2, "the next call takes both");
+        }
     }
 
     #[test]
@@ -416,8 +471,10 @@ mod tests {
         let clean = packed(&manifest, &group, 1001);
         assert!(clean.tombstones.is_empty() && plan(&clean).is_none());
         // Nor does it go on with what is deleted while it packs.
+        let mut horizon = Horizon::at(manifest.version);
+        horizon.made(clean.version);
         let busy = (0..10).fold(clean, |clean, number| struck_where(&clean, &format!("y > {number}")));
-        assert!(next(&busy, manifest.version, 8, &settling).is_none());
+        assert!(super::next(&busy, &horizon, bounds(8), &settling).is_none());
     }
 
     #[test]
@@ -436,9 +493,8 @@ mod tests {
     fn nor_is_it_too_long_for_a_store_that_takes_smaller_batches() {
         let manifest = small_blocks(20_000);
         let batch_bytes = 2 << 20;
-        let group =
-            super::next(&manifest, manifest.version, Bounds::new(8, batch_bytes), &PackOptions::whole())
-                .unwrap();
+        let (horizon, bounds) = (Horizon::at(manifest.version), Bounds::new(8, batch_bytes));
+        let group = super::next(&manifest, &horizon, bounds, &PackOptions::whole()).unwrap();
         let edit =
             Edit::Pack { base: manifest.version, remove: removals(&group), add: Vec::new(), dropped: 0 };
         let bytes = codec::edit_to_json(EditId { session: ME, sequence: 1 }, &edit).len();
@@ -519,7 +575,7 @@ mod tests {
             let group = next(&manifest, Version(70_000), 8, &options).unwrap();
             assert!((2..=PIECES_MAX).contains(&group.pieces.len()), "{}", group.pieces.len());
         }
-        let (_, trees) = sort(&manifest, Version(70_000), 8);
+        let (_, trees) = sort(&manifest, &Horizon::at(Version(70_000)), 8);
         let mut group = Group::within(bounds(8));
         group.add(&small_blocks(1).pieces.values().cloned().collect::<Vec<_>>());
         let often = PackOptions { rows_min: 1, ..PackOptions::default() };
