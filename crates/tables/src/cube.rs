@@ -43,6 +43,7 @@ pub(crate) use origin::GrowingOrigins;
 pub use origin::Origins;
 pub use read::CubeReader;
 pub(crate) use reorder::joined;
+pub(crate) use tree::bytes_beside_row;
 pub use tree::{CubeId, Root};
 pub use write::{CubeObject, Tree};
 

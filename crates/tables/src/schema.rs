@@ -280,10 +280,13 @@ impl TableSchema {
         self.time_unit.as_deref()
     }
 
-    /// Bytes that the numbers of a row take in memory.
+    /// Bytes that the numbers and truth values of a row take in memory, at most.
     pub(crate) fn row_bytes(&self) -> u64 {
-        let fields = self.columns.fields().iter();
-        fields.map(|field| number_bytes(field.data_type())).fold(0, u64::saturating_add)
+        let bytes = |field: &Arc<Field>| match field.data_type() {
+            DataType::Boolean => 1,
+            other => number_bytes(other),
+        };
+        self.columns.fields().iter().map(bytes).fold(0, u64::saturating_add)
     }
 
     /// The columns, in their order.

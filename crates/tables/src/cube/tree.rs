@@ -10,11 +10,29 @@ use super::Shape;
 use crate::TableSchema;
 use crate::lattice::{Axis, Extent, FRACTION_BITS, LatticeError, Missing, Scalar, Span, fractions};
 use crate::room::Lent;
+use crate::{INDEX_COLUMNS_MAX, Weight};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use std::ops::Range;
 
 /// Rows that are placed at a time.
 const ROWS_AT_ONCE: usize = 1 << 12;
+
+/// A row of a tree with at most this many axes carries only these; any other one carries as many as a table
+/// may have.
+pub(super) const AXES_FEW: usize = 4;
+
+/// Bytes that a growing tree keeps for each row beside its columns, with so many index columns.
+pub(crate) const fn bytes_beside_row(index_columns: usize) -> u64 {
+    /// Its weight, run and step, its number in the order of weights, its place, a spot in each of the two
+    /// buffers, and the child to which it goes.
+    const fn with<const AXES: usize>() -> usize {
+        let origin = size_of::<u32>() + size_of::<u64>();
+        let divided = size_of::<[u32; AXES]>() + 2 * size_of::<Spot<AXES>>() + size_of::<u8>();
+        size_of::<Weight>() + origin + size_of::<u32>() + divided
+    }
+    let bytes = if index_columns <= AXES_FEW { with::<AXES_FEW>() } else { with::<INDEX_COLUMNS_MAX>() };
+    bytes as u64
+}
 
 /// The lattice of one tree: an axis and the side of the root for each index column.
 #[derive(Clone, Debug, PartialEq)]

@@ -10,7 +10,7 @@ use super::origin::says_steps;
 use super::reorder::rearranged;
 use super::sizes::RowBytes;
 use super::source::{Room, Source};
-use super::tree::{CubeId, Root, Spot};
+use super::tree::{AXES_FEW, CubeId, Root, Spot};
 use super::{Origins, Shape};
 use crate::block::{BlockError, HEAD_BYTES, check, checksum, damaged, schema_sum};
 use crate::lattice::{Extent, joined};
@@ -106,9 +106,8 @@ impl Tree {
         let steps_axis = schema.index().iter().position(is_steps);
         let sizes = RowBytes::of(&rows);
         let shape = &shape.with_rows_of(sizes.mean());
-        // A row carries only as many axes as it needs; eight is the most that a table has.
-        let divided =
-            if root.axes().len() <= 4 { divided::<4> } else { divided::<{ crate::INDEX_COLUMNS_MAX }> };
+        let is_few = root.axes().len() <= AXES_FEW;
+        let divided = if is_few { divided::<AXES_FEW> } else { divided::<{ crate::INDEX_COLUMNS_MAX }> };
         let cubes = divided(schema, &rows, &weights, &root, steps_axis, shape, threads)?;
         let (portions, order) = portions(cubes, shape, &sizes);
         let weights = Lent::collect(order.len(), order.iter().map(|&row| weights[row as usize]));

@@ -63,9 +63,11 @@ pub struct PackOptions {
     /// How many trees of similar size are merged into one of the next size; at least 2.
     pub fan: usize,
     /// Maximum number of bytes of rows that one tree is made from, in objects or in memory, whichever are
-    /// more: values that are all equal, or null, take no space until they are unpacked. A pack needs about
-    /// four times this much memory, 2 GiB by default (docs/guide/bad-input.md has the measurement). Larger
-    /// tables have several trees. An existing tree is packed as a whole, even if it exceeds the limit by now.
+    /// more: values that are all equal, or null, take no space until they are unpacked. Rows of less than 27
+    /// bytes (43 with more than four index columns) count as somewhat more, for what a tree keeps beside each
+    /// row. A pack needs about four times this much memory, 2 GiB by default (docs/guide/bad-input.md has the
+    /// measurement). Larger tables have several trees. An existing tree is packed as a whole, even if it
+    /// exceeds the limit by now.
     pub tree_bytes_max: u64,
     /// Whether to pack blocks however few they are, together with the trees that are at most
     /// [`PackOptions::fan`] times as large, and then each tree that as many deletes strike. Meant for a table
@@ -208,7 +210,7 @@ impl Table {
             // New objects have only the columns of this table, even if it is part of a union.
             let table = Self { also: std::sync::Arc::default(), ..self.clone() }.at(&state.manifest)?;
             let batch_bytes = self.store.capabilities().limits.batch_bytes;
-            let bounds = Bounds::new(table.schema.row_bytes(), batch_bytes);
+            let bounds = Bounds::new(&table.schema, batch_bytes);
             let Some(group) = plan::next(&state.manifest, horizon, bounds, options) else {
                 break;
             };

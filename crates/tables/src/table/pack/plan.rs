@@ -8,6 +8,8 @@
 //! Invariant: carrying out a plan changes what the next plan sees, so planning terminates.
 
 use super::PackOptions;
+use crate::TableSchema;
+use crate::cube::bytes_beside_row;
 use crate::protocol::{Form, Manifest, Placed, Version};
 use crate::table::ledger::PART_BYTES_MAX;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,19 +24,30 @@ const PIECES_MAX: usize = 1 << 15;
 /// Bytes of an edit for each piece that it names, with some to spare.
 const PIECE_BYTES: usize = 160;
 
+/// A pack may take this many times the bytes of the rows that it counts.
+const MEMORY_TIMES: u64 = 4;
+
 /// Limits of one tree that the options do not set.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bounds {
-    /// Bytes of the numbers of a row in memory.
+    /// Bytes that a row in memory counts, at least.
     row_bytes: u64,
     /// Pieces that an edit may name.
     pieces_max: usize,
 }
 
 impl Bounds {
-    /// The limits for rows of `row_bytes` in a store whose batches have at most `batch_bytes`. An edit leaves
-    /// room in its batch for a part of a whole manifest.
-    pub(super) fn new(row_bytes: u64, batch_bytes: usize) -> Self {
+    /// The limits for rows of a table in a store whose batches have at most `batch_bytes`.
+    pub(super) fn new(schema: &TableSchema, batch_bytes: usize) -> Self {
+        Self::of(schema.row_bytes(), schema.index().len(), batch_bytes)
+    }
+
+    /// The limits for rows with so many bytes of numbers and so many index columns. An edit leaves room in
+    /// its batch for a part of a whole manifest.
+    fn of(row_bytes: u64, index_columns: usize, batch_bytes: usize) -> Self {
+        // Beside narrow rows, a growing tree keeps more bytes than they have themselves.
+        let grown = row_bytes.saturating_add(bytes_beside_row(index_columns));
+        let row_bytes = row_bytes.max(grown.div_ceil(MEMORY_TIMES));
         let pieces = batch_bytes.saturating_sub(PART_BYTES_MAX) / PIECE_BYTES;
         Self { row_bytes, pieces_max: pieces.clamp(1, PIECES_MAX) }
     }
@@ -68,8 +81,8 @@ fn is_block(placed: &Placed) -> bool {
     placed.piece.form == Form::Block
 }
 
-/// Approximate size of a piece in bytes, packed or unpacked, whichever is more, with `row_bytes` of numbers
-/// in a row: values that are all equal, or null, take no space until they are unpacked.
+/// Approximate size of a piece in bytes, packed or unpacked, whichever is more, with `row_bytes` for a row in
+/// memory: values that are all equal, or null, take no space until they are unpacked.
 fn bytes_of(placed: &Placed, row_bytes: u64) -> u64 {
     let piece = &placed.piece;
     let packed = if piece.bytes > 0 { piece.bytes } else { piece.rows.saturating_mul(ROW_BYTES) };
@@ -317,11 +330,13 @@ fn size_of(rows: u64, options: &PackOptions) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Roles;
     use crate::protocol::{
         BlockId, Edit, EditId, Extent, LastStep, ObjectId, Piece, Removal, Scope, SessionId, StepRange,
         WeightRange,
     };
     use crate::table::codec;
+    use arrow_schema::{DataType, Schema};
     use atoll_store::Limits;
 
     const ME: SessionId = SessionId(u128::MAX);
@@ -349,9 +364,9 @@ mod tests {
         Manifest::default().applied(&begin).unwrap().applied(&append).unwrap()
     }
 
-    /// In a store with the limits of the contract.
+    /// With four index columns, in a store with the limits of the contract.
     fn bounds(row_bytes: u64) -> Bounds {
-        Bounds::new(row_bytes, Limits::CONTRACT.batch_bytes)
+        Bounds::of(row_bytes, 4, Limits::CONTRACT.batch_bytes)
     }
 
     fn next(manifest: &Manifest, up_to: Version, row_bytes: u64, options: &PackOptions) -> Option<Group> {
@@ -493,7 +508,7 @@ mod tests {
     fn nor_is_it_too_long_for_a_store_that_takes_smaller_batches() {
         let manifest = small_blocks(20_000);
         let batch_bytes = 2 << 20;
-        let (horizon, bounds) = (Horizon::at(manifest.version), Bounds::new(8, batch_bytes));
+        let (horizon, bounds) = (Horizon::at(manifest.version), Bounds::of(8, 4, batch_bytes));
         let group = super::next(&manifest, &horizon, bounds, &PackOptions::whole()).unwrap();
         let edit =
             Edit::Pack { base: manifest.version, remove: removals(&group), add: Vec::new(), dropped: 0 };
@@ -532,6 +547,35 @@ mod tests {
             assert_eq!((group(&manifest, 8, &options), group(&manifest, 160, &options)), (8, 3));
             assert!(next(&manifest, Version(8), 16 << 10, &options).is_none(), "no two go together");
         }
+    }
+
+    #[test]
+    fn narrow_rows_count_what_a_growing_tree_keeps_beside_them() {
+        let mut manifest = small_blocks(40);
+        let mut pieces: Vec<Placed> = manifest.pieces.values().cloned().collect();
+        pieces.iter_mut().for_each(|placed| placed.piece.rows = 1_000_000);
+        manifest.pieces = pieces.into_iter().map(|placed| (placed.piece.key(), placed)).collect();
+        let options = PackOptions::whole();
+        let memory = 4 * options.tree_bytes_max;
+        for (index_columns, beside, rows) in [(1, 81, 23), (4, 81, 23), (5, 129, 15)] {
+            let bounds = Bounds::of(8, index_columns, Limits::CONTRACT.batch_bytes);
+            let group = super::next(&manifest, &Horizon::at(manifest.version), bounds, &options).unwrap();
+            assert_eq!(group.rows, rows * 1_000_000, "with {index_columns} index columns");
+            assert!(group.rows * (8 + beside) <= memory && (group.rows + 2_000_000) * (8 + beside) > memory);
+        }
+        // Wide rows count as they are.
+        assert_eq!([32, 48, 200].map(|bytes| bounds(bytes).row_bytes), [32, 48, 200]);
+    }
+
+    #[test]
+    fn truth_values_count_as_well() {
+        let fields = (0..30).map(|number| crate::column(&format!("is_{number}"), DataType::Boolean, true));
+        let id = crate::column("id", DataType::Int64, false);
+        let columns = Schema::new(std::iter::once(id).chain(fields).collect::<Vec<_>>());
+        let id = || vec!["id".to_owned()];
+        let roles = Roles { id: id(), sample_key: Vec::new(), index: id(), salt: 0 };
+        let schema = TableSchema::new(columns, &roles).unwrap();
+        assert_eq!(Bounds::new(&schema, Limits::CONTRACT.batch_bytes).row_bytes, 38);
     }
 
     #[test]
