@@ -24,6 +24,8 @@ mod entries;
 mod faults;
 #[path = "writing/history.rs"]
 mod history;
+#[path = "writing/leftovers.rs"]
+mod leftovers;
 #[path = "writing/line.rs"]
 mod line;
 #[path = "writing/listing.rs"]

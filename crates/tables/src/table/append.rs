@@ -10,7 +10,7 @@ use crate::block::{BlockError, Written, block_bytes_at_most, check, row_bytes_at
 use crate::lattice::joined;
 use crate::protocol::{
     Block, BlockId, Edit, EditError, Extent, Form, LastStep, Manifest, ObjectId, Piece, Run, RunId,
-    SessionId, StepRange, StepTime, TightBox, Version, WeightRange,
+    StepRange, StepTime, TightBox, Version, WeightRange,
 };
 use arrow_array::RecordBatch;
 use atoll_errors::ErrorKind;
@@ -250,7 +250,8 @@ impl Table {
         for _ in 0..SESSIONS_MAX {
             let put = async {
                 let session = self.ledger.session().await?.id;
-                let put = encoded.iter().map(|block| self.put_block(block, session));
+                let put =
+                    encoded.iter().map(|block| self.put_block(block, self.ledger.new_object_of(session)));
                 Ok((session, futures::future::try_join_all(put).await?))
             };
             let (session, blocks) = match put.await {
@@ -394,13 +395,12 @@ impl Table {
         Ok(Encoded { id, time: time.map(StepTime::from), rows, bytes, front_bytes, tight, ids })
     }
 
-    /// Creates the object of a block, unless it has no rows.
-    pub(super) async fn put_block(&self, block: &Encoded, session: SessionId) -> Result<Block, TableError> {
+    /// Creates the object of a block under this name, unless the block has no rows.
+    pub(super) async fn put_block(&self, block: &Encoded, object: ObjectId) -> Result<Block, TableError> {
         let (id, time) = (block.id.clone(), block.time);
         if block.rows == 0 {
             return Ok(Block { id, time, piece: None });
         }
-        let object = self.ledger.new_object_of(session);
         self.put_object(object, &block.bytes).await?;
         let extent = Extent { run: Some(id.run.clone()), steps: StepRange::only(id.step) };
         let (rows, bytes) = (block.rows, block.bytes.len() as u64);

@@ -19,7 +19,7 @@ use crate::TableSchema;
 use crate::block::{block_bytes_at_most, check};
 use crate::cube::{GrowingOrigins, Origins, Tree, joined};
 use crate::protocol::{
-    Block, BlockId, Edit, EditError, LoadedStep, ObjectId, Piece, RunId, StepTime, Version,
+    Block, BlockId, Edit, EditError, LoadedStep, ObjectId, Piece, RunId, SessionId, StepTime, Version,
 };
 use crate::threads::map;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
@@ -163,11 +163,7 @@ impl Table {
                     Err(TableError::Fenced { .. }) => continue,
                     grown => grown?.pieces,
                 },
-                Rows::Blocks(blocks) => {
-                    let put: Vec<_> = blocks.iter().map(|block| self.put_block(block, session)).collect();
-                    let put: Vec<_> = stream::iter(put).buffered(OBJECTS_IN_FLIGHT_MAX).collect().await;
-                    self.all_or_none(put).await?
-                }
+                Rows::Blocks(blocks) => self.write_blocks(blocks, session).await?,
             };
             let written: Vec<ObjectId> = add.iter().map(|piece| piece.object).collect();
             let (run, steps) = (loading.run.clone(), loading.steps.clone());
@@ -185,20 +181,20 @@ impl Table {
         Err(TableError::Fenced { table: self.name.clone() })
     }
 
-    /// The pieces of blocks that were written, or the first error. On an error, those that were written are
-    /// removed, as in [`Table::write_tree`].
-    async fn all_or_none(&self, put: Vec<Result<Block, TableError>>) -> Result<Vec<Piece>, TableError> {
-        let (mut pieces, mut failed) = (Vec::new(), None);
-        for block in put {
-            match block {
-                Ok(block) => pieces.extend(block.piece),
-                Err(error) => failed = failed.or(Some(error)),
-            }
+    /// Creates the objects of blocks under a session: all of them or, on an error, none that stays, as in
+    /// [`Table::write_tree`].
+    async fn write_blocks(&self, blocks: &[Encoded], session: SessionId) -> Result<Vec<Piece>, TableError> {
+        // Named first: one whose outcome is unknown may exist, and has to be removed like the others.
+        let begun: Vec<ObjectId> = blocks.iter().map(|_| self.ledger.new_object_of(session)).collect();
+        let put = blocks.iter().zip(&begun).map(|(block, name)| self.put_block(block, *name));
+        let put: Vec<_> = put.collect();
+        // Every write ends before anything is removed, so that none creates an object after its removal.
+        let put: Vec<_> = stream::iter(put).buffered(OBJECTS_IN_FLIGHT_MAX).collect().await;
+        let put: Result<Vec<Block>, TableError> = put.into_iter().collect();
+        if put.is_err() {
+            let _ = self.remove_objects(&begun).await;
         }
-        let Some(error) = failed else { return Ok(pieces) };
-        let written: Vec<ObjectId> = pieces.iter().map(|piece| piece.object).collect();
-        let _ = self.remove_objects(&written).await;
-        Err(error)
+        Ok(put?.into_iter().filter_map(|block| block.piece).collect())
     }
 
     /// The ids of the rows, if ids are unique.
