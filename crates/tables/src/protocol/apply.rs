@@ -105,7 +105,7 @@ impl Manifest {
             let other = EditError::Ranks { run: run.clone(), actual: known.ranks, asked: ranks };
             return Err(if ranks == known.ranks { same } else { other });
         }
-        let gone = known.arriving_pieces().cloned().collect();
+        let gone: Vec<Placed> = known.arriving_pieces().cloned().collect();
         let complete = std::mem::take(&mut known.complete);
         let arriving = std::mem::take(&mut known.arriving);
         *known = Run { complete, ..Run::begin(attempt, ranks) };
@@ -114,6 +114,7 @@ impl Manifest {
             return Ok(Vec::new());
         }
         self.busy.remove(run);
+        self.end_arriving(&gone);
         Ok(gone)
     }
 
@@ -147,7 +148,15 @@ impl Manifest {
             return Ok(self.publish(&block.id.run, block.id.step));
         }
         self.busy.insert(block.id.run.clone());
+        self.arriving_objects.extend(block.piece.iter().map(|piece| (piece.object, ())));
         Ok(Vec::new())
+    }
+
+    /// Notes that pieces are no longer arriving.
+    fn end_arriving(&mut self, pieces: &[Placed]) {
+        for placed in pieces {
+            self.arriving_objects.remove(&placed.piece.object);
+        }
     }
 
     /// Makes a step visible. If it is the first of its attempt, supersedes the same and all later steps of
@@ -158,6 +167,7 @@ impl Manifest {
         if state.arriving.is_empty() {
             self.busy.remove(run);
         }
+        self.end_arriving(&blocks);
         let gone = self.supersede(run, shown);
         for mut placed in blocks {
             // The rows become visible only here, so earlier deletes do not apply to them.

@@ -32,6 +32,8 @@ pub struct Manifest {
     pub runs: SharedMap<RunId, Run>,
     /// The runs with arriving steps, usually few of many.
     pub(crate) busy: BTreeSet<RunId>,
+    /// The objects of arriving steps, which are asked for by name.
+    pub(crate) arriving_objects: SharedMap<ObjectId, ()>,
     /// Total number of visible steps of all runs.
     pub(crate) steps: usize,
     /// Deletes that some piece has not applied yet, oldest first; of those with one scope the newest.
@@ -95,12 +97,12 @@ impl Manifest {
     pub(super) fn names(&self, object: ObjectId) -> bool {
         let first = PieceKey { object, part: 0, weight_from: 0 };
         let holds = self.pieces.since(&first).next().is_some_and(|(key, _)| key.object == object);
-        holds || self.arriving().any(|placed| placed.piece.object == object)
+        holds || self.arriving_objects.contains_key(&object)
     }
 
     /// Whether this version or an earlier one has named the object of a block.
     pub(crate) fn has_named(&self, block: &BlockId, object: ObjectId) -> bool {
-        // Look where the block would be arriving first, which avoids a search of all arriving pieces.
+        // Look where the block would be arriving first, which avoids a search of all names.
         let run = self.runs.get(&block.run);
         let arriving = run.and_then(|run| run.arriving.get(&block.step)?.get(&block.rank)?.placed.as_ref());
         arriving.is_some_and(|placed| placed.piece.object == object) || self.check_unused(object).is_err()
@@ -111,6 +113,7 @@ impl Manifest {
         let is_busy = |(name, run): (&RunId, &Run)| (!run.arriving.is_empty()).then(|| name.clone());
         self.busy = self.runs.iter().filter_map(is_busy).collect();
         self.steps = self.runs.values().map(|run| run.complete.len()).sum();
+        self.arriving_objects = self.arriving().map(|placed| (placed.piece.object, ())).collect();
     }
 
     /// The maximum number of edits between two whole manifests.

@@ -457,6 +457,41 @@ fn what_is_in_use_is_not_forgotten() {
 }
 
 #[test]
+fn objects_of_arriving_steps_are_known_by_name_until_these_are_visible_or_given_up() {
+    // As a reader of the stored manifest counts them.
+    let counted = |manifest: &Manifest| {
+        let mut counted = manifest.clone();
+        counted.count();
+        counted
+    };
+    let edits = [
+        begin(1, 3),
+        append(block(1, 5, 0, 1)),
+        append(Block { piece: None, ..block(1, 5, 1, 0) }),
+        append(block(1, 6, 0, 3)),
+        append(block(1, 5, 2, 4)),
+        begin(2, 2),
+        append(block(2, 6, 0, 5)),
+    ];
+    let mut manifest = Manifest::default();
+    let mut named = Vec::new();
+    for edit in &edits {
+        manifest = manifest.apply(edit).unwrap();
+        assert_eq!(manifest, counted(&manifest), "after {edit:?}");
+        named.push((1..6).filter(|number| manifest.names(object(*number))).collect::<Vec<_>>());
+    }
+    let all: [&[u64]; 7] = [&[], &[1], &[1], &[1, 3], &[1, 3, 4], &[1, 4], &[1, 4, 5]];
+    assert_eq!(named, all);
+    assert!(manifest.retired.contains_key(&object(3)));
+    for number in [1, 3, 5] {
+        let reused = Err(EditError::ObjectReused { object: object(number) });
+        assert_eq!(manifest.apply(&append(block(2, 6, 1, number))), reused);
+    }
+    let shown = manifest.with_arriving();
+    assert_eq!(shown, counted(&shown));
+}
+
+#[test]
 fn a_floor_rises_and_never_beyond_what_is_there() {
     let manifest = three_steps();
     let raise = |to| Edit::RaiseFloor { to: Version(to) };

@@ -244,6 +244,7 @@ fn shown(manifest: &Manifest) -> Manifest {
             run.arriving.clear();
         }
     }
+    shown.arriving_objects = Default::default();
     shown
 }
 

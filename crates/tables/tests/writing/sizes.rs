@@ -5,6 +5,9 @@ use super::rows::{block, create, open, rows};
 use atoll_memory::MemoryStore;
 use atoll_store::Store;
 use atoll_tables::Query;
+use atoll_tables::protocol::{
+    Block, Edit, Extent, Form, LastStep, Manifest, ObjectId, Piece, Scope, SessionId, StepRange, WeightRange,
+};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -99,4 +102,43 @@ async fn a_table_of_very_many_small_runs_is_written_listed_and_asked_in_time() {
     println!("{writes} writes, {reads} reads to open and list");
     assert!(writes as u64 <= 3 * runs + 3, "{writes} writes of {runs} runs");
     assert!(reads as u64 <= 70 + runs / 100, "{reads} reads to open and list {runs} runs");
+}
+
+/// A block of one row, with the object of this number.
+fn block_of(run: &str, step: u64, rank: u32, sequence: u64) -> Block {
+    let piece = Piece {
+        object: ObjectId { session: SessionId(1), sequence },
+        part: 0,
+        form: Form::Block,
+        weights: WeightRange::ALL,
+        rows: 1,
+        bytes: 100,
+        front_bytes: 50,
+        extent: Extent { run: Some(run.into()), steps: StepRange::only(step) },
+        tight: None,
+    };
+    Block { id: block(run, 1, step, rank), time: None, piece: Some(piece) }
+}
+
+#[test]
+fn what_a_delete_removes_is_not_compared_with_every_block_that_is_arriving() {
+    let count = 30_000;
+    let begin = |run: &str, ranks| Edit::Begin { run: run.into(), attempt: 1, ranks, last: LastStep::Any };
+    let there = Edit::Append { blocks: (0..count).map(|step| block_of("a", step, 0, step)).collect() };
+    let scope = Scope { run: Some("a".into()), steps: StepRange::ALL, expression: None };
+    let delete = Edit::Delete { scope };
+    let took = |ranks: u32| {
+        // The step of the other run waits for one more rank.
+        let arriving = (0..ranks).map(|rank| block_of("b", 0, rank, count + u64::from(rank))).collect();
+        let arriving = Edit::Append { blocks: arriving };
+        let edits = [begin("a", 1), begin("b", ranks + 1), there.clone(), arriving];
+        let manifest = edits.iter().fold(Manifest::default(), |manifest, edit| manifest.apply(edit).unwrap());
+        let started = Instant::now();
+        assert_eq!(manifest.apply(&delete).unwrap().retired.len() as u64, count);
+        started.elapsed().as_secs_f64()
+    };
+    let (few, many) = (took(10), took(30_000));
+    println!("{count} blocks deleted in {few:.3} s, and in {many:.3} s with 30,000 that are arriving");
+    // Nearly a billion comparisons take several seconds.
+    assert!(many < 10.0 * few + 1.0, "{many} s rather than {few} s");
 }
