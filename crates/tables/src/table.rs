@@ -12,6 +12,7 @@ mod attributes;
 mod belongs;
 mod codec;
 mod copies;
+mod dropped;
 mod entries;
 mod error;
 mod ledger;

@@ -131,19 +131,33 @@ impl Ledger {
                 self.keep(&session);
                 Ok(())
             }
-            Err(StoreError::Conflict(_)) => {
-                let found = self.cell(Cell::Session(session.id), false).await?;
-                let stands = session.saw(found.as_deref());
-                self.keep(&session);
-                if stands {
-                    return Ok(());
-                }
-                self.forget_session(session.id);
-                Err(TableError::Fenced { table: self.table.clone() })
-            }
+            Err(StoreError::Conflict(_)) => self.look_at(session).await,
             Err(error) if is_unknown(&error) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Looks whether the session still stands, for a caller that writes many objects before its next commit:
+    /// if a vacuum has ended the session, or the table was dropped, it writes them in vain.
+    ///
+    /// # Errors
+    /// [`TableError::Fenced`] if the session has ended.
+    pub(super) async fn check_session(&self) -> Result<(), TableError> {
+        let _turn = self.turn().await;
+        let Some(session) = self.own_session().clone() else { return Ok(()) };
+        self.look_at(session).await
+    }
+
+    /// Compares the cell of the session with what this handle wrote. The caller must hold the turn.
+    async fn look_at(&self, mut session: OwnSession) -> Result<(), TableError> {
+        let found = self.cell(Cell::Session(session.id), false).await?;
+        let stands = session.saw(found.as_deref());
+        self.keep(&session);
+        if stands {
+            return Ok(());
+        }
+        self.forget_session(session.id);
+        Err(TableError::Fenced { table: self.table.clone() })
     }
 
     /// Ends the session, so that no vacuum has to.

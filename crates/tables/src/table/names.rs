@@ -10,6 +10,9 @@ pub(super) const REGISTRY: &[u8] = b"\0atoll.tables";
 /// The partition with the attributes of the store, in one cell.
 pub(super) const STORE_ATTRIBUTES: &[u8] = b"\0atoll.attributes";
 
+/// The partition with the records of tables that were dropped lately, one cell per table, keyed by its id.
+pub(super) const DROPPED: &[u8] = b"\0atoll.dropped";
+
 /// The partitions of one table.
 #[derive(Clone, Debug)]
 pub(super) struct Names {

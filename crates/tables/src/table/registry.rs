@@ -12,7 +12,7 @@
 use super::attributes::check_changeable;
 use super::entries::all_entries;
 use super::names::{Names, REGISTRY, random_id};
-use super::{Entry, Stage, Table, TableError, check_name, codec};
+use super::{Entry, Stage, Table, TableError, check_name, codec, dropped};
 use crate::TableSchema;
 use crate::protocol::Cell as ManifestCell;
 use atoll_store::{
@@ -160,7 +160,9 @@ impl Table {
 
     /// Drops a table with all its versions and rows. Open handles get an error from then on, and whatever
     /// they are writing is not committed. An interrupted drop is finished by the next one, or by creating a
-    /// table of that name; until then the table is not listed.
+    /// table of that name; until then the table is not listed. What a process writes to the table before it
+    /// notices the drop is removed by that process or, if it is killed, by a vacuum of any table or another
+    /// drop, an hour later.
     ///
     /// # Errors
     /// [`TableError::NotFound`], errors of the store.
@@ -182,14 +184,19 @@ impl Table {
                 _ => return Ok(()),
             }
         }
-        Self::drop_rest(store, name).await
+        Self::drop_rest(store, name).await?;
+        // The drop is done. What this fails to remove is left to the next sweep.
+        let _ = dropped::sweep(store).await;
+        Ok(())
     }
 
     /// Removes the cells of a table whose entry says that it is dropped, and then the entry.
     pub(super) async fn drop_rest(store: &dyn Store, name: &str) -> Result<(), TableError> {
         let found = entry(store, name).await?.filter(|(_, entry)| entry.stage == Stage::Dropped);
         let Some((text, entry)) = found else { return Ok(()) };
-        remove_cells(store, &Names::of(entry.id)).await?;
+        let names = Names::of(entry.id);
+        remove_cells(store, &names).await?;
+        dropped::record(store, &names).await?;
         let last = Batch::on(REGISTRY).if_equals(name.as_bytes(), text).delete(name.as_bytes());
         match store.write(last, WriteOptions::default()).await {
             Ok(_) | Err(StoreError::Conflict(_)) => Ok(()),

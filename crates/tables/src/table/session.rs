@@ -14,7 +14,7 @@ use crate::protocol::{Cell, SessionId, Version};
 use atoll_store::{Batch, Store, StoreError, WriteOptions};
 
 /// How long a session lasts without being renewed, in nanoseconds.
-const SESSION_NS: u64 = 3_600_000_000_000;
+pub(super) const SESSION_NS: u64 = 3_600_000_000_000;
 
 /// How often a session's cell is put under another name if the outcome of the put is unknown.
 const ATTEMPTS_MAX: usize = 5;

@@ -11,7 +11,7 @@
 mod history;
 
 use super::names::Names;
-use super::{Table, TableError, codec};
+use super::{Table, TableError, codec, dropped};
 use crate::protocol::{Cell, Edit, Holders, ObjectId, Session, SessionId, Version};
 use atoll_store::{Batch, PartitionQuery, Store, StoreError, WriteOptions};
 use futures::{StreamExt, TryStreamExt};
@@ -41,7 +41,8 @@ pub struct VacuumReport {
 
 impl Table {
     /// Removes what only versions before the current one need. Those can no longer be read afterwards, except
-    /// ones that a snapshot keeps. Also removes what processes that ended while writing left behind.
+    /// ones that a snapshot keeps. Also removes what processes that ended while writing left behind, in this
+    /// table and in a few of those that were dropped.
     ///
     /// May run at any time, in any process, alongside writers, readers and packers, and again after a crash.
     ///
@@ -52,6 +53,7 @@ impl Table {
         self.end_expired().await?;
         let orphans = self.remove_orphans().await?;
         let (oldest, history) = self.remove_past().await?;
+        dropped::sweep(&*self.store).await?;
         Ok(VacuumReport { oldest: oldest.0, objects, orphans, history })
     }
 

@@ -29,6 +29,11 @@ const REST_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 const LOOK_BYTES: u64 = 1 << 20;
 const LOOK_TURNS: u32 = 32;
 
+/// After this many bytes or turns, it also reads the cell of its session, which is gone with the table if
+/// that was dropped: what is written from then on has to be removed again.
+const CHECK_BYTES: u64 = 16 << 20;
+const CHECK_TURNS: u32 = 256;
+
 /// Controls the pace of a pack.
 pub(super) struct Pace<'t> {
     table: &'t Table,
@@ -40,8 +45,10 @@ pub(super) struct Pace<'t> {
     moved_in_all: u64,
     telling: Option<Telling<'t>>,
     stop: Stop,
-    /// Bytes moved and turns taken since the session was last checked.
+    /// Bytes moved and turns taken since the session was last renewed if that was due.
     unlooked: (u64, u32),
+    /// The same since its cell was last read.
+    unchecked: (u64, u32),
     /// When the work resumed, in nanoseconds of the store's clock.
     since: u64,
 }
@@ -50,9 +57,18 @@ impl<'t> Pace<'t> {
     pub(super) async fn begin(table: &'t Table, options: &PackOptions) -> Result<Self, TableError> {
         let since = table.store.now().await?.0;
         let (share, bytes_per_second) = (options.share, options.bytes_per_second);
-        let (moved, moved_in_all, unlooked) = (0, 0, (0, 0));
-        let (telling, stop) = (None, Stop::never());
-        Ok(Self { table, share, bytes_per_second, moved, moved_in_all, telling, stop, unlooked, since })
+        Ok(Self {
+            table,
+            share,
+            bytes_per_second,
+            moved: 0,
+            moved_in_all: 0,
+            telling: None,
+            stop: Stop::never(),
+            unlooked: (0, 0),
+            unchecked: (0, 0),
+            since,
+        })
     }
 
     /// The same pace, which also tells how far the pack has come.
@@ -106,7 +122,7 @@ impl<'t> Pace<'t> {
     }
 
     /// Renews the session from time to time: on a slow store, a tree takes longer than the session under
-    /// which its objects are written.
+    /// which its objects are written. Less often, checks that it still stands.
     async fn renew_if_due(&mut self) -> Result<(), TableError> {
         self.unlooked.1 += 1;
         let (bytes, turns) = self.unlooked;
@@ -114,7 +130,14 @@ impl<'t> Pace<'t> {
             return Ok(());
         }
         self.unlooked = (0, 0);
-        retry(|| self.table.ledger.renew_session()).await
+        retry(|| self.table.ledger.renew_session()).await?;
+        self.unchecked = (self.unchecked.0 + bytes, self.unchecked.1 + turns);
+        let (bytes, turns) = self.unchecked;
+        if bytes < CHECK_BYTES && turns < CHECK_TURNS {
+            return Ok(());
+        }
+        self.unchecked = (0, 0);
+        retry(|| self.table.ledger.check_session()).await
     }
 
     async fn now(&self) -> Result<u64, TableError> {

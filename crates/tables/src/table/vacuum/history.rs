@@ -144,7 +144,8 @@ mod tests {
         }
 
         fn scan(&self, request: ScanRequest) -> StoreFuture<'_, ScanPage> {
-            let lists_parts = request.range.contains(&Cell::Part(LOWEST_OBJECT, 0).sort_key());
+            let lists_parts = request.partition == self.other.names.manifest()
+                && request.range.contains(&Cell::Part(LOWEST_OBJECT, 0).sort_key());
             Box::pin(async move {
                 if lists_parts {
                     self.write_part().await?;
