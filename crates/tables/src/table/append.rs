@@ -292,7 +292,7 @@ impl Table {
     ) -> Result<Option<Version>, TableError> {
         let in_doubt = |id, source| TableError::BlockInDoubt { id, source: Box::new(source) };
         match answer {
-            Ok(AppendAnswer::Fate(Fate::Made(version))) => Ok(Some(version)),
+            Ok(AppendAnswer::Fate(Fate::Made(version, _))) => Ok(Some(version)),
             Ok(AppendAnswer::Fate(Fate::Refused(EditError::AlreadyDone))) => {
                 Ok((is_named == Some(true)).then(|| self.ledger.known_version()))
             }
@@ -345,10 +345,9 @@ impl Table {
             Ok(AppendAnswer::Failed(error)) if error.kind() == ErrorKind::Unavailable => Vec::new(),
             Ok(AppendAnswer::Failed(error)) if error.outcome() == Outcome::Refused => all(),
             // An edit of which only a part is new skips the blocks that the table already had.
-            Ok(AppendAnswer::Fate(Fate::Made(_))) => {
-                let Some(known) = self.ledger.known() else { return Vec::new() };
-                let is_unnamed =
-                    |(block, object): &&(BlockId, ObjectId)| !known.manifest.has_named(block, *object);
+            // What this handle knows otherwise may be of versions that the store has lost.
+            Ok(AppendAnswer::Fate(Fate::Made(_, made))) => {
+                let is_unnamed = |(block, object): &&(BlockId, ObjectId)| !made.has_named(block, *object);
                 written.iter().filter(is_unnamed).map(|(_, object)| *object).collect()
             }
             _ => Vec::new(),

@@ -37,11 +37,21 @@ pub(super) struct State {
     pub(super) manifest: Arc<Manifest>,
 }
 
+impl State {
+    /// Whether the version of a head that was read later can follow this one: versions only rise, and a whole
+    /// manifest up to this one was known with it. If not, the store has gone back and lost this version.
+    fn may_precede(&self, head: Head) -> bool {
+        let is_same_or_newer = self.head.full == head.full || self.head.version < head.full;
+        self.head.version <= head.version && is_same_or_newer
+    }
+}
+
 /// The outcome of a commit, if the store settled it.
 #[derive(Clone, Debug)]
 pub(super) enum Fate {
-    /// The edit made this version.
-    Made(Version),
+    /// The edit made this version. The manifest is that of this version or of a later one, as the commit
+    /// itself wrote or read it: it says what of the edit was news.
+    Made(Version, Arc<Manifest>),
     /// The edit is in no version and never will be.
     Refused(EditError),
     /// The session is gone. The edit is in no version and never will be.
@@ -216,10 +226,30 @@ impl Ledger {
         }
     }
 
+    /// Learns the state that a write of this handle has just made. Of two states of one version it is the
+    /// right one: the store had lost the other before the write could succeed.
+    fn learn_made(&self, state: &State) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.as_ref().is_none_or(|known| known.head.version <= state.head.version) {
+            *known = Some(state.clone());
+        }
+    }
+
+    /// Forgets a state that the store has lost, unless another one has been learned since.
+    fn unlearn(&self, lost: &State) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.take_if(|known| Arc::ptr_eq(&known.manifest, &lost.manifest));
+    }
+
     /// The current state.
     pub(super) async fn current(&self) -> Result<State, TableError> {
-        let before = self.known_version();
+        let known = self.known();
         let mut head = self.head().await?;
+        // A store that has gone back gives the numbers of the versions that it lost to other contents.
+        if let Some(lost) = known.as_ref().filter(|known| !known.may_precede(head)) {
+            self.unlearn(lost);
+        }
+        let before = known.map_or(Version::EMPTY, |known| known.head.version);
         loop {
             // A later version that this handle has learned in the meantime, such as one that it made, is as
             // good an answer; going back from it to the head would take a whole manifest. A later version

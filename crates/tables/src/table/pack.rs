@@ -279,7 +279,7 @@ impl Table {
         let edit = Edit::Pack { base: manifest.version, remove: remove.collect(), add, dropped };
         report.bytes_read += bytes_read;
         let version = match self.commit_written(edit, session, &written, Vec::new()).await? {
-            Fate::Made(version) => version,
+            Fate::Made(version, _) => version,
             Fate::Refused(error) => return Err(error.into()),
             Fate::Fenced => return Err(TableError::Fenced { table: self.name.clone() }),
             Fate::Forgotten => return Err(TableError::Forgotten { table: self.name.clone() }),

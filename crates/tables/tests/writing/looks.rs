@@ -1,9 +1,12 @@
 //! What a handle takes for the current version while it commits itself, and in a store that has gone back.
 
-use super::rows::{block, create, rows};
+use super::rows::{block, create, open, rows, steps_seen};
 use atoll_conformance::{Relay, Relayed};
 use atoll_memory::MemoryStore;
-use atoll_store::{Buffer, Cell, Read, ReadOptions, ScanPage, ScanRequest, Store, StoreFuture, StoreStream};
+use atoll_store::{
+    Batch, Buffer, Cell, PartitionQuery, Read, ReadOptions, ScanEntry, ScanPage, ScanRequest, Store,
+    StoreFuture, StoreStream, WriteOptions,
+};
 use atoll_tables::Table;
 use atoll_tables::protocol::Version;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -100,4 +103,54 @@ async fn a_store_that_has_gone_back_is_read_as_it_is_now() {
     *late.head.lock().unwrap() = head;
     late.has_gone_back.store(true, Ordering::SeqCst);
     assert_eq!(table.version().await.unwrap(), before, "not what the handle knew of a version that is lost");
+}
+
+/// The partition of the table's manifest, and its cells.
+async fn manifest(store: &Arc<dyn Store>) -> (Vec<u8>, Vec<ScanEntry>) {
+    let listed = store.partition_keys(PartitionQuery::prefix("\0atoll.table/")).await.unwrap().partitions;
+    let partition = listed.into_iter().find(|key| key.ends_with(b"/m")).unwrap();
+    let cells = store.scan(ScanRequest::all(partition.as_slice())).await.unwrap().entries;
+    (partition, cells)
+}
+
+/// Puts the manifest back to cells that it had before, as a store does that has lost its last writes.
+async fn go_back(store: &Arc<dyn Store>, cells: Vec<ScanEntry>) {
+    let (partition, now) = manifest(store).await;
+    let gone = now.into_iter().fold(Batch::on(partition), |batch, cell| batch.delete(cell.sort));
+    let back = cells.into_iter().fold(gone, |batch, cell| batch.put(cell.sort, cell.value));
+    store.write(back, WriteOptions::default()).await.unwrap();
+}
+
+/// The steps `0..5` and these, with the rows of each.
+fn expected(more: &[u64]) -> Vec<(u64, usize)> {
+    (0..5).chain(more.iter().copied()).map(|step| (step, 3)).collect()
+}
+
+#[tokio::test]
+async fn what_is_appended_to_a_store_that_has_gone_back_stays_and_is_read() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let table = written(&store).await;
+    let (_, before) = manifest(&store).await;
+    let lost = table.append(block("a", 1, 5, 0), &rows(5, 0, 3)).await.unwrap();
+    go_back(&store, before).await;
+    let again = table.append(block("a", 1, 6, 0), &rows(6, 0, 3)).await.unwrap();
+    assert_eq!(again, lost, "the version has the number of the lost one");
+    assert_eq!(steps_seen(&open(&store).await).await, expected(&[6]), "the new rows were removed");
+    assert_eq!(steps_seen(&table).await, expected(&[6]), "the handle reads the lost version");
+    table.append(block("a", 1, 7, 0), &rows(7, 0, 3)).await.unwrap();
+    assert_eq!(steps_seen(&open(&store).await).await, expected(&[6, 7]));
+}
+
+#[tokio::test]
+async fn a_handle_that_looked_at_a_store_that_has_gone_back_knows_nothing_more_of_what_is_lost() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let table = written(&store).await;
+    let (_, before) = manifest(&store).await;
+    let lost = table.append(block("a", 1, 5, 0), &rows(5, 0, 3)).await.unwrap();
+    go_back(&store, before).await;
+    assert_eq!(table.version().await.unwrap(), Version(lost.0 - 1));
+    // Another process takes the number of the lost version.
+    let other = open(&store).await;
+    assert_eq!(other.append(block("a", 1, 6, 0), &rows(6, 0, 3)).await.unwrap(), lost);
+    assert_eq!(steps_seen(&table).await, expected(&[6]));
 }

@@ -36,7 +36,7 @@ impl Ledger {
         let _turn = self.turn().await;
         loop {
             match self.commit_once(edit.clone()).await? {
-                Fate::Made(version) => return Ok(version),
+                Fate::Made(version, _) => return Ok(version),
                 Fate::Refused(error) => return Err(error.into()),
                 Fate::Fenced if names_objects => {
                     return Err(TableError::Fenced { table: self.table.clone() });
@@ -66,14 +66,15 @@ impl Ledger {
         let session = self.session().await?;
         let sequence = self.next.fetch_add(1, Ordering::Relaxed);
         let mut commit = Commit::new(EditId { session: session.id, sequence }, edit);
-        let ended = self.drive(&mut commit, session, repeats).await;
+        let mut state = self.known().unwrap_or(State { head: Head::default(), manifest: Arc::default() });
+        let ended = self.drive(&mut commit, &mut state, session, repeats).await;
         match ended {
             Err(error @ TableError::InDoubt { .. }) => Err(error),
             Err(source) if commit.doubt().is_some() => {
                 Err(TableError::InDoubt { table: self.table.clone(), source: Box::new(source) })
             }
             Err(error) => Err(error),
-            Ok(Ended::Made(version)) => Ok(Fate::Made(version)),
+            Ok(Ended::Made(version)) => Ok(Fate::Made(version, state.manifest)),
             Ok(Ended::Refused(error)) => Ok(Fate::Refused(error)),
             Ok(Ended::Fenced) => {
                 self.forget_session(commit.id().session);
@@ -83,9 +84,12 @@ impl Ledger {
         }
     }
 
+    /// Carries the commit out, from a state that may be outdated. Leaves in `state` what the commit wrote or
+    /// read last.
     async fn drive(
         &self,
         commit: &mut Commit,
+        state: &mut State,
         mut session: OwnSession,
         mut repeats: Option<&mut Repeats<'_>>,
     ) -> Result<Ended, TableError> {
@@ -94,7 +98,6 @@ impl Ledger {
         let renewal = session.renewal(now, self.known_version());
         let mut attempt = Attempt { renewal, now, unknown: 0 };
         self.keep(&session);
-        let mut state = self.known().unwrap_or(State { head: Head::default(), manifest: Arc::default() });
         let may_guess = !self.has_company.load(Ordering::Relaxed) && session.covers(state.head.version);
         if may_guess && state.manifest.apply(commit.edit()).is_ok() {
             // The known state may be outdated. The write is refused in that case, so only its conditions
@@ -107,7 +110,7 @@ impl Ledger {
             let ended = match commit.step() {
                 Step::Look => {
                     looks += 1;
-                    self.look(commit, &mut state, &mut session).await?
+                    self.look(commit, state, &mut session).await?
                 }
                 Step::Write(proposal) => {
                     // The write succeeds only if the version compared here is still current. A write in doubt
@@ -119,7 +122,7 @@ impl Ledger {
                     match refusal {
                         Ok(None) => {
                             let wrote =
-                                self.write(&proposal, commit, &state, &mut session, &mut attempt).await?;
+                                self.write(&proposal, commit, state, &mut session, &mut attempt).await?;
                             if wrote == Outcome::Refused && looks > 0 {
                                 self.back_off(commit.id(), looks).await;
                             }
@@ -167,12 +170,13 @@ impl Ledger {
         Ok(commit.saw(view, |_| maker))
     }
 
-    /// Carries out a proposal. Fails only if nothing was written and a retry would not help.
+    /// Carries out a proposal, and puts what it made into `state`. Fails only if nothing was written and a
+    /// retry would not help.
     async fn write(
         &self,
         proposal: &Proposal,
         commit: &Commit,
-        state: &State,
+        state: &mut State,
         session: &mut OwnSession,
         attempt: &mut Attempt,
     ) -> Result<Outcome, TableError> {
@@ -206,7 +210,8 @@ impl Ledger {
                     session.renewed(renewal, attempt.now);
                     self.keep(session);
                 }
-                self.learn(&State { head: proposal.head, manifest: Arc::new(next) });
+                *state = State { head: proposal.head, manifest: Arc::new(next) };
+                self.learn_made(state);
                 Ok(Outcome::Done)
             }
             Err(StoreError::Conflict(_)) => Ok(Outcome::Refused),

@@ -17,8 +17,8 @@ impl Ledger {
     /// The state at a head, computed from the known state or a whole manifest, and the edits since.
     pub(super) async fn state_at(&self, head: Head) -> Result<State, TableError> {
         let known = self.known();
-        let near =
-            known.filter(|known| known.head.version >= head.full && known.head.version <= head.version);
+        // Another whole manifest before a version is that of a history that the store has lost.
+        let near = known.filter(|known| known.head.full == head.full && known.head.version <= head.version);
         let manifest = match near {
             Some(known) if known.head.version == head.version => return Ok(known),
             Some(known) => known.manifest,

@@ -169,7 +169,7 @@ impl Table {
             let (run, steps) = (loading.run.clone(), loading.steps.clone());
             let edit = Edit::Load { run, attempt: loading.attempt, steps, add };
             match self.commit_written(edit, session, &written, loading.ids.clone()).await? {
-                Fate::Made(version) => return Ok(Some(version)),
+                Fate::Made(version, _) => return Ok(Some(version)),
                 Fate::Refused(EditError::AlreadyDone) => return Ok(None),
                 Fate::Refused(error) => return Err(error.into()),
                 Fate::Forgotten => return Err(TableError::Forgotten { table: self.name.clone() }),
