@@ -12,6 +12,10 @@ use atoll_store::{
 use serde_json::Value;
 use std::collections::BTreeMap;
 
+/// Maximum number of cells that one write removes, and of bytes of their values, which are its conditions.
+const REMOVED_EACH: usize = 32;
+const REMOVED_BYTES_MAX: usize = 256 << 10;
+
 /// What attributes describe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttributesOf<'a> {
@@ -211,21 +215,37 @@ impl Table {
         }
         let current = self.ledger.current().await?;
         let runs = &current.manifest.runs;
-        for entry in noted {
-            let is_there = run_of(&entry.sort).and_then(|run| runs.get(run)).is_some_and(is_listed);
-            if is_there {
+        let is_there =
+            |entry: &ScanEntry| run_of(&entry.sort).and_then(|run| runs.get(run)).is_some_and(is_listed);
+        let gone: Vec<ScanEntry> = noted.into_iter().filter(|entry| !is_there(entry)).collect();
+        // What another process changed in the meantime is about a run yet to come.
+        self.remove_unchanged(&gone).await
+    }
+
+    /// Removes those of these cells of attributes and notes that are as they were when they were read.
+    pub(super) async fn remove_unchanged(&self, cells: &[ScanEntry]) -> Result<(), TableError> {
+        for some in cells.chunks(REMOVED_EACH) {
+            let bytes: usize = some.iter().map(|cell| cell.value.len()).sum();
+            if bytes <= REMOVED_BYTES_MAX && self.removed_if_unchanged(some).await? {
                 continue;
             }
-            let gone = Batch::on(self.names.attributes())
-                .if_equals(entry.sort.clone(), entry.value.clone())
-                .delete(entry.sort);
-            match self.store.write(gone, WriteOptions::default()).await {
-                // Another process changed the attributes in the meantime: they are about a run yet to come.
-                Ok(_) | Err(StoreError::Conflict(_)) => {}
-                Err(error) => return Err(error.into()),
+            for cell in some {
+                self.removed_if_unchanged(std::slice::from_ref(cell)).await?;
             }
         }
         Ok(())
+    }
+
+    /// Removes all of these cells, or none if one of them has changed; returns whether it did.
+    async fn removed_if_unchanged(&self, cells: &[ScanEntry]) -> Result<bool, TableError> {
+        let gone = cells.iter().fold(Batch::on(self.names.attributes()), |batch, cell| {
+            batch.if_equals(cell.sort.clone(), cell.value.clone()).delete(cell.sort.clone())
+        });
+        match self.store.write(gone, WriteOptions::default()).await {
+            Ok(_) => Ok(true),
+            Err(StoreError::Conflict(_)) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The attributes of a store as a whole; empty if none were set. They are kept beside the tables of the

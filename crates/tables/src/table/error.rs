@@ -186,6 +186,14 @@ pub enum TableError {
         /// The error.
         source: Box<TableError>,
     },
+    /// A delete took the rows, but the store failed while notes and attributes of their runs were removed.
+    #[error("the rows are deleted as of version {version}, but notes and attributes may be left: {source}")]
+    NotesLeft {
+        /// The first version without the rows.
+        version: Version,
+        /// The error.
+        source: Box<TableError>,
+    },
     /// An earlier append or load of the same rank failed. Steps of a rank are committed in order, so this one
     /// was not.
     #[error("step {} of rank {} of run \"{}\" was not written because an earlier step of this rank failed", .id.step, .id.rank, .id.run)]
@@ -332,6 +340,7 @@ impl TableError {
             Self::Estimate(error) => error.kind(),
             Self::Schema(error) => error.kind(),
             Self::Block { source, .. } => source.kind(),
+            Self::NotesLeft { source, .. } => source.kind(),
             Self::Edit(error) => error.kind(),
             Self::Forgotten { .. } | Self::InDoubt { .. } | Self::BlockInDoubt { .. } => ErrorKind::TimedOut,
             Self::TooLarge { .. } | Self::TooManySteps { .. } => ErrorKind::Limit,
@@ -354,7 +363,10 @@ impl TableError {
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         match self {
-            Self::Forgotten { .. } | Self::InDoubt { .. } | Self::BlockInDoubt { .. } => Outcome::Unknown,
+            Self::Forgotten { .. }
+            | Self::InDoubt { .. }
+            | Self::BlockInDoubt { .. }
+            | Self::NotesLeft { .. } => Outcome::Unknown,
             Self::Store(error) => error.outcome(),
             _ => Outcome::Refused,
         }
@@ -386,6 +398,9 @@ impl TableError {
                     "append the same rows again as step {step} of run \"{run}\" (attempt {attempt}, rank {rank}): what is \
                      there already counts once; if others append to that run, check first whose rows the step has"
                 ));
+            }
+            Self::NotesLeft { .. } => {
+                "repeat it to remove the notes, but only if no rows were added since: a delete takes those too"
             }
             Self::Behind { .. } => {
                 "write the steps of this rank again, in order, from the one that failed; with a new loader if they were loaded"

@@ -93,14 +93,7 @@ impl Table {
                 Err(StoreError::Conflict(_)) => {}
                 Err(error) => return Err(error.into()),
             }
-            for ScanEntry { sort, value, .. } in of_run {
-                let gone = Batch::on(partition.clone());
-                let gone = gone.if_equals(sort.clone(), value.clone()).delete(sort.clone());
-                match self.store.write(gone, WriteOptions::default()).await {
-                    Ok(_) | Err(StoreError::Conflict(_)) => {}
-                    Err(error) => return Err(error.into()),
-                }
-            }
+            self.remove_unchanged(of_run).await?;
         }
         Ok(())
     }

@@ -243,7 +243,8 @@ impl Table {
     ///
     /// # Errors
     /// [`TableError::NoRun`], [`TableError::Steps`] for an empty range of steps, [`TableError::Filter`] for
-    /// an expression that does not fit the table, errors of the store.
+    /// an expression that does not fit the table, [`TableError::NotesLeft`] if the rows are deleted but notes
+    /// or attributes may be left, errors of the store.
     pub async fn delete(
         &self,
         run: Option<&str>,
@@ -297,10 +298,15 @@ impl Table {
         };
         let scope = Scope { run: run.map(RunId::from), steps, expression };
         let version = self.ledger.commit(Edit::Delete { scope }).await?;
-        if is_whole {
+        // The rows are deleted now: an error of what follows must not say that nothing was done.
+        let forgot = async {
             // Ranks' notes are about steps that no longer exist.
             self.forget_notes(&of_ranks).await?;
-            self.forget_attributes(noted).await?;
+            self.forget_attributes(noted).await
+        };
+        let left = |source| TableError::NotesLeft { version, source: Box::new(source) };
+        if is_whole {
+            forgot.await.map_err(left)?;
         }
         Ok(version)
     }

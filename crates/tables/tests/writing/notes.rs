@@ -3,8 +3,10 @@
 use super::rows::{block, create, open, rows};
 use atoll_conformance::{Relay, Relayed};
 use atoll_memory::MemoryStore;
-use atoll_store::{Batch, ErrorKind, Mutation, Store, StoreFuture, WriteOptions, Written};
-use atoll_tables::Attributes;
+use atoll_store::{
+    Batch, ErrorKind, Mutation, Outcome, Store, StoreError, StoreFuture, WriteOptions, Written,
+};
+use atoll_tables::{Attributes, AttributesOf, TableError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -136,4 +138,57 @@ async fn what_ranks_note_while_a_delete_ends_stays_and_what_they_noted_before_go
         assert_eq!(table.rank_notes("new", 1).await.unwrap(), [(0, note("of a new run"))].into(), "{run:?}");
         assert_eq!(table.rank_notes("b", 1).await.unwrap().is_empty(), run.is_none());
     }
+}
+
+/// A store that refuses to remove any notes or attributes.
+struct Full {
+    store: Arc<dyn Store>,
+    is_full: AtomicBool,
+}
+
+impl Relay for Full {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    fn write(&self, batch: Batch, options: WriteOptions) -> StoreFuture<'_, Written> {
+        if batch.partition.ends_with(b"/a") && self.is_full.load(Ordering::SeqCst) {
+            return Box::pin(async {
+                Err(StoreError::OutOfSpace { place: "the test".to_owned(), source: None })
+            });
+        }
+        self.store.write(batch, options)
+    }
+}
+
+#[tokio::test]
+async fn a_delete_that_leaves_notes_says_that_the_rows_are_gone() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let door = Arc::new(Relayed(Full { store, is_full: AtomicBool::new(false) }));
+    let store: Arc<dyn Store> = door.clone();
+    let table = create(&store).await;
+    for run in ["a", "b"] {
+        table.begin(run, 1, 1).await.unwrap();
+        table.append(block(run, 1, 10, 0), &rows(10, 0, 3)).await.unwrap();
+    }
+    // The notes of ranks and the attributes of runs are removed one after the other, and either may fail.
+    table.set_rank_notes("a", 1, 0, &note("left")).await.unwrap();
+    table.note(AttributesOf::Run("b"), &[("why".to_owned(), Some("left".into()))].into()).await.unwrap();
+    for run in ["a", "b"] {
+        door.is_full.store(true, Ordering::SeqCst);
+        let left = table.delete(Some(run), None, None).await.unwrap_err();
+        door.is_full.store(false, Ordering::SeqCst);
+        assert_eq!((left.kind(), left.outcome()), (ErrorKind::OutOfSpace, Outcome::Unknown), "{left}");
+        let TableError::NotesLeft { version, .. } = left else { panic!("{left}") };
+        assert_eq!(version, table.version().await.unwrap(), "{run}");
+        assert!(left.hint().unwrap().contains("only if no rows were added since"));
+    }
+    assert!(table.steps(None).await.unwrap().is_empty());
+    assert!(!table.rank_notes("a", 1).await.unwrap().is_empty());
+    // Repeated, they remove what was left.
+    for run in ["a", "b"] {
+        table.delete(Some(run), None, None).await.unwrap();
+    }
+    assert!(table.rank_notes("a", 1).await.unwrap().is_empty());
+    assert!(table.attributes(AttributesOf::Run("b")).await.unwrap().is_empty());
 }
