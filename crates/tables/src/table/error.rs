@@ -186,6 +186,14 @@ pub enum TableError {
         /// The error.
         source: Box<TableError>,
     },
+    /// Like `InDoubt`, for a delete. One that is repeated takes also rows that were added since.
+    #[error("it is unknown whether the delete from table \"{table}\" was committed: {source}")]
+    DeleteInDoubt {
+        /// The table.
+        table: String,
+        /// The error.
+        source: Box<TableError>,
+    },
     /// A delete took the rows, but the store failed while notes and attributes of their runs were removed.
     #[error("the rows are deleted as of version {version}, but notes and attributes may be left: {source}")]
     NotesLeft {
@@ -342,7 +350,10 @@ impl TableError {
             Self::Block { source, .. } => source.kind(),
             Self::NotesLeft { source, .. } => source.kind(),
             Self::Edit(error) => error.kind(),
-            Self::Forgotten { .. } | Self::InDoubt { .. } | Self::BlockInDoubt { .. } => ErrorKind::TimedOut,
+            Self::Forgotten { .. }
+            | Self::InDoubt { .. }
+            | Self::BlockInDoubt { .. }
+            | Self::DeleteInDoubt { .. } => ErrorKind::TimedOut,
             Self::TooLarge { .. } | Self::TooManySteps { .. } => ErrorKind::Limit,
             Self::Unsupported { .. } => ErrorKind::Unsupported,
             Self::Damaged { .. } | Self::ObjectGone { .. } | Self::StoreAttributes { .. } => {
@@ -366,6 +377,7 @@ impl TableError {
             Self::Forgotten { .. }
             | Self::InDoubt { .. }
             | Self::BlockInDoubt { .. }
+            | Self::DeleteInDoubt { .. }
             | Self::NotesLeft { .. } => Outcome::Unknown,
             Self::Store(error) => error.outcome(),
             _ => Outcome::Refused,
@@ -398,6 +410,9 @@ impl TableError {
                     "append the same rows again as step {step} of run \"{run}\" (attempt {attempt}, rank {rank}): what is \
                      there already counts once; if others append to that run, check first whose rows the step has"
                 ));
+            }
+            Self::DeleteInDoubt { .. } => {
+                "see whether the rows are still there before you repeat it: a delete takes also rows that were added since"
             }
             Self::NotesLeft { .. } => {
                 "repeat it to remove the notes, but only if no rows were added since: a delete takes those too"

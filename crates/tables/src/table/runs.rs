@@ -243,8 +243,9 @@ impl Table {
     ///
     /// # Errors
     /// [`TableError::NoRun`], [`TableError::Steps`] for an empty range of steps, [`TableError::Filter`] for
-    /// an expression that does not fit the table, [`TableError::NotesLeft`] if the rows are deleted but notes
-    /// or attributes may be left, errors of the store.
+    /// an expression that does not fit the table, [`TableError::DeleteInDoubt`] if the store failed in the
+    /// middle, [`TableError::NotesLeft`] if the rows are deleted but notes or attributes may be left, other
+    /// errors of the store.
     pub async fn delete(
         &self,
         run: Option<&str>,
@@ -297,7 +298,8 @@ impl Table {
             false => (Vec::new(), Vec::new()),
         };
         let scope = Scope { run: run.map(RunId::from), steps, expression };
-        let version = self.ledger.commit(Edit::Delete { scope }).await?;
+        let version = self.ledger.commit(Edit::Delete { scope }).await;
+        let version = version.map_err(|error| self.of_delete(error))?;
         // The rows are deleted now: an error of what follows must not say that nothing was done.
         let forgot = async {
             // Ranks' notes are about steps that no longer exist.
@@ -309,6 +311,16 @@ impl Table {
             forgot.await.map_err(left)?;
         }
         Ok(version)
+    }
+
+    /// The error of a delete. One that may have been committed is no other edit that may be repeated.
+    fn of_delete(&self, error: TableError) -> TableError {
+        let source = match error {
+            TableError::InDoubt { source, .. } => source,
+            TableError::Forgotten { .. } => Box::new(error),
+            error => return error,
+        };
+        TableError::DeleteInDoubt { table: self.name.clone(), source }
     }
 
     pub(super) fn no_run<'a>(&self, name: &str, names: impl Iterator<Item = &'a RunId>) -> TableError {

@@ -165,6 +165,14 @@ async fn a_line_that_never_answers_ends_in_doubt_and_not_in_a_claim() {
     let own = ("a".into(), 1, 0);
     let doubt = table.append_next(own, 7, None, &rows(7, 0, ROWS)).await.unwrap_err();
     assert!(doubt.hint().unwrap().contains("as step 7 of"), "{:?}", doubt.hint());
+    // What is deleted again takes more, if others have appended since.
+    let doubt = table.delete(Some("a"), None, None).await.unwrap_err();
+    assert_eq!((doubt.kind(), doubt.outcome()), (ErrorKind::TimedOut, Outcome::Unknown), "{doubt}");
+    let wanted = "see whether the rows are still there before you repeat it";
+    assert!(doubt.hint().unwrap().starts_with(wanted), "{:?}", doubt.hint());
+    // Other edits are the same however often they are repeated.
+    let doubt = table.begin("b", 1, 1).await.unwrap_err();
+    assert!(doubt.hint().unwrap().starts_with("repeat it"), "{:?}", doubt.hint());
     door.is_lost.store(false, Ordering::SeqCst);
     table.append(block("a", 1, 0, 0), &rows(0, 0, ROWS)).await.unwrap();
     assert_eq!(seen(&table).await.len(), ROWS);
