@@ -10,7 +10,7 @@ use crate::block::{BlockError, Written, block_bytes_at_most, check, row_bytes_at
 use crate::lattice::joined;
 use crate::protocol::{
     Block, BlockId, Edit, EditError, Extent, Form, LastStep, Manifest, ObjectId, Piece, Run, RunId,
-    StepRange, StepTime, TightBox, Version, WeightRange,
+    SessionId, StepRange, StepTime, TightBox, Version, WeightRange,
 };
 use arrow_array::RecordBatch;
 use atoll_errors::ErrorKind;
@@ -246,17 +246,26 @@ impl Table {
         let encoded = encode(self)?;
         let new: Vec<Arc<NewIds>> = encoded.iter().filter_map(|block| block.ids.clone()).collect();
         // Kept over all rounds: a later round may find what an earlier one left in doubt.
-        let (mut before, mut was_in_doubt) = (Vec::new(), false);
+        let (mut before, mut was_in_doubt) = (Vec::<(BlockId, ObjectId)>::new(), false);
         for _ in 0..SESSIONS_MAX {
-            let put = async {
-                let session = self.ledger.session().await?.id;
-                let put =
-                    encoded.iter().map(|block| self.put_block(block, self.ledger.new_object_of(session)));
-                Ok((session, futures::future::try_join_all(put).await?))
-            };
-            let (session, blocks) = match put.await {
-                Err(error) if was_in_doubt => return self.append_result(Err(error), first, Some(false)),
-                put => put?,
+            let mut begun = Vec::new();
+            let (session, blocks) = match self.put_blocks(&encoded, &mut begun).await {
+                Ok(put) => put,
+                Err(error) => {
+                    // No version names any of these objects, and no vacuum removes them while this session
+                    // lasts. What is in an edit in doubt stays.
+                    let unnamed = before.iter().filter(|_| !was_in_doubt);
+                    begun.extend(unnamed.map(|(_, object)| *object));
+                    drop(place);
+                    // Removing anything would have to wait for the unreachable store once more.
+                    if error.kind() != ErrorKind::Unavailable {
+                        let _ = self.remove_objects(&begun).await;
+                    }
+                    return match was_in_doubt {
+                        true => self.append_result(Err(error), first, Some(false)),
+                        false => Err(error),
+                    };
+                }
             };
             let (ids, is_in_doubt) = (new.clone(), Arc::default());
             let written = objects_of(&blocks);
@@ -392,6 +401,21 @@ impl Table {
         let tight = tight_box(&joined(directory.bands.iter().map(|band| band.extents.as_slice())));
         let bytes = if rows == 0 { Buffer::new() } else { bytes };
         Ok(Encoded { id, time: time.map(StepTime::from), rows, bytes, front_bytes, tight, ids })
+    }
+
+    /// Creates the objects of blocks under the current session, and returns it. `begun` gets their names
+    /// first: on an error, each of them may exist, and none is created afterwards.
+    async fn put_blocks(
+        &self,
+        encoded: &[Encoded],
+        begun: &mut Vec<ObjectId>,
+    ) -> Result<(SessionId, Vec<Block>), TableError> {
+        let session = self.ledger.session().await?.id;
+        begun.extend(encoded.iter().map(|_| self.ledger.new_object_of(session)));
+        let put = encoded.iter().zip(begun.iter()).map(|(block, name)| self.put_block(block, *name));
+        let put: Vec<Result<Block, TableError>> = futures::future::join_all(put).await;
+        let blocks: Result<Vec<Block>, TableError> = put.into_iter().collect();
+        Ok((session, blocks?))
     }
 
     /// Creates the object of a block under this name, unless the block has no rows.

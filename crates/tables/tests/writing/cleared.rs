@@ -59,6 +59,27 @@ async fn what_waited_behind_one_that_failed_leaves_no_object() {
 }
 
 #[tokio::test]
+async fn an_append_of_several_blocks_one_of_which_cannot_be_written_leaves_no_object() {
+    let (door, store, table) = table().await;
+    let before = objects(&store).await;
+    let blocks: Vec<_> = [(1, 1, 100), (2, 1, 100), (2, 0, 0)]
+        .map(|(step, rank, first)| (block("a", 1, step, rank), None, rows(step, first, 10)))
+        .to_vec();
+    for passing in 0..3 {
+        door.passing.store(passing, Ordering::SeqCst);
+        door.refused.store(1, Ordering::SeqCst);
+        let failed = table.append_all(&blocks).await.unwrap_err();
+        assert_eq!(failed.kind(), ErrorKind::OutOfSpace, "{failed}");
+        door.passing.store(0, Ordering::SeqCst);
+        assert_eq!(door.refused.load(Ordering::SeqCst), 0, "nothing was refused");
+        assert_eq!(objects(&store).await, before, "the {passing} before it");
+    }
+    table.append_all(&blocks).await.unwrap();
+    assert_eq!(objects(&store).await, before + 3);
+    assert_eq!(steps_seen(&open(&store).await).await, [(1, 20), (2, 20)]);
+}
+
+#[tokio::test]
 async fn a_block_that_is_there_already_leaves_no_object_beside_others_that_are_new() {
     let (door, store, table) = table().await;
     let before = objects(&store).await;
