@@ -171,6 +171,34 @@ def test_a_folder_is_a_checkpoint_with_all_that_the_ranks_write_into_it_now(tabl
     assert not part.exists()
 
 
+@pytest.mark.parametrize("is_seen_late", [False, True])
+def test_each_machine_syncs_what_its_ranks_wrote_before_a_checkpoint_counts(table, tmp_path: Path, is_seen_late: bool):
+    part, ranks, synced = tmp_path / "state.10.unfinished", {}, []
+
+    def work(writer: atoll.Writer) -> None:
+        ranks[threading.current_thread()] = writer.rank
+        writer.step(10, None, rows(writer.rank))
+        with writer.checkpoint(tmp_path / "state.10") as unfinished:
+            unfinished.mkdir(exist_ok=True)
+            (unfinished / str(writer.rank)).write_text("whole")
+
+    def sync(path: Path) -> None:
+        rank = ranks[threading.current_thread()]
+        # Other machines may list names that are gone, and not list new ones yet.
+        if is_seen_late and rank == 1 and path in (part, part / "0"):
+            raise FileNotFoundError(path)
+        synced.append((rank, path, part.exists()))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("atoll.writer.machine", lambda: str(ranks[threading.current_thread()]))
+        patch.setattr("atoll._checkpoints._sync", sync)
+        assert endings(table, work) == [None, None]
+    own = [(0, part / "0", True), (0, part / "1", True), (1, part / "1", True)]
+    others = [] if is_seen_late else [(1, part / "0", True)]
+    assert sorted(told for told in synced if told[1].parent == part) == sorted(own + others)
+    assert synced[-1] == (0, tmp_path, False)
+
+
 def test_links_and_pipes_in_a_folder_hold_nobody_up(table, tmp_path: Path):
     with atoll.Writer(table, "a") as writer, writer.checkpoint(tmp_path / "state.0") as unfinished:
         (unfinished / "own").mkdir(parents=True)

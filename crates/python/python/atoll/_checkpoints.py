@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import platform
 import re
 import shutil
 import stat
@@ -24,6 +25,8 @@ UNFINISHED = ".unfinished"
 SUPERSEDED = ".superseded"
 #: What a file system reports when an existing file or folder keeps a rename from replacing it.
 IN_THE_WAY = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EISDIR)
+#: Where Linux tells one start of one machine from all others.
+BOOT = Path("/proc/sys/kernel/random/boot_id")
 #: The place of the step in a pattern.
 MARK = "{step}"
 #: A placeholder for any number, which occurs in no path.
@@ -71,6 +74,24 @@ def finish(part: Path, path: str | os.PathLike[str]) -> None:
     _sync(Path(path).parent)
     if replaced is not None:
         _remove(replaced)
+
+
+def machine() -> str:
+    """Return what tells this machine from others: each has its own buffers of what is not on disk yet."""
+    try:
+        return BOOT.read_text()
+    except OSError:
+        return platform.node()
+
+
+def sync_own(part: Path) -> None:
+    """Sync what this machine has written of a checkpoint that the ranks of several machines write.
+
+    On a shared file system, a sync by another machine does not reach it. What this machine does not see, or sees though
+    another has removed it, it has not written.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        _sync_all(part, passed_over=(FileNotFoundError,))
 
 
 def newest(pattern: str | os.PathLike[str], up_to: int | None) -> Checkpoint | None:
@@ -172,8 +193,8 @@ def _with_step(parts: tuple[str, ...], step: str) -> list[str]:
     return [part.replace(MARK, step) for part in parts]
 
 
-def _sync_all(part: Path) -> None:
-    """Sync a file to disk, or a folder with everything in it."""
+def _sync_all(part: Path, passed_over: tuple[type[OSError], ...] = ()) -> None:
+    """Sync a file to disk, or a folder with everything in it, except files with errors that are passed over."""
     if not part.is_dir():
         _sync(part)
         return
@@ -181,8 +202,9 @@ def _sync_all(part: Path) -> None:
     for folder, _, files in os.walk(part, topdown=False, onerror=_raise):
         for file in (Path(folder, name) for name in files):
             # A link is only its name, and opening a pipe might block forever.
-            if stat.S_ISREG(file.lstat().st_mode):
-                _sync(file)
+            with contextlib.suppress(*passed_over):
+                if stat.S_ISREG(file.lstat().st_mode):
+                    _sync(file)
         _sync(Path(folder))
 
 

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsFloat, SupportsIndex
 
 from . import _atoll
 from ._agreement import Agreement
-from ._checkpoints import Checkpoint, finish, unfinished
+from ._checkpoints import Checkpoint, finish, machine, sync_own, unfinished
 from ._collectives import all_or_none, check_alike, told_by_first
 from ._columns import Nothing, TableColumns, columns_of, copies, rows_of
 from ._convert import label, native_column, number, whole
@@ -297,9 +297,9 @@ class Writer:
         The body writes to the path that it receives: a file, or a folder that it creates there. Nothing of an earlier
         start is left at that path. After the body comes a flush, all ranks wait for each other, and the file or folder
         gets its final name, which is noted in the table. With ``comm``, all ranks enter together and write one file, or
-        into one folder. Without it, each rank has its own checkpoints and keeps the newest two, since after a crash all
-        ranks resume from one that all have. An exception of the body on one rank is raised on all, with a note of the
-        rank.
+        into one folder, and each machine syncs it. Without it, each rank has its own checkpoints and keeps the newest
+        two, since after a crash all ranks resume from one that all have. An exception of the body on one rank is raised
+        on all, with a note of the rank.
 
         The flush gives up after ``timeout`` seconds; by default it waits until all ranks have given their steps. Raises
         ``TimedOutError`` then, ``ConflictError`` where a later attempt has begun, ``OSError`` where the file cannot be
@@ -330,6 +330,11 @@ class Writer:
         # First, so that no rank waits for the steps of a rank that failed and will not give them.
         all_or_none(self._comm, lambda: self._written(failed, ends))
         all_or_none(self._comm, lambda: self._complete(ends))
+        # Rank 0 syncs for its machine when it gives the name, and the first rank of each other machine for that one.
+        machines = self._comm.allgather(machine())
+        rank = self._comm.Get_rank()
+        syncs = rank > 0 and machines[rank] not in machines[:rank]
+        all_or_none(self._comm, lambda: sync_own(part) if syncs else None)
         # No rank continues, and perhaps ends the job, before the checkpoint has its final name.
         told_by_first(self._comm, lambda: self._name(part, path))
 
