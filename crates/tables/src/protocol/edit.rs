@@ -136,3 +136,19 @@ pub enum Edit {
         column: AddedColumn,
     },
 }
+
+impl Edit {
+    /// Number of steps, blocks, pieces and objects that the edit names. Its text is about as long as those of
+    /// as many entries of a whole manifest.
+    #[must_use]
+    pub fn entries(&self) -> u64 {
+        let entries = match self {
+            Self::Append { blocks } => blocks.len(),
+            Self::Load { steps, add, .. } => steps.len() + add.len(),
+            Self::Pack { remove, add, .. } => remove.len() + add.len(),
+            Self::Forget { objects } => objects.len(),
+            Self::Begin { .. } | Self::Delete { .. } | Self::RaiseFloor { .. } | Self::AddColumn { .. } => 1,
+        };
+        entries as u64
+    }
+}

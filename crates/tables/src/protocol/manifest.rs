@@ -14,6 +14,9 @@ const ENTRIES_EACH: u64 = 4;
 const EDITS_MIN: u64 = 64;
 const EDITS_MAX: u64 = 4096;
 
+/// Minimum number of entries of edits between whole manifests, if these come earlier because edits are long.
+const ENTRIES_MIN: u64 = 4096;
+
 /// The content of one version.
 ///
 /// The fields are public so that they can be encoded; they are changed only by [`Manifest::apply`]. Clones
@@ -122,8 +125,20 @@ impl Manifest {
     /// the edits do. It is capped, because the edits must be read to resolve a version.
     #[must_use]
     pub fn edits_max(&self) -> u64 {
-        let entries = self.pieces.len() + self.runs.len() + self.steps + self.retired.len();
-        (entries as u64 / ENTRIES_EACH).clamp(EDITS_MIN, EDITS_MAX)
+        (self.entries() / ENTRIES_EACH).clamp(EDITS_MIN, EDITS_MAX)
+    }
+
+    /// Whether this version should get a whole manifest although the edits since the last one are few: they
+    /// have this many entries, at least half as many as the whole manifest. Whoever opens the table reads
+    /// them all, and a load has thousands. As many entries of edits are written again only once the whole
+    /// manifest has half as many more.
+    #[must_use]
+    pub fn is_whole_due(&self, entries_since: u64) -> bool {
+        entries_since >= ENTRIES_MIN && entries_since.saturating_mul(2) >= self.entries()
+    }
+
+    fn entries(&self) -> u64 {
+        (self.pieces.len() + self.runs.len() + self.steps + self.retired.len()) as u64
     }
 
     /// Removes and returns the pieces whose rows are all in scope, and strikes the rows in scope of the

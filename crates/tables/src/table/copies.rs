@@ -303,7 +303,7 @@ impl<'s> Target<'s> {
                 None => self.check_arriving().await?,
             }
             let part = ObjectId { session: SessionId(random_id()), sequence: 0 };
-            let whole = put_parts(self.store, &partition, part, codec::whole_to_bytes(manifest)).await?;
+            let whole = put_parts(self.store, &partition, part, codec::whole_to_bytes(manifest), 0).await?;
             let (key, dropped) = (ManifestCell::Head.sort_key(), ManifestCell::Dropped.sort_key());
             let batch = Batch::on(partition.as_slice())
                 .if_absent(key.as_slice())

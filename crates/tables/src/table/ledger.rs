@@ -23,18 +23,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard as Guard, PoisonError};
 use std::time::Duration;
 
-/// Maximum length of a part of a whole manifest, in bytes. A manifest that is not longer than this is put in
-/// the same batch as its edit.
+/// Maximum length of a part of a whole manifest, in bytes. A manifest that is not longer than this together
+/// with its edit is put in the same batch.
 pub(super) const PART_BYTES_MAX: usize = 1 << 20;
 
 /// Number of writes with an unknown outcome after which a commit is abandoned as in doubt.
 const UNKNOWN_MAX: usize = 64;
 
 /// A version and its content.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct State {
     pub(super) head: Head,
     pub(super) manifest: Arc<Manifest>,
+    /// Number of entries of the edits since the last whole manifest.
+    entries_since: u64,
 }
 
 impl State {
@@ -303,14 +305,16 @@ impl Ledger {
     }
 }
 
-/// The value of the cell of a whole manifest. A long manifest is first written in parts under `name`.
+/// The value of the cell of a whole manifest. A manifest that is long, or goes with a long edit, is first
+/// written in parts under `name`.
 pub(super) async fn put_parts(
     store: &dyn Store,
     partition: &[u8],
     name: ObjectId,
     bytes: Vec<u8>,
+    edit_bytes: usize,
 ) -> Result<Vec<u8>, TableError> {
-    if bytes.len() <= PART_BYTES_MAX {
+    if bytes.len().saturating_add(edit_bytes) <= PART_BYTES_MAX {
         return Ok(bytes);
     }
     let parts = (0_u32..).zip(bytes.chunks(PART_BYTES_MAX));

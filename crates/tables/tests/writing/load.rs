@@ -6,7 +6,8 @@ use arrow_schema::DataType;
 use atoll_conformance::{Relay, Relayed};
 use atoll_memory::{MemoryStore, Options};
 use atoll_store::{
-    Batch, ErrorKind, Limits, Mutation, Outcome, Store, StoreError, StoreFuture, WriteOptions, Written,
+    Batch, ErrorKind, Limits, Mutation, Outcome, PartitionQuery, ScanRequest, SortRange, Store, StoreError,
+    StoreFuture, WriteOptions, Written,
 };
 use atoll_tables::block::BlockError;
 use atoll_tables::cube::Shape;
@@ -65,6 +66,32 @@ async fn loading_again_changes_nothing_and_leaves_no_objects() {
     assert_eq!(table.load("a", 1, &steps(1..=3), &options()).await.unwrap(), version);
     assert_eq!(objects(&store).await, cells, "what the second load wrote is gone");
     assert_eq!(steps_seen(&table).await.len(), 3);
+}
+
+/// The versions that have a whole manifest.
+async fn wholes(store: &Arc<dyn Store>) -> Vec<u64> {
+    let listed = store.partition_keys(PartitionQuery::prefix("\0atoll.table/")).await.unwrap().partitions;
+    let manifest = listed.into_iter().find(|key| key.ends_with(b"/m")).unwrap();
+    let request = ScanRequest { range: SortRange::prefix(b"f"), ..ScanRequest::all(manifest.as_slice()) };
+    let found = store.scan(request).await.unwrap().entries;
+    found.iter().map(|cell| u64::from_be_bytes(cell.sort[1..].try_into().unwrap())).collect()
+}
+
+#[tokio::test]
+async fn loads_of_thousands_of_steps_leave_no_long_history_for_whoever_opens_the_table() {
+    let (store, mut table) = table(1).await;
+    let before = table.version().await.unwrap().0;
+    for load in 0..4_u64 {
+        let steps: Vec<_> = (4200 * load..4200 * (load + 1)).map(|number| step(number, 0)).collect();
+        table.load("a", 1, &steps, &options()).await.unwrap();
+        if load % 2 == 1 {
+            // This handle has read the edits, and not made them.
+            table = open(&store).await;
+        }
+    }
+    // Each is written once the edits since the last one have half as many entries.
+    assert_eq!(wholes(&store).await, [before + 1, before + 3]);
+    assert_eq!(open(&store).await.steps(None).await.unwrap().len(), 4 * 4200);
 }
 
 /// The number of partitions in the store besides those of the table's own cells.

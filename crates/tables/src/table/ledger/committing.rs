@@ -66,7 +66,7 @@ impl Ledger {
         let session = self.session().await?;
         let sequence = self.next.fetch_add(1, Ordering::Relaxed);
         let mut commit = Commit::new(EditId { session: session.id, sequence }, edit);
-        let mut state = self.known().unwrap_or(State { head: Head::default(), manifest: Arc::default() });
+        let mut state = self.known().unwrap_or_default();
         let ended = self.drive(&mut commit, &mut state, session, repeats).await;
         match ended {
             Err(error @ TableError::InDoubt { .. }) => Err(error),
@@ -183,23 +183,29 @@ impl Ledger {
         let (head_key, session_key) = (Cell::Head.sort_key(), Cell::Session(session.id).sort_key());
         let base = (proposal.base != Head::default()).then(|| codec::head_to_bytes(proposal.base));
         let next = state.manifest.apply(commit.edit())?;
+        let version = proposal.head.version;
+        let entries = state.entries_since.saturating_add(commit.edit().entries());
+        // Any version may have a whole manifest; how many edits come between two is no rule that others check.
+        let head = if next.is_whole_due(entries) { Head { version, full: version } } else { proposal.head };
+        let text = codec::edit_to_json(proposal.id, commit.edit()).into_bytes();
+        let edit_bytes = text.len();
         let mut batch = Batch::on(self.partition.as_slice()).if_is(head_key.as_slice(), base);
         if !is_fenced_pack(commit.edit()) {
             batch = batch.if_equals(session_key.as_slice(), session.cell.clone());
         }
-        batch = batch.put(head_key.as_slice(), codec::head_to_bytes(proposal.head)).put(
-            Cell::Edit(proposal.head.version).sort_key(),
-            codec::edit_to_json(proposal.id, commit.edit()).into_bytes(),
-        );
+        batch = batch.put(head_key.as_slice(), codec::head_to_bytes(head));
+        batch = batch.put(Cell::Edit(version).sort_key(), text);
         let begun = state.manifest.begun_by(commit.edit());
         if !begun.is_empty() {
             // A session serves one handle of one store, so its id marks these rows and no others.
             let mark = codec::mark_to_json(session.id.0, &begun);
-            batch = batch.put(Cell::Mark(proposal.head.version).sort_key(), mark.into_bytes());
+            batch = batch.put(Cell::Mark(version).sort_key(), mark.into_bytes());
         }
-        if proposal.head.full == proposal.head.version {
-            let full = self.put_parts(session, codec::whole_to_bytes(&remembered(&next))).await?;
-            batch = batch.put(Cell::Full(proposal.head.version).sort_key(), full);
+        let is_whole = head.full == version;
+        if is_whole {
+            let bytes = codec::whole_to_bytes(&remembered(&next));
+            let full = self.put_parts(session, bytes, edit_bytes).await?;
+            batch = batch.put(Cell::Full(version).sort_key(), full);
         }
         if let Some(renewal) = &attempt.renewal {
             batch = batch.put(session_key.as_slice(), renewal.clone());
@@ -210,7 +216,8 @@ impl Ledger {
                     session.renewed(renewal, attempt.now);
                     self.keep(session);
                 }
-                *state = State { head: proposal.head, manifest: Arc::new(next) };
+                let entries_since = if is_whole { 0 } else { entries };
+                *state = State { head, manifest: Arc::new(next), entries_since };
                 self.learn_made(state);
                 Ok(Outcome::Done)
             }
@@ -230,9 +237,14 @@ impl Ledger {
     /// it.
     ///
     /// Parts whose edit is not committed are left to a vacuum. A manifest of that length is written only once
-    /// in thousands of edits.
-    async fn put_parts(&self, session: &OwnSession, bytes: Vec<u8>) -> Result<Vec<u8>, TableError> {
-        put_parts(&*self.store, &self.partition, self.new_object_of(session.id), bytes).await
+    /// in thousands of edits, or of entries of long edits.
+    async fn put_parts(
+        &self,
+        session: &OwnSession,
+        bytes: Vec<u8>,
+        edit_bytes: usize,
+    ) -> Result<Vec<u8>, TableError> {
+        put_parts(&*self.store, &self.partition, self.new_object_of(session.id), bytes, edit_bytes).await
     }
 }
 

@@ -19,29 +19,32 @@ impl Ledger {
         let known = self.known();
         // Another whole manifest before a version is that of a history that the store has lost.
         let near = known.filter(|known| known.head.full == head.full && known.head.version <= head.version);
-        let manifest = match near {
+        let (manifest, before) = match near {
             Some(known) if known.head.version == head.version => return Ok(known),
-            Some(known) => known.manifest,
-            None => self.full(head.full).await?,
+            Some(known) => (known.manifest, known.entries_since),
+            None => (self.full(head.full).await?, 0),
         };
-        let state = State { head, manifest: self.advance(manifest, head.version).await? };
+        let (manifest, entries) = self.advance(manifest, head.version).await?;
+        let state = State { head, manifest, entries_since: before.saturating_add(entries) };
         self.learn(&state);
         Ok(state)
     }
 
-    /// The manifest of version `to`, computed from an earlier one and the edits since.
+    /// The manifest of version `to`, computed from an earlier one and the edits since, and the number of
+    /// entries of these edits.
     pub(super) async fn advance(
         &self,
         manifest: Arc<Manifest>,
         to: Version,
-    ) -> Result<Arc<Manifest>, TableError> {
+    ) -> Result<(Arc<Manifest>, u64), TableError> {
         let from = manifest.version.next();
-        let mut manifest = Arc::unwrap_or_clone(manifest);
+        let (mut manifest, mut entries) = (Arc::unwrap_or_clone(manifest), 0_u64);
         for (version, text) in (from.0..).map(Version).zip(self.edits(from, to).await?) {
             let (_, edit) = codec::edit_from_json(&self.table, &text)?;
             manifest = manifest.applied(&edit).map_err(|error| self.contradicts(version, &error))?;
+            entries = entries.saturating_add(edit.entries());
         }
-        Ok(Arc::new(manifest))
+        Ok((Arc::new(manifest), entries))
     }
 
     pub(super) async fn full(&self, version: Version) -> Result<Arc<Manifest>, TableError> {
