@@ -74,8 +74,9 @@ impl Head {
 ///
 /// Conditions: the head is `base`, and the session's cell is as the process last wrote it. Mutations: the
 /// head becomes `head`, the edit cell of the new version is put, and so is the whole manifest if `head.full`
-/// is the new version. Beside them lies a [`Cell::Mark`] if the edit brings the first rows of an attempt; no
-/// rule of the protocol depends on it.
+/// is the new version. Beside them lies a [`Cell::Mark`] if the edit brings the first rows of an attempt. A
+/// process may also require that the edit cell of `base` is the one it knows: it is another one only in a
+/// store that has lost versions. No rule of the protocol depends on either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Proposal {
     /// The head that must be current.

@@ -27,6 +27,9 @@ use std::time::Duration;
 /// with its edit is put in the same batch.
 pub(super) const PART_BYTES_MAX: usize = 1 << 20;
 
+/// Maximum length of an edit that later commits have in a condition, in bytes.
+const KNOWN_EDIT_BYTES_MAX: usize = 64 << 10;
+
 /// Number of writes with an unknown outcome after which a commit is abandoned as in doubt.
 const UNKNOWN_MAX: usize = 64;
 
@@ -37,6 +40,9 @@ pub(super) struct State {
     pub(super) manifest: Arc<Manifest>,
     /// Number of entries of the edits since the last whole manifest.
     entries_since: u64,
+    /// The cell of the edit that made the version, if it was read or written and is short. It says whose
+    /// version of this number it is.
+    edit: Option<Buffer>,
 }
 
 impl State {
@@ -60,6 +66,11 @@ pub(super) enum Fate {
     Fenced,
     /// The outcome can no longer be determined.
     Forgotten,
+}
+
+/// The cell of an edit, if it is short enough for [`State::edit`].
+fn if_short(edit: &Buffer) -> Option<Buffer> {
+    (edit.len() <= KNOWN_EDIT_BYTES_MAX).then(|| edit.clone())
 }
 
 /// The manifest partition of one table, with the session of this handle.

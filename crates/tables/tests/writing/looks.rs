@@ -7,8 +7,8 @@ use atoll_store::{
     Batch, Buffer, Cell, PartitionQuery, Read, ReadOptions, ScanEntry, ScanPage, ScanRequest, Store,
     StoreFuture, StoreStream, WriteOptions,
 };
-use atoll_tables::Table;
-use atoll_tables::protocol::Version;
+use atoll_tables::protocol::{EditError, Version};
+use atoll_tables::{Table, TableError};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -153,4 +153,36 @@ async fn a_handle_that_looked_at_a_store_that_has_gone_back_knows_nothing_more_o
     let other = open(&store).await;
     assert_eq!(other.append(block("a", 1, 6, 0), &rows(6, 0, 3)).await.unwrap(), lost);
     assert_eq!(steps_seen(&table).await, expected(&[6]));
+}
+
+#[tokio::test]
+async fn a_commit_that_fits_only_a_version_that_is_lost_is_refused() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let table = written(&store).await;
+    let (_, before) = manifest(&store).await;
+    let lost = table.begin("lost", 1, 1).await.unwrap();
+    go_back(&store, before).await;
+    let other = open(&store).await;
+    assert_eq!(other.append(block("a", 1, 5, 0), &rows(5, 0, 3)).await.unwrap(), lost);
+    // The head is what this handle knows, and the version is another one.
+    let refused = table.append(block("lost", 1, 0, 0), &rows(0, 0, 3)).await.unwrap_err();
+    assert!(matches!(refused, TableError::Edit(EditError::NotBegun { .. })), "{refused}");
+    table.append(block("a", 1, 6, 0), &rows(6, 0, 3)).await.unwrap();
+    for table in [&open(&store).await, &other, &table] {
+        assert_eq!(steps_seen(table).await, expected(&[5, 6]));
+    }
+}
+
+#[tokio::test]
+async fn what_others_commit_after_a_version_that_is_lost_is_not_added_to_it() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let table = written(&store).await;
+    let (_, before) = manifest(&store).await;
+    table.append(block("a", 1, 5, 0), &rows(5, 0, 3)).await.unwrap();
+    go_back(&store, before).await;
+    let other = open(&store).await;
+    for step in [6, 7] {
+        other.append(block("a", 1, step, 0), &rows(step, 0, 3)).await.unwrap();
+    }
+    assert_eq!(steps_seen(&table).await, expected(&[6, 7]));
 }

@@ -6,12 +6,12 @@
 use super::super::query::Repeats;
 use super::super::session::OwnSession;
 use super::super::{TableError, codec};
-use super::{Fate, Ledger, State, UNKNOWN_MAX, is_unknown, put_parts};
+use super::{Fate, Ledger, State, UNKNOWN_MAX, if_short, is_unknown, put_parts};
 use crate::planted::{self, Bug};
 use crate::protocol::{
     Cell, Commit, Edit, EditError, EditId, Ended, Head, Manifest, Outcome, Proposal, Step, Version, View,
 };
-use atoll_store::{Batch, StoreError, WriteOptions};
+use atoll_store::{Batch, Buffer, StoreError, WriteOptions};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -185,16 +185,19 @@ impl Ledger {
         let next = state.manifest.apply(commit.edit())?;
         let version = proposal.head.version;
         let entries = state.entries_since.saturating_add(commit.edit().entries());
-        // Any version may have a whole manifest; how many edits come between two is no rule that others check.
+        // Any version may have a whole manifest: how many edits come between two is no rule of the protocol.
         let head = if next.is_whole_due(entries) { Head { version, full: version } } else { proposal.head };
-        let text = codec::edit_to_json(proposal.id, commit.edit()).into_bytes();
-        let edit_bytes = text.len();
+        let text = Buffer::from(codec::edit_to_json(proposal.id, commit.edit()).into_bytes());
         let mut batch = Batch::on(self.partition.as_slice()).if_is(head_key.as_slice(), base);
+        let base_key = Cell::Edit(proposal.base.version).sort_key();
+        if let Some(edit) = &state.edit {
+            batch = batch.if_equals(base_key.as_slice(), edit.clone());
+        }
         if !is_fenced_pack(commit.edit()) {
             batch = batch.if_equals(session_key.as_slice(), session.cell.clone());
         }
         batch = batch.put(head_key.as_slice(), codec::head_to_bytes(head));
-        batch = batch.put(Cell::Edit(version).sort_key(), text);
+        batch = batch.put(Cell::Edit(version).sort_key(), text.clone());
         let begun = state.manifest.begun_by(commit.edit());
         if !begun.is_empty() {
             // A session serves one handle of one store, so its id marks these rows and no others.
@@ -204,7 +207,7 @@ impl Ledger {
         let is_whole = head.full == version;
         if is_whole {
             let bytes = codec::whole_to_bytes(&remembered(&next));
-            let full = self.put_parts(session, bytes, edit_bytes).await?;
+            let full = self.put_parts(session, bytes, text.len()).await?;
             batch = batch.put(Cell::Full(version).sort_key(), full);
         }
         if let Some(renewal) = &attempt.renewal {
@@ -217,11 +220,17 @@ impl Ledger {
                     self.keep(session);
                 }
                 let entries_since = if is_whole { 0 } else { entries };
-                *state = State { head, manifest: Arc::new(next), entries_since };
+                *state = State { head, manifest: Arc::new(next), entries_since, edit: if_short(&text) };
                 self.learn_made(state);
                 Ok(Outcome::Done)
             }
-            Err(StoreError::Conflict(_)) => Ok(Outcome::Refused),
+            Err(StoreError::Conflict(conflict)) => {
+                // The store has gone back, and another process has made its own version of this number.
+                if conflict.sort == base_key {
+                    self.unlearn(state);
+                }
+                Ok(Outcome::Refused)
+            }
             Err(error) if is_unknown(&error) => {
                 attempt.unknown += 1;
                 if attempt.unknown < UNKNOWN_MAX {

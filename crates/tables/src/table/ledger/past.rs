@@ -32,7 +32,7 @@ impl Ledger {
 
     async fn read_past(&self, version: Version) -> Result<Arc<Manifest>, TableError> {
         let whole = self.full(self.full_before(version).await?).await?;
-        Ok(self.advance(whole, version).await?.0)
+        self.advance(whole, version).await
     }
 
     /// The error for a version with missing history: it is gone if a vacuum removed it in the meantime.

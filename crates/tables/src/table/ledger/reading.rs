@@ -2,7 +2,7 @@
 
 use super::super::entries::all_entries;
 use super::super::{TableError, codec};
-use super::{Ledger, State};
+use super::{Ledger, State, if_short};
 use crate::protocol::{Cell, EditError, Head, Manifest, ObjectId, Version};
 use atoll_store::{Buffer, Read, ScanRequest, SortRange};
 use codec::Whole;
@@ -19,28 +19,62 @@ impl Ledger {
         let known = self.known();
         // Another whole manifest before a version is that of a history that the store has lost.
         let near = known.filter(|known| known.head.full == head.full && known.head.version <= head.version);
-        let (manifest, before) = match near {
+        let later = match near {
             Some(known) if known.head.version == head.version => return Ok(known),
-            Some(known) => (known.manifest, known.entries_since),
-            None => (self.full(head.full).await?, 0),
+            Some(known) => self.later(known, head).await?,
+            None => None,
         };
-        let (manifest, entries) = self.advance(manifest, head.version).await?;
-        let state = State { head, manifest, entries_since: before.saturating_add(entries) };
+        let state = match later {
+            Some(state) => state,
+            None => {
+                let manifest = self.full(head.full).await?;
+                let edits = self.edits(manifest.version.next(), head.version).await?;
+                self.after(State { manifest, ..State::default() }, head, &edits)?
+            }
+        };
         self.learn(&state);
         Ok(state)
     }
 
-    /// The manifest of version `to`, computed from an earlier one and the edits since, and the number of
-    /// entries of these edits.
+    /// The state at a head, computed from an earlier one and the edits since. `None` if the store has lost
+    /// the earlier one, and made another version of the same number: its edit, which is read together with
+    /// the others, is another one then.
+    async fn later(&self, known: State, head: Head) -> Result<Option<State>, TableError> {
+        let own = known.head.version;
+        let Some(edit) = known.edit.clone() else {
+            let edits = self.edits(own.next(), head.version).await?;
+            return self.after(known, head, &edits).map(Some);
+        };
+        let edits = self.edits(own, head.version).await?;
+        match edits.split_first() {
+            Some((first, edits)) if *first == edit => self.after(known, head, edits).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// The state at a head, which is an earlier state after these edits.
+    fn after(&self, state: State, head: Head, edits: &[Buffer]) -> Result<State, TableError> {
+        let (manifest, entries) = self.apply(state.manifest, edits)?;
+        let entries_since = state.entries_since.saturating_add(entries);
+        Ok(State { head, manifest, entries_since, edit: edits.last().and_then(if_short) })
+    }
+
+    /// The manifest of version `to`, computed from an earlier one and the edits since.
     pub(super) async fn advance(
         &self,
         manifest: Arc<Manifest>,
         to: Version,
-    ) -> Result<(Arc<Manifest>, u64), TableError> {
+    ) -> Result<Arc<Manifest>, TableError> {
+        let edits = self.edits(manifest.version.next(), to).await?;
+        Ok(self.apply(manifest, &edits)?.0)
+    }
+
+    /// The manifest after these edits, and the number of their entries.
+    fn apply(&self, manifest: Arc<Manifest>, edits: &[Buffer]) -> Result<(Arc<Manifest>, u64), TableError> {
         let from = manifest.version.next();
         let (mut manifest, mut entries) = (Arc::unwrap_or_clone(manifest), 0_u64);
-        for (version, text) in (from.0..).map(Version).zip(self.edits(from, to).await?) {
-            let (_, edit) = codec::edit_from_json(&self.table, &text)?;
+        for (version, text) in (from.0..).map(Version).zip(edits) {
+            let (_, edit) = codec::edit_from_json(&self.table, text)?;
             manifest = manifest.applied(&edit).map_err(|error| self.contradicts(version, &error))?;
             entries = entries.saturating_add(edit.entries());
         }
