@@ -130,8 +130,8 @@ impl Manifest {
 
     /// Whether this version should get a whole manifest although the edits since the last one are few: they
     /// have this many entries, at least half as many as the whole manifest. Whoever opens the table reads
-    /// them all, and a load has thousands. As many entries of edits are written again only once the whole
-    /// manifest has half as many more.
+    /// them all, and a load has thousands. So all whole manifests together have at most about twice as many
+    /// entries as the edits.
     #[must_use]
     pub fn is_whole_due(&self, entries_since: u64) -> bool {
         entries_since >= ENTRIES_MIN && entries_since.saturating_mul(2) >= self.entries()

@@ -6,7 +6,7 @@ use atoll_memory::MemoryStore;
 use atoll_store::{
     Batch, ErrorKind, Mutation, Outcome, Store, StoreError, StoreFuture, WriteOptions, Written,
 };
-use atoll_tables::{Attributes, AttributesOf, TableError};
+use atoll_tables::{AttributeChanges, Attributes, AttributesOf, TableError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -173,7 +173,8 @@ async fn a_delete_that_leaves_notes_says_that_the_rows_are_gone() {
     }
     // The notes of ranks and the attributes of runs are removed one after the other, and either may fail.
     table.set_rank_notes("a", 1, 0, &note("left")).await.unwrap();
-    table.note(AttributesOf::Run("b"), &[("why".to_owned(), Some("left".into()))].into()).await.unwrap();
+    let why = AttributeChanges::from([("why".to_owned(), Some("left".into()))]);
+    table.note(AttributesOf::Run("b"), &why).await.unwrap();
     for run in ["a", "b"] {
         door.is_full.store(true, Ordering::SeqCst);
         let left = table.delete(Some(run), None, None).await.unwrap_err();
