@@ -96,7 +96,7 @@ async fn loads_of_thousands_of_steps_leave_no_long_history_for_whoever_opens_the
 
 /// The number of partitions in the store besides those of the table's own cells.
 pub async fn objects(store: &Arc<dyn Store>) -> usize {
-    store.partition_keys(atoll_store::PartitionQuery::prefix("")).await.unwrap().partitions.len()
+    store.partition_keys(PartitionQuery::prefix("")).await.unwrap().partitions.len()
 }
 
 #[tokio::test]
