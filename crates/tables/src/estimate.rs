@@ -30,6 +30,7 @@ mod share;
 mod table_groups;
 #[cfg(test)]
 mod tests;
+mod uneven;
 mod units;
 mod values;
 

@@ -8,7 +8,7 @@ pub use scanning::Scanning;
 
 use crate::expression::{Column, Expression};
 use crate::protocol::Version;
-use crate::table::{ContainedRows, End, KnownCount, runs_where};
+use crate::table::{ContainedRows, End, KnownCount, Spread, runs_where};
 use crate::{
     Answer, Count, Explanation, Extreme, Query, QuerySplit, Refined, Refinement, RunSummary, StepSummary,
     Table, TableError, TableInfo, TableSchema, Union, UnionRefinement,
@@ -148,6 +148,18 @@ impl Readable {
         match self {
             Self::One(table) => table.count_if_cheap(query, rows_max).await,
             Self::Many(union) => union.count_if_cheap(query, rows_max).await,
+        }
+    }
+
+    /// How far apart the weights of a query's rows lie, and how many rows there are at most, as
+    /// [`Table::spread`].
+    ///
+    /// # Errors
+    /// As [`Readable::count`].
+    pub(crate) async fn spread(&self, query: &Query, width_min: f64) -> Result<Spread, TableError> {
+        match self {
+            Self::One(table) => table.spread(query, width_min).await,
+            Self::Many(union) => union.spread(query, width_min).await,
         }
     }
 

@@ -39,7 +39,9 @@ pub use query::{
     Answer, Batches, Count, Explanation, Extreme, OfObjects, OfRuns, Query, QuerySplit, Refined, Refinement,
     Scanned, Union, UnionRefinement, Within, Work,
 };
-pub(crate) use query::{BATCH_ROWS_MAX, ContainedRows, End, KnownCount, Restarts, restart_if_gone, sum_of};
+pub(crate) use query::{
+    BATCH_ROWS_MAX, ContainedRows, End, KnownCount, Restarts, Spread, restart_if_gone, sum_of,
+};
 pub use registry::TableSummary;
 pub(crate) use run_filter::runs_where;
 pub use runs::{RunState, RunSummary, StepSummary, TableInfo};

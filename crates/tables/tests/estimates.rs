@@ -12,6 +12,8 @@ mod everything;
 mod missing;
 #[path = "estimates/regions.rs"]
 mod regions;
+#[path = "estimates/uneven.rs"]
+mod uneven;
 
 use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Schema};

@@ -95,10 +95,11 @@ impl Readable {
             let is_open_total = members.iter().any(|(_, _, plan)| plan.is_open_total);
             let sample = self.sample(&query, is_open_total).await?;
             let units = units_of(&query, &sample.answer.weights)?;
-            let answered = |(place, request, plan): (usize, &EstimateRequest, Plan)| {
-                Ok((place, plan.estimated(request, &sample, &units)?))
-            };
-            return members.into_iter().map(answered).collect();
+            let mut answers = Vec::with_capacity(members.len());
+            for (place, request, plan) in members {
+                answers.push((place, self.estimated_of(&plan, request, &sample, &units).await?));
+            }
+            return Ok(answers);
         }
         let (mut places, mut narrowings) = (Vec::new(), Vec::new());
         for (place, request, plan) in members {

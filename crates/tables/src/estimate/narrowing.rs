@@ -56,6 +56,7 @@ impl Narrowing {
 
     /// The answer: the one found, or an estimate from all that was read.
     pub(super) async fn estimated(self, of: &Readable) -> Result<Estimated, TableError> {
+        let share = self.reading.share();
         let estimate = match self.found {
             Some(estimate) => estimate,
             None => self.reading.end()?,
@@ -65,7 +66,11 @@ impl Narrowing {
             None => of.version().await?,
         };
         let estimate = estimate.without(self.missing);
-        Ok(Estimated { estimate, version, rows_read: self.rows_read, work: self.work })
+        let found = Estimated { estimate, version, rows_read: self.rows_read, work: self.work };
+        if self.plan.is_open_total {
+            return of.doubting_uneven_weights(&self.plan.query, share, found).await;
+        }
+        Ok(found)
     }
 }
 

@@ -74,6 +74,9 @@ pub enum Doubt {
     NoSpread,
     /// A value is infinite.
     Infinite,
+    /// The weights of the rows do not lie anywhere, as those of a table made from a sample of another one do
+    /// not, so the share of the sample does not tell how many rows there are.
+    UnevenWeights,
     /// The reading ended before the interval was as narrow as requested.
     TooWide,
 }
@@ -111,6 +114,10 @@ impl std::fmt::Display for Doubt {
             }
             Self::NoSpread => formatter.write_str("all units are alike, which says nothing about the others"),
             Self::Infinite => formatter.write_str("a value is infinite"),
+            Self::UnevenWeights => formatter.write_str(
+                "the rows are no sample of their number: their weights lie in a part of the range, as in a \
+                 table made from a sample under the same salt",
+            ),
             Self::TooWide => formatter.write_str("reading ended before the tolerance was met"),
         }
     }

@@ -80,7 +80,7 @@ impl Readable {
             }
             let sample = self.sample(&plan.query, plan.is_open_total).await?;
             let units = units_of(&plan.query, &sample.answer.weights)?;
-            return plan.estimated(request, &sample, &units);
+            return self.estimated_of(&plan, request, &sample, &units).await;
         };
         let query = plan.query_within(within);
         let mut one = [Narrowing::new(plan, request, within)?];

@@ -179,6 +179,11 @@ impl Reading {
         Ok(estimate.doubted(Doubt::TooWide))
     }
 
+    /// The share of all units that was read.
+    pub(super) fn share(&self) -> f64 {
+        self.units.share()
+    }
+
     /// The present estimate, and whether it is narrow enough.
     fn look(&self) -> Result<(Estimate, bool), EstimateError> {
         let (units, values, confidence) = (&self.units, &self.values, &self.confidence);

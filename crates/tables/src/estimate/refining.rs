@@ -8,7 +8,8 @@
 
 use super::planning::{Value, value_of};
 use super::values::missing;
-use super::{Estimate, EstimateError, EstimateRequest, KnownPart, Quantity, Stopping, Subject, Units};
+use super::{Doubt, Estimate, EstimateError, EstimateRequest, KnownPart, Quantity, Stopping, Subject, Units};
+use crate::protocol::Version;
 use crate::readable::Refining;
 use crate::table::BATCH_ROWS_MAX;
 use crate::{Cut, Query, Readable, Refined, TableError};
@@ -40,7 +41,21 @@ pub struct RefinedEstimates {
     is_size_chosen: bool,
     /// The last estimate, and the number of rows it rests on.
     looked: Option<(usize, Estimate)>,
+    /// Of a total that rests on the share of what was read: what its weights have to be looked at for.
+    weighing: Option<Weighing>,
+    /// A batch whose weights were not looked at yet, as the call that read it was dropped or failed.
+    unweighed: Option<(Refined, Estimate)>,
     every_batch_rows_max: usize,
+}
+
+/// What was found out about the weights of a query's rows.
+#[derive(Debug)]
+struct Weighing {
+    of: Readable,
+    query: Query,
+    /// The number of units when they were looked at.
+    units: u64,
+    is_uneven: bool,
 }
 
 impl Readable {
@@ -80,6 +95,9 @@ impl Readable {
         });
         let refining = self.refine(&query);
         let is_open_total = is_total && rows.is_none();
+        let after = query.window.after();
+        let weighing =
+            is_open_total.then(|| Weighing { of: self.clone(), query, units: 0, is_uneven: false });
         // A number of rows that was counted needs no estimate.
         let is_count = request.subject == Subject::Count && request.rows.is_none();
         let known = rows.filter(|_| is_count).map(|rows| Estimate::known(rows as f64));
@@ -88,7 +106,7 @@ impl Readable {
             value,
             quantity: request.subject.quantity(rows),
             confidence: request.confidence.stopping(Stopping::ANYTIME),
-            units: Units::none_after(query.window.after()),
+            units: Units::none_after(after),
             values: Vec::new(),
             known,
             counted_rows: 0,
@@ -96,6 +114,8 @@ impl Readable {
             answered,
             is_size_chosen: false,
             looked: None,
+            weighing,
+            unweighed: None,
             every_batch_rows_max: EVERY_BATCH_ROWS_MAX,
         })
     }
@@ -131,7 +151,23 @@ impl RefinedEstimates {
     /// # Errors
     /// As [`crate::Refinement::next`].
     pub async fn next(&mut self) -> Result<Option<(Refined, Estimate)>, TableError> {
-        let Some(mut refined) = self.refining.next().await? else { return Ok(None) };
+        if self.unweighed.is_none() {
+            let Some(refined) = self.refining.next().await? else { return Ok(None) };
+            self.unweighed = Some(self.take(refined)?);
+        }
+        let Some((refined, estimate)) = &self.unweighed else { return Ok(None) };
+        let share = self.units.share();
+        let is_uneven = match &mut self.weighing {
+            Some(weighing) => weighing.is_uneven(refined.version, estimate, share).await?,
+            None => false,
+        };
+        let doubted =
+            |estimate: Estimate| if is_uneven { estimate.doubted(Doubt::UnevenWeights) } else { estimate };
+        Ok(self.unweighed.take().map(|(refined, estimate)| (refined, doubted(estimate))))
+    }
+
+    /// Takes over the rows of a batch, and makes an estimate from all rows so far.
+    fn take(&mut self, mut refined: Refined) -> Result<(Refined, Estimate), TableError> {
         // A limit of rows may have let some in beyond the cut; only below it all are known.
         let known = refined.cut.prefix(&refined.weights);
         self.values.extend(self.value.of_rows(&refined.rows.slice(0, known))?);
@@ -148,7 +184,7 @@ impl RefinedEstimates {
             let projected = refined.rows.project(answered);
             refined.rows = projected.map_err(super::table_groups::of_answer)?;
         }
-        Ok(Some((refined, estimate)))
+        Ok((refined, estimate))
     }
 
     /// The estimate from all rows so far, or the one before if too few rows came since.
@@ -172,6 +208,27 @@ impl RefinedEstimates {
         self.looked = Some((rows, estimate.clone()));
         self.is_size_chosen = false;
         Ok(estimate)
+    }
+}
+
+impl Weighing {
+    /// Whether the weights are uneven, as of the version that is read. It is asked again only if there are
+    /// more units, and what was uneven remains so.
+    async fn is_uneven(
+        &mut self,
+        version: Version,
+        estimate: &Estimate,
+        share: f64,
+    ) -> Result<bool, TableError> {
+        if estimate.is_exact() || !estimate.is_valid() {
+            return Ok(false);
+        }
+        if !self.is_uneven && estimate.units != self.units {
+            let query = self.query.clone().as_of(version);
+            let (is_uneven, _) = self.of.has_uneven_weights(&query, estimate.units, share).await?;
+            (self.units, self.is_uneven) = (estimate.units, is_uneven);
+        }
+        Ok(self.is_uneven)
     }
 }
 

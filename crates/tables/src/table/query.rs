@@ -30,6 +30,7 @@ mod repeats;
 mod restart;
 mod source;
 mod splits;
+mod spread;
 mod union;
 
 pub use batches::Batches;
@@ -45,6 +46,7 @@ pub(crate) use refine::BATCH_ROWS_MAX;
 pub use refine::{Refined, Refinement};
 pub(super) use repeats::{NewIds, Repeats};
 pub use splits::QuerySplit;
+pub(crate) use spread::Spread;
 pub(crate) use union::sum_of;
 pub use union::{Union, UnionRefinement};
 

@@ -58,6 +58,13 @@ impl CandidatePiece {
         self.verdict == Verdict::Always && is_untouched && takes_all
     }
 
+    /// The least and the greatest weight that its rows can have, if the version names an end: it does for
+    /// what a packer made, and not for what a writer appended.
+    pub(super) fn named_weights(&self) -> Option<(Weight, Weight)> {
+        let is_named = self.named.until() != Cut::ALL;
+        is_named.then(|| self.named.clipped(Weight::LEAST, Weight::GREATEST)).flatten()
+    }
+
     /// The extent of its rows in an index column, given by its place among these; `None` if unknown.
     pub(super) fn extent(&self, axis: usize) -> Option<Extent> {
         extents_of(self.tight.as_ref()?)?.get(axis).copied()
