@@ -96,6 +96,20 @@ fn the_times_of_steps_are_shown_with_their_unit_and_a_copy_of_the_schema_has_it(
 }
 
 #[test]
+fn a_table_like_a_file_has_the_salt_of_its_table_unless_another_is_chosen() {
+    let place = filled();
+    atoll(&place, &CREATE.replace("create t", "create salted --salt 7")).text();
+    atoll(&place, "table append salted run.csv --run r --step 7").text();
+    atoll(&place, "table export salted half.parquet --sample 0.5").text();
+    for (salt, expected) in [("", "7"), ("--salt 8", "8"), ("--salt 0", "0")] {
+        let name = format!("made-{expected}");
+        atoll(&place, &format!("table create {name} --like half.parquet {salt}")).text();
+        assert_eq!(atoll(&place, &format!("table info {name} --schema")).json()["salt"], expected);
+    }
+    assert_eq!(atoll(&place, "table info t --schema").json()["salt"], "0");
+}
+
+#[test]
 fn of_what_an_import_notes_people_see_the_name_of_the_file() {
     let place = filled();
     assert_eq!(atoll(&place, "table attributes t --run run").text(), "import.file\trun.csv\n");

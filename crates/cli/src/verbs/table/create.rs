@@ -51,9 +51,10 @@ pub struct Create {
     /// Refuse rows whose id their run has already; each append then checks for duplicates
     #[arg(long, conflicts_with = "schema")]
     unique: bool,
-    /// Salt of the weights; samples of tables with different salts are independent
-    #[arg(long, default_value_t = 0, conflicts_with = "schema")]
-    salt: u64,
+    /// Salt of the weights, by default 0 or that of the file of --like; samples of tables with different salts
+    /// are independent
+    #[arg(long, conflicts_with = "schema")]
+    salt: Option<u64>,
     #[command(flatten)]
     file: FileArguments,
 }
@@ -173,7 +174,7 @@ impl Create {
             id: or(&self.id, known.id),
             sample_key: or(&self.sample_key, known.sample_key),
             index: or(&self.index, known.index),
-            salt: if self.salt == 0 { known.salt } else { self.salt },
+            salt: self.salt.unwrap_or(known.salt),
         };
         for (flag, names, example) in [("--id", &roles.id, "pid,step"), ("--index", &roles.index, "x,y,z")] {
             if names.is_empty() {
