@@ -40,7 +40,9 @@ pub use confidence::{Confidence, Stopping};
 pub use distributions::{normal_quantile, student_quantile};
 pub use groups::{group_means, histogram};
 pub use mean::{mean, sum};
-pub use outcome::{Doubt, Estimate, LARGEST_SHARE_MAX, Method, OUTCOME_UNITS_MIN, UNITS_MIN};
+pub use outcome::{
+    Doubt, Estimate, LARGEST_SHARE_MAX, Method, OUTCOME_UNITS_MIN, UNIT_CUT_OFF_MAX, UNITS_MIN,
+};
 pub use quantile::quantile;
 pub use reading::{Reading, Step, Tolerance};
 pub use refining::RefinedEstimates;

@@ -8,6 +8,8 @@ mod counted;
 mod deleted;
 #[path = "estimates/everything.rs"]
 mod everything;
+#[path = "estimates/limits.rs"]
+mod limits;
 #[path = "estimates/missing.rs"]
 mod missing;
 #[path = "estimates/regions.rs"]

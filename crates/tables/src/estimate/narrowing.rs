@@ -39,6 +39,7 @@ impl Narrowing {
         (self.work, self.version) = (together(self.plan.work, refined.work), Some(refined.version));
         // A limit of rows may have let in some beyond the cut; only below it all are known.
         let known = refined.cut.prefix(&refined.weights);
+        self.reading.leave_out(refined.weights.len() - known);
         let (values, missing) = self.plan.values(&refined.rows.slice(0, known))?;
         self.missing += missing;
         let is_all = refined.is_last && refined.cut == Cut::ALL;

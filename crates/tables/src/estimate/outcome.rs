@@ -16,6 +16,9 @@ pub const OUTCOME_UNITS_MIN: u64 = 10;
 /// The largest part of the variance that the five largest units may carry.
 pub const LARGEST_SHARE_MAX: f64 = 0.5;
 
+/// The largest unit that a limit of rows may leave out, as a part of the rows of the sample.
+pub const UNIT_CUT_OFF_MAX: f64 = 0.1;
+
 /// How an interval was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -70,6 +73,12 @@ pub enum Doubt {
         /// The part of the variance that they carry.
         share: f64,
     },
+    /// A limit of rows was reached in a unit with over a [tenth](UNIT_CUT_OFF_MAX) of the rows before it. The
+    /// limit is reached in large units more often than in small ones, and the unit is left out.
+    UnitCutOff {
+        /// Its rows up to the limit.
+        rows: u64,
+    },
     /// All units are alike, so nothing is known about the spread.
     NoSpread,
     /// A value is infinite.
@@ -88,6 +97,13 @@ impl Doubt {
 
     pub(super) fn few_outcomes(units: u64) -> Option<Self> {
         (units < OUTCOME_UNITS_MIN).then_some(Self::FewOutcomes { units })
+    }
+
+    fn of_left_out(units: &Units) -> Option<Self> {
+        let (rows, before) = (units.left_out(), units.rows());
+        // Where units are rows, they are all as large.
+        let is_large = rows > 1 && rows as f64 > UNIT_CUT_OFF_MAX * before as f64;
+        is_large.then_some(Self::UnitCutOff { rows: rows as u64 })
     }
 
     pub(super) fn of_squares(squares: &Squares) -> Option<Self> {
@@ -111,6 +127,9 @@ impl std::fmt::Display for Doubt {
             }
             Self::FewCarryMost { share } => {
                 write!(formatter, "the five largest units carry {:.0} % of the variance", share * 100.0)
+            }
+            Self::UnitCutOff { rows } => {
+                write!(formatter, "the limit of rows cut off a unit after {rows} rows, as it does large ones")
             }
             Self::NoSpread => formatter.write_str("all units are alike, which says nothing about the others"),
             Self::Infinite => formatter.write_str("a value is infinite"),
@@ -165,7 +184,8 @@ pub(super) struct Facts {
 impl Estimate {
     pub(super) fn new(units: &Units, confidence: &Confidence, facts: Facts) -> Self {
         let exact = units.is_everything();
-        let Facts { value, low, high, deviation, method, doubts, units: seen } = facts;
+        let Facts { value, low, high, deviation, method, mut doubts, units: seen } = facts;
+        doubts.extend(Doubt::of_left_out(units));
         // Without a value nothing bounds the truth: the interval is then open, as an end of NaN would say
         // less.
         let open = |bound: f64, end: f64| if bound.is_nan() { end } else { bound };

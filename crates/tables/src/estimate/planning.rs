@@ -335,9 +335,9 @@ fn of_unknown_rows() -> EstimateError {
 /// The units of an answer, and the share of everything that they are.
 pub(super) fn units_of(query: &Query, weights: &[Weight]) -> Result<Units, TableError> {
     let units = weights.chunk_by(PartialEq::eq).count();
-    let is_cut_short = query.units.is_some_and(|most| units >= most)
-        || query.limit.is_some_and(|most| weights.len() >= most);
-    Ok(if is_cut_short {
+    Ok(if query.limit.is_some_and(|most| weights.len() >= most) {
+        Units::first_rows(weights, query.window.after())?
+    } else if query.units.is_some_and(|most| units >= most) {
         Units::first(weights, query.window.after())?
     } else {
         Units::within(weights, query.window)?

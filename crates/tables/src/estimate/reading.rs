@@ -179,6 +179,11 @@ impl Reading {
         Ok(estimate.doubted(Doubt::TooWide))
     }
 
+    /// Notes that a limit of rows let in so many of the next unit, which were not pushed.
+    pub(super) fn leave_out(&mut self, rows: usize) {
+        self.units.leave_out(rows);
+    }
+
     /// The share of all units that was read.
     pub(super) fn share(&self) -> f64 {
         self.units.share()

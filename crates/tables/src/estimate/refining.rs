@@ -172,6 +172,7 @@ impl RefinedEstimates {
         let known = refined.cut.prefix(&refined.weights);
         self.values.extend(self.value.of_rows(&refined.rows.slice(0, known))?);
         self.units.extend(&refined.weights[..known], refined.cut)?;
+        self.units.leave_out(refined.weights.len() - known);
         if let Some(contained) = self.refining.contained() {
             self.counted_rows = contained.total;
             self.is_counted.extend_from_slice(contained.of_rows.get(..known).unwrap_or_default());

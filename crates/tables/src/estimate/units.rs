@@ -18,13 +18,15 @@ pub struct Units {
     last: Option<Weight>,
     after: Cut,
     until: Cut,
+    /// The rows of a unit beyond these that a limit of rows let in.
+    cut_off: usize,
 }
 
 impl Units {
     /// No units yet, of those above a cut; [`Units::extend`] adds them.
     #[must_use]
     pub fn none_after(after: Cut) -> Self {
-        Self { ends: Vec::new(), last: None, after, until: after }
+        Self { ends: Vec::new(), last: None, after, until: after, cut_off: 0 }
     }
 
     /// The units of these rows, which must be all rows of the window.
@@ -51,6 +53,30 @@ impl Units {
             units.extend(&weights[..weights.partition_point(|weight| weight < last)], Cut::below(*last))?;
         }
         Ok(units)
+    }
+
+    /// The units of a sample of the first rows above a cut, which further rows follow: as [`Units::first`],
+    /// with the note that the limit of rows chose the last unit.
+    ///
+    /// The more rows a unit has, the more often it is the one in which the limit is reached. Leaving that one
+    /// out leaves out the large ones.
+    ///
+    /// # Errors
+    /// As [`Units::first`].
+    pub fn first_rows(weights: &[Weight], after: Cut) -> Result<Self, EstimateError> {
+        let mut units = Self::first(weights, after)?;
+        units.leave_out(weights.len() - units.rows());
+        Ok(units)
+    }
+
+    /// Notes that a limit of rows let in so many of the next unit, which do not count.
+    pub(super) fn leave_out(&mut self, rows: usize) {
+        self.cut_off = rows;
+    }
+
+    /// The rows of the next unit that a limit of rows let in.
+    pub(super) fn left_out(&self) -> usize {
+        self.cut_off
     }
 
     /// Adds the next rows, which must be all rows up to the cut `until`.
