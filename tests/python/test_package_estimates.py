@@ -80,6 +80,16 @@ def test_a_tolerance_has_a_confidence_of_its_own_and_numbers_of_rows(large: atol
     assert (known.value, known.is_exact, known.rows_read) == (50_000, True, 0)
 
 
+def test_a_tolerance_and_a_size_of_the_sample_are_not_both_taken(large: atoll.Table) -> None:
+    for query in (large.sample(0.1), large.window(0.1, 0.2), large.first(100), large.limit(100)):
+        with pytest.raises(atoll.errors.InvalidInputError, match="decides how much is read") as refused:
+            query.within(relative=0.1)
+        assert "max_rows" in refused.value.hint
+    # Where reading begins is no size.
+    first, other = (query.within(relative=0.05).mean("x") for query in (large.sample(1), large.window(0.5, 1)))
+    assert first.is_valid and other.is_valid and first.value != other.value
+
+
 def test_what_cannot_be_trusted_says_so(large: atoll.Table) -> None:
     few = large.first(5).mean("x")
     assert not few.is_valid

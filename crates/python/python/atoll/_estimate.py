@@ -262,6 +262,13 @@ def tolerant(query: Query, given: dict[str, float | None], max_rows: int | None,
     said = [(name, width) for name, width in given.items() if width is not None]
     if len(said) != 1:
         raise InvalidInputError.hinted("one tolerance is needed", "write within(relative=0.01), absolute= or of_sd=")
+    limits = [("sample, or a window that ends before 1", query.until != 1.0)]
+    limits += [("number of units", query.units is not None), ("limit of rows", query.rows is not None)]
+    for limit, is_set in limits:
+        if is_set:
+            problem = f"a tolerance decides how much is read, and the query has a {limit}"
+            hint = "leave it out; max_rows= limits what is read, and window(0.5, 1) begins elsewhere"
+            raise InvalidInputError.hinted(problem, hint)
     return Tolerant(query, said[0], max_rows, number(confidence, "confidence"))
 
 

@@ -216,7 +216,10 @@ class Asking(Choosing, Estimating):
         gives another. The answer has :meth:`mean`, :meth:`sum`, :meth:`quantile` and :meth:`share`, and ``count()``,
         which here is an :class:`Estimate` as well.
 
-        Raises ``InvalidInputError`` for no tolerance, and for several.
+        Reading begins where a window does: ``q.window(0.5, 1).within(...)`` reads other rows.
+
+        Raises ``InvalidInputError`` for no tolerance, and for several; and for a query with a sample, a window that
+        ends before 1, a number of units or a limit of rows, as the tolerance decides how much is read.
         """
         max_rows = None if max_rows is None else whole(max_rows, "max_rows")
         given = {"relative": relative, "absolute": absolute, "of_sd": of_sd}
