@@ -248,11 +248,35 @@ fn is_beyond(value: f64) -> bool {
     value.is_finite() && value.abs() > WHOLE_MAX
 }
 
+/// The least number that is not shown with a power of ten.
+const PLAIN_MIN: f64 = 1e-5;
+
+/// The most digits after the point.
+const DIGITS_MAX: f64 = 15.0;
+
 /// A number with all digits that a double has, 17 at most, whatever its size.
 fn shown(value: f64) -> String {
     let size = value.abs();
-    let is_plain = size == 0.0 || !size.is_finite() || (1e-5..=WHOLE_MAX).contains(&size);
+    let is_plain = size == 0.0 || !size.is_finite() || (PLAIN_MIN..=WHOLE_MAX).contains(&size);
     if is_plain { value.to_string() } else { format!("{value:e}") }
+}
+
+/// A value and half the width of its interval, both up to the second digit of the latter.
+fn shown_with_half(value: f64, half: f64) -> (String, String) {
+    if is_beyond(value) || is_beyond(half) {
+        return (shown(value), shown(half));
+    }
+    let has_width = half.is_finite() && half > 0.0;
+    let digits = if has_width { 1.0 - half.log10().floor() } else { 6.0 };
+    let is_tiny = |number: f64| !number.is_finite() || number.abs() < PLAIN_MIN;
+    if digits <= DIGITS_MAX && (value == 0.0 || !is_tiny(value) || !is_tiny(half)) {
+        let digits = digits.max(0.0) as usize;
+        return (format!("{value:.digits$}"), format!("{half:.digits$}"));
+    }
+    // The value has more digits by as many powers of ten as it is larger.
+    let larger = if value == 0.0 { 0.0 } else { value.abs().log10().floor() - half.log10().floor() };
+    let digits = if has_width { (larger + 1.0).clamp(1.0, 16.0) as usize } else { 6 };
+    (format!("{value:.digits$e}"), format!("{half:.1e}"))
 }
 
 /// An estimate for people, with as many digits as are significant.
@@ -271,15 +295,8 @@ fn summary_line(estimate: &Estimated, work: &Work) -> String {
         return format!("{} (exact{digits}{read})", shown(estimate.value));
     }
     let half = estimate.half_width();
-    let digits =
-        if half.is_finite() && half > 0.0 { (1.0 - half.log10().floor()).clamp(0.0, 15.0) } else { 6.0 };
-    let (digits, level) = (digits as usize, estimate.confidence * 100.0);
-    let value = estimate.value;
-    let (value, half) = if is_beyond(value) || is_beyond(half) {
-        (shown(value), shown(half))
-    } else {
-        (format!("{value:.digits$}"), format!("{half:.digits$}"))
-    };
+    let (value, half) = shown_with_half(estimate.value, half);
+    let level = estimate.confidence * 100.0;
     let mut told = format!("{value} ± {half} ({level} %, {} units{read})", estimate.units);
     for (place, doubt) in estimate.doubts.iter().enumerate() {
         told += if place == 0 { "; not valid: " } else { ", " };
@@ -355,6 +372,30 @@ mod tests {
             shown(std::sync::Arc::new(StringArray::from(vec!["1", "null"]))),
             [json!("1"), json!("null")]
         );
+    }
+
+    #[test]
+    fn a_value_is_shown_up_to_the_second_digit_of_its_half_width_whatever_its_size() {
+        for (value, half, expected) in [
+            (1.234_567, 0.012, "1.235 ± 0.012"),
+            (-98_765.4, 321.0, "-98765 ± 321"),
+            (1.602_176e-19, 1.6e-21, "1.602e-19 ± 1.6e-21"),
+            (-2.5e-6, 1e-7, "-2.50e-6 ± 1.0e-7"),
+            (0.0, 1e-18, "0.0e0 ± 1.0e-18"),
+            (0.5, 1e-18, "5.0000000000000000e-1 ± 1.0e-18"),
+            (0.25, 1e-14, "0.250000000000000 ± 0.000000000000010"),
+            // A power of ten would hide that the value may be 0.
+            (1e-7, 0.5, "0.00 ± 0.50"),
+            (0.0, 1e-6, "0.0000000 ± 0.0000010"),
+            (2.5, f64::INFINITY, "2.500000 ± inf"),
+            (2.5e-9, f64::INFINITY, "2.500000e-9 ± inf"),
+            (1e300, 1e299, "1e300 ± 1e299"),
+        ] {
+            let (value, half) = shown_with_half(value, half);
+            assert_eq!(format!("{value} ± {half}"), expected);
+        }
+        let (value, half) = shown_with_half(f64::NAN, f64::INFINITY);
+        assert_eq!((value.as_str(), half.as_str()), ("NaN", "inf"));
     }
 
     #[test]
