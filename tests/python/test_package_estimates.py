@@ -1,5 +1,6 @@
 """Estimates: exact where everything was read, near the truth elsewhere, and explicit about every doubt."""
 
+import dataclasses
 import html
 import math
 import pickle
@@ -321,6 +322,34 @@ def test_a_notebook_shows_estimates_with_their_doubts_and_escapes_them(store: at
     # A notebook of a table by step does not show each of thousands of steps.
     shown = large.group_means("x", by="pid", groups=range(4_000, 6_000))._repr_html_()
     assert shown.count("<tr>") == 101 and "and 5,900 more groups" in shown
+
+
+@pytest.mark.parametrize(
+    ("value", "half", "told"),
+    [
+        (12345678.3, 0.49, "12345678.3 ± 0.49 ("),
+        (1.00309, 0.016, "1.00309 ± 0.016 ("),
+        (1.6021766e-19, 1.6e-21, "1.60218e-19 ± 1.6e-21 ("),
+        (1234.5678901, 2e-5, "1234.56789 ± 2e-05 ("),
+        (0.0, 0.5, "0 ± 0.5 ("),
+        (2.5, math.inf, "2.5 ± inf ("),
+        (math.nan, math.inf, "nan ± nan ("),
+        (123456789.0, 0.0, "123456789 (exact"),
+        (0.1, 0.0, "0.1 (exact"),
+        (2.0**70, 0.0, "1.1805916207174113e+21 (exact"),
+    ],
+)
+def test_a_value_is_shown_as_precisely_as_its_interval_is_narrow(
+    large: atoll.Table, value: float, half: float, told: str
+) -> None:
+    low, high = (value - half, value + half) if half < math.inf else (-math.inf, math.inf)
+    found = dataclasses.replace(
+        large.sample(0.2).mean("x"), value=value, low=low, high=high, is_exact=half == 0.0, value_unit=None
+    )
+    assert repr(found).startswith(told)
+    assert f"<td>{told.split(' ')[0]}</td>" in found._repr_html_()
+    if value == 12345678.3:
+        assert "<td>12345677.81 to 12345678.79 (95 %)</td>" in found._repr_html_()
 
 
 def test_a_confidence_is_shown_with_all_of_its_digits(large: atoll.Table) -> None:

@@ -12,7 +12,7 @@ from ._answer import Work
 from ._convert import known_values, number, values_of
 from ._expression import Expression, column_name, column_parts, column_text, condition_text
 from ._plot import is_there, of_one_number
-from ._shown import estimate_html, groups_html, percent
+from ._shown import estimate_html, groups_html, numbers_shown, percent
 from .errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -69,10 +69,11 @@ class Estimate:
     def __repr__(self) -> str:
         missing = f", {self.missing:,} of {self.rows:,} rows without a value" if self.missing else ""
         unit = f" {self.value_unit}" if self.value_unit else ""
+        value, _, _ = numbers_shown(self)
         if self.is_exact:
-            return f"{self.value:.6g}{unit} (exact{missing})"
+            return f"{value}{unit} (exact{missing})"
         sure = f"{percent(self.confidence)}%"
-        told = f"{self.value:.6g} ± {self.half_width:.2g}{unit} ({sure}, {self.units:,} units{missing})"
+        told = f"{value} ± {self.half_width:.2g}{unit} ({sure}, {self.units:,} units{missing})"
         return told if self.is_valid else f"{told}, not valid: {'; '.join(self.doubts)}"
 
     def _repr_html_(self) -> str:

@@ -6,6 +6,7 @@ Invariant: nothing here reads from a store, so that showing a query costs nothin
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -70,8 +71,27 @@ def groups_html(groups: Groups) -> str:
 _HEAD = ("interval", "units", "rows", "doubts")
 
 
+def numbers_shown(estimate: Estimate) -> tuple[str, str, str]:
+    """Format the value of an estimate and the ends of its interval.
+
+    An exact value has all of its digits. Others have six, or as many more as their interval is narrow: half its width
+    begins at the last digit but one, or before.
+    """
+    value, half = float(estimate.value), estimate.half_width
+    if estimate.is_exact:
+        # A whole number has no point, as long as a float has all of its digits.
+        exact = str(int(value)) if value.is_integer() and abs(value) <= 2**53 else repr(value)
+        return exact, exact, exact
+    digits = 6
+    if value != 0 and math.isfinite(value) and 0 < half < math.inf:
+        larger = math.floor(math.log10(abs(value))) - math.floor(math.log10(half))
+        digits = max(6, min(17, larger + 2))
+    low, high = (f"{end:.{digits}g}" for end in (estimate.low, estimate.high))
+    return f"{value:.{digits}g}", low, high
+
+
 def _value(estimate: Estimate) -> str:
-    return f"{estimate.value:.6g}{_unit(estimate)}"
+    return f"{numbers_shown(estimate)[0]}{_unit(estimate)}"
 
 
 def _unit(estimate: Estimate) -> str:
@@ -84,7 +104,8 @@ def percent(share: float) -> str:
 
 
 def _cells(estimate: Estimate) -> tuple[str, ...]:
-    ends = f"{estimate.low:.6g} to {estimate.high:.6g}{_unit(estimate)} ({percent(estimate.confidence)} %)"
+    _, low, high = numbers_shown(estimate)
+    ends = f"{low} to {high}{_unit(estimate)} ({percent(estimate.confidence)} %)"
     missing = f", {estimate.missing:,} without a value" if estimate.missing else ""
     interval = "exact" if estimate.is_exact else ends
     return interval, f"{estimate.units:,}", f"{estimate.rows:,}{missing}", "; ".join(estimate.doubts)
