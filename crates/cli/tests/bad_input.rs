@@ -614,6 +614,11 @@ fn numbers_beyond_a_double_are_told_with_its_digits_and_as_what_they_are() {
     atoll(&place, "table import n n.csv").text();
     let sum = atoll(&place, "table estimate n --sum id");
     assert!(sum.text().contains("1.8446744073709552e19 (exact to 16 digits, 2 rows read"), "{}", sum.text());
+    place.write("m.csv", "id,x\n9007199254740993,0\n-9007199254740992,0\n");
+    atoll(&place, "table create m --column id:int64,x:float64 --id id --index id").text();
+    atoll(&place, "table import m m.csv").text();
+    let sum = atoll(&place, "table estimate m --sum id");
+    assert!(sum.text().starts_with("1 (exact, 2 rows read"), "{}", sum.text());
     let sum = atoll(&place, "table estimate n --sum x");
     assert!(sum.text().starts_with("1.7e308 (exact to 16 digits"), "{}", sum.text());
     let small = atoll(&place, "table estimate n --sum x --where 'x < 0'");

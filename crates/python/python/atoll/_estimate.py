@@ -35,7 +35,9 @@ class Estimate:
     confidence: float
     #: The method that computed the interval.
     method: str
-    #: Whether everything was read.
+    #: Whether everything was read. The value is then exact up to the rounding of a float: whole numbers beyond 2**53
+    #: are added up before they are rounded, but rounded one by one in groups, in quantiles, and where a reading that
+    #: might have ended earlier, by :meth:`Query.within` or :meth:`Query.refine`, has come to the end.
     is_exact: bool
     #: Units that contributed: rows, or entities of the sample key.
     units: int

@@ -6,8 +6,8 @@
 //! unit, to count them. Means of groups keep one for each unit of each group, which is as many as there are
 //! rows where a unit has one row in each group.
 //!
-//! Invariant: a value equals what the estimators make of the same rows; deviations differ in their last
-//! digits.
+//! Invariant: a value equals what the estimators make of the same rows, but that sums and means of whole
+//! numbers do not round each of them; deviations differ in their last digits.
 
 mod groups_and_bins;
 
@@ -170,6 +170,8 @@ impl Moments {
 pub(super) struct Folding {
     plan: Plan,
     moments: Moments,
+    /// The sum of the values, if they are whole numbers. Those beyond 2^53 are no doubles.
+    whole: Option<i128>,
     /// Rows that satisfy a condition.
     holding: u64,
     /// The values, for a quantile.
@@ -182,13 +184,18 @@ pub(super) struct Folding {
 impl Folding {
     pub(super) fn new(plan: Plan) -> Self {
         let (moments, units) = (Moments::default(), UnitsSeen::default());
-        Self { plan, moments, holding: 0, values: Vec::new(), missing: 0, units }
+        Self { plan, moments, whole: None, holding: 0, values: Vec::new(), missing: 0, units }
     }
 
     pub(super) fn take(&mut self, rows: &RecordBatch, weights: Option<&[Weight]>) -> Result<(), TableError> {
         let quantity = self.plan.quantity;
         let (values, missing) = self.plan.values(rows)?;
         self.missing += missing;
+        if matches!(quantity, Quantity::Mean | Quantity::Sum { .. })
+            && let Some(more) = self.plan.whole_sum(rows, &values)
+        {
+            self.whole = Some(self.whole.unwrap_or(0).saturating_add(more));
+        }
         for (row, value) in values.into_iter().enumerate() {
             let is_value = !value.is_nan();
             let has_say = match quantity {
@@ -221,9 +228,10 @@ impl Folding {
 
     fn estimate(mut self, rows: u64) -> Result<Estimate, EstimateError> {
         let (moments, holding) = (&self.moments, self.holding as f64);
+        let sum = self.whole.map_or_else(|| moments.total.sum(), |whole| whole as f64);
         let (value, deviation) = match self.plan.quantity {
-            Quantity::Mean => (moments.mean(), moments.deviation()),
-            Quantity::Sum { .. } => (moments.total.sum(), moments.deviation() * rows as f64),
+            Quantity::Mean => (sum / moments.count as f64, moments.deviation()),
+            Quantity::Sum { .. } => (sum, moments.deviation() * rows as f64),
             Quantity::Count { .. } => (holding, holding.sqrt()),
             Quantity::Share => of_share(holding, rows),
             Quantity::Quantile { share } => {

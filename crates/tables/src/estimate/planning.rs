@@ -8,7 +8,7 @@
 use super::everything::{Folding, is_everything};
 use super::known_rows::Sample;
 use super::narrowing::Narrowing;
-use super::values::{has_numbers, missing, numbers, ones};
+use super::values::{has_numbers, missing, numbers, ones, whole_sum};
 use super::{
     Estimate, EstimateError, EstimateRequest, Estimated, Quantity, Subject, Units, Within, bounded_mean,
 };
@@ -321,6 +321,17 @@ impl Plan {
             }
         }
         Ok((values, missing))
+    }
+}
+
+impl Plan {
+    /// The sum of the values of a batch, which [`Plan::values`] returned, if they are whole numbers: without
+    /// the rounding of each.
+    pub(super) fn whole_sum(&self, rows: &RecordBatch, values: &[f64]) -> Option<i128> {
+        match &self.value {
+            Value::Column(column) => whole_sum(rows, column, values),
+            Value::Condition(_) | Value::One => None,
+        }
     }
 }
 

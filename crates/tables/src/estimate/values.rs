@@ -7,6 +7,7 @@ use crate::lattice::Numbers;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow_schema::DataType;
+use std::sync::Arc;
 
 /// A column as numbers, rounded to `f64`; times in their own unit, `true` as 1. `None` if the batch lacks the
 /// column or its values are not numbers.
@@ -21,6 +22,32 @@ pub(super) fn numbers(rows: &RecordBatch, column: &Column) -> Option<Vec<f64>> {
     let elements = of_array(&vectors.values().slice(vectors.value_offset_at(0), vectors.len() * length))?;
     let value = |row: usize| if vectors.is_null(row) { f64::NAN } else { elements[row * length + element] };
     Some((0..vectors.len()).map(value).collect())
+}
+
+/// The sum of a column of whole numbers, as they are stored, over the rows that have a value among `values`,
+/// as [`numbers`] has them. `None` for a column of other numbers.
+pub(super) fn whole_sum(rows: &RecordBatch, column: &Column, values: &[f64]) -> Option<i128> {
+    let whole = rows.column_by_name(&column.name)?;
+    let (array, length, element) = match column.element {
+        None => (Arc::clone(whole), 1, 0),
+        Some(element) => {
+            let vectors = whole.as_fixed_size_list_opt()?;
+            let length = vectors.value_length() as usize;
+            let elements = vectors.values().slice(vectors.value_offset_at(0), vectors.len() * length);
+            (elements, length, element as usize)
+        }
+    };
+    let there = values.iter().enumerate().filter(|(_, value)| !value.is_nan());
+    let places = there.map(|(row, _)| row * length + element);
+    match Numbers::of(&array)? {
+        Numbers::Signed(values) => {
+            Some(places.filter_map(|place| values.get(place)).map(|value| i128::from(*value)).sum())
+        }
+        Numbers::Unsigned(values) => {
+            Some(places.filter_map(|place| values.get(place)).map(|value| i128::from(*value)).sum())
+        }
+        Numbers::Float(_) => None,
+    }
 }
 
 fn of_array(array: &ArrayRef) -> Option<Vec<f64>> {
@@ -71,9 +98,8 @@ pub(super) fn ones(truths: &BooleanArray) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow_array::types::Int32Type;
-    use arrow_array::{FixedSizeListArray, Float32Array, Int64Array, StringArray, UInt8Array};
-    use std::sync::Arc;
+    use arrow_array::types::{Int32Type, Int64Type};
+    use arrow_array::{FixedSizeListArray, Float32Array, Int64Array, StringArray, UInt8Array, UInt64Array};
 
     fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
         RecordBatch::try_from_iter_with_nullable(
@@ -104,6 +130,36 @@ mod tests {
         for (field, name) in rows.schema().fields().iter().zip(["i", "u", "f", "b", "t"]) {
             assert_eq!(has_numbers(field.data_type(), None), name != "t", "{name}");
         }
+    }
+
+    #[test]
+    fn whole_numbers_are_summed_as_they_are_stored() {
+        const LARGE: i64 = 1 << 53;
+        let vectors = FixedSizeListArray::from_iter_primitive::<Int64Type, _, _>(
+            vec![Some(vec![Some(1), Some(2)]), Some(vec![Some(5), Some(LARGE + 1)]), None],
+            2,
+        );
+        let rows = batch(vec![
+            ("i", Arc::new(Int64Array::from(vec![Some(LARGE + 1), Some(-LARGE), None])) as ArrayRef),
+            ("u", Arc::new(UInt64Array::from(vec![u64::MAX, u64::MAX, 1]))),
+            ("f", Arc::new(Float32Array::from(vec![1.0, 2.0, 3.0]))),
+            ("b", Arc::new(BooleanArray::from(vec![true, false, true]))),
+            ("pos", Arc::new(vectors)),
+        ]);
+        let of = |rows: &RecordBatch, column: &Column| {
+            whole_sum(rows, column, &numbers(rows, column).unwrap_or_default())
+        };
+        let named = |name: &str| of(&rows, &Column::named(name));
+        assert_eq!((named("i"), named("u")), (Some(1), Some(2 * i128::from(u64::MAX) + 1)));
+        assert_eq!((named("f"), named("b"), named("gone")), (None, None, None));
+        let second = Column::element("pos", 1);
+        assert_eq!(of(&rows, &second), Some(i128::from(LARGE) + 3));
+        assert_eq!(of(&rows.slice(1, 2), &second), Some(i128::from(LARGE) + 1));
+        // Rows that do not belong to the question have no value.
+        assert_eq!(
+            whole_sum(&rows, &Column::named("i"), &[1.0, f64::NAN, f64::NAN]),
+            Some(i128::from(LARGE) + 1)
+        );
     }
 
     #[test]

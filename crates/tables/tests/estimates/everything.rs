@@ -197,6 +197,28 @@ async fn sums_of_everything_lose_nothing_to_rounding_in_whatever_order_rows_come
 }
 
 #[tokio::test]
+async fn whole_numbers_of_everything_are_summed_before_they_are_rounded() {
+    const LARGE: i64 = 1 << 53;
+    let table = written(Arc::new(MemoryStore::new()), 0, &[], 0).await;
+    for (step, ids) in (0..).zip([[LARGE + 1, 5], [-LARGE, 3]]) {
+        let id: ArrayRef = Arc::new(Int64Array::from(ids.to_vec()));
+        let (x, note) = (Float64Array::from(vec![0.5, 1.5]), StringArray::from(vec!["", ""]));
+        let columns = vec![id, Arc::new(x) as ArrayRef, Arc::new(note)];
+        let rows = RecordBatch::try_new(Arc::clone(table.schema().columns()), columns).unwrap();
+        table.append(BlockId { run: "a".into(), attempt: 1, step, rank: 0 }, &rows).await.unwrap();
+    }
+    let of = async |subject: fn(Column) -> Subject, query: &Query| {
+        let request = EstimateRequest::new(subject(Column::named("id")));
+        let found = table.estimate(query, &request).await.unwrap().estimate;
+        assert!(found.is_exact(), "{found}");
+        found.value
+    };
+    let (all, some) = (Query::default(), Query::default().filter(filter("x < 1")));
+    assert_eq!((of(Subject::Sum, &all).await, of(Subject::Mean, &all).await), (9.0, 2.25));
+    assert_eq!((of(Subject::Sum, &some).await, of(Subject::Mean, &some).await), (1.0, 0.5));
+}
+
+#[tokio::test]
 async fn units_of_everything_are_rows_where_each_row_is_sampled_by_itself() {
     // Two runs of the same particles: rows with one id are one unit of a sample, and separate rows all the
     // same.
