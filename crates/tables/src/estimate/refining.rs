@@ -11,7 +11,7 @@ use super::values::missing;
 use super::{Doubt, Estimate, EstimateError, EstimateRequest, KnownPart, Quantity, Stopping, Subject, Units};
 use crate::protocol::Version;
 use crate::readable::Refining;
-use crate::table::BATCH_ROWS_MAX;
+use crate::table::{BATCH_ROWS_MAX, Restarts};
 use crate::{Cut, Query, Readable, Refined, TableError};
 
 /// The next look comes when the rows have grown by one part in this many since the last.
@@ -24,6 +24,8 @@ const EVERY_BATCH_ROWS_MAX: usize = GROWTH_MIN * BATCH_ROWS_MAX;
 /// A query that is read batch by batch, with an estimate from all rows so far.
 #[derive(Debug)]
 pub struct RefinedEstimates {
+    /// What was asked, of what, to ask it again.
+    asked: Asked,
     refining: Refining,
     value: Value,
     quantity: Quantity,
@@ -48,6 +50,21 @@ pub struct RefinedEstimates {
     every_batch_rows_max: usize,
 }
 
+/// A question, which may have to be asked again.
+#[derive(Debug)]
+struct Asked {
+    of: Readable,
+    query: Query,
+    request: EstimateRequest,
+    /// Whether the query is read in the version that was counted, which the caller did not choose.
+    is_pinned: bool,
+    /// Whether rows have been handed over.
+    has_begun: bool,
+    /// The rows that the caller wants in the next batch.
+    wanted: Option<usize>,
+    restarts: Restarts,
+}
+
 /// What was found out about the weights of a query's rows.
 #[derive(Debug)]
 struct Weighing {
@@ -63,7 +80,8 @@ impl Readable {
     /// far.
     ///
     /// The request's tolerance is ignored: the caller stops when an estimate is good enough. Bounds of values
-    /// are refused.
+    /// are refused. If a vacuum removes the version before the first batch, and the query names none, the
+    /// answer is that of the version which is current then.
     ///
     /// # Errors
     /// As [`Readable::estimate`].
@@ -77,12 +95,31 @@ impl Readable {
             let hint = "leave out the bounds, or take the estimate from a sample";
             return Err(EstimateError::BoundsUnused { place, hint }.into());
         }
+        self.begin_estimates(query, request).await
+    }
+
+    /// Counts what is known of a query, and reads nothing of it yet.
+    async fn begin_estimates(
+        &self,
+        query: &Query,
+        request: &EstimateRequest,
+    ) -> Result<RefinedEstimates, TableError> {
+        let mut asked = Asked {
+            of: self.clone(),
+            query: query.clone(),
+            request: request.clone(),
+            is_pinned: false,
+            has_begun: false,
+            wanted: None,
+            restarts: Restarts::default(),
+        };
         let mut query = query.clone();
         let value = value_of(&self.first_now().await?, &request.subject)?;
         let mut rows = request.rows;
         let is_total = matches!(request.subject, Subject::Sum(_) | Subject::Count);
         if is_total && rows.is_none() {
             rows = self.count_known(&mut query).await?;
+            asked.is_pinned = asked.query.as_of.is_none() && query.as_of.is_some();
         }
         let answered = query.columns.as_mut().map(|columns| {
             let asked = (0..columns.len()).collect();
@@ -102,6 +139,7 @@ impl Readable {
         let is_count = request.subject == Subject::Count && request.rows.is_none();
         let known = rows.filter(|_| is_count).map(|rows| Estimate::known(rows as f64));
         Ok(RefinedEstimates {
+            asked,
             refining: if is_open_total { refining.telling_contained() } else { refining },
             value,
             quantity: request.subject.quantity(rows),
@@ -139,6 +177,7 @@ impl RefinedEstimates {
     /// fresh estimate with it.
     pub fn want(&mut self, rows: usize) {
         self.is_size_chosen = true;
+        self.asked.wanted = Some(rows);
         self.refining.want(rows);
     }
 
@@ -152,7 +191,8 @@ impl RefinedEstimates {
     /// As [`crate::Refinement::next`].
     pub async fn next(&mut self) -> Result<Option<(Refined, Estimate)>, TableError> {
         if self.unweighed.is_none() {
-            let Some(refined) = self.refining.next().await? else { return Ok(None) };
+            let Some(refined) = self.next_batch().await? else { return Ok(None) };
+            (self.asked.has_begun, self.asked.wanted) = (true, None);
             self.unweighed = Some(self.take(refined)?);
         }
         let Some((refined, estimate)) = &self.unweighed else { return Ok(None) };
@@ -164,6 +204,28 @@ impl RefinedEstimates {
         let doubted =
             |estimate: Estimate| if is_uneven { estimate.doubted(Doubt::UnevenWeights) } else { estimate };
         Ok(self.unweighed.take().map(|(refined, estimate)| (refined, doubted(estimate))))
+    }
+
+    /// The next batch. If the version that was counted is gone before the first one, all begins anew, on the
+    /// version that is current by then.
+    async fn next_batch(&mut self) -> Result<Option<Refined>, TableError> {
+        loop {
+            let error = match self.refining.next().await {
+                Ok(refined) => return Ok(refined),
+                Err(error) => error,
+            };
+            let Asked { is_pinned, has_begun, restarts, .. } = &mut self.asked;
+            if !error.is_version_gone() || !*is_pinned || *has_begun || !restarts.take() {
+                return Err(error);
+            }
+            let Asked { of, query, request, .. } = &self.asked;
+            let mut anew = of.begin_estimates(query, request).await?;
+            if let Some(rows) = self.asked.wanted {
+                anew.want(rows);
+            }
+            anew.asked.restarts = std::mem::take(&mut self.asked.restarts);
+            *self = anew;
+        }
     }
 
     /// Takes over the rows of a batch, and makes an estimate from all rows so far.

@@ -108,6 +108,51 @@ async fn whatever_is_asked_of_what_is_current_is_asked_again_once_a_vacuum_took_
 }
 
 #[tokio::test]
+async fn a_sum_that_is_refined_begins_anew_once_a_vacuum_took_the_version_whose_rows_were_counted() {
+    let inner: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let relayed = Arc::new(Relayed(Vanishing { inner: inner.clone(), armed: AtomicUsize::new(0) }));
+    let store: Arc<dyn Store> = relayed.clone();
+    let writer = create(&inner).await;
+    writer.begin("a", 1, 1).await.unwrap();
+    let sum = EstimateRequest::new(Subject::Sum(Column::named("x")));
+    let mut step = 0;
+    for is_union in [false, true] {
+        for is_named in [false, true] {
+            for _ in 0..3 {
+                writer.append(block("a", 1, step, 0), &rows(step, 0, 100)).await.unwrap();
+                step += 1;
+            }
+            let table = open(&store).await;
+            let union = Union::new(vec![table.clone()]).unwrap();
+            let readable = if is_union { Readable::Many(union) } else { Readable::One(table) };
+            let version = readable.version().await.unwrap();
+            let query = if is_named { Query::default().as_of(version) } else { Query::default() };
+            let mut estimates = readable.refine_estimate(&query, &sum).await.unwrap();
+            estimates.want(50);
+            relayed.0.armed.store(1, Ordering::Relaxed);
+            let first = estimates.next().await;
+            assert_eq!(relayed.0.armed.load(Ordering::Relaxed), 0, "no object was read");
+            if is_named {
+                let gone = first.unwrap_err();
+                let is_gone =
+                    matches!(gone, TableError::VersionGone { .. } | TableError::UnionVersionGone { .. });
+                assert!(is_gone, "{gone}");
+                continue;
+            }
+            let (refined, _) = first.unwrap().unwrap();
+            assert!(refined.version > version, "{:?}", refined.version);
+            let (mut read, mut last) = (refined.rows.num_rows() as u64, None);
+            while let Some((refined, estimate)) = estimates.next().await.unwrap() {
+                read += refined.rows.num_rows() as u64;
+                last = Some(estimate);
+            }
+            assert_eq!(read, 100 * step);
+            assert!(last.is_some_and(|estimate| estimate.is_exact()), "batches of 50 rows");
+        }
+    }
+}
+
+#[tokio::test]
 async fn whose_version_vanishes_again_and_again_is_told_so_in_the_end() {
     let inner: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let relayed = Arc::new(Relayed(Vanishing { inner: inner.clone(), armed: AtomicUsize::new(0) }));
