@@ -278,6 +278,33 @@ def test_bins_hold_the_farthest_rows_where_nothing_else_is_said(store: atoll.Sto
         table.where("x is nan").histogram("x", 5)
 
 
+@pytest.mark.parametrize("is_vacuumed", [False, True])
+def test_bins_are_of_the_rows_whose_range_they_have(
+    store: atoll.Store, monkeypatch: pytest.MonkeyPatch, is_vacuumed: bool
+) -> None:
+    table = store.create_table("grows", {"x": "float64"}, id="x", index="x")
+    table.append({"x": numpy.linspace(0, 1, 1000)})
+    before, found = table.version(), atoll._query.even_edges
+
+    def and_others_append(*asked: object) -> object:
+        edges = found(*asked)
+        table.append({"x": numpy.linspace(10, 11, 1000)})
+        if is_vacuumed:
+            table.pack(whole=True)
+            table.vacuum()
+        return edges
+
+    monkeypatch.setattr(atoll._query, "even_edges", and_others_append)
+    bins = table.histogram("x", 4)
+    assert [round(bins[0].low), round(bins[-1].high)] == [0, 1]
+    seen, shares = {each.share.version for each in bins}, sum(each.share.value for each in bins)
+    if before in seen:
+        assert seen == {before} and shares == pytest.approx(1)
+    else:
+        # Only if that version is gone.
+        assert is_vacuumed and shares == pytest.approx(0.5)
+
+
 def test_groups_that_are_named_are_not_seen_rather_than_left_out(large: atoll.Table) -> None:
     for query in (large.query(), large.sample(0.2)):
         plain = query.group_means("x", by="type")

@@ -336,12 +336,17 @@ def binned(
     return [Bin(low, high, share) for low, high, share in zip(edges, edges[1:], made, strict=False)]
 
 
-def even_edges(query: Query, column: str | Expression, bins: int, ends: tuple[float, float] | None) -> list[float]:
-    """Return the edges of ``bins`` bins of equal width over ``ends``, or over all finite values of the column."""
+def even_edges(
+    query: Query, column: str | Expression, bins: int, ends: tuple[float, float] | None
+) -> tuple[list[float], Query]:
+    """Return the edges of ``bins`` bins of equal width over ``ends``, or over the finite values that the query selects.
+
+    The second part is the query, of the version that these values are of.
+    """
     if bins < 1:
         raise InvalidInputError(f"bins must be 1 or more, not {bins}")
     if ends is None:
-        ends = _finite_range(query, column)
+        ends, query = _finite_range(query, column)
     low, high = (number(end, "an end of a range") for end in ends)
     if not low <= high:
         raise InvalidInputError.hinted(f"a histogram needs low <= high, not {low:g} and {high:g}", "give range=(low, high)")
@@ -350,14 +355,19 @@ def even_edges(query: Query, column: str | Expression, bins: int, ends: tuple[fl
     # Keep the ends far enough apart that no two edges are the same number.
     high = max(high, low + 2 * bins * math.ulp(max(abs(low), abs(high))))
     # Move the last edge up, so that the greatest value belongs to the last bin.
-    return [low + (high - low) * edge / bins for edge in range(bins)] + [math.nextafter(high, math.inf)]
+    edges = [low + (high - low) * edge / bins for edge in range(bins)] + [math.nextafter(high, math.inf)]
+    return edges, query
 
 
-def _finite_range(query: Query, column: str | Expression) -> tuple[float, float]:
-    """Return the least and the greatest finite value of a column, over all rows: a sample would miss outliers."""
+def _finite_range(query: Query, column: str | Expression) -> tuple[tuple[float, float], Query]:
+    """Return the least and the greatest finite value of a column, and the query, of the version that was read.
+
+    Every row that the query selects is looked at, as the bins are of these rows: of a sample, those of the sample.
+    """
     name, element = column_parts(column, query.table)
     ends: list[float] = []
     for batch in query.select(name).unordered().batches():
+        query = dataclasses.replace(query, version=batch.version)
         values = of_one_number(column_name(column), batch.numpy()[name], element)
         if values.dtype.kind not in "biuf":
             raise InvalidInputError(f"{column_name(column)} has no numbers to bin")
@@ -366,4 +376,4 @@ def _finite_range(query: Query, column: str | Expression) -> tuple[float, float]
         ends = [min(ends), max(ends)] if ends else []
     if not ends:
         raise InvalidInputError.hinted(f"{column_name(column)} has no values to bin", "give edges, or range=(low, high)")
-    return ends[0], ends[1]
+    return (ends[0], ends[1]), query

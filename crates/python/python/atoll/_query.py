@@ -29,7 +29,7 @@ from ._of_runs import OfRun, run_told
 from ._plot import Plot
 from ._selection import Choosing
 from ._shown import query_html, split_html
-from .errors import InvalidInputError
+from .errors import InvalidInputError, NotFoundError
 
 if TYPE_CHECKING:
     import numpy
@@ -267,7 +267,8 @@ class Asking(Choosing, Estimating):
         """Estimate the share of the rows in each bin of a column, with its interval, from the query's sample.
 
         ``bins`` are rising edges, or a number of bins of equal width: over ``range``, or by default from the least to
-        the greatest finite value, for which the column is read once more. Rows without a value, or beyond the edges,
+        the greatest finite value of the rows that the query selects, for which the column is read once more: of a
+        sample, those of the sample, beyond which a few other rows may lie. Rows without a value, or beyond the edges,
         count as rows but are in no bin. Each interval holds by itself; with ``simultaneous``, all of them hold
         together.
 
@@ -277,8 +278,16 @@ class Asking(Choosing, Estimating):
         # An array may convert to an index as well, so only what has no length is a count.
         given: Any = bins
         is_count = not hasattr(given, "__len__") and not hasattr(given, "__iter__")
-        edges = even_edges(self.query(), column, whole(given, "bins"), range) if is_count else given
-        return binned(self.query(), column, edges, confidence, simultaneous)
+        if not is_count:
+            return binned(self.query(), column, given, confidence, simultaneous)
+        edges, same = even_edges(self.query(), column, whole(given, "bins"), range)
+        try:
+            return binned(same, column, edges, confidence, simultaneous)
+        except NotFoundError:
+            if same == self.query():
+                raise
+            # A vacuum took the version whose values the edges are from.
+            return binned(self.query(), column, edges, confidence, simultaneous)
 
     def explain(self) -> str:
         """Explain, for people, what an answer would read and why. Reads nothing but directories."""
