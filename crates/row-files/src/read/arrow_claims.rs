@@ -34,6 +34,23 @@ const BLOCK_HEAD_BYTES_MIN: u64 = 8;
 /// The marker in front of a message's length, missing only in very old files.
 const CONTINUATION: [u8; 4] = [0xff; 4];
 
+/// The end mark of a stream: a message of no length.
+const END_MARK: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
+
+/// The end mark of very old streams, which have no continuation markers.
+const OLD_END_MARK: [u8; 4] = [0; 4];
+
+/// How a file ends, once its reader has no more batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// With what ends it, and nothing else.
+    Whole,
+    /// Without an end mark, or within it.
+    Unmarked,
+    /// There are bytes behind the end mark.
+    Followed,
+}
+
 /// Checks the buffers of a file, one batch ahead of its reader.
 pub(super) struct Claims {
     file: File,
@@ -80,6 +97,20 @@ impl Claims {
                 Ok(())
             }
         }
+    }
+
+    /// How the file ends, after the last batch was checked. The reader of a stream takes the first end mark
+    /// for the end, whatever follows, and the end of the file as well. A file has a footer, which was read.
+    pub(super) fn end(&mut self) -> io::Result<End> {
+        let PendingBatches::Stream(at) = self.pending else { return Ok(End::Whole) };
+        self.file.seek(SeekFrom::Start(at))?;
+        let mut rest = Vec::new();
+        (&mut self.file).take(END_MARK.len() as u64 + 1).read_to_end(&mut rest)?;
+        Ok(match rest.strip_prefix(&END_MARK).or_else(|| rest.strip_prefix(&OLD_END_MARK)) {
+            Some([]) => End::Whole,
+            Some(_) => End::Followed,
+            None => End::Unmarked,
+        })
     }
 }
 

@@ -1,6 +1,9 @@
 //! Arrow IPC: files, also known as Feather, and streams.
+//!
+//! Invariant: a stream that was cut is an error, and so is one that something follows: neither is taken for a
+//! smaller stream.
 
-use super::arrow_claims::Claims;
+use super::arrow_claims::{Claims, End};
 use super::batches::{BatchSource, Batches};
 use super::source::Input;
 use crate::{Format, RowFileError};
@@ -50,7 +53,33 @@ impl BatchSource for IpcSource {
     /// Returns whole batches, as the writer made them.
     fn next(&mut self, _: usize) -> Result<Option<RecordBatch>, RowFileError> {
         let next = self.claims.check_next().and_then(|()| self.batches.next().transpose());
-        next.map_err(|error| malformed(self.file.clone(), &error))
+        let next = next.map_err(|error| malformed(self.file.clone(), &error))?;
+        if next.is_none() {
+            self.check_end()?;
+        }
+        Ok(next)
+    }
+}
+
+impl IpcSource {
+    /// Refuses a stream that was cut between two batches, and one behind which there is another.
+    fn check_end(&mut self) -> Result<(), RowFileError> {
+        let end = self.claims.end();
+        let file = self.file.clone();
+        match end {
+            Ok(End::Whole) => Ok(()),
+            Ok(End::Unmarked) => Err(RowFileError::Torn {
+                file,
+                problem: "its stream has no end mark, which the writer adds when it is closed".to_owned(),
+            }),
+            Ok(End::Followed) => Err(RowFileError::Malformed {
+                file,
+                format: Format::Arrow,
+                problem: "something follows the end of its stream; if that is another stream, give it a file of its own"
+                    .to_owned(),
+            }),
+            Err(source) => Err(RowFileError::Read { file, source }),
+        }
     }
 }
 

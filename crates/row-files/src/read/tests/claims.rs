@@ -1,4 +1,4 @@
-//! Tests of the places and lengths in Arrow files: a damaged one is an error.
+//! Tests of the places, the lengths and the end of Arrow files: a damaged one is an error.
 
 use super::*;
 use arrow_array::DictionaryArray;
@@ -174,4 +174,68 @@ fn a_buffer_that_does_not_lie_in_its_block_is_an_error_and_no_panic() {
             assert_eq!(kind, Some(atoll_errors::ErrorKind::Corrupt), "stream: {is_stream}, byte {at}");
         }
     }
+}
+
+/// A stream of this many batches of three rows, without the end mark of eight bytes.
+fn unended(batches: usize) -> Vec<u8> {
+    let ids: ArrayRef = Arc::new(Int64Array::from(vec![7, 8, 9]));
+    let rows = RecordBatch::try_from_iter([("x", ids)]).unwrap();
+    let mut bytes = Vec::new();
+    let mut writer = StreamWriter::try_new(&mut bytes, &rows.schema()).unwrap();
+    (0..batches).for_each(|_| writer.write(&rows).unwrap());
+    writer.finish().unwrap();
+    drop(writer);
+    assert_eq!(bytes.split_off(bytes.len() - END.len()), END);
+    bytes
+}
+
+const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
+
+/// The rows that are read of a stream before it ends or fails, and how it fails.
+fn rows_and_failure(bytes: &[u8]) -> (usize, Option<RowFileError>) {
+    let place = Place::new();
+    let input = place.write("a.arrows", bytes);
+    let wanted = schema(&[("x", DataType::Int64, true)]);
+    let mut reader = open(&input, Format::Arrow, &wanted, &plain()).unwrap();
+    let mut rows = 0;
+    loop {
+        match reader.next(PARTS) {
+            Ok(Some(part)) => rows += part.rows.num_rows(),
+            Ok(None) => return (rows, None),
+            Err(error) => return (rows, Some(error)),
+        }
+    }
+}
+
+#[test]
+fn a_stream_that_is_cut_anywhere_is_never_a_smaller_stream() {
+    for batches in 0..3 {
+        let (rows, failure) = rows_and_failure(&unended(batches));
+        let failure = failure.unwrap();
+        assert_eq!(rows, 3 * batches, "what lies before is good");
+        assert!(matches!(failure, RowFileError::Torn { .. }), "{failure}");
+        assert!(failure.to_string().contains("no end mark"), "{failure}");
+    }
+    let (schema_only, whole) = (unended(0).len(), [unended(3), END.to_vec()].concat());
+    assert!(matches!(rows_and_failure(&whole), (9, None)));
+    for cut in schema_only..whole.len() {
+        let kind = rows_and_failure(&whole[..cut]).1.map(|failure| failure.kind());
+        assert_eq!(kind, Some(atoll_errors::ErrorKind::Corrupt), "cut at {cut} of {}", whole.len());
+    }
+}
+
+#[test]
+fn a_stream_that_something_follows_is_an_error_and_an_old_end_mark_is_one() {
+    let [one, two] = [unended(1), unended(2)].map(|stream| [stream, END.to_vec()].concat());
+    for follows in [&two[..], &END[..], b"\n"] {
+        let (rows, failure) = rows_and_failure(&[&one[..], follows].concat());
+        let failure = failure.unwrap();
+        assert_eq!(rows, 3);
+        assert!(matches!(failure, RowFileError::Malformed { .. }), "{failure}");
+        assert!(failure.to_string().contains("something follows the end of its stream"), "{failure}");
+    }
+    let old = [unended(1), vec![0; 4]].concat();
+    assert!(matches!(rows_and_failure(&old), (3, None)));
+    let failure = rows_and_failure(&[&old[..], &two[..]].concat()).1;
+    assert!(matches!(failure, Some(RowFileError::Malformed { .. })), "{failure:?}");
 }
