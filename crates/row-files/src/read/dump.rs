@@ -90,6 +90,11 @@ impl Dump {
         Ok(true)
     }
 
+    fn missing(&self) -> String {
+        let step = String::from_utf8_lossy(self.head.first().map_or(&[], Vec::as_slice));
+        format!("{} atoms of step {step} are missing", self.left)
+    }
+
     fn text(&self) -> &str {
         std::str::from_utf8(&self.line).unwrap_or("\u{fffd}").trim()
     }
@@ -205,8 +210,11 @@ impl Records for Dump {
             }
         }
         if !self.read_line()? {
-            let step = String::from_utf8_lossy(self.head.first().map_or(&[], Vec::as_slice)).into_owned();
-            return Err(self.torn(format!("{} atoms of step {step} are missing", self.left)));
+            return Err(self.torn(self.missing()));
+        }
+        // A run that was killed within a snapshot and appends after its restart leaves the rest of it out.
+        if self.line.starts_with(b"ITEM:") {
+            return Err(self.torn(format!("line {}: {} before it", self.line_number, self.missing())));
         }
         self.left -= 1;
         self.fields.clear();

@@ -367,6 +367,38 @@ fn a_dump_that_is_cut_anywhere_is_never_a_smaller_dump() {
 }
 
 #[test]
+fn a_snapshot_that_is_cut_within_a_dump_takes_no_line_of_the_next_for_an_atom() {
+    let place = Place::new();
+    // All columns are texts, as which any line with as many words would pass.
+    let names = ["step", "id", "type", "x", "element"];
+    let fields: Vec<_> = names.iter().map(|name| (*name, DataType::Utf8, false)).collect();
+    let wanted = schema(&fields);
+    let head = DUMP.find("2 1 0.25 H").unwrap();
+    let next = DUMP.find("ITEM: TIMESTEP\n100").unwrap();
+    let last_atom = DUMP.find("1 1 0.5 O").unwrap();
+    for (cut, line, missing) in [(head, 10, 2), (last_atom, 11, 1)] {
+        let input = place.write("a.dump", format!("{}{}", &DUMP[..cut], &DUMP[next..]));
+        // However many bad records may be skipped: the next snapshot would lose its head.
+        for skip_bad in [0, 100] {
+            let options = ReadOptions { skip_bad, ..plain() };
+            let mut reader = open(&input, Format::LammpsDump, &wanted, &options).unwrap();
+            let mut good = 0;
+            let failure = loop {
+                match reader.next(PARTS) {
+                    Ok(Some(part)) => good += part.rows.num_rows(),
+                    Ok(None) => panic!("the dump was taken for a whole one"),
+                    Err(error) => break error.to_string(),
+                }
+            };
+            assert_eq!(good, 2 - missing, "what lies before is good");
+            let told = format!("ends early: line {line}: {missing} atoms of step 0 are missing before it");
+            assert!(failure.ends_with(&told), "{failure}");
+            assert_eq!(reader.failed_at(), Some(crate::FailedAt { record: line, snapshot: 1 }));
+        }
+    }
+}
+
+#[test]
 fn a_damaged_parquet_or_arrow_file_is_an_error_and_no_panic() {
     let place = Place::new();
     let wanted = schema(&[("x", DataType::Int64, true)]);
