@@ -3,6 +3,7 @@
 mod claims;
 mod columns;
 mod refused;
+mod sizes;
 mod texts;
 
 use super::*;
