@@ -92,10 +92,10 @@ pub enum Failure {
         conflict: Box<Conflict>,
     },
     /// A wait timed out.
-    #[error("cell {cell} did not reach the expected state within {time_out}")]
+    #[error("{what} within {time_out}")]
     WaitEnded {
-        /// Its keys.
-        cell: String,
+        /// What did not happen.
+        what: String,
         /// How long was waited.
         time_out: String,
     },

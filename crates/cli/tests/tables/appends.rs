@@ -47,6 +47,43 @@ fn follow_shows_each_step_once_as_it_arrives() {
 }
 
 #[test]
+fn follow_that_ends_with_fewer_steps_than_asked_for_fails_as_a_wait_does() {
+    let place = Workspace::new();
+    atoll(&place, CREATE).text();
+    place.write("one.csv", csv(0..1, 5));
+    atoll(&place, "table append t one.csv --run sim --step 1").text();
+    let fewer = atoll(&place, "table follow t --all --count 3 --timeout 200ms");
+    assert!(fewer.fails(17).contains("1 of 3 steps arrived, and no other within 200ms"), "{}", fewer.stderr);
+    assert!(String::from_utf8_lossy(&fewer.stdout).contains("step 1"), "{:?}", fewer.stdout);
+    // Without a number, the end is the one that was asked for.
+    assert_eq!(lines(&atoll(&place, "table follow t --all --timeout 200ms")).len(), 1);
+    assert_eq!(lines(&atoll(&place, "table follow t --all --count 1 --timeout 200ms")).len(), 1);
+}
+
+#[test]
+fn follow_ends_when_no_step_has_arrived_for_long_whatever_else_happens_to_the_table() {
+    let place = Workspace::new();
+    atoll(&place, CREATE).text();
+    place.write("one.csv", csv(0..1, 5));
+    let mut follower = place.spawn(&words("--store data table follow t --timeout 1s"));
+    // One of two ranks writes: there are new versions all the time, and no complete step.
+    let ended = (1..200).find(|step| {
+        let part = format!("table append t one.csv --run r --step {step} --ranks 2 --attempt 1 --rank 0");
+        atoll(&place, &part);
+        follower.try_wait().unwrap().is_some()
+    });
+    let is_running = ended.is_none();
+    if is_running {
+        follower.kill().unwrap();
+    }
+    let answer = Answer::from(follower.wait_with_output().unwrap());
+    assert!(!is_running, "it follows on");
+    assert_eq!(answer.text(), "");
+    let runs = atoll(&place, "table steps t --runs --json").json();
+    assert_eq!((&runs["run"], &runs["steps"]), (&"r".into(), &0.into()));
+}
+
+#[test]
 fn several_that_begin_a_run_at_the_same_time_all_append_to_it() {
     let place = Workspace::new();
     atoll(&place, CREATE).text();

@@ -56,7 +56,7 @@ impl Wait {
             Waited::Met(None) if session.output.is_json() => session.output.json(&json!({ "value": null })),
             Waited::Met(None) => Ok(()),
             Waited::TimedOut => Err(Failure::WaitEnded {
-                cell: cell_name(&partition, &sort),
+                what: format!("cell {} did not reach the expected state", cell_name(&partition, &sort)),
                 time_out: format_duration(self.timeout),
             }),
         }

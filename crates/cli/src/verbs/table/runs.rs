@@ -6,13 +6,14 @@ use crate::listing::{self, Side};
 use crate::session::Access;
 use crate::text::counted;
 use crate::{Failure, Session};
-use atoll_options::parse_duration;
+use atoll_options::{format_duration, parse_duration};
 use atoll_tables::protocol::Version;
 use atoll_tables::{RunSummary, StepSummary, Table};
 use clap::Args;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// `atoll table list`
 #[derive(Args, Debug)]
@@ -142,7 +143,7 @@ pub struct Follow {
     /// Include steps that are complete already
     #[arg(long)]
     all: bool,
-    /// End after this many steps
+    /// End after this many steps; if --timeout ends it before, the exit code is 17
     #[arg(long, value_name = "N")]
     count: Option<u64>,
     /// End when no step has arrived for this long, such as 10min
@@ -169,6 +170,7 @@ impl Follow {
             known.extend(there.map(|step| ((step.run, step.step), step.attempt)));
         }
         let mut left = self.count.unwrap_or(u64::MAX);
+        let mut deadline = self.deadline();
         loop {
             for step in self.new_steps(&table, &mut told).await? {
                 let before = known.insert((step.run.clone(), step.step), step.attempt);
@@ -176,27 +178,53 @@ impl Follow {
                     continue;
                 }
                 show_step(session, &step, schema.time_unit())?;
+                deadline = self.deadline();
                 left = left.saturating_sub(1);
                 if left == 0 {
                     return Ok(());
                 }
             }
             session.output.flush()?;
-            let Some(next) = self.next(&table, version).await? else { return Ok(()) };
-            version = next;
+            match self.next(&table, version, deadline).await? {
+                Some(next) => version = next,
+                None => return self.ended(left),
+            }
         }
     }
 
-    /// The version after this one; none if nothing arrived within the timeout.
-    async fn next(&self, table: &Table, since: Version) -> Result<Option<Version>, Failure> {
+    /// When following ends if no step is shown from now on.
+    fn deadline(&self) -> Option<Instant> {
+        self.timeout.and_then(|timeout| Instant::now().checked_add(timeout))
+    }
+
+    /// The version after this one; none once the deadline is over. Versions that complete no step do not move
+    /// it, however many they are.
+    async fn next(
+        &self,
+        table: &Table,
+        since: Version,
+        deadline: Option<Instant>,
+    ) -> Result<Option<Version>, Failure> {
         loop {
-            let version = table.follow(since, self.timeout.unwrap_or(WAIT)).await?;
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(None);
+            }
+            let version = table.follow(since, left.unwrap_or(WAIT)).await?;
             if version > since {
                 return Ok(Some(version));
             }
-            if self.timeout.is_some() {
-                return Ok(None);
-            }
+        }
+    }
+
+    /// The outcome once the time is over with so many steps left.
+    fn ended(&self, left: u64) -> Result<(), Failure> {
+        match (self.count, self.timeout) {
+            (Some(count), Some(timeout)) if left > 0 => Err(Failure::WaitEnded {
+                what: format!("{} of {} arrived, and no other", count - left, counted(count, "step")),
+                time_out: format_duration(timeout),
+            }),
+            _ => Ok(()),
         }
     }
 
