@@ -11,7 +11,7 @@ use crate::{Failure, Session};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use arrow_select::concat::concat_batches;
-use atoll_row_files::{Input, PartLimits, RowFileError, open};
+use atoll_row_files::{Input, PartLimits, RowFileError, RowReader, bytes_of, open};
 use atoll_tables::protocol::{BlockId, EditError, Version};
 use atoll_tables::{RunSummary, STEP_COLUMN, Table, TableError, other_step};
 use clap::Args;
@@ -20,6 +20,10 @@ use std::path::{Path, PathBuf};
 
 /// How often other writers may take a run over, one after the other, before the append gives up.
 const TAKEN_OVER_MAX: usize = 20;
+
+/// How many times the size of an object the rows of a file may take in memory. An object has the value of a
+/// column that is alike in all rows only once, so that more rows may fit than its size suggests.
+const READ_OBJECTS_MAX: u64 = 4;
 
 /// `atoll table append`
 #[derive(Args, Debug)]
@@ -68,7 +72,7 @@ impl Append {
             });
         }
         let table = self.table.open(session, Access::Change).await?;
-        let (rows, skipped) = self.rows(&SchemaRef::clone(table.schema().columns())).await?;
+        let (rows, skipped) = self.rows(&table).await?;
         self.tell_other_step(&rows);
         let (attempt, appended) = self.append(&table, &rows).await?;
         table.close().await?;
@@ -231,31 +235,91 @@ impl Append {
     }
 
     /// All rows of the file, since a step is one object, and how many bad records were skipped.
-    async fn rows(&self, columns: &SchemaRef) -> Result<(RecordBatch, usize), Failure> {
+    async fn rows(&self, table: &Table) -> Result<(RecordBatch, usize), Failure> {
         let input =
             if self.file == Path::new("-") { Input::Standard } else { Input::File(self.file.clone()) };
         let file = input.name();
         let format = format_of(self.file_options.format, &self.file, ReadingVerb::Append)?;
-        let (columns, options) = (SchemaRef::clone(columns), self.file_options.read_options());
+        let columns = SchemaRef::clone(table.schema().columns());
+        let (options, object_bytes) = (self.file_options.read_options(), table.block_bytes_max());
         // On a thread of its own, so that an interruption is noticed while no input arrives.
         let read = tokio::task::spawn_blocking(move || {
-            let mut reader = open(&input, format, &columns, &options)?;
-            let mut skipped = 0;
-            let mut parts = vec![RecordBatch::new_empty(SchemaRef::clone(&columns))];
-            while let Some(part) = reader.next(PartLimits { rows: 1 << 20, bytes: 64 << 20 })? {
-                skipped += tell_skipped(&input.name(), &part);
-                parts.push(part.rows);
-            }
+            let failure = |error| ReadingVerb::Append.failure(error);
+            let mut reader = open(&input, format, &columns, &options).map_err(failure)?;
+            let (parts, skipped) = gathered(&mut *reader, &input.name(), object_bytes)?;
+            let parts = [vec![RecordBatch::new_empty(SchemaRef::clone(&columns))], parts].concat();
             let rows = concat_batches(&columns, &parts).map_err(|error| RowFileError::Value {
                 file: input.name(),
                 column: columns.field(0).name().clone(),
                 problem: error.to_string(),
-            })?;
-            Ok::<_, RowFileError>((rows, skipped))
+            });
+            Ok::<_, Failure>((rows.map_err(failure)?, skipped))
         });
         match read.await {
-            Ok(rows) => rows.map_err(|error| ReadingVerb::Append.failure(error)),
+            Ok(rows) => rows,
             Err(lost) => Err(reader_lost(&lost, file)),
         }
+    }
+}
+
+/// The parts of a file, and how many bad records were skipped. Fails once it is clear that they do not fit into
+/// an object of this size, so that memory does not grow with the file.
+fn gathered(
+    reader: &mut dyn RowReader,
+    file: &str,
+    object_bytes: u64,
+) -> Result<(Vec<RecordBatch>, usize), Failure> {
+    let limits = PartLimits { rows: 1 << 20, bytes: 64 << 20 };
+    let (mut parts, mut skipped, mut bytes) = (Vec::new(), 0, 0_u64);
+    while let Some(part) = reader.next(limits).map_err(|error| ReadingVerb::Append.failure(error))? {
+        skipped += tell_skipped(file, &part);
+        bytes = bytes.saturating_add(bytes_of(&part.rows) as u64);
+        if bytes > object_bytes.saturating_mul(READ_OBJECTS_MAX) {
+            return Err(TableError::TooLarge { bytes, max: object_bytes }.into());
+        }
+        parts.push(part.rows);
+    }
+    Ok((parts, skipped))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::{ArrayRef, Int64Array};
+    use atoll_errors::ErrorKind;
+    use atoll_row_files::Part;
+    use std::sync::Arc;
+
+    /// A file of this many parts of 800 bytes.
+    struct Parts(u64);
+
+    impl RowReader for Parts {
+        fn next(&mut self, _: PartLimits) -> Result<Option<Part>, RowFileError> {
+            let Some(left) = self.0.checked_sub(1) else { return Ok(None) };
+            self.0 = left;
+            let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(0..100));
+            let rows = RecordBatch::try_from_iter([("id", ids)]).unwrap();
+            Ok(Some(Part { rows, end: 0, bad: Vec::new() }))
+        }
+
+        fn skip(&mut self, _: u64) -> Result<u64, RowFileError> {
+            Ok(0)
+        }
+
+        fn bytes_read(&self) -> u64 {
+            0
+        }
+    }
+
+    #[test]
+    fn a_file_that_fits_into_no_step_is_not_read_to_its_end() {
+        let mut endless = Parts(u64::MAX);
+        let failure = gathered(&mut endless, "a.csv", 8000).unwrap_err();
+        assert_eq!(failure.kind(), Some(ErrorKind::Limit), "{failure}");
+        assert!(failure.hint().is_some_and(|hint| hint.contains("import with --parts")));
+        assert_eq!(u64::MAX - endless.0, 41, "parts were read");
+        // Columns of one value take next to nothing in an object.
+        let (parts, skipped) = gathered(&mut Parts(40), "a.csv", 8000).unwrap();
+        assert_eq!((parts.len(), skipped), (40, 0));
     }
 }
