@@ -71,8 +71,12 @@ pub(super) fn columns(mut records: impl Records, options: &ReadOptions) -> Resul
             Err(RowFileError::Torn { .. }) if seen > 0 && records.tells_columns_early() => break,
             Err(error) => return Err(error),
         }
-        // Bad records are reported when the file is read.
-        for place in 0..names.len().min(records.len()) {
+        // Bad records are reported when the file is read. Fields of one that has too few or too many may
+        // stand in a place that is not theirs.
+        if records.problem().is_some() || records.len() != names.len() {
+            continue;
+        }
+        for place in 0..names.len() {
             let Ok(text) = std::str::from_utf8(records.field(place)) else { continue };
             if text.is_empty() || options.null.as_deref() == Some(text) {
                 continue;

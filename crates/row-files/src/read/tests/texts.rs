@@ -256,3 +256,20 @@ fn a_quote_that_is_never_closed_tells_no_columns() {
     let error = describe(&place.write("a.csv", text), Format::Csv, &plain()).unwrap_err();
     assert!(error.to_string().contains("begins on line 3 ends within quotes"), "{error}");
 }
+
+#[test]
+fn records_of_too_few_or_too_many_fields_decide_no_type() {
+    let place = Place::new();
+    let types = |name: &str, format: Format, text: &str| {
+        let found = describe(&place.write(name, text), format, &plain()).unwrap();
+        found.fields().iter().map(|field| field.data_type().clone()).collect::<Vec<_>>()
+    };
+    let csv = "id,x,name\n1,0.5,a\nlost,b\n2,1.5,c,d\nx,y,z,z\n3,2.5,e\n";
+    assert_eq!(types("a.csv", Format::Csv, csv), [DataType::Int64, DataType::Float64, DataType::Utf8]);
+    let dump = DUMP.replace("1 1 0.5 O \n", "O 1 0.5 \n");
+    let whole = types("whole.dump", Format::LammpsDump, DUMP);
+    assert_eq!(types("short.dump", Format::LammpsDump, &dump), whole);
+    // A record of the right length decides, whatever it is.
+    let csv = "id,x\n1,0.5\nlost,b\n";
+    assert_eq!(types("b.csv", Format::Csv, csv), [DataType::Utf8, DataType::Utf8]);
+}
