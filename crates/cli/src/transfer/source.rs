@@ -124,7 +124,7 @@ pub(crate) struct Tracked {
     start: u64,
     /// Bytes of `kept` that belong to finished records.
     used: usize,
-    /// Whether more was asked for than the source has.
+    /// Whether a read has met the end of the source.
     is_at_end: bool,
 }
 
@@ -198,6 +198,10 @@ impl Read for Tracked {
         if self.kept.len() > RECORD_BYTES_MAX {
             return Err(io::Error::other(RecordTooLong));
         }
+        // A file that grew since its end was met would go on within a record that was taken for whole.
+        if self.is_at_end {
+            return Ok(0);
+        }
         let read = self.inner.read(target)?;
         self.is_at_end = read == 0 && !target.is_empty();
         self.kept.extend_from_slice(&target[..read]);
@@ -226,6 +230,31 @@ mod tests {
             json_lines::write_line(&record, &mut line).unwrap();
             assert!(line.len() * times < RECORD_BYTES_MAX, "byte {byte} in JSON Lines");
         }
+    }
+
+    /// A file to which something is written each time that its end was met.
+    struct Growing(std::collections::VecDeque<&'static [u8]>);
+
+    impl Read for Growing {
+        fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
+            let next = self.0.pop_front().unwrap_or_default();
+            target[..next.len()].copy_from_slice(next);
+            Ok(next.len())
+        }
+    }
+
+    #[test]
+    fn what_is_written_behind_the_end_that_was_met_is_not_read() {
+        let inner = Box::new(Growing([&b"a,b,c\np,s,12"[..], b"", b"34\n"].into()));
+        let mut tracked = Tracked::new(inner, "test".into());
+        let mut bytes = Vec::new();
+        for _ in 0..2 {
+            tracked.read_to_end(&mut bytes).unwrap();
+        }
+        assert_eq!((bytes.as_slice(), tracked.is_at_end()), (&b"a,b,c\np,s,12"[..], true));
+        // What will be read when the import goes on is not in the checksum.
+        tracked.use_to(bytes.len() as u64);
+        assert_eq!(tracked.checksum(), XxHash3_64::oneshot(&bytes));
     }
 
     #[test]
