@@ -168,4 +168,15 @@ fn a_step_that_contradicts_the_step_column_is_reported() {
     assert!(other.exit == Some(0) && other.stderr.contains(told), "{}", other.stderr);
     let same = atoll(&place, "table append t seven.csv --run s --step 7");
     assert!(same.exit == Some(0) && !same.stderr.contains("one of them has"), "{}", same.stderr);
+    // Nothing is appended where the step was there already.
+    let again = atoll(&place, "table append t seven.csv --run r --step 400");
+    assert!(again.exit == Some(0) && !again.stderr.contains("one of them has"), "{}", again.stderr);
+    // Without --step, the step is the next one of the run: 8 of run s.
+    let next = atoll(&place, "table append t seven.csv --run s");
+    let told = "the rows are appended as step 8, but one of them has 7 in its column \"step\"";
+    assert!(next.exit == Some(0) && next.stderr.contains(told), "{}", next.stderr);
+    place.write("nine.csv", "id,step,x\n1,9,0.5\n");
+    let fitting = atoll(&place, "table append t nine.csv --run s");
+    assert!(fitting.text().contains("as step 9 of run s"), "{}", fitting.text());
+    assert!(!fitting.stderr.contains("one of them has"), "{}", fitting.stderr);
 }

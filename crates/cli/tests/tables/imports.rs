@@ -32,8 +32,11 @@ fn a_bad_record_stops_an_import_and_the_mended_file_goes_on_from_there() {
     assert!(skipped.stderr.contains("other.csv, line 22"), "{}", skipped.stderr);
     let appended = atoll(&place, "table append t other.csv --run once --skip-bad 1 --json");
     assert_eq!(appended.json()["skipped"], 1);
-    let note: serde_json::Value = serde_json::from_str(appended.stderr.trim()).unwrap();
-    assert!(note["note"].as_str().unwrap().contains("other.csv, line 22"), "{note}");
+    let notes: Vec<serde_json::Value> =
+        appended.stderr.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let [skipped, other_step] = &notes[..] else { panic!("{notes:?}") };
+    assert!(skipped["note"].as_str().unwrap().contains("other.csv, line 22"), "{skipped}");
+    assert!(other_step["note"].as_str().unwrap().contains("in its column \"step\""), "{other_step}");
 }
 
 #[test]

@@ -73,21 +73,12 @@ impl Append {
         }
         let table = self.table.open(session, Access::Change).await?;
         let (rows, skipped) = self.rows(&table).await?;
-        self.tell_other_step(&rows);
         let (attempt, appended) = self.append(&table, &rows).await?;
         table.close().await?;
-        self.tell(session, attempt, rows.num_rows(), skipped, &appended)
-    }
-
-    /// Warns of rows whose step column names another step than the flag: they are appended as the step of the
-    /// flag, and queries find them under the step of the column.
-    fn tell_other_step(&self, rows: &RecordBatch) {
-        if let Some((step, said)) = self.step.and_then(|step| Some((step, other_step(rows, step)?))) {
-            crate::output::note(&format!(
-                "the rows are appended as step {step}, but one of them has {said} in its column \"{STEP_COLUMN}\": queries on \
-                 that column find it there"
-            ));
+        if appended.is_new {
+            tell_other_step(&rows, appended.step);
         }
+        self.tell(session, attempt, rows.num_rows(), skipped, &appended)
     }
 
     /// Appends the rows, and returns the attempt.
@@ -259,6 +250,17 @@ impl Append {
             Ok(rows) => rows,
             Err(lost) => Err(reader_lost(&lost, file)),
         }
+    }
+}
+
+/// Warns of rows whose step column names another step than the one that they were appended as: queries find
+/// them under the step of the column.
+fn tell_other_step(rows: &RecordBatch, step: u64) {
+    if let Some(said) = other_step(rows, step) {
+        crate::output::note(&format!(
+            "the rows are appended as step {step}, but one of them has {said} in its column \"{STEP_COLUMN}\": queries on \
+             that column find it there"
+        ));
     }
 }
 
