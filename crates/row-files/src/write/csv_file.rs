@@ -1,4 +1,7 @@
 //! CSV. Null is an empty field; an empty text is a quoted empty field.
+//!
+//! Invariant: an empty text is not read back as null. In a file of one column quotes mark null, since an
+//! empty line is not a record, so an empty text is refused there.
 
 use super::cells::{flattened, formatter};
 use super::{RowWriter, Target, arrow_error, no_text, write_error};
@@ -11,11 +14,14 @@ pub(super) struct CsvWriter {
     target: Target,
     name: String,
     text: String,
+    /// Whether quotes around nothing stand for null, which leaves no way to write an empty text.
+    is_quoted_null: bool,
 }
 
 impl CsvWriter {
     pub(super) fn new(schema: &SchemaRef, target: Target, name: String) -> Result<Self, RowFileError> {
-        let mut writer = Self { target, name, text: String::new() };
+        let is_quoted_null = matches!(&schema.fields()[..], [only] if only.is_nullable());
+        let mut writer = Self { target, name, text: String::new(), is_quoted_null };
         let empty = RecordBatch::new_empty(SchemaRef::clone(schema));
         let columns = flattened(&empty).map_err(|error| arrow_error(&writer.name, error))?;
         for (place, (name, _)) in columns.iter().enumerate() {
@@ -44,6 +50,9 @@ impl CsvWriter {
                 field.clear();
                 let target = if is_text[place] { &mut field } else { &mut self.text };
                 formatter.value(row).write(target).map_err(|error| no_text(&columns[place].0, &error))?;
+                if is_text[place] && self.is_quoted_null && field.is_empty() {
+                    return Err(no_empty_text(&columns[place].0));
+                }
                 if is_text[place] {
                     push_field(&field, &mut self.text);
                 }
@@ -61,6 +70,15 @@ impl CsvWriter {
         let written = self.target.write_all(self.text.as_bytes());
         self.text.clear();
         written.map_err(|source| write_error(&self.name, source))
+    }
+}
+
+fn no_empty_text(column: &str) -> RowFileError {
+    RowFileError::Unsupported {
+        what: format!(
+            "column \"{column}\" has an empty text, which CSV cannot tell from a missing value in a file of one column"
+        ),
+        hint: "write another column beside it, or write JSON Lines, Parquet or Arrow IPC",
     }
 }
 

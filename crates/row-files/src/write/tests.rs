@@ -59,6 +59,22 @@ fn csv_quotes_what_needs_it_and_tells_null_from_an_empty_text() {
 }
 
 #[test]
+fn an_empty_text_that_csv_would_give_back_as_null_is_refused() {
+    let of = |texts: Vec<Option<&str>>, nullable: bool| {
+        let texts: ArrayRef = Arc::new(StringArray::from(texts));
+        RecordBatch::try_from_iter_with_nullable([("s", texts, nullable)]).unwrap()
+    };
+    let empty = of(vec![Some("a"), None, Some("")], true);
+    let mut refusing = writer(Format::Csv, &empty.schema(), Box::new(Shared::default()), "test").unwrap();
+    let error = refusing.write(&empty).unwrap_err();
+    assert!(matches!(error, RowFileError::Unsupported { .. }), "{error}");
+    assert!(error.to_string().contains("column \"s\" has an empty text"), "{error}");
+    // Without one of the two, quotes around nothing mean one thing.
+    assert_eq!(written(Format::Csv, &of(vec![Some("a"), None], true)), "s\na\n\"\"\n");
+    assert_eq!(written(Format::Csv, &of(vec![Some("a"), Some("")], false)), "s\na\n\"\"\n");
+}
+
+#[test]
 fn json_lines_are_read_by_any_parser() {
     let text = written(Format::JsonLines, &rows());
     let lines: Vec<serde_json::Value> =
