@@ -1,8 +1,8 @@
 //! Parquet files: decoded batch by batch; skipped rows are not read.
 //!
 //! A dictionary makes a few bytes of a long text that repeats. How many rows are decoded at a time therefore
-//! follows from what they take decoded: from the metadata, and, as writers of earlier years leave the sizes of
-//! texts out there, from the rows that were decoded before.
+//! follows from what they take decoded: from the metadata, and, since older writers leave the sizes of texts
+//! out there, from the rows that were decoded before.
 
 use super::batches::{BatchSource, Batches};
 use super::int96::Seconds;

@@ -264,8 +264,8 @@ fn tell_other_step(rows: &RecordBatch, step: u64) {
     }
 }
 
-/// The parts of a file, and how many bad records were skipped. Fails once it is clear that they do not fit into
-/// an object of this size, so that memory does not grow with the file.
+/// The parts of a file, and how many bad records were skipped. Fails once it is clear that they do not fit
+/// into an object of this size, so that memory does not grow with the file.
 fn gathered(
     reader: &mut dyn RowReader,
     file: &str,
