@@ -34,11 +34,7 @@ fn bytes_of_column(column: &dyn Array) -> usize {
     match column.data_type() {
         DataType::Utf8View => column.as_string_view().lengths().map(|len| 16 + len as usize).sum(),
         DataType::BinaryView => column.as_binary_view().lengths().map(|len| 16 + len as usize).sum(),
-        // The rows will be decoded, each as long as the mean value.
-        DataType::Dictionary(..) => {
-            let values = column.as_any_dictionary().values();
-            (bytes_of_column(values.as_ref()) / values.len().max(1)).max(8).saturating_mul(column.len())
-        }
+        DataType::Dictionary(..) => bytes_decoded(column),
         DataType::List(_) => {
             let list = column.as_list::<i32>();
             let ends = [list.value_offsets().first(), list.value_offsets().last()];
@@ -52,6 +48,30 @@ fn bytes_of_column(column: &dyn Array) -> usize {
             elements(list.values().as_ref(), from, to)
         }
         _ => column.to_data().get_slice_memory_size().unwrap_or(8 * column.len()),
+    }
+}
+
+/// What the rows of a dictionary take once they are decoded. Texts count with their own lengths: a few that
+/// are far longer than the others may be those of most rows.
+fn bytes_decoded(column: &dyn Array) -> usize {
+    let dictionary = column.as_any_dictionary();
+    let values = dictionary.values();
+    if values.is_empty() {
+        return 8 * column.len();
+    }
+    let keys = dictionary.normalized_keys();
+    let sum = |length: &dyn Fn(usize) -> usize| {
+        let of_row = |(row, key): (usize, &usize)| 8 + if column.is_null(row) { 0 } else { length(*key) };
+        keys.iter().enumerate().map(of_row).fold(0, usize::saturating_add)
+    };
+    match values.data_type() {
+        DataType::Utf8 => sum(&|key| values.as_string::<i32>().value(key).len()),
+        DataType::LargeUtf8 => sum(&|key| values.as_string::<i64>().value(key).len()),
+        DataType::Utf8View => sum(&|key| values.as_string_view().value(key).len()),
+        DataType::Binary => sum(&|key| values.as_binary::<i32>().value(key).len()),
+        DataType::LargeBinary => sum(&|key| values.as_binary::<i64>().value(key).len()),
+        DataType::BinaryView => sum(&|key| values.as_binary_view().value(key).len()),
+        _ => (bytes_of_column(values.as_ref()) / values.len()).max(8).saturating_mul(column.len()),
     }
 }
 
@@ -92,6 +112,25 @@ mod tests {
         // Decoded, a hundred words take about as much as their texts.
         let words = bytes_of(&rows(words.finish()));
         assert!((95_000..110_000).contains(&words), "{words}");
+    }
+
+    #[test]
+    fn texts_of_a_dictionary_count_with_their_own_lengths() {
+        let long = "x".repeat(100_000);
+        let mut words = StringDictionaryBuilder::<Int32Type>::new();
+        words.append_value(&long);
+        (0..999).for_each(|row| words.append_value(format!("{row}")));
+        (0..1000).for_each(|_| words.append_value(&long));
+        (0..1000).for_each(|_| words.append_null());
+        let all = rows(words.finish());
+        let of = |from: usize, rows: usize| bytes_of(&all.slice(from, rows));
+        assert!((100_000..101_000).contains(&of(0, 1)), "{}", of(0, 1));
+        assert!((8_000..12_000).contains(&of(1, 999)), "{}", of(1, 999));
+        assert!((100_000_000..101_000_000).contains(&of(1000, 1000)), "{}", of(1000, 1000));
+        assert_eq!(of(2000, 1000), 8000, "nothing is no text, whatever its key");
+        assert_eq!(rows_within(&all.slice(1000, 1000), 1 << 20), 10);
+        let none = StringDictionaryBuilder::<Int32Type>::new().finish();
+        assert_eq!(bytes_of(&rows(none)), 0);
     }
 
     #[test]
