@@ -53,6 +53,20 @@ fn a_condition_deletes_and_an_older_version_still_has_the_rows() {
 }
 
 #[test]
+fn a_condition_may_begin_with_a_minus() {
+    let place = filled();
+    assert_eq!(atoll(&place, "table query t --count --where '-x > -1.0'").text(), "5\n");
+    let share = atoll(&place, "table estimate t --share '-x > -1.0'");
+    assert_eq!(share.exit, Some(0), "{}", share.stderr);
+    let told = atoll(&place, "table delete t --where '-x > -1.0' --count");
+    assert!(told.text().starts_with("5 rows are gone"), "{}", told.text());
+    // An option in the place of the condition is none, and deletes nothing.
+    let swallowed = atoll(&place, "table delete t --where --count");
+    assert!(matches!(swallowed.exit, Some(2 | 12)), "{}", swallowed.stderr);
+    assert_eq!(atoll(&place, "table query t --count").text(), "995\n");
+}
+
+#[test]
 fn tables_and_steps_are_listed_and_a_dropped_table_is_gone() {
     let place = filled();
     let last = ["run  step  rows", "run    30   200", "run    40   200"];

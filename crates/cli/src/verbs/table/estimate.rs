@@ -57,7 +57,7 @@ struct SubjectArguments {
     #[arg(long, value_name = "COLUMN:SHARE", value_parser = parse_quantile)]
     quantile: Option<(String, f64)>,
     /// Share of the rows for which this holds as well
-    #[arg(long, value_name = "CONDITION")]
+    #[arg(long, value_name = "CONDITION", allow_hyphen_values = true)]
     share: Option<String>,
     /// Number of rows
     #[arg(long)]

@@ -29,7 +29,7 @@ struct RowsArguments {
     #[arg(long, value_name = "FROM:TO", value_parser = parse_steps)]
     steps: Option<Steps>,
     /// Rows for which this holds
-    #[arg(long = "where", value_name = "CONDITION")]
+    #[arg(long = "where", value_name = "CONDITION", allow_hyphen_values = true)]
     condition: Option<String>,
     /// Report how many rows were deleted, which reads the columns of CONDITION
     #[arg(long = "count", requires = "condition")]
