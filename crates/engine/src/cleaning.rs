@@ -29,7 +29,7 @@ use crate::log::SegmentValue;
 use crate::planted::{self, Bug};
 use crate::prefetching::PrefetchDepth;
 use crate::search::{self, LANES};
-use crate::shared::Shared;
+use crate::shared::{ROUNDS_MAX, Shared};
 use crate::space::{Extent, SegmentUse};
 use crate::superblock::MOVED_RANGES;
 use crate::value::{Chain, Piece, Stored};
@@ -368,6 +368,7 @@ impl Shared {
             let piece = stored.and_then(|stored| piece_of(stored, home)).cloned();
             piece.filter(|piece| piece.len() as usize == value.value.len())
         };
+        let mut rounds = 0;
         loop {
             let (missing, pin) = {
                 let forest = self.forest.read();
@@ -380,8 +381,10 @@ impl Shared {
                     Err(missing) => (missing, self.pins.pin(forest.epoch)),
                 }
             };
-            // This only looks: what moves is made resident once its amount is known.
-            if let Some(leaf) = self.leaf_apart(&missing)? {
+            rounds += 1;
+            // This only looks: what moves is made resident once its amount is known. And it ends however
+            // busy writers are: no checkpoint begins or fails before this one has ended.
+            if let Some(leaf) = self.leaf_apart(&missing, key, rounds > ROUNDS_MAX)? {
                 return Ok(piece_in(leaf.value_of(key)));
             }
             self.load_missing(tree, missing, pin)?;

@@ -53,6 +53,9 @@ mod visit;
 
 // Reads.
 mod attempt;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod busy;
 mod changes;
 mod hot;
 mod pins;

@@ -39,6 +39,11 @@ use std::sync::Arc;
 // Nothing waits for these counters, so their steps are none that a schedule has to order.
 use std::sync::atomic::AtomicU64 as Counter;
 
+/// Rounds in which a lookup reads for the trees, about as many as a tree of a terabyte has levels. Where a
+/// writer replaces the parent of a missing node during each read, what was read comes to a node that has
+/// left the trees. After these rounds a lookup therefore reads for itself alone.
+pub(crate) const ROUNDS_MAX: usize = 4;
+
 /// What a lookup beside a leaf may bring in: two pages, and what is kept of them.
 const SOUGHT_BYTES: u64 = 16 << 10;
 
@@ -283,20 +288,28 @@ impl Shared {
         Ok(())
     }
 
-    /// Reads the missing leaf for one lookup alone, if there is no room for it; none where it should be
-    /// loaded.
-    pub(crate) fn leaf_apart(&self, missing: &MissingNode) -> Result<Option<SharedLeaf>, EngineError> {
-        let (Some(parent), true) = (&missing.parent, self.backing.excess() > 0) else { return Ok(None) };
-        match parent.children[missing.child].read_beside(&self.backing) {
-            Ok(Some(leaf)) => {
-                self.read_in_vain();
-                Ok(Some(leaf))
-            }
+    /// Reads the missing leaf of `key` for one lookup alone, if there is no room for it or the lookup
+    /// `insists`; none where it should be loaded. A lookup that insists gets the leaf also where an inner
+    /// node above it is missing. The leaf is as it was when the lookup found the node missing.
+    pub(crate) fn leaf_apart(
+        &self,
+        missing: &MissingNode,
+        key: &[u8],
+        insists: bool,
+    ) -> Result<Option<SharedLeaf>, EngineError> {
+        let may_read = insists || self.backing.excess() > 0;
+        let (Some(parent), true) = (&missing.parent, may_read) else { return Ok(None) };
+        let slot = &parent.children[missing.child];
+        let leaf = match slot.read_beside(&self.backing) {
             // Loading it will find the same, and look beside it.
-            Err(error) if error.is_damage() => Ok(None),
-            Ok(None) => Ok(None),
-            Err(error) => Err(error),
+            Err(error) if error.is_damage() => None,
+            Ok(None) if insists => slot.leaf_below(key, &self.backing)?,
+            read => read?,
+        };
+        if leaf.is_some() {
+            self.read_in_vain();
         }
+        Ok(leaf)
     }
 
     /// Where memory is short and a missing leaf has records beside it on disk: reads those records, if the

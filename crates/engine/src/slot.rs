@@ -317,6 +317,29 @@ impl Slot {
         }
     }
 
+    /// The leaf of `key` below the inner node in this slot, read as in [`Slot::read_beside`], where nothing
+    /// is kept. None where no inner node is resident here, or the leaf is.
+    pub(crate) fn leaf_below(
+        &self,
+        key: &[u8],
+        backing: &Backing,
+    ) -> Result<Option<SharedLeaf>, EngineError> {
+        let Some(Node::Inner(inner)) = self.node.get() else { return Ok(None) };
+        let mut inner = Arc::clone(inner);
+        loop {
+            let child = &inner.children[inner.child_of(key)];
+            let node = match child.get() {
+                Some(Node::Leaf(_)) => return Ok(None),
+                Some(Node::Inner(next)) => Node::Inner(Arc::clone(next)),
+                None => child.read_once(Reading::One, backing)?,
+            };
+            match node {
+                Node::Leaf(leaf) => return Ok(Some(leaf)),
+                Node::Inner(next) => inner = next,
+            }
+        }
+    }
+
     /// Replaces a node that can be read back by its home. Returns the node, for the caller to drop where that
     /// may take a while.
     pub(crate) fn replaced_by_home(&mut self) -> Option<Self> {

@@ -120,6 +120,86 @@ async fn a_read_whose_deadline_passed_counts_as_refused() {
     assert_eq!(store.get(cell, ReadOptions::default()).await.unwrap().unwrap().len(), 100_000);
 }
 
+/// Reads after which the writer of a [`Busy`] disk rests in any case.
+const BUSY_READS_MAX: usize = 1000;
+
+/// A disk on which a write comes before each read by a thread other than this one.
+struct Busy {
+    disk: SimDisk,
+    caller: std::thread::ThreadId,
+    write: Mutex<Option<Box<dyn FnMut() + Send>>>,
+    writes: AtomicUsize,
+}
+
+impl Relay for Busy {
+    fn inner(&self) -> &dyn Disk {
+        &self.disk
+    }
+
+    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
+        // A commit reads on the thread of its caller, and keeps all other writers away.
+        let is_ahead = std::thread::current().id() != self.caller;
+        if is_ahead && self.writes.load(Ordering::Relaxed) < BUSY_READS_MAX {
+            let taken = self.write.lock().take();
+            if let Some(mut write) = taken {
+                self.writes.fetch_add(1, Ordering::Relaxed);
+                write();
+                *self.write.lock() = Some(write);
+            }
+        }
+        self.disk.read_at(offset, target)
+    }
+}
+
+#[tokio::test]
+async fn a_write_stops_reading_ahead_where_other_writers_undo_that() {
+    const CELLS: u32 = 2000;
+    let disk = SimDisk::seeded(6);
+    let sort = |number: u32| number.to_be_bytes();
+    let options = Options { background: false, hot_bytes: Some(0), ..Options::default() };
+    let open = |disk: Arc<dyn Disk>| {
+        let opened = Engine::open(disk, options.clone()).unwrap();
+        let options = StoreOptions { engine: options.clone(), ..StoreOptions::default() };
+        EmbeddedStore::on_engine(opened, options, "test").unwrap()
+    };
+    let first = open(Arc::new(disk.clone()));
+    for number in 0..CELLS {
+        first.put(Cell::new(b"p", &sort(number)), &[7; 100], WriteOptions::default()).await.unwrap();
+    }
+    first.close().await.unwrap();
+    drop(first);
+    let (write, writes) = (Mutex::new(None), AtomicUsize::new(0));
+    let busy = Arc::new(Busy { disk, caller: std::thread::current().id(), write, writes });
+    let store = open(Arc::clone(&busy) as Arc<dyn Disk>);
+    // The leaf of this cell is in memory from here on, and has the same parent as the others.
+    store.put(Cell::new(b"p", &sort(0)), b"first", WriteOptions::default()).await.unwrap();
+    let batches = [
+        Batch::on(b"p").put(sort(CELLS / 2), vec![8; 300]),
+        Batch::on(b"p").append(sort(CELLS - 1), b"more".to_vec()),
+    ];
+    for batch in batches {
+        let (tree, key) = (store.engine().tree("cells").unwrap(), keys::joined(Cell::new(b"p", &sort(0))));
+        let between = move || {
+            tree.put(&key, b"between", atoll_engine::Durability::Buffered).unwrap();
+        };
+        busy.writes.store(0, Ordering::Relaxed);
+        *busy.write.lock() = Some(Box::new(between));
+        store.write(batch, WriteOptions::default()).await.unwrap();
+        let taken = busy.write.lock().take();
+        drop(taken);
+        let writes = busy.writes.load(Ordering::Relaxed);
+        assert!((1..=10).contains(&writes), "{writes} writes came between");
+    }
+    let get = async |number: u32| {
+        let found = store.get(Cell::new(b"p", &sort(number)), ReadOptions::default()).await.unwrap();
+        found.map(|found| found.to_vec())
+    };
+    assert_eq!(get(0).await, Some(b"between".to_vec()));
+    assert_eq!(get(CELLS / 2).await, Some(vec![8; 300]));
+    assert_eq!(get(CELLS - 1).await, Some([&[7; 100][..], b"more"].concat()));
+    store.close().await.unwrap();
+}
+
 #[tokio::test]
 async fn a_range_that_is_in_memory_waits_for_no_thread_whatever_the_rest_of_its_value_does() {
     let disk = SimDisk::seeded(5);

@@ -20,6 +20,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Most reads ahead of a write for one of its keys: more than a tree has levels. Other writers may undo what
+/// a read brought in; the commit, which they cannot disturb, then reads the rest.
+const READS_AHEAD_MAX: usize = 8;
+
 impl EmbeddedStore {
     pub(super) async fn commit(&self, batch: Batch, options: WriteOptions) -> Result<Written, StoreError> {
         LIMITS.check_batch(&batch)?;
@@ -77,7 +81,8 @@ impl EmbeddedStore {
     }
 
     async fn read_before_key(&self, key: &[u8]) -> Result<(), StoreError> {
-        while let Some(ticket) = self.inner.cells.read_before_write(key) {
+        for _ in 0..READS_AHEAD_MAX {
+            let Some(ticket) = self.inner.cells.read_before_write(key) else { break };
             self.read_elsewhere(ticket).await?;
         }
         Ok(())
@@ -90,7 +95,8 @@ impl EmbeddedStore {
         value_len: usize,
         beside: &mut Beside,
     ) -> Result<(), StoreError> {
-        while let Some(ticket) = self.inner.cells.read_before_put(key, value_len, beside) {
+        for _ in 0..READS_AHEAD_MAX {
+            let Some(ticket) = self.inner.cells.read_before_put(key, value_len, beside) else { break };
             self.read_elsewhere(ticket).await?;
         }
         Ok(())

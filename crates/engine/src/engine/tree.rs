@@ -6,7 +6,7 @@ use crate::commit::Commit;
 use crate::hot::HotKey;
 use crate::planted::{self, Bug};
 use crate::search::{self, Sought};
-use crate::shared::Shared;
+use crate::shared::{ROUNDS_MAX, Shared};
 use crate::value::{Front, Stored, Value, ValueRef};
 use crate::visit::{Direction, Range};
 use crate::{Durability, EngineError};
@@ -97,7 +97,8 @@ impl Tree {
         }
     }
 
-    /// Looks `key` up, reading missing pages on the way.
+    /// Looks `key` up, reading missing pages on the way. It ends however busy writers are: after
+    /// [`ROUNDS_MAX`] it answers from a leaf that it read for itself.
     pub(crate) fn lookup<R>(
         &self,
         key: &[u8],
@@ -111,7 +112,7 @@ impl Tree {
         if let Some(shown) = shared.hot.find(&hot, show) {
             return Ok(shown);
         }
-        let mut made_room = false;
+        let (mut made_room, mut rounds) = (false, 0);
         loop {
             let missing = {
                 let forest = shared.forest.read();
@@ -144,7 +145,10 @@ impl Tree {
                 made_room = true;
                 continue;
             }
-            match shared.find_apart(&missing.0, key)? {
+            rounds += 1;
+            let insists = rounds > ROUNDS_MAX;
+            let sought = if insists { Sought::Elsewhere } else { shared.find_apart(&missing.0, key)? };
+            match sought {
                 Sought::Elsewhere => {}
                 Sought::Nearer => continue,
                 Sought::In(leaf) => {
@@ -152,7 +156,7 @@ impl Tree {
                     return Ok(found(stored.map(|stored| shared.value_ref(stored, missing.2))));
                 }
             }
-            if let Some(leaf) = shared.leaf_apart(&missing.0)? {
+            if let Some(leaf) = shared.leaf_apart(&missing.0, key, insists)? {
                 return Ok(found(leaf.value_of(key).map(|stored| shared.value_ref(stored, missing.2))));
             }
             shared.load_missing(self.id, missing.0, missing.1)?;
