@@ -7,9 +7,11 @@ use crate::engine::{Engine, Tree};
 use crate::options::Options;
 use crate::search;
 use crate::superblock::DATA_START;
+use crate::value::ValueRef;
+use crate::visit::Direction;
 use crate::{Durability, EngineError};
 use atoll_disk::{Disk, DiskError, MemoryDisk, Relay};
-use std::ops::RangeInclusive;
+use std::ops::{Bound, ControlFlow, RangeInclusive};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -33,6 +35,8 @@ struct Busy {
     bytes: MemoryDisk,
     write: Mutex<Option<Write>>,
     writes: AtomicUsize,
+    /// Reads during which the writer would have waited.
+    kept_away: AtomicUsize,
 }
 
 impl Busy {
@@ -73,7 +77,8 @@ impl Relay for Busy {
             // Taken out meanwhile, because the write may read as well.
             let taken = self.write.lock().unwrap().take();
             if let Some(mut write) = taken {
-                self.writes.fetch_add(usize::from(write()), Ordering::Relaxed);
+                let counted = if write() { &self.writes } else { &self.kept_away };
+                counted.fetch_add(1, Ordering::Relaxed);
                 *self.write.lock().unwrap() = Some(write);
             }
         }
@@ -146,6 +151,41 @@ fn a_lookup_ends_however_busy_a_writer_is() {
         assert!(BETWEEN.contains(&writes), "{writes} writes came between, {levels} levels");
         assert_eq!(found, Some(record(last, 100).1));
         assert_eq!(get(&tree, 0).unwrap().as_deref(), Some(&b"written meanwhile"[..]));
+    }
+}
+
+#[test]
+fn the_first_read_of_a_root_keeps_no_writer_waiting() {
+    const COUNT: u32 = 2000;
+    const LAST: [u8; 4] = (COUNT - 1).to_be_bytes();
+    let everything = (Bound::Unbounded, Bound::Unbounded);
+    let get_last = |tree: &Tree| usize::from(tree.get(&LAST).unwrap().is_some());
+    let run_ticket = |tree: &Tree| {
+        let ticket = tree.read_before_write(&LAST);
+        ticket.map_or(0, |ticket| usize::from(ticket.run().is_ok()))
+    };
+    let scan = |tree: &Tree| {
+        let mut visited = 0;
+        let visit = |_: &[u8], _: ValueRef<'_>| {
+            visited += 1;
+            ControlFlow::Continue(())
+        };
+        tree.scan(everything, Direction::Forward, visit).unwrap();
+        visited
+    };
+    let reads: [(&dyn Fn(&Tree) -> usize, usize); 3] =
+        [(&get_last, 1), (&run_ticket, 1), (&scan, COUNT as usize)];
+    for (number, (read, found)) in reads.into_iter().enumerate() {
+        let disk = filled(0..COUNT, 100);
+        let (_engine, tree) = open(&disk);
+        disk.begin(&tree);
+        assert_eq!(read(&tree), found, "read {number}");
+        let writes = disk.rest();
+        assert!(writes > 0, "nothing was read, read {number}");
+        assert_eq!(disk.kept_away.load(Ordering::Relaxed), 0, "a lock was held, read {number}");
+        // The writer found the root in the meantime: what it did there stays.
+        assert_eq!(get(&tree, 0).unwrap().as_deref(), Some(&b"written meanwhile"[..]));
+        assert_eq!(tree.len().unwrap(), COUNT.into());
     }
 }
 

@@ -279,11 +279,27 @@ impl Shared {
     fn load_into_place(&self, tree: u32, missing: &MissingNode) -> Result<(), EngineError> {
         match &missing.parent {
             Some(parent) => self.note_use(parent.children[missing.child].load(Reading::One, &self.backing)?),
-            None => {
-                if let Some(state) = self.forest.read().tree(tree) {
-                    self.note_use(state.root.load(Reading::One, &self.backing)?);
-                }
+            None => self.load_root(tree)?,
+        }
+        Ok(())
+    }
+
+    /// Reads the root of a tree. Its slot lies in the forest itself, whose lock is not held during the read:
+    /// a copy of the slot takes the node in, and hands it over.
+    fn load_root(&self, tree: u32) -> Result<(), EngineError> {
+        let (copy, _pin) = {
+            let forest = self.forest.read();
+            let Some(state) = forest.tree(tree) else { return Ok(()) };
+            if let Some(node) = state.root.get() {
+                self.note_use(node);
+                return Ok(());
             }
+            (state.root.unread(), self.pins.pin(forest.epoch))
+        };
+        copy.load(Reading::One, &self.backing)?;
+        let forest = self.forest.read();
+        if let Some(node) = forest.tree(tree).and_then(|state| state.root.take_over(copy)) {
+            self.note_use(node);
         }
         Ok(())
     }

@@ -279,6 +279,25 @@ impl Slot {
         let _ = self.node.set(node);
     }
 
+    /// A slot from which the same node is read once more.
+    pub(crate) fn unread(&self) -> Self {
+        Self { node: OnceLock::new(), source: self.source.clone() }
+    }
+
+    /// Puts the node that was read into a [copy](Slot::unread) of this slot into the slot, if it would be
+    /// read here in the same way: a source that is shared, as it is with the copy, is never changed. If
+    /// another reader was faster, that reader's copy stays. Returns the node that is here.
+    pub(crate) fn take_over(&self, copy: Self) -> Option<&Node> {
+        let is_same = match (&self.source, &copy.source) {
+            (Some(here), Some(there)) => Arc::ptr_eq(here, there),
+            _ => false,
+        };
+        if is_same && let Some(node) = copy.node.into_inner() {
+            self.keep(node);
+        }
+        self.node.get()
+    }
+
     /// As [`Slot::load`], without keeping anything.
     pub(crate) fn look_at(&self, reading: Reading, backing: &Backing) -> Result<Node, EngineError> {
         match self.node.get() {
