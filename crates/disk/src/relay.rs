@@ -61,6 +61,14 @@ pub trait Relay: Send + Sync + 'static {
         self.inner().reserve(offset, len)
     }
 
+    /// See [`Disk::truncate`].
+    ///
+    /// # Errors
+    /// As [`Disk::truncate`].
+    fn truncate(&self, len: u64) -> Result<(), DiskError> {
+        self.inner().truncate(len)
+    }
+
     /// See [`Disk::window`]. A relay that wants to see every write gives none, as writes through a window do
     /// not come by.
     fn window(&self, offset: u64, len: u64) -> Option<Window> {
@@ -99,7 +107,7 @@ impl<R: Relay> Disk for R {
     }
 
     fn truncate(&self, len: u64) -> Result<(), DiskError> {
-        self.inner().truncate(len)
+        Relay::truncate(self, len)
     }
 
     fn release(&self, offset: u64, len: u64) -> Result<(), DiskError> {

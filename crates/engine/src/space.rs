@@ -324,9 +324,15 @@ impl Space {
         space
     }
 
-    /// Cuts free space off the end of the file, and returns the length to which the file may be cut.
-    pub(crate) fn shrink(&mut self) -> u64 {
-        self.end = self.free.cut(self.end);
+    /// How many bytes could be cut off the end of the file.
+    pub(crate) fn tail_bytes(&self) -> u64 {
+        self.free.tail_bytes(self.end)
+    }
+
+    /// Cuts free space off the end of the file, `most` bytes at most, and returns the length to which the
+    /// file may be cut.
+    pub(crate) fn shrink(&mut self, most: u64) -> u64 {
+        self.end = self.free.cut(self.end, most);
         self.end
     }
 

@@ -8,6 +8,9 @@ use atoll_disk::Disk;
 /// Most pieces of free space that one checkpoint gives back to the file system.
 const PIECES_RELEASED: usize = 16;
 
+/// Most log segments' worth of space that is cut off the file in one step: by default 64 MiB.
+const CUT_SEGMENTS: u64 = 8;
+
 impl Shared {
     /// Notes whether this commit, of a state that was frozen at `position`, freed nothing, and leaves nothing
     /// to the next one unless a reader ends.
@@ -72,17 +75,96 @@ impl Shared {
         self.space.lock().released(&released);
     }
 
-    /// Cuts off the end of the file when a good part of it is free.
+    /// Cuts off the end of the file when a good part of it is free, step by step: writers that take or count
+    /// space wait for a step, and a file system takes long to cut off much.
     pub(super) fn cut_free_end(&self, disk: &dyn Disk) {
-        let mut space = self.space.lock();
-        let before = space.end();
-        let mut trial = space.clone();
-        let end = trial.shrink();
-        if before - end >= self.options.log_segment_bytes * 2 {
-            *space = trial;
+        let segment = self.options.log_segment_bytes;
+        let mut left = self.space.lock().tail_bytes();
+        if left < segment * 2 {
+            return;
+        }
+        while left > 0 {
+            // Held until the file is cut: what is allocated at its end would otherwise be cut off with it.
+            let mut space = self.space.lock();
+            let before = space.end();
+            let end = space.shrink(left.min(segment.saturating_mul(CUT_SEGMENTS)));
+            // A writer may have taken the rest since the last step.
+            if end >= before {
+                return;
+            }
+            left = left.saturating_sub(before - end);
             if let Err(error) = disk.truncate(end) {
                 tracing::warn!(store = self.backing.name(), %error, "the file could not be cut; it stays longer");
+                return;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Engine;
+    use crate::options::Options;
+    use crate::{Durability, EngineError};
+    use atoll_disk::{DiskError, MemoryDisk, Relay};
+    use std::sync::{Arc, Mutex};
+
+    const SEGMENT: u64 = 64 << 10;
+
+    /// A disk in memory that notes by how much each cut makes it shorter, and whether space could be
+    /// allocated meanwhile.
+    #[derive(Default)]
+    struct Cut {
+        bytes: MemoryDisk,
+        cuts: Mutex<Vec<(u64, bool)>>,
+        engine: Mutex<Option<Engine>>,
+    }
+
+    impl Relay for Cut {
+        fn inner(&self) -> &dyn Disk {
+            &self.bytes
+        }
+
+        fn truncate(&self, len: u64) -> Result<(), DiskError> {
+            let engine = self.engine.lock().unwrap().clone();
+            let is_free = engine.is_some_and(|engine| engine.shared.space.try_lock().is_some());
+            self.cuts.lock().unwrap().push((self.bytes.len()?.saturating_sub(len), is_free));
+            self.bytes.truncate(len)
+        }
+    }
+
+    #[test]
+    fn a_long_free_end_is_cut_off_in_steps_and_no_space_is_taken_during_one() -> Result<(), EngineError> {
+        let disk: Arc<Cut> = Arc::default();
+        let options = Options { background: false, log_segment_bytes: SEGMENT, ..Options::default() };
+        let engine = Engine::open(Arc::clone(&disk) as Arc<dyn Disk>, options)?;
+        let tree = engine.tree("t")?;
+        // Values with extents of their own.
+        let keys = || (0..80u32).map(u32::to_be_bytes);
+        for key in keys() {
+            tree.put(&key, &[7; 100_000], Durability::Buffered)?;
+        }
+        engine.checkpoint()?;
+        let long = disk.bytes.len()?;
+        for key in keys() {
+            tree.delete(&key, Durability::Buffered)?;
+        }
+        *disk.engine.lock().unwrap() = Some(engine.clone());
+        // The first of them frees the values, and the second one the pages that lie behind them.
+        for number in 0..4u8 {
+            tree.put(b"changed", &[number], Durability::Buffered)?;
+            engine.checkpoint()?;
+        }
+        let held = disk.engine.lock().unwrap().take();
+        drop(held);
+        let cuts = disk.cuts.lock().unwrap().clone();
+        assert!(cuts.iter().all(|(bytes, _)| *bytes <= SEGMENT * CUT_SEGMENTS), "{cuts:?}");
+        assert!(cuts.iter().all(|(_, is_free)| !is_free), "{cuts:?}");
+        let cut: u64 = cuts.iter().map(|(bytes, _)| bytes).sum();
+        assert!(cut > long - (1 << 20) && disk.bytes.len()? < 1 << 20, "{cut} of {long}: {cuts:?}");
+        tree.put(b"k", &[8; 100_000], Durability::Buffered)?;
+        assert!(engine.check()?.damage.is_empty());
+        engine.close()
     }
 }

@@ -120,12 +120,22 @@ impl Free {
         self.add(offset, len);
     }
 
-    /// Cuts free space off the end of a file of `end` bytes, down to a whole block, and returns the new end
-    /// of the file.
-    pub(super) fn cut(&mut self, end: u64) -> u64 {
+    /// The free extent at the end of a file of `end` bytes.
+    fn tail(&self, end: u64) -> Option<Extent> {
         let last = self.by_offset.last_key_value().map(|(&offset, &len)| Extent { offset, len });
-        let Some(last) = last.filter(|last| last.end() == end) else { return end };
-        let cut = last.offset.next_multiple_of(BLOCK);
+        last.filter(|last| last.end() == end)
+    }
+
+    /// How much could be cut off the end of a file of `end` bytes.
+    pub(super) fn tail_bytes(&self, end: u64) -> u64 {
+        self.tail(end).map_or(0, |tail| end.saturating_sub(tail.offset.next_multiple_of(BLOCK)))
+    }
+
+    /// Cuts free space off the end of a file of `end` bytes, down to a whole block and `most` bytes at most,
+    /// and returns the new end of the file.
+    pub(super) fn cut(&mut self, end: u64, most: u64) -> u64 {
+        let Some(last) = self.tail(end) else { return end };
+        let cut = last.offset.max(end.saturating_sub(most)).next_multiple_of(BLOCK);
         if cut >= end {
             return end;
         }

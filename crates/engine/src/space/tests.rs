@@ -178,6 +178,25 @@ fn kept_space_is_free_on_disk_and_used_only_after_its_time() {
 }
 
 #[test]
+fn the_free_end_is_cut_off_by_as_much_as_is_asked_and_no_further_than_to_what_is_in_use() {
+    let mut space = Space::new(4096);
+    let extents: Vec<Extent> = (0..4).map(|_| space.allocate(1 << 20)).collect();
+    assert_eq!((space.tail_bytes(), space.shrink(u64::MAX)), (0, extents[3].end()));
+    extents[1..].iter().for_each(|extent| space.insert_free(*extent));
+    assert_eq!(space.tail_bytes(), 3 << 20);
+    // A hole that both the first and the second step meet.
+    space.free.add_hole(Extent { offset: extents[2].offset, len: 2 << 20 });
+    assert_eq!(space.shrink(300_000), (extents[3].end() - 300_000).next_multiple_of(BLOCK));
+    assert_eq!(space.free_bytes(), space.end() - extents[0].end());
+    assert_eq!(space.spare_bytes(), 1 << 20);
+    let taken = space.allocate(64 << 10);
+    assert_eq!(taken.offset, extents[1].offset);
+    assert_eq!(space.shrink(u64::MAX), taken.end());
+    assert_eq!((space.free_bytes(), space.tail_bytes(), space.shrink(u64::MAX)), (0, 0, taken.end()));
+    assert_eq!(space.allocate(4096).offset, taken.end(), "what was cut off is used again");
+}
+
+#[test]
 fn random_use_never_hands_out_a_byte_twice() {
     let mut random = 88172645463325252u64;
     let mut next = || {
