@@ -20,6 +20,7 @@ pub enum Attempt<T> {
 }
 
 /// A read of one page that a lookup needs. The page's space stays in place for as long as the ticket lives.
+/// What is read stays in memory unless something was put beside it meanwhile, or memory is short.
 pub struct ReadTicket {
     tree: Tree,
     missing: MissingNode,
@@ -68,13 +69,13 @@ impl Tree {
                 let value = stored.map(|stored| shared.value_ref(stored, forest.epoch).to_value());
                 Ok(Attempt::Ready(value))
             }
-            Err(missing) => {
+            Err(absent) => {
                 let show = |value: &[u8]| shared.value_ref(Stored::Inline(value), forest.epoch).to_value();
-                if let Some(value) = missing.find_beside(key, show) {
+                if let Some(value) = absent.find_beside(key, show) {
                     return Ok(Attempt::Ready(Some(value)));
                 }
                 let pin = shared.pins.pin(forest.epoch);
-                Ok(Attempt::NeedsRead(ReadTicket::new(self.clone(), missing, pin)))
+                Ok(Attempt::NeedsRead(ReadTicket::new(self.clone(), absent.to_read(key), pin)))
             }
         }
     }
@@ -84,8 +85,8 @@ impl Tree {
     pub fn read_before_write(&self, key: &[u8]) -> Option<ReadTicket> {
         let shared = &*self.engine.shared;
         let forest = shared.forest.read();
-        let missing = search::leaf_of(&forest.tree(self.id())?.root, key).err()?;
-        Some(ReadTicket::new(self.clone(), missing, shared.pins.pin(forest.epoch)))
+        let absent = search::leaf_of(&forest.tree(self.id())?.root, key).err()?;
+        Some(ReadTicket::new(self.clone(), absent.to_read(key), shared.pins.pin(forest.epoch)))
     }
 
     /// As [`Tree::read_before_write`], for an unconditional put of a value of `value_len` bytes: none also
@@ -97,11 +98,11 @@ impl Tree {
     pub fn read_before_put(&self, key: &[u8], value_len: usize, beside: &mut Beside) -> Option<ReadTicket> {
         let shared = &*self.engine.shared;
         let forest = shared.forest.read();
-        let missing = search::leaf_of(&forest.tree(self.id())?.root, key).err()?;
-        if shared.backing.is_short() && beside.takes(&missing, key.len(), value_len) {
+        let absent = search::leaf_of(&forest.tree(self.id())?.root, key).err()?;
+        if shared.backing.is_short() && beside.takes(absent, key.len(), value_len) {
             return None;
         }
-        Some(ReadTicket::new(self.clone(), missing, shared.pins.pin(forest.epoch)))
+        Some(ReadTicket::new(self.clone(), absent.to_read(key), shared.pins.pin(forest.epoch)))
     }
 
     /// About `count` keys that divide the tree into parts of similar size; fewer where it is small.

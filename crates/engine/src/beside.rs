@@ -5,7 +5,7 @@
 //! it says what a put would do at this moment.
 
 use crate::delta::{MERGED_GROWTH_BYTES_MAX, record_len};
-use crate::search::MissingNode;
+use crate::search::Absent;
 use crate::value::INLINE_BELOW;
 use std::collections::HashMap;
 
@@ -19,14 +19,13 @@ pub struct Beside {
 }
 
 impl Beside {
-    /// Whether a record with a key and a value of these lengths goes beside the missing leaf. If so, its
+    /// Whether a record with a key and a value of these lengths goes beside the absent leaf. If so, its
     /// bytes are added to that leaf's count.
-    pub(crate) fn takes(&mut self, missing: &MissingNode, key_len: usize, value_len: usize) -> bool {
-        let MissingNode { parent: Some(parent), child } = missing else { return false };
+    pub(crate) fn takes(&mut self, absent: Absent<'_>, key_len: usize, value_len: usize) -> bool {
+        let Absent { parent: Some(parent), slot } = absent else { return false };
         if value_len >= INLINE_BELOW || !parent.has_leaves() {
             return false;
         }
-        let slot = &parent.children[*child];
         let before = self.bytes.entry(std::ptr::from_ref(slot).addr()).or_default();
         let bytes = record_len(key_len, value_len);
         let goes = slot.takes_delta(*before + bytes + MERGED_GROWTH_BYTES_MAX);

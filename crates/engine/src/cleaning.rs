@@ -378,13 +378,13 @@ impl Shared {
                         let _latch = self.latch(leaf);
                         return Ok(piece_in(search::get_in(leaf, key)));
                     }
-                    Err(missing) => (missing, self.pins.pin(forest.epoch)),
+                    Err(absent) => (absent.to_read(key), self.pins.pin(forest.epoch)),
                 }
             };
             rounds += 1;
             // This only looks: what moves is made resident once its amount is known. And it ends however
             // busy writers are: no checkpoint begins or fails before this one has ended.
-            if let Some(leaf) = self.leaf_apart(&missing, key, rounds > ROUNDS_MAX)? {
+            if let Some(leaf) = self.leaf_apart(tree, &missing, rounds > ROUNDS_MAX)? {
                 return Ok(piece_in(leaf.value_of(key)));
             }
             self.load_missing(tree, missing, pin)?;

@@ -317,7 +317,7 @@ fn nearest(
         ControlFlow::Break(())
     };
     Visit::new(range, direction, visitor)
-        .run(root, &mut |slot, _| slot.load(Reading::Along, backing).cloned())?;
+        .run(root, &mut |slot| slot.load(Reading::Along, backing).cloned())?;
     // The leaf that a move changes and the leaf of that key are the same.
     found.iter().try_for_each(|found| refuse_stranger_at(root, found, backing))?;
     Ok(found)

@@ -2,21 +2,33 @@
 //!
 //! A lookup is answered at once from memory, or says which node it misses. The caller decides whether to read
 //! that node here and now, on another thread, or not at all.
+//!
+//! Invariant: who waits for a node to be read holds none of the nodes above it. Otherwise writers would have
+//! to replace these, and the node would come to a place that has left the trees.
 
 use crate::backing::Backing;
 use crate::checksum::key_hash;
-use crate::delta::Delta;
 use crate::leaf::{HEAD_LINES, SLOT_LINES, SharedLeaf};
-use crate::node::{Home, Inner, Node};
+use crate::node::{Inner, Node};
 use crate::slot::Slot;
 use crate::tree::HashedKey;
 use crate::value::Stored;
-use std::sync::Arc;
 
-/// A node that is not in memory: a child of `parent`, or the root itself.
+/// The place of a node that is not in memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Absent<'a> {
+    pub(crate) slot: &'a Slot,
+    /// The node that has the slot; none for a root.
+    pub(crate) parent: Option<&'a Inner>,
+}
+
+/// A node that was found absent: how it is read, and a key by which its place is found again.
 pub(crate) struct MissingNode {
-    pub(crate) parent: Option<Arc<Inner>>,
-    pub(crate) child: usize,
+    /// A copy of the slot.
+    pub(crate) slot: Slot,
+    /// Number of inner nodes above it.
+    pub(crate) level: u8,
+    pub(crate) key: Vec<u8>,
 }
 
 /// Outcome of a lookup that reads as little as possible.
@@ -29,54 +41,47 @@ pub(crate) enum Sought {
     In(SharedLeaf),
 }
 
-impl MissingNode {
-    pub(crate) const ROOT: Self = Self { parent: None, child: 0 };
-
-    /// Number of inner nodes above it.
-    pub(crate) fn level(&self) -> u8 {
-        self.parent.as_ref().map_or(0, |parent| parent.level().saturating_add(1))
+impl<'a> Absent<'a> {
+    pub(crate) fn root(slot: &'a Slot) -> Self {
+        Self { slot, parent: None }
     }
 
-    /// Shows the value of a key that was put beside the missing leaf, or looked up there; none if it was
+    /// Shows the value of a key that was put beside the absent leaf, or looked up there; none if it was
     /// neither.
     pub(crate) fn find_beside<R>(&self, key: &[u8], show: impl FnOnce(&[u8]) -> R) -> Option<R> {
-        self.parent.as_ref()?.children[self.child].records_in_memory()?.find(key, show)
+        self.parent?;
+        self.slot.records_in_memory()?.find(key, show)
+    }
+
+    /// What is needed to read the node once the trees are not held any more. `key` is one of its range.
+    pub(crate) fn to_read(self, key: &[u8]) -> MissingNode {
+        let level = self.parent.map_or(0, |parent| parent.level().saturating_add(1));
+        MissingNode { slot: self.slot.unread(), level, key: key.to_vec() }
+    }
+}
+
+impl MissingNode {
+    pub(crate) fn is_root(&self) -> bool {
+        self.level == 0
     }
 
     /// Reads the records beside the missing leaf, which cannot be read, unless they are in memory. Returns
     /// whether there were any, so that it is worth while to look once more.
     pub(crate) fn bring_in_beside(&self, backing: &Backing) -> bool {
-        let slot = self.parent.as_ref().and_then(|parent| parent.children.get(self.child));
         // An error about the leaf says more than one about what lies beside it.
-        slot.is_some_and(|slot| slot.bring_in_beside(backing).unwrap_or(false))
-    }
-
-    /// Puts the missing node, just read, into its slot. If another reader was faster, that reader's copy
-    /// stays.
-    pub(crate) fn keep(&self, node: Node) {
-        if let Some(parent) = &self.parent {
-            parent.children[self.child].keep(node);
-        }
-    }
-
-    /// Where records of the missing leaf are kept that are looked up, and its home, if all of it is on disk.
-    pub(crate) fn apart(&self, needs_second: bool, backing: &Backing) -> Option<(&Delta, Home)> {
-        let (delta, home) = self.parent.as_ref()?.children[self.child].apart(needs_second, backing)?;
-        Some((delta, home))
+        !self.is_root() && self.slot.bring_in_beside(backing).unwrap_or(false)
     }
 }
 
 /// The leaf whose range holds `key`.
-pub(crate) fn leaf_of<'a>(root: &'a Slot, key: &[u8]) -> Result<&'a SharedLeaf, MissingNode> {
-    let mut node = root.get().ok_or(MissingNode::ROOT)?;
+pub(crate) fn leaf_of<'a>(root: &'a Slot, key: &[u8]) -> Result<&'a SharedLeaf, Absent<'a>> {
+    let mut node = root.get().ok_or(Absent::root(root))?;
     loop {
         match node {
             Node::Leaf(leaf) => return Ok(leaf),
             Node::Inner(inner) => {
-                let child = inner.child_of(key);
-                node = inner.children[child]
-                    .get()
-                    .ok_or_else(|| MissingNode { parent: Some(Arc::clone(inner)), child })?;
+                let slot = &inner.children[inner.child_of(key)];
+                node = slot.get().ok_or(Absent { slot, parent: Some(inner) })?;
             }
         }
     }
@@ -86,7 +91,7 @@ pub(crate) fn leaf_of<'a>(root: &'a Slot, key: &[u8]) -> Result<&'a SharedLeaf, 
 pub(crate) fn is_leaf_known(root: &Slot, key: &[u8]) -> bool {
     match leaf_of(root, key) {
         Ok(_) => true,
-        Err(MissingNode { parent, .. }) => parent.is_some_and(|parent| parent.has_leaves()),
+        Err(Absent { parent, .. }) => parent.is_some_and(Inner::has_leaves),
     }
 }
 
@@ -100,7 +105,7 @@ pub(crate) fn slot_of<'a>(root: &'a Slot, key: &[u8]) -> &'a Slot {
 }
 
 /// The value of `key`, for a caller that holds the gate's *alone* or *still*.
-pub(crate) fn get<'a>(root: &'a Slot, key: &[u8]) -> Result<Option<Stored<'a>>, MissingNode> {
+pub(crate) fn get<'a>(root: &'a Slot, key: &[u8]) -> Result<Option<Stored<'a>>, Absent<'a>> {
     let leaf = leaf_of(root, key)?;
     leaf.prefetch(SLOT_LINES);
     Ok(get_in(leaf, key))
@@ -122,22 +127,14 @@ pub(crate) fn get_lanes<K: AsRef<[u8]>>(
     root: &Slot,
     keys: &[K],
     mut found: impl FnMut(usize, Option<Stored<'_>>),
-) -> (usize, Option<MissingNode>) {
+) -> usize {
     let mut leaves: [Option<(&SharedLeaf, u8)>; LANES] = [None; LANES];
-    let mut missing = None;
     let mut ready = 0;
     for (key, lane) in keys.iter().zip(&mut leaves) {
-        match leaf_of(root, key.as_ref()) {
-            Ok(leaf) => {
-                leaf.prefetch(SLOT_LINES);
-                *lane = Some((leaf, key_hash(key.as_ref())));
-                ready += 1;
-            }
-            Err(miss) => {
-                missing = Some(miss);
-                break;
-            }
-        }
+        let Ok(leaf) = leaf_of(root, key.as_ref()) else { break };
+        leaf.prefetch(SLOT_LINES);
+        *lane = Some((leaf, key_hash(key.as_ref())));
+        ready += 1;
     }
     for (leaf, fingerprint) in leaves.iter().flatten() {
         if let Some(slot) = leaf.likely_slot(*fingerprint) {
@@ -151,7 +148,7 @@ pub(crate) fn get_lanes<K: AsRef<[u8]>>(
             found(index, slot.map(|slot| leaf.value(slot)));
         }
     }
-    (ready, missing)
+    ready
 }
 
 /// Number of inner nodes on the path to the leaf of `key`, as far as they are resident.

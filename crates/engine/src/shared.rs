@@ -23,7 +23,7 @@ use crate::recovery::RecoveryReport;
 use crate::retired::RetiredList;
 use crate::revocable_disk::GivenUp;
 use crate::room::Room;
-use crate::search::{MissingNode, Sought};
+use crate::search::{self, MissingNode, Sought};
 use crate::sharded_lock::ShardedLock;
 use crate::slot::Slot;
 use crate::space::{Extent, Space};
@@ -40,8 +40,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64 as Counter;
 
 /// Rounds in which a lookup reads for the trees, about as many as a tree of a terabyte has levels. Where a
-/// writer replaces the parent of a missing node during each read, what was read comes to a node that has
-/// left the trees. After these rounds a lookup therefore reads for itself alone.
+/// writer puts something beside a missing leaf during each read, what was read is of no use to the trees.
+/// After these rounds a lookup therefore reads for itself alone.
 pub(crate) const ROUNDS_MAX: usize = 4;
 
 /// What a lookup beside a leaf may bring in: two pages, and what is kept of them.
@@ -261,7 +261,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Reads a missing node of the current trees into its slot. `pin` keeps its page from being reused.
+    /// Reads a missing node of the current trees into its place. `pin` keeps its page from being reused.
     ///
     /// Room is made afterwards, when nothing here holds a node any more, and the node just read is not the
     /// one that is evicted. If a leaf cannot be read, the records beside it are read instead, so that the
@@ -276,81 +276,92 @@ impl Shared {
         Ok(())
     }
 
+    /// A reader holds neither a lock nor a node of the trees during the read: writers go on in place, and
+    /// what was read is handed over to whichever slot has its place then.
     fn load_into_place(&self, tree: u32, missing: &MissingNode) -> Result<(), EngineError> {
-        match &missing.parent {
-            Some(parent) => self.note_use(parent.children[missing.child].load(Reading::One, &self.backing)?),
-            None => self.load_root(tree)?,
+        let is_there =
+            self.at_place_of(tree, missing, |slot| slot.get().inspect(|node| self.note_use(node)).is_some());
+        if is_there == Some(false) {
+            let node = missing.slot.read(Reading::One, &self.backing)?;
+            self.hand_over(tree, missing, node);
         }
         Ok(())
     }
 
-    /// Reads the root of a tree. Its slot lies in the forest itself, whose lock is not held during the read:
-    /// a copy of the slot takes the node in, and hands it over.
-    fn load_root(&self, tree: u32) -> Result<(), EngineError> {
-        let (copy, _pin) = {
-            let forest = self.forest.read();
-            let Some(state) = forest.tree(tree) else { return Ok(()) };
-            if let Some(node) = state.root.get() {
+    /// Puts a missing node, just read, into its place in the current trees. Does nothing if that was filled
+    /// or is to be read otherwise since.
+    fn hand_over(&self, tree: u32, missing: &MissingNode, node: Node) {
+        self.at_place_of(tree, missing, |slot| {
+            if let Some(node) = slot.take_over(&missing.slot, node) {
                 self.note_use(node);
-                return Ok(());
             }
-            (state.root.unread(), self.pins.pin(forest.epoch))
-        };
-        copy.load(Reading::One, &self.backing)?;
-        let forest = self.forest.read();
-        if let Some(node) = forest.tree(tree).and_then(|state| state.root.take_over(copy)) {
-            self.note_use(node);
-        }
-        Ok(())
+        });
     }
 
-    /// Reads the missing leaf of `key` for one lookup alone, if there is no room for it or the lookup
-    /// `insists`; none where it should be loaded. A lookup that insists gets the leaf also where an inner
-    /// node above it is missing. The leaf is as it was when the lookup found the node missing.
+    /// Shows the slot of the current trees that has the place of a missing node, or that of the first one
+    /// below it that is not in memory.
+    fn at_place_of<R>(&self, tree: u32, missing: &MissingNode, show: impl FnOnce(&Slot) -> R) -> Option<R> {
+        let forest = self.forest.read();
+        forest.tree(tree).map(|state| show(search::slot_of(&state.root, &missing.key)))
+    }
+
+    /// Reads the leaf of a missing node's key for one lookup alone, if there is no room for it or the lookup
+    /// `insists`; none where it should be loaded. A lookup that insists gets the leaf also where a node above
+    /// it is missing. The leaf is as it was when the lookup found the node missing.
     pub(crate) fn leaf_apart(
         &self,
+        tree: u32,
         missing: &MissingNode,
-        key: &[u8],
         insists: bool,
     ) -> Result<Option<SharedLeaf>, EngineError> {
-        let may_read = insists || self.backing.excess() > 0;
-        let (Some(parent), true) = (&missing.parent, may_read) else { return Ok(None) };
-        let slot = &parent.children[missing.child];
-        let leaf = match slot.read_beside(&self.backing) {
-            // Loading it will find the same, and look beside it.
-            Err(error) if error.is_damage() => None,
-            Ok(None) if insists => slot.leaf_below(key, &self.backing)?,
-            read => read?,
-        };
-        if leaf.is_some() {
-            self.read_in_vain();
+        if missing.is_root() || !insists && self.backing.excess() == 0 {
+            return Ok(None);
         }
-        Ok(leaf)
+        let read = if insists {
+            missing.slot.read_leaf(&missing.key, &self.backing).map(Node::Leaf)
+        } else {
+            missing.slot.read_once(Reading::One, &self.backing)
+        };
+        match read {
+            Ok(Node::Leaf(leaf)) => {
+                self.read_in_vain();
+                Ok(Some(leaf))
+            }
+            // Small, and on the path to everything below it.
+            Ok(inner) => {
+                self.hand_over(tree, missing, inner);
+                Ok(None)
+            }
+            // Loading it will find the same, and look beside it.
+            Err(error) if error.is_damage() => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Where memory is short and a missing leaf has records beside it on disk: reads those records, if the
     /// key may be among them, or else the leaf without them. That is one read, and only the record that was
     /// looked up stays in memory.
-    pub(crate) fn find_apart(&self, missing: &MissingNode, key: &[u8]) -> Result<Sought, EngineError> {
-        let backing = &self.backing;
-        if !backing.is_short() || !backing.has_spare(SOUGHT_BYTES) {
+    pub(crate) fn find_apart(&self, tree: u32, missing: &MissingNode) -> Result<Sought, EngineError> {
+        let (backing, key) = (&self.backing, &*missing.key);
+        if missing.is_root() || !backing.is_short() || !backing.has_spare(SOUGHT_BYTES) {
             return Ok(Sought::Elsewhere);
         }
         // While there is room for leaves, a leaf that lies on a single page is worth its memory.
         let needs_second = backing.has_spare(backing.room() / 16);
-        let Some((delta, home)) = missing.apart(needs_second, backing) else { return Ok(Sought::Elsewhere) };
+        let Some((delta, home)) = missing.slot.apart(needs_second, backing) else {
+            return Ok(Sought::Elsewhere);
+        };
         if delta.has_seen_much(&home) {
             return Ok(Sought::Elsewhere);
         }
         if delta.bring_in_for(key, &home, backing)? {
             return Ok(Sought::Nearer);
         }
-        let level = missing.level();
-        let leaf = match page::read(&home.page, level, Reading::One, backing)? {
+        let leaf = match page::read(&home.page, missing.level, Reading::One, backing)? {
             Node::Leaf(leaf) => leaf,
             // Inner nodes are few, and stay.
             inner if home.delta.is_none() => {
-                missing.keep(inner);
+                self.hand_over(tree, missing, inner);
                 return Ok(Sought::Nearer);
             }
             Node::Inner(_) => return Err(backing.corrupt(home.page.offset, Damage::PageContent)),
@@ -359,7 +370,7 @@ impl Shared {
             Some(Stored::Inline(value)) => delta.note_seen(key, value),
             // There is no record to keep by itself: the leaf stays, if it has no second page.
             _ if home.delta.is_none() => {
-                missing.keep(Node::Leaf(leaf));
+                self.hand_over(tree, missing, Node::Leaf(leaf));
                 return Ok(Sought::Nearer);
             }
             _ => {}

@@ -123,7 +123,7 @@ impl Slot {
     }
 
     /// Reads the node to keep it here; see [`Slot::read_once`].
-    fn read(&self, reading: Reading, backing: &Backing) -> Result<Node, EngineError> {
+    pub(crate) fn read(&self, reading: Reading, backing: &Backing) -> Result<Node, EngineError> {
         match self.source.as_deref() {
             // A later change of the leaf will have to know what the delta replaced.
             Some(NodeSource::TwoPages(second)) => {
@@ -134,7 +134,7 @@ impl Slot {
     }
 
     /// Reads the node, and keeps nothing of it.
-    fn read_once(&self, reading: Reading, backing: &Backing) -> Result<Node, EngineError> {
+    pub(crate) fn read_once(&self, reading: Reading, backing: &Backing) -> Result<Node, EngineError> {
         match self.source.as_deref() {
             Some(NodeSource::Page { page, level, .. }) => page::read(page, *level, reading, backing),
             Some(NodeSource::Delta(delta)) => Ok(Node::Leaf(delta.read(reading, backing)?)),
@@ -275,24 +275,22 @@ impl Slot {
     }
 
     /// Puts a node that was just read into the slot. If another reader was faster, that reader's copy stays.
-    pub(crate) fn keep(&self, node: Node) {
+    fn keep(&self, node: Node) {
         let _ = self.node.set(node);
     }
 
-    /// A slot from which the same node is read once more.
+    /// A slot from which the same node is read, and in which none is yet.
     pub(crate) fn unread(&self) -> Self {
         Self { node: OnceLock::new(), source: self.source.clone() }
     }
 
-    /// Puts the node that was read into a [copy](Slot::unread) of this slot into the slot, if it would be
-    /// read here in the same way: a source that is shared, as it is with the copy, is never changed. If
-    /// another reader was faster, that reader's copy stays. Returns the node that is here.
-    pub(crate) fn take_over(&self, copy: Self) -> Option<&Node> {
-        let is_same = match (&self.source, &copy.source) {
-            (Some(here), Some(there)) => Arc::ptr_eq(here, there),
-            _ => false,
-        };
-        if is_same && let Some(node) = copy.node.into_inner() {
+    /// Puts the node that was read from [a copy](Slot::unread) into this slot, if it would still be read in
+    /// the same way: a source that is shared, as it is with the copy, is never changed. If another reader was
+    /// faster, that reader's copy stays. Returns the node that is here.
+    pub(crate) fn take_over(&self, copy: &Self, node: Node) -> Option<&Node> {
+        if let (Some(here), Some(there)) = (&self.source, &copy.source)
+            && Arc::ptr_eq(here, there)
+        {
             self.keep(node);
         }
         self.node.get()
@@ -319,43 +317,15 @@ impl Slot {
         Ok(node)
     }
 
-    /// Reads the leaf on disk where no node is resident: a private copy. None for an inner node, which is
-    /// kept, and where another reader was faster: a resident leaf may be changed by others.
-    pub(crate) fn read_beside(&self, backing: &Backing) -> Result<Option<SharedLeaf>, EngineError> {
-        if self.node.get().is_some() {
-            return Ok(None);
-        }
-        match self.read_once(Reading::One, backing)? {
-            Node::Leaf(leaf) => Ok(Some(leaf)),
-            inner => {
-                // Small, and on the path to everything below it. If another reader was faster, its copy
-                // stays.
-                self.keep(inner);
-                Ok(None)
-            }
-        }
-    }
-
-    /// The leaf of `key` below the inner node in this slot, read as in [`Slot::read_beside`], where nothing
-    /// is kept. None where no inner node is resident here, or the leaf is.
-    pub(crate) fn leaf_below(
-        &self,
-        key: &[u8],
-        backing: &Backing,
-    ) -> Result<Option<SharedLeaf>, EngineError> {
-        let Some(Node::Inner(inner)) = self.node.get() else { return Ok(None) };
-        let mut inner = Arc::clone(inner);
+    /// The leaf of `key` at or below this place, read from disk alone: a private copy, of which nothing is
+    /// kept.
+    pub(crate) fn read_leaf(&self, key: &[u8], backing: &Backing) -> Result<SharedLeaf, EngineError> {
+        let mut node = self.read_once(Reading::One, backing)?;
         loop {
-            let child = &inner.children[inner.child_of(key)];
-            let node = match child.get() {
-                Some(Node::Leaf(_)) => return Ok(None),
-                Some(Node::Inner(next)) => Node::Inner(Arc::clone(next)),
-                None => child.read_once(Reading::One, backing)?,
+            node = match node {
+                Node::Leaf(leaf) => return Ok(leaf),
+                Node::Inner(inner) => inner.children[inner.child_of(key)].read_once(Reading::One, backing)?,
             };
-            match node {
-                Node::Leaf(leaf) => return Ok(Some(leaf)),
-                Node::Inner(next) => inner = next,
-            }
         }
     }
 

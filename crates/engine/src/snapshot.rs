@@ -4,7 +4,7 @@ use crate::EngineError;
 use crate::engine::{Engine, Tree};
 use crate::forest::TreeState;
 use crate::node::Node;
-use crate::search::MissingNode;
+use crate::search::Absent;
 use crate::shared::Shared;
 use crate::slot::Slot;
 use crate::value::{Stored, Value, ValueRef};
@@ -145,18 +145,17 @@ pub(crate) fn scan_current(
         let still = shared.writer.still();
         let forest = shared.forest.read();
         shared.check_open()?;
-        if forest.tree(tree.id()).is_none_or(|state| state.root.get().is_some()) {
-            break (still, forest);
-        }
+        let root = forest.tree(tree.id()).map(|state| &state.root).filter(|root| root.get().is_none());
+        let Some(missing) = root.map(|root| Absent::root(root).to_read(&[])) else { break (still, forest) };
         let pin = shared.pins.pin(forest.epoch);
         drop((forest, still));
-        shared.load_missing(tree.id(), MissingNode::ROOT, pin)?;
+        shared.load_missing(tree.id(), missing, pin)?;
     };
     let Some(state) = forest.tree(tree.id()) else { return Ok(None) };
     let epoch = forest.epoch;
     let visitor = |key: &[u8], stored: Stored<'_>| visit(key, shared.value_ref(stored, epoch));
     let mut scan = Visit::new(range, direction, visitor);
-    let last = match scan.run(&state.root, &mut |_: &Slot, _| Err::<Node, _>(Stalled)) {
+    let last = match scan.run(&state.root, &mut |_: &Slot| Err::<Node, _>(Stalled)) {
         Ok(Visited::All) => return Ok(None),
         Ok(Visited::Stopped) => return Ok(scan.last_key()),
         Err(Stalled) => scan.last_key(),

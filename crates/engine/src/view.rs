@@ -128,7 +128,7 @@ impl View {
                 }
             };
             let mut scan = Visit::new(rest_of(range, direction, &last), direction, visitor);
-            let ended = scan.run(&Slot::resident(root), &mut |slot, _| shared.load_slot(slot))?;
+            let ended = scan.run(&Slot::resident(root), &mut |slot| shared.load_slot(slot))?;
             let key = scan.last_key().unwrap_or_default();
             match ended {
                 Visited::All => return Ok(None),

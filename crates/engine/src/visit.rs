@@ -6,11 +6,9 @@
 
 use crate::leaf::{HEAD_LINES, KeyBuffer, Leaf, SLOT_LINES, SharedLeaf};
 use crate::node::{Inner, Node};
-use crate::search::MissingNode;
 use crate::slot::Slot;
 use crate::value::Stored;
 use std::ops::{Bound, ControlFlow};
-use std::sync::Arc;
 
 /// Records that are prefetched ahead of the visit.
 const RECORDS_AHEAD: usize = 8;
@@ -81,13 +79,13 @@ where
     pub(crate) fn run<E>(
         &mut self,
         root: &Slot,
-        load: &mut impl FnMut(&Slot, MissingNode) -> Result<Node, E>,
+        load: &mut impl FnMut(&Slot) -> Result<Node, E>,
     ) -> Result<Visited, E> {
         let loaded;
         let node = match root.get() {
             Some(node) => node,
             None => {
-                loaded = load(root, MissingNode::ROOT)?;
+                loaded = load(root)?;
                 &loaded
             }
         };
@@ -100,8 +98,8 @@ where
 
     fn visit_inner<E>(
         &mut self,
-        inner: &Arc<Inner>,
-        load: &mut impl FnMut(&Slot, MissingNode) -> Result<Node, E>,
+        inner: &Inner,
+        load: &mut impl FnMut(&Slot) -> Result<Node, E>,
     ) -> Result<ControlFlow<()>, E> {
         let first = match self.range.0 {
             Bound::Included(key) | Bound::Excluded(key) => inner.child_of(key),
@@ -120,7 +118,7 @@ where
             let child = match slot.get() {
                 Some(child) => child,
                 None => {
-                    loaded = load(slot, MissingNode { parent: Some(Arc::clone(inner)), child: index })?;
+                    loaded = load(slot)?;
                     &loaded
                 }
             };

@@ -74,8 +74,8 @@ impl Shared {
             return false;
         }
         let forest = self.forest.read();
-        let missing = forest.tree(tree).and_then(|state| search::leaf_of(&state.root, key).err());
-        missing.is_some_and(|missing| beside.takes(&missing, key.len(), given.bytes().len()))
+        let absent = forest.tree(tree).and_then(|state| search::leaf_of(&state.root, key).err());
+        absent.is_some_and(|absent| beside.takes(absent, key.len(), given.bytes().len()))
     }
 
     pub(crate) fn make_key_resident(&self, tree: u32, key: &[u8]) -> Result<(), EngineError> {
@@ -88,8 +88,8 @@ impl Shared {
     fn missing_for(&self, tree: u32, key: &[u8]) -> Result<Option<(MissingNode, Pin)>, EngineError> {
         let forest = self.forest.read();
         let Some(state) = forest.tree(tree) else { return Ok(None) };
-        let missing = tree::missing_for(&state.root, key, &self.backing)?;
-        Ok(missing.map(|missing| (missing, self.pins.pin(forest.epoch))))
+        let absent = tree::missing_for(&state.root, key, &self.backing)?;
+        Ok(absent.map(|absent| (absent.to_read(key), self.pins.pin(forest.epoch))))
     }
 
     fn make_range_resident(

@@ -127,14 +127,14 @@ impl Tree {
                         shared.hot.note_found(&hot, stored);
                         return Ok(found(stored.map(|stored| shared.value_ref(stored, epoch))));
                     }
-                    Err(missing) => {
+                    Err(absent) => {
                         let show =
                             |value: &[u8]| found(Some(shared.value_ref(Stored::Inline(value), forest.epoch)));
-                        if let Some(shown) = missing.find_beside(key, show) {
+                        if let Some(shown) = absent.find_beside(key, show) {
                             return Ok(shown);
                         }
                         let epoch = if planted::is(Bug::ReadUnpinned) { 0 } else { forest.epoch };
-                        (missing, shared.pins.pin(epoch), forest.epoch)
+                        (absent.to_read(key), shared.pins.pin(epoch), forest.epoch)
                     }
                 }
             };
@@ -147,7 +147,7 @@ impl Tree {
             }
             rounds += 1;
             let insists = rounds > ROUNDS_MAX;
-            let sought = if insists { Sought::Elsewhere } else { shared.find_apart(&missing.0, key)? };
+            let sought = if insists { Sought::Elsewhere } else { shared.find_apart(self.id, &missing.0)? };
             match sought {
                 Sought::Elsewhere => {}
                 Sought::Nearer => continue,
@@ -156,7 +156,7 @@ impl Tree {
                     return Ok(found(stored.map(|stored| shared.value_ref(stored, missing.2))));
                 }
             }
-            if let Some(leaf) = shared.leaf_apart(&missing.0, key, insists)? {
+            if let Some(leaf) = shared.leaf_apart(self.id, &missing.0, insists)? {
                 return Ok(found(leaf.value_of(key).map(|stored| shared.value_ref(stored, missing.2))));
             }
             shared.load_missing(self.id, missing.0, missing.1)?;
@@ -182,14 +182,14 @@ impl Tree {
             let Some(tree) = forest.tree(self.id) else { return Ok(()) };
             for lanes in keys[..keys.len().min(STILL_READ_KEYS_MAX)].chunks(search::LANES) {
                 let mut long = None;
-                let (ready, missing) = search::get_lanes(&tree.root, lanes, |lane, stored| match stored {
+                let ready = search::get_lanes(&tree.root, lanes, |lane, stored| match stored {
                     _ if long.is_some() => {}
                     Some(Stored::Inline(bytes)) => show(done + lane, Some(bytes)),
                     None => show(done + lane, None),
                     Some(Stored::Chain(_)) => long = Some(lane),
                 });
                 done += long.unwrap_or(ready);
-                if long.is_some() || missing.is_some() {
+                if long.is_some() || ready < lanes.len() {
                     break;
                 }
             }

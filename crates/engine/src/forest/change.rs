@@ -243,7 +243,7 @@ impl TreeState {
             if keys.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
         let mut visit = Visit::new(range, Direction::Forward, visitor);
-        visit.run(&self.root, &mut |slot, _| match () {
+        visit.run(&self.root, &mut |slot| match () {
             // In a salvage, the records of a lost leaf will not be read. Otherwise the whole range was read
             // before the delete was logged.
             _ if passes_lost && slot.is_lost() => Ok(Node::Leaf(Leaf::empty(&[], 0))),

@@ -45,7 +45,7 @@ impl TreeEnds {
                 key = Some(found.to_vec());
                 ControlFlow::Break(())
             };
-            Visit::new(EVERYTHING, direction, visitor).run(root, &mut |slot, _| match slot
+            Visit::new(EVERYTHING, direction, visitor).run(root, &mut |slot| match slot
                 .load(Reading::Along, backing)
             {
                 Err(error) if error.is_damage() => {

@@ -9,12 +9,11 @@ use super::{Edit, Fences, OwnedNode, own};
 use crate::backing::{Backing, Reading};
 use crate::leaf::Leaf;
 use crate::node::{Inner, Node};
-use crate::search::MissingNode;
+use crate::search::Absent;
 use crate::slot::Slot;
 use crate::visit::Range;
 use crate::{Damage, EngineError};
 use std::ops::{Bound, RangeInclusive};
-use std::sync::Arc;
 
 /// As [`own`], for a node between these separators, provided that it belongs there.
 pub(super) fn own_in<'a>(
@@ -46,27 +45,25 @@ pub(super) fn refuse_stranger(
     if leaf.suits(low, high) { Ok(()) } else { Err(backing.corrupt(page.offset, Damage::PageContent)) }
 }
 
-/// The missing node on the path to `key`; none where the leaf is in memory and belongs there. The caller is
+/// The absent node on the path to `key`; none where the leaf is in memory and belongs there. The caller is
 /// alone in the gate.
-pub(crate) fn missing_for(
-    root: &Slot,
+pub(crate) fn missing_for<'a>(
+    root: &'a Slot,
     key: &[u8],
     backing: &Backing,
-) -> Result<Option<MissingNode>, EngineError> {
-    let (mut slot, mut fences, mut above) = (root, Fences::default(), None);
+) -> Result<Option<Absent<'a>>, EngineError> {
+    let (mut place, mut fences) = (Absent::root(root), Fences::default());
     loop {
-        match slot.get() {
+        match place.slot.get() {
             Some(Node::Inner(inner)) => {
                 let child = inner.child_of(key);
                 fences = fences.of_child(inner.pivots(), child);
-                (slot, above) = (&inner.children[child], Some((inner, child)));
+                place = Absent { slot: &inner.children[child], parent: Some(inner) };
             }
-            Some(Node::Leaf(leaf)) => return refuse_stranger(slot, leaf, fences, backing).map(|()| None),
-            None => {
-                let missing =
-                    above.map(|(inner, child)| MissingNode { parent: Some(Arc::clone(inner)), child });
-                return Ok(Some(missing.unwrap_or(MissingNode::ROOT)));
+            Some(Node::Leaf(leaf)) => {
+                return refuse_stranger(place.slot, leaf, fences, backing).map(|()| None);
             }
+            None => return Ok(Some(place)),
         }
     }
 }
