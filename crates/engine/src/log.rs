@@ -19,6 +19,7 @@
 //! Invariant: a record is acknowledged as synced only after the sync that covers it returned.
 //! Invariant: replay ends at the first bad group past the synced position; a bad group before it is
 //! corruption, an error.
+//! Invariant: a jump leads to the segment with the next number, whose positions go on where the jump ends.
 
 mod contents;
 mod replay;
@@ -83,6 +84,14 @@ impl LogPoint {
         payload.put_u64(chain);
         let (number, position) = (self.number + 1, start + SEGMENT_HEADER);
         (Self { segment, number, start, position, chain, sequence: self.sequence }, payload)
+    }
+
+    /// Whether a jump from here leads to `next`, as those of [`LogPoint::jump_to`] do. A forged one may lead to
+    /// where the log has been, and replay would never end.
+    fn leads_to(&self, next: &Self) -> bool {
+        next.number == self.number + 1
+            && next.start == self.position + JUMP_BYTES
+            && next.segment.len >= SEGMENT_HEADER + END_BYTES
     }
 
     /// The point that the jump with this payload leads to.

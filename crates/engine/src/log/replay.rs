@@ -131,7 +131,9 @@ impl<'a> Replay<'a> {
                     return Ok(Some(self.take(header)));
                 }
                 LogEntry::Jump(header, next)
-                    if header.chain == self.point.chain && self.has_header(&next)? =>
+                    if header.chain == self.point.chain
+                        && self.point.leads_to(&next)
+                        && self.has_header(&next)? =>
                 {
                     self.synced = self.synced.max(header.synced);
                     self.enter(next)?;
@@ -303,4 +305,98 @@ fn read_segment(backing: &Backing, segment: Extent) -> Result<SegmentBytes, Engi
     let mut bytes = vec![0; there];
     backing.read(segment.offset, &mut bytes)?;
     Ok(Arc::new(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{END_BYTES, JUMP_BYTES, group_bytes};
+    use super::*;
+    use crate::codec::Encode;
+    use atoll_disk::{Disk, DiskError, MemoryDisk, Operation, Relay};
+    use std::io;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    const STORE: u64 = 7;
+    const SEGMENT: u64 = 4096;
+
+    /// A disk that fails once it was read so often that its reader must be going in circles.
+    struct Patient(MemoryDisk, AtomicUsize);
+
+    impl Relay for Patient {
+        fn inner(&self) -> &dyn Disk {
+            &self.0
+        }
+
+        fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
+            if self.1.fetch_add(1, Ordering::Relaxed) < 100 {
+                return self.0.read_at(offset, target);
+            }
+            let source = io::Error::other("read too often");
+            Err(DiskError { operation: Operation::Read, name: "patient".to_owned(), offset, source })
+        }
+    }
+
+    /// The log of every case goes on from here, in the first of two segments.
+    fn first() -> LogPoint {
+        let segment = Extent { offset: SEGMENT, len: SEGMENT };
+        let position = 5000 + SEGMENT_HEADER;
+        LogPoint { segment, number: 3, start: 5000, position, chain: 11, sequence: 20 }
+    }
+
+    /// Where the first jump from there leads.
+    fn second() -> LogPoint {
+        first().jump_to(Extent { offset: 2 * SEGMENT, len: SEGMENT }, 9).0
+    }
+
+    /// A disk with a jump at [`first`] that leads to `next`, where one group lies, unless that is the place
+    /// of the jump. Every checksum is right.
+    fn jumping_to(next: &LogPoint) -> Arc<dyn Disk> {
+        let disk = MemoryDisk::with_bytes(vec![0; 3 * SEGMENT as usize]);
+        let write = |offset: u64, bytes: &[u8]| disk.write_at(offset, bytes).unwrap();
+        let group = LogPoint { sequence: next.sequence + 1, ..*next };
+        write(next.offset_of(next.position), &group_bytes(STORE, &group, GROUP_MAGIC, 0, &[5; 24]));
+        write(next.segment.offset, &segment_header(STORE, next));
+        let mut payload = Vec::new();
+        let LogPoint { segment, number, start, chain, .. } = *next;
+        for word in [segment.offset, segment.len, number, start, 9, chain] {
+            payload.put_u64(word);
+        }
+        let jump = group_bytes(STORE, &first(), JUMP_MAGIC, 0, &payload);
+        assert_eq!(jump.len() as u64, JUMP_BYTES);
+        write(first().offset_of(first().position), &jump);
+        Arc::new(Patient(disk, AtomicUsize::new(0)))
+    }
+
+    /// The points behind the groups that are found, and the end of the log.
+    fn replayed(disk: Arc<dyn Disk>) -> Result<(Vec<LogPoint>, LogEnd), EngineError> {
+        let backing = Backing::new(Some(disk), STORE, 1 << 20);
+        let mut replay = Replay::start(&backing, first(), first().position)?;
+        let mut found = Vec::new();
+        while let Some(group) = replay.next()? {
+            found.push(group.next);
+        }
+        let at = replay.point();
+        Ok((found, replay.end(at)?))
+    }
+
+    #[test]
+    fn a_jump_leads_to_the_segment_behind_this_one_and_nowhere_else() {
+        let (found, end) = replayed(jumping_to(&second())).unwrap();
+        assert_eq!((found.len(), end.point.number), (1, 4), "a true jump");
+        assert_eq!(found[0].position, second().position + 64);
+        let begin = |start: u64| LogPoint { start, position: start + SEGMENT_HEADER, ..second() };
+        let short = Extent { len: SEGMENT_HEADER + END_BYTES - 8, ..second().segment };
+        for (next, what) in [
+            (first(), "to itself"),
+            (begin(100), "to an earlier position"),
+            (begin(second().start - 8), "into the jump"),
+            (begin(second().start + 8), "to a later position"),
+            (LogPoint { number: 3, ..second() }, "to a segment of the same number"),
+            (LogPoint { number: 5, ..second() }, "past a number"),
+            (LogPoint { segment: short, ..second() }, "to a segment without room for a jump"),
+        ] {
+            let (found, end) = replayed(jumping_to(&next)).unwrap();
+            assert_eq!((found, end.point), (Vec::new(), first()), "{what}");
+        }
+    }
 }
