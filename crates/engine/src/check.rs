@@ -73,7 +73,7 @@ impl Engine {
             current: None,
         };
         check.superblocks()?;
-        let (_pin, current, trees) = check.everything()?;
+        let (_pins, current, trees) = check.everything()?;
         check.has_snapshots = current < trees.len();
         let counts: Vec<u64> = trees[..current].iter().map(|tree| check.tree(tree)).collect();
         check.report.records = counts.iter().sum();
@@ -144,9 +144,9 @@ impl Check<'_> {
         result.map_err(|error| self.report.damage.push(error)).ok()
     }
 
-    /// All trees, current ones first, the number of current ones, and a pin that keeps them in place. Also
-    /// records the log segments as of the same moment.
-    fn everything(&mut self) -> Result<(Pin, usize, Vec<TreeState>), EngineError> {
+    /// All trees, current ones first, the number of current ones, and pins that keep all of them in place: a
+    /// named snapshot may be deleted meanwhile. Also records the log segments as of the same moment.
+    fn everything(&mut self) -> Result<(Vec<Pin>, usize, Vec<TreeState>), EngineError> {
         // Between two checkpoints, when everything that left the trees is in one list.
         let _still = self.shared.checkpointing.lock();
         let mut writer = self.shared.writer.alone();
@@ -159,7 +159,9 @@ impl Check<'_> {
         writer.retired.places().for_each(|(offset, len)| self.find(offset, len));
         let named = forest.snapshots.iter().flat_map(|named| named.trees.iter());
         let trees = forest.trees.iter().chain(named).cloned().collect();
-        Ok((self.shared.pins.pin(forest.epoch), forest.trees.len(), trees))
+        let epochs = forest.snapshots.iter().map(|named| named.epoch).chain([forest.epoch]);
+        let pins = epochs.map(|epoch| self.shared.pins.pin(epoch)).collect();
+        Ok((pins, forest.trees.len(), trees))
     }
 
     /// Counts bytes as needed, if they lie in a segment.

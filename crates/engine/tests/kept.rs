@@ -1,14 +1,15 @@
-//! What a snapshot keeps of replaced values costs a few words for each part of the log, not for each value.
+//! What a snapshot keeps of replaced values costs a few words for each part of the log, not for each value; and
+//! the check of it.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 #[path = "common/counted.rs"]
 mod counted;
 
-use atoll_disk::{Disk, MemoryDisk};
+use atoll_disk::{Disk, DiskError, MemoryDisk, Relay};
 use atoll_engine::{Durability, Engine, Options, Tree};
 use counted::Counted;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 const KEYS: u32 = 20_000;
 
@@ -123,4 +124,65 @@ fn a_check_reads_what_snapshots_share_once_and_what_only_they_have_too() {
     engine.checkpoint().unwrap();
     let apart = read_by_check();
     assert!(apart > shared + short_bytes / 2, "{shared} bytes before, {apart} once all was replaced");
+}
+
+type Happening = Box<dyn FnOnce() + Send>;
+
+/// A disk in memory on which something happens before the read of this number.
+#[derive(Default)]
+struct Interrupted {
+    bytes: MemoryDisk,
+    reads: AtomicU64,
+    happening: Mutex<Option<(u64, Happening)>>,
+}
+
+impl Relay for Interrupted {
+    fn inner(&self) -> &dyn Disk {
+        &self.bytes
+    }
+
+    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
+        let read = self.reads.fetch_add(1, Ordering::Relaxed);
+        let happening = self.happening.lock().unwrap().take_if(|(at, _)| *at == read);
+        if let Some((_, happening)) = happening {
+            happening();
+        }
+        self.bytes.read_at(offset, target)
+    }
+}
+
+#[test]
+fn a_snapshot_that_is_deleted_during_a_check_keeps_its_space_until_the_check_ends() {
+    let disk = Arc::<Interrupted>::default();
+    let (engine, tree) = open(&disk);
+    fill(&tree, 0);
+    engine.checkpoint().unwrap();
+    engine.create_snapshot("kept").unwrap();
+    fill(&tree, 1);
+    engine.checkpoint().unwrap();
+    let reads = || disk.reads.load(Ordering::Relaxed);
+    let check = || {
+        let before = reads();
+        let damage = engine.check().unwrap().damage;
+        assert!(damage.is_empty(), "{damage:?}");
+        reads() - before
+    };
+    let reads_of_check = check();
+    let its = engine.clone();
+    let happening: Happening = Box::new(move || {
+        its.delete_snapshot("kept").unwrap();
+        for _ in 0..2 {
+            its.checkpoint().unwrap();
+        }
+    });
+    // The current tree takes about the first half of the reads, and the snapshot the second.
+    *disk.happening.lock().unwrap() = Some((reads() + reads_of_check / 4 * 3, happening));
+    let kept_bytes = engine.stats().retired_bytes;
+    assert!(kept_bytes > u64::from(KEYS) * 300, "{kept_bytes}");
+    check();
+    assert!(disk.happening.lock().unwrap().is_none(), "the check read less than before");
+    engine.checkpoint().unwrap();
+    let left_bytes = engine.stats().retired_bytes;
+    assert!(left_bytes < kept_bytes / 2, "of {kept_bytes} bytes, {left_bytes} are kept after the check");
+    check();
 }
