@@ -4,13 +4,13 @@
 //! not touch the forged part succeed.
 
 use crate::checksum::checksum;
-use crate::codec::Encode;
+use crate::codec::{Decoder, Encode};
 use crate::engine::{Engine, Tree};
 use crate::log::{GROUP_MAGIC, group_bytes};
 use crate::node::{Home, Inner, PageRef};
 use crate::options::Options;
 use crate::page;
-use crate::record::{Logged, Record};
+use crate::record::{self, Logged, Record};
 use crate::slot::Slot;
 use crate::space::Extent;
 use crate::superblock::{COPIES, Copy, DELTAS, Superblock, Table};
@@ -21,6 +21,7 @@ use atoll_disk::{Disk, DiskError, MemoryDisk, Operation, Relay};
 use std::ops::{Bound, ControlFlow};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The part of a store that is forged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -385,4 +386,58 @@ fn nodes_below_nodes_without_end_are_damage() {
     assert_no_panic(&image, "very deep");
     let engine = opened(&store(&base, &|_, _| ())).map(drop).and_then(|()| opened(&image));
     assert!(matches!(engine.map(drop), Err(EngineError::Corrupt { problem: Damage::PageContent, .. })));
+}
+
+/// A disk in memory that counts the reads of one place.
+struct Watched {
+    bytes: MemoryDisk,
+    place: u64,
+    reads: AtomicUsize,
+}
+
+impl Relay for Watched {
+    fn inner(&self) -> &dyn Disk {
+        &self.bytes
+    }
+
+    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<(), DiskError> {
+        if (self.place..self.place + 700).contains(&offset) {
+            self.reads.fetch_add(1, Ordering::Relaxed);
+        }
+        self.bytes.read_at(offset, target)
+    }
+}
+
+#[test]
+fn a_large_value_in_the_space_of_one_that_was_named_before_is_refused_unread() {
+    let base = base();
+    for shift in [0u32, 64] {
+        let place = std::cell::Cell::new(0);
+        let image = store(&base, &|part, bytes| {
+            if part != ForgedPart::Log {
+                return;
+            }
+            let mut fields = Decoder::new(bytes);
+            let (offset, len, checksum) = loop {
+                let record = record::decode(&mut fields).unwrap();
+                if let Record::Put { value: Logged::Extent { offset, len, checksum }, .. } = record {
+                    break (offset, len, checksum);
+                }
+            };
+            place.set(offset);
+            let offset_again = offset + u64::from(shift);
+            let first = Logged::Extent { offset, len, checksum };
+            let again = Logged::Extent { offset: offset_again, len: len - shift, checksum };
+            bytes.clear();
+            for value in std::iter::once(first).chain([again; 50]) {
+                Record::Put { tree: 0, key: b"key/0400", value }.encode(bytes);
+            }
+        });
+        let (place, reads) = (place.get(), AtomicUsize::new(0));
+        let disk = Arc::new(Watched { bytes: MemoryDisk::with_bytes(image), place, reads });
+        let found = Engine::open(Arc::clone(&disk) as Arc<dyn Disk>, options()).map(drop);
+        let is_told = matches!(found, Err(EngineError::Corrupt { problem: Damage::SpaceUsedTwice, .. }));
+        assert!(is_told, "{shift}: {found:?}");
+        assert_eq!(disk.reads.load(Ordering::Relaxed), 1, "{shift}");
+    }
 }

@@ -15,7 +15,8 @@ pub struct Options {
     /// Length of the log at which a checkpoint is due, in bytes. Default 1 GiB; it bounds recovery. Values of
     /// 64 KiB and more, which the log only names, count a quarter of their length.
     pub checkpoint_bytes: u64,
-    /// Length of one log segment, in bytes; segments are shorter where memory is small. Default 8 MiB.
+    /// Length of one log segment, in bytes, up to 512 MiB; segments are shorter where memory is small. Default
+    /// 8 MiB.
     pub log_segment_bytes: u64,
     /// Whether small commits are copied into mapped pages of the file, where the system allows that, instead
     /// of being written by one call each. A disk that then fails in a way that cannot be checked beforehand
@@ -72,6 +73,9 @@ const SEGMENT_SHARE: u64 = 16;
 /// Segments are not made shorter than this for want of memory.
 const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 
+/// No segment is longer, unless it holds a single group that is.
+pub(crate) const SEGMENT_BYTES_MAX: u64 = 512 << 20;
+
 impl Options {
     /// Length of a new log segment, in bytes.
     pub(crate) fn segment_bytes(&self) -> u64 {
@@ -85,8 +89,9 @@ impl Options {
     /// [`EngineError::Option`], naming the option.
     pub fn validate(&self) -> Result<(), EngineError> {
         let wrong = |option, problem| Err(EngineError::Option { option, problem });
-        if self.log_segment_bytes < 16 << 10 || !self.log_segment_bytes.is_multiple_of(4096) {
-            return wrong("log_segment_bytes", "at least 16 KiB, a multiple of 4 KiB");
+        let is_allowed = (16 << 10..=SEGMENT_BYTES_MAX).contains(&self.log_segment_bytes);
+        if !is_allowed || !self.log_segment_bytes.is_multiple_of(4096) {
+            return wrong("log_segment_bytes", "16 KiB to 512 MiB, a multiple of 4 KiB");
         }
         if self.salvage && !self.read_only {
             return wrong("salvage", "only for a store that is opened for reading");

@@ -4,13 +4,16 @@
 //! on, unchanged and in place, and zeros over the header of a group that it cut; and it writes only once it
 //! knows that the store is whole. So a crash during recovery is as a crash before it.
 
+#[cfg(test)]
+mod tests;
+
 use crate::backing::{Backing, Reading};
 use crate::codec::Malformed;
 use crate::fence;
 use crate::forest::{Count, Forest, NamedSnapshot, TreeState};
 use crate::log::{FoundSignpost, GROUP_HEADER, Log, LogPoint, SEGMENT_HEADER, Signpost, SignpostPlace};
 use crate::node::PageRef;
-use crate::options::Options;
+use crate::options::{Options, SEGMENT_BYTES_MAX};
 use crate::page;
 use crate::planted::{self, Bug};
 use crate::replayer::Replayer;
@@ -90,6 +93,10 @@ impl Recovered {
 
 /// Bytes that are rewritten at once.
 const REWRITE_BYTES: u64 = 1 << 20;
+
+/// No store begins with a longer file: its first log segment takes most of it. A file may have terabytes of
+/// holes, which take hours to read.
+const BEGUN_BYTES_MAX: u64 = 2 * SEGMENT_BYTES_MAX;
 
 /// Most attempts of an opening for reading, each of which the owner of the store overtook.
 const OPENINGS_MAX: usize = 100;
@@ -275,6 +282,9 @@ pub(crate) fn read_superblock(disk: &dyn Disk) -> Result<Option<(Superblock, Opt
 /// Whether a file has no more than [`create`] writes before the superblocks: zeros, except for the two blocks
 /// at its end.
 fn is_barely_begun(disk: &dyn Disk, len: u64) -> Result<bool, EngineError> {
+    if len > BEGUN_BYTES_MAX {
+        return Ok(false);
+    }
     let end = len.saturating_sub(2 * BLOCK);
     let mut bytes = vec![0; 1 << 20];
     let mut at = DATA_START;

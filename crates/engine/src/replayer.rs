@@ -20,7 +20,7 @@ use crate::tree::{self, Evictable};
 use crate::value::{INLINE_BELOW, Piece};
 use crate::{Damage, EngineError};
 use atoll_buffer::Buffer;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Most bytes of log that are gathered, whatever the memory budget.
 const GATHERED_MAX: u64 = 128 << 20;
@@ -39,6 +39,8 @@ pub(crate) struct Replayer<'a> {
     /// Large values that groups name, each with the log position at which its group ends. The log is not
     /// known to be synced up to there.
     named: VecDeque<(u64, Extent)>,
+    /// The space of all large values that groups named, in whole units: start to end.
+    named_space: BTreeMap<u64, u64>,
     /// Bytes of all large values that groups named.
     pub(crate) named_bytes: u64,
     /// How many of the segments that the replay entered are already known to `space`.
@@ -71,6 +73,7 @@ impl<'a> Replayer<'a> {
             report,
             unsynced: Vec::new(),
             named: VecDeque::new(),
+            named_space: BTreeMap::new(),
             named_bytes: 0,
             entered: 0,
             salvages: false,
@@ -336,7 +339,7 @@ impl<'a> Replayer<'a> {
     }
 
     /// Whether the large values that a group names were completely written.
-    fn extents_are_there(&self, records: &[Record<'_>]) -> Result<bool, EngineError> {
+    fn extents_are_there(&mut self, records: &[Record<'_>]) -> Result<bool, EngineError> {
         let end = self.backing.disk().map_or(Ok(0), |disk| disk.len())?;
         for record in records {
             let (Record::Put { value, .. } | Record::Append { value, .. }) = record else { continue };
@@ -344,12 +347,24 @@ impl<'a> Replayer<'a> {
             if offset.saturating_add(u64::from(len)) > end {
                 return Ok(false);
             }
+            self.note_named(Extent::in_units(offset, u64::from(len)))?;
             let bytes = Buffer::try_overwrite(len as usize, |target| self.backing.read(offset, target))?;
             if self.backing.checksum(&bytes) != checksum && !planted::is(Bug::ExtentNotVerified) {
                 return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// Notes the space of a large value, before it is read. No store names space twice between two commits; a
+    /// forged one could have gigabytes read for each record that names them.
+    fn note_named(&mut self, extent: Extent) -> Result<(), EngineError> {
+        let before = self.named_space.range(..extent.end()).next_back();
+        if before.is_some_and(|(_, &end)| end > extent.offset) {
+            return Err(self.backing.corrupt(extent.offset, Damage::SpaceUsedTwice));
+        }
+        self.named_space.insert(extent.offset, extent.end());
+        Ok(())
     }
 
     fn change_of<'g>(

@@ -6,10 +6,17 @@ use super::{
     segment_header,
 };
 use crate::backing::Backing;
+use crate::options::SEGMENT_BYTES_MAX;
 use crate::planted::{self, Bug};
 use crate::space::Extent;
 use crate::{Damage, EngineError};
+use atoll_disk::{DiskError, Operation};
+use std::io;
 use std::sync::Arc;
+
+/// Most bytes of a segment that are read: no group reaches 4 GiB, and no segment is longer than its group needs
+/// and the options allow. A forged store may name all of a file with terabytes of holes.
+const READ_MAX: u64 = (4 << 30) + SEGMENT_BYTES_MAX;
 
 /// A segment in memory while it is replayed.
 type SegmentBytes = Arc<Vec<u8>>;
@@ -301,8 +308,18 @@ fn read_segment(backing: &Backing, segment: Extent) -> Result<SegmentBytes, Engi
         Some(disk) => disk.len()?,
         None => 0,
     };
-    let there = end.saturating_sub(segment.offset).min(segment.len) as usize;
-    let mut bytes = vec![0; there];
+    let there = end.saturating_sub(segment.offset).min(segment.len);
+    if there > READ_MAX {
+        return Err(backing.corrupt(segment.offset, Damage::LogContent));
+    }
+    // A vector that finds no memory ends the process; this one only asks.
+    Vec::<u8>::new().try_reserve_exact(there as usize).map_err(|_| DiskError {
+        operation: Operation::Read,
+        name: backing.name(),
+        offset: segment.offset,
+        source: io::Error::new(io::ErrorKind::OutOfMemory, "no memory for a log segment"),
+    })?;
+    let mut bytes = vec![0; there as usize];
     backing.read(segment.offset, &mut bytes)?;
     Ok(Arc::new(bytes))
 }
@@ -312,8 +329,7 @@ mod tests {
     use super::super::{END_BYTES, JUMP_BYTES, group_bytes};
     use super::*;
     use crate::codec::Encode;
-    use atoll_disk::{Disk, DiskError, MemoryDisk, Operation, Relay};
-    use std::io;
+    use atoll_disk::{Disk, MemoryDisk, Relay};
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     const STORE: u64 = 7;
@@ -398,5 +414,53 @@ mod tests {
             let (found, end) = replayed(jumping_to(&next)).unwrap();
             assert_eq!((found, end.point), (Vec::new(), first()), "{what}");
         }
+    }
+
+    /// A disk that is very long, and on which nothing was ever written.
+    struct Endless;
+
+    impl Disk for Endless {
+        fn read_at(&self, _offset: u64, _target: &mut [u8]) -> Result<(), DiskError> {
+            Ok(())
+        }
+
+        fn write_at(&self, _offset: u64, _bytes: &[u8]) -> Result<(), DiskError> {
+            Ok(())
+        }
+
+        fn sync(&self) -> Result<(), DiskError> {
+            Ok(())
+        }
+
+        fn reserve(&self, _offset: u64, _len: u64) -> Result<(), DiskError> {
+            Ok(())
+        }
+
+        fn truncate(&self, _len: u64) -> Result<(), DiskError> {
+            Ok(())
+        }
+
+        fn len(&self) -> Result<u64, DiskError> {
+            Ok(1 << 58)
+        }
+
+        fn name(&self) -> &str {
+            "endless"
+        }
+    }
+
+    #[test]
+    fn a_segment_longer_than_any_can_be_is_damage_and_takes_no_memory() {
+        let backing = Backing::new(Some(Arc::new(Endless)), STORE, 1 << 20);
+        for len in [READ_MAX + 1, 1 << 50] {
+            let read = read_segment(&backing, Extent { offset: SEGMENT, len }).map(|bytes| bytes.len());
+            let is_told = matches!(
+                read,
+                Err(EngineError::Corrupt { offset: SEGMENT, problem: Damage::LogContent, .. })
+            );
+            assert!(is_told, "{len}: {read:?}");
+        }
+        let read = read_segment(&backing, Extent { offset: SEGMENT, len: SEGMENT }).unwrap();
+        assert_eq!(read.len() as u64, SEGMENT);
     }
 }

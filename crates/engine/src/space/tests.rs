@@ -49,6 +49,23 @@ fn regions_of_a_long_file_with_little_in_them_are_sparse() {
 }
 
 #[test]
+fn sparse_regions_of_a_file_that_claims_to_be_endless_take_no_memory() {
+    let mut space = Space::new(0);
+    let far = 1 << 40;
+    let used = |region: u64, before: u64| Extent { offset: region * REGION - before, len: BLOCK + before };
+    for extent in [used(5, 0), used(9, REGION / 2 + BLOCK), used(far, 0)] {
+        assert_eq!(space.claim(extent), Ok(()));
+    }
+    let sparse = space.sparse();
+    for (region, is_sparse) in [(0, true), (4, true), (5, true), (7, true), (8, false), (9, true)]
+        .into_iter()
+        .chain([(10, true), (far / 2, true), (far - 1, true), (far, false), (far + 1, false)])
+    {
+        assert_eq!(sparse.holds(region * REGION + 5), is_sparse, "region {region}");
+    }
+}
+
+#[test]
 fn claimed_space_cannot_be_claimed_or_allocated_again() {
     let mut space = Space::new(4096);
     let taken = Extent { offset: 40960, len: 4096 };
