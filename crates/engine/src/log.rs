@@ -86,8 +86,8 @@ impl LogPoint {
         (Self { segment, number, start, position, chain, sequence: self.sequence }, payload)
     }
 
-    /// Whether a jump from here leads to `next`, as those of [`LogPoint::jump_to`] do. A forged one may lead to
-    /// where the log has been, and replay would never end.
+    /// Whether a jump from here leads to `next`, as those of [`LogPoint::jump_to`] do. A forged one may lead
+    /// to where the log has been, and replay would never end.
     fn leads_to(&self, next: &Self) -> bool {
         next.number == self.number + 1
             && next.start == self.position + JUMP_BYTES

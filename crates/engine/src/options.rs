@@ -15,8 +15,8 @@ pub struct Options {
     /// Length of the log at which a checkpoint is due, in bytes. Default 1 GiB; it bounds recovery. Values of
     /// 64 KiB and more, which the log only names, count a quarter of their length.
     pub checkpoint_bytes: u64,
-    /// Length of one log segment, in bytes, up to 512 MiB; segments are shorter where memory is small. Default
-    /// 8 MiB.
+    /// Length of one log segment, in bytes, up to 512 MiB; segments are shorter where memory is small.
+    /// Default 8 MiB.
     pub log_segment_bytes: u64,
     /// Whether small commits are copied into mapped pages of the file, where the system allows that, instead
     /// of being written by one call each. A disk that then fails in a way that cannot be checked beforehand

@@ -1,8 +1,9 @@
 //! Opening a store: the last commit, and the log after it.
 //!
-//! Invariant: recovery writes nothing but a superblock that has to be mended, data that it read and will rely
-//! on, unchanged and in place, and zeros over the header of a group that it cut; and it writes only once it
-//! knows that the store is whole. So a crash during recovery is as a crash before it.
+//! Invariant: recovery writes nothing but a superblock that has to be mended or says what only a newer build
+//! knows, data that it read and will rely on, unchanged and in place, and zeros over the header of a group
+//! that it cut; and it writes only once it knows that the store is whole. So a crash during recovery is as a
+//! crash before it.
 
 #[cfg(test)]
 mod tests;
@@ -385,11 +386,16 @@ fn write_again(disk: &dyn Disk, parts: &[Extent]) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Writes both copies of the superblock, for the same reason. The copy to be mended is written last: until
-/// the newest one is certainly on the medium, it may be the only one there.
+/// Writes both copies of the superblock, for the same reason, and as this build writes them: a newer one may
+/// have noted what is not kept up from here on. At every moment one copy is intact on the medium.
 fn renew_superblocks(disk: &dyn Disk, superblock: &Superblock, mend: Option<u64>) -> Result<(), EngineError> {
     let bytes = superblock.encode();
+    let [first, second] = COPIES;
     let Some(mended) = mend else {
+        if block_at(disk, first)? != bytes || block_at(disk, second)? != bytes {
+            write_synced(disk, first, &bytes)?;
+            return write_synced(disk, second, &bytes);
+        }
         // Of two equal copies, one was synced before the other was begun: overwriting them changes nothing on
         // the medium.
         for copy in COPIES.into_iter().filter(|_| !planted::is(Bug::TailNotWrittenAgain)) {
@@ -401,12 +407,27 @@ fn renew_superblocks(disk: &dyn Disk, superblock: &Superblock, mend: Option<u64>
         }
         return Ok(());
     };
-    for copy in COPIES.into_iter().filter(|copy| *copy != mended).chain([mended]) {
-        if copy == mended || !planted::is(Bug::TailNotWrittenAgain) {
-            disk.write_at(copy, &bytes)?;
-            disk.sync()?;
-        }
+    // Until the newest one is certainly on the medium, it may be the only one there. So it stays as it is
+    // until the other one is intact as well.
+    let newest = if mended == first { second } else { first };
+    let found = block_at(disk, newest)?;
+    if !planted::is(Bug::TailNotWrittenAgain) {
+        write_synced(disk, newest, &found)?;
     }
+    write_synced(disk, mended, &bytes)?;
+    if found == bytes { Ok(()) } else { write_synced(disk, newest, &bytes) }
+}
+
+/// The block of a superblock, whatever it holds.
+fn block_at(disk: &dyn Disk, offset: u64) -> Result<Vec<u8>, EngineError> {
+    let mut bytes = vec![0; BLOCK as usize];
+    disk.read_at(offset, &mut bytes)?;
+    Ok(bytes)
+}
+
+fn write_synced(disk: &dyn Disk, offset: u64, bytes: &[u8]) -> Result<(), EngineError> {
+    disk.write_at(offset, bytes)?;
+    disk.sync()?;
     Ok(())
 }
 

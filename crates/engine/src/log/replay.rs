@@ -14,8 +14,8 @@ use atoll_disk::{DiskError, Operation};
 use std::io;
 use std::sync::Arc;
 
-/// Most bytes of a segment that are read: no group reaches 4 GiB, and no segment is longer than its group needs
-/// and the options allow. A forged store may name all of a file with terabytes of holes.
+/// Most bytes of a segment that are read: no group reaches 4 GiB, and no segment is longer than its group
+/// needs and the options allow. A forged store may name all of a file with terabytes of holes.
 const READ_MAX: u64 = (4 << 30) + SEGMENT_BYTES_MAX;
 
 /// A segment in memory while it is replayed.
