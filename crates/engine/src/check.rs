@@ -4,17 +4,20 @@
 
 mod trees;
 
-use crate::EngineError;
-use crate::backing::Checking;
+use crate::backing::{Checking, Reading};
+use crate::codec::Malformed;
 use crate::engine::Engine;
 use crate::fence;
 use crate::forest::TreeState;
 use crate::leaf::Leaf;
 use crate::log::{Log, LogPoint, Replay};
+use crate::node::PageRef;
+use crate::page;
 use crate::pins::Pin;
 use crate::shared::{Shared, Writer};
 use crate::space::{self, BLOCK, Extent, SegmentUse};
-use crate::superblock::{COPIES, Copy, Superblock};
+use crate::superblock::{COPIES, Copy, Superblock, Table};
+use crate::{Damage, EngineError};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::RandomState;
 use std::ops::Bound;
@@ -48,9 +51,9 @@ pub struct Hurt {
 }
 
 impl Engine {
-    /// Reads and verifies superblocks, log, pages and values, including those of named snapshots. Also checks
-    /// that no space is used twice, that the bytes counted as alive in log segments are, and that claims of
-    /// [heirs](Engine::take_over) can be read. Writers go on meanwhile.
+    /// Reads and verifies superblocks, the table of the last commit, log, pages and values, including those of
+    /// named snapshots. Also checks that no space is used twice, that the bytes counted as alive in log
+    /// segments are, and that claims of [heirs](Engine::take_over) can be read. Writers go on meanwhile.
     ///
     /// # Errors
     /// Only when the check itself cannot run; damage is in the report.
@@ -71,6 +74,7 @@ impl Engine {
             tree_records: 0,
             depth: None,
             current: None,
+            table: None,
         };
         check.superblocks()?;
         let (_pins, current, trees) = check.everything()?;
@@ -116,6 +120,8 @@ struct Check<'a> {
     depth: Option<usize>,
     /// The name of the present tree, if it is a current one.
     current: Option<String>,
+    /// Where the table of the last commit was when the check began.
+    table: Option<PageRef>,
 }
 
 /// Where a node lies in its tree: between which separators, and below how many nodes.
@@ -179,7 +185,7 @@ impl Check<'_> {
         }
         for (segment, &found) in self.segments.iter().zip(&self.found) {
             if segment.live != found {
-                let problem = crate::Damage::LiveBytes { counted: segment.live, found };
+                let problem = Damage::LiveBytes { counted: segment.live, found };
                 self.report.damage.push(self.shared.backing.corrupt(segment.extent.offset, problem));
             }
         }
@@ -197,10 +203,29 @@ impl Check<'_> {
                 continue;
             }
             if !matches!(Superblock::decode(&bytes), Copy::Intact(_)) {
-                let damage = self.shared.backing.corrupt(offset, crate::Damage::SuperblockCopy);
+                let damage = self.shared.backing.corrupt(offset, Damage::SuperblockCopy);
                 self.report.damage.push(damage);
             }
         }
+        // A reader beside the owner has read the table of its own state, which may be gone by now.
+        if self.shared.options.read_only { Ok(()) } else { self.table() }
+    }
+
+    /// The table of the last commit, which an open store never reads again. The caller holds `checkpointing`,
+    /// so that it stays in place.
+    fn table(&mut self) -> Result<(), EngineError> {
+        // A store that was closed meanwhile may have another owner.
+        self.shared.check_open()?;
+        let committed = *self.shared.committed.lock();
+        let Some(Superblock { table, .. }) = committed else { return Ok(()) };
+        let backing = &self.shared.backing;
+        let read = page::read_bytes(&table, Reading::Along, backing).and_then(|bytes| {
+            let decoded = Table::decode(&bytes);
+            decoded.map_err(|Malformed| backing.corrupt(table.offset, Damage::PageContent))
+        });
+        self.report.bytes += u64::from(table.len);
+        self.note(read);
+        self.table = Some(table);
         Ok(())
     }
 
@@ -223,7 +248,7 @@ impl Check<'_> {
                     None => {
                         let broken = replay.point();
                         let offset = broken.offset_of(broken.position);
-                        return Err(self.shared.backing.corrupt(offset, crate::Damage::LogBeforeSyncedEnd));
+                        return Err(self.shared.backing.corrupt(offset, Damage::LogBeforeSyncedEnd));
                     }
                 }
             }
@@ -267,21 +292,26 @@ impl Check<'_> {
     /// checkpoint has given back since.
     fn free_space(&mut self) {
         let mut segments = std::mem::take(&mut self.segments);
-        let free: Vec<Extent> = {
+        let (free, table): (Vec<Extent>, _) = {
             let mut space = self.shared.space.lock();
             segments.retain(|former| {
                 let now = space.segment_of(former.extent.offset);
                 now.is_some_and(|now| (now.number, now.extent) == (former.number, former.extent))
             });
-            space.free_extents().collect()
+            // A checkpoint that frees the table of the one before does so under this lock.
+            (space.free_extents().collect(), *self.shared.table.lock())
         };
+        let is_kept = |read: &PageRef| table.is_some_and(|table| table.offset == read.offset);
+        if let Some(table) = self.table.filter(is_kept) {
+            self.claim(table.offset, u64::from(table.len), table.checksum);
+        }
         for SegmentUse { extent, number, .. } in segments {
             self.claim(extent.offset, extent.len, number);
         }
         for extent in free {
             let before = self.used.range(..extent.end()).next_back();
             if before.is_some_and(|(_, &(end, _))| end > extent.offset) {
-                let damage = self.shared.backing.corrupt(extent.offset, crate::Damage::SpaceUsedTwice);
+                let damage = self.shared.backing.corrupt(extent.offset, Damage::SpaceUsedTwice);
                 self.report.damage.push(damage);
             }
         }
@@ -302,8 +332,56 @@ impl Check<'_> {
 
     fn compare_counts(&mut self, counted: u64, found: u64) {
         if counted != found {
-            let problem = crate::Damage::RecordCount { counted, found };
+            let problem = Damage::RecordCount { counted, found };
             self.report.damage.push(self.shared.backing.corrupt(0, problem));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Durability, Options};
+    use atoll_disk::{Disk, MemoryDisk};
+    use std::sync::Arc;
+
+    /// A store with a commit, its disk, and where the table of that commit lies.
+    fn committed() -> (Engine, Arc<MemoryDisk>, Extent) {
+        let disk = Arc::new(MemoryDisk::new());
+        let options = Options { background: false, log_segment_bytes: 64 << 10, ..Options::default() };
+        let engine = Engine::open(Arc::clone(&disk) as Arc<dyn Disk>, options).unwrap();
+        let tree = engine.tree("t").unwrap();
+        for number in 0..100u8 {
+            tree.put(&[number], &[1; 100], Durability::Flushed).unwrap();
+        }
+        engine.checkpoint().unwrap();
+        let table = *engine.shared.table.lock();
+        assert!(engine.check().unwrap().damage.is_empty());
+        (engine, disk, table.unwrap())
+    }
+
+    #[test]
+    fn the_check_of_an_open_store_reads_the_table_that_only_the_next_opening_needs() {
+        let (engine, disk, table) = committed();
+        let mut byte = [0];
+        disk.read_at(table.offset, &mut byte).unwrap();
+        disk.write_at(table.offset, &[byte[0] ^ 1]).unwrap();
+        let found = engine.check().unwrap().damage;
+        let [EngineError::Corrupt { offset, problem: Damage::PageChecksum, .. }] = &found[..] else {
+            panic!("{found:?}");
+        };
+        assert_eq!(*offset, table.offset);
+        // The next commit has a table of its own.
+        engine.checkpoint().unwrap();
+        assert!(engine.check().unwrap().damage.is_empty());
+    }
+
+    #[test]
+    fn the_check_finds_that_the_space_of_the_table_counts_as_free() {
+        let (engine, _disk, table) = committed();
+        engine.shared.space.lock().insert_free(table);
+        let found = engine.check().unwrap().damage;
+        let is_told = matches!(&found[..], [EngineError::Corrupt { problem: Damage::SpaceUsedTwice, .. }]);
+        assert!(is_told, "{found:?}");
     }
 }
