@@ -224,6 +224,15 @@ impl Disk for FileDisk {
 }
 
 fn open_file(path: &Path, mode: Mode) -> io::Result<File> {
+    open_with(path, mode, &mut sync_parent)
+}
+
+/// Opens a file; `sync_parent` makes its name durable.
+fn open_with(
+    path: &Path,
+    mode: Mode,
+    sync_parent: &mut dyn FnMut(&Path) -> io::Result<()>,
+) -> io::Result<File> {
     match mode {
         Mode::Read => OpenOptions::new().read(true).open(path),
         Mode::Write => OpenOptions::new().read(true).write(true).open(path),
@@ -234,7 +243,15 @@ fn open_file(path: &Path, mode: Mode) -> io::Result<File> {
                 sync_parent(path)?;
                 Ok(file)
             }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => open_file(path, Mode::Write),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let file = open_with(path, Mode::Write, sync_parent)?;
+                // Whoever made it may not have come to make its name durable.
+                if file.metadata()?.len() == 0 {
+                    file.sync_all()?;
+                    sync_parent(path)?;
+                }
+                Ok(file)
+            }
             Err(error) => Err(error),
         },
     }
@@ -338,6 +355,27 @@ mod tests {
         file.read_exact_at(&mut bytes, 0).unwrap();
         assert!(bytes.starts_with(b"reef") && bytes[4..].iter().all(|byte| *byte == 0));
         assert_eq!(file.metadata().unwrap().len(), 200_001);
+    }
+
+    #[test]
+    fn a_file_gets_a_durable_name_also_where_a_former_attempt_to_make_it_failed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let mut fail = |_: &Path| -> io::Result<()> { Err(io::Error::other("planted")) };
+        open_with(&path, Mode::Create, &mut fail).unwrap_err();
+        assert!(path.exists());
+        open_with(&path, Mode::Create, &mut fail).unwrap_err();
+        let synced = std::cell::Cell::new(0);
+        let mut count = |synced_path: &Path| -> io::Result<()> {
+            assert_eq!(synced_path, path);
+            synced.set(synced.get() + 1);
+            Ok(())
+        };
+        let file = open_with(&path, Mode::Create, &mut count).unwrap();
+        assert_eq!(synced.get(), 1);
+        file.write_all_at(b"reef", 0).unwrap();
+        open_with(&path, Mode::Create, &mut count).unwrap();
+        assert_eq!(synced.get(), 1, "what was written came after the name was durable");
     }
 
     #[test]

@@ -155,6 +155,9 @@ impl<'s> Backup<'s> {
         let file = if is_unfinished { place.unfinished() } else { place.file() };
         let (name, held) = (place.name(), Arc::clone(&place));
         let (target, mut mark) = off_thread("backup", move || {
+            if is_unfinished {
+                held.go_on()?;
+            }
             let target = Destination::open(&file, &name)?.holding(held);
             let mark = target.mark()?;
             Ok((target, mark))

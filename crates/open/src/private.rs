@@ -71,7 +71,8 @@ pub(crate) fn permit_as(file: &Path, original: &Metadata) -> io::Result<()> {
 /// Those of [`make_folder`]; why it cannot be given its permissions.
 pub(crate) fn make_folder_as(folder: &Path, original: &Path) -> io::Result<()> {
     if folder.exists() {
-        return Ok(());
+        // One that an earlier attempt made may not have a durable name yet.
+        return if folder.is_dir() { make_folder(folder) } else { Ok(()) };
     }
     make_folder(folder)?;
     let made = File::open(folder)?;

@@ -89,6 +89,12 @@ impl BackupFolder {
         self.rename(&self.file(), &self.unfinished())
     }
 
+    /// Makes the name of an unfinished file durable before more is written to it: whoever renamed it may not
+    /// have come that far, and a loss of power would make a store of it.
+    pub(crate) fn go_on(&self) -> Result<(), StoreError> {
+        sync_folder(&self.folder).map_err(failed("syncing the folder of the backup", &self.folder))
+    }
+
     /// Renames the updated file once it is complete again.
     pub(crate) fn end(&self) -> Result<(), StoreError> {
         self.rename(&self.unfinished(), &self.file())
