@@ -2,8 +2,10 @@
 //!
 //! Each call returns a few changes that can be applied one by one; the next call looks at the result.
 //!
-//! Invariant: a node that leaves drops a copy only where the nodes that stay have as many in sync as there
-//! can be.
+//! Invariant: a node that leaves drops a copy, in sync or not, only where the nodes that stay have as many in
+//! sync as there can be.
+//! Invariant: a copy on a node that is gone is dropped only where the slot has its full number in sync, or
+//! has no place left: if the copies in sync are lost too, that one may be all that is left.
 //! Invariant: no copy is made or dropped so that a slot has copies in fewer zones than before, unless its
 //! node leaves or is gone. So copies that move for a better zone or a better share never move back.
 
@@ -129,12 +131,12 @@ impl<'a> Plan<'a> {
         let Some(primary) = configuration.primary.filter(|primary| self.is_up(*primary)) else {
             return self.revive(slot, configuration);
         };
-        let is_lost = |node: &NodeId| self.gone.contains(node) || self.leaving.contains(node);
-        let lost = configuration.joining.iter().find(is_lost);
         let stays = |node: &NodeId| !self.leaving.contains(node);
+        let is_gone = |node: NodeId| self.gone.contains(&node);
         let in_sync = configuration.in_sync.iter().filter(stays).count();
-        let there = in_sync + configuration.joining.iter().filter(stays).count();
-        if let Some(node) = lost {
+        let joining = configuration.joining.iter().filter(stays);
+        let there = in_sync + joining.filter(|node| !is_gone(*node)).count();
+        if let Some(node) = self.needless(slot, configuration, in_sync) {
             self.changes.push(Change::Drop { slot, node });
         } else if there < wanted {
             if let Some(node) = self.for_one_more(configuration) {
@@ -147,13 +149,26 @@ impl<'a> Plan<'a> {
             }
         } else if in_sync > wanted {
             self.drop_one(slot, configuration);
-        } else if configuration.joining.is_empty() && configuration.successor.is_none() {
+        } else if configuration.joining.iter().all(is_gone) && configuration.successor.is_none() {
             self.balance(slot, configuration, primary);
         }
     }
 
     fn is_up(&self, node: NodeId) -> bool {
         self.table.members.get(&node).is_some_and(|member| member.is_up)
+    }
+
+    /// A copy that catches up, on a node that leaves or is gone, and that the slot can do without: `in_sync`
+    /// copies are there that stay. Of several it is the last one, which has least.
+    fn needless(&self, slot: Slot, configuration: &Configuration, in_sync: usize) -> Option<NodeId> {
+        let copies = self.copies_of(slot);
+        let is_full = !configuration.joining.has_room();
+        let is_needless = |node: &NodeId| match (self.leaving.contains(node), self.gone.contains(node)) {
+            (true, _) => is_full || in_sync >= copies.min(self.there).max(1),
+            (false, true) => is_full || in_sync >= copies,
+            (false, false) => false,
+        };
+        configuration.joining.iter().filter(is_needless).last()
     }
 
     /// A slot without a live primary. If a copy in sync is up, as where the primary went down while that one

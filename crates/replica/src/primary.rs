@@ -17,7 +17,8 @@ use crate::lease::Leases;
 use crate::log::{Log, Needed};
 use crate::planted::{self, Bug};
 use crate::{
-    Effect, Entry, Incarnation, Moment, NodeId, Position, Refusal, Sequence, Slot, Table, Ticket, Version,
+    Configuration, Effect, Entry, Incarnation, Moment, NodeId, Position, Refusal, Sequence, Slot, Table,
+    Ticket, Version,
 };
 use dismissals::Dismissals;
 use hand_over::HandingOver;
@@ -28,6 +29,8 @@ use std::collections::{BTreeMap, VecDeque};
 struct Peer {
     node: NodeId,
     incarnation: Incarnation,
+    /// Whether the group does not hear it. If it is catching up, nothing is done for it until it is back.
+    is_down: bool,
     /// Whether it has answered in this epoch; before that its position is unknown.
     is_known: bool,
     /// Whether it has confirmed a place of this log, in this epoch and this life of its node, since it last
@@ -188,15 +191,20 @@ impl Primary {
         })
     }
 
-    fn is_idle(&self, committed: Sequence, last: Sequence) -> bool {
+    fn is_idle(&self, configuration: &Configuration, committed: Sequence, last: Sequence) -> bool {
+        let has_all = |peer: &Peer| {
+            peer.is_known
+                && peer.owes_since.is_none()
+                && peer.committed_told >= committed
+                && peer.matched == last
+        };
         committed == last
             && self.reads.is_empty()
             && self.candidate.is_none()
-            && self.peers.iter().all(|peer| {
-                peer.is_known
-                    && peer.owes_since.is_none()
-                    && peer.committed_told >= committed
-                    && peer.matched == last
+            && self.peers.iter().all(|peer| match configuration.joining.contains(peer.node) {
+                // It may be down for days.
+                true => peer.is_down && peer.held_from.is_none(),
+                false => has_all(peer),
             })
     }
 }
@@ -218,9 +226,7 @@ impl Replicated {
     /// Whether a tick has nothing to do here.
     pub(crate) fn is_idle(&self) -> bool {
         let Some(primary) = &self.primary else { return true };
-        primary.is_idle(self.committed, self.log.last().sequence)
-            && self.configuration.joining.is_empty()
-            && !self.hands_over()
+        primary.is_idle(&self.configuration, self.committed, self.log.last().sequence) && !self.hands_over()
     }
 
     /// Asks copies that are new in this configuration where they stand.
@@ -239,6 +245,7 @@ impl Replicated {
             primary.peers.push(Peer {
                 node,
                 incarnation: Incarnation::default(),
+                is_down: false,
                 is_known: false,
                 has_appended: false,
                 matched: Sequence(0),
@@ -260,12 +267,14 @@ impl Replicated {
         self.advance(context);
     }
 
-    /// What an earlier life of a node said of its log does not count for the next one.
+    /// Notes which of the other copies are down, and which have begun a new life: what the earlier one said
+    /// of its log does not count for it.
     pub(crate) fn notice_lives(&mut self, table: &Table, context: &mut StepContext<'_>) {
         let Some(mut primary) = self.primary.take() else { return };
         let last = self.log.last().sequence;
         for at in 0..primary.peers.len() {
             let Some(peer) = primary.peers.get_mut(at) else { break };
+            peer.is_down = table.members.get(&peer.node).is_some_and(|member| !member.is_up);
             let incarnation = table.incarnation(peer.node).unwrap_or_default();
             if peer.incarnation == incarnation {
                 continue;

@@ -393,7 +393,7 @@ fn a_leaving_node_keeps_its_copy_while_another_one_may_come_back() {
             let (epoch, since) = (configuration.epoch, configuration.since);
             if let Some(node) = configuration.successor {
                 group.apply(Change::Propose(Proposal::HandOver { slot, epoch, since, node }));
-            } else if let Some(&node) = configuration.joining.as_slice().first().filter(|node| node.0 != 3) {
+            } else if let Some(node) = configuration.joining.iter().find(|node| node.0 != 3) {
                 let incarnation = table.incarnation(node).unwrap();
                 group.apply(Change::Propose(Proposal::Admit { slot, epoch, node, incarnation }));
             }

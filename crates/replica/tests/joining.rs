@@ -5,7 +5,7 @@
 
 mod small_ring;
 
-use atoll_replica::{Change, Incarnation, NodeId, Options, Survived};
+use atoll_replica::{Change, Incarnation, Input, Message, NodeId, Options, Survived};
 use small_ring::{Outcome, Ring, SLOT, three};
 
 /// A ring of which two nodes have a copy with a few entries, and a third is to get one but receives none of
@@ -78,6 +78,28 @@ fn a_copy_that_lacks_many_entries_is_not_waited_for() {
     ring.cut.clear();
     ring.pass(400);
     assert_eq!(ring.group.table().slot(SLOT).in_sync.len(), 3, "it counts once it has them");
+}
+
+#[test]
+fn a_copy_whose_node_is_down_is_left_alone_and_counts_soon_after_it_is_back() {
+    let mut ring = three();
+    ring.isolate(3);
+    ring.fail(3);
+    (1..=9).for_each(|ticket| ring.write(1, ticket));
+    ring.pass(2_000);
+    assert_eq!(ring.told(9), Some(Outcome::Written));
+    // A node may be down for days, and each of its slots would be asked for several times a second.
+    ring.now = ring.now.after(400_000);
+    ring.give(NodeId(1), Input::GroupHeard { asked_at: ring.now });
+    ring.give(NodeId(1), Input::Tick);
+    let asks = |(_, _, to, message): &&(NodeId, Incarnation, NodeId, Message)| {
+        *to == NodeId(3) && matches!(message, Message::Slot { .. })
+    };
+    assert_eq!(ring.network.iter().filter(asks).count(), 0);
+    ring.cut.clear();
+    ring.decide(Change::Hear { node: NodeId(3), incarnation: Incarnation(1) });
+    ring.pass(1_000);
+    assert_eq!((ring.applied(3).len(), ring.group.table().slot(SLOT).in_sync.len()), (9, 3));
 }
 
 #[test]

@@ -3,7 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where something is not as it must be")]
 
-use atoll_replica::{Change, Group, GroupOptions, NodeId, PlacementHints, Proposal, Slot, Survived};
+use atoll_replica::{
+    Change, Configuration, Copies, Group, GroupOptions, NodeId, PlacementHints, Proposal, Slot, Survived,
+};
 
 fn register(group: &mut Group, node: u32, nonce: u64, survived: Survived) {
     let (node, address, hints) = (NodeId(node), String::new(), PlacementHints::default());
@@ -57,6 +59,116 @@ fn a_copy_that_failed_before_the_last_one_is_kept_while_nothing_else_is_there() 
         group.apply(Change::Recover { slot });
         assert_eq!(group.table().slot(slot).primary, Some(NodeId(2)), "{slot:?}");
     }
+}
+
+/// A node fails.
+fn fail(group: &mut Group, node: u32) {
+    let incarnation = group.table().incarnation(NodeId(node)).unwrap();
+    group.apply(Change::Fail { node: NodeId(node), incarnation });
+}
+
+/// Plans a few times while these nodes are gone; no copy that is made comes to its end.
+fn plan_without(group: &mut Group, gone: &[NodeId]) {
+    for _ in 0..20 {
+        for change in group.plan(gone) {
+            group.apply(change);
+        }
+    }
+}
+
+#[test]
+fn a_copy_on_a_node_that_is_gone_is_kept_until_another_one_has_everything() {
+    let mut group = founded(3, 2, 16);
+    fail(&mut group, 3);
+    let of_one: Vec<Slot> = (0..16)
+        .map(Slot)
+        .filter(|slot| group.table().slot(*slot).in_sync == Copies::of(&[NodeId(1)]))
+        .collect();
+    assert!(!of_one.is_empty(), "slots of nodes 1 and 3");
+    plan_without(&mut group, &[NodeId(3)]);
+    let both = Copies::of(&[NodeId(3), NodeId(2)]);
+    for &slot in &of_one {
+        assert_eq!(group.table().slot(slot).joining, both, "{slot:?}: the new copy is still empty");
+    }
+    // The disk of node 1 is lost before the new copies are whole, and node 3 returns with all that it had.
+    let mut lost = group.clone();
+    fail(&mut lost, 1);
+    register(&mut lost, 3, 9, Survived::Everything);
+    for &slot in &of_one {
+        assert!(lost.table().slot(slot).joining.contains(NodeId(3)), "{slot:?} is forgotten there");
+        lost.apply(Change::Recover { slot });
+        assert_eq!(lost.table().slot(slot).primary, Some(NodeId(3)), "{slot:?}: and not an empty copy");
+    }
+    // Otherwise node 3 is replaced where the new copies are whole, and only there.
+    let incarnation = group.table().incarnation(NodeId(2)).unwrap();
+    let (first, others) = of_one.split_first().unwrap();
+    let epoch = group.table().slot(*first).epoch;
+    group.apply(Change::Propose(Proposal::Admit { slot: *first, epoch, node: NodeId(2), incarnation }));
+    plan_without(&mut group, &[NodeId(3)]);
+    assert!(!group.table().slot(*first).has(NodeId(3)), "who never returns is replaced");
+    assert!(others.iter().all(|slot| group.table().slot(*slot).joining == both));
+}
+
+#[test]
+fn of_two_nodes_the_one_that_was_gone_for_long_finds_its_copies_again() {
+    let mut group = founded(2, 2, 16);
+    fail(&mut group, 2);
+    assert_eq!(group.plan(&[NodeId(2)]), [], "there is no other node for them");
+    register(&mut group, 2, 9, Survived::Everything);
+    let table = group.table();
+    assert!(table.slots.iter().all(|slot| slot.joining == Copies::of(&[NodeId(2)])));
+}
+
+#[test]
+fn slots_are_led_in_turn_though_a_node_is_gone_for_which_there_is_no_other() {
+    let mut group = founded(3, 3, 16);
+    fail(&mut group, 3);
+    for slot in (0..16).map(Slot) {
+        let epoch = group.table().slot(slot).epoch;
+        group.apply(Change::Lead { slot, epoch, node: NodeId(1) });
+    }
+    let changes = group.plan(&[NodeId(3)]);
+    let is_handed = |change: &Change| matches!(change, Change::HandOver { node: NodeId(2), .. });
+    assert!(changes.len() == 8 && changes.iter().all(is_handed), "{changes:?}");
+}
+
+#[test]
+fn of_copies_that_are_gone_the_one_with_least_makes_room() {
+    let mut group = founded(12, 2, 1);
+    let slot = Slot(0);
+    let in_sync = group.table().slot(slot).in_sync;
+    let (first, second) = (in_sync.as_slice()[0], in_sync.as_slice()[1]);
+    let others: Vec<NodeId> = (1..=12).map(NodeId).filter(|node| !in_sync.contains(*node)).collect();
+    // Copies that never were in sync take all places.
+    for &node in &others[..8] {
+        group.apply(Change::Copy { slot, node });
+    }
+    for &node in others[..8].iter().chain([&second]) {
+        fail(&mut group, node.0);
+    }
+    let gone: Vec<NodeId> = others[..8].iter().copied().chain([second]).collect();
+    let joining = group.table().slot(slot).joining;
+    assert!(!joining.has_room() && group.table().slot(slot).primary == Some(first), "{joining:?}");
+    let last = *joining.as_slice().last().unwrap();
+    assert_eq!(group.plan(&gone), [Change::Drop { slot, node: last }]);
+    plan_without(&mut group, &gone);
+    let configuration = group.table().slot(slot);
+    assert!(configuration.joining.contains(second), "it has most: {configuration:?}");
+    let is_there = |node: NodeId| node != first && !gone.contains(&node) && configuration.has(node);
+    assert!(others.iter().any(|node| is_there(*node)), "and another one is being made: {configuration:?}");
+}
+
+#[test]
+fn a_leaving_copy_that_catches_up_stays_until_others_have_everything() {
+    let mut group = founded(3, 2, 16);
+    fail(&mut group, 3);
+    group.apply(Change::Leave { node: NodeId(3) });
+    plan_without(&mut group, &[]);
+    let table = group.table();
+    let is_of_both = |slot: &Configuration| slot.in_sync.len() == 2;
+    let has_it = |slot: &Configuration| slot.joining.contains(NodeId(3));
+    assert!(table.slots.iter().all(|slot| is_of_both(&slot) != has_it(&slot)));
+    assert!(table.slots.iter().any(|slot| has_it(&slot)) && table.members.contains_key(&NodeId(3)));
 }
 
 #[test]

@@ -158,6 +158,9 @@ impl Replicated {
 
     pub(super) fn remind(&self, primary: &mut Primary, at: usize, context: &mut StepContext<'_>) {
         let Some(peer) = primary.peers.get_mut(at) else { return };
+        if peer.is_down {
+            peer.held_from = peer.held_behind(context);
+        }
         let is_silent = context.now >= peer.sent_at.after(context.options.resend_us);
         let owes = !peer.is_known || peer.owes_since.is_some();
         let lacks = owes || peer.matched < self.log.last().sequence;

@@ -116,9 +116,10 @@ impl Replica {
         for &(slot, configuration) in &changed {
             self.reconfigure(slot, configuration, now, effects);
         }
-        let life =
-            |table: &Table| table.members.values().map(|member| member.incarnation).collect::<Vec<_>>();
-        let are_others = !before.members.keys().eq(table.members.keys()) || life(&before) != life(&table);
+        let lives = |table: &Table| {
+            table.members.values().map(|member| (member.incarnation, member.is_up)).collect::<Vec<_>>()
+        };
+        let are_others = !before.members.keys().eq(table.members.keys()) || lives(&before) != lives(&table);
         let met = changed.iter().map(|&(slot, _)| slot).filter(|slot| self.led.has(*slot));
         let to_meet: Vec<Slot> = if are_others { self.led.slots().collect() } else { met.collect() };
         for slot in to_meet {
