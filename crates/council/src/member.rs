@@ -421,7 +421,7 @@ impl Shared {
             Change::Register { node, .. } => *node,
             _ => NodeId::default(),
         });
-        if let Change::Recover { slot } = change {
+        if let Change::Recover { slot, .. } = change {
             self.await_silence(slot).await;
         }
         match self.submit(vec![change]).await {

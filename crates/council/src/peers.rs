@@ -29,7 +29,7 @@ use tokio::sync::Mutex;
 use tokio_rustls::TlsConnector;
 
 /// The version of the protocol between nodes and members.
-pub(crate) const VERSION: u8 = 4;
+pub(crate) const VERSION: u8 = 5;
 
 /// How long a member may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);

@@ -232,7 +232,8 @@ fn a_slot_whose_copies_are_all_lost_goes_on_elsewhere_when_an_operator_says_so()
     );
     fourth.kill();
     nodes[0].until_table("it is down", |table| !table.members[&NodeId(4)].is_up);
-    assert_eq!(council.change(Change::Recover { slot }).unwrap(), Decision::Changed);
+    let seen = nodes[0].table().version;
+    assert_eq!(council.change(Change::Recover { slot, seen }).unwrap(), Decision::Changed);
     nodes[0]
         .until_table("another one leads", |table| table.slot(slot).primary.is_some_and(|node| node.0 < 4));
 }

@@ -11,7 +11,7 @@ use crate::members::Claim;
 use crate::next_table::NextTable;
 use crate::{
     Address, Copies, Epoch, Incarnation, KeyspaceRules, Member, NodeId, PlacementHints, Proposal, Slot,
-    Survived, Table,
+    Survived, Table, Version,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -126,6 +126,9 @@ pub enum Change {
     Recover {
         /// The slot.
         slot: Slot,
+        /// The table in which this loss was accepted. If the slot has changed since, it may have been served
+        /// meanwhile, and more would be lost than was accepted: nothing happens.
+        seen: Version,
     },
     /// A keyspace is added, unless there is one of this name.
     Keyspace(KeyspaceRules),
@@ -241,7 +244,7 @@ impl Group {
                     self.left.insert(node, incarnation);
                 }
             }
-            Change::Recover { slot } => table.recover(slot),
+            Change::Recover { slot, seen } => table.recover(slot, seen),
             Change::Keyspace(rules) => table.add_keyspace(rules),
             Change::Register { .. } => {}
         }

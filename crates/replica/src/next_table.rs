@@ -298,10 +298,13 @@ impl<'a> NextTable<'a> {
         self.is_changed = true;
     }
 
-    /// Accepts a loss: the chosen node leads with whatever it has, be it the log of a copy that was catching
-    /// up or nothing.
-    pub(crate) fn recover(&mut self, slot: Slot) {
+    /// Accepts a loss as it was seen in an earlier table: the chosen node leads with whatever it has, be it
+    /// the log of a copy that was catching up or nothing.
+    pub(crate) fn recover(&mut self, slot: Slot, seen: Version) {
         let configuration = self.table.slot(slot);
+        if configuration.since > seen {
+            return;
+        }
         if configuration.epoch == Epoch(0) || configuration.in_sync.iter().any(|node| self.is_up(node)) {
             return;
         }
@@ -379,15 +382,36 @@ mod tests {
         let mut group = flapped();
         register(&mut group, 2, 2);
         assert_eq!(group.table().slot(Slot(0)).primary, None, "2 lost what it had");
-        group.apply(Change::Recover { slot: Slot(0) });
+        group.apply(Change::Recover { slot: Slot(0), seen: group.table().version });
         assert_eq!(group.table().slot(Slot(0)).primary, Some(NodeId(1)));
         // It stood before 4 because of the data that it had.
         let mut group = flapped();
         register(&mut group, 1, 2);
         assert_eq!(group.table().slot(Slot(0)).joining, Copies::of(&[NodeId(4), NodeId(1)]));
         register(&mut group, 2, 2);
-        group.apply(Change::Recover { slot: Slot(0) });
+        group.apply(Change::Recover { slot: Slot(0), seen: group.table().version });
         assert_eq!(group.table().slot(Slot(0)).primary, Some(NodeId(4)));
+    }
+
+    #[test]
+    fn an_accepted_loss_is_of_the_configuration_that_was_seen() {
+        let mut group = Group::new(GroupOptions { slots: 1, copies: 1 });
+        (1..=2).for_each(|node| register(&mut group, node, 1));
+        let (slot, incarnation) = (Slot(0), Incarnation(1));
+        group.apply(Change::Found { slot, copies: Copies::of(&[NodeId(1)]) });
+        group.apply(Change::Fail { node: NodeId(1), incarnation });
+        let seen = group.table().version;
+        let accepted = Change::Recover { slot, seen };
+        assert_eq!(group.apply(accepted.clone()), Decision::Changed);
+        assert_eq!(group.table().slot(slot).primary, Some(NodeId(2)));
+        // Node 2 has served the slot since, and fails. The request was sent twice, and is late.
+        group.apply(Change::Fail { node: NodeId(2), incarnation });
+        group.apply(Change::Hear { node: NodeId(1), incarnation });
+        assert_eq!(group.apply(accepted), Decision::Unchanged);
+        assert_eq!(group.table().slot(slot).primary, Some(NodeId(2)), "what it has is waited for");
+        let seen = group.table().slot(slot).since;
+        assert_eq!(group.apply(Change::Recover { slot, seen }), Decision::Changed);
+        assert_eq!(group.table().slot(slot).primary, Some(NodeId(1)));
     }
 
     #[test]

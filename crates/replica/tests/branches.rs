@@ -27,7 +27,7 @@ fn behind_a_loss() -> Ring {
     for node in [FIRST, SECOND] {
         ring.decide(Change::Hear { node, incarnation: Incarnation(1) });
     }
-    ring.decide(Change::Recover { slot: SLOT });
+    ring.decide(Change::Recover { slot: SLOT, seen: ring.group.table().version });
     ring.pass(3_000);
     ring.write(1, 2);
     ring.pass(100);
@@ -67,7 +67,7 @@ fn a_copy_that_was_only_down_is_kept_and_the_slot_goes_on_with_it_where_the_othe
     assert_eq!(comes_back(&mut ring, None), Sequence(2));
     ring.kill(1);
     ring.fail(1);
-    ring.decide(Change::Recover { slot: SLOT });
+    ring.decide(Change::Recover { slot: SLOT, seen: ring.group.table().version });
     assert_eq!(ring.primary(), SECOND);
     ring.pass(3_000);
     ring.read(2, 3);
@@ -113,7 +113,7 @@ fn give_up_the_first(group: &mut Group, led: Slot) {
     group.apply(Change::Fail { node: FIRST, incarnation });
     group.apply(Change::Hear { node: SECOND, incarnation });
     for slot in [Slot(0), Slot(1)] {
-        group.apply(Change::Recover { slot });
+        group.apply(Change::Recover { slot, seen: group.table().version });
     }
     let table = group.table();
     assert!([Slot(0), Slot(1)].iter().all(|slot| table.slot(*slot).primary == Some(SECOND)));

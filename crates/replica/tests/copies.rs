@@ -133,7 +133,7 @@ fn a_primary_without_other_copies_acknowledges_nothing_once_a_loss_was_accepted(
     let (former, table) = (ring.primary(), ring.group.table());
     ring.fail(former.0);
     ring.hears_group = false;
-    ring.group.apply(Change::Recover { slot: SLOT });
+    ring.group.apply(Change::Recover { slot: SLOT, seen: ring.group.table().version });
     assert_ne!(ring.primary(), former);
     assert_eq!(ring.nodes[&former].replica.table().slot(SLOT).primary, table.slot(SLOT).primary);
     ring.pass(1_100);
@@ -334,7 +334,7 @@ fn a_slot_whose_last_copy_lost_everything_is_down_until_somebody_accepts_that() 
     ring.pass(1_500);
     ring.read(1, 2);
     assert_eq!(ring.told(2), Some(Outcome::Refused(Refusal::NoPrimary)));
-    ring.decide(Change::Recover { slot: SLOT });
+    ring.decide(Change::Recover { slot: SLOT, seen: ring.group.table().version });
     ring.pass(100);
     ring.read(1, 3);
     assert_eq!(ring.told(3), Some(Outcome::Read(0)));

@@ -46,7 +46,7 @@ fn what_was_acknowledged_is_there_once_it_was_stopped_and_its_slots_recovered() 
     let mut ring = alone();
     ring.kill(1);
     ring.fail(1);
-    ring.decide(Change::Recover { slot: SLOT });
+    ring.decide(Change::Recover { slot: SLOT, seen: ring.group.table().version });
     assert_eq!(ring.primary(), NodeId(2), "the one that fell behind last");
     ring.pass(3_000);
     ring.write(2, 3);

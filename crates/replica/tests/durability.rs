@@ -98,8 +98,9 @@ fn a_total_loss_of_power_costs_what_was_not_synced_and_nothing_that_was() {
         assert_eq!(now.in_sync.is_empty(), keyspace != 3, "keyspace {keyspace}: {now:?}");
     }
     // Only where nobody has everything can a loss be accepted.
-    assert_eq!(group.apply(Change::Recover { slot: Slot(3 * EACH) }), Decision::Unchanged);
-    assert_eq!(group.apply(Change::Recover { slot: Slot(0) }), Decision::Changed);
+    let seen = table.version;
+    assert_eq!(group.apply(Change::Recover { slot: Slot(3 * EACH), seen }), Decision::Unchanged);
+    assert_eq!(group.apply(Change::Recover { slot: Slot(0), seen }), Decision::Changed);
 }
 
 #[test]

@@ -99,7 +99,7 @@ fn a_copy_that_counts_is_not_emptied_by_any_table_that_it_knows() {
         ring.fail(node);
     }
     ring.decide(Change::Hear { node: THIRD, incarnation: Incarnation(1) });
-    ring.decide(Change::Recover { slot: SLOT });
+    ring.decide(Change::Recover { slot: SLOT, seen: ring.group.table().version });
     let known = ring.nodes[&THIRD].replica.table().slot(SLOT).primary;
     assert_eq!((ring.primary(), known), (THIRD, Some(NodeId(1))), "it waits for the promise to run out");
     assert_eq!(would(&ring, 3), (true, false));

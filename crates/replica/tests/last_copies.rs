@@ -56,7 +56,7 @@ fn a_copy_that_failed_before_the_last_one_is_kept_while_nothing_else_is_there() 
     // It comes back with all that it had; the operator gives up node 4.
     register(&mut group, 2, 9, Survived::Everything);
     for slot in waiting {
-        group.apply(Change::Recover { slot });
+        group.apply(Change::Recover { slot, seen: group.table().version });
         assert_eq!(group.table().slot(slot).primary, Some(NodeId(2)), "{slot:?}");
     }
 }
@@ -96,7 +96,7 @@ fn a_copy_on_a_node_that_is_gone_is_kept_until_another_one_has_everything() {
     register(&mut lost, 3, 9, Survived::Everything);
     for &slot in &of_one {
         assert!(lost.table().slot(slot).joining.contains(NodeId(3)), "{slot:?} is forgotten there");
-        lost.apply(Change::Recover { slot });
+        lost.apply(Change::Recover { slot, seen: lost.table().version });
         assert_eq!(lost.table().slot(slot).primary, Some(NodeId(3)), "{slot:?}: and not an empty copy");
     }
     // Otherwise node 3 is replaced where the new copies are whole, and only there.

@@ -229,13 +229,15 @@ impl RingOperator {
     }
 
     /// Lets slots whose in-sync copies are all lost go on with whatever copies are left, if any. Acknowledged
-    /// writes there are lost.
+    /// writes there are lost. Slots that have changed since this version of the table are left alone: they may
+    /// have been served meanwhile.
     ///
     /// # Errors
     /// As [`RingOperator::leave`].
-    pub async fn recover(&self, slots: &[u16]) -> Result<(), StoreError> {
-        let slots: Vec<String> = slots.iter().map(u16::to_string).collect();
-        let mut words: Vec<&[u8]> = vec![b"AT.RING", b"RECOVER"];
+    pub async fn recover(&self, version: u64, slots: &[u16]) -> Result<(), StoreError> {
+        let (version, slots) = (version.to_string(), slots.iter().map(u16::to_string));
+        let slots: Vec<String> = slots.collect();
+        let mut words: Vec<&[u8]> = vec![b"AT.RING", b"RECOVER", version.as_bytes()];
         words.extend(slots.iter().map(|slot| slot.as_bytes()));
         self.ask(&words).await
     }

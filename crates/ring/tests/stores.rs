@@ -195,7 +195,7 @@ fn a_node_whose_folder_is_gone_does_not_say_that_it_has_everything() {
         group.wait(Duration::from_secs(20), |table| table.incarnation(NodeId(1)) == Some(Incarnation(3)))
     );
     let slot = Client::connect(node.address()).say("CLUSTER KEYSLOT k").parse().unwrap();
-    group.change(Change::Recover { slot: Slot(slot) });
+    group.change(Change::Recover { slot: Slot(slot), seen: group.table().version });
     assert_eq!(until_served(&node, "GET k"), "v");
     node.stop().unwrap();
 }

@@ -141,7 +141,8 @@ impl World {
         }
         for &slot in &lost {
             self.counts.bump("slots_recovered");
-            self.decide(Change::Recover { slot });
+            let seen = self.council.authority.table().version;
+            self.decide(Change::Recover { slot, seen });
             self.accept_loss(slot)?;
         }
         let end = self.now + HEALING_US_MAX;

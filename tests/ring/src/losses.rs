@@ -108,8 +108,9 @@ impl World {
     }
 
     fn give_up(&mut self, slot: Slot) {
-        let former = self.council.authority.table().slot(slot).primary;
-        self.decide(Change::Recover { slot });
+        let table = self.council.authority.table();
+        let (former, seen) = (table.slot(slot).primary, table.version);
+        self.decide(Change::Recover { slot, seen });
         let configuration = self.council.authority.table().slot(slot);
         if configuration.primary.is_some() && configuration.primary != former {
             self.counts.bump("losses_accepted_in_between");

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
     use crate::agent::tests::agent;
     use crate::codec::Coded;
-    use atoll_replica::{Epoch, NodeId, Slot};
+    use atoll_replica::{Epoch, NodeId, Slot, Version};
     use atoll_wire::{Connection, Limits, Request};
     use std::net::SocketAddr;
     use std::sync::Mutex;
@@ -170,7 +170,8 @@ mod tests {
         let session = Session { agent: &agent, known: &known, requests: &requests, node: NodeId(1) };
         let (answer, answered) = std::sync::mpsc::sync_channel(1_000);
         for slot in 0..2 * CHANGES_MAX as u32 {
-            let (change, answer) = (Change::Recover { slot: Slot(slot) }, answer.clone());
+            let change = Change::Recover { slot: Slot(slot), seen: Version(1) };
+            let answer = answer.clone();
             let until = Instant::now() + CHANGE_TIMEOUT;
             tell.try_send(Command::Change(PendingChange { change, until, answer })).unwrap();
         }

@@ -3,7 +3,7 @@
 use super::bytes::{Coded, Damaged, Reader};
 use atoll_replica::{
     Change, Copies, Decision, KeyspaceRules, KeyspaceSet, NodeId, Persistence, PlacementHints, Position,
-    Proposal, Slot, Survived, Weight,
+    Proposal, Slot, Survived, Version, Weight,
 };
 
 const REGISTER: u8 = 1;
@@ -23,6 +23,11 @@ const KEYSPACE: u8 = 14;
 /// A registration with hints; one without is written as it was before there were any.
 const REGISTER_WITH_HINTS: u8 = 15;
 const FAIL_TOGETHER: u8 = 16;
+/// A recovery of what was seen in a table; [`RECOVER`] was decided on whatever had changed since.
+const RECOVER_SEEN: u8 = 17;
+
+/// The version of a recovery from before there were any: logs with such entries are applied as they were.
+const SEEN_ALL: Version = Version(u64::MAX);
 
 const ADMIT: u8 = 1;
 const DISMISS: u8 = 2;
@@ -62,7 +67,8 @@ impl Coded for Change {
                 put_pair(HAND_OVER, slot, epoch, out);
                 node.put(out);
             }
-            Self::Recover { slot } => put_one(RECOVER, slot, out),
+            Self::Recover { slot, seen: SEEN_ALL } => put_one(RECOVER, slot, out),
+            Self::Recover { slot, seen } => put_pair(RECOVER_SEEN, slot, seen, out),
             Self::Leave { node } => put_one(LEAVE, node, out),
             Self::Stay { node } => put_one(STAY, node, out),
             Self::Remove { node, incarnation } => put_pair(REMOVE, node, incarnation, out),
@@ -94,7 +100,8 @@ impl Coded for Change {
                 epoch: Coded::take(from)?,
                 node: Coded::take(from)?,
             },
-            RECOVER => Self::Recover { slot: Coded::take(from)? },
+            RECOVER => Self::Recover { slot: Coded::take(from)?, seen: SEEN_ALL },
+            RECOVER_SEEN => Self::Recover { slot: Coded::take(from)?, seen: Coded::take(from)? },
             LEAVE => Self::Leave { node: Coded::take(from)? },
             STAY => Self::Stay { node: Coded::take(from)? },
             REMOVE => Self::Remove { node: Coded::take(from)?, incarnation: Coded::take(from)? },
@@ -299,7 +306,7 @@ impl Coded for Decision {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use atoll_replica::{Epoch, Incarnation, Version};
+    use atoll_replica::{Epoch, Incarnation};
 
     /// One change of each kind.
     pub(crate) fn changes() -> Vec<Change> {
@@ -328,7 +335,8 @@ pub(crate) mod tests {
             Change::Copy { slot, node },
             Change::Drop { slot, node },
             Change::Lead { slot, epoch, node },
-            Change::Recover { slot },
+            Change::Recover { slot, seen: SEEN_ALL },
+            Change::Recover { slot, seen: Version(77_000) },
             Change::HandOver { slot, epoch, node },
             Change::Leave { node },
             Change::Stay { node },
@@ -360,6 +368,16 @@ pub(crate) mod tests {
         assert_eq!(Survived::Everything.to_bytes(), [1, 0]);
         assert_eq!(Survived::of_bytes(&[1, 0]), Ok(Survived::Everything));
         assert_eq!(Survived::of_bytes(&[0]), Ok(Survived::Nothing));
+    }
+
+    #[test]
+    fn a_recovery_in_a_log_of_before_is_applied_as_it_was() {
+        let always = Change::Recover { slot: Slot(5), seen: Version(u64::MAX) };
+        assert_eq!(Change::of_bytes(&[RECOVER, 5]), Ok(always.clone()));
+        assert_eq!(always.to_bytes(), [RECOVER, 5]);
+        let seen = Change::Recover { slot: Slot(5), seen: Version(9) };
+        assert_eq!(seen.to_bytes(), [RECOVER_SEEN, 5, 9]);
+        assert_eq!(Change::of_bytes(&[RECOVER_SEEN, 5, 9]), Ok(seen));
     }
 
     #[test]

@@ -243,7 +243,7 @@ mod tests {
     use super::*;
     use crate::codec::{RingId, saved_state};
     use crate::types::{Changes, EntryOf, LogIdOf, SnapshotBytes, SnapshotMetaOf};
-    use atoll_replica::{Change, Slot};
+    use atoll_replica::{Change, Slot, Version};
     use openraft::{EntryPayload, LeaderId, LogId, Vote};
     use std::sync::Arc;
 
@@ -252,7 +252,8 @@ mod tests {
     }
 
     fn entry(index: u64) -> EntryOf {
-        let payload = EntryPayload::Normal(Changes::new(vec![Change::Recover { slot: Slot(index as u32) }]));
+        let change = Change::Recover { slot: Slot(index as u32), seen: Version(u64::MAX) };
+        let payload = EntryPayload::Normal(Changes::new(vec![change]));
         EntryOf { log_id: log_id(index), payload }
     }
 

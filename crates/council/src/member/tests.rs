@@ -5,7 +5,7 @@ use super::*;
 use crate::codec::{SavedState, Update};
 use crate::types::{LogIdOf, SnapshotMetaOf};
 use crate::{Council, Listen};
-use atoll_replica::{Group, GroupOptions, KeyspaceRules, Moment, PlacementHints, Survived};
+use atoll_replica::{Group, GroupOptions, KeyspaceRules, Moment, PlacementHints, Survived, Version};
 use atoll_wire::Client;
 use openraft::raft::VoteRequest;
 use openraft::{LeaderId, LogId, Membership, StoredMembership, Vote};
@@ -74,7 +74,7 @@ fn what_is_meant_for_another_seat_or_another_group_is_not_taken() {
 fn a_member_that_is_alone_founds_nothing_and_decides_nothing() {
     on_runtime(async {
         let (_council, _, client) = member().await;
-        let change = Change::Recover { slot: Slot(0) };
+        let change = Change::Recover { slot: Slot(0), seen: Version(1) };
         for _ in 0..5 {
             assert!(matches!(ask(&client, Ask::Decide(change.clone())).await, Answer::NotLeader(None)));
             let heartbeat = Ask::Heartbeat { node: NodeId(1), incarnation: Incarnation(1) };

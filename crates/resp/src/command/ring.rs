@@ -4,7 +4,9 @@
 //! AT.RING STATUS               a map: which node this is, the version of the table, and of slots and nodes
 //! AT.RING LEAVE node           OK: the node's copies move elsewhere, and then it leaves the ring
 //! AT.RING STAY node            OK: it stays after all
-//! AT.RING RECOVER slot ...     OK: slots that lost all copies continue with what is left, if anything
+//! AT.RING RECOVER version slot ...
+//!                              OK: slots that lost all copies continue with what is left, if anything,
+//!                              unless they have changed since this version of the table
 //! ```
 //! OK means that the change was requested; `STATUS` shows what came of it.
 
@@ -21,8 +23,13 @@ pub enum RingRequest {
     Leave(u32),
     /// `STAY`, with the number of the node.
     Stay(u32),
-    /// `RECOVER`, with the slots.
-    Recover(Vec<u16>),
+    /// `RECOVER`.
+    Recover {
+        /// The version of the table in which the slots were seen to be lost.
+        version: u64,
+        /// The slots.
+        slots: Vec<u16>,
+    },
 }
 
 /// `AT.RING`.
@@ -31,12 +38,13 @@ pub(super) fn ring<'a>(arguments: &mut Arguments<'a>) -> Result<Command<'a>, Com
         word if is_word(word, "STATUS") => RingRequest::Status,
         word if is_word(word, "LEAVE") => RingRequest::Leave(node(arguments)?),
         word if is_word(word, "STAY") => RingRequest::Stay(node(arguments)?),
-        word if is_word(word, "RECOVER") && arguments.left() > 0 => {
+        word if is_word(word, "RECOVER") && arguments.left() > 1 => {
+            let version = u64::try_from(arguments.integer()?).map_err(|_| CommandError::Integer)?;
             let mut slots = Vec::with_capacity(arguments.left());
             while arguments.left() > 0 {
                 slots.push(super::server::slot(arguments)?);
             }
-            RingRequest::Recover(slots)
+            RingRequest::Recover { version, slots }
         }
         word if is_word(word, "RECOVER") => {
             return Err(CommandError::Arity { name: "at.ring|recover".to_owned() });

@@ -341,3 +341,14 @@ fn so_many_commands_are_described_at_once() {
         assert_eq!(refused, "LIMIT names of commands: 1025; allowed are 1024");
     }
 }
+
+#[test]
+fn a_loss_is_accepted_of_what_was_seen() {
+    let seen =
+        |version, slots: &[u16]| Command::Ring(RingRequest::Recover { version, slots: slots.to_vec() });
+    assert_is("AT.RING RECOVER 700 12 16383", seen(700, &[12, 16_383]));
+    assert_is("at.ring recover 0 0", seen(0, &[0]));
+    assert_eq!(error("AT.RING RECOVER 700"), "ERR wrong number of arguments for 'at.ring|recover' command");
+    assert_eq!(error("AT.RING RECOVER -1 12"), "ERR value is not an integer or out of range");
+    assert!(error("AT.RING RECOVER 700 16384").starts_with("ERR "));
+}

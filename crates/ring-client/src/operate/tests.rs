@@ -235,7 +235,7 @@ async fn a_change_whose_answer_is_lost_is_unknown_and_one_that_no_node_heard_of_
         for error in [
             operator.leave(4).await.unwrap_err(),
             operator.stay(4).await.unwrap_err(),
-            operator.recover(&[7]).await.unwrap_err(),
+            operator.recover(1, &[7]).await.unwrap_err(),
             operator.create_keyspace(&new).await.unwrap_err(),
         ] {
             assert_eq!(error.outcome(), outcome, "{error}");

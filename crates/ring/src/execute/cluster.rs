@@ -3,7 +3,7 @@
 use super::Executor;
 use crate::keyspaces::slot_at;
 use atoll_keyspace::slot_of;
-use atoll_replica::{Change, NodeId};
+use atoll_replica::{Change, NodeId, Version};
 use atoll_resp::{ClusterRequest, RingRequest, TableVersion};
 
 impl Executor<'_> {
@@ -22,9 +22,10 @@ impl Executor<'_> {
             }
             RingRequest::Leave(node) => vec![Change::Leave { node: NodeId(*node) }],
             RingRequest::Stay(node) => vec![Change::Stay { node: NodeId(*node) }],
-            RingRequest::Recover(slots) => {
+            RingRequest::Recover { version, slots } => {
+                let seen = Version(*version);
                 let slots = slots.iter().map(|&slot| slot_at(self.session.keyspace, slot));
-                slots.map(|slot| Change::Recover { slot }).collect()
+                slots.map(|slot| Change::Recover { slot, seen }).collect()
             }
         };
         match self.here.slots.ask_group(changes) {

@@ -176,10 +176,14 @@ async fn recover_until_served(
     let (mut asked_at, mut changed_at) = (None, tokio::time::Instant::now());
     while !left.is_empty() && changed_at.elapsed() < STUCK_TIME_MAX {
         if asked_at.is_none_or(|at: tokio::time::Instant| at.max(changed_at).elapsed() > REPEAT_AFTER) {
+            let told = |failure, is_asked| if is_asked { as_unknown_outcome(failure) } else { failure };
+            // Whoever is asked may think for long, and a node may come back meanwhile.
+            let status = looks.next().await.map_err(|failure| told(failure, is_asked))?;
+            left = still_lost(&status.down, &left);
             let slots: Vec<u16> = left.keys().copied().collect();
             for some in slots.chunks(SLOTS_AT_ONCE) {
-                let asked = operator.recover(some).await.map_err(Failure::from);
-                asked.map_err(|failure| if is_asked { as_unknown_outcome(failure) } else { failure })?;
+                let asked = operator.recover(status.version, some).await.map_err(Failure::from);
+                asked.map_err(|failure| told(failure, is_asked))?;
                 is_asked = true;
             }
             asked_at = Some(tokio::time::Instant::now());
