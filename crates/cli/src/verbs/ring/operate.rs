@@ -3,7 +3,9 @@
 use super::status::stale_reason;
 use crate::output::note;
 use crate::{Failure, Session};
-use atoll_open::{Location, RING_CHANGE, RingOperator, RingStatus, StoreUrl, operate_ring};
+use atoll_open::{
+    KeyspaceStatus, Location, NodeStatus, RING_CHANGE, RingOperator, RingStatus, StoreUrl, operate_ring,
+};
 use atoll_store::StoreError;
 use clap::Args;
 use serde_json::json;
@@ -15,14 +17,18 @@ use std::time::{Duration, Instant};
   atoll ring leave 4 --store ring://127.0.0.1:7379/
   atoll ring leave 4 --no-wait --store ring://127.0.0.1:7379/
 The slots of the node are handed over one by one while clients continue; once the command returns, the node
-may be stopped. Its data is copied elsewhere first, as long as there are nodes for that. A node that starts
-again later comes back with no slots. `atoll ring stay` cancels the removal.")]
+may be stopped. Its data is copied elsewhere first, as long as there are nodes for that. Refused if fewer
+nodes would be up than a write needs copies, because the ring would only be read from then on. A node that
+starts again later comes back with no slots. `atoll ring stay` cancels the removal.")]
 pub struct Leave {
     /// Number of the node, as shown by `atoll ring status`
     node: u32,
     /// Return once it is requested, without waiting until it is done
     #[arg(long)]
     no_wait: bool,
+    /// Remove it even if too few nodes are left for writes to be accepted
+    #[arg(long)]
+    accept_fewer_copies: bool,
 }
 
 /// `atoll ring stay`
@@ -106,10 +112,11 @@ pub(super) fn as_unknown_outcome(failure: Failure) -> Failure {
     }
 }
 
-/// Fails unless the ring has this node.
-async fn check_node_exists(looks: &mut RingPoller<'_>, node: u32) -> Result<(), Failure> {
-    if looks.next().await?.nodes.iter().any(|known| known.node == node) {
-        return Ok(());
+/// The present state of the ring; fails unless it has this node.
+async fn status_with(looks: &mut RingPoller<'_>, node: u32) -> Result<RingStatus, Failure> {
+    let status = looks.next().await?;
+    if status.nodes.iter().any(|known| known.node == node) {
+        return Ok(status);
     }
     Err(Failure::Usage {
         problem: format!("the ring has no node {node}"),
@@ -121,10 +128,35 @@ impl Leave {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let operator = operator(session)?;
         let mut looks = RingPoller::at(&operator, session)?;
-        check_node_exists(&mut looks, self.node).await?;
+        self.check_rest(&status_with(&mut looks, self.node).await?)?;
         operator.leave(self.node).await?;
         session.hint_on_interrupt("the node continues to leave; `atoll ring status` shows how far it is");
         self.follow(looks, session).await.map_err(as_unknown_outcome)
+    }
+
+    /// Refuses to leave too few nodes for writes, unless that is accepted; notes if they are too few for all
+    /// copies. A node that leaves already was let go before.
+    fn check_rest(&self, status: &RingStatus) -> Result<(), Failure> {
+        let leaves = status.nodes.iter().any(|node| node.node == self.node && node.is_leaving);
+        let Some(lack) = Lack::without(self.node, status).filter(|_| !leaves) else { return Ok(()) };
+        let (node, of) = (self.node, &lack.keyspace);
+        let up = match lack.left {
+            1 => "1 node is up".to_owned(),
+            left => format!("{left} nodes are up"),
+        };
+        if lack.left >= lack.in_sync_min {
+            let copies = lack.copies;
+            note(&format!("without node {node}, {up} for the {copies} copies{of}"));
+        } else if !self.accept_fewer_copies {
+            let needed = lack.in_sync_min;
+            return Err(Failure::Usage {
+                problem: format!(
+                    "without node {node}, {up}, and a write{of} needs {needed} copies: all of them would be refused"
+                ),
+                hint: "add a node first; with --accept-fewer-copies it leaves all the same".to_owned(),
+            });
+        }
+        Ok(())
     }
 
     /// Reports the progress until the node has left.
@@ -163,7 +195,7 @@ impl Stay {
     pub(super) async fn run(self, session: &Session) -> Result<(), Failure> {
         let operator = operator(session)?;
         let mut looks = RingPoller::at(&operator, session)?;
-        check_node_exists(&mut looks, self.node).await?;
+        status_with(&mut looks, self.node).await?;
         operator.stay(self.node).await?;
         let leaves = async || {
             let status = looks.next().await?;
@@ -185,6 +217,37 @@ impl Stay {
         session
             .output
             .either(|| format!("node {} stays", self.node), || json!({ "node": self.node, "stays": true }))
+    }
+}
+
+/// A keyspace for which too few nodes would be left.
+#[derive(Debug, PartialEq, Eq)]
+struct Lack {
+    /// How many nodes are up and stay.
+    left: usize,
+    /// How many copies the keyspace should have, and how many of them a write needs.
+    copies: usize,
+    in_sync_min: usize,
+    /// The keyspace, as part of a sentence; nothing for the first one.
+    keyspace: String,
+}
+
+impl Lack {
+    /// What would be lacking without this node: where writes would be refused, if that is so anywhere. None
+    /// if the ring does not tell how many copies it should have.
+    fn without(node: u32, status: &RingStatus) -> Option<Self> {
+        let setup = status.setup.as_ref()?;
+        let stays = |other: &&NodeStatus| other.is_up && !other.is_leaving && other.node != node;
+        let left = status.nodes.iter().filter(stays).count();
+        let of = |one: &KeyspaceStatus| {
+            let copies = one.copies.unwrap_or(setup.copies);
+            let in_sync_min = one.in_sync_min.unwrap_or(setup.in_sync_min.min(copies));
+            let named = Some(&one.name).filter(|name| !name.is_empty());
+            let keyspace = named.map(|name| format!(" of keyspace {name}")).unwrap_or_default();
+            Self { left, copies: copies.into(), in_sync_min: in_sync_min.into(), keyspace }
+        };
+        let lacking = status.keyspaces.iter().map(of).filter(|one| left < one.copies.max(one.in_sync_min));
+        lacking.rev().max_by_key(|one| (one.in_sync_min.saturating_sub(left), one.copies))
     }
 }
 
@@ -211,7 +274,7 @@ fn undecided() -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use atoll_open::RingUrl;
+    use atoll_open::{RingSetup, RingUrl};
 
     #[test]
     fn an_older_status_never_replaces_a_newer_one() {
@@ -233,6 +296,49 @@ mod tests {
             let passed_over = looks.passed_over(&status(version, silent_ms));
             assert_eq!(passed_over.is_some(), is_passed_over, "{version} {silent_ms}: {passed_over:?}");
         }
+    }
+
+    #[test]
+    fn a_node_that_writes_need_does_not_leave_without_a_word() {
+        let node = |node, is_up, is_leaving| NodeStatus { node, is_up, is_leaving, ..NodeStatus::default() };
+        let scratch = KeyspaceStatus { name: "scratch".to_owned(), ..KeyspaceStatus::default() };
+        let ring = |nodes: &[NodeStatus], scratch: KeyspaceStatus| RingStatus {
+            nodes: nodes.to_vec(),
+            keyspaces: vec![KeyspaceStatus::default(), scratch],
+            setup: Some(RingSetup { copies: 3, in_sync_min: 2, ..RingSetup::default() }),
+            ..RingStatus::default()
+        };
+        let leaves = |status: &RingStatus, accept_fewer_copies| {
+            Leave { node: 3, no_wait: false, accept_fewer_copies }.check_rest(status).map_err(|failure| {
+                assert!(failure.hint().is_some_and(|hint| hint.contains("--accept-fewer-copies")));
+                failure.to_string()
+            })
+        };
+        let three = [node(1, true, false), node(2, true, false), node(3, true, false)];
+        let whole = ring(&three, scratch.clone());
+        assert_eq!(leaves(&whole, false), Ok(()), "two are enough for writes");
+        let lack = Lack::without(3, &whole).map(|lack| (lack.left, lack.copies, lack.in_sync_min));
+        assert_eq!(lack, Some((2, 3, 2)), "but not for three copies");
+        // Another one that is down, or leaves, is not there for copies.
+        for other in [node(2, false, false), node(2, true, true)] {
+            let few = ring(&[three[0].clone(), other.clone(), three[2].clone()], scratch.clone());
+            let said =
+                "without node 3, 1 node is up, and a write needs 2 copies: all of them would be refused";
+            assert_eq!(leaves(&few, false), Err(said.to_owned()));
+            assert_eq!(leaves(&few, true), Ok(()));
+            let gone = ring(&[three[0].clone(), other, node(3, true, true)], scratch.clone());
+            assert_eq!(leaves(&gone, false), Ok(()), "it was let go before");
+        }
+        let strict =
+            ring(&three, KeyspaceStatus { copies: Some(3), in_sync_min: Some(3), ..scratch.clone() });
+        let refused = leaves(&strict, false).unwrap_err();
+        assert!(refused.contains("a write of keyspace scratch needs 3 copies"), "{refused}");
+        // A keyspace of one copy needs no more than one for a write.
+        let one = ring(&three[1..], KeyspaceStatus { copies: Some(1), ..scratch.clone() });
+        assert_eq!(Lack::without(3, &one).map(|lack| lack.keyspace), Some(String::new()));
+        let many: Vec<_> = (1..=4).map(|number| node(number, true, false)).collect();
+        assert_eq!(Lack::without(3, &ring(&many, scratch)), None);
+        assert_eq!(Lack::without(3, &RingStatus { setup: None, ..whole }), None, "nobody tells");
     }
 
     #[tokio::test]
