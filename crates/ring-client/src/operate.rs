@@ -116,8 +116,11 @@ pub struct DownSlots {
     pub first: u16,
     /// The last of them.
     pub last: u16,
-    /// The nodes that had their last in-sync copies.
+    /// The nodes that had their last in-sync copies. If there are none and the slots are not new, those came
+    /// back without them.
     pub had_by: Vec<u32>,
+    /// Whether no node has had them yet.
+    pub is_new: bool,
 }
 
 /// The state of a node.
@@ -372,7 +375,7 @@ fn read(answer: &Value) -> Option<RingStatus> {
         served: number(answer, "served")?,
         copies_in_sync_min: number(answer, "copies_in_sync_min")?,
         nodes: nodes.iter().map(read_node).collect::<Option<_>>()?,
-        down: lists(answer, "down")?.iter().map(|list| read_down(list)).collect::<Option<_>>()?,
+        down: read_all_down(answer)?,
         keyspaces: read_keyspaces(find(answer, "keyspaces")?)?,
         setup: find(answer, "setup").and_then(read_setup),
     })
@@ -428,10 +431,21 @@ fn read_unreached(answer: &Value) -> Option<Vec<u32>> {
     nodes.iter().map(|node| u32::try_from(integer(node)?).ok()).collect()
 }
 
+fn read_all_down(answer: &Value) -> Option<Vec<DownSlots>> {
+    let down = lists(answer, "down")?;
+    let mut down = down.iter().map(|list| read_down(list)).collect::<Option<Vec<_>>>()?;
+    // Earlier releases tell no more.
+    for (slots, left) in down.iter_mut().zip(lists(answer, "down_left").unwrap_or_default()) {
+        slots.is_new = left.first() == Some(&0);
+    }
+    Some(down)
+}
+
 fn read_down(list: &[u64]) -> Option<DownSlots> {
     let [first, last, nodes @ ..] = list else { return None };
     let had_by = nodes.iter().map(|&node| u32::try_from(node).ok()).collect::<Option<_>>()?;
-    Some(DownSlots { first: u16::try_from(*first).ok()?, last: u16::try_from(*last).ok()?, had_by })
+    let (first, last) = (u16::try_from(*first).ok()?, u16::try_from(*last).ok()?);
+    Some(DownSlots { first, last, had_by, ..DownSlots::default() })
 }
 
 /// A list of lists of numbers.

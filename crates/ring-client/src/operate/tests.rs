@@ -44,7 +44,8 @@ fn a_status_is_read_in_both_versions_of_the_protocol() {
             (name("nodes"), Value::Array(vec![nodes])),
             (name("behind"), lists(&[&[2, 7], &[3, 0]])),
             (name("unreached"), Value::Array(vec![Value::Integer(4)])),
-            (name("down"), lists(&[&[5, 9, 1, 3], &[12, 12]])),
+            (name("down"), lists(&[&[5, 9, 1, 3], &[12, 12], &[14, 14]])),
+            (name("down_left"), lists(&[&[1], &[1], &[0]])),
             (name("keyspaces"), Value::Array(vec![keyspace])),
         ]
     };
@@ -55,8 +56,12 @@ fn a_status_is_read_in_both_versions_of_the_protocol() {
         Value::Array(pairs.into_iter().flat_map(|(name, value)| [name, value]).collect())
     };
     let third = read(&answered).unwrap();
-    assert_eq!(third.down[0], DownSlots { first: 5, last: 9, had_by: vec![1, 3] });
-    assert_eq!(third.down[1], DownSlots { first: 12, last: 12, had_by: vec![] });
+    let slots =
+        |first, last, had_by: &[u32], is_new| DownSlots { first, last, had_by: had_by.to_vec(), is_new };
+    assert_eq!(
+        third.down,
+        [slots(5, 9, &[1, 3], false), slots(12, 12, &[], false), slots(14, 14, &[], true)]
+    );
     assert_eq!(read(&flat(ring(flat(node), flat(scratch)))), Some(third.clone()));
     assert_eq!((third.nodes[0].leads, third.nodes[0].is_up, third.version), (5461, true, 9));
     assert_eq!((third.nodes[0].zone.as_deref(), third.nodes[0].weight), (Some("rack-2"), 4));

@@ -9,7 +9,7 @@ use crate::address::{HostPort, NodeAddress};
 use crate::group::GroupHeard;
 use crate::metrics::OthersSeen;
 use crate::setup::RingSetup;
-use atoll_replica::{Configuration, NodeId};
+use atoll_replica::{Configuration, Epoch, NodeId};
 use atoll_resp::{Protocol, ReplyWriter};
 use std::fmt::Write;
 
@@ -165,7 +165,7 @@ impl SlotTable {
             writer.integer(i64::try_from(number).unwrap_or(i64::MAX));
         };
         let me = self.me.and_then(|place| self.nodes.get(usize::from(place)));
-        writer.map(16);
+        writer.map(17);
         number(writer, "node", me.map_or(0, |node| node.0.into()));
         number(writer, "version", self.version().0);
         let silent_ms = u64::try_from(group.silence.as_millis()).unwrap_or(u64::MAX);
@@ -208,6 +208,7 @@ impl SlotTable {
         writer.array(others.unreached.len());
         others.unreached.iter().for_each(|node| writer.integer(node.0.into()));
         self.write_down(keyspace, writer);
+        self.write_down_left(keyspace, writer);
         writer.string(b"keyspaces");
         let all: Vec<u8> = (0..=u8::MAX).take(self.table.keyspace_count()).collect();
         self.write_keyspaces(&all, writer);
@@ -221,26 +222,42 @@ impl SlotTable {
     /// Writes all ranges of slots without a live primary: first, last, and the numbers of the nodes that have
     /// their last copies.
     pub(super) fn write_down(&self, keyspace: u8, writer: &mut ReplyWriter<'_>) {
+        let down = self.down(keyspace);
+        writer.string(b"down");
+        writer.array(down.len());
+        for (first, last, left) in down {
+            writer.array(2 + left.had_by.len());
+            writer.integer(number(first));
+            writer.integer(number(last));
+            left.had_by.iter().for_each(|node| writer.integer(node.0.into()));
+        }
+    }
+
+    /// Writes for each of these ranges what else is known of it: whether any node ever had it.
+    fn write_down_left(&self, keyspace: u8, writer: &mut ReplyWriter<'_>) {
+        let down = self.down(keyspace);
+        writer.string(b"down_left");
+        writer.array(down.len());
+        for (.., left) in down {
+            writer.array(1);
+            writer.integer(left.is_founded.into());
+        }
+    }
+
+    /// All ranges of slots without a live primary: first, last, and what is left of them.
+    fn down(&self, keyspace: u8) -> Vec<(usize, usize, Left)> {
         // The last copy of a slot stays its primary while its node is down: no other node may take over.
         let is_up = |node: NodeId| self.table.members.get(&node).is_some_and(|member| member.is_up);
         let is_down = |slot: &Configuration| !slot.primary.is_some_and(is_up);
-        let mut down: Vec<(usize, usize, Vec<NodeId>)> = Vec::new();
+        let mut down: Vec<(usize, usize, Left)> = Vec::new();
         for (at, slot) in self.slots_of(keyspace).enumerate().filter(|(_, slot)| is_down(slot)) {
-            let mut had_by: Vec<NodeId> = slot.in_sync.iter().collect();
-            had_by.sort_unstable();
-            match down.last_mut().filter(|(_, last, of)| *last + 1 == at && *of == had_by) {
+            let left = Left::of(&slot);
+            match down.last_mut().filter(|(_, last, of)| *last + 1 == at && *of == left) {
                 Some((_, last, _)) => *last = at,
-                None => down.push((at, at, had_by)),
+                None => down.push((at, at, left)),
             }
         }
-        writer.string(b"down");
-        writer.array(down.len());
-        for (first, last, had_by) in down {
-            writer.array(2 + had_by.len());
-            writer.integer(number(first));
-            writer.integer(number(last));
-            had_by.iter().for_each(|node| writer.integer(node.0.into()));
-        }
+        down
     }
 
     /// `CLUSTER INFO`.
@@ -275,6 +292,23 @@ impl SlotTable {
             String::new(),
         ]
         .join("\r\n")
+    }
+}
+
+/// What is left of a slot without a live primary.
+#[derive(PartialEq, Eq)]
+struct Left {
+    /// Whether any node ever had it.
+    is_founded: bool,
+    /// The nodes with its last copies. None if each of them came back without its copy.
+    had_by: Vec<NodeId>,
+}
+
+impl Left {
+    fn of(slot: &Configuration) -> Self {
+        let mut had_by: Vec<NodeId> = slot.in_sync.iter().collect();
+        had_by.sort_unstable();
+        Self { is_founded: slot.epoch != Epoch(0), had_by }
     }
 }
 

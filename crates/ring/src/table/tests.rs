@@ -150,6 +150,25 @@ fn a_status_tells_of_all_slots_that_are_down_however_they_are_scattered() {
 }
 
 #[test]
+fn a_status_tells_slots_that_lost_their_last_copies_from_those_that_never_had_any() {
+    let mut table = Table::clone(&table());
+    table.slots.change_each(|slot, configuration| {
+        if slot.0 == 99 {
+            (configuration.primary, configuration.in_sync) = (None, Copies::default());
+        }
+    });
+    let seen = SlotTable::of(Arc::new(table), NodeId(1));
+    let mut reply = Vec::new();
+    let mut writer = ReplyWriter::new(&mut reply, Protocol::Resp2);
+    let (heard, others) = (GroupHeard::default(), OthersSeen::default());
+    seen.write_status(0, heard, &others, None, &mut writer);
+    let text = String::from_utf8(reply).unwrap();
+    let down = "$4\r\ndown\r\n*2\r\n*2\r\n:99\r\n:99\r\n*2\r\n:16001\r\n:16383\r\n";
+    let left = "$9\r\ndown_left\r\n*2\r\n*1\r\n:1\r\n*1\r\n:0\r\n";
+    assert!(text.contains(&format!("{down}{left}")), "{text}");
+}
+
+#[test]
 fn a_status_counts_what_each_node_leads_and_copies() {
     let of = SlotTable::of(Arc::new(table()), NodeId(1));
     let mut reply = Vec::new();

@@ -3,6 +3,7 @@
 //! Invariant: nothing is asked of the ring before the possible loss was shown and accepted.
 
 use super::operate::{RingPoller, as_unknown_outcome, operator};
+use super::status::WITHOUT_THEM;
 use crate::output::note;
 use crate::{Failure, Session};
 use atoll_open::{DownSlots, RING_CHANGE, RingOperator};
@@ -91,9 +92,14 @@ impl Recover {
                 (true, 0) => break,
                 (true, count) => {
                     let nodes = node_list(&again);
-                    let reason = format!(
-                        "the last copies of {count} slots are now on node {nodes}, whose loss was not accepted: wait for that node, or accept its loss as well"
-                    );
+                    let reason = match nodes.is_empty() {
+                        true => format!(
+                            "the last copies of {count} slots were lost since, which was not accepted: {WITHOUT_THEM}"
+                        ),
+                        false => format!(
+                            "the last copies of {count} slots are now on node {nodes}, whose loss was not accepted: wait for that node, or accept its loss as well"
+                        ),
+                    };
                     return Err(StoreError::Unavailable {
                         place: session.store_url()?,
                         reason,
@@ -119,13 +125,7 @@ impl Recover {
         (operator, looks): (&RingOperator, &mut RingPoller<'_>),
         meant: &AcceptedLoss,
     ) -> Result<(), Failure> {
-        let nodes = node_list(meant);
-        let said = format!(
-            "{} slots are not served. Their last copies are on node {nodes}: writes acknowledged there and nowhere else \
-             will be lost for good, even if that node comes back.",
-            meant.len()
-        );
-        if !self.yes && !confirm(&said)? {
+        if !self.yes && !confirm(&loss(meant))? {
             return Err(Failure::Usage {
                 problem: "nothing was recovered".to_owned(),
                 hint: "type yes when asked, or add --yes".to_owned(),
@@ -197,15 +197,36 @@ async fn recover_until_served(
     Ok(left.len())
 }
 
+/// What is lost with these slots.
+fn loss(meant: &AcceptedLoss) -> String {
+    let (nodes, lost) = (node_list(meant), meant.values().filter(|had_by| had_by.is_empty()).count());
+    let mut said = format!("{} slots are not served.", meant.len());
+    if lost < meant.len() {
+        said += &format!(
+            " Their last copies are on node {nodes}: writes acknowledged there and nowhere else will be lost for good, even \
+             if that node comes back."
+        );
+    }
+    if lost > 0 {
+        said += &format!(
+            " The last copies of {lost} slots are lost: {WITHOUT_THEM}. If their folder is found, start a node on it, at the \
+             same address, before you go on."
+        );
+    }
+    said
+}
+
 /// The nodes that had the slots.
 fn node_list(slots: &AcceptedLoss) -> String {
     let nodes: BTreeSet<u32> = slots.values().flatten().copied().collect();
     nodes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Each slot that no node serves, with the nodes that had its last copies.
+/// Each slot that no node serves, with the nodes that had its last copies. There is nothing to recover of
+/// slots that no node has had yet: they begin once there are enough nodes.
 fn down_slots(down: &[DownSlots]) -> impl Iterator<Item = (u16, &[u32])> {
-    down.iter().flat_map(|range| (range.first..=range.last).map(|slot| (slot, &*range.had_by)))
+    let had = down.iter().filter(|range| !range.is_new);
+    had.flat_map(|range| (range.first..=range.last).map(|slot| (slot, &*range.had_by)))
 }
 
 /// The slots that are still not served, and whose accepted loss is still the same. A slot that another node
@@ -237,11 +258,31 @@ fn confirm(said: &str) -> Result<bool, Failure> {
 mod tests {
     use super::*;
 
+    fn slots(first: u16, last: u16, had_by: &[u32]) -> DownSlots {
+        DownSlots { first, last, had_by: had_by.to_vec(), ..DownSlots::default() }
+    }
+
+    #[test]
+    fn what_is_lost_is_said_where_a_node_has_it_and_where_none_has() {
+        let meant = |down: &[DownSlots]| {
+            loss(&Recover { accept_loss: vec![SlotSelection::All], yes: false }.meant(down))
+        };
+        let kept = meant(&[slots(10, 12, &[2])]);
+        assert!(kept.contains("Their last copies are on node 2:") && !kept.contains("folder"), "{kept}");
+        let lost = meant(&[slots(10, 12, &[])]);
+        assert!(lost.contains("The last copies of 3 slots are lost") && !lost.contains("on node"), "{lost}");
+        let both = meant(&[slots(10, 12, &[]), slots(13, 13, &[2])]);
+        assert!(both.starts_with("4 slots are not served. Their last copies are on node 2:"), "{both}");
+        assert!(both.contains("The last copies of 3 slots are lost"), "{both}");
+    }
+
     #[test]
     fn only_slots_that_were_named_and_are_down_may_lose_anything() {
         let down = [
-            DownSlots { first: 10, last: 12, had_by: vec![2] },
-            DownSlots { first: 16383, last: 16383, had_by: vec![3] },
+            slots(10, 12, &[2]),
+            slots(16383, 16383, &[3]),
+            // No node has had these yet.
+            DownSlots { is_new: true, ..slots(20, 30, &[]) },
         ];
         let meant = |words: &[&str]| {
             let accept_loss = words.iter().map(|word| word.parse().unwrap()).collect();
@@ -256,7 +297,6 @@ mod tests {
     }
     #[test]
     fn an_accepted_loss_does_not_cover_what_another_node_took_over_since() {
-        let slots = |first, last, had_by: &[u32]| DownSlots { first, last, had_by: had_by.to_vec() };
         let before = [slots(10, 14, &[2]), slots(20, 20, &[2, 4])];
         let all = Recover { accept_loss: vec![SlotSelection::All], yes: true };
         let agreed = all.meant(&before);

@@ -107,16 +107,31 @@ fn trouble(status: &RingStatus) -> Option<String> {
     let lacking = status.keyspaces.iter().filter(|one| one.served < each && status.keyspaces.len() > 1);
     let names: Vec<_> = lacking.map(keyspace::name_of).collect();
     let place = if names.is_empty() { String::new() } else { format!(", of keyspace {}", names.join(", ")) };
-    let had_by: BTreeSet<u32> = status.down.iter().flat_map(|slots| &slots.had_by).copied().collect();
-    let who = match had_by.is_empty() {
-        true if status.down.is_empty() && !names.is_empty() => {
+    let who = match status.down.is_empty() && !names.is_empty() {
+        true => {
             "name that keyspace behind the nodes, in --store, to see who had their last copies".to_owned()
         }
-        true => "no node has had them yet".to_owned(),
-        false => format!("{} had their last copies", node_list(&had_by)),
+        false => who_had(&status.down),
     };
     (down > 0).then(|| format!("{down} slots are not served{place}: {who}"))
 }
+
+/// Who had slots that are down, or why nobody has them.
+fn who_had(down: &[DownSlots]) -> String {
+    let had_by: BTreeSet<u32> = down.iter().flat_map(|slots| &slots.had_by).copied().collect();
+    let lost = down.iter().filter(|slots| slots.had_by.is_empty() && !slots.is_new);
+    let lost: u64 = lost.map(|slots| u64::from(slots.last.saturating_sub(slots.first)) + 1).sum();
+    let last_copies = format!("{} had their last copies", node_list(&had_by));
+    match (had_by.is_empty(), lost) {
+        (true, 0) => "no node has had them yet".to_owned(),
+        (true, _) => format!("their last copies are lost: {WITHOUT_THEM}"),
+        (false, 0) => last_copies,
+        (false, _) => format!("{last_copies}; those of {lost} slots are lost: {WITHOUT_THEM}"),
+    }
+}
+
+/// How the last copies of slots were lost that nobody has.
+pub(super) const WITHOUT_THEM: &str = "the nodes that had them came back without their data";
 
 fn json_of(status: &RingStatus) -> Value {
     let node = |node: &NodeStatus| {
@@ -137,8 +152,10 @@ fn json_of(status: &RingStatus) -> Value {
             "clock_doubted": node.is_clock_doubted,
         })
     };
-    let down =
-        |slots: &DownSlots| json!({ "first": slots.first, "last": slots.last, "had_by": slots.had_by });
+    let down = |slots: &DownSlots| {
+        let (first, last, had_by) = (slots.first, slots.last, &slots.had_by);
+        json!({ "first": first, "last": last, "had_by": had_by, "new": slots.is_new })
+    };
     json!({
         "told_by": status.node,
         "version": status.version,
@@ -335,7 +352,7 @@ mod tests {
             served: 10000,
             copies_in_sync_min: 1,
             nodes: vec![node(1, 5000, true), node(2, 2500, true), node(10, 0, false)],
-            down: vec![DownSlots { first: 10000, last: 16383, had_by: vec![10, 3] }],
+            down: vec![DownSlots { first: 10000, last: 16383, had_by: vec![10, 3], ..DownSlots::default() }],
             keyspaces: vec![KeyspaceStatus { served: 10000, ..KeyspaceStatus::default() }],
             setup: None,
         };
@@ -381,6 +398,20 @@ mod tests {
             )
         );
         assert!(picture(&status).contains("\n     1  scratch "), "{}", picture(&status));
+    }
+
+    #[test]
+    fn slots_that_were_lost_are_not_taken_for_new_ones() {
+        let slots =
+            |first, last, had_by: &[u32], is_new| DownSlots { first, last, had_by: had_by.to_vec(), is_new };
+        let (new, lost) = (slots(0, 4, &[], true), slots(5, 9, &[], false));
+        let kept = slots(10, 10, &[3], false);
+        assert_eq!(who_had(std::slice::from_ref(&new)), "no node has had them yet");
+        let said = "their last copies are lost: the nodes that had them came back without their data";
+        assert_eq!(who_had(&[new, lost.clone()]), said);
+        let said = "node 3 had their last copies; those of 5 slots are lost: the nodes that had them came \
+                    back without their data";
+        assert_eq!(who_had(&[lost, kept]), said);
     }
 
     #[test]
