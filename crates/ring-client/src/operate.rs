@@ -65,7 +65,21 @@ pub struct RingSetup {
     pub is_clockless: bool,
 }
 
+/// A node that has not heard from the configuration group for this long does not know the present state.
+const SILENT_MS_MAX: u64 = 3_000;
+
 impl RingStatus {
+    /// Whether it is a state of the past, which may not hold any more.
+    #[must_use]
+    pub fn is_stale(&self) -> bool {
+        self.group_silent_ms > SILENT_MS_MAX
+    }
+
+    /// Whether others may know more than the node that answered: one that has left has no number.
+    fn is_doubtful(&self) -> bool {
+        self.is_stale() || self.node == 0
+    }
+
     /// Whether it is of a later version than another one, or of the same version and heard more recently.
     fn is_newer(&self, other: &Self) -> bool {
         let age = |status: &Self| (status.version, Reverse(status.group_silent_ms));
@@ -172,14 +186,22 @@ impl RingOperator {
         Self { nodes: Nodes::new(options) }
     }
 
-    /// The status of the ring.
+    /// The status of the ring, as some node knows it. If that one has left or has lost touch with the ring,
+    /// it is what the newest of the nodes says that it names.
     ///
     /// # Errors
     /// `unavailable` if no node answers, or none knows the state of the ring yet; `unauthenticated` if the
     /// token is wrong.
     pub async fn status(&self) -> Result<RingStatus, StoreError> {
-        let mut status = self.told().await?;
-        let answers = self.answers_of(&status).await;
+        let told = self.told().await?;
+        let mut answers = self.answers_of(&told).await;
+        let mut status = told.clone();
+        if told.is_doubtful() {
+            status = newest_of(told.clone(), &answers);
+            if status != told {
+                answers = self.answers_of(&status).await;
+            }
+        }
         tell_of_each(&mut status, &answers);
         Ok(status)
     }
@@ -193,12 +215,7 @@ impl RingOperator {
     pub async fn newest_status(&self) -> Result<RingStatus, StoreError> {
         let told = self.told().await?;
         let answers = self.answers_of(&told).await;
-        let others = answers.iter().flatten().filter_map(read);
-        Ok(others.fold(told, |newest, other| {
-            let (mut newest, older) = if other.is_newer(&newest) { (other, newest) } else { (newest, other) };
-            newest.setup = newest.setup.or(older.setup);
-            newest
-        }))
+        Ok(newest_of(told, &answers))
     }
 
     /// The status from some node that knows its ring.
@@ -232,8 +249,8 @@ impl RingOperator {
     }
 
     /// Lets slots whose in-sync copies are all lost go on with whatever copies are left, if any. Acknowledged
-    /// writes there are lost. Slots that have changed since this version of the table are left alone: they may
-    /// have been served meanwhile.
+    /// writes there are lost. Slots that have changed since this version of the table are left alone: they
+    /// may have been served meanwhile.
     ///
     /// # Errors
     /// As [`RingOperator::leave`].
@@ -323,6 +340,15 @@ impl RingOperator {
             _ => error,
         })
     }
+}
+
+/// The newest of these statuses. How the ring is set up may come from any of them.
+fn newest_of(told: RingStatus, answers: &[Option<Value>]) -> RingStatus {
+    answers.iter().flatten().filter_map(read).fold(told, |newest, other| {
+        let (mut newest, older) = if other.is_newer(&newest) { (other, newest) } else { (newest, other) };
+        newest.setup = newest.setup.or(older.setup);
+        newest
+    })
 }
 
 /// Adds to each node what the nodes reported: which nodes it cannot reach, and, from those that lead slots,

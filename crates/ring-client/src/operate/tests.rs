@@ -191,12 +191,24 @@ async fn of_two_nodes_the_one_that_knows_more_is_believed_whichever_is_asked() {
             assert_eq!((newest.node, newest.version, newest.nodes.len()), (1, 9, 3));
         }
         let asked = RingOperator::new(RingOptions::of(vec![older.address.clone()])).status().await.unwrap();
+        let told = if knew.1 == 0 { (2, 2) } else { (1, 3) };
         assert_eq!(
             (asked.node, asked.nodes.len()),
-            (2, 2),
-            "who is asked how the ring is tells what it knows"
+            told,
+            "who is asked how the ring is tells what it knows, unless it is cut off"
         );
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_has_left_is_not_believed_while_others_know_more() {
+    let member = Stub::start(|_, _, _| Answer::Says(status_of(1, 12, &[1, 2, 3]))).await;
+    let address = member.address.clone();
+    let left =
+        Stub::start(move |_, _, _| Answer::Says(status_at_nodes(0, (9, 0), &[(1, &address), (2, NOBODY)])))
+            .await;
+    let told = RingOperator::new(RingOptions::of(vec![left.address.clone()])).status().await.unwrap();
+    assert_eq!((told.node, told.version, told.nodes.len()), (1, 12, 3));
 }
 
 /// A status that also says how the ring is set up.

@@ -25,9 +25,6 @@ const GONE_TIME_MAX: Duration = Duration::from_secs(3);
 /// Time between two looks at it.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A table that is older than this does not tell any more who is up.
-const SILENT_MS_MAX: u64 = 3_000;
-
 /// Most processes of a ring that is joined: the list of them is as long as the answer of a node says.
 const PROCESSES_MAX: usize = 65_536;
 
@@ -104,7 +101,7 @@ impl Newcomer {
     /// Why this node does not get its place: another one has it, or is not known not to.
     fn taken(&self, taken: &NodeStatus, status: &RingStatus) -> Failure {
         let (told, number) = (&self.told, taken.node);
-        if status.group_silent_ms > SILENT_MS_MAX {
+        if status.is_stale() {
             return failure(
                 ErrorKind::Unavailable,
                 format!(

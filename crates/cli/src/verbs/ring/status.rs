@@ -24,9 +24,6 @@ pub struct Status {
     watch: bool,
 }
 
-/// A node that has not heard from the configuration group for this long does not know the present state.
-const SILENT_MS_MAX: u64 = 3_000;
-
 /// Clocks that differ from the others by more than this are reported.
 const CLOCK_OFF_MS_MAX: u64 = 60_000;
 
@@ -81,14 +78,9 @@ async fn watch(operator: &RingOperator, session: &Session) -> Result<(), Failure
     }
 }
 
-/// Whether the status is one of the past, which may not hold any more.
-fn is_stale(status: &RingStatus) -> bool {
-    status.group_silent_ms > SILENT_MS_MAX
-}
-
 /// Why the status of a node does not describe the present, if so.
 pub(super) fn stale_reason(status: &RingStatus) -> Option<String> {
-    is_stale(status).then(|| {
+    status.is_stale().then(|| {
         format!(
             "node {} knew this {} s ago: too few of the nodes that keep the configuration answer it",
             status.node,
@@ -160,7 +152,7 @@ fn json_of(status: &RingStatus) -> Value {
         "told_by": status.node,
         "version": status.version,
         "group_silent_ms": status.group_silent_ms,
-        "is_of_before": is_stale(status),
+        "is_of_before": status.is_stale(),
         "group_leader": status.group_leader,
         "slots": status.slots,
         "served": status.served,
@@ -188,7 +180,7 @@ fn summary(status: &RingStatus) -> String {
 }
 
 fn picture(status: &RingStatus) -> String {
-    let is_stale = is_stale(status);
+    let is_stale = status.is_stale();
     let mut lines = vec![summary(status), String::new()];
     if is_stale {
         let (node, silent) = (status.node, status.group_silent_ms / 1000);
