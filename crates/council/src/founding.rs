@@ -21,6 +21,7 @@ use openraft::{ChangeMembers, Membership};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// The pause between attempts.
 const RETRY_EVERY: Duration = Duration::from_millis(100);
@@ -30,6 +31,9 @@ const WHO_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How long the group may take to add a seat.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long it has to look as if the decisions of the group were lost before that is reported.
+const LOST_FOR: Duration = Duration::from_secs(5);
 
 /// Most entries that a new seat may lack to become a voter: the others depend on it getting those.
 const LACKING_MAX: u64 = 100;
@@ -44,32 +48,57 @@ struct MemberStatus {
 /// Runs until the log of this member counts, by the word of the leader too: an old log may say so of itself,
 /// and be long out of date.
 pub(crate) async fn found_or_join(shared: Arc<Shared>) {
-    let mut was_told = false;
+    let mut watch = LossWatch::default();
     while !shared.counts() {
         if shared.leads() {
             take_answer(&shared, &shared.join(shared.options.me, shared.log.seat()).await);
         } else {
-            found_or_ask(&shared, &mut was_told).await;
+            found_or_ask(&shared, &mut watch).await;
         }
         tokio::time::sleep(RETRY_EVERY).await;
     }
 }
 
-async fn found_or_ask(shared: &Shared, was_told: &mut bool) {
+async fn found_or_ask(shared: &Shared, watch: &mut LossWatch) {
     let others = ask_others(shared).await;
     let has_log: Vec<_> = others.iter().filter(|who| who.has_log).collect();
     let all = shared.peers.nodes();
+    let mut seems_lost = false;
     if !has_log.is_empty() {
         join(shared, &has_log).await;
-        if !*was_told && !shared.log.has_entries() && is_lost(shared, &others) {
-            *was_told = true;
-            tell_of_loss(shared, &others).await;
-        }
+        seems_lost = !shared.log.has_entries() && is_lost(shared, &others);
     } else if !shared.log.has_entries()
         && others.len() == all.len()
         && all.iter().all(|node| *node > shared.options.me)
     {
         found(shared, &others).await;
+    }
+    if watch.is_due(seems_lost, Instant::now()) {
+        tell_of_loss(shared, &others).await;
+    }
+}
+
+/// Whether the decisions of the group are lost, as this member saw it in each round of questions. While a
+/// group is founded it looks like that for a moment: the founder has a log, and the others are still to get
+/// theirs.
+#[derive(Default)]
+struct LossWatch {
+    /// Since when each round has said so.
+    since: Option<Instant>,
+    was_told: bool,
+}
+
+impl LossWatch {
+    /// Notes what a round said; returns whether to report a loss, which is done once.
+    fn is_due(&mut self, seems_lost: bool, now: Instant) -> bool {
+        if !seems_lost {
+            self.since = None;
+            return false;
+        }
+        let since = *self.since.get_or_insert(now);
+        let is_due = !self.was_told && now.saturating_duration_since(since) >= LOST_FOR;
+        self.was_told |= is_due;
+        is_due
     }
 }
 
@@ -209,6 +238,23 @@ mod tests {
         let nodes: BTreeMap<_, _> =
             all.map(|seat| (SeatId(*seat), Seat { node: NodeId((seat / 10) as u32) })).collect();
         Membership::new(configs.iter().map(|config| set(config)).collect(), nodes)
+    }
+
+    #[test]
+    fn a_loss_is_reported_once_and_only_if_it_stays() {
+        // When loss is reported, of rounds that are half a second apart and say this.
+        let told = |rounds: &[bool]| {
+            let (mut watch, began) = (LossWatch::default(), Instant::now());
+            let at = |round: usize| began + Duration::from_millis(500) * round as u32;
+            let each = rounds.iter().enumerate();
+            let due = each.filter(|(round, seems_lost)| watch.is_due(**seems_lost, at(*round)));
+            due.map(|(round, _)| round).collect::<Vec<_>>()
+        };
+        assert_eq!(told(&[true; 10]), [0; 0], "a group that is founded looks like that");
+        assert_eq!(told(&[true; 40]), [10]);
+        let mut once_not = [true; 20];
+        once_not[8] = false;
+        assert_eq!(told(&once_not), [19], "from then on in every round");
     }
 
     #[test]
