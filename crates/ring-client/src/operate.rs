@@ -135,6 +135,9 @@ pub struct DownSlots {
     pub had_by: Vec<u32>,
     /// Whether no node has had them yet.
     pub is_new: bool,
+    /// The nodes whose copies are behind those. The first one that is up goes on where a loss is accepted: it
+    /// was in sync later than the ones after it.
+    pub catching_up: Vec<u32>,
 }
 
 /// The state of a node.
@@ -462,7 +465,9 @@ fn read_all_down(answer: &Value) -> Option<Vec<DownSlots>> {
     let mut down = down.iter().map(|list| read_down(list)).collect::<Option<Vec<_>>>()?;
     // Earlier releases tell no more.
     for (slots, left) in down.iter_mut().zip(lists(answer, "down_left").unwrap_or_default()) {
-        slots.is_new = left.first() == Some(&0);
+        let Some((founded, nodes)) = left.split_first() else { continue };
+        slots.is_new = *founded == 0;
+        slots.catching_up = nodes.iter().map(|&node| u32::try_from(node).ok()).collect::<Option<_>>()?;
     }
     Some(down)
 }

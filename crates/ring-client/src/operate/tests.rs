@@ -45,7 +45,7 @@ fn a_status_is_read_in_both_versions_of_the_protocol() {
             (name("behind"), lists(&[&[2, 7], &[3, 0]])),
             (name("unreached"), Value::Array(vec![Value::Integer(4)])),
             (name("down"), lists(&[&[5, 9, 1, 3], &[12, 12], &[14, 14]])),
-            (name("down_left"), lists(&[&[1], &[1], &[0]])),
+            (name("down_left"), lists(&[&[1, 4, 2], &[1], &[0]])),
             (name("keyspaces"), Value::Array(vec![keyspace])),
         ]
     };
@@ -56,12 +56,13 @@ fn a_status_is_read_in_both_versions_of_the_protocol() {
         Value::Array(pairs.into_iter().flat_map(|(name, value)| [name, value]).collect())
     };
     let third = read(&answered).unwrap();
-    let slots =
-        |first, last, had_by: &[u32], is_new| DownSlots { first, last, had_by: had_by.to_vec(), is_new };
-    assert_eq!(
-        third.down,
-        [slots(5, 9, &[1, 3], false), slots(12, 12, &[], false), slots(14, 14, &[], true)]
-    );
+    let slots = |first, last| DownSlots { first, last, ..DownSlots::default() };
+    let down = [
+        DownSlots { had_by: vec![1, 3], catching_up: vec![4, 2], ..slots(5, 9) },
+        slots(12, 12),
+        DownSlots { is_new: true, ..slots(14, 14) },
+    ];
+    assert_eq!(third.down, down);
     assert_eq!(read(&flat(ring(flat(node), flat(scratch)))), Some(third.clone()));
     assert_eq!((third.nodes[0].leads, third.nodes[0].is_up, third.version), (5461, true, 9));
     assert_eq!((third.nodes[0].zone.as_deref(), third.nodes[0].weight), (Some("rack-2"), 4));

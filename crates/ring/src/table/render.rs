@@ -233,14 +233,16 @@ impl SlotTable {
         }
     }
 
-    /// Writes for each of these ranges what else is known of it: whether any node ever had it.
+    /// Writes for each of these ranges what else is known of it: whether any node ever had it, and the nodes
+    /// whose copies are behind.
     fn write_down_left(&self, keyspace: u8, writer: &mut ReplyWriter<'_>) {
         let down = self.down(keyspace);
         writer.string(b"down_left");
         writer.array(down.len());
         for (.., left) in down {
-            writer.array(1);
+            writer.array(1 + left.catching_up.len());
             writer.integer(left.is_founded.into());
+            left.catching_up.iter().for_each(|node| writer.integer(node.0.into()));
         }
     }
 
@@ -302,13 +304,15 @@ struct Left {
     is_founded: bool,
     /// The nodes with its last copies. None if each of them came back without its copy.
     had_by: Vec<NodeId>,
+    /// The nodes whose copies are behind those, the one that was in sync last before the others.
+    catching_up: Vec<NodeId>,
 }
 
 impl Left {
     fn of(slot: &Configuration) -> Self {
         let mut had_by: Vec<NodeId> = slot.in_sync.iter().collect();
         had_by.sort_unstable();
-        Self { is_founded: slot.epoch != Epoch(0), had_by }
+        Self { is_founded: slot.epoch != Epoch(0), had_by, catching_up: slot.joining.iter().collect() }
     }
 }
 

@@ -155,6 +155,7 @@ fn a_status_tells_slots_that_lost_their_last_copies_from_those_that_never_had_an
     table.slots.change_each(|slot, configuration| {
         if slot.0 == 99 {
             (configuration.primary, configuration.in_sync) = (None, Copies::default());
+            configuration.joining = Copies::of(&[NodeId(3), NodeId(2)]);
         }
     });
     let seen = SlotTable::of(Arc::new(table), NodeId(1));
@@ -164,7 +165,8 @@ fn a_status_tells_slots_that_lost_their_last_copies_from_those_that_never_had_an
     seen.write_status(0, heard, &others, None, &mut writer);
     let text = String::from_utf8(reply).unwrap();
     let down = "$4\r\ndown\r\n*2\r\n*2\r\n:99\r\n:99\r\n*2\r\n:16001\r\n:16383\r\n";
-    let left = "$9\r\ndown_left\r\n*2\r\n*1\r\n:1\r\n*1\r\n:0\r\n";
+    // The copy that was in sync last comes first.
+    let left = "$9\r\ndown_left\r\n*2\r\n*3\r\n:1\r\n:3\r\n:2\r\n*1\r\n:0\r\n";
     assert!(text.contains(&format!("{down}{left}")), "{text}");
 }
 

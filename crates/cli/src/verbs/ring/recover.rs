@@ -6,7 +6,7 @@ use super::operate::{RingPoller, as_unknown_outcome, operator};
 use super::status::WITHOUT_THEM;
 use crate::output::note;
 use crate::{Failure, Session};
-use atoll_open::{DownSlots, RING_CHANGE, RingOperator};
+use atoll_open::{DownSlots, RING_CHANGE, RingOperator, RingStatus};
 use atoll_store::StoreError;
 use clap::Args;
 use serde_json::json;
@@ -24,8 +24,9 @@ use std::time::Duration;
 For slots that are down because the nodes with their last copies will not come back. Each slot continues with
 what another node still has of it, or empty. Writes acknowledged since then are lost for good, even if such a
 node does come back. Slots that are served, or that still have a last copy, are left alone. Without --yes it
-asks first, and asks again about slots that were taken over by a node which failed meanwhile; with --yes those
-are left alone.")]
+asks first, says which nodes should be started before because they have more, and asks again about slots that
+were taken over by a node which failed meanwhile; with --yes such slots are left alone, and the verb fails.
+--without names nodes that are not to be started before.")]
 pub struct Recover {
     /// Slots that may lose data, such as 12 or 400-499; or all, for every slot that no node serves
     #[arg(long, value_name = "SLOT", required = true, num_args = 1..)]
@@ -33,6 +34,9 @@ pub struct Recover {
     /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
+    /// Nodes that are down and will not be started, whatever older copies of such slots they have
+    #[arg(long, value_name = "NODE", num_args = 1..)]
+    without: Vec<u32>,
 }
 
 /// Slots as they are typed.
@@ -44,6 +48,10 @@ enum SlotSelection {
 
 /// Slots whose loss was accepted, each with the nodes that had its last copies at that time.
 type AcceptedLoss = BTreeMap<u16, Vec<u32>>;
+
+/// Slots of which nodes that are down have copies that were in sync later than those that are up, each with
+/// these nodes: started first, they would be what the slot goes on with.
+type OlderCopies = BTreeMap<u16, Vec<u32>>;
 
 /// The highest slot.
 const SLOT_MAX: u16 = atoll_ring::SLOTS - 1;
@@ -86,29 +94,17 @@ impl Recover {
                 status.map_err(
                     |failure| if recovered.is_empty() { failure } else { as_unknown_outcome(failure) },
                 )?;
-            let (meant, again) = self.next(&status.down, &recovered);
-            match (meant.is_empty(), again.len()) {
-                (false, _) => {}
-                (true, 0) => break,
-                (true, count) => {
-                    let nodes = node_list(&again);
-                    let reason = match nodes.is_empty() {
-                        true => format!(
-                            "the last copies of {count} slots were lost since, which was not accepted: {WITHOUT_THEM}"
-                        ),
-                        false => format!(
-                            "the last copies of {count} slots are now on node {nodes}, whose loss was not accepted: wait for that node, or accept its loss as well"
-                        ),
-                    };
-                    return Err(StoreError::Unavailable {
-                        place: session.store_url()?,
-                        reason,
-                        source: None,
-                    }
-                    .into());
-                }
+            let (mut meant, again) = self.next(&status.down, &recovered);
+            let older = self.older_copies(&status, &meant);
+            if self.yes {
+                meant.retain(|slot, _| !older.contains_key(slot));
             }
-            self.recover((&operator, &mut looks), &meant).await?;
+            if meant.is_empty() {
+                let Some(reason) = left_alone(&again, &older) else { break };
+                let place = session.store_url()?;
+                return Err(StoreError::Unavailable { place, reason, source: None }.into());
+            }
+            self.recover((&operator, &mut looks), &meant, &older).await?;
             recovered.extend(meant);
         }
         let said = || match recovered.len() {
@@ -124,8 +120,9 @@ impl Recover {
         &self,
         (operator, looks): (&RingOperator, &mut RingPoller<'_>),
         meant: &AcceptedLoss,
+        older: &OlderCopies,
     ) -> Result<(), Failure> {
-        if !self.yes && !confirm(&loss(meant))? {
+        if !self.yes && !confirm(&loss(meant, older))? {
             return Err(Failure::Usage {
                 problem: "nothing was recovered".to_owned(),
                 hint: "type yes when asked, or add --yes".to_owned(),
@@ -147,6 +144,22 @@ impl Recover {
         let mut meant = self.meant(down);
         meant.retain(|slot, had_by| recovered.get(slot) != Some(had_by));
         meant.into_iter().partition(|(slot, _)| !self.yes || !recovered.contains_key(slot))
+    }
+
+    /// The slots among these of which a node that is down has more than those that are up, as far as
+    /// --without does not name it.
+    fn older_copies(&self, status: &RingStatus, meant: &AcceptedLoss) -> OlderCopies {
+        let is_up = |node: &u32| status.nodes.iter().any(|one| one.node == *node && one.is_up);
+        let mut older = OlderCopies::new();
+        for range in &status.down {
+            let down = range.catching_up.iter().take_while(|node| !is_up(node));
+            let down: Vec<u32> = down.filter(|node| !self.without.contains(node)).copied().collect();
+            if !down.is_empty() {
+                older.extend((range.first..=range.last).map(|slot| (slot, down.clone())));
+            }
+        }
+        older.retain(|slot, _| meant.contains_key(slot));
+        older
     }
 
     /// The named slots among those that no node serves.
@@ -197,8 +210,30 @@ async fn recover_until_served(
     Ok(left.len())
 }
 
-/// What is lost with these slots.
-fn loss(meant: &AcceptedLoss) -> String {
+/// Why slots were left alone, if any were: those of which another node has the last copies now, or one that
+/// is down has more than those that are up.
+fn left_alone(again: &AcceptedLoss, older: &OlderCopies) -> Option<String> {
+    let (count, nodes) = (again.len(), node_list(again));
+    match (count, nodes.is_empty()) {
+        (0, _) if older.is_empty() => None,
+        (0, _) => {
+            let (count, nodes) = (older.len(), node_list(older));
+            let names = nodes.replace(',', "");
+            Some(format!(
+                "node {nodes} is down and has an older copy of {count} slots, which were left alone: start it first to keep more, or accept that with --without {names}"
+            ))
+        }
+        (_, true) => Some(format!(
+            "the last copies of {count} slots were lost since, which was not accepted: {WITHOUT_THEM}"
+        )),
+        (_, false) => Some(format!(
+            "the last copies of {count} slots are now on node {nodes}, whose loss was not accepted: wait for that node, or accept its loss as well"
+        )),
+    }
+}
+
+/// What is lost with these slots, and what should be done before.
+fn loss(meant: &AcceptedLoss, older: &OlderCopies) -> String {
     let (nodes, lost) = (node_list(meant), meant.values().filter(|had_by| had_by.is_empty()).count());
     let mut said = format!("{} slots are not served.", meant.len());
     if lost < meant.len() {
@@ -213,10 +248,17 @@ fn loss(meant: &AcceptedLoss) -> String {
              same address, before you go on."
         );
     }
+    let each: BTreeSet<u32> = older.values().flatten().copied().collect();
+    for node in each {
+        let count = older.values().filter(|nodes| nodes.contains(&node)).count();
+        said += &format!(
+            " Node {node} is down and has an older copy of {count} of these slots: start it first to keep more."
+        );
+    }
     said
 }
 
-/// The nodes that had the slots.
+/// The nodes of these slots.
 fn node_list(slots: &AcceptedLoss) -> String {
     let nodes: BTreeSet<u32> = slots.values().flatten().copied().collect();
     nodes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
@@ -257,16 +299,58 @@ fn confirm(said: &str) -> Result<bool, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use atoll_open::NodeStatus;
 
     fn slots(first: u16, last: u16, had_by: &[u32]) -> DownSlots {
         DownSlots { first, last, had_by: had_by.to_vec(), ..DownSlots::default() }
     }
 
+    fn all(yes: bool) -> Recover {
+        Recover { accept_loss: vec![SlotSelection::All], yes, without: Vec::new() }
+    }
+
+    #[test]
+    fn a_node_that_has_more_is_to_be_started_before_an_emptier_copy_is_taken() {
+        let node = |node, is_up| NodeStatus { node, is_up, ..NodeStatus::default() };
+        let behind = |slots: DownSlots, nodes: &[u32]| DownSlots { catching_up: nodes.to_vec(), ..slots };
+        let status = RingStatus {
+            nodes: vec![node(1, false), node(2, false), node(3, true), node(4, false)],
+            // What node 3 has of the first slots may be nothing. Of the next ones it was in sync last, and of
+            // the others no node that is up has anything.
+            down: vec![
+                behind(slots(10, 12, &[1]), &[2, 3, 4]),
+                behind(slots(20, 20, &[1]), &[3, 2]),
+                behind(slots(30, 31, &[1]), &[2, 4]),
+                slots(40, 40, &[1]),
+            ],
+            ..RingStatus::default()
+        };
+        let meant = all(true).meant(&status.down);
+        let older = all(true).older_copies(&status, &meant);
+        let expected = [(10, vec![2]), (11, vec![2]), (12, vec![2]), (30, vec![2, 4]), (31, vec![2, 4])];
+        assert_eq!(older, OlderCopies::from(expected));
+        let said = loss(&meant, &older);
+        let start = " Node 2 is down and has an older copy of 5 of these slots: start it first to keep more.";
+        assert!(said.contains(start), "{said}");
+        assert!(said.contains(" Node 4 is down and has an older copy of 2 of these slots"), "{said}");
+        let left = left_alone(&AcceptedLoss::new(), &older).unwrap();
+        assert!(left.starts_with("node 2, 4 is down and has an older copy of 5 slots"), "{left}");
+        assert!(left.ends_with("--without 2 4"), "{left}");
+        assert_eq!(left_alone(&AcceptedLoss::new(), &OlderCopies::new()), None);
+        // Whoever will not be started is named, and others that were not named stay in the way.
+        let without = |without: &[u32]| {
+            let verb = Recover { without: without.to_vec(), ..all(true) };
+            verb.older_copies(&status, &meant).into_keys().collect::<Vec<_>>()
+        };
+        assert_eq!((without(&[2, 4]), without(&[2])), (vec![], vec![30, 31]));
+        let some = Recover { accept_loss: vec!["20-30".parse().unwrap()], ..all(true) };
+        let older = some.older_copies(&status, &some.meant(&status.down));
+        assert_eq!(older.into_keys().collect::<Vec<_>>(), [30]);
+    }
+
     #[test]
     fn what_is_lost_is_said_where_a_node_has_it_and_where_none_has() {
-        let meant = |down: &[DownSlots]| {
-            loss(&Recover { accept_loss: vec![SlotSelection::All], yes: false }.meant(down))
-        };
+        let meant = |down: &[DownSlots]| loss(&all(false).meant(down), &OlderCopies::new());
         let kept = meant(&[slots(10, 12, &[2])]);
         assert!(kept.contains("Their last copies are on node 2:") && !kept.contains("folder"), "{kept}");
         let lost = meant(&[slots(10, 12, &[])]);
@@ -286,7 +370,7 @@ mod tests {
         ];
         let meant = |words: &[&str]| {
             let accept_loss = words.iter().map(|word| word.parse().unwrap()).collect();
-            Recover { accept_loss, yes: true }.meant(&down).into_keys().collect::<Vec<_>>()
+            Recover { accept_loss, ..all(true) }.meant(&down).into_keys().collect::<Vec<_>>()
         };
         assert_eq!(meant(&["11", "12-400"]), [11, 12]);
         assert_eq!(meant(&["all"]), [10, 11, 12, 16383]);
@@ -298,8 +382,7 @@ mod tests {
     #[test]
     fn an_accepted_loss_does_not_cover_what_another_node_took_over_since() {
         let before = [slots(10, 14, &[2]), slots(20, 20, &[2, 4])];
-        let all = Recover { accept_loss: vec![SlotSelection::All], yes: true };
-        let agreed = all.meant(&before);
+        let agreed = all(true).meant(&before);
         let still = |down: &[DownSlots]| still_lost(down, &agreed).into_keys().collect::<Vec<_>>();
         assert_eq!(still(&before), [10, 11, 12, 13, 14, 20]);
         // Node 3 took over 12 and 13, and does not answer either.
@@ -308,7 +391,7 @@ mod tests {
         assert_eq!(still(&[slots(9, 9, &[2])]), [0; 0]);
         // A user who is asked may accept that as well; one who passed --yes did not mean it.
         for (yes, asked, left) in [(false, vec![12, 13, 20], vec![]), (true, vec![], vec![12, 13, 20])] {
-            let (meant, again) = Recover { accept_loss: vec![SlotSelection::All], yes }.next(&now, &agreed);
+            let (meant, again) = all(yes).next(&now, &agreed);
             assert_eq!((meant.into_keys().collect(), again.into_keys().collect()), (asked, left), "{yes}");
         }
     }

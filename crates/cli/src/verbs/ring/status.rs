@@ -146,7 +146,8 @@ fn json_of(status: &RingStatus) -> Value {
     };
     let down = |slots: &DownSlots| {
         let (first, last, had_by) = (slots.first, slots.last, &slots.had_by);
-        json!({ "first": first, "last": last, "had_by": had_by, "new": slots.is_new })
+        let (new, behind) = (slots.is_new, &slots.catching_up);
+        json!({ "first": first, "last": last, "had_by": had_by, "new": new, "catching_up": behind })
     };
     json!({
         "told_by": status.node,
@@ -394,8 +395,10 @@ mod tests {
 
     #[test]
     fn slots_that_were_lost_are_not_taken_for_new_ones() {
-        let slots =
-            |first, last, had_by: &[u32], is_new| DownSlots { first, last, had_by: had_by.to_vec(), is_new };
+        let slots = |first, last, had_by: &[u32], is_new| {
+            let had_by = had_by.to_vec();
+            DownSlots { first, last, had_by, is_new, ..DownSlots::default() }
+        };
         let (new, lost) = (slots(0, 4, &[], true), slots(5, 9, &[], false));
         let kept = slots(10, 10, &[3], false);
         assert_eq!(who_had(std::slice::from_ref(&new)), "no node has had them yet");
