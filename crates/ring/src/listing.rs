@@ -1,4 +1,5 @@
 //! Listings of keys: which slots a page covers, and whether all of them may be read when it is made.
+//! `FLUSHALL` asks the same about the slots in which it finds nothing to delete.
 //!
 //! Invariant: a listing shows what a read would find in each slot that it covers, or it fails.
 
@@ -15,9 +16,6 @@ pub(crate) trait ListedSlots {
 
     /// Whether the cells of a slot hold what a read would find.
     fn may_read(&self, number: u16) -> bool;
-
-    /// Whether a slot may hold anything, now or once the writes under way have arrived.
-    fn may_hold(&self, number: u16) -> bool;
 
     /// How many keys a slot has.
     fn keys_in(&self, number: u16) -> u64;
@@ -62,18 +60,20 @@ pub(crate) fn answer(
             let most = usize::try_from(*count).unwrap_or(KEYS_MAX).min(KEYS_MAX);
             write_keys(writer, &slots.keys_of(*slot, most)?);
         }
+        Command::FlushAll => match (0..SLOTS).find(|&number| is_dark(number, slots)) {
+            Some(number) => return Err(Obstacle::Dark(number)),
+            None => writer.ok(),
+        },
         _ => writer.error("ERR", "this node does not list that"),
     }
     Ok(())
 }
 
-/// A page over the slots that this node leads. If one that may hold something cannot be read, there is none:
-/// a page without its keys would look like one of an empty slot.
+/// A page over the slots that this node leads. If one of them cannot be read, there is none, whatever is in
+/// the cells here: once another node leads the slot, it has keys of which this one knows nothing.
 fn scan(request: &ScanRequest<'_>, slots: &impl ListedSlots) -> Result<ScanPage, Obstacle> {
     let page = slots.scan(request, &|number| slots.is_here(number))?;
-    let is_dark =
-        |number: &u16| slots.is_here(*number) && slots.may_hold(*number) && !slots.may_read(*number);
-    match seen(ScanPage::slot_of(request.cursor), &page).find(is_dark) {
+    match seen(ScanPage::slot_of(request.cursor), &page).find(|&number| is_dark(number, slots)) {
         Some(number) => Err(Obstacle::Dark(number)),
         None => Ok(page),
     }
@@ -104,10 +104,15 @@ fn scan_run(request: &ScanRequest<'_>, slots: &impl ListedSlots) -> Result<ScanP
 /// Fails if this node leads a slot and cannot tell now what is in it. For a slot that it does not lead it
 /// reports what its copy has, as nodes of a Redis Cluster do.
 fn check(number: u16, slots: &impl ListedSlots) -> Result<(), Obstacle> {
-    match slots.is_here(number) && !slots.may_read(number) {
+    match is_dark(number, slots) {
         true => Err(Obstacle::Dark(number)),
         false => Ok(()),
     }
+}
+
+/// Whether this node leads a slot, and cannot tell now what is in it.
+fn is_dark(number: u16, slots: &impl ListedSlots) -> bool {
+    slots.is_here(number) && !slots.may_read(number)
 }
 
 /// The slots that a page covers from `first` on, including the one in which it continues.

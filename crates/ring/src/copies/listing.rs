@@ -37,10 +37,6 @@ impl ListedSlots for SinceRound<'_> {
         self.copies.may_read_since(self.slot(number), self.round, self.now)
     }
 
-    fn may_hold(&self, number: u16) -> bool {
-        self.copies.is_under_way(self.slot(number)) || self.keys_in(number) > 0
-    }
-
     fn keys_in(&self, number: u16) -> u64 {
         let (keyspace, number) = self.copies.keyspaces.of(self.slot(number));
         keyspace.keys_in(number)

@@ -2,30 +2,41 @@
 
 use super::Executor;
 use crate::clock::Now;
-use crate::keyspaces::slot_at;
+use crate::keyspaces::{keyspace_of, slot_at};
 use crate::listing::{self, ListedSlots, Obstacle};
 use crate::slots::{Answer, Asking, Reply, Slots};
 use crate::table::SlotTable;
 use atoll_keyspace::{KeyspaceError, PAGE_BYTES_MAX, SLOTS, ScanPage};
-use atoll_replica::Slot;
+use atoll_replica::{Slot, Ticket};
 use atoll_resp::{Command, Keys, ReplyWriter, Request, ScanRequest};
 
 impl Executor<'_> {
     /// `FLUSHALL` and `FLUSHDB`: writes to each slot that this node leads and that holds or remembers
-    /// something, or will because of earlier requests.
+    /// something, or will because of earlier requests. Of the others it makes sure that they are empty:
+    /// another node may lead them by now.
     pub(super) fn flush_all(&mut self, request: &Request<'_>, keys: Keys, command: &Command<'_>) {
         self.session.is_tired = true;
         let table = self.here.table.clone();
         let is_one = request.get(0).is_some_and(|name| name.eq_ignore_ascii_case(b"FLUSHDB"));
-        let slots: Vec<Slot> = match is_one {
-            true => table.own_slots(self.session.keyspace).collect(),
-            false => self.entered().flat_map(|keyspace| table.own_slots(keyspace)).collect(),
+        let keyspaces: Vec<u8> = match is_one {
+            true => vec![self.session.keyspace],
+            false => self.entered().collect(),
         };
-        let here = &self.here.slots;
-        let is_touched = |slot: &Slot| here.may_hold(*slot) || here.remembers(*slot);
-        let slots: Vec<Slot> = slots.into_iter().filter(is_touched).collect();
-        let (mut awaited, mut failed) = (Vec::new(), None);
-        for slot in slots {
+        let (here, now) = (&self.here.slots, self.here.now);
+        let confirms = here.confirms_reads();
+        // Where the others confirm each read, no slot may be read before they do. One question for all is
+        // cheaper than a write to each.
+        let is_touched = |slot: &Slot| {
+            here.may_hold(*slot) || here.remembers(*slot) || (!confirms && !here.may_read(*slot, now))
+        };
+        let own = keyspaces.iter().flat_map(|&keyspace| table.own_slots(keyspace));
+        let (touched, empty): (Vec<Slot>, Vec<Slot>) = own.partition(is_touched);
+        let mut awaited = match confirms {
+            true => self.confirm_empty(&empty, request),
+            false => Vec::new(),
+        };
+        let mut failed = None;
+        for slot in touched {
             let ticket = self.here.next_ticket(self.session);
             let asking = Asking { slot, now: self.here.now, command, request, keys, ticket, returned: 0 };
             let (mut target, protocol) = (Vec::new(), self.session.protocol);
@@ -42,6 +53,20 @@ impl Executor<'_> {
         let ticket = self.here.next_ticket(self.session);
         self.outbox.keep_place(ticket, self.session.protocol);
         self.here.split_requests.begin(ticket, awaited, reply);
+    }
+
+    /// Lets a request wait, once for each keyspace with slots that seem empty, until the other copies have
+    /// confirmed that this node still leads all of its slots there. Returns the tickets of the answers.
+    fn confirm_empty(&mut self, empty: &[Slot], request: &Request<'_>) -> Vec<Ticket> {
+        let (now, protocol) = (self.here.now, self.session.protocol);
+        let mut asked = Vec::new();
+        for of_keyspace in empty.chunk_by(|one, next| keyspace_of(*one) == keyspace_of(*next)) {
+            let Some(&slot) = of_keyspace.first() else { continue };
+            let ticket = self.here.next_ticket(self.session);
+            self.here.slots.list(slot, now, request, (ticket, protocol));
+            asked.push(ticket);
+        }
+        asked
     }
 
     /// `AT.SCAN` over adjacent slots that this node leads and may read now. The page is complete up to its
@@ -111,10 +136,6 @@ impl ListedSlots for Shown<'_> {
 
     fn may_read(&self, number: u16) -> bool {
         self.slots.may_read(self.slot(number), self.now)
-    }
-
-    fn may_hold(&self, number: u16) -> bool {
-        self.slots.may_hold(self.slot(number))
     }
 
     fn keys_in(&self, number: u16) -> u64 {
