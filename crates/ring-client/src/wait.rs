@@ -4,12 +4,14 @@
 //! then.
 //! Invariant: only a redirection to another node is followed at once, and only a few in a row; any other
 //! trouble is followed by a pause, whatever other calls have learned meanwhile.
+//! Invariant: closing the store ends a wait at once, whatever it waits for until its time is over.
 
 use crate::answer::{Refused, meaning};
 use crate::nodes::HOPS_MAX;
 use crate::store::Shared;
 use crate::watch_connections::WatchEnd;
 use atoll_keyspace::slot_of;
+use atoll_store::watch::Watch;
 use atoll_store::{Buffer, Cell, Expectation, StoreError, Waited};
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,18 +34,19 @@ pub(crate) async fn wait(
     let watch = shared.watches.watch(cell)?;
     let ends = Instant::now().checked_add(time_out);
     // The first read happens however short the time is.
-    let current = shared.get(cell, expectation.range()).await?;
+    let current = tokio::select! {
+        biased;
+        error = closed(shared, &watch) => return Err(error),
+        current = shared.get(cell, expectation.range()) => current?,
+    };
     if expectation.is_met(current.as_deref()) {
         return Ok(Waited::Met(current));
     }
     let watching = async {
         tokio::select! {
+            biased;
+            error = closed(shared, &watch) => Err(error),
             met = watch_for(shared, cell, &expectation, ends) => met,
-            // Only closing the store wakes this.
-            closed = watch.changed() => match closed {
-                Err(closed) => Err(closed),
-                Ok(()) => Err(shared.unavailable("the store was closed")),
-            },
         }
     };
     let Some(ends) = ends else { return watching.await };
@@ -53,6 +56,11 @@ pub(crate) async fn wait(
         Err(_) if time_out.is_zero() => Ok(Waited::TimedOut),
         Err(_) => Ok(last_look(shared, cell, &expectation).await),
     }
+}
+
+/// Ends with an error when the store is closed: nothing else wakes its watches.
+async fn closed(shared: &Shared, watch: &Watch<'_>) -> StoreError {
+    watch.changed().await.err().unwrap_or_else(|| shared.unavailable("the store was closed"))
 }
 
 /// Reads the cell when the time is over, since the change may not have been reported. A node that does not

@@ -52,3 +52,24 @@ async fn nodes_that_send_a_wait_to_each_other_are_asked_with_pauses() {
     let asked = nodes.iter().map(|node| node.came("AT.WATCH").len()).sum::<usize>();
     assert!((10..200).contains(&asked), "{asked} times");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_closed_ends_a_wait_whose_first_look_is_not_answered() {
+    let node = Stub::start(|port, _, words| match words.starts_with("AT.GET ") {
+        true => Answer::Hangs,
+        false => usual(port, words).unwrap(),
+    })
+    .await;
+    for time in [Duration::from_secs(3600), Duration::MAX] {
+        let store = RingStore::open(RingOptions::of(vec![node.address.clone()])).await.unwrap();
+        let began = tokio::time::Instant::now();
+        let closing = async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            store.close().await.unwrap();
+        };
+        let (waited, ()) = tokio::join!(store.wait(CELL, Expectation::Differs(None), time), closing);
+        assert_eq!(waited.unwrap_err().kind(), ErrorKind::Unavailable);
+        assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    }
+    assert_eq!(node.came("AT.GET").len(), 2, "each looked");
+}
