@@ -2,11 +2,12 @@
 //!
 //! Invariant: the connections of a burst of calls end soon after it, even without further calls: the places
 //! of a node are limited for all programs together.
+//! Invariant: once they were closed, nothing is kept.
 
 use crate::connection::Connection;
 use crate::nodes::Address;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -30,6 +31,7 @@ struct IdleConnections {
     by_node: HashMap<Address, Vec<(Connection, Instant)>>,
     /// Whether a task is running that ends surplus connections.
     is_watched: bool,
+    is_closed: bool,
 }
 
 impl Idle {
@@ -41,6 +43,9 @@ impl Idle {
     /// Keeps a connection that just answered, unless there are enough.
     pub(crate) fn keep(&self, node: &Address, connection: Connection) {
         let mut kept = self.kept.lock();
+        if kept.is_closed {
+            return;
+        }
         let to_node = kept.by_node.entry(Arc::clone(node)).or_default();
         if to_node.len() < IDLE_MAX {
             to_node.push((connection, Instant::now()));
@@ -57,9 +62,16 @@ impl Idle {
         }
     }
 
-    /// Ends all connections.
-    pub(crate) fn clear(&self) {
-        self.kept.lock().by_node.clear();
+    /// Ends the connections to all but these nodes.
+    pub(crate) fn retain(&self, nodes: &BTreeSet<Address>) {
+        self.kept.lock().by_node.retain(|node, _| nodes.contains(node));
+    }
+
+    /// Ends all connections, and those of requests that are under way as soon as they are answered.
+    pub(crate) fn close(&self) {
+        let mut kept = self.kept.lock();
+        kept.is_closed = true;
+        kept.by_node.clear();
     }
 }
 

@@ -19,7 +19,7 @@ use crate::options::RingOptions;
 use atoll_resp::ReplyParser;
 use atoll_store::Durability;
 use parking_lot::Mutex;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -62,8 +62,13 @@ type OfNode = [Option<(ToLane, Instant)>; 2];
 /// The lanes of a store, by node and way.
 #[derive(Default)]
 pub(crate) struct Lanes {
-    /// The lanes to each node.
-    open: Mutex<HashMap<Arc<str>, OfNode>>,
+    open: Mutex<OpenLanes>,
+}
+
+#[derive(Default)]
+struct OpenLanes {
+    by_node: HashMap<Arc<str>, OfNode>,
+    is_closed: bool,
 }
 
 /// A request on its way to a lane.
@@ -160,7 +165,8 @@ impl Lanes {
         way: Way,
     ) -> (ToLane, Instant) {
         let mut open = self.open.lock();
-        let [reads, writes] = open.entry(Arc::clone(address)).or_default();
+        let is_closed = open.is_closed;
+        let [reads, writes] = open.by_node.entry(Arc::clone(address)).or_default();
         let of_this_way = match way {
             Way::Reads => reads,
             Way::Writes(_) => writes,
@@ -170,7 +176,8 @@ impl Lanes {
         }
         let (lane, asked) = mpsc::unbounded_channel();
         let made = (lane, Instant::now());
-        *of_this_way = Some(made.clone());
+        // After the close a call that is still under way gets a lane of its own, which ends with it.
+        *of_this_way = Some(made.clone()).filter(|_| !is_closed);
         let (address, options, place) = (Arc::clone(address), options.clone(), place.to_owned());
         tokio::spawn(async move {
             let mut lane = Lane::new(asked, &options);
@@ -186,14 +193,21 @@ impl Lanes {
     /// Sends nothing more to this node on lanes that were made up to this moment.
     pub(crate) fn forget(&self, address: &Arc<str>, until: Instant) {
         let mut open = self.open.lock();
-        for lane in open.get_mut(address).into_iter().flatten() {
+        for lane in open.by_node.get_mut(address).into_iter().flatten() {
             lane.take_if(|(_, made_at)| *made_at <= until);
         }
     }
 
+    /// Ends the lanes to all but these nodes, each after the requests that are already on it.
+    pub(crate) fn retain(&self, nodes: &BTreeSet<Arc<str>>) {
+        self.open.lock().by_node.retain(|node, _| nodes.contains(node));
+    }
+
     /// Ends all lanes, each after the requests that are already on it.
     pub(crate) fn close(&self) {
-        self.open.lock().clear();
+        let mut open = self.open.lock();
+        open.is_closed = true;
+        open.by_node.clear();
     }
 }
 

@@ -12,6 +12,7 @@ use crate::lanes::{Lanes, SHARED_BYTES_MAX, Way};
 use crate::options::RingOptions;
 use crate::refreshing::Refreshing;
 use crate::sending::{Sending, SentAt, Silence};
+use crate::watch_connections::WatchConnections;
 use atoll_keyspace::slot_of;
 use atoll_resp::Value;
 use atoll_store::{Durability, Source, StoreError};
@@ -50,6 +51,7 @@ pub(crate) struct Nodes {
     idle: Idle,
     /// Lanes for requests of a latency class with time.
     lanes: Lanes,
+    pub(crate) watch_connections: WatchConnections,
     refreshing: Refreshing,
     /// Places for requests under way. A node would refuse more connections.
     places: Semaphore,
@@ -65,6 +67,7 @@ impl Nodes {
             told: Told::default(),
             idle: Idle::default(),
             lanes: Lanes::default(),
+            watch_connections: WatchConnections::default(),
             refreshing: Refreshing::default(),
             places: Semaphore::new(REQUESTS_MAX),
         }
@@ -382,10 +385,19 @@ impl Nodes {
         self.refreshing.note(address, false);
     }
 
-    /// Ends connections that are not in use.
+    /// Ends connections that are not in use, and the others as soon as they are not.
     pub(crate) fn close(&self) {
-        self.idle.clear();
+        self.watch_connections.close();
+        self.idle.close();
         self.lanes.close();
+    }
+
+    /// Ends connections that are not in use to nodes that nothing is asked of any more, as they lead no slot.
+    fn end_connections_to_others(&self) {
+        let known = self.known();
+        self.idle.retain(&known);
+        self.lanes.retain(&known);
+        self.watch_connections.retain(&known);
     }
 
     /// The error of an answer that no node gives.

@@ -4,7 +4,6 @@ use crate::nodes::Nodes;
 use crate::options::RingOptions;
 use crate::sending::Sending;
 use crate::session::Names;
-use crate::watch_connections::WatchConnections;
 use crate::{listing, request, scan, wait};
 use atoll_keyspace::{REQUESTS_MAX, SESSION_MS_MIN, slot_of};
 use atoll_resp::Value;
@@ -35,7 +34,6 @@ pub(crate) struct Shared {
     pub(crate) nodes: Nodes,
     pub(crate) limits: Limits,
     pub(crate) watches: Watches,
-    pub(crate) watch_connections: WatchConnections,
     names: Names,
     /// The latest time that a node reported.
     latest: AtomicU64,
@@ -57,7 +55,6 @@ impl RingStore {
             nodes,
             limits: Limits::CONTRACT,
             watches,
-            watch_connections: WatchConnections::default(),
             names: Names::default(),
             latest: AtomicU64::new(0),
             is_closed: AtomicBool::new(false),
@@ -270,7 +267,6 @@ impl Store for RingStore {
         Box::pin(async move {
             self.shared.is_closed.store(true, Ordering::SeqCst);
             self.shared.watches.close();
-            self.shared.watch_connections.close();
             self.shared.nodes.close();
             Ok(())
         })

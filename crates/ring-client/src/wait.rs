@@ -89,13 +89,13 @@ async fn watch_for(
     }
     let mut troubles = Troubles::default();
     loop {
-        let turn = shared.watch_connections.turn(&nodes.options);
+        let turn = nodes.watch_connections.turn(&nodes.options);
         let left = ends.map_or(turn, |ends| ends.saturating_duration_since(Instant::now())).min(turn);
         // Rounded up, because this side decides when the time is over.
         let milliseconds = u64::try_from(left.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
         let target = nodes.owner_or_anyone(slot);
         let (asked_at, mut is_sent_on) = (Instant::now(), false);
-        let trouble = match shared.watch_connections.wait(&nodes.options, &target, milliseconds, &words).await
+        let trouble = match nodes.watch_connections.wait(&nodes.options, &target, milliseconds, &words).await
         {
             WatchEnd::Met(value) => return Ok(Waited::Met(value.map(Buffer::from))),
             WatchEnd::Long => {

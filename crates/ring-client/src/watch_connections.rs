@@ -9,7 +9,7 @@ use crate::connection::{ByteStream, entering, open, write_some, written};
 use crate::options::RingOptions;
 use atoll_resp::{Limits, ReplyParser, Value};
 use parking_lot::Mutex;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -138,6 +138,11 @@ impl WatchConnections {
             waiting.end(&format!("no answer from {address}: {why}"));
         });
         line
+    }
+
+    /// Ends the connections to all but these nodes, each after the watches that already wait there.
+    pub(crate) fn retain(&self, nodes: &BTreeSet<Arc<str>>) {
+        self.open.lock().retain(|node, _| nodes.contains(node));
     }
 
     /// Ends all connections.

@@ -23,7 +23,7 @@ const NEXT_NODE_AFTER: Duration = Duration::from_millis(200);
 
 impl Nodes {
     /// The nodes of the last table, those named since, and the seeds.
-    fn known(&self) -> BTreeSet<Address> {
+    pub(super) fn known(&self) -> BTreeSet<Address> {
         let mut known = self.named.lock().clone();
         known.extend(self.options.seeds.iter().map(|seed| Address::from(seed.as_str())));
         known
@@ -108,6 +108,8 @@ impl Nodes {
             Heard::New(_) | Heard::Same => {}
             Heard::Odd => return Err(self.odd(QUESTION)),
         }
+        // Also where the table is the same: requests that were under way when it came gave back connections.
+        self.end_connections_to_others();
         Ok(())
     }
 }

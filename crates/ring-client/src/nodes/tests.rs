@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::stub::{Answer, Stub, known_table, table, usual};
-use atoll_resp::{Limits, RequestParser};
+use atoll_resp::{LatencyClass, Limits, RequestParser};
 use futures::future::join_all;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -282,6 +283,89 @@ async fn of_the_connections_of_a_burst_few_are_left_soon_behind_it_though_nobody
         assert_eq!(node.open(), 64, "there may be another burst");
         tokio::time::sleep(Duration::from_secs(41)).await;
         assert_eq!(node.open(), 2);
+    }
+}
+
+fn port_of(node: &Stub) -> u16 {
+    node.address.rsplit(':').next().unwrap().parse().unwrap()
+}
+
+/// A node that leads all slots until `is_gone`, and one that leads them from then on. The second one is the
+/// seed. Both answer reads with a value, and report that the time of each watch is over.
+async fn succeeded(is_gone: &Arc<AtomicBool>) -> [Stub; 2] {
+    let ports = [Arc::new(OnceLock::<u16>::new()), Arc::new(OnceLock::new())];
+    let start = || {
+        let (is_gone, [first, second]) = (Arc::clone(is_gone), ports.clone());
+        Stub::start(move |_, _, words| {
+            let (leads, version) = match is_gone.load(Ordering::SeqCst) {
+                false => (&first, "ring.0.7"),
+                true => (&second, "ring.0.8"),
+            };
+            let mut parts = words.split(' ');
+            Answer::Says(match (parts.next().unwrap_or_default(), parts.next()) {
+                ("AT.TABLE", Some(known)) if known == version => known_table(version),
+                ("AT.TABLE", _) => table(*leads.get().unwrap(), Some(version)),
+                ("AT.WATCH", Some(id)) => format!("+OK\r\n>4\r\n$8\r\nat.watch\r\n:{id}\r\n:0\r\n$-1\r\n"),
+                ("AT.GET", _) => "$1\r\nv\r\n".to_owned(),
+                _ => "+OK\r\n".to_owned(),
+            })
+        })
+    };
+    let nodes = [start().await, start().await];
+    for (node, port) in nodes.iter().zip(&ports) {
+        port.set(port_of(node)).unwrap();
+    }
+    nodes
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_to_a_node_that_left_are_ended() {
+    for latency in [LatencyClass::None, LatencyClass::FiveHundred] {
+        let is_gone = Arc::default();
+        let [first, second] = succeeded(&is_gone).await;
+        let nodes = Nodes::new(RingOptions { latency, ..RingOptions::of(vec![second.address.clone()]) });
+        let request = written(&["AT.GET", "p", "s"]);
+        nodes.refresh().await.unwrap();
+        nodes.read_slot("get", 7, &request).await.unwrap();
+        let leader = nodes.owner(7).unwrap();
+        assert_eq!(*leader, *first.address);
+        nodes.watch_connections.wait(&nodes.options, &leader, 10, &[b"p", b"s", b"PRESENT"]).await;
+        assert!(first.open() >= 2, "{}", first.open());
+        is_gone.store(true, Ordering::SeqCst);
+        nodes.refresh().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(first.open(), 0, "{latency:?}");
+        nodes.read_slot("get", 7, &request).await.unwrap();
+        assert!(second.open() > 0, "the others are kept");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_goes_on_behind_the_close_leaves_no_connections() {
+    for latency in [LatencyClass::None, LatencyClass::FiveHundred] {
+        let is_first = AtomicBool::new(true);
+        let node = Stub::start(move |port, _, words| match words.split(' ').next().unwrap() {
+            // So it asks again, by connections that it makes after the close.
+            "AT.GET" if is_first.swap(false, Ordering::SeqCst) => {
+                let refusal = "-CLUSTERDOWN Hash slot not served\r\n".to_owned();
+                Answer::Late(Duration::from_millis(100), refusal)
+            }
+            "AT.GET" => Answer::Says("$1\r\nv\r\n".to_owned()),
+            _ => usual(port, words).unwrap_or_else(|| Answer::Says("+OK\r\n".to_owned())),
+        })
+        .await;
+        let nodes = Nodes::new(RingOptions { latency, ..RingOptions::of(vec![node.address.clone()]) });
+        nodes.refresh().await.unwrap();
+        let request = written(&["AT.GET", "p", "s"]);
+        let closing = async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            nodes.close();
+        };
+        let (read, ()) = tokio::join!(nodes.read_slot("get", 7, &request), closing);
+        read.unwrap();
+        assert_eq!(node.came("AT.GET").len(), 2);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(node.open(), 0, "{latency:?}");
     }
 }
 
