@@ -20,6 +20,7 @@ mod nodes;
 mod operate;
 mod options;
 mod owners;
+mod places;
 mod refreshing;
 mod request;
 mod scan;

@@ -10,6 +10,7 @@ use crate::idle::Idle;
 use crate::known_table::KnownTable;
 use crate::lanes::{Lanes, SHARED_BYTES_MAX, Way};
 use crate::options::RingOptions;
+use crate::places::Places;
 use crate::refreshing::Refreshing;
 use crate::sending::{Sending, SentAt, Silence};
 use crate::watch_connections::WatchConnections;
@@ -21,11 +22,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
-
-/// Most requests under way at a time.
-const REQUESTS_MAX: usize = 256;
 
 const PAUSE_FIRST: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
@@ -53,8 +50,7 @@ pub(crate) struct Nodes {
     lanes: Lanes,
     pub(crate) watch_connections: WatchConnections,
     refreshing: Refreshing,
-    /// Places for requests under way. A node would refuse more connections.
-    places: Semaphore,
+    places: Places,
 }
 
 impl Nodes {
@@ -69,7 +65,7 @@ impl Nodes {
             lanes: Lanes::default(),
             watch_connections: WatchConnections::default(),
             refreshing: Refreshing::default(),
-            places: Semaphore::new(REQUESTS_MAX),
+            places: Places::default(),
         }
     }
 
@@ -241,14 +237,14 @@ impl Nodes {
         (within, until): (impl FnOnce(Instant) -> Duration, impl Fn() -> Option<Instant>),
         sending: impl Fn(),
     ) -> Result<Answered, NoAnswer> {
-        // Never closed, so a place comes in the end. The wait for it is not the node's fault.
-        let _place = self.places.acquire().await;
+        // The wait for it is not the node's fault.
+        let place = self.places.take(target).await;
         let within = within(Instant::now());
         if until().is_some_and(|until| Instant::now() >= until) {
             let late = "its time ran out before there was room for it";
             return Err(NoAnswer::Unsent(io::Error::new(io::ErrorKind::ResourceBusy, late)));
         }
-        let answered = self.ask_at((target, way), request, within, sending).await;
+        let answered = place.run(self.ask_at((target, way), request, within, sending)).await;
         let (Ok(Answered { keeps: Some(keeps), .. }) | Err(NoAnswer::TooWeak(keeps, _))) = &answered else {
             return answered;
         };
@@ -392,12 +388,14 @@ impl Nodes {
         self.lanes.close();
     }
 
-    /// Ends connections that are not in use to nodes that nothing is asked of any more, as they lead no slot.
+    /// Ends connections that are not in use to nodes that nothing is asked of any more, as they lead no slot,
+    /// and forgets their places.
     fn end_connections_to_others(&self) {
         let known = self.known();
         self.idle.retain(&known);
         self.lanes.retain(&known);
         self.watch_connections.retain(&known);
+        self.places.retain(&known);
     }
 
     /// The error of an answer that no node gives.

@@ -13,7 +13,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Most writes under way to a slot at a time. No more requests than this are sent at a time in any case.
+/// Most writes under way to a slot at a time. No more requests than this are sent to a node at a time in any
+/// case.
 const WRITES_MAX: usize = 256;
 
 /// Names that are free.

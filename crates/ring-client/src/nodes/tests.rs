@@ -1,6 +1,7 @@
 //! How nodes are asked for the table of slots.
 
 use super::*;
+use crate::places::REQUESTS_MAX;
 use crate::stub::{Answer, Stub, known_table, table, usual};
 use atoll_resp::{LatencyClass, Limits, RequestParser};
 use futures::future::join_all;
@@ -213,7 +214,7 @@ async fn a_write_in_doubt_that_waited_for_its_place_for_too_long_is_not_sent() {
     let nodes = Nodes::new(RingOptions { doubt_max, ..RingOptions::of(vec![node.address.clone()]) });
     let sending = Sending::default();
     sending.doubt(SentAt::now());
-    let places = nodes.places.acquire_many(REQUESTS_MAX as u32).await.unwrap();
+    let places = nodes.places.all.acquire_many(REQUESTS_MAX as u32).await.unwrap();
     let request = written(&["AT.ID", "1", "1", "0", "SET", "k", "v"]);
     let write = nodes.write(b"k", &request, &sending);
     let later = async {
@@ -223,6 +224,36 @@ async fn a_write_in_doubt_that_waited_for_its_place_for_too_long_is_not_sent() {
     let (written, ()) = tokio::join!(write, later);
     assert!(matches!(written, Err(StoreError::Unavailable { .. })), "{written:?}");
     assert_eq!(node.asked(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_to_a_node_that_says_nothing_hold_up_no_read_at_another_one() {
+    let silent = Stub::start(|_, _, _| Answer::Hangs).await;
+    let node = Stub::start(|_, _, _| Answer::Says("$1\r\nv\r\n".to_owned())).await;
+    let nodes = Nodes::new(RingOptions::of(vec![node.address.clone()]));
+    let (written_to, read) = (slot_of(b"k"), 1 + slot_of(b"k") % 7);
+    assert_ne!(written_to, read);
+    nodes.set_owner(Some(written_to), &Address::from(silent.address.as_str()));
+    nodes.set_owner(Some(read), &Address::from(node.address.as_str()));
+    let [set, get] = [written(&["AT.ID", "1", "1", "0", "SET", "k", "v"]), written(&["AT.GET", "p", "s"])];
+    let write = || async {
+        let sending = Sending::default();
+        nodes.write(b"k", &set, &sending).await
+    };
+    let writes = join_all((0..REQUESTS_MAX + 50).map(|_| write()));
+    let reading = async {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        for _ in 0..3 {
+            let read = nodes.read_slot("get", read, &get);
+            let read = tokio::time::timeout(Duration::from_secs(1), read).await;
+            assert!(matches!(read, Ok(Ok(Value::String(_)))), "{read:?}");
+        }
+        assert_eq!(silent.open(), REQUESTS_MAX, "no more connections than it may accept");
+    };
+    tokio::select! {
+        _ = writes => panic!("nothing answers them"),
+        () = reading => {}
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -255,7 +286,7 @@ async fn a_call_that_waited_for_its_place_has_as_long_an_answer_as_one_that_begi
         ..RingOptions::of(vec![node.address.clone()])
     };
     let nodes = Nodes::new(options);
-    let places = nodes.places.acquire_many(REQUESTS_MAX as u32).await.unwrap();
+    let places = nodes.places.all.acquire_many(REQUESTS_MAX as u32).await.unwrap();
     let request = written(&["GET", "k"]);
     let later = async {
         tokio::time::sleep(Duration::from_millis(600)).await;
