@@ -30,8 +30,9 @@ pub struct RingOptions {
     /// How long a node may be silent before an answer begins if no other node can be asked, and how long a
     /// long request or answer may stall.
     pub request_time_out: Duration,
-    /// How long a write that may have been done already is sent again, however long a call goes on. Nodes
-    /// have to remember it for longer.
+    /// How long a write that may have been done already is sent again, however long a call goes on, and how
+    /// long one with a request id is sent at all: an earlier call may have done it. Nodes have to remember it
+    /// for longer.
     pub doubt_max: Duration,
     /// The latency class of requests: nodes execute those that have time together.
     pub latency: LatencyClass,

@@ -38,6 +38,8 @@ pub(crate) struct Sending {
     is_sent: AtomicBool,
     /// When the first try was sent that may have arrived without being answered.
     doubtful_since: OnceLock<SentAt>,
+    /// For a write under the caller's request id: when this call began. An earlier call may have done it.
+    named_at: Option<SentAt>,
     /// What it has to survive, if anybody asks.
     pub(crate) least: Option<Durability>,
     /// What it survives, once it is acknowledged by a node that said so.
@@ -50,6 +52,7 @@ impl Default for Sending {
             began: Instant::now(),
             is_sent: AtomicBool::new(false),
             doubtful_since: OnceLock::new(),
+            named_at: None,
             least: None,
             keeps: OnceLock::new(),
         }
@@ -60,6 +63,11 @@ impl Sending {
     /// A write that has to survive this.
     pub(crate) fn of(least: Durability) -> Self {
         Self { least: Some(least), ..Self::default() }
+    }
+
+    /// The same write under the caller's request id, in a call that began at this time.
+    pub(crate) fn named(self, began: SentAt) -> Self {
+        Self { named_at: Some(began), ..self }
     }
 
     /// Records that a node acknowledged it that keeps this, as far as it said so.
@@ -89,10 +97,12 @@ impl Sending {
         self.doubtful_since.get_or_init(|| sent_at);
     }
 
-    /// Until when it may be sent again if an earlier try may be done: after that it could be done a second
-    /// time. Nodes forget by dates, so time during which the machine slept counts as well.
+    /// Until when it may be sent if an earlier try, or one of an earlier call, may be done: after that it
+    /// could be done a second time. Nodes forget by dates, so time during which the machine slept counts as
+    /// well.
     pub(crate) fn sent_until(&self, doubt_max: Duration) -> Option<Instant> {
-        let since = self.doubtful_since.get()?;
+        // A call begins before its tries.
+        let since = self.named_at.as_ref().or_else(|| self.doubtful_since.get())?;
         let slept = since.moment.age().saturating_sub(since.instant.elapsed());
         Some(since.instant + doubt_max.saturating_sub(slept))
     }
@@ -181,5 +191,19 @@ mod tests {
         for (slept, from) in [(0, 530.0), (300, 230.0), (540, 0.0), (20 * 60, 0.0)] {
             assert!((from..=from + 10.0).contains(&left(slept)), "{slept}: {}", left(slept));
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_caller_may_have_sent_before_is_sent_for_as_long_as_its_call_is_young() {
+        let began = |slept: u64| SentAt::before_sleep(Duration::from_secs(slept));
+        let left = |sending: &Sending| {
+            sending.sent_until(DOUBT_MAX).unwrap().saturating_duration_since(Instant::now()).as_secs()
+        };
+        let [young, old] = [60, 20 * 60].map(|slept| Sending::default().named(began(slept)));
+        assert!((470..=480).contains(&left(&young)), "{}", left(&young));
+        assert_eq!(left(&old), 0);
+        young.doubt(SentAt::now());
+        assert!((470..=480).contains(&left(&young)), "a doubt gives it no more time");
+        assert!(!old.is_doubtful() && !old.may_be_done(), "nothing of this call was sent");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::nodes::Nodes;
 use crate::options::RingOptions;
-use crate::sending::Sending;
+use crate::sending::{Sending, SentAt};
 use crate::session::Names;
 use crate::{listing, request, scan, wait};
 use atoll_keyspace::{REQUESTS_MAX, SESSION_MS_MIN, slot_of};
@@ -115,6 +115,10 @@ impl Shared {
         }
         // The node that gets it is asked what it keeps: nodes may have been started with different classes.
         let sending = Sending::of(options.durability.unwrap_or(Durability::Buffered));
+        let sending = match options.request {
+            Some(_) => sending.named(SentAt::now()),
+            None => sending,
+        };
         let writing = async {
             let (_name, request) = match options.request {
                 Some(request) => (None, request::batch(&batch, request, 0)?),

@@ -274,6 +274,23 @@ async fn a_write_in_doubt_is_not_sent_by_a_machine_that_slept_until_nodes_may_ha
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_write_that_its_caller_repeats_is_not_sent_by_a_machine_that_slept_since_the_call_began() {
+    let node = Stub::start(|port, _, words| {
+        usual(port, words).unwrap_or_else(|| Answer::Says("*2\r\n:1\r\n+OK\r\n".to_owned()))
+    })
+    .await;
+    let nodes = Nodes::new(RingOptions::of(vec![node.address.clone()]));
+    let request = written(&["AT.ID", "1", "1", "1", "SET", "k", "v"]);
+    for (slept_s, is_sent) in [(20 * 60, false), (60, true)] {
+        let sending = Sending::default().named(SentAt::before_sleep(Duration::from_secs(slept_s)));
+        let done = nodes.write(b"k", &request, &sending).await;
+        assert_eq!(done.is_ok(), is_sent, "{done:?}");
+        assert_eq!(node.came("AT.ID").len(), usize::from(is_sent));
+        assert!(is_sent || matches!(done, Err(StoreError::Unavailable { .. })), "{done:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_that_waited_for_its_place_has_as_long_an_answer_as_one_that_begins_then() {
     let node = Stub::start(|port, _, words| {
         let late = || Answer::Late(Duration::from_millis(600), "+v\r\n".to_owned());

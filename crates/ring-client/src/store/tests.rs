@@ -12,7 +12,7 @@ mod waiting;
 use super::*;
 use crate::stub::{Answer, Stub, usual};
 use atoll_resp::LatencyClass;
-use atoll_store::ErrorKind;
+use atoll_store::{ErrorKind, RequestId};
 use tokio::io::AsyncReadExt;
 
 const FULL: &str = "-ERR max number of clients reached\r\n";
@@ -147,6 +147,27 @@ async fn a_write_that_may_be_done_is_not_sent_again_when_nodes_may_have_forgotte
         store.write(Batch::on(b"p").put(b"s", &b"second"[..]), WriteOptions::default()).await.unwrap_err();
     assert_eq!((error.kind(), error.outcome()), (ErrorKind::Unavailable, Outcome::Refused));
     assert!(began.elapsed() >= patience);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_its_caller_may_have_sent_before_is_sent_no_longer_than_nodes_surely_remember_it() {
+    let node = Stub::start(|port, _, words| {
+        let refused = || Answer::Says("-CLUSTERDOWN Hash slot not served\r\n".to_owned());
+        usual(port, words).unwrap_or_else(refused)
+    })
+    .await;
+    let (patience, doubt_max) = (Duration::from_secs(30), Duration::from_secs(2));
+    let options = RingOptions { patience, doubt_max, ..RingOptions::of(vec![node.address.clone()]) };
+    let store = RingStore::open(options).await.unwrap();
+    let request = Some(RequestId { client: 1, sequence: 1 });
+    for (request, is_short) in [(request, true), (None, false)] {
+        let began = tokio::time::Instant::now();
+        let options = WriteOptions { request, ..WriteOptions::default() };
+        let error = store.write(Batch::on(b"p").put(b"s", &b"v"[..]), options).await.unwrap_err();
+        // This call was refused each time. Of an earlier one only the caller knows.
+        assert_eq!((error.kind(), error.outcome()), (ErrorKind::Unavailable, Outcome::Refused));
+        assert_eq!(began.elapsed() < 2 * doubt_max, is_short, "{:?}", began.elapsed());
+    }
 }
 
 /// Two nodes: the first leads everything until it gets this request, and from then on hangs while the other
