@@ -29,8 +29,10 @@ use std::collections::{BTreeMap, VecDeque};
 struct Peer {
     node: NodeId,
     incarnation: Incarnation,
-    /// Whether the group does not hear it. If it is catching up, nothing is done for it until it is back.
+    /// Whether the group does not hear it.
     is_down: bool,
+    /// Whether it has also been silent here for long: no tick has to look after it until it is back.
+    is_resting: bool,
     /// Whether it has answered in this epoch; before that its position is unknown.
     is_known: bool,
     /// Whether it has confirmed a place of this log, in this epoch and this life of its node, since it last
@@ -57,10 +59,14 @@ struct Peer {
 }
 
 impl Peer {
+    fn is_silent_for_long(&self, context: &StepContext<'_>) -> bool {
+        let patience_us = 10 * context.options.suspect_us;
+        context.now >= self.heard_at.after(patience_us)
+    }
+
     /// The entry after which all are kept for this copy; none for one that has been silent for long.
     fn held_behind(&self, context: &StepContext<'_>) -> Option<Sequence> {
-        let patience_us = 10 * context.options.suspect_us;
-        self.held_from.filter(|_| context.now < self.heard_at.after(patience_us))
+        self.held_from.filter(|_| !self.is_silent_for_long(context))
     }
 
     /// Whether the log has everything that the copy lacks, and the copy follows. A copy that received cells
@@ -203,7 +209,7 @@ impl Primary {
             && self.candidate.is_none()
             && self.peers.iter().all(|peer| match configuration.joining.contains(peer.node) {
                 // It may be down for days.
-                true => peer.is_down && peer.held_from.is_none(),
+                true => peer.is_resting,
                 false => has_all(peer),
             })
     }
@@ -246,6 +252,7 @@ impl Replicated {
                 node,
                 incarnation: Incarnation::default(),
                 is_down: false,
+                is_resting: false,
                 is_known: false,
                 has_appended: false,
                 matched: Sequence(0),
@@ -275,6 +282,7 @@ impl Replicated {
         for at in 0..primary.peers.len() {
             let Some(peer) = primary.peers.get_mut(at) else { break };
             peer.is_down = table.members.get(&peer.node).is_some_and(|member| !member.is_up);
+            peer.is_resting &= peer.is_down;
             let incarnation = table.incarnation(peer.node).unwrap_or_default();
             if peer.incarnation == incarnation {
                 continue;

@@ -89,7 +89,7 @@ impl Replicated {
         peer.sent = if peer.has_appended { peer.sent.max(peer.matched) } else { peer.matched };
         (peer.is_known, peer.has_appended) = (true, true);
         peer.held_from = peer.held_from.map(|from| from.max(peer.matched));
-        peer.heard_at = context.now;
+        (peer.heard_at, peer.is_resting) = (context.now, false);
         peer.owes_since = match peer.matched < peer.sent {
             true if has_more => Some(context.now),
             true => peer.owes_since,
@@ -113,7 +113,7 @@ impl Replicated {
         if let Some(at) = primary.peers.iter().position(|peer| peer.node == from)
             && let Some(peer) = primary.peers.get_mut(at)
         {
-            peer.heard_at = context.now;
+            (peer.heard_at, peer.is_resting) = (context.now, false);
             if hint == Sequence(0) && may_have_lost && !planted::is(Bug::EmptiedUnheard) {
                 // It has dropped its cells, to receive new ones in pieces. If this message is old, that costs
                 // one more question.
@@ -158,9 +158,7 @@ impl Replicated {
 
     pub(super) fn remind(&self, primary: &mut Primary, at: usize, context: &mut StepContext<'_>) {
         let Some(peer) = primary.peers.get_mut(at) else { return };
-        if peer.is_down {
-            peer.held_from = peer.held_behind(context);
-        }
+        peer.is_resting = peer.is_down && peer.is_silent_for_long(context);
         let is_silent = context.now >= peer.sent_at.after(context.options.resend_us);
         let owes = !peer.is_known || peer.owes_since.is_some();
         let lacks = owes || peer.matched < self.log.last().sequence;
