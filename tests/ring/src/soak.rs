@@ -16,8 +16,8 @@ use std::thread;
 /// breaks a promise, and nodes that start again keep copies of the branch that they recorded. 8: a copy that
 /// rejects entries is sent what follows the last place that it confirmed. 9: all may take
 /// 90 s to heal. 10: 55 s, as before. 11: a node that is chosen again behind a loss serves once it goes by
-/// that table.
-const FORMAT: u64 = 11;
+/// that table. 12: copies on nodes that are gone stay until others have everything.
+const FORMAT: u64 = 12;
 
 /// The results of a range of seeds.
 #[derive(Clone, Debug, Default)]
