@@ -248,7 +248,11 @@ fn open_with(
                 // Whoever made it may not have come to make its name durable.
                 if file.metadata()?.len() == 0 {
                     file.sync_all()?;
-                    sync_parent(path)?;
+                    match sync_parent(path) {
+                        // A folder that may not be listed cannot be synced; the file is there all the same.
+                        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+                        synced => synced?,
+                    }
                 }
                 Ok(file)
             }

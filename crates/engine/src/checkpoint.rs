@@ -181,9 +181,11 @@ impl Shared {
         let freeing = retired.iter().filter(|retired| self.is_free(retired, epoch + 1, &snapshots));
         let segments = space::segments_after(segments, freeing);
         let standing = Standing { segments, log_number, epoch, held, held_up_to };
-        if let Err(error) = self.clean(standing) {
+        let saw_all = self.clean(standing).unwrap_or_else(|error| {
             tracing::warn!(store = self.backing.name(), %error, "log segments could not be cleaned; the file stays longer");
-        }
+            false
+        });
+        self.settled.note_cleaning(saw_all);
         Ok((retired, weight))
     }
 

@@ -117,14 +117,18 @@ impl ColdFill {
 
 impl Shared {
     /// Moves values until the bound holds, or until as many bytes were moved as the log may have. The caller
-    /// holds `checkpointing`, and not the writer lock.
+    /// holds `checkpointing`, and not the writer lock. Returns whether it looked at every segment that there
+    /// is something to take from, so that cleaning once more would be in vain.
     ///
     /// A value that cannot be read stays where it is, and does not keep others from being moved.
-    pub(crate) fn clean(&self, standing: Standing) -> Result<(), EngineError> {
+    pub(crate) fn clean(&self, standing: Standing) -> Result<bool, EngineError> {
         let most = self.options.checkpoint_bytes.max(4 * self.options.log_segment_bytes);
         let (epoch, held) = (standing.epoch, standing.held);
         let victims = self.victims(standing);
-        let Some(longest) = victims.iter().map(|victim| victim.extent.len).max() else { return Ok(()) };
+        // What could not be read is tried again later.
+        let mut saw_all =
+            !self.fruitless.lock().values().any(|left| matches!(left, Fruitless::Unread { .. }));
+        let Some(longest) = victims.iter().map(|victim| victim.extent.len).max() else { return Ok(saw_all) };
         let (mut filling, mut moved, mut in_vain) = (ColdFill::new(self.cold_bytes()), 0, 0);
         // Each victim is read into the same buffer as the one before it: touching fresh memory costs more
         // than reading.
@@ -135,6 +139,7 @@ impl Shared {
             // Moving dirties leaves, which only the checkpoint to come can release. After an opening, many
             // segments may have to be looked at only to find that a snapshot needs them.
             if moved > most || in_vain > most || (moved > 0 && self.backing.excess() > 0) {
+                saw_all = false;
                 break;
             }
             match self.clean_segment(&victim, held, &mut bytes, &mut filling)? {
@@ -143,7 +148,10 @@ impl Shared {
                     in_vain += victim.extent.len;
                     self.note_fruitless(&victim, |_| Fruitless::Held(held));
                 }
-                Cleaned::Unread => self.note_fruitless(&victim, |before| Fruitless::unread(before, epoch)),
+                Cleaned::Unread => {
+                    saw_all = false;
+                    self.note_fruitless(&victim, |before| Fruitless::unread(before, epoch));
+                }
             }
             moved = cleaned.iter().map(|(_, bytes)| bytes).sum();
         }
@@ -156,7 +164,7 @@ impl Shared {
             }
         }
         self.segments_cleaned.fetch_add(cleaned.len() as u64, Ordering::Relaxed);
-        Ok(())
+        Ok(saw_all)
     }
 
     /// The segments to clean, those with the smallest share of live bytes first.

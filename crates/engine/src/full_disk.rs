@@ -31,6 +31,8 @@ pub(crate) fn is_full(error: &DiskError) -> bool {
 #[derive(Default)]
 pub(crate) struct Settled {
     is_set: Flag,
+    /// Whether cleaning, since the last commit, looked at every segment that it may take something from.
+    saw_all: Flag,
     /// Epochs whose readers that checkpoint found. Once one of them is gone, the next checkpoint may free
     /// what it held.
     readers: Mutex<Vec<u64>>,
@@ -41,6 +43,17 @@ impl Settled {
     pub(crate) fn begin(&self, readers: Vec<u64>) {
         *self.readers.lock() = readers;
         self.is_set.store(true, Ordering::Release);
+    }
+
+    /// Notes whether cleaning looked at every segment. The caller holds `checkpointing`.
+    pub(crate) fn note_cleaning(&self, saw_all: bool) {
+        self.saw_all.store(saw_all, Ordering::Relaxed);
+    }
+
+    /// Whether cleaning looked at every segment before the commit that asks; the next one has to clean anew.
+    /// The caller holds `checkpointing`.
+    pub(crate) fn take_saw_all(&self) -> bool {
+        self.saw_all.swap(false, Ordering::Relaxed)
     }
 
     /// Notes that the log goes on. The caller holds the writer lock.

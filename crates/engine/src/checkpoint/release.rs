@@ -13,7 +13,8 @@ const CUT_SEGMENTS: u64 = 8;
 
 impl Shared {
     /// Notes whether this commit, of a state that was frozen at `position`, freed nothing, and leaves nothing
-    /// to the next one unless a reader ends.
+    /// to the next one unless a reader ends. Where cleaning failed, stopped early or was left out, the next
+    /// one may free more.
     pub(super) fn note_if_settled(
         &self,
         writer: &Writer,
@@ -25,7 +26,8 @@ impl Shared {
         let freed_nothing =
             sorted.extents.is_empty() && sorted.in_segments.is_empty() && commit.dead.is_empty();
         let goes_on = writer.log.as_ref().is_none_or(|log| log.point().position != position);
-        if freed_nothing && !goes_on && writer.retired.added_bytes() == 0 {
+        let saw_all = self.settled.take_saw_all();
+        if freed_nothing && saw_all && !goes_on && writer.retired.added_bytes() == 0 {
             self.settled.begin(sorted.readers.clone());
         } else {
             self.settled.end();

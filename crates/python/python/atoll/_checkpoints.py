@@ -14,7 +14,7 @@ import re
 import shutil
 import stat
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from .errors import InvalidInputError
 
@@ -194,22 +194,24 @@ def _with_step(parts: tuple[str, ...], step: str) -> list[str]:
 
 
 def _sync_all(part: Path, passed_over: tuple[type[OSError], ...] = ()) -> None:
-    """Sync a file to disk, or a folder with everything in it, except files with errors that are passed over."""
+    """Sync a file to disk, or a folder with everything in it, except what has errors that are passed over."""
     if not part.is_dir():
         _sync(part)
         return
+
+    def failed(error: OSError) -> None:
+        if not isinstance(error, passed_over):
+            raise error
+
     # The contents of a folder before the folder itself.
-    for folder, _, files in os.walk(part, topdown=False, onerror=_raise):
+    for folder, _, files in os.walk(part, topdown=False, onerror=failed):
         for file in (Path(folder, name) for name in files):
             # A link is only its name, and opening a pipe might block forever.
             with contextlib.suppress(*passed_over):
                 if stat.S_ISREG(file.lstat().st_mode):
                     _sync(file)
-        _sync(Path(folder))
-
-
-def _raise(error: OSError) -> NoReturn:
-    raise error
+        with contextlib.suppress(*passed_over):
+            _sync(Path(folder))
 
 
 def _sync(path: Path) -> None:

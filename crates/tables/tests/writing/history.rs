@@ -87,6 +87,25 @@ async fn edits_that_lead_to_older_versions_alone_go_and_the_table_stays() {
 }
 
 #[tokio::test]
+async fn a_handle_that_wrote_the_whole_manifest_reads_on_when_its_edit_is_gone() {
+    let (store, table) = with_steps(0).await;
+    let mut steps = 0;
+    while cells(&store, b'f').await == 0 {
+        write(&table, steps..steps + 1).await;
+        steps += 1;
+    }
+    table.close().await.unwrap();
+    let other = open(&store).await;
+    write(&other, steps..steps + 1).await;
+    other.close().await.unwrap();
+    let report = open(&store).await.vacuum().await.unwrap();
+    assert!(report.history as u64 > steps, "the edit of the whole manifest is gone: {report:?}");
+    assert_eq!(steps_seen(&table).await.len() as u64, steps + 1);
+    write(&table, steps + 1..steps + 2).await;
+    assert_eq!(steps_seen(&open(&store).await).await.len() as u64, steps + 2);
+}
+
+#[tokio::test]
 async fn what_a_session_may_look_up_stays_until_it_says_that_it_need_not() {
     let clock = Arc::new(ManualClock::starting_at(Timestamp(1_000_000_000)));
     let memory = MemoryStore::open(Options { clock: clock.clone(), ..Options::default() }).unwrap();

@@ -18,6 +18,11 @@ use std::sync::atomic::Ordering;
 
 /// How often a version is looked at anew because objects that it names are missing.
 const LOOKS_MAX: usize = 8;
+/// How often the edit before may turn out to be another one than this handle has read. A store that answers
+/// such reads from what it remembers would have the handle try for ever.
+const GONE_BACK_MAX: usize = 2;
+const GONE_BACK: &str = "the store has gone back to an earlier state, and this process remembers another edit of its \
+                         newest version: open the table anew, in a new process";
 
 impl Ledger {
     /// Commits an edit; returns the version that has it. An edit that changes nothing counts as committed.
@@ -96,7 +101,7 @@ impl Ledger {
         let now = self.store.now().await?.0;
         // Later looks only need the makers of versions that this edit tries to make from here on.
         let renewal = session.renewal(now, self.known_version());
-        let mut attempt = Attempt { renewal, now, unknown: 0 };
+        let mut attempt = Attempt { renewal, now, unknown: 0, looks: 0, gone_back: 0 };
         self.keep(&session);
         let may_guess = !self.has_company.load(Ordering::Relaxed) && session.covers(state.head.version);
         if may_guess && state.manifest.apply(commit.edit()).is_ok() {
@@ -105,11 +110,11 @@ impl Ledger {
             let view = View { head: state.head, manifest: &state.manifest, session_stands: true };
             commit.saw(view, |_| None);
         }
-        let mut looks = 0;
         loop {
+            let looks = attempt.looks;
             let ended = match commit.step() {
                 Step::Look => {
-                    looks += 1;
+                    attempt.looks += 1;
                     self.look(commit, state, &mut session).await?
                 }
                 Step::Write(proposal) => {
@@ -185,8 +190,12 @@ impl Ledger {
         let next = state.manifest.apply(commit.edit())?;
         let version = proposal.head.version;
         let entries = state.entries_since.saturating_add(commit.edit().entries());
-        // Any version may have a whole manifest: how many edits come between two is no rule of the protocol.
-        let head = if next.is_whole_due(entries) { Head { version, full: version } } else { proposal.head };
+        // Any version may have a whole manifest: how many edits come between two is no rule of the protocol. A
+        // commit that others overtake leaves it to the next one, as each attempt would write it anew.
+        let head = match attempt.looks <= 1 && next.is_whole_due(entries) {
+            true => Head { version, full: version },
+            false => proposal.head,
+        };
         let text = Buffer::from(codec::edit_to_json(proposal.id, commit.edit()).into_bytes());
         let mut batch = Batch::on(self.partition.as_slice()).if_is(head_key.as_slice(), base);
         let base_key = Cell::Edit(proposal.base.version).sort_key();
@@ -224,13 +233,11 @@ impl Ledger {
                 self.learn_made(state);
                 Ok(Outcome::Done)
             }
-            Err(StoreError::Conflict(conflict)) => {
-                // The store has gone back, and another process has made its own version of this number.
-                if conflict.sort == base_key {
-                    self.unlearn(state);
-                }
+            Err(StoreError::Conflict(conflict)) if conflict.sort == base_key => {
+                self.go_back(state, attempt)?;
                 Ok(Outcome::Refused)
             }
+            Err(StoreError::Conflict(_)) => Ok(Outcome::Refused),
             Err(error) if is_unknown(&error) => {
                 attempt.unknown += 1;
                 if attempt.unknown < UNKNOWN_MAX {
@@ -239,6 +246,16 @@ impl Ledger {
                 Err(TableError::InDoubt { table: self.table.clone(), source: Box::new(error.into()) })
             }
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Forgets a state that the store has lost: another process has made its own version of this number.
+    fn go_back(&self, state: &State, attempt: &mut Attempt) -> Result<(), TableError> {
+        self.unlearn(state);
+        attempt.gone_back += 1;
+        match attempt.gone_back > GONE_BACK_MAX {
+            true => Err(codec::damaged(&self.table, GONE_BACK)),
+            false => Ok(()),
         }
     }
 
@@ -281,4 +298,8 @@ struct Attempt {
     now: u64,
     /// Number of writes with an unknown outcome.
     unknown: usize,
+    /// Number of looks at the store so far.
+    looks: usize,
+    /// Number of writes that were refused because the store has another edit of the version they follow.
+    gone_back: usize,
 }

@@ -45,7 +45,11 @@ impl Ledger {
             let edits = self.edits(own.next(), head.version).await?;
             return self.after(known, head, &edits).map(Some);
         };
-        let edits = self.edits(own, head.version).await?;
+        let edits = match self.edits(own, head.version).await {
+            // A vacuum keeps the whole manifest of this version, and need not keep its edit.
+            Err(TableError::Damaged { .. }) if own == head.full => return Ok(None),
+            edits => edits?,
+        };
         match edits.split_first() {
             Some((first, edits)) if *first == edit => self.after(known, head, edits).map(Some),
             _ => Ok(None),
