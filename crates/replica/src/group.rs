@@ -127,7 +127,8 @@ pub enum Change {
         /// The slot.
         slot: Slot,
         /// The table in which this loss was accepted. If the slot has changed since, it may have been served
-        /// meanwhile, and more would be lost than was accepted: nothing happens.
+        /// meanwhile, and more would be lost than was accepted: nothing happens. A node that was cut off and
+        /// came back in the same life changes nothing.
         seen: Version,
     },
     /// A keyspace is added, unless there is one of this name.

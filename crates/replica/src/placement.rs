@@ -3,7 +3,7 @@
 //! Each call returns a few changes that can be applied one by one; the next call looks at the result.
 //!
 //! Invariant: a node that leaves drops a copy, in sync or not, only where the nodes that stay have as many in
-//! sync as there can be.
+//! sync as there can be, or where the slot has no place left for a copy that catches up.
 //! Invariant: a copy on a node that is gone is dropped only where the slot has its full number in sync, or
 //! has no place left: if the copies in sync are lost too, that one may be all that is left.
 //! Invariant: no copy is made or dropped so that a slot has copies in fewer zones than before, unless its

@@ -124,7 +124,12 @@ fn a_dump_from_which_a_snapshot_is_cut_out_after_its_error_is_gone_on_with() {
             // A run that appends was restarted, and wrote step 5 again.
             (dump(0..6) + &dump(5..8), dump(0..8), (12, "a second snapshot of step 5"), 8),
             // It was killed while it wrote step 5, and goes on with step 6.
-            (dump(0..5) + torn + &dump(6..8), dump(0..5) + &dump(6..8), (18, "atoms of step 5 are missing"), 7),
+            (
+                dump(0..5) + torn + &dump(6..8),
+                dump(0..5) + &dump(6..8),
+                (18, "atoms of step 5 are missing"),
+                7,
+            ),
         ];
         for (bad, good, (code, problem), snapshots) in cases {
             let place = Workspace::new();

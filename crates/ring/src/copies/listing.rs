@@ -1,5 +1,6 @@
-//! Listings of keys where the other copies confirm each read: they wait like a read, until a round of
-//! questions that was sent after they came is answered in each slot that they cover.
+//! Listings of keys that wait like a read: where the other copies confirm each read, until a round of
+//! questions that was sent after they came is answered in each slot that they cover; else until promises of
+//! the other copies stand in each of them again, which takes a moment whenever the table changes.
 //!
 //! Invariant: a listing waits in one slot at a time. What was confirmed since it came stays confirmed for it.
 

@@ -82,7 +82,8 @@ impl Executor<'_> {
     }
 
     /// Lists keys: `SCAN`, `AT.SCAN`, `CLUSTER COUNTKEYSINSLOT` or `CLUSTER GETKEYSINSLOT`. Where the other
-    /// copies have to confirm each read, the listing waits for them.
+    /// copies have to confirm each read, or a slot cannot be read at this moment, the listing waits as a read
+    /// does.
     pub(super) fn list(&mut self, request: &Request<'_>, command: &Command<'_>) {
         let (now, keyspace, protocol) = (self.here.now, self.session.keyspace, self.session.protocol);
         let table = self.here.table.clone();
@@ -91,7 +92,7 @@ impl Executor<'_> {
         match listed {
             Ok(()) => {}
             Err(Obstacle::Failed(error)) => self.fail(&error),
-            Err(Obstacle::Dark(number)) if self.here.slots.confirms_reads() => {
+            Err(Obstacle::Dark(number)) if self.here.slots.has_others() => {
                 let ticket = self.here.next_ticket(self.session);
                 self.here.slots.list(slot_at(keyspace, number), now, request, (ticket, protocol));
                 self.outbox.keep_place_of_read(ticket, protocol, PAGE_BYTES_MAX);

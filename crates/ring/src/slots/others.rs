@@ -76,6 +76,11 @@ impl Slots {
         matches!(&self.home, Home::Replicated(replicated) if replicated.copies.confirms_reads())
     }
 
+    /// Whether other nodes may have copies, so that requests may have to wait for them.
+    pub(crate) fn has_others(&self) -> bool {
+        matches!(&self.home, Home::Replicated(_))
+    }
+
     /// Lets a listing wait in a slot; the answer comes under its ticket.
     pub(crate) fn list(&mut self, slot: Slot, now: Now, request: &Request<'_>, asked: (Ticket, Protocol)) {
         if let Home::Replicated(replicated) = &mut self.home {

@@ -135,9 +135,11 @@ impl Leave {
     }
 
     /// Refuses to leave too few nodes for writes, unless that is accepted; notes if they are too few for all
-    /// copies. A node that leaves already was let go before.
+    /// copies. A node that leaves already was let go before, and without one that is down writes are refused
+    /// as they were.
     fn check_rest(&self, status: &RingStatus) -> Result<(), Failure> {
         let leaves = status.nodes.iter().any(|node| node.node == self.node && node.is_leaving);
+        let is_up = status.nodes.iter().any(|node| node.node == self.node && node.is_up);
         let Some(lack) = Lack::without(self.node, status).filter(|_| !leaves) else { return Ok(()) };
         let (node, of) = (self.node, &lack.keyspace);
         let up = match lack.left {
@@ -147,7 +149,7 @@ impl Leave {
         if lack.left >= lack.in_sync_min {
             let copies = lack.copies;
             note(&format!("without node {node}, {up} for the {copies} copies{of}"));
-        } else if !self.accept_fewer_copies {
+        } else if !self.accept_fewer_copies && is_up {
             let needed = lack.in_sync_min;
             return Err(Failure::Usage {
                 problem: format!(

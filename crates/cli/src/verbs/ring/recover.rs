@@ -104,8 +104,8 @@ impl Recover {
                 let place = session.store_url()?;
                 return Err(StoreError::Unavailable { place, reason, source: None }.into());
             }
-            self.recover((&operator, &mut looks), &meant, &older).await?;
-            recovered.extend(meant);
+            let asked = self.recover((&operator, &mut looks), status.version, &meant, &older).await?;
+            recovered.extend(asked);
         }
         let said = || match recovered.len() {
             0 => "nothing to recover: a node serves each of these slots".to_owned(),
@@ -115,27 +115,35 @@ impl Recover {
         session.output.either(said, || json!({ "recovered": recovered.len() }))
     }
 
-    /// Restarts slots if their loss is accepted, and waits until they are served.
+    /// Restarts slots if their loss is accepted as it was shown, in the table of this version, and waits until
+    /// they are served. Returns those that were still as shown when that was accepted.
     async fn recover(
         &self,
         (operator, looks): (&RingOperator, &mut RingPoller<'_>),
+        shown: u64,
         meant: &AcceptedLoss,
         older: &OlderCopies,
-    ) -> Result<(), Failure> {
+    ) -> Result<AcceptedLoss, Failure> {
         if !self.yes && !confirm(&loss(meant, older))? {
             return Err(Failure::Usage {
                 problem: "nothing was recovered".to_owned(),
                 hint: "type yes when asked, or add --yes".to_owned(),
             });
         }
-        let left = recover_until_served((operator, looks), meant).await?;
+        // Whoever is asked may think for long: a node may come back meanwhile, or a better copy go down.
+        let status = looks.next().await?;
+        let mut agreed = still_lost(&status.down, meant);
+        let now_older = self.older_copies(&status, &agreed);
+        agreed.retain(|slot, _| now_older.get(slot).is_none_or(|nodes| older.get(slot) == Some(nodes)));
+        let left =
+            recover_until_served((operator, looks), Some(shown).filter(|_| !self.yes), &agreed).await?;
         if left > 0 {
             let reason = format!(
                 "{left} of these slots are still not served: one of their last copies may be back, or no node is available to hold them"
             );
             return Err(StoreError::Unknown { what: RING_CHANGE, reason, source: None }.into());
         }
-        Ok(())
+        Ok(agreed)
     }
 
     /// The slots to accept next, and those that --yes does not cover: it accepts what could be lost when the
@@ -179,9 +187,11 @@ impl Recover {
 
 /// Requests the recovery of all slots and waits as long as their number falls; returns how many are not
 /// served in the end. The configuration group decides about one slot after the other, some hundred per
-/// second, and a node drops requests that are too many at once.
+/// second, and a node drops requests that are too many at once. Each request names the table of version
+/// `shown`, if somebody was asked about that: what has changed since is left alone.
 async fn recover_until_served(
     (operator, looks): (&RingOperator, &mut RingPoller<'_>),
+    shown: Option<u64>,
     agreed: &AcceptedLoss,
 ) -> Result<usize, Failure> {
     let mut left = agreed.clone();
@@ -190,12 +200,12 @@ async fn recover_until_served(
     while !left.is_empty() && changed_at.elapsed() < STUCK_TIME_MAX {
         if asked_at.is_none_or(|at: tokio::time::Instant| at.max(changed_at).elapsed() > REPEAT_AFTER) {
             let told = |failure, is_asked| if is_asked { as_unknown_outcome(failure) } else { failure };
-            // Whoever is asked may think for long, and a node may come back meanwhile.
             let status = looks.next().await.map_err(|failure| told(failure, is_asked))?;
             left = still_lost(&status.down, &left);
             let slots: Vec<u16> = left.keys().copied().collect();
             for some in slots.chunks(SLOTS_AT_ONCE) {
-                let asked = operator.recover(status.version, some).await.map_err(Failure::from);
+                let asked =
+                    operator.recover(shown.unwrap_or(status.version), some).await.map_err(Failure::from);
                 asked.map_err(|failure| told(failure, is_asked))?;
                 is_asked = true;
             }
@@ -220,7 +230,7 @@ fn left_alone(again: &AcceptedLoss, older: &OlderCopies) -> Option<String> {
             let (count, nodes) = (older.len(), node_list(older));
             let names = nodes.replace(',', "");
             Some(format!(
-                "node {nodes} is down and has an older copy of {count} slots, which were left alone: start it first to keep more, or accept that with --without {names}"
+                "node {nodes} is down and may have more of {count} slots, which were left alone: start it first, or accept that with --without {names}"
             ))
         }
         (_, true) => Some(format!(
@@ -251,9 +261,7 @@ fn loss(meant: &AcceptedLoss, older: &OlderCopies) -> String {
     let each: BTreeSet<u32> = older.values().flatten().copied().collect();
     for node in each {
         let count = older.values().filter(|nodes| nodes.contains(&node)).count();
-        said += &format!(
-            " Node {node} is down and has an older copy of {count} of these slots: start it first to keep more."
-        );
+        said += &format!(" Node {node} is down and may have more of {count} of these slots: start it first.");
     }
     said
 }
@@ -330,11 +338,11 @@ mod tests {
         let expected = [(10, vec![2]), (11, vec![2]), (12, vec![2]), (30, vec![2, 4]), (31, vec![2, 4])];
         assert_eq!(older, OlderCopies::from(expected));
         let said = loss(&meant, &older);
-        let start = " Node 2 is down and has an older copy of 5 of these slots: start it first to keep more.";
+        let start = " Node 2 is down and may have more of 5 of these slots: start it first.";
         assert!(said.contains(start), "{said}");
-        assert!(said.contains(" Node 4 is down and has an older copy of 2 of these slots"), "{said}");
+        assert!(said.contains(" Node 4 is down and may have more of 2 of these slots"), "{said}");
         let left = left_alone(&AcceptedLoss::new(), &older).unwrap();
-        assert!(left.starts_with("node 2, 4 is down and has an older copy of 5 slots"), "{left}");
+        assert!(left.starts_with("node 2, 4 is down and may have more of 5 slots"), "{left}");
         assert!(left.ends_with("--without 2 4"), "{left}");
         assert_eq!(left_alone(&AcceptedLoss::new(), &OlderCopies::new()), None);
         // Whoever will not be started is named, and others that were not named stay in the way.
