@@ -131,8 +131,12 @@ fn depth_of(tree: &Tree, number: u32) -> usize {
     forest.tree(tree.id()).map_or(0, |state| search::depth_of(&state.root, &number.to_be_bytes()))
 }
 
+/// A way to read; returns how many records it found.
+type Reading<'a> = &'a dyn Fn(&Tree) -> usize;
+
 /// A store with records of 100 bytes, of which the first is in memory, and the number of the last, whose
-/// parent the first has too. That is the root; where there are levels below it, more than the leaf is missing.
+/// parent the first has too. That is the root; where there are levels below it, more than the leaf is
+/// missing.
 fn beside_first(levels: usize, count: u32) -> (Arc<Busy>, Engine, Tree, u32) {
     let disk = filled(0..count, 100);
     let (engine, tree) = open(&disk, false);
@@ -220,8 +224,7 @@ fn the_first_read_of_a_root_keeps_no_writer_waiting() {
         tree.scan(everything, Direction::Forward, visit).unwrap();
         visited
     };
-    let reads: [(&dyn Fn(&Tree) -> usize, usize); 3] =
-        [(&get_last, 1), (&run_ticket, 1), (&scan, COUNT as usize)];
+    let reads: [(Reading<'_>, usize); 3] = [(&get_last, 1), (&run_ticket, 1), (&scan, COUNT as usize)];
     for (number, (read, found)) in reads.into_iter().enumerate() {
         let disk = filled(0..COUNT, 100);
         let (_engine, tree) = open(&disk, false);

@@ -51,8 +51,8 @@ pub struct Hurt {
 }
 
 impl Engine {
-    /// Reads and verifies superblocks, the table of the last commit, log, pages and values, including those of
-    /// named snapshots. Also checks that no space is used twice, that the bytes counted as alive in log
+    /// Reads and verifies superblocks, the table of the last commit, log, pages and values, including those
+    /// of named snapshots. Also checks that no space is used twice, that the bytes counted as alive in log
     /// segments are, and that claims of [heirs](Engine::take_over) can be read. Writers go on meanwhile.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
-//! What a snapshot keeps of replaced values costs a few words for each part of the log, not for each value; and
-//! the check of it.
+//! What a snapshot keeps of replaced values costs a few words for each part of the log, not for each value;
+//! and the check of it.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::expect_used)]
 
 #[path = "common/counted.rs"]

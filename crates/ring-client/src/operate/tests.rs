@@ -4,6 +4,21 @@ use super::*;
 use crate::stub::{Answer, Stub};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// A keyspace's part of a status.
+fn scratch_fields() -> Vec<(Value, Value)> {
+    let name = |text: &str| Value::String(text.into());
+    vec![
+        (name("keyspace"), Value::Integer(1)),
+        (name("name"), name("scratch")),
+        (name("copies"), Value::Integer(2)),
+        (name("in_sync_min"), Value::Null),
+        (name("latency_ms"), Value::Integer(500)),
+        (name("served"), Value::Integer(16384)),
+        (name("copies_in_sync_min"), Value::Integer(1)),
+        (name("durability"), name("synced")),
+    ]
+}
+
 #[test]
 fn a_status_is_read_in_both_versions_of_the_protocol() {
     let name = |text: &str| Value::String(text.into());
@@ -22,16 +37,7 @@ fn a_status_is_read_in_both_versions_of_the_protocol() {
         let list = |list: &&[i64]| Value::Array(list.iter().copied().map(Value::Integer).collect());
         Value::Array(lists.iter().map(list).collect())
     };
-    let scratch = vec![
-        (name("keyspace"), Value::Integer(1)),
-        (name("name"), name("scratch")),
-        (name("copies"), Value::Integer(2)),
-        (name("in_sync_min"), Value::Null),
-        (name("latency_ms"), Value::Integer(500)),
-        (name("served"), Value::Integer(16384)),
-        (name("copies_in_sync_min"), Value::Integer(1)),
-        (name("durability"), name("synced")),
-    ];
+    let scratch = scratch_fields();
     let ring = |nodes, keyspace| {
         vec![
             (name("node"), Value::Integer(1)),

@@ -411,12 +411,8 @@ impl TableError {
                      there already counts once; if others append to that run, check first whose rows the step has"
                 ));
             }
-            Self::DeleteInDoubt { .. } => {
-                "see whether the rows are still there before you repeat it: a delete takes also rows that were added since"
-            }
-            Self::NotesLeft { .. } => {
-                "repeat it to remove the notes, but only if no rows were added since: a delete takes those too"
-            }
+            Self::DeleteInDoubt { .. } => LOOK_BEFORE_REPEATING,
+            Self::NotesLeft { .. } => REPEAT_FOR_NOTES,
             Self::Behind { .. } => {
                 "write the steps of this rank again, in order, from the one that failed; with a new loader if they were loaded"
             }
@@ -458,6 +454,10 @@ impl TableError {
         Some(hint.to_owned())
     }
 }
+
+const LOOK_BEFORE_REPEATING: &str = "see whether the rows are still there before you repeat it: a delete takes also rows that were added since";
+const REPEAT_FOR_NOTES: &str =
+    "repeat it to remove the notes, but only if no rows were added since: a delete takes those too";
 
 /// The message for a version of a union that cannot be read.
 fn of_several(asked: Version, tables: usize, name: &str, was_seen: bool) -> String {

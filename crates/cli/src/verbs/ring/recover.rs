@@ -115,8 +115,8 @@ impl Recover {
         session.output.either(said, || json!({ "recovered": recovered.len() }))
     }
 
-    /// Restarts slots if their loss is accepted as it was shown, in the table of this version, and waits until
-    /// they are served. Returns those that were still as shown when that was accepted.
+    /// Restarts slots if their loss is accepted as it was shown, in the table of this version, and waits
+    /// until they are served. Returns those that were still as shown when that was accepted.
     async fn recover(
         &self,
         (operator, looks): (&RingOperator, &mut RingPoller<'_>),

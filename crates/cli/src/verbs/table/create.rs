@@ -51,8 +51,8 @@ pub struct Create {
     /// Refuse rows whose id their run has already; each append then checks for duplicates
     #[arg(long, conflicts_with = "schema")]
     unique: bool,
-    /// Salt of the weights, by default 0 or that of the file of --like; samples of tables with different salts
-    /// are independent
+    /// Salt of the weights, by default 0 or that of the file of --like; samples of tables with different
+    /// salts are independent
     #[arg(long, conflicts_with = "schema")]
     salt: Option<u64>,
     #[command(flatten)]

@@ -190,8 +190,8 @@ impl Ledger {
         let next = state.manifest.apply(commit.edit())?;
         let version = proposal.head.version;
         let entries = state.entries_since.saturating_add(commit.edit().entries());
-        // Any version may have a whole manifest: how many edits come between two is no rule of the protocol. A
-        // commit that others overtake leaves it to the next one, as each attempt would write it anew.
+        // Any version may have a whole manifest: how many edits come between two is no rule of the protocol.
+        // A commit that others overtake leaves it to the next one, as each attempt would write it anew.
         let head = match attempt.looks <= 1 && next.is_whole_due(entries) {
             true => Head { version, full: version },
             false => proposal.head,
@@ -233,10 +233,7 @@ impl Ledger {
                 self.learn_made(state);
                 Ok(Outcome::Done)
             }
-            Err(StoreError::Conflict(conflict)) if conflict.sort == base_key => {
-                self.go_back(state, attempt)?;
-                Ok(Outcome::Refused)
-            }
+            Err(StoreError::Conflict(conflict)) if conflict.sort == base_key => self.go_back(state, attempt),
             Err(StoreError::Conflict(_)) => Ok(Outcome::Refused),
             Err(error) if is_unknown(&error) => {
                 attempt.unknown += 1;
@@ -250,12 +247,12 @@ impl Ledger {
     }
 
     /// Forgets a state that the store has lost: another process has made its own version of this number.
-    fn go_back(&self, state: &State, attempt: &mut Attempt) -> Result<(), TableError> {
+    fn go_back(&self, state: &State, attempt: &mut Attempt) -> Result<Outcome, TableError> {
         self.unlearn(state);
         attempt.gone_back += 1;
         match attempt.gone_back > GONE_BACK_MAX {
             true => Err(codec::damaged(&self.table, GONE_BACK)),
-            false => Ok(()),
+            false => Ok(Outcome::Refused),
         }
     }
 
