@@ -251,6 +251,7 @@ impl Shared {
             Err(error) => {
                 self.backing.meter().checkpoint_ended(false);
                 self.settled.end();
+                self.settled.note_cleaning(false);
                 // The last successful commit, and deltas that were not written, still refer to the space that
                 // was to be freed. A reader that comes to hold one of these before the next commit needs it
                 // as well.
