@@ -126,6 +126,7 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
+    use crate::cleaning::Fruitless;
     use crate::{Clock, Durability, Engine, Options, Tree};
     use atoll_disk::{Disk, FaultPlan, SimDisk};
     use atoll_errors::ErrorKind;
@@ -312,6 +313,12 @@ mod tests {
         assert!(settles());
         engine.delete_snapshot("named").unwrap();
         assert!(may(), "no tree was changed");
+        assert!(settles());
+        // What could not be read may be read, and taken from, later.
+        let unread = Fruitless::Unread { again: u64::MAX, pause: 1 };
+        engine.shared.fruitless.lock().insert(u64::MAX, unread);
+        engine.checkpoint().unwrap();
+        assert!(may(), "cleaning left something out");
     }
 
     #[test]
